@@ -1,0 +1,97 @@
+"""GPU memory: errors that corrupt a run, or will; and who still holds it."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.facts.field import readings, require
+from clusterproof.plugins.facts.gpu import Gpu
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import NotApplicable, concern
+
+pytestmark = [pytest.mark.gpu, pytest.mark.preflight, pytest.mark.prolog]
+
+
+@pytest.mark.ami
+@pytest.mark.hyperpod_node_debugger("G")
+@evidence("nvidia-smi -q -d ECC")
+def test_no_uncorrected_ecc(gpu: Gpu, node: Node) -> None:
+    """Uncorrected ECC errors.
+
+    Errors since the driver loaded that ECC could not correct mean corrupted data.
+
+    Remedy: Drain the node and reset the GPU. If errors return, replace the node.
+    """
+    counts, unread = readings(gpu, "ecc_uncorrected_dram", "ecc_uncorrected_sram")
+    seen = " and ".join(f"{count} in {name[-4:].upper()}" for name, count in counts.items() if count)
+    assert not seen, f"uncorrected ECC errors: {seen}; expected 0"
+    if unread and ecc_is_off(gpu) and node.of_type("ecc"):
+        concern(f"ECC is disabled; expected enabled on {node.instance_type}")
+    require(unread)
+
+
+def ecc_is_off(gpu: Gpu) -> bool:
+    """Whether ECC could be enabled and is not."""
+    told, _ = readings(gpu, "ecc_enabled")
+    return told.get("ecc_enabled") is False
+
+
+@pytest.mark.hyperpod_node_debugger("G.1.a")
+@evidence("nvidia-smi --query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure --format=csv")
+def test_row_remap(gpu: Gpu, node: Node) -> None:
+    """Row remapping is pending, has failed, or has few spare rows left.
+
+    A failed remapping means that the memory has no spare left to repair itself with. A pending one takes effect at the
+    next reset of the GPU; until then the bad row is in use. Before Ampere the same is told as retired pages.
+
+    Remedy: Pending: reset the GPU or reboot the node before the next long job. Failed: replace the node.
+    """
+    try:
+        pending, failed = gpu.remap_pending, gpu.remap_failed
+    except NotApplicable:
+        assert not gpu.retired_pages_pending, "page retirement is pending; expected none"
+        return
+    assert not failed, "row remapping failed; expected no failure"
+    if pending and node.occasion == "prolog":  # another job may hold the GPU: it cannot be reset now
+        concern("row remapping is pending; expected none")
+    assert not pending, "row remapping is pending; expected none"
+    few = few_spare_rows(gpu)
+    if few:
+        concern(f"{few} memory banks have few or no spare rows left; expected 0")
+
+
+def few_spare_rows(gpu: Gpu) -> int:
+    """Banks with low or no availability of spare rows; 0 where the driver does not tell."""
+    try:
+        banks = gpu.remap_banks
+    except NotApplicable:
+        return 0
+    return sum(count for count in banks[3:5] if isinstance(count, int))
+
+
+@pytest.mark.epilog
+@pytest.mark.hyperpod_node_debugger("I")
+@evidence("nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv")
+def test_no_leftover_processes(gpu: Gpu, node: Node) -> None:
+    """GPUs are already in use.
+
+    A process that belongs to no job, or memory that no process owns, takes memory and time from the next job. Before a
+    job and after it this fails; at any other time it is a concern, since somebody may be at work.
+
+    Remedy: Find the process's owner and end it if its work is over. Memory that no process owns is freed by resetting the GPU.
+    """
+    strays = [process for process in gpu.processes if process.name not in DAEMONS and not process.is_of_a_job]
+    named = ", ".join(f"{process.name or 'a process'} (pid {process.pid})" for process in strays)
+    if node.occasion in ("prolog", "epilog"):
+        assert not strays, f"held by {named}, of no job; expected no process"
+    busy = named or ", ".join(f"{process.name} (pid {process.pid})" for process in gpu.processes)
+    if busy:
+        concern(f"held by {busy}; expected no process")
+    limit_mib = threshold("gpu.idle_memory_mib")
+    if gpu.memory_used_mib > limit_mib:
+        concern(f"{gpu.memory_used_mib} MiB in use and no process owns it; expected less than {limit_mib:.0f} MiB")
+
+
+DAEMONS = frozenset({"nvidia-cuda-mps", "nvidia-cuda-mps-server", "nvidia-cuda-mps-control"})  # serve jobs, belong to none

@@ -1,0 +1,84 @@
+"""Are all GPUs there, and do they answer?"""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.catalog import recovery_action, threshold
+from clusterproof.plugins.facts.gpu import Gpu
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern, incomplete, not_applicable
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.preflight,
+    pytest.mark.prolog,
+    pytest.mark.ami,
+    pytest.mark.hyperpod_node_debugger("G"),
+]
+
+NO_ACTION = 0  # nvmlDeviceGpuRecoveryAction_t
+
+
+@evidence("nvidia-smi -L; lspci -d 10de: -nn")
+def test_gpu_count(node: Node) -> None:
+    """GPUs are missing.
+
+    The driver's count is held against what the instance type has. A GPU that the PCI bus still shows was lost by the
+    driver ("fell off"); one that the bus does not show either failed before the driver saw it.
+
+    Remedy: Reboot the node. If a GPU is still missing, replace the node.
+    """
+    expected = node.expected("gpus")
+    if expected == 0 and node.gpu_count == 0:
+        not_applicable(f"{node.type_name or 'this node'} has no GPU")
+    if node.gpu_count == expected:
+        return
+    if node.boot.uptime_s < threshold("settle.window_s"):
+        incomplete(f"NVML counts {node.gpu_count} GPUs, {node.boot.uptime_s:.0f} s after boot; expected {expected}")
+    on_bus = len(node.gpus_on_bus)
+    where = f"{on_bus} on the PCI bus" + (", so the driver lost some" if on_bus > node.gpu_count else "")
+    why = f" ({node.driver_error})" if node.driver_error else ""
+    raise AssertionError(f"NVML counts {node.gpu_count} GPUs{why}, {where}; expected {expected}")
+
+
+@evidence("nvidia-smi -L")
+def test_gpu_answers(gpu: Gpu) -> None:
+    """GPUs do not answer.
+
+    The driver counts the GPU and cannot talk to it: it is lost, needs a reset, or fell off the bus.
+
+    Remedy: Reset the GPU, or reboot the node. If it happens again, replace the node.
+    """
+    assert not gpu.lost, f"the driver says {gpu.lost}; expected an answer"
+
+
+@evidence("nvidia-smi --query-gpu=index,gpu_recovery_action --format=csv")
+def test_recovery_action(gpu: Gpu) -> None:
+    """The driver asks for a recovery action.
+
+    NVIDIA's own verdict on the GPU: anything but None means that it must not run work until the action is done.
+
+    Remedy: Do what the driver asks for: reset the GPU, drain and reset it, or reboot the node.
+    """
+    number = gpu.recovery_action
+    action = recovery_action(number)
+    words = action.words if action else f"number {number}, which the catalogue does not know"
+    assert number == NO_ACTION, f"the driver asks for {words}; expected no recovery action"
+
+
+@evidence("time nvidia-smi -L")
+def test_driver_answers_in_time(node: Node) -> None:
+    """The NVIDIA driver is slow or does not start.
+
+    Without persistence mode the driver initialises every GPU each time somebody asks. A driver that is slow in
+    persistence mode is often one that waits for a sick GPU.
+
+    Remedy: Enable persistence mode (nvidia-persistenced). If it stays slow, look at the kernel log and reboot the node.
+    """
+    if node.driver_error and not node.gpus:
+        not_applicable("no NVIDIA GPU on this node")
+    limit_s = threshold("driver.init_concern_s")
+    if node.nvml_init_s > limit_s:
+        concern(f"NVML took {node.nvml_init_s:.1f} s to start; expected less than {limit_s:.0f} s")

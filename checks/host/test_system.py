@@ -1,0 +1,88 @@
+"""The host itself: its root volume, its processes, its services."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.facts.kernel_log import HungTask
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern, incomplete
+
+pytestmark = [pytest.mark.host, pytest.mark.preflight, pytest.mark.prolog]
+
+
+@pytest.mark.ami
+@pytest.mark.hyperpod_node_debugger("I.2")
+@evidence("df -h /; df -i /")
+def test_root_volume(node: Node) -> None:
+    """The root volume is full.
+
+    A full root volume breaks logging, containers and SSM sessions, and so every attempt to repair the node.
+
+    Remedy: Remove old logs, images and core files; move checkpoints and caches to the shared or the NVMe file system.
+    """
+    root = node.mount_at("/")
+    if root is None or root.total_kib is None or root.free_kib is None or not root.total_kib:
+        incomplete("the root volume does not tell its size")
+    assert root.inodes_free != 0 or not root.inodes, f"no inode free of {root.inodes}; expected some"
+    used = 100 * (1 - root.free_kib / root.total_kib)
+    fail, worry = threshold("root.used_fail_percent"), threshold("root.used_concern_percent")
+    assert used < fail, f"/ is {used:.0f} % full; expected less than {fail:.0f} %"
+    if used >= worry:
+        concern(f"/ is {used:.0f} % full; expected less than {worry:.0f} %")
+
+
+@pytest.mark.epilog
+@pytest.mark.hyperpod_node_debugger("G")
+@evidence("ps -eo pid,stat,etimes,wchan:32,comm | awk '$2 ~ /^D/'")
+def test_d_state(node: Node) -> None:
+    """Processes hang in the kernel.
+
+    A process in uninterruptible sleep cannot be killed; one that stays there waits for a driver, a disk or a file server
+    that does not answer, and whoever waits for it hangs as well.
+
+    Remedy: Find what it waits for (wchan). A hung GPU driver or a dead mount that does not come back needs a reboot.
+    """
+    limit_s = threshold("processes.d_state_fail_s")
+    hung = [process for process in node.blocked_processes if (process.blocked_s or 0) > limit_s]
+    seen = ", ".join(f"{p.name} (pid {p.pid}, {p.blocked_s or 0:.0f} s in {p.wait or 'the kernel'})" for p in hung)
+    assert not hung, f"in state D: {seen}; expected none for longer than {limit_s:.0f} s"
+    told = [event for event in node.kernel_events if isinstance(event, HungTask)]
+    if told:
+        last = f"{told[-1].process} (pid {told[-1].pid}) for more than {told[-1].seconds} s"
+        concern(f"since boot the kernel told {len(told)} times of a hung task, the last: {last}; expected none")
+
+
+@pytest.mark.hyperpod_node_debugger("I")
+@evidence("ps -eo stat | grep -c ^Z")
+def test_zombies(node: Node) -> None:
+    """Many dead processes are not waited for.
+
+    Remedy: Find their parent (ps -eo ppid,stat | grep Z) and restart it.
+    """
+    limit = threshold("processes.zombies_concern")
+    if node.zombies > limit:
+        concern(f"{node.zombies} zombies; expected at most {limit:.0f}")
+
+
+@pytest.mark.ami
+@pytest.mark.hyperpod_node_debugger("D")
+@evidence("systemctl --failed; systemctl status slurmd munge containerd nvidia-persistenced")
+def test_services(node: Node) -> None:
+    """A service that the node needs does not run.
+
+    A unit that failed, or one that is enabled and does not run. A service that is not installed or not enabled is not
+    missed.
+
+    Remedy: Read its log (journalctl -u NAME), mend what it names and start it.
+    """
+    failed = ", ".join(node.failed_units)
+    assert not failed, f"failed: {failed}; expected no failed unit"
+    dead = [
+        f"{name} is {service.active}"
+        for name, service in node.services.items()
+        if service.is_installed and service.enabled == "enabled" and service.active not in ("active", "activating", "reloading")
+    ]
+    assert not dead, f"{', '.join(dead)}; expected every enabled service active"

@@ -1,0 +1,61 @@
+"""Before anything else: does the node answer, and did it tell everything it was asked?"""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.evidence import Status
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern, incomplete
+
+pytestmark = [pytest.mark.node, pytest.mark.preflight, pytest.mark.prolog, pytest.mark.ami]
+
+
+@pytest.mark.hyperpod_node_debugger("K")
+@evidence("ssh NODE true")
+def test_reachable(node: Node) -> None:
+    """The node cannot be reached.
+
+    Nothing is known of a node that does not answer: every other check of it is incomplete.
+
+    Remedy: Open a shell on it the same way and read the error. If nothing answers, look at the instance's state, then reboot or replace it.
+    """
+    told = node.evidence
+    reason = told.unreached.value.replace("_", " ") if told.unreached else ""
+    assert not told.unreached, f"{reason}: {told.detail or 'no more is known'}; expected an answer from the probe"
+
+
+@pytest.mark.hyperpod_node_debugger("G")
+@evidence("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /^D/'")
+def test_evidence_complete(node: Node) -> None:
+    """Some evidence did not come.
+
+    What did not answer in its deadline was abandoned. A process that cannot even be killed (state D) is a hung driver or
+    a dead file system. A broken or slow reading costs the checks that need it, and no others.
+
+    Remedy: Run the named command by hand on the node. Where a driver hangs, drain the node and reboot it.
+    """
+    leaves = {name: node.leaf(name) for name in node.evidence.leaves}
+    told = {name: f"{name} ({leaf.detail})" if leaf.detail else name for name, leaf in leaves.items()}
+    stuck = [told[name] for name, leaf in leaves.items() if leaf.status is Status.STUCK]
+    assert not stuck, f"hangs in the kernel and cannot be killed: {', '.join(stuck)}; expected an answer"
+    silent = [told[name] for name, leaf in leaves.items() if leaf.status in (Status.TIMED_OUT, Status.BROKE)]
+    if silent:
+        concern(f"no answer from {', '.join(silent)}; expected one from every kind of evidence")
+
+
+@pytest.mark.hyperpod_node_debugger("D")
+@evidence("cat /proc/uptime")
+def test_uptime_settled(node: Node) -> None:
+    """The node has only just booted.
+
+    For about two minutes after boot NVML and the EFA driver can show fewer devices than there are: counts taken then
+    prove nothing.
+
+    Remedy: Run again when the node has been up for longer than the settle window.
+    """
+    window_s = threshold("settle.window_s")
+    if node.boot.uptime_s < window_s:
+        incomplete(f"up for {node.boot.uptime_s:.0f} s; expected at least {window_s:.0f} s before counts are trusted")

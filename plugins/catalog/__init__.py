@@ -1,0 +1,43 @@
+"""What the suite knows in numbers and words, each row with its source. Files are read on first use."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.catalog.instance_types import InstanceType, instance_type, instance_types
+from clusterproof.plugins.catalog.nvml_words import (
+    ClocksEventReason,
+    RecoveryAction,
+    clocks_event_reasons,
+    fabric_faults,
+    fabric_state,
+    recovery_action,
+    recovery_action_in_log,
+)
+from clusterproof.plugins.catalog.owners import Owner, owner, owners
+from clusterproof.plugins.catalog.rows import CatalogError
+from clusterproof.plugins.catalog.thresholds import Threshold, threshold, thresholds
+from clusterproof.plugins.catalog.xids import SXids, Xid, sxids, xid, xids
+
+__all__ = [
+    "CatalogError",
+    "ClocksEventReason",
+    "InstanceType",
+    "Owner",
+    "RecoveryAction",
+    "SXids",
+    "Threshold",
+    "Xid",
+    "clocks_event_reasons",
+    "fabric_faults",
+    "fabric_state",
+    "instance_type",
+    "instance_types",
+    "owner",
+    "owners",
+    "recovery_action",
+    "recovery_action_in_log",
+    "sxids",
+    "threshold",
+    "thresholds",
+    "xid",
+    "xids",
+]

@@ -1,0 +1,40 @@
+"""What an instance type has when nothing is broken: the numbers that counts are held against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from clusterproof.plugins.catalog.rows import table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceType:
+    """One EC2 instance type. None: not known, so what depends on it is incomplete."""
+
+    name: str
+    source: str
+    gpus: int | None = None
+    gpu_model: str | None = None
+    gpu_memory_mib: int | None = None  # of one GPU, as EC2 reports it
+    nvlinks_per_gpu: int | None = None  # 0: the type has none
+    nvswitch: bool | None = None  # fabric manager must run on the node; false where rack switches run it
+    efa: int | None = None  # devices at most
+    efa_gbps: int | None = None  # of one device: what its port's rate must reach
+    network_gbps: int | None = None
+    rdma: bool | None = None  # EFA's RDMA read and write, not FI_EP_RDM, which every EFA device has
+    ecc: bool | None = None
+    pcie_gen: int | None = None
+    neuron_devices: int | None = None
+
+
+@cache
+def instance_types() -> Mapping[str, InstanceType]:
+    """Every row of instance_types.toml by EC2's name. Raises CatalogError."""
+    return table(InstanceType, "instance_types.toml", "instance_type", key="name")
+
+
+def instance_type(name: str) -> InstanceType | None:
+    """The row of a type by EC2's or SageMaker's name (`p5.48xlarge`, `ml.p5.48xlarge`), if there is one."""
+    return instance_types().get(name.strip().removeprefix("ml."))

@@ -1,0 +1,99 @@
+"""What NVML's numbers mean: clocks event reasons, recovery actions, fabric states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from clusterproof.plugins.catalog.rows import table
+
+
+@dataclass(frozen=True, slots=True)
+class ClocksEventReason:
+    """One bit of NVML's clocks event reasons; `verdict` is none, concern or fail."""
+
+    bit: int
+    words: str
+    verdict: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryAction:
+    """What must be done before a GPU can be used again; `log` is how Xid 154 words it."""
+
+    value: int
+    words: str
+    log: str
+    remedy: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class FabricState:
+    """One state of a GPU's registration with its fabric."""
+
+    value: int
+    words: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class FabricHealth:
+    """One field of the fabric health mask, and which of its values are faults."""
+
+    shift: int
+    width: int
+    words: str
+    faults: tuple[int, ...]
+    source: str
+
+
+@cache
+def _reasons() -> Mapping[str, ClocksEventReason]:
+    return table(ClocksEventReason, "clocks_event_reasons.toml", "clocks_event_reason")
+
+
+@cache
+def _actions() -> Mapping[str, RecoveryAction]:
+    return table(RecoveryAction, "recovery_actions.toml", "recovery_action")
+
+
+@cache
+def _states() -> Mapping[str, FabricState]:
+    return table(FabricState, "fabric.toml", "fabric_state")
+
+
+@cache
+def _health() -> Mapping[str, FabricHealth]:
+    return table(FabricHealth, "fabric.toml", "fabric_health")
+
+
+def clocks_event_reasons(mask: int) -> tuple[ClocksEventReason, ...]:
+    """The reasons whose bits are set. Bits that the catalogue does not know are passed over."""
+    return tuple(reason for reason in _reasons().values() if mask & reason.bit)
+
+
+def recovery_action(value: int) -> RecoveryAction | None:
+    """The recovery action by NVML's number, if it is known."""
+    return next((action for action in _actions().values() if action.value == value), None)
+
+
+def recovery_action_in_log(words: str) -> RecoveryAction | None:
+    """The recovery action by the words of an Xid 154 line (`GPU Reset Required`), if it is known."""
+    return next((action for action in _actions().values() if action.log.lower() == words.lower()), None)
+
+
+def fabric_state(value: int) -> str:
+    """A fabric state in words."""
+    return next((state.words for state in _states().values() if state.value == value), f"unknown ({value})")
+
+
+def fabric_faults(health_mask: int) -> tuple[str, ...]:
+    """The faults that a fabric health mask tells, in words. A field's 2 means explicitly fine."""
+    return tuple(
+        field.words
+        for field in _health().values()
+        if (health_mask >> field.shift) & ((1 << field.width) - 1) in field.faults
+    )

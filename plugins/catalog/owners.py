@@ -1,0 +1,37 @@
+"""Who a finding is routed to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+from clusterproof.plugins.catalog.rows import table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """One owner skill. `link` and `channel` are empty where nothing is certain: a site fills in its own."""
+
+    mark: str  # the pytest mark's name: hyperpod_node_debugger
+    words: str
+    source: str
+    link: str = ""
+    channel: str = ""
+    sections: Mapping[str, str] = field(default_factory=dict)  # "G": what the section is about
+
+    @property
+    def name(self) -> str:
+        """The skill's name as its maintainers write it: `hyperpod-node-debugger`."""
+        return self.mark.replace("_", "-")
+
+
+@cache
+def owners() -> Mapping[str, Owner]:
+    """Every row of owners.toml by the name of its mark. Raises CatalogError."""
+    return table(Owner, "owners.toml", "owner", key="mark")
+
+
+def owner(mark: str) -> Owner | None:
+    """The owner by the name of its mark, if there is one."""
+    return owners().get(mark)

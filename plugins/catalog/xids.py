@@ -1,0 +1,94 @@
+"""What each Xid and SXid code means, and how it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from clusterproof.plugins.catalog.rows import CatalogError, build, document, table
+
+FILE = "xid.toml"
+KINDS = ("application", "engine", "driver", "memory", "bus", "nvlink", "information", "unknown")
+VERDICTS = ("none", "concern", "fail", "repeat-concern", "repeat-fail", "by-remap", "by-severity", "by-text")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Xid:
+    """One Xid code. `clears` are codes that it ends; `disagreement` says which sources judge otherwise."""
+
+    code: int
+    name: str
+    kind: str
+    verdict: str
+    action: str
+    source: str
+    clears: tuple[int, ...] = ()
+    disagreement: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    name: str
+    kind: str
+    verdict: str
+    action: str
+    source: str
+    clears: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SXids:
+    """How SXids are judged; `fatal` are the codes that are fatal where their line has no word for it."""
+
+    fatal: tuple[int, ...]
+    fatal_action: str
+    other_action: str
+    source: str
+
+
+@cache
+def xids() -> Mapping[int, Xid]:
+    """Every row of xid.toml by its code. Raises CatalogError."""
+    disagreement = document(FILE)["disagreement"]
+    unused = set(disagreement) - set(document(FILE)["xid"])
+    if unused:
+        raise CatalogError(f"{FILE}: disagreement {min(unused)}: there is no such row")
+    return {int(code): _xid(code, row, disagreement) for code, row in table(_Row, FILE, "xid").items()}
+
+
+def xid(code: int) -> Xid:
+    """The row of an Xid; a code that the catalogue does not know is a concern."""
+    return xids().get(code) or Xid(
+        code=code,
+        name="unknown Xid",
+        kind="unknown",
+        verdict="concern",
+        action="look it up in NVIDIA's Xid catalogue",
+        source="policy",
+    )
+
+
+@cache
+def sxids() -> SXids:
+    """How SXids are judged. Raises CatalogError."""
+    told = document(FILE)
+    return build(SXids, told["sxid"], f"{FILE}: sxid", told["sources"])
+
+
+def _xid(code: str, row: _Row, disagreement: Mapping[str, str]) -> Xid:
+    if not code.isdecimal() or row.kind not in KINDS or row.verdict not in VERDICTS:
+        raise CatalogError(
+            f"{FILE}: xid {code}: {row.kind!r} and {row.verdict!r}; "
+            f"expected one of {', '.join(KINDS)} and one of {', '.join(VERDICTS)}"
+        )
+    return Xid(
+        code=int(code),
+        name=row.name,
+        kind=row.kind,
+        verdict=row.verdict,
+        action=row.action,
+        source=row.source,
+        clears=row.clears,
+        disagreement=disagreement.get(code, ""),
+    )

@@ -1,0 +1,212 @@
+"""A check: a test function about one node, and how its verdict on a node comes about."""
+
+from __future__ import annotations
+
+import inspect
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.facts.fact import leaves_needed
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.result import Result
+from clusterproof.plugins.routing import Route, route
+from clusterproof.plugins.verdict import Concern, Incomplete, NotApplicable, Verdict
+
+# The argument of a light check says what it is called for: once for the node, or once for each of its devices. A check
+# of devices may ask for the node besides.
+SUBJECTS: dict[str, Callable[[Node], Iterable[Any]]] = {
+    "node": lambda node: (node,),
+    "gpu": lambda node: node.gpus,
+    "efa_device": lambda node: node.efa_devices,
+    "ib_device": lambda node: node.ib_devices,
+    "mount": lambda node: node.mounts,
+}
+_DEVICES = {"gpu": "NVIDIA GPU", "efa_device": "EFA device", "ib_device": "InfiniBand or RoCE device", "mount": "mount"}
+_SEVERITIES = {Verdict.FAIL: "error", Verdict.CONCERN: "warning", Verdict.INCOMPLETE: "unknown"}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A light check and what is known of it before it runs."""
+
+    function: Callable[..., None]
+    subject: str
+    wants_node: bool  # besides its device
+    route: Route
+    leaves: frozenset[str]
+    path: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check says of one subject."""
+
+    verdict: Verdict
+    label: str = ""
+    message: str = ""
+    cause: str = ""
+
+
+def check_of(function: Callable[..., Any], marks: Iterable[pytest.Mark]) -> Check:
+    """The check that a test function is; `is_light` must hold for it."""
+    parameters = tuple(inspect.signature(function).parameters)
+    subject = next((name for name in parameters if name != "node"), "node")
+    code = inspect.unwrap(function).__code__
+    leaves = leaves_needed(function, Node) | leaves_needed(SUBJECTS[subject], Node)
+    return Check(
+        function,
+        subject,
+        len(parameters) == 2,
+        route(function, marks),
+        leaves,
+        code.co_filename,
+        code.co_firstlineno - 1,
+    )
+
+
+def is_light(function: Callable[..., Any]) -> bool:
+    """Whether a function asks for nothing but a node, or its devices one by one, or both."""
+    parameters = inspect.signature(function).parameters.keys()
+    return SUBJECTS.keys() >= parameters and len(parameters - {"node"}) <= 1 <= len(parameters)
+
+
+def judge(check: Check, node: Node) -> Result:
+    """Run a check on a node: one result, as bad as the worst of its devices."""
+    started = time.perf_counter()
+    findings = _findings(check, node)
+    return _result(check.route, check.subject, node, findings, time.perf_counter() - started)
+
+
+def result_of(about: Route, node: Node, outcome: BaseException | None, seconds: float) -> Result:
+    """The result of a test that pytest itself ran, from how it ended."""
+    finding = Finding(Verdict.PASS) if outcome is None else _finding("", outcome)
+    return _result(about, "node", node, [finding], seconds)
+
+
+def _findings(check: Check, node: Node) -> list[Finding]:
+    try:
+        subjects = list(SUBJECTS[check.subject](node))
+    except (Incomplete, NotApplicable) as ended:
+        return [_finding("", ended)]
+    if not subjects:
+        return [Finding(Verdict.NOT_APPLICABLE, message=f"no {_DEVICES[check.subject]} on this node")]
+    return [_examine(check, subject, node) for subject in subjects]
+
+
+def _examine(check: Check, subject: Any, node: Node) -> Finding:
+    try:
+        call(check, subject, node)
+    except Exception as ended:  # noqa: BLE001 - whatever a check raises is a finding; its own crash is incomplete
+        return _finding("" if check.subject == "node" else _label(subject), ended)
+    except (pytest.skip.Exception, pytest.fail.Exception) as ended:
+        return _finding("" if check.subject == "node" else _label(subject), ended)
+    return _PASSED
+
+
+_PASSED = Finding(Verdict.PASS)
+
+
+def call(check: Check, subject: Any, node: Node) -> None:
+    """Call the test function for one subject; its verdict is how it ends."""
+    asked = {check.subject: subject, "node": node} if check.wants_node else {check.subject: subject}
+    check.function(**asked)
+
+
+def _label(subject: Any) -> str:
+    try:
+        return str(subject.label)
+    except Incomplete:
+        return "a device without a name"
+
+
+def _finding(label: str, ended: BaseException) -> Finding:
+    if isinstance(ended, AssertionError):
+        return Finding(Verdict.FAIL, label, assertion_message(ended))
+    if isinstance(ended, Concern):
+        return Finding(Verdict.CONCERN, label, str(ended))
+    if isinstance(ended, Incomplete):
+        return Finding(Verdict.INCOMPLETE, label, str(ended), ended.cause)
+    if isinstance(ended, NotApplicable):
+        return Finding(Verdict.NOT_APPLICABLE, label, str(ended))
+    if isinstance(ended, pytest.skip.Exception):
+        return Finding(Verdict.NOT_APPLICABLE, label, str(ended.msg or ended))
+    if isinstance(ended, pytest.fail.Exception):
+        return Finding(Verdict.FAIL, label, str(ended.msg or ended))
+    where = traceback.extract_tb(ended.__traceback__)[-1]
+    what = f"the check itself broke: {type(ended).__name__}: {ended} ({where.filename}:{where.lineno})"
+    return Finding(Verdict.INCOMPLETE, label, what, cause=what)
+
+
+def assertion_message(failed: AssertionError) -> str:
+    """The words of an assert, without the explanation that pytest's rewriting appends."""
+    text = str(failed)
+    return text.split("\nassert ", 1)[0] or text
+
+
+def _result(about: Route, subject: str, node: Node, findings: list[Finding], seconds: float) -> Result:
+    worst = min(findings, key=lambda finding: finding.verdict.rank)
+    verdict = worst.verdict
+    told = [finding for finding in findings if finding.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)]
+    lines = _lines(told or [worst])
+    message = "\n".join(lines)
+    observed, expected = split_message(lines[0] if lines else "")
+    return Result(
+        check=about.check,
+        node=node.name,
+        verdict=verdict,
+        title=about.title,
+        message=printable(message),
+        observed=printable(observed),
+        expected=printable(expected),
+        devices=tuple(printable(finding.label) for finding in findings if finding.verdict is verdict and finding.label),
+        cause=printable(worst.cause),
+        owner=about.owner,
+        section=about.section,
+        severity=_SEVERITIES.get(verdict, "none"),
+        evidence=about.evidence,
+        meaning=about.meaning,
+        remedy=about.remedy,
+        subsystem=about.subsystem,
+        subject=subject,
+        instance_type=node.type_name,
+        gpu_uuids=node.gpu_uuids,
+        duration_s=round(seconds, 6),
+    )
+
+
+def _lines(findings: list[Finding]) -> list[str]:
+    """One line for findings that say the same, worst first: `GPU 3, GPU 5: 2 errors; expected 0`."""
+    labels: dict[str, list[str]] = {}
+    for finding in sorted(findings, key=lambda finding: finding.verdict.rank):
+        labels.setdefault(finding.message, []).append(finding.label)
+    return [
+        f"{', '.join(names)}: {message}" if (names := [name for name in owners if name]) else message
+        for message, owners in labels.items()
+        if message
+    ]
+
+
+def split_message(message: str) -> tuple[str, str]:
+    """`observed; expected …` as its two halves; the second is empty where the message has none."""
+    observed, _, expected = message.partition("; expected ")
+    return observed, expected
+
+
+def printable(text: str) -> str:
+    """The text with what could steer a terminal or hide in a report made visible, and bounded."""
+    if text.isprintable() and len(text) <= MAX_MESSAGE:
+        return text
+    safe = "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape", "replace").decode()
+        for char in text[:MAX_MESSAGE]
+    )
+    return safe if len(text) <= MAX_MESSAGE else f"{safe} … ({len(text)} characters)"
+
+
+MAX_MESSAGE = 4_000  # characters of one message in a report

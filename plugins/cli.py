@@ -1,0 +1,77 @@
+"""The console script: pytest over the packaged checks, from any folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent
+
+EXIT_CODES = """\
+exit codes:
+  0  nothing failed
+  1  a check failed
+  2  interrupted; what was formed until then is reported
+  3  internal error
+  4  bad command line or inventory
+  5  no check was selected
+  6  nothing failed, but something could not be measured (see --incomplete)"""
+
+# Plugins that are worth their start-up time only when the command line asks for them.
+_ON_REQUEST = {
+    "xdist.plugin": ("-n", "--numprocesses", "--dist"),
+    "pytest_metadata.plugin": ("--html",),
+    "pytest_html.plugin": ("--html", "--self-contained-html"),
+}
+
+
+class PackagedChecks:
+    """Makes the packaged checks what runs where the command line names no test."""
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Choose what to collect."""
+        if config.args_source is config.ArgsSource.INVOCATION_DIR:
+            config.args = [str(PACKAGE / "checks")]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run `clusterproof`: the same pytest, the packaged checks, and no other plugin than those it needs.
+
+    A plugin of one's own is named with `-p` or in PYTEST_PLUGINS.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments == ["--version"]:
+        print(f"clusterproof {version('clusterproof')}")
+        return 0
+    os.environ.setdefault("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    import pytest  # only now: it reads the environment when it is imported
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clusterproof"
+    own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={PACKAGE}", "-o", f"cache_dir={cache}"]
+    plugins = [word for plugin in ("clusterproof.plugins.cluster", *requested(arguments)) for word in ("-p", plugin)]
+    status = pytest.main([*own, *plugins, *arguments], plugins=[PackagedChecks()])
+    if wants_help(arguments):
+        print(EXIT_CODES)
+    return int(status)
+
+
+def requested(arguments: list[str]) -> list[str]:
+    """The plugins that a command line asks for; all of them for `--help`."""
+    words = {argument.split("=")[0] for argument in arguments}
+    short = any(argument.startswith("-n") and argument[2:].isalnum() for argument in arguments)
+    return [
+        plugin
+        for plugin, flags in _ON_REQUEST.items()
+        if wants_help(arguments) or not words.isdisjoint(flags) or (short and "-n" in flags)
+    ]
+
+
+def wants_help(arguments: list[str]) -> bool:
+    """Whether the command line asks for help."""
+    return not {"-h", "--help"}.isdisjoint(arguments)

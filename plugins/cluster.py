@@ -1,0 +1,91 @@
+"""Pytest meets a cluster: options, marks, the header, which checks run, and the exit code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.fixtures import node
+from clusterproof.plugins import collect, hookspecs
+from clusterproof.plugins.catalog import owners
+from clusterproof.plugins.collect import CheckItem
+from clusterproof.plugins.inventory import InventoryError, narrow, resolve, with_expectations
+from clusterproof.plugins.options import add_options, check_options
+from clusterproof.plugins.outcomes import Outcomes
+from clusterproof.plugins.routing import OCCASIONS, SUBSYSTEMS
+from clusterproof.plugins.session import Session
+from clusterproof.plugins.state import CLUSTER, ROUTES
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the suite's options."""
+    add_options(parser)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare the hooks of third parties."""
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marks and, where a cluster is named, everything that a run of it needs."""
+    for line in _marks():
+        config.addinivalue_line("markers", line)
+    config.stash[ROUTES] = {}
+    config.pluginmanager.register(collect, "clusterproof-collect")
+    config.pluginmanager.register(node, "clusterproof-fixtures")
+    text = config.getoption("--cluster")
+    if text is None or config.option.help:
+        return
+    check_options(config.option)
+    try:
+        cluster = resolve_cluster(config, text)
+    except InventoryError as wrong:
+        raise pytest.UsageError(str(wrong)) from None
+    config.stash[CLUSTER] = cluster
+    config.pluginmanager.register(Session(config, cluster), "clusterproof-session")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Outcomes(config, cluster), "clusterproof-outcomes")
+
+
+def resolve_cluster(config: pytest.Config, text: str) -> Any:
+    """The cluster that the command line asks for. Raises InventoryError."""
+    option = config.option
+    worker = getattr(config, "workerinput", {})
+    if "clusterproof_recording" in worker:
+        return resolve(f"replay:{worker['clusterproof_recording']}")
+    found = config.hook.pytest_cluster_inventory(config=config, text=text) or resolve(text)
+    found = narrow(found, option.nodes or "", option.exclude or "")
+    return with_expectations(found, option.instance_type or "", option.expect or "")
+
+
+def _marks() -> list[str]:
+    skills = [f"{owner.mark}(section): a finding of this check goes to {owner.name}" for owner in owners().values()]
+    subsystems = [f"{name}: checks of this subsystem" for name in SUBSYSTEMS]
+    occasions = [f"{name}: {_OCCASION_WORDS[name]}" for name in OCCASIONS]
+    return [*subsystems, *occasions, *skills]
+
+
+_OCCASION_WORDS = {
+    "preflight": "before a training run",
+    "prolog": "before each job, from Slurm",
+    "epilog": "after each job, from Slurm",
+    "ami": "the gate for a new machine image",
+    "perf": "loads the hardware; runs only when -m names it",
+}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what loads the hardware unless `-m` asks for it, and put the checks of the node itself first."""
+    if CLUSTER not in config.stash:
+        return
+    if "perf" not in config.option.markexpr:
+        loads = [item for item in items if item.get_closest_marker("perf")]
+        if loads:
+            config.hook.pytest_deselected(items=loads)
+            items[:] = [item for item in items if item not in set(loads)]
+    items.sort(key=lambda item: not (isinstance(item, CheckItem) and item.check.route.subsystem == "node"))
+
+

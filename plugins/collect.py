@@ -1,0 +1,240 @@
+"""Tests × nodes → items: light ones where a test asks for nothing but a node or its devices."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.check import SUBJECTS, Check, call, check_of, is_light, judge, result_of
+from clusterproof.plugins.facts.fact import leaves_needed
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.result import Result
+from clusterproof.plugins.routing import Route, route
+from clusterproof.plugins.state import CLUSTER, ROUTES, nodes_of
+from clusterproof.plugins.verdict import Concern, Incomplete, NotApplicable, Verdict
+
+# Marks that only pytest's own protocol honours: a test that carries one takes pytest's usual way.
+_USUAL_WAY = frozenset({"parametrize", "skip", "skipif", "xfail", "usefixtures"})
+
+
+class CheckItem(pytest.Item):
+    """A check on one node: one report where pytest's own items have three, and no fixtures."""
+
+    def __init__(self, *, check: Check, node_name: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.check = check
+        self.node_name = node_name
+        marks = getattr(check.function, "pytestmark", ())
+        self.own_markers.extend(marks)
+        self.keywords.update((mark.name, mark) for mark in marks)
+
+    @property
+    def obj(self) -> Any:
+        """The test function."""
+        return self.check.function
+
+    def reportinfo(self) -> tuple[str, int, str]:
+        """Where the check stands."""
+        return self.check.path, self.check.line, self.name
+
+    @property
+    def location(self) -> tuple[str, int, str]:  # type: ignore[override]
+        """Where the check stands, without pytest's search for it: it is asked for 40,000 times."""
+        return self.nodeid.partition("::")[0], self.check.line, self.name
+
+    def runtest(self) -> None:
+        """Pytest's usual way, as `--pdb` takes it: the check alone, its exceptions let through."""
+        subjects = list(SUBJECTS[self.check.subject](self.node))
+        if not subjects:
+            raise NotApplicable(f"no {self.check.subject} on this node")
+        for subject in subjects:
+            call(self.check, subject, self.node)
+
+    @property
+    def node(self) -> Node:
+        """The node's facts."""
+        return nodes_of(self.config)[self.node_name]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: object) -> Any:
+    """Collect a function whose one argument is a node or its device as one light item per node."""
+    if not (isinstance(collector, pytest.Module) and _is_check(collector, name, obj)):
+        return None
+    cluster = collector.config.stash.get(CLUSTER, None)
+    if cluster is None:
+        raise pytest.UsageError(NO_CLUSTER)
+    marks = [*getattr(obj, "pytestmark", ()), *collector.iter_markers()]
+    check = check_of(obj, marks)  # type: ignore[arg-type]
+    return [
+        CheckItem.from_parent(collector, name=f"{name}[{target.name}]", check=check, node_name=target.name)
+        for target in cluster.targets
+    ]
+
+
+NO_CLUSTER = (
+    "no cluster to validate; say which: --cluster local, demo, replay:DIR, ssh:NODESET or an inventory FILE.toml"
+)
+
+
+def _is_check(collector: pytest.Module, name: str, obj: object) -> bool:
+    """Whether a module's attribute is a test that can be a light item."""
+    if not inspect.isfunction(obj) or not collector.funcnamefilter(name) or not is_light(obj):
+        return False
+    marks = [*getattr(obj, "pytestmark", ()), *getattr(collector.obj, "pytestmark", ())]
+    return _USUAL_WAY.isdisjoint(mark.name for mark in marks)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give a test that asks for `node` and more pytest's usual way: one item per node."""
+    if "node" not in metafunc.fixturenames:
+        return
+    cluster = metafunc.config.stash.get(CLUSTER, None)
+    if cluster is None:
+        raise pytest.UsageError(NO_CLUSTER)
+    names = [target.name for target in cluster.targets]
+    metafunc.parametrize("node", names, ids=names, indirect=True, scope="session")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    """Run a light item: judge, report once, and once more where a report of its own teardown is waited for."""
+    if not isinstance(item, CheckItem) or item.config.option.usepdb:
+        return None
+    hook = item.ihook
+    hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    started = time.time()
+    result = judge(item.check, item.node)
+    hook.pytest_runtest_logreport(report=report_of(item, result, started))
+    if result.verdict is not Verdict.PASS or getattr(item.config.option, "xmlpath", None):
+        hook.pytest_runtest_logreport(report=_teardown(item, result, started))
+    hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+def report_of(item: pytest.Item, result: Result, started: float) -> pytest.TestReport:
+    """Pytest's report of a result: incomplete is an error of set-up, not applicable a skip, a concern passes."""
+    report = pytest.TestReport(
+        nodeid=item.nodeid,
+        location=item.location,
+        keywords={},
+        outcome=_OUTCOMES[result.verdict],
+        longrepr=None,
+        when="setup" if result.verdict in (Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE) else "call",
+        duration=result.duration_s,
+        start=started,
+        stop=started + result.duration_s,
+    )
+    return _carry(report, item, result)
+
+
+def _carry(report: pytest.TestReport, item: pytest.Item, result: Result) -> pytest.TestReport:
+    """Put a result on a report, in words and as the record that every report form reads."""
+    if result.verdict is Verdict.NOT_APPLICABLE:
+        report.longrepr = (item.location[0], item.location[1] or 0, f"not applicable: {result.message}")
+    elif result.verdict in (Verdict.FAIL, Verdict.INCOMPLETE):
+        report.longrepr = in_words(result)
+    elif result.verdict is Verdict.CONCERN:
+        report.sections.append(("Captured stdout call", in_words(result)))
+    report.user_properties.extend(_properties(result))
+    record = result.to_json() if hasattr(item.config, "workerinput") else result
+    report.__dict__["clusterproof"] = record
+    return report
+
+
+def _teardown(item: pytest.Item, result: Result, started: float) -> pytest.TestReport:
+    report = pytest.TestReport(
+        nodeid=item.nodeid,
+        location=item.location,
+        keywords={},
+        outcome="passed",
+        longrepr=None,
+        when="teardown",
+        start=started,
+        stop=started,
+    )
+    report.user_properties.extend(_properties(result))
+    if result.verdict is Verdict.CONCERN:
+        report.sections.append(("Captured stdout call", in_words(result)))
+    return report
+
+
+_OUTCOMES: dict[Verdict, Any] = {
+    Verdict.PASS: "passed",
+    Verdict.CONCERN: "passed",
+    Verdict.FAIL: "failed",
+    Verdict.INCOMPLETE: "failed",
+    Verdict.NOT_APPLICABLE: "skipped",
+}
+
+
+def in_words(result: Result) -> str:
+    """What a person needs of a result: observed, expected, how to see it by hand, who owns it, what to do."""
+    owner = f"{result.owner} § {result.section}" if result.section else result.owner
+    rows = [
+        ("", f"{result.node}: {result.message}"),
+        ("by hand", result.evidence),
+        ("owner", owner),
+        ("means", result.meaning),
+        ("do", result.remedy),
+    ]
+    return "\n".join(f"{word}: {words}" if word else words for word, words in rows if words)
+
+
+def _properties(result: Result) -> list[tuple[str, object]]:
+    return [
+        ("node", result.node),
+        ("check", result.check),
+        ("verdict", result.verdict.value),
+        ("owner", result.owner),
+        ("section", result.section),
+        ("severity", result.severity),
+        ("evidence", result.evidence),
+        ("instance_type", result.instance_type),
+        ("gpu_uuids", " ".join(result.gpu_uuids)),
+    ]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Iterator[pytest.TestReport]:  # a wrapper hook is a generator
+    """Give a test that pytest ran in its usual way, and that asks for a node, its verdict."""
+    report: pytest.TestReport = yield  # type: ignore[misc]
+    about = _about(item)
+    if about is None or (call.when != "call" and call.excinfo is None) or call.when == "teardown":
+        return report  # type: ignore[return-value]
+    ended = call.excinfo.value if call.excinfo else None
+    result = result_of(about[0], about[1], ended, call.duration)
+    if not isinstance(ended, (Concern, Incomplete, NotApplicable)):
+        report.user_properties.extend(_properties(result))
+        report.__dict__["clusterproof"] = result.to_json() if hasattr(item.config, "workerinput") else result
+        return report  # type: ignore[return-value]
+    return report_of(item, result, call.start)  # type: ignore[return-value]
+
+
+def _about(item: pytest.Item) -> tuple[Route, Node] | None:
+    """The route and the node of an item, or None where it is not about a node."""
+    if isinstance(item, CheckItem):
+        return item.check.route, item.node
+    callspec = getattr(item, "callspec", None)
+    if callspec is None or "node" not in callspec.params:
+        return None
+    routes = item.config.stash[ROUTES]
+    function = item.function  # type: ignore[attr-defined]
+    if function not in routes:
+        routes[function] = route(function, item.iter_markers())
+    return routes[function], nodes_of(item.config)[callspec.params["node"]]
+
+
+def leaves_of(item: pytest.Item) -> frozenset[str]:
+    """The leaves of evidence that an item needs."""
+    if isinstance(item, CheckItem):
+        return item.check.leaves
+    if "node" in getattr(item, "fixturenames", ()):
+        return leaves_needed(item.function, Node)  # type: ignore[attr-defined]
+    return frozenset()

@@ -1,0 +1,79 @@
+"""How one program reaches a node: one file per way, all with the same two functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.inventory.model import Target
+
+MAX_ANSWER_BYTES = 8 * 1024 * 1024  # of one node, as sent; a healthy 8-GPU node tells about 20 kB
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back from a node: its raw bytes (cut at MAX_ANSWER_BYTES), or why nothing did."""
+
+    output: bytes = b""
+    unreached: Unreached | None = None
+    detail: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to run on a node: a shell command line that reads `stdin` to its end of file."""
+
+    command: str
+    stdin: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How patient a connection is, and how many nodes it may talk to at once."""
+
+    fanout: int = 64
+    connect_s: float = 15.0
+    answer_s: float = 30.0
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+class Connection(Protocol):
+    """Runs one program on many nodes."""
+
+    def run(
+        self,
+        targets: Sequence[Target],
+        program: Program,
+        limits: Limits,
+        answered: Callable[[Target, Answer], None],
+    ) -> None:
+        """Run `program` once on each target and call `answered` once for each, from any thread.
+
+        Never raises for what one node does: that is an Answer with `unreached`.
+        """
+
+
+def connection_for(name: str) -> Connection:
+    """The connection that a cluster names. Raises LookupError where there is none of that name."""
+    try:
+        return CONNECTIONS[name]()
+    except KeyError:
+        raise LookupError(f"no connection is called {name!r}; known are {', '.join(CONNECTIONS)}") from None
+
+
+def _local() -> Connection:
+    from clusterproof.plugins.connection.local import Local
+
+    return Local()
+
+
+def _ssh() -> Connection:
+    from clusterproof.plugins.connection.ssh import Ssh  # and with it paramiko and Fabric: 0.3 s
+
+    return Ssh()
+
+
+CONNECTIONS: Mapping[str, Callable[[], Connection]] = {"local": _local, "ssh": _ssh}

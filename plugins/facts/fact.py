@@ -1,0 +1,118 @@
+"""A fact of a node: which leaves tell it, and how it is read from what they told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+from clusterproof.plugins.evidence import Leaf, Status
+from clusterproof.plugins.verdict import Incomplete, NotApplicable
+
+T = TypeVar("T")
+
+_WHY = {
+    Status.DENIED: "may not be read",
+    Status.BROKE: "could not be read",
+    Status.TIMED_OUT: "did not answer in its time",
+    Status.STUCK: "hangs and cannot be killed",
+}
+
+
+class Absent(Incomplete):
+    """What a leaf reads does not exist on the node. Incomplete, unless the fact knows better."""
+
+
+class Telling(Protocol):
+    """A node: where leaves are found and facts are kept."""
+
+    def leaf(self, name: str) -> Leaf:
+        """One leaf's answer. Raises Incomplete where the node was not reached."""
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """Facts already read, with the exceptions of those that could not be."""
+
+
+class Fact(Generic[T]):
+    """A property of a node, read once; what could not be read raises the same Incomplete every time."""
+
+    def __init__(self, leaves: tuple[str, ...], decode: Callable[..., T]) -> None:
+        self.leaves = leaves
+        self.decode = decode
+        self.__doc__ = decode.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, node: None, owner: type) -> Fact[T]: ...
+    @overload
+    def __get__(self, node: Telling, owner: type) -> T: ...
+    def __get__(self, node: Telling | None, owner: type) -> Fact[T] | T:
+        if node is None:
+            return self
+        if self.name not in node.known:
+            node.known[self.name] = self._read(node)
+        known = node.known[self.name]
+        if isinstance(known, (Incomplete, NotApplicable)):
+            raise known.with_traceback(None)
+        return known  # type: ignore[no-any-return]
+
+    def _read(self, node: Telling) -> T | Incomplete | NotApplicable:
+        try:
+            return self.decode(node, *(value_of(name, node.leaf(name)) for name in self.leaves))
+        except (Incomplete, NotApplicable) as unread:
+            return unread
+
+
+def told_by(*leaves: str) -> Callable[[Callable[..., T]], Fact[T]]:
+    """Make a fact of a method that takes the values of these leaves, in this order."""
+
+    def fact(decode: Callable[..., T]) -> Fact[T]:
+        return Fact(leaves, decode)
+
+    return fact
+
+
+def value_of(name: str, leaf: Leaf) -> Any:
+    """What a leaf told. Raises Absent, Incomplete."""
+    if leaf.status is Status.TOLD:
+        return leaf.value
+    detail = f" ({leaf.detail[:300]})" if leaf.detail else ""
+    if leaf.status is Status.ABSENT:
+        raise Absent(f"{name}: not on this node{detail}", cause=f"{name} is not on the node")
+    why = _WHY[leaf.status]
+    raise Incomplete(f"{name}: {why}{detail}", cause=f"{name} {why}")
+
+
+def leaves_needed(function: Callable[..., Any], facts_of: type) -> frozenset[str]:
+    """The leaves that a function can ask for: those of every fact whose name it, or what it calls, mentions."""
+    needed: set[str] = set()
+    seen: set[CodeType] = set()
+    waiting: list[FunctionType] = [function] if isinstance(function, FunctionType) else []
+    while waiting:
+        current = waiting.pop()
+        for code in _codes(current.__code__):
+            if code in seen:
+                continue
+            seen.add(code)
+            for name in code.co_names:
+                mentioned = getattr(facts_of, name, None)
+                if isinstance(mentioned, Fact):
+                    needed.update(mentioned.leaves)
+                    mentioned = mentioned.decode
+                elif isinstance(mentioned, property):
+                    mentioned = mentioned.fget
+                waiting += [
+                    found
+                    for found in (mentioned, current.__globals__.get(name))
+                    if isinstance(found, FunctionType) and found.__code__ not in seen
+                ]
+    return frozenset(needed)
+
+
+def _codes(code: CodeType) -> list[CodeType]:
+    """A function's code and that of the functions, lambdas and comprehensions inside it."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return [code, *(deep for found in inner for deep in _codes(found))]

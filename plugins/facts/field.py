@@ -1,0 +1,150 @@
+"""Typed reading of what a device told: one descriptor per value, decoded when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+from clusterproof.plugins.verdict import Incomplete, NotApplicable
+
+T = TypeVar("T")
+
+MAX_TEXT = 2_000  # characters of one value; what a healthy node tells is far shorter
+UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH"})
+
+
+class Device(Protocol):
+    """Anything with the JSON object that the node told of it."""
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        """The object as told."""
+
+
+class Field(Generic[T]):
+    """One value of a device. Reading it raises Incomplete or NotApplicable where the node could not tell it."""
+
+    def __init__(self, decode: Callable[[object], T], key: str = "") -> None:
+        self.decode = decode
+        self.key = key
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.key = self.key or name
+
+    @overload
+    def __get__(self, device: None, owner: type) -> Field[T]: ...
+    @overload
+    def __get__(self, device: Device, owner: type) -> T: ...
+    def __get__(self, device: Device | None, owner: type) -> Field[T] | T:
+        if device is None:
+            return self
+        return read(device.told.get(self.key), self.decode, self.key)
+
+
+def readings(device: object, *names: str) -> tuple[dict[str, Any], list[Incomplete | NotApplicable]]:
+    """Those of a device's values that could be read, and why the others could not.
+
+    For a check that looks at several values: a fault seen in one of them outranks that another could not be read.
+    """
+    told: dict[str, Any] = {}
+    unread: list[Incomplete | NotApplicable] = []
+    for name in names:
+        try:
+            told[name] = getattr(device, name)
+        except (Incomplete, NotApplicable) as why:
+            unread.append(why)
+    return told, unread
+
+
+def require(unread: list[Incomplete | NotApplicable]) -> None:
+    """Raise the first Incomplete of `readings`, else the first NotApplicable, if there is one."""
+    for why in sorted(unread, key=lambda why: isinstance(why, NotApplicable)):
+        raise why
+
+
+def read(told: object, decode: Callable[[object], T], where: str) -> T:
+    """Decode one value that may be an error object. Raises Incomplete, NotApplicable."""
+    try:
+        return decode(told)
+    except TypeError:
+        pass
+    if isinstance(told, dict) and isinstance(told.get("error"), str):
+        word = told["error"][:40]
+        if word in UNSUPPORTED:
+            raise NotApplicable(f"{where} is not supported here ({word})")
+        raise Incomplete(f"{where} could not be read ({word})", cause=f"could not be read: {word}")
+    if told is None:
+        raise Incomplete(f"{where} was not told", cause="not told by the node")
+    raise Incomplete(f"{where} is not understood: {str(told)[:60]!r}", cause="not understood")
+
+
+def whole(told: object) -> int:
+    """A whole number; a boolean is none."""
+    if isinstance(told, bool) or not isinstance(told, int):
+        raise TypeError
+    return told
+
+
+def number(told: object) -> float:
+    """A number."""
+    if isinstance(told, bool) or not isinstance(told, (int, float)):
+        raise TypeError
+    return float(told)
+
+
+def flag(told: object) -> bool:
+    """True or false."""
+    if not isinstance(told, bool):
+        raise TypeError
+    return told
+
+
+def text(told: object) -> str:
+    """Text, cut at MAX_TEXT characters."""
+    if not isinstance(told, str):
+        raise TypeError
+    return told[:MAX_TEXT]
+
+
+def optional(decode: Callable[[object], T]) -> Callable[[object], T | None]:
+    """What `decode` reads, or None where the node told null."""
+
+    def decode_optional(told: object) -> T | None:
+        return None if told is None else decode(told)
+
+    return decode_optional
+
+
+def objects(told: object) -> list[dict[str, Any]]:
+    """A list of JSON objects."""
+    if not isinstance(told, list) or not all(isinstance(entry, dict) for entry in told):
+        raise TypeError
+    return told
+
+
+def table(told: object) -> dict[str, Any]:
+    """A JSON object that is not an error."""
+    if not isinstance(told, dict) or "error" in told:
+        raise TypeError
+    return told
+
+
+def values(told: object) -> list[object]:
+    """A list of anything; each entry is to be read by itself."""
+    if not isinstance(told, list):
+        raise TypeError
+    return told
+
+
+def texts(told: object) -> tuple[str, ...]:
+    """A list of texts."""
+    return tuple(text(entry) for entry in values(told))
+
+
+def lines(told: object) -> list[tuple[float | None, str]]:
+    """Lines of a log with their seconds since boot, None where they are not known."""
+    return [(_seconds(entry), text(values(entry)[1])) for entry in values(told) if len(values(entry)) == 2]
+
+
+def _seconds(entry: object) -> float | None:
+    return optional(number)(values(entry)[0])

@@ -1,0 +1,116 @@
+"""A GPU as NVML tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clusterproof.plugins.facts.field import Field, flag, number, objects, optional, read, table, text, values, whole
+from clusterproof.plugins.verdict import Incomplete, NotApplicable
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """A process that holds a GPU; `cgroup` tells the Slurm job it belongs to."""
+
+    told: Mapping[str, Any]
+
+    pid = Field(whole)
+    memory_mib = Field(optional(whole))
+    name = Field(text)
+    cgroup = Field(text)
+
+    @property
+    def is_of_a_job(self) -> bool:
+        """Whether it runs inside a Slurm job's or a pod's control group."""
+        return any(mark in self.cgroup for mark in ("/job_", "/kubepods"))
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """A GPU's place in its NVLink fabric; numbers as in catalog/fabric.toml."""
+
+    told: Mapping[str, Any]
+
+    state = Field(whole)
+    status = Field(whole)
+    health_mask = Field(whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU. Reading a value that the driver could not tell raises Incomplete or NotApplicable."""
+
+    index: int
+    record: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """What people call it: `GPU 3`."""
+        return f"GPU {self.index}"
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        """The object as told. Raises Incomplete for a GPU that does not answer."""
+        if self.lost:
+            raise Incomplete(f"does not answer ({self.lost})", cause=f"{self.label} does not answer")
+        return self.record
+
+    @property
+    def lost(self) -> str:
+        """NVML's word where the driver no longer reaches the GPU, else empty."""
+        lost = self.record.get("lost")
+        if lost is None:
+            return ""
+        return str(lost.get("error", "UNKNOWN"))[:40] if isinstance(lost, dict) else "UNKNOWN"
+
+    uuid = Field(text)
+    serial = Field(text)
+    name = Field(text)
+    pci = Field(text)
+    ecc_enabled = Field(flag)
+    ecc_uncorrected_dram = Field(whole)
+    ecc_uncorrected_sram = Field(whole)
+    ecc_uncorrected_total = Field(whole)
+    remap_pending = Field(flag)
+    remap_failed = Field(flag)
+    remap_banks = Field(values)
+    retired_pages_pending = Field(flag)
+    recovery_action = Field(whole)
+    pcie_width = Field(whole)
+    pcie_width_max = Field(whole)
+    pcie_gen = Field(whole)
+    pcie_gen_max = Field(whole)
+    temperature_c = Field(number)
+    temperature_margin_c = Field(number)
+    clocks_event_reasons = Field(whole)
+    mig_mode = Field(flag)
+    memory_used_mib = Field(whole)
+    memory_total_mib = Field(whole)
+    utilization_percent = Field(whole)
+    nvlinks = Field(values)
+
+    @property
+    def nvlink_states(self) -> tuple[bool | None, ...]:
+        """Whether each NVLink is up, by its number; None where the driver could not tell. Raises Incomplete, NotApplicable."""
+        return tuple(state if isinstance(state, bool) else None for state in self.nvlinks)
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether MIG is on; a GPU that cannot be partitioned is not. Raises Incomplete."""
+        try:
+            return self.mig_mode
+        except NotApplicable:
+            return False
+
+    @property
+    def fabric(self) -> Fabric:
+        """Its NVLink fabric. Raises Incomplete, NotApplicable."""
+        return Fabric(read(self.told.get("fabric"), table, "fabric"))
+
+    @property
+    def processes(self) -> tuple[GpuProcess, ...]:
+        """The compute processes that hold it. Raises Incomplete, NotApplicable."""
+        told = read(self.told.get("processes"), objects, "processes")
+        return tuple(GpuProcess(entry) for entry in told)

@@ -1,0 +1,64 @@
+"""Takes off what dmesg, journalctl, syslog and /dev/kmsg put before the kernel's own words."""
+
+from __future__ import annotations
+
+import re
+
+IGNORING_CASE = re.IGNORECASE | re.ASCII  # ASCII: a digit of another script is not a number of the kernel's
+
+# A line of another program has its name there (`python[77]: NVRM: Xid …`, in /dev/kmsg a priority of 8
+# and up): it is not unwrapped, and so never begins with the kernel's words.
+_PREFIX = re.compile(
+    r"\s+"
+    r"|<[0-7]>"
+    r"|[0-7],\d{1,12},(?P<usec>\d{1,18}),[^;\s]{1,80};"
+    r"|kern\s{0,4}:\w{1,8}\s{0,4}:(?=\s)"
+    r"|\[\s{0,12}(?P<seconds>\d{1,12}\.\d{1,9})\]"
+    r"|\[\s{0,12}[TC]\d{1,10}\]"
+    r"|\[\.\.\.\]"
+    r"|\[(?P<date>[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\]"
+    r"|(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?:Z|[+-]\d\d:?\d\d)?(?=\s)"
+    r"|(?P<syslog>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)(?=\s)",
+    IGNORING_CASE,
+)
+_KERNEL = re.compile(r"kernel(?:\[\d{1,10}\])?:(?=\s)", IGNORING_CASE)
+_HOST_KERNEL = re.compile(r"\S{1,255} kernel(?:\[\d{1,10}\])?:(?=\s)", IGNORING_CASE)
+
+
+def unwrap(line: str) -> tuple[float | None, str]:
+    """The time that a line tells, in seconds on its log's own clock, and the words of the kernel in it."""
+    time: float | None = None
+    at = 0
+    stamped = False
+    for _ in range(12):
+        found = _PREFIX.match(line, at)
+        if found:
+            time = _time(found, time)
+            stamped = stamped or bool(found.lastgroup)
+        else:
+            found = _KERNEL.match(line, at) or (_HOST_KERNEL.match(line, at) if stamped else None)
+        if not found:
+            break
+        at = found.end()
+    return time, line[at:]
+
+
+def _time(found: re.Match[str], before: float | None) -> float | None:
+    if found["usec"]:
+        return int(found["usec"]) / 1e6
+    if found["seconds"]:
+        return float(found["seconds"])
+    told = found["date"] or found["iso"]
+    return _epoch(told) if told else before
+
+
+def _epoch(told: str) -> float | None:
+    from datetime import datetime, timezone
+
+    words, _, fraction = told.replace(",", ".").partition(".")
+    form = "%Y-%m-%dT%H:%M:%S" if words[0].isdigit() else "%a %b %d %H:%M:%S %Y"
+    try:
+        seconds = datetime.strptime(words, form).replace(tzinfo=timezone.utc).timestamp()
+    except ValueError:
+        return None
+    return seconds + float(f"0.{fraction or 0}")

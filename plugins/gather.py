@@ -1,0 +1,67 @@
+"""One probe per node, all nodes at once: from a cluster to what every node told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from clusterproof.plugins.connection import Answer, Connection, Limits
+from clusterproof.plugins.evidence import EvidenceError, NodeEvidence, Unreached, load
+from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.inventory.recording import recording_file
+from clusterproof.plugins.probe.options import ProbeOptions
+
+Told = Callable[[NodeEvidence], None]
+
+
+def gather(
+    cluster: Cluster,
+    connection: Connection,
+    leaves: Iterable[str],
+    options: ProbeOptions,
+    limits: Limits,
+    told: Told,
+) -> dict[str, NodeEvidence]:
+    """Probe every node once; `told` is called for each as it answers, one at a time.
+
+    A node that does not answer is evidence too: every node of the cluster is in the result.
+    """
+    from clusterproof.plugins.probe.payload import program  # a replayed run needs no payload
+
+    gathered: dict[str, NodeEvidence] = {}
+    lock = threading.Lock()
+    to_run, nonce = program(frozenset(leaves), options)
+
+    def answered(target: Target, answer: Answer) -> None:
+        evidence = evidence_of(target, answer, nonce)
+        with lock:
+            gathered[target.name] = evidence
+            told(evidence)
+
+    connection.run(cluster.targets, to_run, limits, answered)
+    return gathered
+
+
+def evidence_of(target: Target, answer: Answer, nonce: str) -> NodeEvidence:
+    """What one answer says, decoded strictly; what cannot be decoded is a node that was not reached."""
+    from clusterproof.plugins.probe.frame import decode
+
+    if answer.unreached:
+        return NodeEvidence(target.name, unreached=answer.unreached, detail=answer.detail, seconds=answer.seconds)
+    return decode(target.name, answer, nonce)
+
+
+def replay(folder: Path, cluster: Cluster) -> dict[str, NodeEvidence]:
+    """Read a recording: what every node of the cluster told then."""
+    return {target.name: _recorded(folder, target.name) for target in cluster.targets}
+
+
+def _recorded(folder: Path, node: str) -> NodeEvidence:
+    path = folder / "nodes" / recording_file(node)
+    try:
+        return load(path.read_bytes())
+    except FileNotFoundError:
+        return NodeEvidence(node, unreached=Unreached.LOST, detail=f"the recording has no {path.name}")
+    except (OSError, EvidenceError) as problem:
+        return NodeEvidence(node, unreached=Unreached.GARBLED, detail=f"{path.name}: {problem}")

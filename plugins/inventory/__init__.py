@@ -1,0 +1,145 @@
+"""`--cluster X`: what X may be, and how X turns into a cluster. One file per kind."""
+
+from __future__ import annotations
+
+import importlib
+import os.path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
+from clusterproof.plugins.inventory.strict import nearest, parse_expect
+from clusterproof.plugins.nodeset import NodesetError, expand, fold
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of X: the word it begins with, its form as a person writes it, and who resolves it.
+
+    `resolver` is `module.function` in this package: `function(rest, options) -> Cluster`, where `rest` is X
+    behind the word. A word without a colon is all of X.
+    """
+
+    word: str
+    form: str
+    resolver: str
+
+
+KINDS = (
+    Kind("local", "local", "here.local"),
+    Kind("demo", "demo", "recording.demo"),
+    Kind("replay:", "replay:DIR", "recording.replay"),
+    Kind("ssh:", "ssh:[user@]NODESET[:port]", "hosts.ssh"),
+)
+FILE = Kind("", "FILE.toml", "file.toml")
+
+
+def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
+    """The cluster that X names.
+
+    `options` are settings of the command line (`user`, `identity_file`, …): they outrank the inventory's own.
+    Raises InventoryError.
+    """
+    for kind in KINDS:
+        if text == kind.word or (kind.word.endswith(":") and text.startswith(kind.word)):
+            return _resolve(kind, text[len(kind.word) :], options or {})
+    if text.endswith(".toml") or os.path.isfile(text):  # noqa: PTH113 - where Path.is_file raises, this does not
+        return _resolve(FILE, text, options or {})
+    raise InventoryError(f"--cluster {text!r:.120}{_hint(text)}; expected {_forms()}")
+
+
+def narrow(cluster: Cluster, nodes: str = "", exclude: str = "") -> Cluster:
+    """The cluster with only `nodes` and without `exclude`: nodesets; empty ones change nothing.
+
+    Raises InventoryError where one names a stranger, or nothing is left.
+    """
+    kept = cluster.targets
+    if nodes:
+        chosen = _members(cluster, nodes, "--nodes")
+        kept = tuple(target for target in kept if target.name in chosen)
+    if exclude:
+        excluded = _members(cluster, exclude, "--exclude")
+        kept = tuple(target for target in kept if target.name not in excluded)
+    if not kept:
+        raise InventoryError(
+            f"no node of {cluster.name} is left by --nodes and --exclude; expected at least one"
+        )
+    return replace(cluster, targets=kept)
+
+
+def with_expectations(cluster: Cluster, instance_type: str = "", expect: str = "") -> Cluster:
+    """The cluster with the command line's instance type and expectations (`gpus=8,efa=32`) for every node.
+
+    The command line outranks the inventory; what it does not say stays. Raises InventoryError.
+    """
+    numbers = parse_expect(expect)
+    return replace(
+        cluster,
+        targets=tuple(
+            replace(
+                target,
+                instance_type=instance_type or target.instance_type,
+                expect={**target.expect, **numbers},
+            )
+            for target in cluster.targets
+        ),
+    )
+
+
+def _resolve(kind: Kind, rest: str, options: Mapping[str, str]) -> Cluster:
+    module, _, function = kind.resolver.partition(".")
+    load: Callable[[str, Mapping[str, str]], Cluster]
+    load = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+    cluster = load(rest, options)
+    return replace(cluster, settings={**cluster.settings, **options})
+
+
+def _members(cluster: Cluster, text: str, option: str) -> frozenset[str]:
+    try:
+        names = frozenset(expand(text))
+    except NodesetError as problem:
+        raise InventoryError(f"{option}: {problem}") from None
+    known = [target.name for target in cluster.targets]
+    strangers = names.difference(known)
+    if strangers:
+        hint = nearest(min(strangers), known) if len(known) <= 2000 else ""
+        raise InventoryError(
+            f"{option}: {fold(strangers):.80} is not in {cluster.name:.80}{hint}; "
+            f"expected some of {fold(known):.200}"
+        )
+    return names
+
+
+def _hint(text: str) -> str:
+    """What a person who wrote `text` may have meant."""
+    if not text.strip():
+        return " is empty"
+    if os.path.isdir(text):  # noqa: PTH112
+        return f" is a folder (did you mean replay:{text:.120}?)"
+    word, colon, _ = text.partition(":")
+    guess = nearest((word + colon).lower(), [kind.word for kind in KINDS])
+    if guess or colon:
+        return f" is of no known kind{guess}"
+    try:
+        expand(text)
+    except NodesetError:
+        return " is of no known kind"
+    return f" is of no known kind (did you mean ssh:{text:.80}?)"
+
+
+def _forms() -> str:
+    forms = [kind.form for kind in (*KINDS, FILE)]
+    return f"{', '.join(forms[:-1])} or {forms[-1]}"
+
+
+__all__ = [
+    "FILE",
+    "KINDS",
+    "Cluster",
+    "InventoryError",
+    "Kind",
+    "Target",
+    "narrow",
+    "resolve",
+    "with_expectations",
+]

@@ -1,0 +1,48 @@
+"""`--cluster ssh:[user@]NODESET[:port]`: nodes by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
+from clusterproof.plugins.nodeset import NodesetError, expand, fold
+
+_FORM = "ssh:[user@]NODESET[:port], such as ssh:root@gpu[001-016]:2222"
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@-]*")
+_ADDRESS = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]*")  # a name, IPv4, or IPv6 with its zone
+MAX_PORT = 65535
+
+
+def ssh(rest: str, _options: Mapping[str, str]) -> Cluster:
+    """The nodes of a nodeset, reached over SSH. Raises InventoryError."""
+    login, nodeset, port = _parts(rest)
+    try:
+        names = expand(nodeset)
+    except NodesetError as problem:
+        raise InventoryError(f"--cluster 'ssh:{rest:.80}': {problem}") from None
+    return Cluster(
+        name=fold(names),
+        connection="ssh",
+        targets=tuple(Target(name=name, user=login, port=port) for name in names),
+    )
+
+
+def is_user(text: str) -> bool:
+    """Whether `text` may be a log-in name: nothing that a shell reads, for it reaches a ProxyCommand's."""
+    return _USER.fullmatch(text) is not None
+
+
+def is_address(text: str) -> bool:
+    """Whether `text` may be a host name or an address: it reaches a ProxyCommand's shell."""
+    return _ADDRESS.fullmatch(text) is not None
+
+
+def _parts(rest: str) -> tuple[str, str, int]:
+    user, at, host = rest.rpartition("@")
+    if at and not is_user(user):
+        raise InventoryError(f"--cluster 'ssh:{rest:.80}': {user!r:.40} is no user; expected {_FORM}")
+    nodeset, colon, port = host.partition(":")
+    if colon and not (re.fullmatch(r"[0-9]{1,5}", port) and 1 <= int(port) <= MAX_PORT):
+        raise InventoryError(f"--cluster 'ssh:{rest:.80}': {port!r:.40} is no port; expected {_FORM}")
+    return user, nodeset, int(port or 0)

@@ -1,0 +1,40 @@
+"""What X in `--cluster X` turns into: a cluster, its nodes, and what each is expected to be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One node: its name, how to reach it, and what it is expected to be where anybody said so.
+
+    `expect` holds numbers by name (`gpus`, `efa`) that outrank the instance type's.
+    """
+
+    name: str
+    address: str = ""  # empty: the name itself
+    user: str = ""
+    port: int = 0  # 0: the connection's default
+    group: str = ""
+    instance_type: str = ""
+    expect: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The nodes of a run and the connection that reaches them.
+
+    `connection` is a key of `clusterproof.plugins.connection.CONNECTIONS`, or `replay`; `settings` are that
+    connection's own (`recording` for replay, `identity_file` for ssh, …).
+    """
+
+    name: str
+    connection: str
+    targets: tuple[Target, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+class InventoryError(ValueError):
+    """An X that names no cluster; the message is one line that says what was wrong and what is right."""

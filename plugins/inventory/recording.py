@@ -1,0 +1,137 @@
+"""`--cluster replay:DIR` and `demo`: a recorded run, and the form of its folder.
+
+`DIR/cluster.json` names the nodes; `DIR/nodes/` holds one file of evidence for each, in the form of
+`clusterproof.plugins.evidence.to_json`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote_from_bytes
+
+from clusterproof.plugins.evidence import NodeEvidence, to_json
+from clusterproof.plugins.evidence import NodeEvidence, to_json
+from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
+from clusterproof.plugins.inventory.strict import Table, read_text
+
+SCHEMA = 1
+DEMO = Path(__file__).parents[2] / "fixtures" / "demo"
+_LONGEST_FILE = 200  # bytes; file systems end at 255, and the name while it is written is longer
+
+
+def replay(rest: str, _options: Mapping[str, str]) -> Cluster:
+    """The cluster recorded in a folder. Raises InventoryError."""
+    if not rest:
+        raise InventoryError(
+            "--cluster 'replay:' names no folder; expected replay:DIR, as --record DIR wrote it"
+        )
+    return read_cluster(Path(rest))
+
+
+def demo(_rest: str, _options: Mapping[str, str]) -> Cluster:
+    """The recorded cluster that comes with the package. Raises InventoryError."""
+    return read_cluster(DEMO)
+
+
+def recording_file(name: str) -> str:
+    """The file under `nodes/` of the node called `name`: one for each name, on any file system."""
+    safe = quote_from_bytes(name.encode("utf-8", "surrogatepass"), safe="").replace("~", "%7E")
+    safe = re.sub(r"^\.", "%2E", safe) or "%"
+    if len(safe) > _LONGEST_FILE:
+        digest = hashlib.sha256(safe.encode()).hexdigest()
+        safe = f"{safe[: _LONGEST_FILE - len(digest) - 1]}~{digest}"
+    return f"{safe}.json"
+
+
+def read_cluster(folder: Path) -> Cluster:
+    """The cluster of `folder/cluster.json`. Raises InventoryError."""
+    path = folder / "cluster.json"
+    text = read_text(path, expected="a folder that --record wrote")
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise InventoryError(f"{path} is not JSON: {problem}; expected a file that --record wrote") from None
+    return _cluster(Table.of(str(path), told), folder)
+
+
+def write_cluster(folder: Path, cluster: Cluster) -> None:
+    """Write `folder/cluster.json`, whole or not at all, and make the folder. Raises OSError."""
+    record = {
+        "schema": SCHEMA,
+        "cluster": cluster.name,
+        "connection": cluster.connection,
+        "nodes": [_node_to_json(target) for target in cluster.targets],
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "cluster.json", json.dumps(record, indent=1) + "\n")
+
+
+def write_node(folder: Path, evidence: NodeEvidence) -> None:
+    """Write the evidence of one node under `folder/nodes`, whole or not at all. Raises OSError."""
+    path = folder / "nodes" / recording_file(evidence.node)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(to_json(evidence), separators=(",", ":")) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that no reader ever sees half of it. Raises OSError."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _cluster(table: Table, folder: Path) -> Cluster:
+    schema = table.values.get("schema")
+    if schema != SCHEMA:
+        raise InventoryError(f"{table.where}: schema is {schema!r:.30}; expected {SCHEMA}")
+    targets = tuple(_target(node) for node in table.tables("nodes"))
+    if not targets:
+        raise InventoryError(f"{table.where} has no nodes; expected at least one")
+    seen: set[str] = set()
+    for target in targets:
+        if target.name in seen:
+            raise InventoryError(f"{table.where} has the node {target.name!r:.80} twice; expected it once")
+        seen.add(target.name)
+    return Cluster(
+        name=table.text("cluster", default=None),
+        connection="replay",
+        targets=targets,
+        settings={"recording": str(folder)},
+    )
+
+
+def _target(node: Table) -> Target:
+    return Target(
+        name=node.text("name", default=None),
+        address=node.text("address"),
+        group=node.text("group"),
+        instance_type=node.text("instance_type"),
+        expect=node.expect(),
+    )
+
+
+def _node_to_json(target: Target) -> dict[str, Any]:
+    told = {
+        "name": target.name,
+        "address": target.address,
+        "group": target.group,
+        "instance_type": target.instance_type,
+        "expect": dict(target.expect),
+    }
+    return {key: value for key, value in told.items() if value}
+
+
+def write_node(folder: Path, evidence: NodeEvidence) -> None:
+    """Write what one node told into `folder/nodes/`, whole or not at all. Raises OSError."""
+    nodes = folder / "nodes"
+    nodes.mkdir(parents=True, exist_ok=True)
+    write_whole(nodes / recording_file(evidence.node), json.dumps(to_json(evidence), ensure_ascii=False, indent=1) + "\n")

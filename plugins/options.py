@@ -1,0 +1,96 @@
+"""The suite's command line: every option in one table, grouped for `--help`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its flag, its words for `--help`, and what argparse needs to know besides."""
+
+    flag: str
+    words: str
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+GROUPS: dict[str, tuple[Option, ...]] = {
+    "clusterproof: which nodes": (
+        Option(
+            "--cluster",
+            "what to validate: local, demo, replay:DIR, ssh:[user@]NODESET[:port], or an inventory FILE.toml",
+            {"metavar": "X"},
+        ),
+        Option("--nodes", "only these nodes of it, folded: gpu[001-016,020]", {"metavar": "NODESET"}),
+        Option("--exclude", "but not these", {"metavar": "NODESET"}),
+        Option("--instance-type", "the instance type of every node, where nothing else tells it", {"metavar": "TYPE"}),
+        Option("--expect", "what every node must have, e.g. gpus=8,efa=32; outranks the instance type", {"metavar": "K=N,…"}),
+    ),
+    "clusterproof: how to reach them": (
+        Option("--fanout", "how many nodes to talk to at once (default 64)", {"type": int, "default": 64, "metavar": "N"}),
+        Option(
+            "--connect-timeout", "seconds to reach a node (default 15)", {"type": float, "default": 15.0, "metavar": "S"}
+        ),
+        Option(
+            "--answer-timeout",
+            "seconds for a node's whole answer once reached (default: three times --probe-timeout, and 15)",
+            {"type": float, "metavar": "S"},
+        ),
+        Option(
+            "--accept-new-host-keys",
+            "take a host key that is not in known_hosts on trust, for this run only; a changed key is still refused",
+            {"action": "store_true"},
+        ),
+    ),
+    "clusterproof: the probe": (
+        Option(
+            "--probe-timeout",
+            "seconds for each kind of evidence on the node (default 5; NVML gets three times that)",
+            {"type": float, "default": 5.0, "metavar": "S"},
+        ),
+        Option("--host-root", "read the host under this folder of the node, e.g. in a container", {"default": "/", "metavar": "DIR"}),
+        Option("--sudo", "run the probe under sudo -n, for what only root may read", {"action": "store_true"}),
+    ),
+    "clusterproof: verdicts": (
+        Option(
+            "--incomplete",
+            "what incomplete checks do to the exit code: gate (6, the default), ignore (0) or fail (1)",
+            {"choices": ("gate", "ignore", "fail"), "default": "gate"},
+        ),
+        Option("--concerns", "what concerns do to the exit code: ignore (the default) or fail (1)", {"choices": ("ignore", "fail"), "default": "ignore"}),
+    ),
+    "clusterproof: records": (
+        Option("--results", "write one JSON record per check and node (JSON Lines)", {"metavar": "FILE"}),
+        Option("--record", "keep the evidence in a folder, for --cluster replay:DIR", {"metavar": "DIR"}),
+        Option(
+            "--redact",
+            "replace host names, addresses, serials and UUIDs, each always by the same word, in everything that is written",
+            {"action": "store_true"},
+        ),
+    ),
+}
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare every option to pytest."""
+    for title, options in GROUPS.items():
+        group = parser.getgroup(title)
+        for option in options:
+            group.addoption(option.flag, help=option.words, **option.more)
+
+
+def check_options(option: Any) -> None:
+    """Refuse numbers that make no sense. Raises pytest.UsageError."""
+    for flag, value, least in (
+        ("--fanout", option.fanout, 1),
+        ("--connect-timeout", option.connect_timeout, 0.1),
+        ("--probe-timeout", option.probe_timeout, 0.1),
+        ("--answer-timeout", option.answer_timeout, 0.1),
+    ):
+        if value is not None and not value >= least:
+            raise pytest.UsageError(f"{flag} is {value:g}; expected at least {least:g}")
+    if not option.host_root.startswith("/"):
+        raise pytest.UsageError(f"--host-root is {option.host_root!r}; expected a folder that begins with /")

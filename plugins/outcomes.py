@@ -1,0 +1,116 @@
+"""What pytest makes of verdicts: words and letters, the summary, the exit code; every result kept as it comes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.result import Result, from_json
+from clusterproof.plugins.verdict import Verdict
+from clusterproof.reports.results import ResultsFile
+from clusterproof.reports.summary import summary
+
+EXIT_INCOMPLETE = 6  # nothing failed, and something could not be measured
+DEFAULT_REPORTCHARS = "fE"  # pytest's own
+QUIET_ABOVE = 2_000  # results from which on only those that are not a pass get a letter
+
+_WORDS: dict[Verdict, tuple[str, str, Any]] = {
+    Verdict.PASS: ("passed", ".", "PASSED"),
+    Verdict.CONCERN: ("concern", "C", ("CONCERN", {"yellow": True})),
+    Verdict.FAIL: ("failed", "F", "FAILED"),
+    Verdict.INCOMPLETE: ("incomplete", "I", ("INCOMPLETE", {"purple": True})),
+    Verdict.NOT_APPLICABLE: ("not applicable", "-", ("NOT APPLICABLE", {"light": True})),
+}
+
+
+class Outcomes:
+    """The plugin object that hears every report of a run, in the process that reports."""
+
+    def __init__(self, config: pytest.Config, cluster: Cluster) -> None:
+        self.config = config
+        self.cluster = cluster
+        self.results: list[Result] = []
+        self.broken = 0  # failures that are nobody's verdict: a test of another kind, a collection error
+        self.is_large = False
+        path = config.option.results
+        self.file = ResultsFile(Path(path)) if path and not config.option.collectonly else None
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """On a large cluster a letter for each pass is noise."""
+        self.is_large = len(session.items) > QUIET_ABOVE and self.config.option.verbose <= 0
+
+    def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> Any:
+        """Each verdict's own category, letter and word."""
+        result = result_of(report)
+        if result is None:
+            return None
+        category, letter, word = _WORDS[result.verdict]
+        quiet = self.is_large and result.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE)
+        return (category, "", "") if quiet else (category, letter, word)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep every result, on disk at once where a file was asked for."""
+        result = result_of(report)
+        if result is None:
+            self.broken += report.failed
+            return
+        report.__dict__["clusterproof"] = result
+        self.results.append(result)
+        if self.file:
+            self.file.write(result)
+        self.config.hook.pytest_cluster_result(config=self.config, result=result)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that cannot be collected is a failure of its own."""
+        self.broken += report.failed
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Close the file, leave the summary to us where every failure is a verdict, and decide the exit code."""
+        if self.file:
+            self.file.close()
+        if not self.broken:
+            self._silence_pytests_own_summary()
+        if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            session.exitstatus = self.exit_code(int(session.exitstatus))
+
+    def _silence_pytests_own_summary(self) -> None:
+        """Ours says the same in fewer lines, and pytest's is quadratic in failures; who asked for it by `-r` gets it."""
+        self.config.option.tbstyle = "no"
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter and self.config.option.reportchars == DEFAULT_REPORTCHARS:
+            reporter.reportchars = ""
+
+    def exit_code(self, of_pytest: int) -> int:
+        """0 nothing failed, 1 a failure, 6 nothing failed but something is incomplete; policies may change that."""
+        if not self.results:
+            return of_pytest
+        counts = Counter(result.verdict for result in self.results)
+        option = self.config.option
+        if self.broken or counts[Verdict.FAIL]:
+            return 1
+        if counts[Verdict.CONCERN] and option.concerns == "fail":
+            return 1
+        if counts[Verdict.INCOMPLETE] and option.incomplete != "ignore":
+            return 1 if option.incomplete == "fail" else EXIT_INCOMPLETE
+        return 0
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the findings."""
+        if not self.results:
+            return
+        terminalreporter.section(f"{self.cluster.name}", sep="=")
+        for line in summary(self.results, terminalreporter._tw.fullwidth, self.config.option.verbose > 0):  # noqa: SLF001
+            terminalreporter.write_line(line.text, **line.markup)
+
+
+def result_of(report: object) -> Result | None:
+    """The result that a report carries, if it is about a node."""
+    carried = getattr(report, "clusterproof", None)
+    return from_json(carried) if isinstance(carried, dict) else carried

@@ -1,0 +1,68 @@
+"""The life of one leaf: a forked process, in a session of its own, that reads and tells its record over a pipe."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+
+from clusterproof.plugins.probe.reading import Absent, Broke, Denied, Node
+
+ALARM_GRACE_S = 2  # a leaf whose runner is gone ends by itself
+
+
+def live(name: str, node: Node, pipe: int) -> None:
+    """Become the leaf: read, tell, end. Never returns."""
+    try:
+        _detach(pipe)
+        signal.alarm(int(node.leaf_s) + ALARM_GRACE_S)
+        _tell(_record(name, node), pipe)
+    finally:
+        os._exit(0)
+
+
+def _detach(pipe: int) -> None:
+    """Leave the runner's session and hold nothing of it open: an abandoned leaf must not keep the connection."""
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)
+    os.closerange(3, pipe)
+    os.closerange(pipe + 1, 1024)
+
+
+def _record(name: str, node: Node) -> dict[str, object]:
+    """What the leaf's file tells, or how it failed."""
+    try:
+        value = importlib.import_module("clusterproof.plugins.probe." + name).read(node)
+        return {"status": "told", "value": value}
+    except Absent as why:
+        return {"status": "absent", "detail": str(why)}
+    except (Denied, PermissionError) as why:
+        return {"status": "denied", "detail": str(why)}
+    except Broke as why:
+        return {"status": "broke", "detail": str(why)}
+    except BaseException as crash:  # whatever it is, it is this leaf's evidence and nobody else's
+        return _broke(crash)
+
+
+def _broke(crash: BaseException) -> dict[str, object]:
+    at = crash.__traceback__
+    while at and at.tb_next:
+        at = at.tb_next
+    where = f" ({at.tb_frame.f_code.co_filename} line {at.tb_lineno})" if at else ""
+    return {"status": "broke", "detail": f"{type(crash).__name__}: {crash}{where}"[:1000]}
+
+
+def _tell(record: dict[str, object], pipe: int) -> None:
+    """Write the record as one line of JSON."""
+    try:
+        line = json.dumps(record, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as crash:
+        line = json.dumps(_broke(crash))
+    told = line.encode() + b"\n"
+    while told:
+        told = told[os.write(pipe, told) :]

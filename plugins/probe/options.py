@@ -1,0 +1,39 @@
+"""What the user may choose of the probe, how patient each leaf is, and which leaves there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+PATIENCE = {"nvml": 3.0}  # times `leaf_s`: without persistence mode, NVML's first call starts every GPU
+END_S = 1.0  # for ending what does not answer
+SEND_S = 10.0  # for sending the answer
+
+
+@dataclass(frozen=True)
+class ProbeOptions:
+    """How the probe runs on each node."""
+
+    host_root: str = "/"  # everything is read under it
+    leaf_s: float = 5.0  # for one leaf; PATIENCE multiplies it
+    mount_s: float = 2.0  # for one mounted file system, within its leaf
+    sudo: bool = False  # run as root through `sudo -n` where that is permitted
+
+    def deadline_s(self, leaf: str) -> float:
+        """Seconds for one leaf."""
+        return self.leaf_s * PATIENCE.get(leaf, 1.0)
+
+    def whole_s(self, leaves: Iterable[str]) -> float:
+        """Seconds on the node for everything, sending included."""
+        return max((self.deadline_s(leaf) for leaf in leaves), default=0.0) + END_S + SEND_S
+
+
+@cache
+def leaf_names() -> tuple[str, ...]:
+    """The leaves there are: the files of this folder that define `read(node)`."""
+    files = sorted(FOLDER.glob("*.py"))
+    return tuple(file.stem for file in files if "\ndef read(node: Node)" in file.read_text("utf-8"))

@@ -1,0 +1,91 @@
+"""Builds the program that runs on a node: a short shell command that finds a Python, and the probe's text."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import zlib
+from binascii import b2a_base64
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+
+from clusterproof.plugins.connection import Program
+from clusterproof.plugins.probe.options import FOLDER, ProbeOptions
+from clusterproof.plugins.probe.pynvml_part import pynvml_source, reachable, words
+
+PACKAGE = "clusterproof.plugins.probe"
+IMPORTED = re.compile(rf"^ *from {re.escape(PACKAGE)}(?: import|\.)\s*(\w+)", re.MULTILINE)
+MAX_CHARACTERS = 60_000  # of the whole program as one argument: AWS Systems Manager takes 65,535
+
+# Runs in any POSIX shell; in single quotes it also passes through csh and fish: no quote, "!", backslash or line end.
+SHELL = (
+    "n={nonce};s=;r=;t=;PATH=${{PATH:+$PATH:}}/usr/local/bin:/usr/bin:/bin;{sudo}"
+    "for p in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 "
+    "/opt/*/bin/python3 /opt/*/*/bin/python3;do "
+    'p=$(command -v "$p" 2>/dev/null)||continue;'
+    '$s "$p" -I -S -B -c "{python}" "$n" "$r" begin. {argument};'
+    "case $? in 1|2|97|126|127);;*)exit 0;;esac;"
+    't="$t $p ($("$p" -V 2>&1))";done;echo "$n:no-python:$t"'
+)
+SUDO = (
+    '[ "$(id -u)" = 0 ]||if r=$(sudo -n true </dev/null 2>&1);then s="sudo -n";r=used;else r="refused: $r";fi;'
+)
+PYTHON = (
+    "import sys,zlib,binascii as b;sys.version_info<(3,8) and sys.exit(97);"
+    "print(sys.argv[1],sys.argv[3],sep=chr(58),flush=True);exec(zlib.decompress(b.a2b_base64({text})))"
+)
+
+
+def program(
+    leaves: Iterable[str], options: ProbeOptions, further: Sequence[Path] = (), on_stdin: bool = True
+) -> tuple[Program, str]:
+    """The program that reads these leaves, and the nonce that marks its answers.
+
+    `further` are files with leaves of others. Its text comes over standard input, or as the command's last argument.
+    Raises ValueError for a leaf that does not exist or a program that is too large.
+    """
+    text = payload(frozenset(leaves), options, tuple(further))
+    nonce = "cp" + secrets.token_hex(5)
+    source = f"sys.stdin.buffer.read({len(text)})" if on_stdin else "sys.argv[4]"
+    script = SHELL.format(
+        nonce=nonce,
+        sudo=SUDO if options.sudo else "",
+        python=PYTHON.format(text=source),
+        argument="" if on_stdin else text,
+    )
+    command = f"/bin/sh -c '{script}'"
+    if len(command) + (len(text) if on_stdin else 0) > MAX_CHARACTERS:
+        raise ValueError(f"the probe has {len(command) + len(text)} characters; expected at most {MAX_CHARACTERS}")
+    return Program(command, text.encode() if on_stdin else b""), nonce
+
+
+@cache
+def payload(leaves: frozenset[str], options: ProbeOptions, further: tuple[Path, ...] = ()) -> str:
+    """The probe's text for these leaves, compressed, as base64."""
+    files = {path.stem: path for path in further}
+    sources: dict[str, str] = {}
+    pending = {"run", *leaves}
+    while pending:
+        name = pending.pop()
+        sources[name] = _source(files.get(name, FOLDER / f"{name}.py"))
+        pending.update(set(IMPORTED.findall(sources[name])) - set(sources))
+    modules = {f"{PACKAGE}.{name}": source for name, source in sorted(sources.items())}
+    if any("import pynvml" in source for source in modules.values()):
+        modules["pynvml"] = _pynvml_for(modules.values())
+    deadlines = {leaf: options.deadline_s(leaf) for leaf in sorted(leaves)}
+    request = (modules, deadlines, options.host_root, options.mount_s, options.whole_s(leaves))
+    text = _source(FOLDER / "loader.py") + f"\nstart{request!r}\n"
+    return b2a_base64(zlib.compress(text.encode(), 9), newline=False).decode()
+
+
+def _source(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except FileNotFoundError:
+        raise ValueError(f"{file.stem} is no leaf of the probe") from None
+
+
+def _pynvml_for(sources: Iterable[str]) -> str:
+    wanted = {word for source in sources if "import pynvml" in source for word in words(source)}
+    return reachable(pynvml_source(), frozenset(wanted))

@@ -1,0 +1,85 @@
+"""What a leaf reads with: files under the host's root, errors as values, and a note of what it is doing."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+
+MAX_FILE_BYTES = 1024 * 1024
+MAX_LINKS = 8
+
+
+class Absent(Exception):  # noqa: N818 - a leaf's status rather than an error
+    """What the leaf reads does not exist on this node; the message names it."""
+
+
+class Denied(Exception):  # noqa: N818
+    """It exists, and this user may not read it; the message names it."""
+
+
+class Broke(Exception):  # noqa: N818
+    """It exists, and told nothing that can be understood; the message says why."""
+
+
+class Node:
+    """The node that a leaf reads: every path is looked up under its root; `at` notes what is being read."""
+
+    def __init__(
+        self, root: str = "/", at: Callable[[str], object] = str, leaf_s: float = 5.0, mount_s: float = 2.0
+    ) -> None:
+        self.root = root.rstrip("/")  # empty: the machine's own
+        self.at = at
+        self.leaf_s = leaf_s
+        self.mount_s = mount_s
+
+    def path(self, path: str) -> str:
+        """Where a path of the node lies for this process; an absolute link stays under the root."""
+        full = self.root + path
+        for _ in range(MAX_LINKS if self.root else 0):
+            try:
+                target = os.readlink(full)
+            except OSError:
+                break
+            full = self.root + target if target[:1] == "/" else os.path.join(os.path.dirname(full), target)
+        return full
+
+    def read(self, path: str) -> str:
+        """The text of a file, at most MAX_FILE_BYTES of it. Raises OSError."""
+        descriptor = os.open(self.path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            read = b""
+            while len(read) < MAX_FILE_BYTES:
+                more = os.read(descriptor, MAX_FILE_BYTES - len(read))
+                if not more:
+                    break
+                read += more
+        finally:
+            os.close(descriptor)
+        return read.decode("utf-8", "replace")
+
+    def text(self, path: str, absent: str | None = None) -> str | dict[str, str] | None:
+        """The stripped text of a file, or an error object; where `absent` is given, that for a file that is not there."""
+        try:
+            return self.read(path).strip()
+        except FileNotFoundError as problem:
+            return error(problem) if absent is None else absent
+        except OSError as problem:
+            return error(problem)
+
+    def names(self, folder: str) -> list[str]:
+        """What a folder holds, sorted; nothing where there is no such folder. Raises OSError."""
+        try:
+            return sorted(os.listdir(self.path(folder)))
+        except FileNotFoundError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        """Whether a path is there."""
+        return os.path.lexists(self.path(path))
+
+
+def error(problem: OSError) -> dict[str, str]:
+    """A file that could not be read, as a value: the errno's name and the words."""
+    number = problem.errno or errno.EIO
+    return {"error": errno.errorcode.get(number, str(number)), "text": f"{problem.filename}: {os.strerror(number)}"}

@@ -1,0 +1,93 @@
+"""The runner: starts the leaves side by side, takes what they tell, ends what does not answer, and sends the frame."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+
+from clusterproof.plugins.probe.running import Running
+from clusterproof.plugins.probe.telling import tell
+
+LOOK_S = 0.01  # between looks at a process that is being ended
+REAP_S = 0.1  # for a leaf that has told to be gone too, so that its CPU time is known
+OUTPUT = 1
+
+
+def main(leaves: dict[str, float], root: str, mount_s: float, whole_s: float, nonce: str, sudo: str) -> None:
+    """Answer one request and end this process; leaves that cannot be ended are left behind."""
+    running: list[Running] = []
+    try:
+        _prepare(whole_s)
+        began, clock = time.time(), time.monotonic()
+        for name, leaf_s in leaves.items():
+            running.append(Running(name, leaf_s, root, mount_s))
+        collect(running)
+        _reap(running)
+        probe = {
+            "python": sys.version.split()[0],
+            "uid": os.geteuid(),
+            "began": round(began, 3),
+            "seconds": round(time.monotonic() - clock, 4),
+            "cpu_s": round(sum(os.times()[:4]), 3),
+            "root": root,
+            "sudo": sudo,
+        }
+        tell(json.dumps({"probe": probe, "leaves": {leaf.name: leaf.record for leaf in running}}).encode(), nonce)
+    except BrokenPipeError:
+        pass  # nobody listens any more
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        for leaf in running:
+            leaf.kill()
+        os._exit(0)
+
+
+def collect(running: list[Running]) -> None:
+    """Wait until every leaf has its record. Raises BrokenPipeError when nobody listens any more."""
+    heard = {leaf.pipe: leaf for leaf in running if not leaf.record}
+    ending: list[Running] = []
+    poll = select.poll()
+    poll.register(OUTPUT, 0)
+    for pipe in heard:
+        poll.register(pipe, select.POLLIN)
+    while heard or ending:
+        next_deadline = min((leaf.deadline for leaf in heard.values()), default=0.0)
+        pause_s = LOOK_S if ending else max(0.0, next_deadline - time.monotonic())
+        spoke = {pipe for pipe, _ in poll.poll(1000 * pause_s + 1)}
+        if OUTPUT in spoke:
+            raise BrokenPipeError
+        for pipe, leaf in list(heard.items()):
+            if pipe in spoke:
+                leaf.hear()
+            elif time.monotonic() > leaf.deadline:
+                leaf.end("timed_out", f"{leaf.reading()}: no answer within its {leaf.leaf_s:g} s")
+            if leaf.record or leaf.is_ending:
+                poll.unregister(pipe)
+                del heard[pipe]
+                ending += [leaf] if leaf.is_ending else []
+        ending = [leaf for leaf in ending if not leaf.has_ended()]
+
+
+def _prepare(whole_s: float) -> None:
+    """Stop on any of the usual signals, and when the answer as a whole takes too long; hold no folder busy."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGALRM):
+        signal.signal(number, _stop)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    signal.setitimer(signal.ITIMER_REAL, whole_s)
+    os.chdir("/")
+
+
+def _stop(number: int, _frame: object) -> None:
+    raise SystemExit(number)
+
+
+def _reap(running: list[Running]) -> None:
+    until = time.monotonic() + REAP_S
+    while not all([leaf.reap() for leaf in running]) and time.monotonic() < until:
+        time.sleep(0.001)

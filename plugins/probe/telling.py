@@ -1,0 +1,46 @@
+"""The answer as a node sends it: short lines that each carry the nonce, so that noise between them does no harm."""
+
+from __future__ import annotations
+
+import os
+import select
+import zlib
+from binascii import b2a_base64
+
+CHUNK_BYTES = 42  # of compressed answer in a line: 56 characters, 76 with what surrounds them
+MAX_WRITE_BYTES = 4096  # whole lines of at most PIPE_BUF: no other writer's text comes between
+
+
+def begin(nonce: str) -> str:
+    """The marker that says that the probe runs; without its end, the answer is cut."""
+    return f"{nonce}:begin."
+
+
+def lines(answer: bytes, nonce: str) -> list[str]:
+    """The frame after its begin: numbered chunks, then how many there were and their checksum."""
+    packed = zlib.compress(answer, 6)
+    chunks = [packed[start : start + CHUNK_BYTES] for start in range(0, len(packed), CHUNK_BYTES)]
+    told = [f"{nonce}:{n}:{b2a_base64(chunk, newline=False).decode()}." for n, chunk in enumerate(chunks)]
+    return [*told, f"{nonce}:end:{len(chunks)}:{len(packed)}:{zlib.crc32(packed):08x}."]
+
+
+def tell(answer: bytes, nonce: str, output: int = 1) -> None:
+    """Write the frame, in pieces that a pipe takes as one. Raises OSError where nobody listens any more."""
+    block = b"\n"  # what was printed before need not have ended its line
+    for line in lines(answer, nonce):
+        text = line.encode() + b"\n"
+        if len(block) + len(text) > MAX_WRITE_BYTES:
+            _write(block, output)
+            block = b""
+        block += text
+    _write(block, output)
+
+
+def _write(block: bytes, output: int) -> None:
+    while block:
+        try:
+            block = block[os.write(output, block) :]
+        except BlockingIOError:
+            poll = select.poll()
+            poll.register(output, select.POLLOUT)
+            poll.poll()

@@ -1,0 +1,86 @@
+"""External programs of the node, run in the leaf's own process group, so that its deadline ends them too."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+from clusterproof.plugins.probe.reading import Absent, Denied, Node
+
+MAX_OUTPUT_BYTES = 64 * 1024
+FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/opt/amazon/efa/bin")
+NOT_RUN = 127
+
+
+class Tool:
+    """A program that runs: its output as it comes, standard error merged, then its exit status."""
+
+    def __init__(self, node: Node, name: str, *arguments: str) -> None:
+        """Start it. Raises Absent where it is not installed, Denied where another root may not be entered."""
+        program = find(node, name)
+        if node.root and os.geteuid():
+            raise Denied(f"{name}: only root may run a program under {node.root}")
+        self.line = " ".join((name, *arguments))
+        self.exit = 0
+        node.at(self.line)
+        self._output, writing = os.pipe()
+        self._pid = os.fork()
+        if not self._pid:
+            _become(node, program, (name, *arguments), writing)
+        os.close(writing)
+
+    def chunks(self) -> Iterator[bytes]:
+        """Its output until it ends."""
+        while True:
+            chunk = os.read(self._output, MAX_OUTPUT_BYTES)
+            if not chunk:
+                break
+            yield chunk
+        os.close(self._output)
+        status = os.waitpid(self._pid, 0)[1]
+        self.exit = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+
+
+def find(node: Node, name: str) -> str:
+    """Where a program lies within the node's root. Raises Absent."""
+    searched = [folder for folder in os.environ.get("PATH", "").split(":") if folder[:1] == "/" and not node.root]
+    for folder in (*searched, *FOLDERS):
+        program = f"{folder}/{name}"
+        full = node.path(program)
+        if os.path.isfile(full) and os.access(full, os.X_OK):
+            return program
+    raise Absent(f"no {name} on PATH or in {', '.join(FOLDERS)}")
+
+
+def command(node: Node, name: str, *arguments: str) -> dict[str, object]:
+    """Run a program to its end: its command line, exit status (negative: the signal) and output. Raises Absent, Denied."""
+    tool = Tool(node, name, *arguments)
+    output = b""
+    for chunk in tool.chunks():
+        output += chunk[: MAX_OUTPUT_BYTES - len(output)]
+    return {"command": tool.line, "exit": tool.exit, "output": output.decode("utf-8", "replace")}
+
+
+def _become(node: Node, program: str, words: tuple[str, ...], output: int) -> None:
+    """Turn this forked child into the program; never returns."""
+    try:
+        if node.root:
+            os.chroot(node.root)
+            os.chdir("/")
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.alarm(int(node.leaf_s) + 2)  # it outlives exec: an end for it even where nobody is left to kill it
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.execve(program, words, _environment(node))
+    except OSError as problem:
+        os.write(output, f"{program}: {problem.strerror}\n".encode())
+    finally:
+        os._exit(NOT_RUN)
+
+
+def _environment(node: Node) -> dict[str, str]:
+    environment = {"PATH": ":".join(FOLDERS), "LC_ALL": "C", "HOME": "/", "TERM": "dumb"}
+    if node.root:
+        environment["SYSTEMD_IGNORE_CHROOT"] = "1"
+    return environment

@@ -1,0 +1,35 @@
+"""What a person sees while the nodes are asked: one line on a terminal, nothing elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.plugins.inventory.model import Cluster
+
+
+@contextmanager
+def progress(config: pytest.Config, cluster: Cluster) -> Iterator[Callable[[NodeEvidence], None]]:
+    """Yield a function to call for each node that answered."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or not reporter.isatty or config.option.verbose < 0:
+        yield lambda evidence: None
+        return
+    from rich.console import Console  # imported here: only a person at a terminal needs it
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("asking the nodes", total=len(cluster.targets))
+        unreached = 0
+
+        def shown(evidence: NodeEvidence) -> None:
+            nonlocal unreached
+            unreached += evidence.unreached is not None
+            words = f"asking the nodes, {unreached} not reached" if unreached else "asking the nodes"
+            bar.update(task, advance=1, description=words)
+
+        yield shown

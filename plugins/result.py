@@ -1,0 +1,61 @@
+"""The result record: one per check and node, and the only thing that reports read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from clusterproof.plugins.verdict import Verdict
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One verdict with everything that a person or a program needs to act on it.
+
+    `subject` is what the check looks at one by one (node, gpu, efa_device, …), `devices` those of them that the verdict
+    speaks of ("GPU 3", "rdmap79s0", "/fsx"); `observed` and `expected` are the two halves of `message`; `cause` is the
+    same text wherever one thing is to blame for many results ("unreachable: refused"), so that reports can fold them.
+    """
+
+    check: str  # the stable id, e.g. gpu.no_uncorrected_ecc
+    node: str
+    verdict: Verdict
+    title: str = ""
+    message: str = ""
+    observed: str = ""
+    expected: str = ""
+    devices: tuple[str, ...] = ()
+    cause: str = ""
+    owner: str = ""
+    section: str = ""
+    severity: str = ""
+    evidence: str = ""
+    meaning: str = ""
+    remedy: str = ""
+    subsystem: str = ""
+    subject: str = "node"
+    instance_type: str = ""
+    gpu_uuids: tuple[str, ...] = ()
+    duration_s: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as `--results` writes it (reports/result.schema.json)."""
+        record: dict[str, Any] = {name: getattr(self, name) for name in _NAMES}
+        record["verdict"] = self.verdict.value
+        record["devices"] = list(self.devices)
+        record["gpu_uuids"] = list(self.gpu_uuids)
+        return {"schema": SCHEMA, **record}
+
+
+def from_json(record: dict[str, Any]) -> Result:
+    """The inverse of `Result.to_json`."""
+    told = {name: value for name, value in record.items() if name in _NAMES}
+    told["verdict"] = Verdict(told["verdict"])
+    told["devices"] = tuple(told["devices"])
+    told["gpu_uuids"] = tuple(told["gpu_uuids"])
+    return Result(**told)
+
+
+_NAMES = tuple(entry.name for entry in fields(Result))

@@ -1,0 +1,124 @@
+"""A run: gathers the evidence once, before the first check, and hands it to every worker."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins import connection as connections
+from clusterproof.plugins.collect import leaves_of
+from clusterproof.plugins.connection import Connection, Limits
+from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.plugins.gather import gather, replay
+from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.inventory.recording import write_cluster, write_node
+from clusterproof.plugins.nodeset import fold
+from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
+from clusterproof.plugins.progress import progress
+from clusterproof.plugins.redact import Redaction
+from clusterproof.plugins.state import CLUSTER, EVIDENCE
+
+ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
+
+
+class Session:
+    """The plugin object of a run over one cluster."""
+
+    def __init__(self, config: pytest.Config, cluster: Cluster) -> None:
+        self.config = config
+        self.cluster = cluster
+        self.redaction = Redaction(cluster) if config.option.redact else None
+        config.stash[CLUSTER] = self.redaction.cluster if self.redaction else cluster
+        self.shared: tempfile.TemporaryDirectory[str] | None = None
+
+    def pytest_report_header(self) -> list[str]:
+        """Say what is validated."""
+        shown = self.config.stash[CLUSTER]
+        types = sorted({target.instance_type for target in shown.targets if target.instance_type})
+        nodes = fold(target.name for target in shown.targets)
+        return [
+            f"cluster: {shown.name}: {len(shown.targets)} nodes ({nodes}) by {shown.connection}"
+            + (f", {', '.join(types)}" if types else "")
+        ]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """With xdist the controller gathers before any worker starts; a worker reads what it gathered."""
+        worker = getattr(self.config, "workerinput", None)
+        if worker is not None:
+            self.config.stash[EVIDENCE] = replay(Path(worker["clusterproof_recording"]), self.cluster)
+        elif self.config.getoption("dist", "no") != "no" and not self.config.option.collectonly:
+            self.shared = tempfile.TemporaryDirectory(prefix="clusterproof-")
+            self.gather(frozenset(leaf_names()), Path(self.shared.name))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell an xdist worker where the evidence is."""
+        if self.shared:
+            node.workerinput["clusterproof_recording"] = self.shared.name
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Iterator[None]:
+        """Gather what the selected checks need, then let them run."""
+        items = session.items if hasattr(session, "items") else []
+        if items and EVIDENCE not in self.config.stash and not self.config.option.collectonly:
+            self.gather(ALWAYS.union(*(leaves_of(item) for item in items)), None)
+        return (yield)
+
+    def pytest_unconfigure(self) -> None:
+        """Leave nothing behind."""
+        if self.shared:
+            self.shared.cleanup()
+
+    def gather(self, leaves: frozenset[str], shared: Path | None) -> None:
+        """Ask every node once; keep the answers in the stash, and on disk where somebody asked for that."""
+        folders = [folder for folder in (self._record_folder(), shared) if folder]
+        for folder in folders:
+            write_cluster(folder, self.config.stash[CLUSTER])
+        kept: dict[str, NodeEvidence] = {}
+        self.config.stash[EVIDENCE] = kept
+
+        def keep(evidence: NodeEvidence) -> None:
+            evidence = self.redaction.evidence(evidence) if self.redaction else evidence
+            kept[evidence.node] = evidence
+            for folder in folders:
+                write_node(folder, evidence)
+
+        if self.cluster.connection == "replay":
+            for evidence in replay(Path(self.cluster.settings["recording"]), self.cluster).values():
+                keep(evidence)
+            return
+        with progress(self.config, self.cluster) as shown:
+
+            def told(evidence: NodeEvidence) -> None:
+                keep(evidence)
+                shown(evidence)
+
+            gather(self.cluster, self._connection(), leaves, self._probe_options(), self._limits(), told)
+
+    def _connection(self) -> Connection:
+        found = self.config.hook.pytest_cluster_connection(config=self.config, cluster=self.cluster)
+        return found or connections.CONNECTIONS[self.cluster.connection]()
+
+    def _probe_options(self) -> ProbeOptions:
+        option = self.config.option
+        return ProbeOptions(host_root=option.host_root, leaf_s=option.probe_timeout, sudo=option.sudo)
+
+    def _limits(self) -> Limits:
+        option = self.config.option
+        settings = dict(self.cluster.settings)
+        if option.accept_new_host_keys:
+            settings["accept_new_host_keys"] = "yes"
+        return Limits(
+            fanout=option.fanout,
+            connect_s=option.connect_timeout,
+            answer_s=option.answer_timeout or 15 + 3 * option.probe_timeout,
+            settings=settings,
+        )
+
+    def _record_folder(self) -> Path | None:
+        return Path(self.config.option.record) if self.config.option.record else None

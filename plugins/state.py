@@ -1,0 +1,51 @@
+"""What the plugin keeps in pytest's stash, and how it is asked for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.evidence import NodeEvidence, Unreached
+from clusterproof.plugins.facts.group import Group
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.routing import OCCASIONS, Route
+
+CLUSTER: pytest.StashKey[Cluster] = pytest.StashKey()
+EVIDENCE: pytest.StashKey[dict[str, NodeEvidence]] = pytest.StashKey()
+NODES: pytest.StashKey[Mapping[str, Node]] = pytest.StashKey()
+ROUTES: pytest.StashKey[dict[Callable[..., Any], Route]] = pytest.StashKey()
+
+
+def nodes_of(config: pytest.Config) -> Mapping[str, Node]:
+    """The nodes of the run by name, with what each told."""
+    if NODES not in config.stash:
+        cluster, evidence = config.stash[CLUSTER], config.stash.get(EVIDENCE, {})
+        told = {target.name: evidence.get(target.name) or _not_asked(target.name) for target in cluster.targets}
+        config.stash[NODES] = nodes(cluster, told, occasion_of(config.option.markexpr))
+    return config.stash[NODES]
+
+
+def nodes(cluster: Cluster, told: Mapping[str, NodeEvidence], occasion: str = "preflight") -> dict[str, Node]:
+    """The nodes of a cluster by name, each beside those of its group."""
+    groups: dict[tuple[str, str], Group] = defaultdict(Group)
+    made: dict[str, Node] = {}
+    for target in cluster.targets:
+        group = groups[target.group, target.instance_type]
+        made[target.name] = Node(target, told[target.name], occasion, group)
+        group.nodes.append(made[target.name])
+    return made
+
+
+def _not_asked(name: str) -> NodeEvidence:
+    return NodeEvidence(name, unreached=Unreached.LOST, detail="the run ended before this node answered")
+
+
+def occasion_of(markexpr: str) -> str:
+    """The one occasion that `-m` asks for, for rules that differ by occasion; preflight where it asks for none or several."""
+    words = markexpr.replace("(", " ").replace(")", " ").split()
+    asked = {word for before, word in zip(["", *words], words) if word in OCCASIONS and before != "not"}  # noqa: B905
+    return asked.pop() if len(asked) == 1 else "preflight"

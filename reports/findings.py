@@ -1,0 +1,113 @@
+"""Results grouped as people act on them: one finding per check, one gap per cause; nodes folded."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.nodeset import fold
+from clusterproof.plugins.result import Result
+from clusterproof.plugins.verdict import Verdict
+
+_NOUNS = {
+    "gpu": ("GPU", "GPUs"),
+    "efa_device": ("EFA device", "EFA devices"),
+    "ib_device": ("device", "devices"),
+    "mount": ("mount", "mounts"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check's failures, or its concerns, over all nodes. `judged` counts the nodes that the check applied to."""
+
+    results: tuple[Result, ...]
+    judged: int
+    is_probably_configuration: bool
+
+    @property
+    def first(self) -> Result:
+        """One of its results, for what they share: title, owner, remedy."""
+        return self.results[0]
+
+    @property
+    def nodes(self) -> str:
+        """Its nodes, folded."""
+        return fold(result.node for result in self.results)
+
+    @property
+    def where(self) -> str:
+        """`3 of 16 nodes (gpu[003,007-008]), 5 GPUs`."""
+        words = f"{len(self.results)} of {_count(self.judged, 'node', 'nodes')} ({self.nodes})"
+        devices = sum(len(result.devices) for result in self.results)
+        noun = _NOUNS.get(self.first.subject)
+        return f"{words}, {_count(devices, *noun)}" if noun and devices else words
+
+    @property
+    def owner(self) -> str:
+        """`hyperpod-node-debugger § G`."""
+        return f"{self.first.owner} § {self.first.section}" if self.first.section else self.first.owner
+
+    @property
+    def lines(self) -> list[str]:
+        """What was seen, one line for the nodes that say the same: `gpu[003-004]: GPU 2: 14 errors; expected 0`."""
+        nodes: dict[str, list[str]] = defaultdict(list)
+        for result in self.results:
+            for line in result.message.split("\n"):
+                nodes[line].append(result.node)
+        return [f"{fold(names)}: {line}" for line, names in nodes.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """One reason for which verdicts are missing."""
+
+    cause: str
+    results: tuple[Result, ...]
+
+    @property
+    def nodes(self) -> str:
+        """The nodes where it left a gap, folded."""
+        return fold({result.node for result in self.results})
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """The checks that it left without a verdict."""
+        return tuple(sorted({result.check for result in self.results}))
+
+
+def findings(results: Sequence[Result], verdict: Verdict) -> list[Finding]:
+    """The findings of one verdict, those on most nodes first."""
+    judged: dict[str, int] = defaultdict(int)
+    hits: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        if result.verdict is not Verdict.NOT_APPLICABLE:
+            judged[result.check] += 1
+        if result.verdict is verdict:
+            hits[result.check].append(result)
+    found = [
+        Finding(tuple(hit), judged[check], _is_probably_configuration(len(hit), judged[check]))
+        for check, hit in hits.items()
+    ]
+    return sorted(found, key=lambda finding: (finding.first.subsystem != "node", -len(finding.results), finding.first.check))
+
+
+def gaps(results: Iterable[Result]) -> list[Gap]:
+    """Why verdicts are missing, the cause of most first."""
+    causes: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        if result.verdict is Verdict.INCOMPLETE:
+            causes[result.cause or result.message].append(result)
+    found = [Gap(cause, tuple(hit)) for cause, hit in causes.items()]
+    return sorted(found, key=lambda gap: (-len(gap.results), gap.cause))
+
+
+def _is_probably_configuration(hit: int, judged: int) -> bool:
+    """Whether so many nodes share a failure that hardware is unlikely to be to blame."""
+    return judged >= threshold("configuration.suspected_minimum_nodes") and hit >= judged * threshold("configuration.suspected_share")
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

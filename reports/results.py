@@ -1,0 +1,39 @@
+"""`--results FILE`: one JSON record per check and node, each on disk as soon as it is formed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+
+from clusterproof.plugins.result import Result, from_json
+
+
+class ResultsFile:
+    """A JSON Lines file that is written line by line, so that a run that breaks off loses nothing."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file: TextIO = path.open("w", encoding="utf-8", buffering=1)
+
+    def write(self, result: Result) -> None:
+        """Append one result."""
+        self._file.write(json.dumps(result.to_json(), ensure_ascii=False, separators=(",", ":")) + "\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> ResultsFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_results(path: Path) -> list[Result]:
+    """The results of a file that ResultsFile wrote."""
+    return [from_json(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines() if line]

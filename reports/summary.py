@@ -1,0 +1,96 @@
+"""The terminal summary: findings worst first, then what is incomplete and why."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from clusterproof.plugins.result import Result
+from clusterproof.plugins.verdict import Verdict
+from clusterproof.reports.findings import Finding, Gap, findings, gaps
+
+MOST_LINES = 4  # of what was seen, per finding; the reports have all
+_INDENT = " " * 12
+
+_MARKUP = {
+    Verdict.FAIL: {"red": True, "bold": True},
+    Verdict.CONCERN: {"yellow": True},
+    Verdict.INCOMPLETE: {"purple": True},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line for the terminal and how to mark it up."""
+
+    text: str
+    markup: dict[str, bool] = field(default_factory=dict)
+
+
+def summary(results: Sequence[Result], width: int = 100, verbose: bool = False) -> Iterator[Line]:
+    """What an operator reads first, in lines of at most `width` columns where words allow it."""
+    for line in _lines(results, verbose):
+        wrapped = textwrap.wrap(
+            line.text, max(width, 60), subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
+        )
+        yield from (Line(part, line.markup) for part in wrapped or [""])
+
+
+def _lines(results: Sequence[Result], verbose: bool) -> Iterator[Line]:
+    for verdict in (Verdict.FAIL, Verdict.CONCERN):
+        for finding in findings(results, verdict):
+            yield from _finding(finding, verdict, verbose)
+            yield Line("")
+    for gap in gaps(results):
+        yield from _gap(gap, verbose)
+        yield Line("")
+    if results:
+        yield Line(_nodes(results))
+
+
+def _finding(finding: Finding, verdict: Verdict, verbose: bool) -> Iterator[Line]:
+    first = finding.first
+    owner = f" → {finding.owner}" if finding.owner else ""
+    yield Line(f"{verdict.name:<12}{finding.where}: {first.title}{owner}", _MARKUP[verdict])
+    if finding.is_probably_configuration:
+        words = f"{len(finding.results)} of {finding.judged} nodes alike: probably configuration, not hardware"
+        yield Line(f"{_INDENT}{words}", {"bold": True})
+    yield from _some(finding.lines, verbose)
+    if first.evidence:
+        yield Line(f"{_INDENT}see it: {first.evidence}")
+    if first.remedy:
+        yield Line(f"{_INDENT}do:     {first.remedy}")
+    yield Line(f"{_INDENT}check:  {first.check}", {"light": True})
+
+
+def _gap(gap: Gap, verbose: bool) -> Iterator[Line]:
+    checks = gap.checks
+    what = f"{len(checks)} checks" if len(checks) > 1 else checks[0]
+    yield Line(f"{Verdict.INCOMPLETE.name:<12}{gap.nodes}: {gap.cause} ({what})", _MARKUP[Verdict.INCOMPLETE])
+    messages = sorted({line for result in gap.results for line in result.message.split("\n")} - {gap.cause})
+    yield from _some(messages, verbose)
+    if verbose and len(checks) > 1:
+        yield Line(f"{_INDENT}checks: {', '.join(checks)}", {"light": True})
+
+
+def _some(lines: Sequence[str], verbose: bool) -> Iterator[Line]:
+    shown = lines if verbose or len(lines) <= MOST_LINES else lines[: MOST_LINES - 1]
+    yield from (Line(f"{_INDENT}{line}") for line in shown)
+    if len(shown) < len(lines):
+        yield Line(f"{_INDENT}… and {len(lines) - len(shown)} more; -v shows all")
+
+
+def _nodes(results: Sequence[Result]) -> str:
+    """How many nodes are fit, in one line."""
+    nodes = {result.node for result in results}
+    failed = {result.node for result in results if result.verdict is Verdict.FAIL}
+    unsure = {result.node for result in results if result.verdict is Verdict.INCOMPLETE} - failed
+    counts = (
+        (len(nodes) - len(failed) - len(unsure), "fit as far as checked"),
+        (len(failed), "failed"),
+        (len(unsure), "not proven: something is incomplete"),
+    )
+    return f"{len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}: " + ", ".join(
+        f"{number} {words}" for number, words in counts if number
+    )

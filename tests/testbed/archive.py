@@ -1,0 +1,161 @@
+"""Writes a node image as the tar archive from which the node is unpacked."""
+
+from __future__ import annotations
+
+import functools
+import io
+import shutil
+import sys
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.testbed.image import ABSENT, Content, Device, Entry, File, Folder, Link, NodeImage, Service
+from tests.testbed.memlock import limits_row, memlock_files
+from tests.testbed.nvml.library import LIBRARY_PATH, VALUES_PATH, fake_nvml
+
+UNITS_PATH = "/usr/lib/testbed/units"  # what the fake systemctl reads
+END_OF_ARCHIVE = bytes(2 * tarfile.BLOCKSIZE)
+
+DEVICES: dict[str, Content] = {
+    "/dev/null": Device(1, 3),
+    "/dev/zero": Device(1, 5),
+    "/dev/full": Device(1, 7),
+    "/dev/random": Device(1, 8),
+    "/dev/urandom": Device(1, 9),
+    "/dev/tty": Device(5, 0),
+    "/dev/ptmx": Link("pts/ptmx"),
+    "/dev/fd": Link("/proc/self/fd"),
+    "/dev/stdin": Link("/proc/self/fd/0"),
+    "/dev/stdout": Link("/proc/self/fd/1"),
+    "/dev/stderr": Link("/proc/self/fd/2"),
+    "/dev/pts": Folder(),
+    "/dev/shm": Folder(0o1777),
+    "/tmp": Folder(0o1777),
+}
+
+
+def archive(image: NodeImage) -> bytes:
+    """`upper/…` overlays the root, `proc/…` is put over /proc, `table` is what is mounted where."""
+    proc = dict(image.proc)
+    if Path("/proc/modules").exists():  # else this kernel has no modules, and nothing to put a file over
+        proc["modules"] = proc_modules(image.modules)
+    modules = {f"module/{name}/initstate": "live\n" for name in image.modules}
+    members = (
+        _packed("upper", _rooted(DEVICES | image.files | _generated(image))),
+        _packed("upper/sys", {"": Folder(), **modules, **image.sys}),
+        _packed("proc", proc),
+        _packed("", {"table": mount_table(image, list(proc))}),
+    )
+    whole = b"".join(members) + END_OF_ARCHIVE
+    return whole + bytes(-len(whole) % tarfile.RECORDSIZE)
+
+
+def mount_table(image: NodeImage, proc: list[str]) -> str:
+    """What is mounted where in the new root, in order, as an fstab of paths relative to the build folder."""
+    lines = ["testbed @/root overlay lowerdir=/,upperdir=@/upper,workdir=@/work"]
+    lines += ["proc @/root/proc proc defaults", "devpts @/root/dev/pts devpts newinstance,ptmxmode=0666"]
+    lines += [f"@/proc/{path} @/root/proc/{path} none bind" for path in proc]
+    lines += [f"tmpfs @/root{path} tmpfs mode=1777,size={size}" for path, size in image.tmpfs.items()]
+    lines += [f"@/frozen{n} @/root{path} ext4 loop,noatime" for n, path in enumerate(image.frozen)]
+    return "".join(f"{line} 0 0\n" for line in lines)
+
+
+def proc_modules(names: tuple[str, ...]) -> str:
+    """The text of /proc/modules."""
+    return "".join(f"{name} 131072 0 - Live 0x0000000000000000\n" for name in names)
+
+
+def units(services: Mapping[str, Service]) -> str:
+    """The fake systemctl's table: `unit load active sub enabled`, a line each, `-` for nothing."""
+    ids = {name: name if "." in name else f"{name}.service" for name in services}
+    return "".join(
+        f"{ids[name]} {unit.load} {unit.active} {unit.sub} {unit.enabled or '-'}\n"
+        for name, unit in services.items()
+    )
+
+
+def _generated(image: NodeImage) -> dict[str, Content]:
+    """The files that follow from the image's other parts."""
+    files: dict[str, Content] = {
+        name if name.startswith("/") else f"/usr/bin/{name}": File(script, 0o755)
+        for name, script in image.tools.items()
+    }
+    files |= {path: Folder() for path in (*image.tmpfs, *image.hung, *image.frozen) if path not in DEVICES}
+    files |= {f"/usr/sbin/{name}": File(_daemon(name, limit), 0o755) for name, limit in image.daemons.items()}
+    files |= memlock_files(image.memlock)
+    files[LIBRARY_PATH] = ABSENT if image.nvml is None else fake_nvml()
+    if image.nvml is not None:
+        files[VALUES_PATH] = image.nvml
+    if image.services is None:
+        files["/usr/bin/systemctl"] = ABSENT
+    else:
+        files["/usr/bin/systemctl"] = File(
+            Path(__file__).with_name("tools").joinpath("systemctl").read_text(), 0o755
+        )
+        files[UNITS_PATH] = units(image.services)
+    if not shutil.which("python3", path="/usr/local/bin:/usr/bin"):
+        files["/usr/bin/python3"] = Link(str(Path(sys.executable).resolve()))
+    return files
+
+
+def _daemon(name: str, memlock: str) -> str:
+    """A program that only stays, with its process number and its limits as a real one would have them."""
+    return f"""#!/bin/sh
+sed 's|^Max locked memory.*|{limits_row(memlock)}|' /proc/$$/limits >/run/{name}.limits
+mount --bind /run/{name}.limits /proc/$$/limits
+echo $$ >/run/{name}.pid
+sleep infinity &
+wait
+"""
+
+
+def _rooted(files: Mapping[str, Content]) -> dict[str, Content]:
+    """The same by real path, so that a file in /lib does not become a folder over the link /lib."""
+    return {str(_real_folder(path) / Path(path).name).lstrip("/"): content for path, content in files.items()}
+
+
+def _real_folder(path: str) -> Path:
+    return _resolved(str(Path(path).parent))
+
+
+@functools.cache
+def _resolved(folder: str) -> Path:
+    return Path(folder) if folder.startswith("/dev") else Path(folder).resolve()
+
+
+def _packed(folder: str, files: Mapping[str, Content]) -> bytes:
+    told = {path: content() if callable(content) else content for path, content in files.items()}
+    return _members(folder, tuple(told.items()))
+
+
+@functools.lru_cache(maxsize=64)
+def _members(folder: str, files: tuple[tuple[str, str | bytes | Entry], ...]) -> bytes:
+    """The archive's members, without its end."""
+    out = io.BytesIO()
+    for path, content in files:
+        name = f"{folder}/{path}".strip("/")
+        member, data = _member(name, content if isinstance(content, Entry) else File(content))
+        out.write(member.tobuf(tarfile.GNU_FORMAT))
+        out.write(data + bytes(-len(data) % tarfile.BLOCKSIZE))
+    return out.getvalue()
+
+
+def _member(name: str, entry: Entry) -> tuple[tarfile.TarInfo, bytes]:
+    member = tarfile.TarInfo(name)
+    data = b""
+    if isinstance(entry, Link):
+        member.type, member.linkname = tarfile.SYMTYPE, entry.target
+    elif isinstance(entry, Device):
+        member.type, member.devmajor, member.devminor, member.mode = (
+            tarfile.CHRTYPE,
+            entry.major,
+            entry.minor,
+            entry.mode,
+        )
+    elif isinstance(entry, Folder):
+        member.type, member.mode = tarfile.DIRTYPE, entry.mode
+    else:
+        data = entry.content.encode() if isinstance(entry.content, str) else entry.content
+        member.size, member.mode = len(data), entry.mode
+    return member, data

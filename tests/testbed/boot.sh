@@ -1,0 +1,42 @@
+#!/bin/sh
+# Process 1 of a fake node: makes its root in a mount namespace of its own, then waits to be told to end.
+# boot.sh NAME LIFELINE FROZEN HUNG DAEMONS, with an archive on standard input; LIFELINE is the number of a
+# descriptor: the node ends when that one does.
+set -e
+umask 022
+exec 2>&1 3<"/proc/self/fd/$2"
+read -r pid _ </proc/self/stat # the number outside: this /proc is still the outer one
+
+built=/mnt # any folder will do: this mount is seen in here only
+mount -t tmpfs -o mode=755 testbed $built
+cd $built
+mkdir upper work root
+tar -x -p
+echo "$1" >/proc/sys/kernel/hostname
+
+number=0
+for path in $3; do
+    truncate -s 8M frozen$number
+    mkfs.ext4 -q -F -O ^has_journal frozen$number
+    number=$((number + 1))
+done
+sed -i "s|@|$built|g" table
+mount -a -T table
+for hung in $4; do
+    exec 4<>/dev/fuse # kept open and never answered
+    mount -i -t "${hung#*=}" -o fd=4,rootmode=40000,user_id=0,group_id=0 testbed "root${hung%%=*}"
+done
+cd /
+export pid FROZEN="$3" DAEMONS="$5" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+exec chroot $built/root /bin/sh -e -c '
+    for daemon in $DAEMONS; do
+        "/usr/sbin/$daemon" </dev/null 3<&- &
+        while [ ! -s "/run/$daemon.pid" ]; do sleep 0.005; done
+    done
+    for path in $FROZEN; do fsfreeze -f "$path"; done
+    echo "ready $pid"
+    exec </dev/null >/dev/null 2>&1
+    cat <&3 &
+    wait $! || : # meanwhile the shell reaps what others leave behind
+    for path in $FROZEN; do fsfreeze -u "$path" || :; done
+'

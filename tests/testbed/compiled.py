@@ -1,0 +1,21 @@
+"""Builds the testbed's small shared libraries with the machine's C compiler."""
+
+from __future__ import annotations
+
+import functools
+import platform
+import subprocess
+import tempfile
+from pathlib import Path
+
+LIBRARIES = f"/usr/lib/{platform.machine()}-linux-gnu"  # in the loader's default search path
+
+
+@functools.cache
+def shared_library(source: Path, soname: str) -> bytes:
+    """What gcc makes of `source`; raises CalledProcessError where it does not compile."""
+    with tempfile.TemporaryDirectory() as folder:
+        built = Path(folder, soname)
+        words = ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{soname}"]
+        subprocess.run([*words, "-o", str(built), str(source)], check=True)
+        return built.read_bytes()

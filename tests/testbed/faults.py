@@ -1,0 +1,152 @@
+"""Puts one fault, or one difference, into a node image."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.testbed import sysfs
+from tests.testbed.image import ABSENT, Content, File, Link, NodeImage, Service
+
+FI_INFO_HIDES = "/usr/lib/testbed/fi_info_hides"
+
+
+def with_nvml(image: NodeImage, gpu: int | None = None, **values: object) -> NodeImage:
+    """NVML answers these; of one GPU, or of the system. Keys with blanks: `**{"nvlink 5": "inactive"}`."""
+    lines = [
+        f"{key} = {str(value).lower() if isinstance(value, bool) else value}" for key, value in values.items()
+    ]
+    if gpu is None:  # the system's part stands before the first GPU's
+        text = "\n".join([*_system_lines(image), *lines, *_gpu_lines(image)])
+    else:
+        text = "\n".join([(image.nvml or "").rstrip(), f"[gpu {gpu}]", *lines])
+    return replace(image, nvml=text + "\n")
+
+
+def with_stuck_nvml(image: NodeImage, gpu: int, call: str = "memory_info", path: str = "/stuck") -> NodeImage:
+    """That NVML call on that GPU never returns, and its process cannot be killed until the node is left."""
+    return with_nvml(with_frozen(image, path), gpu, hang=call, hang_on=f"{path}/nvml")
+
+
+def with_file(image: NodeImage, path: str, content: Content) -> NodeImage:
+    """That file reads so; under /sys and /proc too (links of the image's own /sys are followed)."""
+    if path.startswith("/sys/"):
+        return replace(image, sys=image.sys | {sysfs.resolved(image.sys, path[5:]): content})
+    if path.startswith("/proc/"):
+        return replace(image, proc=image.proc | {path[6:]: content})
+    return replace(image, files=image.files | {path: content})
+
+
+def without_file(image: NodeImage, path: str) -> NodeImage:
+    """That file or folder is not there. A file of /proc cannot be taken away."""
+    if path.startswith("/sys/"):
+        gone = sysfs.resolved(image.sys, path[5:])
+        return replace(
+            image, sys={name: entry for name, entry in image.sys.items() if not _within(name, gone)}
+        )
+    files = {name: entry for name, entry in image.files.items() if not _within(name, path)}
+    tools = {name: text for name, text in image.tools.items() if path not in (name, f"/usr/bin/{name}")}
+    return replace(image, files=files | {path: ABSENT}, tools=tools)
+
+
+def with_line(image: NodeImage, path: str, line: str) -> NodeImage:
+    """That text file of the image has one more line at its end."""
+    entry = image.files.get(path, "")
+    content = entry.content if isinstance(entry, File) else entry
+    if not isinstance(content, str):
+        raise TypeError(f"{path} is not a text of this image, a line cannot be added to it")
+    text = f"{content}{line}\n"
+    return with_file(image, path, File(text, entry.mode) if isinstance(entry, File) else text)
+
+
+def with_kernel_line(image: NodeImage, text: str, *, at_s: float = 80_000.0, level: int = 3) -> NodeImage:
+    """The kernel has logged this."""
+    entry = image.files["/dev/kmsg"]
+    assert isinstance(entry, File)
+    number = str(entry.content).count(",-;")
+    return with_line(image, "/dev/kmsg", f"{level},{number},{int(at_s * 1e6)},-;{text}")
+
+
+def with_tool(image: NodeImage, name: str, script: str) -> NodeImage:
+    """That program is this script; by name (in /usr/bin) or by absolute path."""
+    return replace(image, tools=image.tools | {name: script})
+
+
+def with_service(
+    image: NodeImage,
+    name: str,
+    *,
+    load: str = "loaded",
+    active: str = "active",
+    sub: str = "running",
+    enabled: str = "enabled",
+) -> NodeImage:
+    """systemctl says this of that unit."""
+    return replace(image, services=(image.services or {}) | {name: Service(load, active, sub, enabled)})
+
+
+def with_tmpfs(image: NodeImage, path: str, size: str) -> NodeImage:
+    """A tmpfs of that size (1g, 64m, …) is mounted there."""
+    return replace(image, tmpfs=image.tmpfs | {path: size})
+
+
+def without_tmpfs(image: NodeImage, path: str) -> NodeImage:
+    """Nothing is mounted there."""
+    return replace(image, tmpfs={name: size for name, size in image.tmpfs.items() if name != path})
+
+
+def with_frozen(image: NodeImage, path: str) -> NodeImage:
+    """A file system on which a write hangs and cannot be killed, until the node is left."""
+    return replace(image, frozen=(*image.frozen, path))
+
+
+def with_hung_mount(image: NodeImage, path: str, kind: str = "fuse.sshfs") -> NodeImage:
+    """A mount that answers nothing: whoever touches it hangs, but can be killed."""
+    return replace(image, hung=image.hung | {path: kind})
+
+
+def with_memlock(image: NodeImage, limit: str, daemon: str = "") -> NodeImage:
+    """That many bytes of memory may be locked, by that daemon or by a login ("unlimited": no limit)."""
+    if daemon:
+        return replace(image, daemons=image.daemons | {daemon: limit})
+    return replace(image, memlock=limit)
+
+
+def without_module(image: NodeImage, name: str) -> NodeImage:
+    """That kernel module is not loaded."""
+    sys = {path: entry for path, entry in image.sys.items() if not _within(path, f"module/{name}")}
+    return replace(image, sys=sys, modules=tuple(module for module in image.modules if module != name))
+
+
+def without_pci(image: NodeImage, address: str) -> NodeImage:
+    """That PCI function is gone from the bus, and what its driver made of it."""
+    gone = f"devices/pci0000:00/{address}"
+    tree = {
+        path: entry
+        for path, entry in image.sys.items()
+        if not _within(path, gone) and not (isinstance(entry, Link) and f"{address}/" in f"{entry.target}/")
+    }
+    return replace(image, sys=tree)
+
+
+def without_efa(image: NodeImage, name: str) -> NodeImage:
+    """That EFA device (rdmap79s0, …) is gone from the bus."""
+    bus = int(name.removeprefix("rdmap").removesuffix("s0"))
+    return without_pci(image, f"0000:{bus:02x}:00.0")
+
+
+def without_libfabric_domain(image: NodeImage, *names: str) -> NodeImage:
+    """libfabric does not see these EFA devices, though the kernel does."""
+    return with_file(image, FI_INFO_HIDES, "".join(f"{name}\n" for name in names))
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def _system_lines(image: NodeImage) -> list[str]:
+    return (image.nvml or "").partition("[gpu")[0].rstrip().splitlines()
+
+
+def _gpu_lines(image: NodeImage) -> list[str]:
+    _, start, rest = (image.nvml or "").partition("[gpu")
+    return (start + rest).rstrip().splitlines()

@@ -1,0 +1,85 @@
+"""What a fake node is made of, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A symbolic link."""
+
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A character device."""
+
+    major: int
+    minor: int
+    mode: int = 0o666
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder, where one is needed that holds nothing or has a mode of its own."""
+
+    mode: int = 0o755
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file whose mode matters."""
+
+    content: str | bytes
+    mode: int = 0o644
+
+
+ABSENT = Device(0, 0, 0)  # overlayfs's whiteout: hides what this machine itself has at that path
+
+Entry = File | Link | Device | Folder
+Content = str | bytes | Entry | Callable[[], str | bytes]  # a callable is asked when the node is entered
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A systemd unit in the words of `systemctl show`."""
+
+    load: str = "loaded"
+    active: str = "active"
+    sub: str = "running"
+    enabled: str = "enabled"
+
+
+NOT_FOUND = Service("not-found", "inactive", "dead", "")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeImage:
+    """A node as it will stand: this machine's own files, overlaid with these.
+
+    `files` are by absolute path. `tools` are shell scripts by name (put in /usr/bin) or absolute path.
+    `sys` is the whole of /sys, by path under it. `proc` are files put over those of a real /proc, by path
+    under it. `nvml` is what the fake NVML library answers with (None: no library). `tmpfs` are sizes by
+    mount point. `services` are what systemctl knows (None: no systemctl). `daemons` really run, with this
+    limit of locked memory. `frozen` are file systems on which a write never comes back until the node is
+    left; `hung` are mounts that never answer at all, with their type. `login_shell` is a script that is
+    the shell of those who log in with ssh ("": /bin/sh); `banner` is what sshd says before they do.
+    """
+
+    files: dict[str, Content] = field(default_factory=dict)
+    tools: dict[str, str] = field(default_factory=dict)
+    sys: dict[str, Content] = field(default_factory=dict)
+    proc: dict[str, Content] = field(default_factory=dict)
+    modules: tuple[str, ...] = ()
+    nvml: str | None = None
+    tmpfs: dict[str, str] = field(default_factory=dict)
+    services: dict[str, Service] | None = None
+    daemons: dict[str, str] = field(default_factory=dict)
+    memlock: str = "unlimited"
+    frozen: tuple[str, ...] = ()
+    hung: dict[str, str] = field(default_factory=dict)
+    login_shell: str = ""
+    banner: str = ""

@@ -1,0 +1,84 @@
+"""What the testbed needs of a machine: marks that skip a test, say what is missing and what brings it."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+TRY_OVERLAY = (
+    "mount -t tmpfs testbed /mnt && cd /mnt && mkdir upper work root"
+    " && mount -t overlay -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work testbed root"
+)
+TRY_BRIDGE = "ip link add trial type bridge && ip link add end1 type veth peer name end2"
+
+
+def _without_root() -> str:
+    return "" if os.geteuid() == 0 else "needs root: run these tests as root"
+
+
+def _without(program: str, package: str) -> str:
+    found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}")
+    return "" if found else f"{program} is not installed: apt-get install {package}"
+
+
+def _without_path(path: str, what: str) -> str:
+    return "" if Path(path).exists() else f"this machine has no {path}: {what}"
+
+
+@functools.cache
+def _refused(what: str, script: str) -> str:
+    """What the kernel says to `script` in namespaces of its own, or "" where it lets it."""
+    spaces = ["unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--fork"]
+    tried = subprocess.run([*spaces, "/bin/sh", "-c", script], capture_output=True, text=True, check=False)
+    return f"{what} is not permitted here: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+def _without_nodes() -> str:
+    return (
+        _without_root()
+        or _without("gcc", "gcc")
+        or _without("unshare", "util-linux")
+        or _without("nsenter", "util-linux")
+        or _without("tar", "tar")
+        or _refused("an overlay over / in a namespace", TRY_OVERLAY)
+    )
+
+
+def _without_cluster() -> str:
+    return (
+        _without_nodes()
+        or _without("ip", "iproute2")
+        or _without("sshd", "openssh-server")
+        or _without("ssh", "openssh-client")
+        or _refused("a bridge in a network namespace", TRY_BRIDGE)
+    )
+
+
+def _without_frozen() -> str:
+    return (
+        _without_nodes()
+        or _without("mkfs.ext4", "e2fsprogs")
+        or _without_path("/dev/loop-control", "its kernel has no loop devices")
+    )
+
+
+def _mark(reason: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(bool(reason), reason=reason)
+
+
+needs_root = _mark(_without_root())
+needs_gcc = _mark(_without("gcc", "gcc"))
+needs_sshd = _mark(_without("sshd", "openssh-server"))
+needs_ssh = _mark(_without("ssh", "openssh-client"))
+needs_pynvml = _mark("" if importlib.util.find_spec("pynvml") else "pip install nvidia-ml-py")
+needs_nodes = _mark(_without_nodes())  # entered() works
+needs_frozen = _mark(_without_frozen())  # … with a frozen file system
+needs_hung_mount = _mark(_without_nodes() or _without_path("/dev/fuse", "its kernel has no FUSE"))
+needs_cluster = _mark(_without_cluster())  # testbed() works

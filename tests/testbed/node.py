@@ -1,0 +1,219 @@
+"""One fake node on this machine: enter it, run programs in it, leave nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from tests.testbed.archive import archive
+from tests.testbed.faults import (
+    with_file,
+    with_frozen,
+    with_hung_mount,
+    with_kernel_line,
+    with_line,
+    with_memlock,
+    with_nvml,
+    with_service,
+    with_stuck_nvml,
+    with_tmpfs,
+    with_tool,
+    without_efa,
+    without_file,
+    without_libfabric_domain,
+    without_module,
+    without_pci,
+    without_tmpfs,
+)
+from tests.testbed.healthy import healthy_cpu, healthy_p5
+from tests.testbed.image import NodeImage
+
+__all__ = [
+    "BootError",
+    "Node",
+    "NodeImage",
+    "boot",
+    "entered",
+    "healthy_cpu",
+    "healthy_p5",
+    "with_file",
+    "with_frozen",
+    "with_hung_mount",
+    "with_kernel_line",
+    "with_line",
+    "with_memlock",
+    "with_nvml",
+    "with_service",
+    "with_stuck_nvml",
+    "with_tmpfs",
+    "with_tool",
+    "without_efa",
+    "without_file",
+    "without_libfabric_domain",
+    "without_module",
+    "without_pci",
+    "without_tmpfs",
+]
+
+BOOT = Path(__file__).with_name("boot.sh")
+ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LANG": "C.UTF-8",
+}
+FITHAW = 0xC0045878  # linux/fs.h: thaw a frozen file system
+LEAVE_S = 10.0
+
+
+class BootError(Exception):
+    """A node did not come up; the text is what its boot script said."""
+
+
+@dataclass(slots=True)
+class Node:
+    """A running node: `pid` is its process 1 and `root` its root folder, both as seen from outside."""
+
+    name: str
+    image: NodeImage
+    pid: int
+    _holder: subprocess.Popen[bytes]
+    _lifeline: int  # the node ends when this is closed, also by this process's death
+    _on: bool = field(default=True)
+
+    @property
+    def root(self) -> Path:
+        return Path(f"/proc/{self.pid}/root")
+
+    def command(self, argv: Sequence[str], *, user: int = 0) -> list[str]:
+        """The command line that runs `argv` inside, for a caller that starts it."""
+        enter = [_found("nsenter"), "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w"]
+        if user:
+            enter += [f"--setgid={user}", f"--setuid={user}"]
+        return [*enter, "--", *argv]
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        user: int = 0,
+        env: Mapping[str, str] | None = None,
+        stdin: int | IO[bytes] | None = subprocess.DEVNULL,
+        stdout: int | IO[bytes] | None = subprocess.DEVNULL,
+        stderr: int | IO[bytes] | None = subprocess.DEVNULL,
+    ) -> subprocess.Popen[bytes]:
+        """Start a program inside; it ends with the node at the latest."""
+        return subprocess.Popen(
+            self.command(argv, user=user),
+            env=ENVIRONMENT | dict(env or {}),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: bytes = b"",  # noqa: A002 - subprocess's own word for it
+        timeout: float = 30.0,
+        user: int = 0,
+        env: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run a program inside and wait; raises TimeoutExpired once its time is up and it is killed.
+
+        What the program has started and left behind is not waited for.
+        """
+        pipe = subprocess.PIPE
+        process = self.start(argv, user=user, env=env, stdin=pipe, stdout=pipe, stderr=pipe)
+        try:
+            out, err = process.communicate(input, timeout)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        finally:
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream:
+                    with contextlib.suppress(BrokenPipeError):
+                        stream.close()
+        return subprocess.CompletedProcess(argv, process.returncode, out, err)
+
+    def power_off(self) -> None:
+        """End everything inside; the mounts go with it. Twice is fine."""
+        if not self._on:
+            return
+        self._on = False
+        for path in self.image.frozen:
+            self._thaw(path)
+        os.close(self._lifeline)
+        try:
+            self._holder.wait(LEAVE_S)
+        except subprocess.TimeoutExpired:
+            os.kill(self.pid, signal.SIGKILL)
+            self._holder.wait(LEAVE_S)
+
+    def _thaw(self, path: str) -> None:
+        """Let writes through again before anything is waited for (the boot script does it a second time)."""
+        with contextlib.suppress(OSError):
+            folder = os.open(f"{self.root}{path}", os.O_RDONLY)
+            try:
+                fcntl.ioctl(folder, FITHAW, 0)
+            finally:
+                os.close(folder)
+
+
+def boot(image: NodeImage, name: str = "node001", *, network: bool = False) -> Node:
+    """Start a node that the caller powers off; with `network` it has a network namespace, still empty."""
+    lifeline_end, lifeline = os.pipe()
+    spaces = ["--mount", "--uts", "--ipc", "--pid", "--fork", *(["--net"] if network else [])]
+    hung = [f"{path}={kind}" for path, kind in image.hung.items()]
+    words = [name, str(lifeline_end), " ".join(image.frozen), " ".join(hung), " ".join(image.daemons)]
+    try:
+        holder = subprocess.Popen(
+            [_found("unshare"), *spaces, "/bin/sh", str(BOOT), *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=[lifeline_end],
+            start_new_session=True,
+        )
+    finally:
+        os.close(lifeline_end)
+    assert holder.stdin
+    assert holder.stdout
+    with contextlib.suppress(BrokenPipeError), holder.stdin:
+        holder.stdin.write(archive(image))
+    said = b""
+    with holder.stdout:
+        for line in holder.stdout:
+            if line.startswith(b"ready "):
+                return Node(name, image, int(line.split()[1]), holder, lifeline)
+            said += line
+    os.close(lifeline)
+    holder.wait()
+    raise BootError(f"node {name} did not come up: {said.decode(errors='replace').strip()}")
+
+
+@contextlib.contextmanager
+def entered(image: NodeImage, name: str = "node001", *, network: bool = False) -> Iterator[Node]:
+    """A node for as long as the block runs."""
+    node = boot(image, name, network=network)
+    try:
+        yield node
+    finally:
+        node.power_off()
+
+
+def _found(program: str) -> str:
+    path = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/bin:/bin")
+    if not path:
+        raise FileNotFoundError(f"{program} is not installed (Debian: util-linux)")
+    return path

@@ -1,0 +1,1 @@
+"""A fake NVML library: the driver's answers, read from a text file."""

@@ -1,0 +1,100 @@
+"""Pieces of a node's /sys: PCI functions, EFA devices, DMI."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.testbed.image import Content, File, Folder, Link
+
+Tree = dict[str, Content]  # by path under /sys
+
+
+def pci_function(
+    address: str,
+    vendor: str,
+    device: str,
+    pci_class: str,
+    driver: str = "",
+    *,
+    link: tuple[int, str] | None = None,
+) -> Tree:
+    """One PCI function; `link` is its lanes and its speed, as both it and its slot have them."""
+    here = f"devices/pci0000:00/{address}"
+    tree: Tree = {
+        f"bus/pci/devices/{address}": Link(f"../../../{here}"),
+        f"{here}/vendor": f"0x{vendor}\n",
+        f"{here}/device": f"0x{device}\n",
+        f"{here}/class": f"0x{pci_class}\n",
+        f"{here}/subsystem": Link("../../../bus/pci"),
+    }
+    if driver:
+        tree[f"bus/pci/drivers/{driver}/{address}"] = Link(f"../../../../{here}")
+        tree[f"{here}/driver"] = Link(f"../../../bus/pci/drivers/{driver}")
+    if link:
+        lanes, speed = link
+        for name in ("current", "max"):
+            tree[f"{here}/{name}_link_width"] = f"{lanes}\n"
+            tree[f"{here}/{name}_link_speed"] = f"{speed}\n"
+    return tree
+
+
+def efa_device(number: int, bus: int, device: str) -> Tree:
+    """An EFA device on PCI bus `bus`, the `number`th of its node, in the RDMA subsystem's words."""
+    address, name = f"0000:{bus:02x}:00.0", f"rdmap{bus}s0"
+    here = f"devices/pci0000:00/{address}/infiniband/{name}"
+    verbs = f"devices/pci0000:00/{address}/infiniband_verbs/uverbs{number}"
+    return {
+        **pci_function(address, "1d0f", device, "020000", "efa"),
+        f"class/infiniband/{name}": Link(f"../../{here}"),
+        f"{here}/device": Link(f"../../../{address}"),
+        f"{here}/node_type": "7: unspecified\n",
+        f"{here}/ports/1/state": "4: ACTIVE\n",
+        f"{here}/ports/1/phys_state": "5: LinkUp\n",
+        f"{here}/ports/1/rate": "100 Gb/sec (4X EDR)\n",
+        f"{here}/ports/1/link_layer": "Unspecified\n",
+        f"class/infiniband_verbs/uverbs{number}": Link(f"../../{verbs}"),
+        f"{verbs}/ibdev": f"{name}\n",
+        f"{verbs}/device": Link(f"../../../{address}"),
+    }
+
+
+def dmi(vendor: str, product: str) -> Tree:
+    """What the firmware says that the machine is; its serial is root's alone to read, as on real machines."""
+    here = "devices/virtual/dmi/id"
+    return {
+        "class/dmi/id": Link(f"../../{here}"),
+        f"{here}/sys_vendor": f"{vendor}\n",
+        f"{here}/product_name": f"{product}\n",
+        f"{here}/board_vendor": f"{vendor}\n",
+        f"{here}/board_asset_tag": "i-0f1e2d3c4b5a69788\n",
+        f"{here}/product_serial": File("ec2f1e2d-3c4b-5a69-7887-96a5b4c3d2e1\n", 0o400),
+    }
+
+
+def common(cpus: int) -> Tree:
+    """What every /sys has."""
+    return {
+        "devices/system/cpu/online": f"0-{cpus - 1}\n",
+        "devices/system/cpu/possible": f"0-{cpus - 1}\n",
+        "class/infiniband": Folder(),
+        "bus/pci/devices": Folder(),
+        "kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
+        "fs/cgroup": Folder(),
+    }
+
+
+def resolved(tree: Mapping[str, Content], path: str) -> str:
+    """`path` with the links of the tree itself followed, as the kernel would."""
+    done: list[str] = []
+    words = [word for word in path.split("/") if word]
+    while words:
+        word = words.pop(0)
+        if word == "..":
+            done.pop()
+            continue
+        entry = tree.get("/".join([*done, word]))
+        if isinstance(entry, Link) and words:
+            words = [*entry.target.split("/"), *words]
+        else:
+            done.append(word)
+    return "/".join(done)
