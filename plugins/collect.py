@@ -13,7 +13,7 @@ from clusterproof.plugins.check import SUBJECTS, Check, call, check_of, is_light
 from clusterproof.plugins.facts.fact import leaves_needed
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.result import Result
-from clusterproof.plugins.routing import Route, route
+from clusterproof.plugins.routing import SUBSYSTEMS, Route, route
 from clusterproof.plugins.state import CLUSTER, ROUTES, nodes_of
 from clusterproof.plugins.verdict import Concern, Incomplete, NotApplicable, Verdict
 
@@ -65,10 +65,12 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
     """Collect a function whose one argument is a node or its device as one light item per node."""
     if not (isinstance(collector, pytest.Module) and _is_check(collector, name, obj)):
         return None
+    marks = [*getattr(obj, "pytestmark", ()), *collector.iter_markers()]
     cluster = collector.config.stash.get(CLUSTER, None)
     if cluster is None:
-        raise pytest.UsageError(NO_CLUSTER)
-    marks = [*getattr(obj, "pytestmark", ()), *collector.iter_markers()]
+        if any(mark.name in SUBSYSTEMS for mark in marks):
+            raise pytest.UsageError(NO_CLUSTER)
+        return None  # somebody else's test, who has a `node` of his own
     check = check_of(obj, marks)  # type: ignore[arg-type]
     return [
         CheckItem.from_parent(collector, name=f"{name}[{target.name}]", check=check, node_name=target.name)
@@ -91,20 +93,48 @@ def _is_check(collector: pytest.Module, name: str, obj: object) -> bool:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give a test that asks for `node` and more pytest's usual way: one item per node."""
-    if "node" not in metafunc.fixturenames:
-        return
     cluster = metafunc.config.stash.get(CLUSTER, None)
-    if cluster is None:
-        raise pytest.UsageError(NO_CLUSTER)
+    if cluster is None or "node" not in metafunc.fixturenames or _parametrizes_node(metafunc):
+        return
     names = [target.name for target in cluster.targets]
     metafunc.parametrize("node", names, ids=names, indirect=True, scope="session")
 
 
+def _parametrizes_node(metafunc: pytest.Metafunc) -> bool:
+    """Whether the test brings nodes of its own."""
+    marks = metafunc.definition.iter_markers("parametrize")
+    return any("node" in str(mark.args[0] if mark.args else mark.kwargs.get("argnames")) for mark in marks)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Pytest's own loop, but that light items do without the eight hooks around each test, which would double their cost."""
+    if session.config.option.collectonly or session.testsfailed or not hasattr(session, "items"):
+        return None
+    for number, item in enumerate(session.items):
+        after = session.items[number + 1] if number + 1 < len(session.items) else None
+        if isinstance(item, CheckItem) and not session.config.option.usepdb:
+            run(item)
+        else:
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+        if session.shouldfail:
+            raise session.Failed(session.shouldfail)
+        if session.shouldstop:
+            raise session.Interrupted(session.shouldstop)
+    return True
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
-    """Run a light item: judge, report once, and once more where a report of its own teardown is waited for."""
+    """Run a light item where somebody else runs the loop: a worker of xdist."""
     if not isinstance(item, CheckItem) or item.config.option.usepdb:
         return None
+    run(item)
+    return True
+
+
+def run(item: CheckItem) -> None:
+    """Judge, report once, and once more where a report of its own teardown is waited for."""
     hook = item.ihook
     hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     started = time.time()
@@ -113,7 +143,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
     if result.verdict is not Verdict.PASS or getattr(item.config.option, "xmlpath", None):
         hook.pytest_runtest_logreport(report=_teardown(item, result, started))
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
 
 
 def report_of(item: pytest.Item, result: Result, started: float) -> pytest.TestReport:
@@ -222,13 +251,16 @@ def _about(item: pytest.Item) -> tuple[Route, Node] | None:
     if isinstance(item, CheckItem):
         return item.check.route, item.node
     callspec = getattr(item, "callspec", None)
-    if callspec is None or "node" not in callspec.params:
+    if callspec is None or CLUSTER not in item.config.stash:
+        return None
+    node = nodes_of(item.config).get(str(callspec.params.get("node")))
+    if node is None:
         return None
     routes = item.config.stash[ROUTES]
     function = item.function  # type: ignore[attr-defined]
     if function not in routes:
         routes[function] = route(function, item.iter_markers())
-    return routes[function], nodes_of(item.config)[callspec.params["node"]]
+    return routes[function], node
 
 
 def leaves_of(item: pytest.Item) -> frozenset[str]:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from clusterproof.plugins.catalog import threshold
-libfabric = None
+from clusterproof.plugins.facts import libfabric
 from clusterproof.plugins.facts.fact import Absent
 from clusterproof.plugins.facts.network import RdmaDevice
 from clusterproof.plugins.facts.node import Node

@@ -7,7 +7,7 @@ import binascii
 import fnmatch
 import hmac
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -59,9 +59,9 @@ class KnownHosts:
             for number, line in enumerate(text.splitlines(), 1):
                 self._add(line.split(), f"{file}:{number}")
 
-    def trust(self, names: Sequence[str], key: bytes) -> tuple[Trust, str]:
-        """What is known of `key`, shown by a host known under any of `names`; and the line that says so."""
-        lines = self._lines(names)
+    def trust(self, name: str, key: bytes) -> tuple[Trust, str]:
+        """What is known of `key`, shown by the host called `name`; and the line (`file:number`) that says so."""
+        lines = self._lines(name)
         same = [line for line in lines if line.key == key]
         for line in same:
             if line.revoked:
@@ -71,16 +71,16 @@ class KnownHosts:
         others = [line for line in lines if not line.revoked]
         return (Trust.CHANGED, others[0].where) if others else (Trust.UNKNOWN, "")
 
-    def kinds(self, names: Sequence[str]) -> list[str]:
+    def kinds(self, name: str) -> list[str]:
         """The kinds of key (`ssh-ed25519`, …) by which a host is known: those to ask it for first."""
-        return list(dict.fromkeys(line.kind for line in self._lines(names) if not line.revoked))
+        return list(dict.fromkeys(line.kind for line in self._lines(name) if not line.revoked))
 
-    def _lines(self, names: Sequence[str]) -> list[_Line]:
-        lower = [name.lower() for name in names]
+    def _lines(self, name: str) -> list[_Line]:
+        name = name.lower()
         return [
-            *(line for name in lower for line in self._by_name.get(name, ())),
-            *(line for hashed, line in self._by_hash if any(map(hashed.is_of, lower))),
-            *(line for patterns, line in self._by_pattern if any(_matches(patterns, name) for name in lower)),
+            *self._by_name.get(name, ()),
+            *(line for hashed, line in self._by_hash if hashed.is_of(name)),
+            *(line for patterns, line in self._by_pattern if _matches(patterns, name)),
         ]
 
     def _add(self, words: list[str], where: str) -> None:

@@ -73,7 +73,9 @@ def _start(number: int, visit: Visit, answers: SimpleQueue[tuple[int, Answer]]) 
     try:
         threading.Thread(target=make, name=f"visit-{number}", daemon=True).start()
     except RuntimeError as problem:
-        answers.put((number, Answer(unreached=Unreached.LOST, detail=f"{problem}; expected room for --fanout")))
+        answers.put(
+            (number, Answer(unreached=Unreached.LOST, detail=f"{problem}; expected room for --fanout"))
+        )
 
 
 def _next_answers(

@@ -10,6 +10,7 @@ from clusterproof.plugins.verdict import Incomplete, NotApplicable
 T = TypeVar("T")
 
 MAX_TEXT = 2_000  # characters of one value; what a healthy node tells is far shorter
+MAX_OUTPUT = 100_000  # characters of a tool's output; the probe sends at most 64 KiB
 UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH"})
 
 
@@ -104,6 +105,13 @@ def text(told: object) -> str:
     if not isinstance(told, str):
         raise TypeError
     return told[:MAX_TEXT]
+
+
+def output(told: object) -> str:
+    """What a tool printed, cut at MAX_OUTPUT characters."""
+    if not isinstance(told, str):
+        raise TypeError
+    return told[:MAX_OUTPUT]
 
 
 def optional(decode: Callable[[object], T]) -> Callable[[object], T | None]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clusterproof.plugins.facts.field import Field, flag, number, optional, text, whole
+from clusterproof.plugins.facts.field import Field, flag, number, optional, output, text, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,4 +96,4 @@ class Command:
     told: Mapping[str, Any]
 
     exit = Field(whole)
-    output = Field(text)
+    output = Field(output)

@@ -15,8 +15,8 @@ _ERROR = re.compile(r"fi_getinfo(?:\(\))?:?.{0,200}|fi_info: .{0,200}")
 def domains(output: str) -> tuple[str, ...]:
     """The EFA domains that offer FI_EP_RDM, each once, in the order told, as told (`rdmap79s0-rdm`).
 
-    Newer libfabric lists a device twice, as fabric `efa` and `efa-direct`; old libfabric layered providers over
-    it (`efa;ofi_rxr`, and `efa;ofi_rxd` over its datagram domain, `-dgrm`). All these are one domain of a device.
+    Newer libfabric lists a device twice, as fabric `efa` and `efa-direct`; old libfabric layered providers
+    over it (`efa;ofi_rxr`, and `efa;ofi_rxd` over its datagram domain, `-dgrm`). All these are one domain.
     """
     found = (entry.get("domain", "") for entry in _entries(output) if _is_efa(entry) and _is_rdm(entry))
     return tuple(dict.fromkeys(domain for domain in found if domain and not domain.endswith("-dgrm")))

@@ -10,7 +10,7 @@ from clusterproof.plugins.catalog import InstanceType, instance_type
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.facts import kernel_log
 from clusterproof.plugins.facts.fact import Absent, told_by
-from clusterproof.plugins.facts.field import lines, number, objects, optional, read, table, text, texts, whole
+from clusterproof.plugins.facts.field import flag, lines, number, objects, optional, read, table, text, texts, whole
 from clusterproof.plugins.facts.gpu import Gpu
 from clusterproof.plugins.facts.group import Group
 from clusterproof.plugins.facts.host import BlockedProcess, Boot, Command, FstabEntry, Mount, Service
@@ -190,10 +190,18 @@ class Node:
     # Host
 
     @told_by("kernel_log")
-    def kernel_events(self, log: object) -> kernel_log.Events:
+    def _kernel_log(self, log: object) -> Mapping[str, Any]:
+        return read(log, table, "kernel log")
+
+    @told_by()
+    def kernel_events(self) -> kernel_log.Events:
         """What this boot's kernel log says of GPUs, NVSwitches and hung tasks."""
-        told = read(log, table, "kernel log")
-        return kernel_log.parse(read(told.get("lines"), lines, "kernel log"))
+        return kernel_log.parse(read(self._kernel_log.get("lines"), lines, "kernel log"))
+
+    @told_by()
+    def kernel_log_is_cut(self) -> bool:
+        """Whether the log had already lost its beginning."""
+        return read(self._kernel_log.get("truncated"), flag, "kernel log")
 
     @told_by("processes")
     def _processes(self, processes: object) -> Mapping[str, Any]:

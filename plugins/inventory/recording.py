@@ -134,4 +134,7 @@ def write_node(folder: Path, evidence: NodeEvidence) -> None:
     """Write what one node told into `folder/nodes/`, whole or not at all. Raises OSError."""
     nodes = folder / "nodes"
     nodes.mkdir(parents=True, exist_ok=True)
-    write_whole(nodes / recording_file(evidence.node), json.dumps(to_json(evidence), ensure_ascii=False, indent=1) + "\n")
+    write_whole(
+        nodes / recording_file(evidence.node),
+        json.dumps(to_json(evidence), ensure_ascii=False, indent=1) + "\n",
+    )

@@ -5,7 +5,58 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from collections.abc import Callable
 
-from clusterproof.plugins.probe.nvml_gpu import values
+import pynvml  # type: ignore[import-untyped]
+
+from clusterproof.plugins.probe.nvml_gpu import gpu, told
 from clusterproof.plugins.probe.reading import Absent, Broke, Node
+
+LIBRARY = "libnvidia-ml.so.1"
+FOLDERS = (
+    "/usr/lib64",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib",
+    "/usr/local/nvidia/lib64",
+    "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
+    "/run/nvidia/driver/usr/lib64",
+    "/home/kubernetes/bin/nvidia/lib64",
+)
+
+
+def read(node: Node) -> object:
+    """The driver and every GPU; a value that cannot be read is an error in its place."""
+    _load(node)
+    node.at("nvmlInit")
+    start = time.monotonic()
+    init = told(pynvml.nvmlInit)
+    init_s = round(time.monotonic() - start, 4)
+    if init:
+        return {"init": init, "init_s": init_s}
+    node.at("nvmlDeviceGetCount")
+    count = told(pynvml.nvmlDeviceGetCount)
+    return {
+        "init": None,
+        "init_s": init_s,
+        "driver": told(pynvml.nvmlSystemGetDriverVersion),
+        "cuda": told(pynvml.nvmlSystemGetCudaDriverVersion),
+        "count": count,
+        "gpus": [gpu(node, index) for index in range(count if isinstance(count, int) else 0)],
+    }
+
+
+def _load(node: Node) -> None:
+    """Load the driver's library, so that pynvml finds it loaded. Raises Absent, Broke."""
+    node.at(LIBRARY)
+    files = [node.path(f"{folder}/{LIBRARY}") for folder in FOLDERS]
+    failed = ""
+    for file in ([] if node.root else [LIBRARY]) + [file for file in files if os.path.exists(file)]:
+        try:
+            ctypes.CDLL(file)
+        except OSError as problem:
+            failed = failed if file == LIBRARY and "No such file" in str(problem) else str(problem)
+        else:
+            return
+    if failed:
+        raise Broke(f"{LIBRARY} does not load: {failed}")
+    raise Absent(f"no {LIBRARY} where the loader looks or in {', '.join(FOLDERS)}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from clusterproof.plugins.probe.reading import Node
 
 FOLDER = "/sys/bus/pci/devices"
@@ -35,7 +33,7 @@ def _device(node: Node, address: str, vendor: str) -> dict[str, object]:
         "width_max": _width(node, f"{at}/max_link_width"),
         "speed": node.text(f"{at}/current_link_speed", absent=""),
         "speed_max": node.text(f"{at}/max_link_speed", absent=""),
-        "driver": _driver(node, f"{at}/driver"),
+        "driver": node.linked(f"{at}/driver"),
     }
 
 
@@ -44,10 +42,3 @@ def _width(node: Node, path: str) -> object:
     if isinstance(told, str):
         return int(told) if told.isdigit() else None
     return told
-
-
-def _driver(node: Node, path: str) -> str:
-    try:
-        return os.path.basename(os.readlink(node.root + path))
-    except OSError:
-        return ""

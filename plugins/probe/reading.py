@@ -74,6 +74,13 @@ class Node:
         except FileNotFoundError:
             return []
 
+    def linked(self, path: str) -> str:
+        """The name that a link points to, such as a device's driver; empty where there is no link."""
+        try:
+            return os.path.basename(os.readlink(self.root + path))
+        except OSError:
+            return ""
+
     def exists(self, path: str) -> bool:
         """Whether a path is there."""
         return os.path.lexists(self.path(path))

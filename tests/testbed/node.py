@@ -71,6 +71,7 @@ ENVIRONMENT = {
 }
 FITHAW = 0xC0045878  # linux/fs.h: thaw a frozen file system
 LEAVE_S = 10.0
+KILL_S = 0.5  # what is stuck in the kernel does not die before the node is left
 
 
 class BootError(Exception):
@@ -86,7 +87,8 @@ class Node:
     pid: int
     _holder: subprocess.Popen[bytes]
     _lifeline: int  # the node ends when this is closed, also by this process's death
-    _on: bool = field(default=True)
+    _started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _on: bool = True
 
     @property
     def root(self) -> Path:
@@ -94,10 +96,10 @@ class Node:
 
     def command(self, argv: Sequence[str], *, user: int = 0) -> list[str]:
         """The command line that runs `argv` inside, for a caller that starts it."""
-        enter = [_found("nsenter"), "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w"]
+        enter = [system_program("nsenter"), "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w"]
         if user:
             enter += [f"--setgid={user}", f"--setuid={user}"]
-        return [*enter, "--", *argv]
+        return [*enter, "--", "setsid", *argv]
 
     def start(
         self,
@@ -109,8 +111,8 @@ class Node:
         stdout: int | IO[bytes] | None = subprocess.DEVNULL,
         stderr: int | IO[bytes] | None = subprocess.DEVNULL,
     ) -> subprocess.Popen[bytes]:
-        """Start a program inside; it ends with the node at the latest."""
-        return subprocess.Popen(
+        """Start a program inside; it ends with the node, or by `kill`."""
+        process = subprocess.Popen(
             self.command(argv, user=user),
             env=ENVIRONMENT | dict(env or {}),
             stdin=stdin,
@@ -118,6 +120,19 @@ class Node:
             stderr=stderr,
             start_new_session=True,
         )
+        self._started.append(process)
+        return process
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """Kill what `start` started, with its process group.
+
+        nsenter itself must outlive it: it alone can bury it, and an unburied one keeps the node from ending.
+        """
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+                os.killpg(int(child), signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(KILL_S)
 
     def run(
         self,
@@ -137,8 +152,7 @@ class Node:
         try:
             out, err = process.communicate(input, timeout)
         except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            self.kill(process)
             raise
         finally:
             for stream in (process.stdin, process.stdout, process.stderr):
@@ -160,6 +174,8 @@ class Node:
         except subprocess.TimeoutExpired:
             os.kill(self.pid, signal.SIGKILL)
             self._holder.wait(LEAVE_S)
+        for process in self._started:
+            process.wait(LEAVE_S)
 
     def _thaw(self, path: str) -> None:
         """Let writes through again before anything is waited for (the boot script does it a second time)."""
@@ -179,7 +195,7 @@ def boot(image: NodeImage, name: str = "node001", *, network: bool = False) -> N
     words = [name, str(lifeline_end), " ".join(image.frozen), " ".join(hung), " ".join(image.daemons)]
     try:
         holder = subprocess.Popen(
-            [_found("unshare"), *spaces, "/bin/sh", str(BOOT), *words],
+            [system_program("unshare"), *spaces, "/bin/sh", str(BOOT), *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=[lifeline_end],
@@ -212,8 +228,9 @@ def entered(image: NodeImage, name: str = "node001", *, network: bool = False) -
         node.power_off()
 
 
-def _found(program: str) -> str:
+def system_program(program: str) -> str:
+    """The path of a program of this machine, also where the caller's PATH lacks the sbin folders."""
     path = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/bin:/bin")
     if not path:
-        raise FileNotFoundError(f"{program} is not installed (Debian: util-linux)")
+        raise FileNotFoundError(f"{program} is not installed (Debian: util-linux, iproute2)")
     return path

@@ -1,0 +1,176 @@
+"""SSH, on Fabric: one log-in and one command for each node, many nodes at once, each with its own deadline."""
+
+from __future__ import annotations
+
+import random
+import resource
+import time
+from collections.abc import Callable, Sequence
+
+from paramiko import Channel, SSHException, Transport
+
+from clusterproof.plugins.connection import MAX_ANSWER_BYTES, Answer, Limits, Program
+from clusterproof.plugins.connection.login import Login, LoginFailed
+from clusterproof.plugins.connection.logins import Logins
+from clusterproof.plugins.connection.sweep import Visit, sweep
+from clusterproof.plugins.connection.trouble import Trouble
+from clusterproof.plugins.connection.ways import NoWay
+from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.inventory.model import Target
+
+_CHUNK_BYTES = 65536
+_QUIET_S = (
+    0.5  # how long to listen on once the command has ended: what it left behind may hold its output open
+)
+_GRACE_S = 1.0  # for a visit to notice its deadline by itself, before it is abandoned
+_FILES_A_VISIT = (
+    6  # a socket, an agent, a ProxyCommand with its pair of sockets, errors and the pipe of its start
+)
+_FILES_BESIDE = 128  # that the program holds open anyway
+
+
+class Ssh:
+    """Runs the program on nodes over SSH. The settings are in docs/connections.md."""
+
+    def run(
+        self,
+        targets: Sequence[Target],
+        program: Program,
+        limits: Limits,
+        answered: Callable[[Target, Answer], None],
+    ) -> None:
+        """Run `program` once on each target. Raises InventoryError for a setting that holds for all of them."""
+        logins = Logins(limits.settings, limits.connect_s)
+
+        def begin(target: Target) -> Visit:
+            try:
+                return _Visit(logins.to(target), program, limits)
+            except (NoWay, SSHException) as problem:
+                return _NoVisit(Answer(unreached=Unreached.NO_ROUTE, detail=str(problem)))
+
+        try:
+            sweep(targets, begin, _room_for(limits.fanout), answered)
+        finally:
+            logins.close()
+
+
+class _Visit:
+    """One node's turn: log in, run the program, bring its output back."""
+
+    def __init__(self, login: Login, program: Program, limits: Limits) -> None:
+        self._login = login
+        self._program = program
+        self._limits = limits
+        self._until_logged_in()
+
+    def make(self) -> Answer:
+        """Log in, twice where that may help, and run the program."""
+        started = time.monotonic()
+        try:
+            transport = self._transport()
+            self.deadline = time.monotonic() + self._limits.answer_s + _GRACE_S
+            output, trouble = _converse(transport, self._program, self._limits.answer_s)
+        except LoginFailed as failed:
+            output, trouble = b"", failed.trouble
+        finally:
+            self._login.close()
+        seconds = time.monotonic() - started
+        if trouble is None:
+            return Answer(output, seconds=seconds)
+        return Answer(output, trouble.unreached, trouble.detail, seconds)
+
+    def abandon(self) -> None:
+        """Wake the thread, so that it ends too."""
+        self._login.interrupt()
+
+    def _transport(self) -> Transport:
+        try:
+            return self._login.open()
+        except LoginFailed as failed:
+            if not failed.trouble.may_pass:
+                raise
+        time.sleep(random.uniform(0.5, 1.5))  # noqa: S311 - not all at once again
+        self._until_logged_in()
+        return self._login.open()
+
+    def _until_logged_in(self) -> None:
+        self.deadline = time.monotonic() + 2 * self._limits.connect_s + _GRACE_S
+
+
+class _NoVisit:
+    """The turn of a node that ssh_config leads nowhere."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self.deadline = time.monotonic() + _GRACE_S
+
+    def make(self) -> Answer:
+        """The answer that is known already."""
+        return self._answer
+
+    def abandon(self) -> None:
+        """Nothing is open."""
+
+
+def _converse(transport: Transport, program: Program, patience_s: float) -> tuple[bytes, Trouble | None]:
+    """Run one program, and read what it prints. What came is handed back, whatever happened after."""
+    deadline = time.monotonic() + patience_s
+    output = bytearray()
+    try:
+        channel = transport.open_session(timeout=patience_s)
+        channel.set_combine_stderr(True)
+        channel.exec_command(program.command)  # not Connection.run: that sends stdin byte by byte
+        _send(channel, program.stdin, deadline)
+        _receive(channel, output, deadline)
+    except (SSHException, OSError, EOFError) as problem:
+        if time.monotonic() >= deadline:
+            detail = f"did not end within {patience_s:g} s; {len(output)} bytes came"
+            return bytes(output), Trouble(Unreached.TIMED_OUT, detail)
+        if not output:
+            return b"", Trouble(Unreached.LOST, f"the connection broke before an answer came: {problem}")
+    return bytes(output), None
+
+
+def _send(channel: Channel, stdin: bytes, deadline: float) -> None:
+    unsent = memoryview(stdin)
+    try:
+        while unsent:
+            channel.settimeout(max(deadline - time.monotonic(), 0.001))
+            unsent = unsent[channel.send(unsent[:_CHUNK_BYTES]) :]
+        channel.shutdown_write()
+    except TimeoutError:
+        raise
+    except OSError:
+        return  # the command has ended, or reads no further: what it printed says why
+
+
+def _receive(channel: Channel, output: bytearray, deadline: float) -> None:
+    """Read to the end of the output, up to MAX_ANSWER_BYTES. Raises TimeoutError at the deadline, or EOFError."""
+    while len(output) < MAX_ANSWER_BYTES:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        channel.settimeout(min(left_s, _QUIET_S))
+        try:
+            read = channel.recv(min(_CHUNK_BYTES, MAX_ANSWER_BYTES - len(output)))
+        except TimeoutError:
+            if channel.exit_status_ready():
+                return
+            continue
+        if not read:
+            break
+        output += read
+    if not output and channel.exit_status == -1 and not channel.eof_received:
+        raise EOFError("no output, no exit status")
+
+
+def _room_for(fanout: int) -> int:
+    """How many nodes can be visited at once; raises the soft limit of open files where that gives more room."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = fanout * _FILES_A_VISIT + _FILES_BESIDE
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY:
+        return fanout
+    return max(1, min(fanout, (soft - _FILES_BESIDE) // _FILES_A_VISIT))

@@ -1,0 +1,178 @@
+"""How the bytes of one SSH connection travel: straight, through a ProxyCommand, or through a jump host."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+from typing import IO, Protocol
+
+from paramiko import Channel, ChannelException, Transport
+
+_COMPLAINT_BYTES = 400
+_GRACE_S = 0.5  # for a ProxyCommand to end by itself once its connection is closed
+
+
+class NoWay(Exception):  # noqa: N818 - what it is
+    """Whatever lies between here and the host does not let through; the message says what."""
+
+
+class Way(Protocol):
+    """One way to one host. `interrupt` may be called from any thread, and returns at once."""
+
+    def dial(self, patience_s: float) -> socket.socket | Channel:
+        """Open the way. Raises OSError or NoWay."""
+
+    def close(self) -> None:
+        """Give everything back."""
+
+    def interrupt(self) -> None:
+        """Make whoever waits on this way stop waiting."""
+
+    def complaint(self) -> str:
+        """What the way itself says of a connection that broke; mostly nothing."""
+
+
+class Straight:
+    """A TCP connection."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._address = (host, port)
+        self._socket: socket.socket | None = None
+
+    def dial(self, patience_s: float) -> socket.socket:
+        """Connect to the first of the host's addresses that answers. Raises OSError."""
+        self._socket = socket.create_connection(self._address, patience_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else 40 ms for each command
+        return self._socket
+
+    def interrupt(self) -> None:
+        """Wake whoever reads."""
+        _shut_down(self._socket)
+
+    def close(self) -> None:
+        """Close the socket."""
+        if self._socket:
+            _shut_down(self._socket)  # wakes paramiko's thread, which looks only every 0.1 s
+            self._socket.close()
+
+    def complaint(self) -> str:
+        """Nothing."""
+        return ""
+
+
+class Proxied:
+    """A ProxyCommand on one end of a socket pair.
+
+    paramiko's own ProxyCommand spins at full speed once its program has ended; a socket just reads its end of file.
+    """
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+        self._socket: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: IO[bytes] | None = None
+
+    def dial(self, patience_s: float) -> socket.socket:  # noqa: ARG002 - a program starts at once
+        """Start the program, in a shell as OpenSSH does. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        self._socket = ours
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - read when the connection fails
+        with theirs:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", f"exec {self._command}"],
+                stdin=theirs,
+                stdout=theirs,
+                stderr=self._errors,
+                start_new_session=True,
+            )
+        return ours
+
+    def interrupt(self) -> None:
+        """Wake whoever reads, and end the program."""
+        _shut_down(self._socket)
+        self._signal(signal.SIGTERM)
+
+    def close(self) -> None:
+        """Close the socket, and see the program off."""
+        if self._socket:
+            _shut_down(self._socket)
+            self._socket.close()
+        if self._process:
+            self._signal(signal.SIGTERM)
+            try:
+                self._process.wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                self._signal(signal.SIGKILL)
+                self._process.wait(_GRACE_S)
+        if self._errors:
+            self._errors.close()
+
+    def complaint(self) -> str:
+        """How the program ended, and its last words."""
+        if not self._process or not self._errors:
+            return ""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GRACE_S)
+        size = os.fstat(self._errors.fileno()).st_size
+        words = os.pread(self._errors.fileno(), _COMPLAINT_BYTES, max(size - _COMPLAINT_BYTES, 0))
+        said = " ".join(words.decode("utf-8", "replace").split())
+        code = self._process.returncode
+        ended = "is still running" if code is None else f"ended with exit code {code}"
+        return f"ProxyCommand {self._command!r:.80} {ended}" + (f": {said}" if said else "")
+
+    def _signal(self, number: int) -> None:
+        if self._process and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
+
+
+class Jump(Protocol):
+    """A host that is logged in to, and passes connections on."""
+
+    name: str
+
+    def transport(self) -> Transport:
+        """The one connection to it, opened by the first who asks. Raises NoWay."""
+
+
+class Jumped:
+    """A connection that a jump host opens: a channel of the one connection to it."""
+
+    def __init__(self, jump: Jump, host: str, port: int) -> None:
+        self._jump = jump
+        self._address = (host, port)
+        self._channel: Channel | None = None
+
+    def dial(self, patience_s: float) -> Channel:
+        """Ask the jump host to connect. Raises NoWay."""
+        transport = self._jump.transport()
+        host, port = self._address
+        try:
+            self._channel = transport.open_channel(
+                "direct-tcpip", self._address, ("127.0.0.1", 0), timeout=patience_s
+            )
+        except ChannelException as refused:
+            raise NoWay(f"jump host {self._jump.name} does not reach {host}:{port}: {refused.text}") from None
+        return self._channel
+
+    def interrupt(self) -> None:
+        """Nothing: closing a channel takes the other side's part, and the jump is closed with the run."""
+
+    def close(self) -> None:
+        """Close the channel."""
+        if self._channel:
+            self._channel.close()
+
+    def complaint(self) -> str:
+        """Nothing."""
+        return ""
+
+
+def _shut_down(connected: socket.socket | None) -> None:
+    if connected:
+        with contextlib.suppress(OSError):
+            connected.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,102 @@
+"""This boot's kernel log: /dev/kmsg, else `journalctl -k -b`, else `dmesg`; of it, the lines that matter here."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+
+from clusterproof.plugins.probe.kernel_lines import Kept, Line
+from clusterproof.plugins.probe.reading import Absent, Denied, Node
+from clusterproof.plugins.probe.tools import Tool
+
+KMSG = "/dev/kmsg"
+BLOCK_BYTES = 64 * 1024  # a device gives one record at a time, of at most 8 KiB
+RECORD = re.compile(rb"(\d+),\d+,(\d+),[^;]*;(.*)")  # priority and facility, microseconds, text
+PRINTED = re.compile(rb"\[ *(\d+\.\d+)\] (.*)")  # as dmesg prints a line
+JOURNALED = re.compile(rb"\[ *(\d+\.\d+)\] \S+ kernel: (.*)")
+ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
+KERNEL_FACILITY = 8  # priorities from here on are of programs that wrote to the log
+
+
+def read(node: Node) -> object:
+    """The lines of this boot that name what matters, from the first source that may be read."""
+    refused = []
+    for source, lines in SOURCES.items():
+        node.at(source)
+        try:
+            return {"source": source, **Kept().of(lines(node))}
+        except Denied as why:
+            refused.append(str(why))
+        except Absent:
+            continue
+    if refused:
+        raise Denied("; ".join(refused))
+    raise Absent(f"no {KMSG}, journalctl or dmesg")
+
+
+def _kmsg(node: Node) -> Iterator[Line]:
+    """The kernel's own records. What programs wrote into the kernel's log is not the kernel's word, and is left out."""
+    for line in _lines(_records(node)):
+        record = RECORD.match(line)
+        if record and int(record[1]) < KERNEL_FACILITY:
+            yield int(record[2]) / 1e6, ESCAPED.sub(lambda code: bytes([int(code[1], 16)]), record[3])
+
+
+def _records(node: Node) -> Iterator[bytes]:
+    """What /dev/kmsg holds now. Raises Absent, Denied."""
+    try:
+        log = os.open(node.path(KMSG), os.O_RDONLY | os.O_NONBLOCK)
+    except PermissionError as problem:
+        raise Denied(f"{KMSG}: {problem.strerror}") from None
+    except OSError as problem:
+        raise Absent(f"{KMSG}: {problem.strerror}") from None
+    while True:
+        try:
+            record = os.read(log, BLOCK_BYTES)
+        except BlockingIOError:
+            break  # the end, for now
+        except BrokenPipeError:
+            continue  # a record was overwritten before we came to it
+        except PermissionError as problem:
+            raise Denied(f"{KMSG}: {problem.strerror}") from None
+        if not record:
+            break
+        yield record
+    os.close(log)
+
+
+def _journal(node: Node) -> Iterator[Line]:
+    return _printed(Tool(node, "journalctl", "-k", "-b", "-o", "short-monotonic", "--no-pager"), JOURNALED)
+
+
+def _dmesg(node: Node) -> Iterator[Line]:
+    return _printed(Tool(node, "dmesg"), PRINTED)
+
+
+def _printed(tool: Tool, form: re.Pattern[bytes]) -> Iterator[Line]:
+    """The lines that a program prints. Raises Denied with its last words where there are none."""
+    told = False
+    other = b""
+    for line in _lines(tool.chunks()):
+        printed = form.match(line)
+        if printed:
+            told = True
+            yield float(printed[1]), printed[2]
+        else:
+            other = line.strip() or other
+    if not told:
+        raise Denied(f"{tool.line}: {other[:200].decode('utf-8', 'replace') or 'nothing told'}")
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Whole lines out of chunks that may end anywhere."""
+    begun = b""
+    for chunk in chunks:
+        *lines, begun = (begun + chunk).split(b"\n")
+        yield from lines
+    if begun:
+        yield begun
+
+
+SOURCES = {KMSG: _kmsg, "journalctl -k -b": _journal, "dmesg": _dmesg}

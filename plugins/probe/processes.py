@@ -1,0 +1,76 @@
+"""Processes in uninterruptible sleep, and zombies: two looks at /proc."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from clusterproof.plugins.probe.group import stat_fields
+from clusterproof.plugins.probe.reading import Node
+
+BETWEEN_LOOKS_S = 0.25
+MAX_BLOCKED = 64
+STATE, START, PROCESSOR = 2, 21, 38  # fields of /proc/PID/stat
+LAST_RAN = "se.exec_start"
+
+
+def read(node: Node) -> object:
+    """How many processes there are, how many zombies, and those blocked (D) at both looks."""
+    first = [fields for pid in node.names("/proc") if pid.isdigit() for fields in [_stat(node, pid)] if fields]
+    suspects = [fields for fields in first if fields[STATE] == "D"]
+    if suspects:
+        node.at(f"{len(suspects)} processes in state D again")
+        time.sleep(BETWEEN_LOOKS_S)
+    uptime_s = float(node.read("/proc/uptime").split()[0])
+    blocked = [fields for fields in suspects if _is_same_and_blocked(fields, _stat(node, fields[0]))]
+    return {
+        "total": len(first),
+        "zombies": sum(fields[STATE] == "Z" for fields in first),
+        "blocked": [_blocked(node, fields, uptime_s) for fields in blocked[:MAX_BLOCKED]],
+    }
+
+
+def _stat(node: Node, pid: str) -> list[str]:
+    """The fields of a process, none where it has ended meanwhile."""
+    try:
+        fields = stat_fields(node.read(f"/proc/{pid}/stat"))
+    except OSError:
+        return []
+    return fields if len(fields) > PROCESSOR else []
+
+
+def _is_same_and_blocked(first: list[str], second: list[str]) -> bool:
+    return bool(second) and second[STATE] == "D" and second[START] == first[START]
+
+
+def _blocked(node: Node, fields: list[str], uptime_s: float) -> dict[str, object]:
+    pid = fields[0]
+    node.at(f"process {pid} ({fields[1]})")
+    wait = node.text(f"/proc/{pid}/wchan", absent="")
+    return {
+        "pid": int(pid),
+        "name": fields[1],
+        "wait": wait if isinstance(wait, str) and wait != "0" else "",
+        "blocked_s": _blocked_s(node, pid, int(fields[PROCESSOR])),
+        "age_s": round(uptime_s - int(fields[START]) / os.sysconf("SC_CLK_TCK"), 2),
+    }
+
+
+def _blocked_s(node: Node, pid: str, processor: int) -> float | None:
+    """How long ago a process last ran, where the kernel tells.
+
+    Each processor keeps its own clock of that, behind by what it spent on interrupts or lost to the hypervisor: we go to the
+    processor where the process last ran, and compare with ourselves.
+    """
+    try:
+        os.sched_setaffinity(0, [processor])
+        then, now = _last_ran_ms(node, f"/proc/{pid}/sched"), _last_ran_ms(Node(), "/proc/self/sched")
+    except (OSError, ValueError):
+        return None
+    return round(max(0.0, (now - then) / 1000), 2) if then > 0 else None
+
+
+def _last_ran_ms(node: Node, path: str) -> float:
+    """Raises OSError, ValueError."""
+    told = node.read(path)
+    return float(told[told.index(LAST_RAN) :].split(":", 1)[1].split()[0])
