@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-
 from clusterproof.plugins.facts.fact import leaves_needed
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.result import Result
@@ -26,7 +25,12 @@ SUBJECTS: dict[str, Callable[[Node], Iterable[Any]]] = {
     "ib_device": lambda node: node.ib_devices,
     "mount": lambda node: node.mounts,
 }
-_DEVICES = {"gpu": "NVIDIA GPU", "efa_device": "EFA device", "ib_device": "InfiniBand or RoCE device", "mount": "mount"}
+_DEVICES = {
+    "gpu": "NVIDIA GPU",
+    "efa_device": "EFA device",
+    "ib_device": "InfiniBand or RoCE device",
+    "mount": "mount",
+}
 _SEVERITIES = {Verdict.FAIL: "error", Verdict.CONCERN: "warning", Verdict.INCOMPLETE: "unknown"}
 
 
@@ -102,7 +106,7 @@ def _findings(check: Check, node: Node) -> list[Finding]:
 def _examine(check: Check, subject: Any, node: Node) -> Finding:
     try:
         call(check, subject, node)
-    except Exception as ended:  # noqa: BLE001 - whatever a check raises is a finding; its own crash is incomplete
+    except Exception as ended:
         return _finding("" if check.subject == "node" else _label(subject), ended)
     except (pytest.skip.Exception, pytest.fail.Exception) as ended:
         return _finding("" if check.subject == "node" else _label(subject), ended)
@@ -164,7 +168,9 @@ def _result(about: Route, subject: str, node: Node, findings: list[Finding], sec
         message=printable(message),
         observed=printable(observed),
         expected=printable(expected),
-        devices=tuple(printable(finding.label) for finding in findings if finding.verdict is verdict and finding.label),
+        devices=tuple(
+            printable(finding.label) for finding in findings if finding.verdict is verdict and finding.label
+        ),
         cause=printable(worst.cause),
         owner=about.owner,
         section=about.section,

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 from clusterproof.plugins.check import SUBJECTS, Check, call, check_of, is_light, judge, result_of
 from clusterproof.plugins.facts.fact import leaves_needed
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.result import Result
+from clusterproof.plugins.report import carry, report_of, teardown_of
 from clusterproof.plugins.routing import SUBSYSTEMS, Route, route
 from clusterproof.plugins.state import CLUSTER, ROUTES, nodes_of
 from clusterproof.plugins.verdict import Concern, Incomplete, NotApplicable, Verdict
@@ -78,9 +77,7 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
     ]
 
 
-NO_CLUSTER = (
-    "no cluster to validate; say which: --cluster local, demo, replay:DIR, ssh:NODESET or an inventory FILE.toml"
-)
+NO_CLUSTER = "no cluster to validate; say which: --cluster local, demo, replay:DIR, ssh:NODESET or an inventory FILE.toml"
 
 
 def _is_check(collector: pytest.Module, name: str, obj: object) -> bool:
@@ -109,11 +106,13 @@ def _parametrizes_node(metafunc: pytest.Metafunc) -> bool:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Pytest's own loop, but that light items do without the eight hooks around each test, which would double their cost."""
-    if session.config.option.collectonly or session.testsfailed or not hasattr(session, "items"):
+    config = session.config
+    elsewhere = config.pluginmanager.hasplugin("dsession") or hasattr(config, "workerinput")
+    if elsewhere or config.option.collectonly or session.testsfailed:
         return None
     for number, item in enumerate(session.items):
         after = session.items[number + 1] if number + 1 < len(session.items) else None
-        if isinstance(item, CheckItem) and not session.config.option.usepdb:
+        if isinstance(item, CheckItem) and not config.option.usepdb:
             run(item)
         else:
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
@@ -141,91 +140,8 @@ def run(item: CheckItem) -> None:
     result = judge(item.check, item.node)
     hook.pytest_runtest_logreport(report=report_of(item, result, started))
     if result.verdict is not Verdict.PASS or getattr(item.config.option, "xmlpath", None):
-        hook.pytest_runtest_logreport(report=_teardown(item, result, started))
+        hook.pytest_runtest_logreport(report=teardown_of(item, result, started))
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-
-
-def report_of(item: pytest.Item, result: Result, started: float) -> pytest.TestReport:
-    """Pytest's report of a result: incomplete is an error of set-up, not applicable a skip, a concern passes."""
-    report = pytest.TestReport(
-        nodeid=item.nodeid,
-        location=item.location,
-        keywords={},
-        outcome=_OUTCOMES[result.verdict],
-        longrepr=None,
-        when="setup" if result.verdict in (Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE) else "call",
-        duration=result.duration_s,
-        start=started,
-        stop=started + result.duration_s,
-    )
-    return _carry(report, item, result)
-
-
-def _carry(report: pytest.TestReport, item: pytest.Item, result: Result) -> pytest.TestReport:
-    """Put a result on a report, in words and as the record that every report form reads."""
-    if result.verdict is Verdict.NOT_APPLICABLE:
-        report.longrepr = (item.location[0], item.location[1] or 0, f"not applicable: {result.message}")
-    elif result.verdict in (Verdict.FAIL, Verdict.INCOMPLETE):
-        report.longrepr = in_words(result)
-    elif result.verdict is Verdict.CONCERN:
-        report.sections.append(("Captured stdout call", in_words(result)))
-    report.user_properties.extend(_properties(result))
-    record = result.to_json() if hasattr(item.config, "workerinput") else result
-    report.__dict__["clusterproof"] = record
-    return report
-
-
-def _teardown(item: pytest.Item, result: Result, started: float) -> pytest.TestReport:
-    report = pytest.TestReport(
-        nodeid=item.nodeid,
-        location=item.location,
-        keywords={},
-        outcome="passed",
-        longrepr=None,
-        when="teardown",
-        start=started,
-        stop=started,
-    )
-    report.user_properties.extend(_properties(result))
-    if result.verdict is Verdict.CONCERN:
-        report.sections.append(("Captured stdout call", in_words(result)))
-    return report
-
-
-_OUTCOMES: dict[Verdict, Any] = {
-    Verdict.PASS: "passed",
-    Verdict.CONCERN: "passed",
-    Verdict.FAIL: "failed",
-    Verdict.INCOMPLETE: "failed",
-    Verdict.NOT_APPLICABLE: "skipped",
-}
-
-
-def in_words(result: Result) -> str:
-    """What a person needs of a result: observed, expected, how to see it by hand, who owns it, what to do."""
-    owner = f"{result.owner} § {result.section}" if result.section else result.owner
-    rows = [
-        ("", f"{result.node}: {result.message}"),
-        ("by hand", result.evidence),
-        ("owner", owner),
-        ("means", result.meaning),
-        ("do", result.remedy),
-    ]
-    return "\n".join(f"{word}: {words}" if word else words for word, words in rows if words)
-
-
-def _properties(result: Result) -> list[tuple[str, object]]:
-    return [
-        ("node", result.node),
-        ("check", result.check),
-        ("verdict", result.verdict.value),
-        ("owner", result.owner),
-        ("section", result.section),
-        ("severity", result.severity),
-        ("evidence", result.evidence),
-        ("instance_type", result.instance_type),
-        ("gpu_uuids", " ".join(result.gpu_uuids)),
-    ]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -240,9 +156,7 @@ def pytest_runtest_makereport(
     ended = call.excinfo.value if call.excinfo else None
     result = result_of(about[0], about[1], ended, call.duration)
     if not isinstance(ended, (Concern, Incomplete, NotApplicable)):
-        report.user_properties.extend(_properties(result))
-        report.__dict__["clusterproof"] = result.to_json() if hasattr(item.config, "workerinput") else result
-        return report  # type: ignore[return-value]
+        return carry(report, item, result)  # type: ignore[return-value]
     return report_of(item, result, call.start)  # type: ignore[return-value]
 
 

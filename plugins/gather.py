@@ -48,7 +48,9 @@ def evidence_of(target: Target, answer: Answer, nonce: str) -> NodeEvidence:
     from clusterproof.plugins.probe.frame import decode
 
     if answer.unreached:
-        return NodeEvidence(target.name, unreached=answer.unreached, detail=answer.detail, seconds=answer.seconds)
+        return NodeEvidence(
+            target.name, unreached=answer.unreached, detail=answer.detail, seconds=answer.seconds
+        )
     return decode(target.name, answer, nonce)
 
 

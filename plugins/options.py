@@ -26,13 +26,27 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         ),
         Option("--nodes", "only these nodes of it, folded: gpu[001-016,020]", {"metavar": "NODESET"}),
         Option("--exclude", "but not these", {"metavar": "NODESET"}),
-        Option("--instance-type", "the instance type of every node, where nothing else tells it", {"metavar": "TYPE"}),
-        Option("--expect", "what every node must have, e.g. gpus=8,efa=32; outranks the instance type", {"metavar": "K=N,…"}),
+        Option(
+            "--instance-type",
+            "the instance type of every node, where nothing else tells it",
+            {"metavar": "TYPE"},
+        ),
+        Option(
+            "--expect",
+            "what every node must have, e.g. gpus=8,efa=32; outranks the instance type",
+            {"metavar": "K=N,…"},
+        ),
     ),
     "clusterproof: how to reach them": (
-        Option("--fanout", "how many nodes to talk to at once (default 64)", {"type": int, "default": 64, "metavar": "N"}),
         Option(
-            "--connect-timeout", "seconds to reach a node (default 15)", {"type": float, "default": 15.0, "metavar": "S"}
+            "--fanout",
+            "how many nodes to talk to at once (default 64)",
+            {"type": int, "default": 64, "metavar": "N"},
+        ),
+        Option(
+            "--connect-timeout",
+            "seconds to reach a node (default 15)",
+            {"type": float, "default": 15.0, "metavar": "S"},
         ),
         Option(
             "--answer-timeout",
@@ -51,8 +65,14 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "seconds for each kind of evidence on the node (default 5; NVML gets three times that)",
             {"type": float, "default": 5.0, "metavar": "S"},
         ),
-        Option("--host-root", "read the host under this folder of the node, e.g. in a container", {"default": "/", "metavar": "DIR"}),
-        Option("--sudo", "run the probe under sudo -n, for what only root may read", {"action": "store_true"}),
+        Option(
+            "--host-root",
+            "read the host under this folder of the node, e.g. in a container",
+            {"default": "/", "metavar": "DIR"},
+        ),
+        Option(
+            "--sudo", "run the probe under sudo -n, for what only root may read", {"action": "store_true"}
+        ),
     ),
     "clusterproof: verdicts": (
         Option(
@@ -60,7 +80,11 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "what incomplete checks do to the exit code: gate (6, the default), ignore (0) or fail (1)",
             {"choices": ("gate", "ignore", "fail"), "default": "gate"},
         ),
-        Option("--concerns", "what concerns do to the exit code: ignore (the default) or fail (1)", {"choices": ("ignore", "fail"), "default": "ignore"}),
+        Option(
+            "--concerns",
+            "what concerns do to the exit code: ignore (the default) or fail (1)",
+            {"choices": ("ignore", "fail"), "default": "ignore"},
+        ),
     ),
     "clusterproof: records": (
         Option("--results", "write one JSON record per check and node (JSON Lines)", {"metavar": "FILE"}),

@@ -21,9 +21,15 @@ _PATTERNS = (
     ("uuid", re.compile(r"\b(?:GPU-|MIG-)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")),
     ("instance", re.compile(r"\bi-[0-9a-f]{8,17}\b")),
     ("mac", re.compile(r"\b[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5}\b")),
-    ("address", re.compile(r"(?<![\d.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\d.])")),
+    (
+        "address",
+        re.compile(r"(?<![\d.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\d.])"),
+    ),
     ("address", re.compile(r"\bip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}(?:\.[a-z0-9.-]+)?\b")),
-    ("address", re.compile(r"\b(?:[0-9a-fA-F]{1,4}:){4,7}[0-9a-fA-F]{1,4}\b|\bf[ed][0-9a-f]{2}::[0-9a-fA-F:]+\b")),
+    (
+        "address",
+        re.compile(r"\b(?:[0-9a-fA-F]{1,4}:){4,7}[0-9a-fA-F]{1,4}\b|\bf[ed][0-9a-f]{2}::[0-9a-fA-F:]+\b"),
+    ),
     ("filesystem", re.compile(r"\bfs-[0-9a-f]{8,17}\b")),
 )
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from clusterproof.plugins import connection as connections
 from clusterproof.plugins.collect import leaves_of
 from clusterproof.plugins.connection import Connection, Limits

@@ -91,7 +91,10 @@ def findings(results: Sequence[Result], verdict: Verdict) -> list[Finding]:
         Finding(tuple(hit), judged[check], _is_probably_configuration(len(hit), judged[check]))
         for check, hit in hits.items()
     ]
-    return sorted(found, key=lambda finding: (finding.first.subsystem != "node", -len(finding.results), finding.first.check))
+    return sorted(
+        found,
+        key=lambda finding: (finding.first.subsystem != "node", -len(finding.results), finding.first.check),
+    )
 
 
 def gaps(results: Iterable[Result]) -> list[Gap]:
@@ -106,7 +109,9 @@ def gaps(results: Iterable[Result]) -> list[Gap]:
 
 def _is_probably_configuration(hit: int, judged: int) -> bool:
     """Whether so many nodes share a failure that hardware is unlikely to be to blame."""
-    return judged >= threshold("configuration.suspected_minimum_nodes") and hit >= judged * threshold("configuration.suspected_share")
+    return judged >= threshold("configuration.suspected_minimum_nodes") and hit >= judged * threshold(
+        "configuration.suspected_share"
+    )
 
 
 def _count(number: int, one: str, many: str) -> str:

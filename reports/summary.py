@@ -32,7 +32,11 @@ def summary(results: Sequence[Result], width: int = 100, verbose: bool = False) 
     """What an operator reads first, in lines of at most `width` columns where words allow it."""
     for line in _lines(results, verbose):
         wrapped = textwrap.wrap(
-            line.text, max(width, 60), subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
+            line.text,
+            max(width, 60),
+            subsequent_indent=_INDENT,
+            break_long_words=False,
+            break_on_hyphens=False,
         )
         yield from (Line(part, line.markup) for part in wrapped or [""])
 
@@ -54,7 +58,9 @@ def _finding(finding: Finding, verdict: Verdict, verbose: bool) -> Iterator[Line
     owner = f" → {finding.owner}" if finding.owner else ""
     yield Line(f"{verdict.name:<12}{finding.where}: {first.title}{owner}", _MARKUP[verdict])
     if finding.is_probably_configuration:
-        words = f"{len(finding.results)} of {finding.judged} nodes alike: probably configuration, not hardware"
+        words = (
+            f"{len(finding.results)} of {finding.judged} nodes alike: probably configuration, not hardware"
+        )
         yield Line(f"{_INDENT}{words}", {"bold": True})
     yield from _some(finding.lines, verbose)
     if first.evidence:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pytest
-
 from clusterproof.plugins.catalog import clocks_event_reasons
 from clusterproof.plugins.facts.gpu import Gpu
 from clusterproof.plugins.routing import evidence
 from clusterproof.plugins.verdict import concern
 
-pytestmark = [pytest.mark.gpu, pytest.mark.preflight, pytest.mark.prolog, pytest.mark.hyperpod_node_debugger("G")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.preflight,
+    pytest.mark.prolog,
+    pytest.mark.hyperpod_node_debugger("G"),
+]
 
 
 @evidence("nvidia-smi -q -d PERFORMANCE")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-
 from clusterproof.plugins.catalog.judge import Finding, judge, judge_switches
 from clusterproof.plugins.facts.field import readings
 from clusterproof.plugins.facts.node import Node
@@ -61,7 +60,9 @@ def test_no_sxid(node: Node) -> None:
 def require_whole_log(node: Node) -> None:
     """Say that an empty finding proves nothing where the log no longer begins at boot. Raises Incomplete."""
     if node.kernel_log_is_cut:
-        incomplete("the kernel log no longer begins at boot, and no journal has the rest; expected the log of this boot")
+        incomplete(
+            "the kernel log no longer begins at boot, and no journal has the rest; expected the log of this boot"
+        )
 
 
 def gpus_by_address(node: Node) -> tuple[list[str], dict[str, str]]:

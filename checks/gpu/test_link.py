@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-
 from clusterproof.plugins.catalog import fabric_faults, fabric_state
 from clusterproof.plugins.facts.fact import Absent
 from clusterproof.plugins.facts.field import readings
@@ -92,10 +91,14 @@ def test_fabric_manager(node: Node) -> None:
     found = re.search(r"\d+\.\d+(?:\.\d+)?", told)
     if not found:
         incomplete(f"nv-fabricmanager --version says {told.strip()[:60]!r}; expected a version")
-    assert found[0] == node.driver, f"fabric manager {found[0]} with driver {node.driver}; expected the same version"
+    assert found[0] == node.driver, (
+        f"fabric manager {found[0]} with driver {node.driver}; expected the same version"
+    )
 
 
-@evidence("nvidia-smi --query-gpu=index,pcie.link.width.current,pcie.link.width.max,pcie.link.gen.current,pcie.link.gen.max --format=csv")
+@evidence(
+    "nvidia-smi --query-gpu=index,pcie.link.width.current,pcie.link.width.max,pcie.link.gen.current,pcie.link.gen.max --format=csv"
+)
 def test_pcie_link(gpu: Gpu) -> None:
     """The PCIe link is narrower or slower than it can be.
 
@@ -108,4 +111,6 @@ def test_pcie_link(gpu: Gpu) -> None:
     assert width >= most, f"PCIe x{width}; expected x{most}"
     told, _ = readings(gpu, "utilization_percent")
     if told.get("utilization_percent", 0) >= BUSY_PERCENT:
-        assert gpu.pcie_gen >= gpu.pcie_gen_max, f"PCIe generation {gpu.pcie_gen} under load; expected {gpu.pcie_gen_max}"
+        assert gpu.pcie_gen >= gpu.pcie_gen_max, (
+            f"PCIe generation {gpu.pcie_gen} under load; expected {gpu.pcie_gen_max}"
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from clusterproof.plugins.catalog import recovery_action, threshold
 from clusterproof.plugins.facts.gpu import Gpu
 from clusterproof.plugins.facts.node import Node
@@ -36,7 +35,9 @@ def test_gpu_count(node: Node) -> None:
     if node.gpu_count == expected:
         return
     if node.boot.uptime_s < threshold("settle.window_s"):
-        incomplete(f"NVML counts {node.gpu_count} GPUs, {node.boot.uptime_s:.0f} s after boot; expected {expected}")
+        incomplete(
+            f"NVML counts {node.gpu_count} GPUs, {node.boot.uptime_s:.0f} s after boot; expected {expected}"
+        )
     on_bus = len(node.gpus_on_bus)
     where = f"{on_bus} on the PCI bus" + (", so the driver lost some" if on_bus > node.gpu_count else "")
     why = f" ({node.driver_error})" if node.driver_error else ""

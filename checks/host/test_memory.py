@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.routing import evidence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.facts.kernel_log import HungTask
 from clusterproof.plugins.facts.node import Node
@@ -47,12 +46,16 @@ def test_d_state(node: Node) -> None:
     """
     limit_s = threshold("processes.d_state_fail_s")
     hung = [process for process in node.blocked_processes if (process.blocked_s or 0) > limit_s]
-    seen = ", ".join(f"{p.name} (pid {p.pid}, {p.blocked_s or 0:.0f} s in {p.wait or 'the kernel'})" for p in hung)
+    seen = ", ".join(
+        f"{p.name} (pid {p.pid}, {p.blocked_s or 0:.0f} s in {p.wait or 'the kernel'})" for p in hung
+    )
     assert not hung, f"in state D: {seen}; expected none for longer than {limit_s:.0f} s"
     told = [event for event in node.kernel_events if isinstance(event, HungTask)]
     if told:
         last = f"{told[-1].process} (pid {told[-1].pid}) for more than {told[-1].seconds} s"
-        concern(f"since boot the kernel told {len(told)} times of a hung task, the last: {last}; expected none")
+        concern(
+            f"since boot the kernel told {len(told)} times of a hung task, the last: {last}; expected none"
+        )
 
 
 @pytest.mark.hyperpod_node_debugger("I")
@@ -83,6 +86,8 @@ def test_services(node: Node) -> None:
     dead = [
         f"{name} is {service.active}"
         for name, service in node.services.items()
-        if service.is_installed and service.enabled == "enabled" and service.active not in ("active", "activating", "reloading")
+        if service.is_installed
+        and service.enabled == "enabled"
+        and service.active not in ("active", "activating", "reloading")
     ]
     assert not dead, f"{', '.join(dead)}; expected every enabled service active"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.facts import libfabric
 from clusterproof.plugins.facts.fact import Absent
@@ -54,7 +53,9 @@ def test_efa_port_active(efa_device: RdmaDevice) -> None:
     assert efa_device.ports, "no port; expected port 1"
     for port in efa_device.ports:
         assert port.state.endswith("ACTIVE"), f"port {port.number} is {port.state}; expected 4: ACTIVE"
-        assert port.physical_state.endswith("LinkUp"), f"port {port.number} is {port.physical_state}; expected 5: LinkUp"
+        assert port.physical_state.endswith("LinkUp"), (
+            f"port {port.number} is {port.physical_state}; expected 5: LinkUp"
+        )
 
 
 @pytest.mark.hyperpod_nccl("13")
@@ -97,7 +98,9 @@ def test_efa_modules(node: Node) -> None:
     if not node.efa_devices and not expects_efa(node):
         not_applicable("no EFA device on this node")
     missing = [name for name in ("efa", "ib_uverbs", "ib_core") if name not in node.modules]
-    assert not missing, f"kernel modules not loaded: {', '.join(missing)}; expected efa, ib_uverbs and ib_core"
+    assert not missing, (
+        f"kernel modules not loaded: {', '.join(missing)}; expected efa, ib_uverbs and ib_core"
+    )
     uverbs = [name for name in node.uverbs if re.fullmatch(r"uverbs\d+", name)]
     devices = len(node.efa_devices)
     assert len(uverbs) >= devices, f"{len(uverbs)} device files in /dev/infiniband; expected {devices} uverbs"

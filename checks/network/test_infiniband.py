@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from clusterproof.plugins.facts.network import RdmaDevice
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.routing import evidence
@@ -32,5 +31,9 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     if not used:
         not_applicable("every port is disabled")
     for port in used:
-        assert port.state.endswith("ACTIVE"), f"port {port.number} is {port.state} ({port.physical_state}); expected 4: ACTIVE"
-        assert port.physical_state.endswith("LinkUp"), f"port {port.number} is {port.physical_state}; expected 5: LinkUp"
+        assert port.state.endswith("ACTIVE"), (
+            f"port {port.number} is {port.state} ({port.physical_state}); expected 4: ACTIVE"
+        )
+        assert port.physical_state.endswith("LinkUp"), (
+            f"port {port.number} is {port.physical_state}; expected 5: LinkUp"
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.routing import evidence
@@ -24,6 +23,10 @@ def test_memlock(node: Node) -> None:
     if not node.efa_devices and node.expected("efa") == 0:
         not_applicable("no EFA device on this node")
     least_gib = threshold("memlock.minimum_gib")
-    low = {name: limit / 2**30 for name, limit in node.memlock_bytes.items() if limit is not None and limit < least_gib * 2**30}
+    low = {
+        name: limit / 2**30
+        for name, limit in node.memlock_bytes.items()
+        if limit is not None and limit < least_gib * 2**30
+    }
     seen = ", ".join(f"{gib:.3g} GiB for {name}" for name, gib in low.items())
     assert not seen, f"memlock is {seen}; expected at least {least_gib:.0f} GiB, or unlimited"

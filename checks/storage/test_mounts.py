@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from clusterproof.plugins.facts.host import Mount
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.routing import evidence
@@ -36,7 +35,13 @@ def test_mounts_expected(node: Node) -> None:
 
     Remedy: Mount it (mount PATH) and read the error; look at the node's network and security group.
     """
-    missing = [f"{entry.path} ({entry.type}, in /etc/fstab)" for entry in node.fstab if entry.is_due and not entry.mounted]
+    missing = [
+        f"{entry.path} ({entry.type}, in /etc/fstab)"
+        for entry in node.fstab
+        if entry.is_due and not entry.mounted
+    ]
     own = node.mount_points | {entry.path for entry in node.fstab}
-    missing += [f"{path} (mounted on most nodes of the group)" for path in sorted(node.mount_points_of_most - own)]
+    missing += [
+        f"{path} (mounted on most nodes of the group)" for path in sorted(node.mount_points_of_most - own)
+    ]
     assert not missing, f"not mounted: {', '.join(missing)}; expected what /etc/fstab and the group have"

@@ -87,7 +87,10 @@ class Identities:
 
 
 class Offer:
-    """Logs in to one host: with the identities first, then with what the agent holds. A paramiko AuthStrategy."""
+    """Logs in to one host: with the identities first, then with what the agent holds.
+
+    It is what paramiko calls an AuthStrategy.
+    """
 
     def __init__(
         self, user: str, identities: list[Identity], use_agent: bool, only_these: bool, patience_s: float

@@ -60,7 +60,7 @@ class KnownHosts:
                 self._add(line.split(), f"{file}:{number}")
 
     def trust(self, name: str, key: bytes) -> tuple[Trust, str]:
-        """What is known of `key`, shown by the host called `name`; and the line (`file:number`) that says so."""
+        """What is known of `key`, shown by the host called `name`; and the line that says so (`file:7`)."""
         lines = self._lines(name)
         same = [line for line in lines if line.key == key]
         for line in same:

@@ -58,7 +58,7 @@ def _answer(program: Program, patience_s: float) -> Answer:
 
 
 def _converse(shell: subprocess.Popen[bytes], stdin: bytes, deadline: float) -> tuple[bytes, bool]:
-    """Write and read at once, so that neither side waits for the other. Says also whether it ended in time."""
+    """The output, and whether it ended in time; writes and reads at once, so that no side waits for the other."""
     assert shell.stdin is not None
     assert shell.stdout is not None
     output = bytearray()

@@ -25,7 +25,7 @@ class LoginFailed(Exception):  # noqa: N818
 
 
 class Login:
-    """A way, a host identity and the keys to offer. Made on the main thread, as Fabric asks; opened on any."""
+    """A way, a host to be believed and keys to offer. Made on the main thread, as Fabric asks; opened on any."""
 
     def __init__(
         self, connection: Connection, way: Way, host: HostIdentity, offer: Offer, connect_s: float
@@ -54,13 +54,13 @@ class Login:
             trouble = trouble_of(problem, self._connection.host, self._connection.port, is_late)
             complaint = self._way.complaint() if trouble.may_pass else ""
             self.close()
-            if complaint:  # a ProxyCommand that ended: its own words say more, and it would end again
+            if complaint:  # of a ProxyCommand that ended: it would end again
                 trouble = Trouble(trouble.unreached, complaint)
             raise LoginFailed(trouble) from None
         return self._connection.transport
 
     def close(self) -> None:
-        """Close everything, also after a log-in that failed half-way, where Fabric and paramiko leave a thread."""
+        """Close everything, also half-way, where Fabric and paramiko would leave a thread and a socket."""
         self._way.interrupt()
         with contextlib.suppress(OSError, EOFError, SSHException):
             self._connection.client.close()

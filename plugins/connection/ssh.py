@@ -1,4 +1,4 @@
-"""SSH, on Fabric: one log-in and one command for each node, many nodes at once, each with its own deadline."""
+"""SSH, on Fabric: one log-in and one command for each node, many at once, each with its own deadline."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Ssh:
         limits: Limits,
         answered: Callable[[Target, Answer], None],
     ) -> None:
-        """Run `program` once on each target. Raises InventoryError for a setting that holds for all of them."""
+        """Run `program` once on each target. Raises InventoryError for a setting that is wrong for all."""
         logins = Logins(limits.settings, limits.connect_s)
 
         def begin(target: Target) -> Visit:
@@ -132,11 +132,11 @@ def _converse(transport: Transport, program: Program, patience_s: float) -> tupl
 
 
 def _send(channel: Channel, stdin: bytes, deadline: float) -> None:
-    unsent = memoryview(stdin)
+    sent = 0
     try:
-        while unsent:
+        while sent < len(stdin):
             channel.settimeout(max(deadline - time.monotonic(), 0.001))
-            unsent = unsent[channel.send(unsent[:_CHUNK_BYTES]) :]
+            sent += channel.send(stdin[sent : sent + _CHUNK_BYTES])
         channel.shutdown_write()
     except TimeoutError:
         raise
@@ -145,7 +145,7 @@ def _send(channel: Channel, stdin: bytes, deadline: float) -> None:
 
 
 def _receive(channel: Channel, output: bytearray, deadline: float) -> None:
-    """Read to the end of the output, up to MAX_ANSWER_BYTES. Raises TimeoutError at the deadline, or EOFError."""
+    """Read to the end, or up to MAX_ANSWER_BYTES. Raises TimeoutError at the deadline, or EOFError."""
     while len(output) < MAX_ANSWER_BYTES:
         left_s = deadline - time.monotonic()
         if left_s <= 0:
@@ -165,7 +165,7 @@ def _receive(channel: Channel, output: bytearray, deadline: float) -> None:
 
 
 def _room_for(fanout: int) -> int:
-    """How many nodes can be visited at once; raises the soft limit of open files where that gives more room."""
+    """How many nodes can be visited at once; raises the soft limit of open files where that helps."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = fanout * _FILES_A_VISIT + _FILES_BESIDE
     if soft != resource.RLIM_INFINITY and soft < wanted:

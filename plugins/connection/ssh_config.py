@@ -36,8 +36,8 @@ class _WithoutFqdn(SSHConfig):
 class SshConfig:
     """The text of the configuration, cut into its Host and Match blocks.
 
-    A block whose Host line names hosts without wildcards is parsed for these hosts only: with one block for each of
-    1000 nodes, a look-up among all of them takes 17 ms.
+    A block whose Host line names hosts without wildcards is parsed for these hosts only: with one block for each
+    of 1000 nodes, a look-up among all of them takes 17 ms.
     """
 
     blocks: list[_Block] = field(default_factory=list)

@@ -46,7 +46,7 @@ def trouble_of(problem: Exception, host: str, port: int, is_late: bool) -> Troub
     if is_late or any(isinstance(root, TimeoutError) for root in roots):
         return Trouble(Unreached.TIMED_OUT, f"{where} did not answer in time: {_one_line(problem)}")
     if any(isinstance(root, _DROPPED) for root in roots):
-        detail = f"{where} closed the connection before the log-in was done: sshd's MaxStartups, or it is going down"
+        detail = f"{where} closed the connection during the log-in: sshd's MaxStartups, or it is going down"
         return Trouble(Unreached.LOST, detail, may_pass=True)
     if isinstance(problem, OSError):
         return _of_the_network(problem, where)

@@ -67,7 +67,7 @@ class Straight:
 class Proxied:
     """A ProxyCommand on one end of a socket pair.
 
-    paramiko's own ProxyCommand spins at full speed once its program has ended; a socket just reads its end of file.
+    paramiko's own ProxyCommand spins at full speed once its program has ended; a socket reads its end of file.
     """
 
     def __init__(self, command: str) -> None:
@@ -84,8 +84,8 @@ class Proxied:
         with theirs:
             self._process = subprocess.Popen(
                 ["/bin/sh", "-c", f"exec {self._command}"],
-                stdin=theirs,
-                stdout=theirs,
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
                 stderr=self._errors,
                 start_new_session=True,
             )

@@ -6,7 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clusterproof.plugins.facts.field import Field, flag, number, objects, optional, read, table, text, values, whole
+from clusterproof.plugins.facts.field import (
+    Field,
+    flag,
+    number,
+    objects,
+    optional,
+    read,
+    table,
+    text,
+    values,
+    whole,
+)
 from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 

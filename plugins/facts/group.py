@@ -41,4 +41,6 @@ class Group:
                 continue
         if telling < threshold("mounts.expected_minimum_nodes"):
             return frozenset()
-        return frozenset(entry for entry, count in counts.items() if count > telling * threshold("mounts.expected_share"))
+        return frozenset(
+            entry for entry, count in counts.items() if count > telling * threshold("mounts.expected_share")
+        )

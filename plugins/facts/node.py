@@ -10,7 +10,18 @@ from clusterproof.plugins.catalog import InstanceType, instance_type
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.facts import kernel_log
 from clusterproof.plugins.facts.fact import Absent, told_by
-from clusterproof.plugins.facts.field import flag, lines, number, objects, optional, read, table, text, texts, whole
+from clusterproof.plugins.facts.field import (
+    flag,
+    lines,
+    number,
+    objects,
+    optional,
+    read,
+    table,
+    text,
+    texts,
+    whole,
+)
 from clusterproof.plugins.facts.gpu import Gpu
 from clusterproof.plugins.facts.group import Group
 from clusterproof.plugins.facts.host import BlockedProcess, Boot, Command, FstabEntry, Mount, Service
@@ -50,7 +61,9 @@ class Node:
             return self.target.instance_type.removeprefix("ml.")
         if self._platform.get("vendor") == "Amazon EC2":
             return read(self._platform.get("product"), text, "DMI product")
-        raise Incomplete("nothing tells the instance type; give --instance-type or --expect", cause="instance type unknown")
+        raise Incomplete(
+            "nothing tells the instance type; give --instance-type or --expect", cause="instance type unknown"
+        )
 
     @told_by("platform")
     def _platform(self, platform: object) -> Mapping[str, Any]:
@@ -77,7 +90,9 @@ class Node:
         """A value of its instance type. Raises Incomplete where the catalogue does not know it."""
         value = getattr(self.type, what)
         if value is None:
-            raise Incomplete(f"the catalogue has no {what} for {self.instance_type}", cause="not in the catalogue")
+            raise Incomplete(
+                f"the catalogue has no {what} for {self.instance_type}", cause="not in the catalogue"
+            )
         return value
 
     # The running system
@@ -185,7 +200,10 @@ class Node:
         """The locked-memory limit of a login and of each daemon that starts jobs; None is unlimited."""
         told = read(limits, table, "limits")
         owners = {"a login": told.get("login"), **read(told.get("daemons"), table, "daemons' limits")}
-        return {name: read(read(limit, table, name).get("memlock"), optional(whole), name) for name, limit in owners.items()}
+        return {
+            name: read(read(limit, table, name).get("memlock"), optional(whole), name)
+            for name, limit in owners.items()
+        }
 
     # Host
 

@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import quote_from_bytes
 
 from clusterproof.plugins.evidence import NodeEvidence, to_json
-from clusterproof.plugins.evidence import NodeEvidence, to_json
 from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
 from clusterproof.plugins.inventory.strict import Table, read_text
 
@@ -73,10 +72,10 @@ def write_cluster(folder: Path, cluster: Cluster) -> None:
 
 
 def write_node(folder: Path, evidence: NodeEvidence) -> None:
-    """Write the evidence of one node under `folder/nodes`, whole or not at all. Raises OSError."""
-    path = folder / "nodes" / recording_file(evidence.node)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(to_json(evidence), separators=(",", ":")) + "\n")
+    """Write what one node told into `folder/nodes/`, whole or not at all. Raises OSError."""
+    nodes = folder / "nodes"
+    nodes.mkdir(parents=True, exist_ok=True)
+    write_whole(nodes / recording_file(evidence.node), json.dumps(to_json(evidence), indent=1) + "\n")
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -128,13 +127,3 @@ def _node_to_json(target: Target) -> dict[str, Any]:
         "expect": dict(target.expect),
     }
     return {key: value for key, value in told.items() if value}
-
-
-def write_node(folder: Path, evidence: NodeEvidence) -> None:
-    """Write what one node told into `folder/nodes/`, whole or not at all. Raises OSError."""
-    nodes = folder / "nodes"
-    nodes.mkdir(parents=True, exist_ok=True)
-    write_whole(
-        nodes / recording_file(evidence.node),
-        json.dumps(to_json(evidence), ensure_ascii=False, indent=1) + "\n",
-    )
