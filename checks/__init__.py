@@ -1,0 +1,1 @@
+"""What is validated: pytest tests, one file per part of a subsystem."""

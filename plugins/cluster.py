@@ -14,7 +14,7 @@ from clusterproof.plugins.options import add_options, check_options
 from clusterproof.plugins.outcomes import Outcomes
 from clusterproof.plugins.routing import OCCASIONS, SUBSYSTEMS
 from clusterproof.plugins.session import Session
-from clusterproof.plugins.state import CLUSTER, ROUTES
+from clusterproof.plugins.state import CLUSTER, CLUSTER_IS_MISSING, ROUTES
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -80,6 +80,8 @@ _OCCASION_WORDS = {
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what loads the hardware unless `-m` asks for it, and put the checks of the node itself first."""
+    if config.stash.get(CLUSTER_IS_MISSING, False):
+        raise pytest.UsageError(collect.NO_CLUSTER)
     if CLUSTER not in config.stash:
         return
     if "perf" not in config.option.markexpr:

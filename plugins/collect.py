@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from clusterproof.plugins.facts.fact import leaves_needed
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.report import carry, report_of, teardown_of
 from clusterproof.plugins.routing import SUBSYSTEMS, Route, route
-from clusterproof.plugins.state import CLUSTER, ROUTES, nodes_of
+from clusterproof.plugins.state import CLUSTER, CLUSTER_IS_MISSING, ROUTES, nodes_of
 from clusterproof.plugins.verdict import Concern, Incomplete, NotApplicable, Verdict
 
 # Marks that only pytest's own protocol honours: a test that carries one takes pytest's usual way.
@@ -41,7 +41,7 @@ class CheckItem(pytest.Item):
         return self.check.path, self.check.line, self.name
 
     @property
-    def location(self) -> tuple[str, int, str]:  # type: ignore[override]
+    def location(self) -> tuple[str, int, str]:
         """Where the check stands, without pytest's search for it: it is asked for 40,000 times."""
         return self.nodeid.partition("::")[0], self.check.line, self.name
 
@@ -68,7 +68,8 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
     cluster = collector.config.stash.get(CLUSTER, None)
     if cluster is None:
         if any(mark.name in SUBSYSTEMS for mark in marks):
-            raise pytest.UsageError(NO_CLUSTER)
+            collector.config.stash[CLUSTER_IS_MISSING] = True
+            return []
         return None  # somebody else's test, who has a `node` of his own
     check = check_of(obj, marks)  # type: ignore[arg-type]
     return [
@@ -77,7 +78,7 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
     ]
 
 
-NO_CLUSTER = "no cluster to validate; say which: --cluster local, demo, replay:DIR, ssh:NODESET or an inventory FILE.toml"
+NO_CLUSTER = "no cluster to validate; say which: --cluster local, demo, replay:DIR, ssh:NODESET or an inventory.toml"
 
 
 def _is_check(collector: pytest.Module, name: str, obj: object) -> bool:
@@ -105,7 +106,7 @@ def _parametrizes_node(metafunc: pytest.Metafunc) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Pytest's own loop, but that light items do without the eight hooks around each test, which would double their cost."""
+    """Pytest's own loop, but that light items do without the hooks around each test, which would double their cost."""
     config = session.config
     elsewhere = config.pluginmanager.hasplugin("dsession") or hasattr(config, "workerinput")
     if elsewhere or config.option.collectonly or session.testsfailed:
@@ -147,17 +148,17 @@ def run(item: CheckItem) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
-) -> Iterator[pytest.TestReport]:  # a wrapper hook is a generator
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Give a test that pytest ran in its usual way, and that asks for a node, its verdict."""
-    report: pytest.TestReport = yield  # type: ignore[misc]
+    report = yield
     about = _about(item)
     if about is None or (call.when != "call" and call.excinfo is None) or call.when == "teardown":
-        return report  # type: ignore[return-value]
+        return report
     ended = call.excinfo.value if call.excinfo else None
     result = result_of(about[0], about[1], ended, call.duration)
     if not isinstance(ended, (Concern, Incomplete, NotApplicable)):
-        return carry(report, item, result)  # type: ignore[return-value]
-    return report_of(item, result, call.start)  # type: ignore[return-value]
+        return carry(report, item, result)
+    return report_of(item, result, call.start)
 
 
 def _about(item: pytest.Item) -> tuple[Route, Node] | None:

@@ -21,7 +21,7 @@ def pytest_cluster_connection(config: pytest.Config, cluster: Cluster) -> Connec
 
 
 def pytest_cluster_probe_leaves(config: pytest.Config) -> Sequence[str]:  # type: ignore[empty-body]
-    """Return paths of Python files, each a further leaf of the probe: its name is the file's, its function `read(node)`."""
+    """Return paths of Python files, each a further leaf of the probe: the file's name, with a function `read(node)`."""
 
 
 def pytest_cluster_result(config: pytest.Config, result: Result) -> None:

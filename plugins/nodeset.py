@@ -34,9 +34,7 @@ def expand(text: str) -> tuple[str, ...]:
     try:
         return tuple(str(name) for name in NodeSet(text, resolver=RESOLVER_NOGROUP))
     except (NodeSetException, ValueError) as problem:
-        raise NodesetError(
-            f"{text!r:.80} is not a nodeset: {problem}; expected the form {_EXAMPLE}"
-        ) from None
+        raise NodesetError(f"{text!r:.80} is not a nodeset: {problem}; expected the form {_EXAMPLE}") from None
 
 
 def fold(names: Iterable[str]) -> str:
@@ -124,11 +122,7 @@ def _length(part: str, node: str) -> int:
     first, last, step = match.group(1), match.group(2) or match.group(1), int(match.group(3) or 1)
     padded = any(number.startswith("0") and len(number) > 1 for number in (first, last))
     if padded and len(first) != len(last):
-        raise NodesetError(
-            f"{node!r:.80}: {first} and {last} differ in width; expected both with as many digits"
-        )
+        raise NodesetError(f"{node!r:.80}: {first} and {last} differ in width; expected both with as many digits")
     if int(last) < int(first) or step < 1:
-        raise NodesetError(
-            f"{node!r:.80}: the range {part} counts nothing; expected the smaller number first"
-        )
+        raise NodesetError(f"{node!r:.80}: the range {part} counts nothing; expected the smaller number first")
     return (int(last) - int(first)) // step + 1

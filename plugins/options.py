@@ -91,7 +91,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option("--record", "keep the evidence in a folder, for --cluster replay:DIR", {"metavar": "DIR"}),
         Option(
             "--redact",
-            "replace host names, addresses, serials and UUIDs, each always by the same word, in everything that is written",
+            "replace host names, addresses, serials and UUIDs, each always by the same word, in all that is written",
             {"action": "store_true"},
         ),
     ),

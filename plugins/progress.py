@@ -15,7 +15,7 @@ def progress(config: pytest.Config, cluster: Cluster) -> Iterator[Callable[[Node
     """Yield a function to call for each node that answered."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or not reporter.isatty or config.option.verbose < 0:
-        yield lambda evidence: None
+        yield lambda _evidence: None
         return
     from rich.console import Console  # imported here: only a person at a terminal needs it
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

@@ -14,6 +14,7 @@ from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.routing import OCCASIONS, Route
 
 CLUSTER: pytest.StashKey[Cluster] = pytest.StashKey()
+CLUSTER_IS_MISSING: pytest.StashKey[bool] = pytest.StashKey()  # a check was collected, and no --cluster given
 EVIDENCE: pytest.StashKey[dict[str, NodeEvidence]] = pytest.StashKey()
 NODES: pytest.StashKey[Mapping[str, Node]] = pytest.StashKey()
 ROUTES: pytest.StashKey[dict[Callable[..., Any], Route]] = pytest.StashKey()
@@ -46,7 +47,7 @@ def _not_asked(name: str) -> NodeEvidence:
 
 
 def occasion_of(markexpr: str) -> str:
-    """The one occasion that `-m` asks for, for rules that differ by occasion; preflight where it asks for none or several."""
+    """The one occasion that `-m` asks for, for rules that differ by it; preflight where it asks for none or several."""
     words = markexpr.replace("(", " ").replace(")", " ").split()
     asked = {word for before, word in zip(["", *words], words) if word in OCCASIONS and before != "not"}  # noqa: B905
     return asked.pop() if len(asked) == 1 else "preflight"

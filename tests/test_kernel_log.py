@@ -173,6 +173,15 @@ def test_what_stands_before_the_kernels_words_is_taken_off(prefix: str, time: fl
     assert parsed(prefix + line_of(79)) == replace(parsed(line_of(79)), time=time)
 
 
+@pytest.mark.parametrize("time", [float("inf"), float("-inf"), float("nan")])
+def test_a_time_that_is_no_number_of_seconds_is_unknown(time: float) -> None:
+    assert kernel_log.parse([(time, line_of(79))]) == parse(line_of(79))
+
+
+def test_a_text_that_has_no_end_is_cut() -> None:
+    assert parsed(line_of(79, "x" * 100_000)).text == "x" * kernel_log.LONGEST_TEXT
+
+
 def test_the_time_that_the_probe_told_outranks_the_lines_own() -> None:
     (event,) = kernel_log.parse([(7.5, "[   12.500000] " + line_of(79))])
     assert event == replace(parsed(line_of(79)), time=7.5)

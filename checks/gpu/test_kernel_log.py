@@ -24,10 +24,11 @@ pytestmark = [
 def test_no_xid(node: Node) -> None:
     """The driver reported Xid errors of the hardware.
 
-    Each Xid of this boot is judged by the catalogue: errors of applications are passed over unless they repeat, errors of
-    the hardware fail until a reset of the GPU or a reboot clears them.
+    Each Xid of this boot is judged by the catalogue: errors of applications are passed over unless they repeat, errors
+    of the hardware fail until a reset of the GPU or a reboot clears them.
 
-    Remedy: Do what the finding names: reset the GPU, reboot or replace the node. An Xid that returns on the same GPU means replace.
+    Remedy: Do what the finding names: reset the GPU, reboot or replace the node. An Xid that returns on the same GPU
+    means replace.
     """
     events = node.kernel_events
     due, uuids = gpus_by_address(node)
@@ -84,7 +85,7 @@ def gpus_by_address(node: Node) -> tuple[list[str], dict[str, str]]:
 
 
 def in_words(findings: Iterable[Finding]) -> str:
-    """The findings in one line: `Xid 79 (GPU has fallen off the bus) at 0000:c5:00.0, 2 times, last 81 s after boot: reboot the node`."""
+    """The findings in one line: `Xid 79 (GPU has fallen off the bus) at 0000:c5:00.0, 2 times, …: reboot the node`."""
     return "; ".join(_words(finding) for finding in findings)
 
 

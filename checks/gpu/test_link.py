@@ -96,9 +96,7 @@ def test_fabric_manager(node: Node) -> None:
     )
 
 
-@evidence(
-    "nvidia-smi --query-gpu=index,pcie.link.width.current,pcie.link.width.max,pcie.link.gen.current,pcie.link.gen.max --format=csv"
-)
+@evidence("nvidia-smi --query-gpu=index,pcie.link.width.current,pcie.link.width.max,pcie.link.gen.current --format=csv")
 def test_pcie_link(gpu: Gpu) -> None:
     """The PCIe link is narrower or slower than it can be.
 

@@ -81,7 +81,8 @@ def test_no_leftover_processes(gpu: Gpu, node: Node) -> None:
     A process that belongs to no job, or memory that no process owns, takes memory and time from the next job. Before a
     job and after it this fails; at any other time it is a concern, since somebody may be at work.
 
-    Remedy: Find the process's owner and end it if its work is over. Memory that no process owns is freed by resetting the GPU.
+    Remedy: Find the process's owner and end it if its work is over. Memory that no process owns is freed by resetting
+    the GPU.
     """
     strays = [process for process in gpu.processes if process.name not in DAEMONS and not process.is_of_a_job]
     named = ", ".join(f"{process.name or 'a process'} (pid {process.pid})" for process in strays)

@@ -78,6 +78,7 @@ def test_driver_answers_in_time(node: Node) -> None:
 
     Remedy: Enable persistence mode (nvidia-persistenced). If it stays slow, look at the kernel log and reboot the node.
     """
+    assert not node.driver_hangs, f"{node.driver_hangs}; expected an answer by the deadline"
     if node.driver_error and not node.gpus:
         not_applicable("no NVIDIA GPU on this node")
     limit_s = threshold("driver.init_concern_s")

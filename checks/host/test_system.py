@@ -39,8 +39,8 @@ def test_root_volume(node: Node) -> None:
 def test_d_state(node: Node) -> None:
     """Processes hang in the kernel.
 
-    A process in uninterruptible sleep cannot be killed; one that stays there waits for a driver, a disk or a file server
-    that does not answer, and whoever waits for it hangs as well.
+    A process in uninterruptible sleep cannot be killed; one that stays there waits for a driver, a disk or a file
+    server that does not answer, and whoever waits for it hangs as well.
 
     Remedy: Find what it waits for (wchan). A hung GPU driver or a dead mount that does not come back needs a reboot.
     """

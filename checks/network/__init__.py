@@ -1,0 +1,1 @@
+"""EFA, InfiniBand and what they need of the host."""

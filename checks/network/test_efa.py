@@ -28,7 +28,8 @@ def test_efa_count(node: Node) -> None:
 
     Counted are RDMA devices of Amazon's EFA, not every RDMA device, against what the instance type can have.
 
-    Remedy: If the bus shows them too, reload the efa driver. Else compare with the interfaces attached to the instance; replace the node if they differ.
+    Remedy: If the bus shows them all, reload the efa driver. Else compare with the interfaces attached to the
+    instance; replace the node if they differ.
     """
     expected = node.expected("efa")
     count = len(node.efa_devices)

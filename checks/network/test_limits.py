@@ -18,7 +18,8 @@ def test_memlock(node: Node) -> None:
 
     EFA pins the memory that it sends from. Jobs inherit the limit of the daemon that starts them, not that of a login.
 
-    Remedy: Set memlock to unlimited in /etc/security/limits.conf, and LimitMEMLOCK=infinity in the unit of the daemon; restart it.
+    Remedy: Set memlock to unlimited in /etc/security/limits.conf, and LimitMEMLOCK=infinity in the daemon's unit;
+    restart it.
     """
     if not node.efa_devices and node.expected("efa") == 0:
         not_applicable("no EFA device on this node")

@@ -1,0 +1,1 @@
+"""Whether the node answers at all: always first."""

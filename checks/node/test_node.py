@@ -19,7 +19,8 @@ def test_reachable(node: Node) -> None:
 
     Nothing is known of a node that does not answer: every other check of it is incomplete.
 
-    Remedy: Open a shell on it the same way and read the error. If nothing answers, look at the instance's state, then reboot or replace it.
+    Remedy: Open a shell on it the same way and read the error. If nothing answers, look at the instance's state, then
+    reboot or replace it.
     """
     told = node.evidence
     reason = told.unreached.value.replace("_", " ") if told.unreached else ""
@@ -33,8 +34,8 @@ def test_reachable(node: Node) -> None:
 def test_evidence_complete(node: Node) -> None:
     """Some evidence did not come.
 
-    What did not answer in its deadline was abandoned. A process that cannot even be killed (state D) is a hung driver or
-    a dead file system. A broken or slow reading costs the checks that need it, and no others.
+    What did not answer in its deadline was abandoned. A process that cannot even be killed (state D) is a hung driver
+    or a dead file system. A broken or slow reading costs the checks that need it, and no others.
 
     Remedy: Run the named command by hand on the node. Where a driver hangs, drain the node and reboot it.
     """

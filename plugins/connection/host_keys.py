@@ -38,9 +38,7 @@ class HostIdentity:
         if self.checking == "no":
             return
         trust, where = self.known.trust(self._name_with_port(), key.asbytes())
-        if (
-            trust is Trust.UNKNOWN and self.port != _SSH_PORT
-        ):  # as OpenSSH: a line without a port does as well
+        if trust is Trust.UNKNOWN and self.port != _SSH_PORT:  # as OpenSSH: a line without a port does as well
             bare, bare_where = self.known.trust(self.name, key.asbytes())
             if bare in (Trust.KNOWN, Trust.REVOKED):
                 trust, where = bare, bare_where

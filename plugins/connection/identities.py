@@ -158,7 +158,5 @@ class Offer:
 
     def _story(self) -> str:
         unusable = [f"{one.path} {one.problem}" for one in self.identities if one.problem]
-        tried = (
-            f"refused {', '.join(self.tried)}" if self.tried else "no key to offer, in files or in an agent"
-        )
+        tried = f"refused {', '.join(self.tried)}" if self.tried else "no key to offer, in files or in an agent"
         return f"log-in as {self.user}: {'; '.join([tried, *unusable])}"

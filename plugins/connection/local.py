@@ -58,7 +58,7 @@ def _answer(program: Program, patience_s: float) -> Answer:
 
 
 def _converse(shell: subprocess.Popen[bytes], stdin: bytes, deadline: float) -> tuple[bytes, bool]:
-    """The output, and whether it ended in time; writes and reads at once, so that no side waits for the other."""
+    """The output, and whether it ended in time. Writes and reads at once, so that no side waits for ever."""
     assert shell.stdin is not None
     assert shell.stdout is not None
     output = bytearray()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from fabric import Connection
@@ -14,6 +15,8 @@ from clusterproof.plugins.connection.host_keys import HostIdentity, HostKeyPolic
 from clusterproof.plugins.connection.identities import Offer
 from clusterproof.plugins.connection.trouble import Trouble, trouble_of
 from clusterproof.plugins.connection.ways import NoWay, Way
+
+_LOGINS_AT_ONCE = 8  # to one jump host; sshd's MaxStartups begins to drop log-ins at 10
 
 
 class LoginFailed(Exception):  # noqa: N818
@@ -25,24 +28,25 @@ class LoginFailed(Exception):  # noqa: N818
 
 
 class Login:
-    """A way, a host to be believed and keys to offer. Made on the main thread, as Fabric asks; opened on any."""
+    """A way, a host to believe and keys to offer. Made on the main thread, as Fabric asks; opened on any."""
 
-    def __init__(
-        self, connection: Connection, way: Way, host: HostIdentity, offer: Offer, connect_s: float
-    ) -> None:
+    def __init__(self, connection: Connection, way: Way, host: HostIdentity, offer: Offer, connect_s: float) -> None:
         self._connection = connection
         self._way = way
         self._host = host
         self._offer = offer
         self._connect_s = connect_s
+        connection.connect_timeout = connect_s  # of the key exchange; Fabric itself takes whole seconds only
         connection.client.set_missing_host_key_policy(HostKeyPolicy(host))
 
     def open(self) -> Transport:
         """Connect, check the host, log in. Raises LoginFailed."""
         started = time.monotonic()
         try:
+            sock = self._way.dial(self._connect_s)
+            started = time.monotonic()
             self._connection.connect_kwargs = {
-                "sock": self._way.dial(self._connect_s),
+                "sock": sock,
                 "transport_factory": self._transport,
                 "auth_strategy": self._offer,
                 "banner_timeout": self._connect_s,
@@ -50,14 +54,15 @@ class Login:
             }
             self._connection.open()
         except (SSHException, OSError, EOFError, NoWay) as problem:
-            is_late = time.monotonic() - started >= 2 * self._connect_s
+            is_late = time.monotonic() - started >= self._connect_s
             trouble = trouble_of(problem, self._connection.host, self._connection.port, is_late)
             complaint = self._way.complaint() if trouble.may_pass else ""
             self.close()
             if complaint:  # of a ProxyCommand that ended: it would end again
                 trouble = Trouble(trouble.unreached, complaint)
             raise LoginFailed(trouble) from None
-        return self._connection.transport
+        transport: Transport = self._connection.transport
+        return transport
 
     def close(self) -> None:
         """Close everything, also half-way, where Fabric and paramiko would leave a thread and a socket."""
@@ -78,29 +83,45 @@ class Login:
 
 
 class JumpHost:
-    """A jump host, logged in to once for all the nodes behind it: sshd counts every log-in, not every channel."""
+    """What the log-ins to one jump host share: they come a few at a time, and end with the first that fails."""
 
-    def __init__(self, name: str, login: Login) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self._login = login
-        self._lock = threading.Lock()
-        self._transport: Transport | None = None
+        self._slots = threading.Semaphore(_LOGINS_AT_ONCE)
+        self._has_let_in = False
         self._failure = ""
 
-    def transport(self) -> Transport:
-        """The connection to the jump host; a failed log-in is not tried for the next node again. Raises NoWay."""
-        with self._lock:
+    def open(self, login: Login) -> Transport:
+        """Log in. Where the first log-in failed for good, no further one is tried. Raises NoWay."""
+        with self._slots:
             if self._failure:
                 raise NoWay(self._failure)
-            if self._transport is None or not self._transport.is_active():
-                self._login.close()
-                try:
-                    self._transport = self._login.open()
-                except LoginFailed as failed:
-                    self._failure = f"jump host {self.name}: {failed}"
-                    raise NoWay(self._failure) from None
-            return self._transport
+            try:
+                transport = login.open()
+            except LoginFailed as failed:
+                told = f"jump host {self.name}: {failed}"
+                if not failed.trouble.may_pass and not self._has_let_in:
+                    self._failure = told
+                raise NoWay(told, failed.trouble.may_pass) from None
+            self._has_let_in = True
+            return transport
+
+
+@dataclass(frozen=True, slots=True)
+class JumpLogin:
+    """One node's log-in to a jump host."""
+
+    host: JumpHost
+    login: Login
+
+    def open(self) -> Transport:
+        """Log in, in turn. Raises NoWay."""
+        return self.host.open(self.login)
 
     def close(self) -> None:
-        """End the connection, and with it what still goes through it."""
-        self._login.close()
+        """Close the log-in."""
+        self.login.close()
+
+    def interrupt(self) -> None:
+        """Wake whoever waits for the log-in."""
+        self.login.interrupt()

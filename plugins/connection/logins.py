@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from fabric import Config, Connection
 from clusterproof.plugins.connection.host_keys import HostIdentity
 from clusterproof.plugins.connection.identities import Identities
 from clusterproof.plugins.connection.known_hosts import KnownHosts
-from clusterproof.plugins.connection.login import JumpHost, Login
+from clusterproof.plugins.connection.login import JumpHost, JumpLogin, Login
 from clusterproof.plugins.connection.ssh_config import SshConfig, host_key_checking, jumps, known_hosts_files
 from clusterproof.plugins.connection.ways import Jumped, NoWay, Proxied, Straight, Way
 from clusterproof.plugins.inventory.hosts import is_address, is_user
@@ -20,7 +19,9 @@ from clusterproof.plugins.inventory.model import Target
 
 _MOST_JUMPS = 8  # in a row; a ProxyJump that leads back to itself has no end
 
-logging.getLogger("paramiko").addHandler(logging.NullHandler())  # its tracebacks are told as trouble instead
+_log = logging.getLogger("paramiko")
+if _log.level == logging.NOTSET:
+    _log.setLevel(logging.CRITICAL)  # the tracebacks that it logs are told as trouble instead
 
 
 class Logins:
@@ -31,7 +32,6 @@ class Logins:
         self._settings = settings
         self._connect_s = connect_s
         self._ssh_config = SshConfig.load(settings.get("config", ""))
-        self._fabric_config = Config(lazy=True)  # and none of Fabric's own files
         self._identities = Identities()
         self._known_hosts: dict[tuple[Path, ...], KnownHosts] = {}
         self._jump_hosts: dict[str, JumpHost] = {}
@@ -45,15 +45,8 @@ class Logins:
         }
         return self._login(target.name, lines, hops=0)
 
-    def close(self) -> None:
-        """End the connections to the jump hosts."""
-        for jump in self._jump_hosts.values():
-            jump.close()
-
     def _login(self, name: str, lines: Mapping[str, str], hops: int) -> Login:
-        connection = self._connection(
-            name, {**lines, "IdentityFile": self._settings.get("identity_file", "")}
-        )
+        connection = self._connection(name, {**lines, "IdentityFile": self._settings.get("identity_file", "")})
         host, port, options = connection.host, connection.port, connection.ssh_config
         if not is_address(host) or not is_user(connection.user):
             raise NoWay(f"{connection.user!r:.60} at {host!r:.80}: expected a log-in name and a host name")
@@ -69,14 +62,14 @@ class Logins:
     def _connection(self, name: str, lines: Mapping[str, str]) -> Connection:
         """A Fabric connection that has looked `name` up; `lines` of ssh_config outrank the files."""
         outranking = "".join(f"{key} {value}\n" for key, value in lines.items() if value)
-        self._fabric_config.base_ssh_config = self._ssh_config.for_host(name, outranking)
+        config = Config(lazy=True, ssh_config=self._ssh_config.for_host(name, outranking))  # no fabric.yaml
         try:
             return Connection(
                 name,
-                config=self._fabric_config,
+                config=config,  # its own: a shared one is written to while other threads read it
                 gateway=False,
                 forward_agent=False,
-                connect_timeout=max(1, math.ceil(self._connect_s)),  # of the key exchange, in whole seconds
+                connect_timeout=1,  # else ssh_config's; the log-in sets its own
             )
         except ValueError as problem:
             raise NoWay(f"the ssh configuration of {name}: {problem}") from None
@@ -86,20 +79,18 @@ class Logins:
         if path:
             if hops >= _MOST_JUMPS:
                 raise NoWay(f"the ProxyJump of {name} passes more than {_MOST_JUMPS} hosts; expected an end")
-            return Jumped(self._jump_host(path, hops + 1), connection.host, connection.port)
+            return self._jumped(path, connection, hops + 1)
         command = connection.ssh_config.get("proxycommand")
         return Proxied(command) if command else Straight(connection.host, connection.port)
 
-    def _jump_host(self, path: list[str], hops: int) -> JumpHost:
-        """The last host of a path of jumps; the one before it is its own jump host, and so on."""
-        route = ",".join(path)
-        if route not in self._jump_hosts:
-            *before, last = path
-            user, _, host_port = last.removeprefix("ssh://").rpartition("@")
-            host, _, port = host_port.partition(":")
-            lines = {"User": user, "Port": port, "ProxyJump": ",".join(before)}
-            self._jump_hosts[route] = JumpHost(host, self._login(host, lines, hops))
-        return self._jump_hosts[route]
+    def _jumped(self, path: list[str], connection: Connection, hops: int) -> Way:
+        """The way through the last host of a path of jumps; the one before it is its own jump host, and so on."""
+        *before, last = path
+        user, _, host_port = last.removeprefix("ssh://").rpartition("@")
+        name, _, port = host_port.partition(":")
+        login = self._login(name, {"User": user, "Port": port, "ProxyJump": ",".join(before)}, hops)
+        host = self._jump_hosts.setdefault(",".join(path), JumpHost(name))
+        return Jumped(name, JumpLogin(host, login), connection.host, connection.port)
 
     def _known(self, files: tuple[Path, ...]) -> KnownHosts:
         if files not in self._known_hosts:

@@ -19,13 +19,9 @@ from clusterproof.plugins.evidence import Unreached
 from clusterproof.plugins.inventory.model import Target
 
 _CHUNK_BYTES = 65536
-_QUIET_S = (
-    0.5  # how long to listen on once the command has ended: what it left behind may hold its output open
-)
+_QUIET_S = 0.5  # how long to listen on once the command has ended: what it left behind may hold its output open
 _GRACE_S = 1.0  # for a visit to notice its deadline by itself, before it is abandoned
-_FILES_A_VISIT = (
-    6  # a socket, an agent, a ProxyCommand with its pair of sockets, errors and the pipe of its start
-)
+_FILES_A_VISIT = 6  # a socket, an agent, a ProxyCommand with its pair of sockets, errors and the pipe of its start
 _FILES_BESIDE = 128  # that the program holds open anyway
 
 
@@ -48,10 +44,7 @@ class Ssh:
             except (NoWay, SSHException) as problem:
                 return _NoVisit(Answer(unreached=Unreached.NO_ROUTE, detail=str(problem)))
 
-        try:
-            sweep(targets, begin, _room_for(limits.fanout), answered)
-        finally:
-            logins.close()
+        sweep(targets, begin, _room_for(limits.fanout), answered)
 
 
 class _Visit:

@@ -36,8 +36,8 @@ class _WithoutFqdn(SSHConfig):
 class SshConfig:
     """The text of the configuration, cut into its Host and Match blocks.
 
-    A block whose Host line names hosts without wildcards is parsed for these hosts only: with one block for each
-    of 1000 nodes, a look-up among all of them takes 17 ms.
+    A block whose Host line has no wildcards is parsed only for the hosts that it names: where each of 1000 nodes
+    has its block, a look-up among all of them takes 17 ms.
     """
 
     blocks: list[_Block] = field(default_factory=list)
@@ -67,9 +67,7 @@ class SshConfig:
             try:
                 parsed = _WithoutFqdn.from_text(text)
             except ConfigParseError as problem:
-                raise InventoryError(
-                    f"the ssh configuration: {problem}; expected what ssh_config(5) says"
-                ) from None
+                raise InventoryError(f"the ssh configuration: {problem}; expected what ssh_config(5) says") from None
             self._parsed[text] = parsed
         return self._parsed[text]
 

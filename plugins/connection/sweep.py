@@ -73,14 +73,10 @@ def _start(number: int, visit: Visit, answers: SimpleQueue[tuple[int, Answer]]) 
     try:
         threading.Thread(target=make, name=f"visit-{number}", daemon=True).start()
     except RuntimeError as problem:
-        answers.put(
-            (number, Answer(unreached=Unreached.LOST, detail=f"{problem}; expected room for --fanout"))
-        )
+        answers.put((number, Answer(unreached=Unreached.LOST, detail=f"{problem}; expected room for --fanout")))
 
 
-def _next_answers(
-    running: dict[int, _Running], answers: SimpleQueue[tuple[int, Answer]]
-) -> list[tuple[int, Answer]]:
+def _next_answers(running: dict[int, _Running], answers: SimpleQueue[tuple[int, Answer]]) -> list[tuple[int, Answer]]:
     """The next answer, or those of the visits whose deadline has passed."""
     next_deadline = min(one.visit.deadline for one in running.values())
     try:
@@ -98,6 +94,4 @@ def _abandon_overdue(running: dict[int, _Running]) -> list[tuple[int, Answer]]:
 
 
 def _too_late(seconds: float) -> Answer:
-    return Answer(
-        unreached=Unreached.TIMED_OUT, detail=f"abandoned: no end after {seconds:.0f} s", seconds=seconds
-    )
+    return Answer(unreached=Unreached.TIMED_OUT, detail=f"abandoned: no end after {seconds:.0f} s", seconds=seconds)

@@ -33,15 +33,13 @@ def trouble_of(problem: Exception, host: str, port: int, is_late: bool) -> Troub
     if isinstance(problem, HostKeyRejected):
         return Trouble(Unreached.HOST_KEY, str(problem))
     if isinstance(problem, NoWay):
-        return Trouble(Unreached.NO_ROUTE, str(problem))
+        return Trouble(Unreached.NO_ROUTE, str(problem), problem.may_pass)
     if isinstance(problem, AuthenticationException):
         return Trouble(Unreached.AUTH, str(problem))
     if isinstance(problem, socket.gaierror):
         return Trouble(Unreached.NAME, f"{host} does not resolve: {problem.strerror}")
     if isinstance(problem, IncompatiblePeer) or "Indecipherable protocol" in str(problem):
-        return Trouble(
-            Unreached.GARBLED, f"{where} speaks no SSH that is understood here: {_one_line(problem)}"
-        )
+        return Trouble(Unreached.GARBLED, f"{where} speaks no SSH that is understood here: {_one_line(problem)}")
     roots = tuple(_roots(problem))
     if is_late or any(isinstance(root, TimeoutError) for root in roots):
         return Trouble(Unreached.TIMED_OUT, f"{where} did not answer in time: {_one_line(problem)}")
@@ -50,16 +48,12 @@ def trouble_of(problem: Exception, host: str, port: int, is_late: bool) -> Troub
         return Trouble(Unreached.LOST, detail, may_pass=True)
     if isinstance(problem, OSError):
         return _of_the_network(problem, where)
-    return Trouble(
-        Unreached.LOST, f"{where}: {_one_line(problem)}", may_pass=isinstance(problem, SSHException)
-    )
+    return Trouble(Unreached.LOST, f"{where}: {_one_line(problem)}", may_pass=isinstance(problem, SSHException))
 
 
 def _of_the_network(problem: OSError, where: str) -> Trouble:
     if isinstance(problem, ConnectionRefusedError):
-        return Trouble(
-            Unreached.REFUSED, f"{where} refuses the connection: no sshd listens there, or a firewall"
-        )
+        return Trouble(Unreached.REFUSED, f"{where} refuses the connection: no sshd listens there, or a firewall")
     if problem.errno in _NO_ROUTE:
         return Trouble(Unreached.NO_ROUTE, f"no route to {where}: {problem.strerror}")
     return Trouble(Unreached.LOST, f"{where}: {problem.strerror or _one_line(problem)}")

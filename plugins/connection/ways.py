@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from typing import IO, Protocol
 
-from paramiko import Channel, ChannelException, Transport
+from paramiko import Channel, ChannelException, SSHException, Transport
 
 _COMPLAINT_BYTES = 400
 _GRACE_S = 0.5  # for a ProxyCommand to end by itself once its connection is closed
@@ -19,11 +19,15 @@ _GRACE_S = 0.5  # for a ProxyCommand to end by itself once its connection is clo
 class NoWay(Exception):  # noqa: N818 - what it is
     """Whatever lies between here and the host does not let through; the message says what."""
 
+    def __init__(self, message: str, may_pass: bool = False) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
+
 
 class Way(Protocol):
     """One way to one host. `interrupt` may be called from any thread, and returns at once."""
 
-    def dial(self, patience_s: float) -> socket.socket | Channel:
+    def dial(self, patience_s: float) -> socket.socket | Tunnel:
         """Open the way. Raises OSError or NoWay."""
 
     def close(self) -> None:
@@ -67,7 +71,7 @@ class Straight:
 class Proxied:
     """A ProxyCommand on one end of a socket pair.
 
-    paramiko's own ProxyCommand spins at full speed once its program has ended; a socket reads its end of file.
+    paramiko's own ProxyCommand spins at full speed once its program has ended; a socket reads an end of file.
     """
 
     def __init__(self, command: str) -> None:
@@ -131,41 +135,66 @@ class Proxied:
 
 
 class Jump(Protocol):
-    """A host that is logged in to, and passes connections on."""
+    """A log-in to a jump host, made for one node."""
 
-    name: str
+    def open(self) -> Transport:
+        """Log in. Raises NoWay."""
 
-    def transport(self) -> Transport:
-        """The one connection to it, opened by the first who asks. Raises NoWay."""
+    def close(self) -> None:
+        """Give everything back."""
+
+    def interrupt(self) -> None:
+        """Make whoever waits for it stop waiting."""
+
+
+class Tunnel:
+    """A channel of a jump host's connection, as paramiko wants a socket."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.send = channel.send
+        self.recv = channel.recv
+        self.settimeout = channel.settimeout
+
+    def close(self) -> None:
+        """Close the channel; that the connection has ended before it is no error."""
+        with contextlib.suppress(OSError, EOFError, SSHException):
+            self._channel.close()
+
+    @property
+    def _closed(self) -> bool:
+        return self._channel.closed
 
 
 class Jumped:
-    """A connection that a jump host opens: a channel of the one connection to it."""
+    """A connection that a jump host opens.
 
-    def __init__(self, jump: Jump, host: str, port: int) -> None:
+    Each node has a log-in of its own there, as with OpenSSH: paramiko may send on a channel that it has just closed,
+    and sshd then ends the whole connection with all its channels.
+    """
+
+    def __init__(self, name: str, jump: Jump, host: str, port: int) -> None:
+        self._name = name
         self._jump = jump
         self._address = (host, port)
-        self._channel: Channel | None = None
 
-    def dial(self, patience_s: float) -> Channel:
-        """Ask the jump host to connect. Raises NoWay."""
-        transport = self._jump.transport()
+    def dial(self, patience_s: float) -> Tunnel:
+        """Log in to the jump host and ask it to connect. Raises NoWay."""
+        transport = self._jump.open()
         host, port = self._address
         try:
-            self._channel = transport.open_channel(
-                "direct-tcpip", self._address, ("127.0.0.1", 0), timeout=patience_s
-            )
+            channel = transport.open_channel("direct-tcpip", self._address, ("127.0.0.1", 0), timeout=patience_s)
         except ChannelException as refused:
-            raise NoWay(f"jump host {self._jump.name} does not reach {host}:{port}: {refused.text}") from None
-        return self._channel
+            raise NoWay(f"jump host {self._name} does not reach {host}:{port}: {refused.text}") from None
+        return Tunnel(channel)
 
     def interrupt(self) -> None:
-        """Nothing: closing a channel takes the other side's part, and the jump is closed with the run."""
+        """End the log-in to the jump host."""
+        self._jump.interrupt()
 
     def close(self) -> None:
-        """Close the channel."""
-        if self._channel:
-            self._channel.close()
+        """Close the log-in to the jump host."""
+        self._jump.close()
 
     def complaint(self) -> str:
         """Nothing."""

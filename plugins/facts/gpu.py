@@ -104,7 +104,7 @@ class Gpu:
 
     @property
     def nvlink_states(self) -> tuple[bool | None, ...]:
-        """Whether each NVLink is up, by its number; None where the driver could not tell. Raises Incomplete, NotApplicable."""
+        """Whether each NVLink is up, by number; None where that could not be told. Raises Incomplete, NotApplicable."""
         return tuple(state if isinstance(state, bool) else None for state in self.nvlinks)
 
     @property

@@ -42,7 +42,7 @@ def _entries(output: str) -> Iterator[Mapping[str, str]]:
                 yield open_entries[rank]
             open_entries[rank] = {"provider": found[2]}
         elif found and rank in open_entries:
-            open_entries[rank].setdefault(found[1], found[2])
+            open_entries[rank][found[1]] = found[2]
     yield from open_entries.values()
 
 

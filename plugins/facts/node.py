@@ -32,7 +32,7 @@ from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node. Each fact raises Incomplete where the node could not tell it, and NotApplicable where it has no meaning."""
+    """One node. A fact raises Incomplete where the node could not tell it, NotApplicable where it has no meaning."""
 
     target: Target
     evidence: NodeEvidence
@@ -81,7 +81,7 @@ class Node:
         return row
 
     def expected(self, what: str) -> int:
-        """How many `gpus`, `efa` devices or `nvlinks` (per GPU) it should have. Raises Incomplete where nothing tells."""
+        """How many `gpus`, `efa` or `nvlinks` (per GPU) it should have. Raises Incomplete where nothing tells."""
         if what in self.target.expect:
             return self.target.expect[what]
         return int(self.of_type({"nvlinks": "nvlinks_per_gpu"}.get(what, what)))
@@ -107,6 +107,12 @@ class Node:
     @told_by("nvml")
     def _nvml(self, nvml: object) -> Mapping[str, Any]:
         return read(nvml, table, "nvml")
+
+    @property
+    def driver_hangs(self) -> str:
+        """What NVML was doing when it did not answer by its deadline, else empty. Raises Incomplete."""
+        leaf = self.leaf("nvml")
+        return f"NVML {leaf.detail or 'did not answer'}" if leaf.status in (Status.TIMED_OUT, Status.STUCK) else ""
 
     @told_by("pci")
     def pci_devices(self, pci: object) -> tuple[PciDevice, ...]:

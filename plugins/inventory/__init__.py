@@ -61,9 +61,7 @@ def narrow(cluster: Cluster, nodes: str = "", exclude: str = "") -> Cluster:
         excluded = _members(cluster, exclude, "--exclude")
         kept = tuple(target for target in kept if target.name not in excluded)
     if not kept:
-        raise InventoryError(
-            f"no node of {cluster.name} is left by --nodes and --exclude; expected at least one"
-        )
+        raise InventoryError(f"no node of {cluster.name} is left by --nodes and --exclude; expected at least one")
     return replace(cluster, targets=kept)
 
 
@@ -104,8 +102,7 @@ def _members(cluster: Cluster, text: str, option: str) -> frozenset[str]:
     if strangers:
         hint = nearest(min(strangers), known) if len(known) <= 2000 else ""
         raise InventoryError(
-            f"{option}: {fold(strangers):.80} is not in {cluster.name:.80}{hint}; "
-            f"expected some of {fold(known):.200}"
+            f"{option}: {fold(strangers):.80} is not in {cluster.name:.80}{hint}; expected some of {fold(known):.200}"
         )
     return names
 

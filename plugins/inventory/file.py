@@ -84,9 +84,7 @@ def _targets(table: Table) -> tuple[Target, ...]:
         shared = _of_a_node(group)
         for name in _names(group):
             if name in targets:
-                raise InventoryError(
-                    f"{group.where} has the node {name}, which is in another group; expected it once"
-                )
+                raise InventoryError(f"{group.where} has the node {name}, which is in another group; expected it once")
             targets[name] = Target(name=name, group=group.text("name"), **shared)
     if not targets:
         raise InventoryError(f"{table.where} has no nodes; expected a [[group]] with nodes")
@@ -109,9 +107,7 @@ def _particular(target: Target, node: Table) -> Target:
     node.only("address", *_OF_A_NODE)
     address = node.text("address")
     if address and not is_address(address):
-        raise InventoryError(
-            f"{node.where}: address is {address!r:.80}; expected a host name or an IP address"
-        )
+        raise InventoryError(f"{node.where}: address is {address!r:.80}; expected a host name or an IP address")
     own = _of_a_node(node)
     return Target(
         name=target.name,

@@ -10,6 +10,4 @@ from clusterproof.plugins.inventory.model import Cluster, Target
 
 def local(_rest: str, _options: Mapping[str, str]) -> Cluster:
     """One target, named as this machine names itself."""
-    return Cluster(
-        name="local", connection="local", targets=(Target(name=socket.gethostname() or "localhost"),)
-    )
+    return Cluster(name="local", connection="local", targets=(Target(name=socket.gethostname() or "localhost"),))

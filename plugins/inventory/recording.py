@@ -27,9 +27,7 @@ _LONGEST_FILE = 200  # bytes; file systems end at 255, and the name while it is 
 def replay(rest: str, _options: Mapping[str, str]) -> Cluster:
     """The cluster recorded in a folder. Raises InventoryError."""
     if not rest:
-        raise InventoryError(
-            "--cluster 'replay:' names no folder; expected replay:DIR, as --record DIR wrote it"
-        )
+        raise InventoryError("--cluster 'replay:' names no folder; expected replay:DIR, as --record DIR wrote it")
     return read_cluster(Path(rest))
 
 

@@ -37,9 +37,7 @@ def parse_expect(text: str) -> dict[str, int]:
     for part in text.split(",") if text else []:
         match = _EXPECTATION.fullmatch(part)
         if not match:
-            raise InventoryError(
-                f"--expect {text!r:.80}: {part!r:.40} counts nothing; expected gpus=8,efa=32"
-            )
+            raise InventoryError(f"--expect {text!r:.80}: {part!r:.40} counts nothing; expected gpus=8,efa=32")
         name, count = match.groups()
         _known_expectation(name, f"--expect {text!r:.80}")
         if name in expected:
@@ -94,9 +92,7 @@ class Table:
         if not isinstance(told, str):
             raise InventoryError(f"{self.where}: {key} is {_kind(told)}; expected text")
         if key in self.values and not (told.strip() and told.isprintable()):
-            raise InventoryError(
-                f"{self.where}: {key} is {told!r:.60}; expected text on one line, and not empty"
-            )
+            raise InventoryError(f"{self.where}: {key} is {told!r:.60}; expected text on one line, and not empty")
         return told
 
     def number(self, key: str, least: int, most: int, default: int = 0) -> int:

@@ -1,1 +1,1 @@
-"""The probe: the program that runs on a node, the leaves of evidence it reads, and the code that sends and decodes it."""
+"""The probe: the program that runs on a node, its leaves of evidence, and what builds and decodes it."""

@@ -1,4 +1,4 @@
-"""From what a connection brought back to a node's evidence: finds the frame among the noise, and decodes it strictly."""
+"""From what came back to a node's evidence: finds the frame among the noise, and decodes it strictly."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def decode(node: str, answer: Answer, nonce: str) -> NodeEvidence:
 
 def printable(text: str) -> str:
     """At most MAX_DETAIL characters of a text on one line, without control characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text[: 8 * MAX_DETAIL]).split())[:MAX_DETAIL]
+    shown = "".join(c if c.isprintable() else " " for c in text[: 8 * MAX_DETAIL])
+    return " ".join(shown.split())[:MAX_DETAIL]
 
 
 def _packed(output: bytes, nonce: str) -> bytes:
@@ -65,9 +66,10 @@ def _packed(output: bytes, nonce: str) -> bytes:
     if begins > 1 or len(ends) > 1 or len(set(numbers)) != len(numbers):
         raise FrameError(Unreached.GARBLED, "the answer holds more than one frame")
     if sorted(numbers) != list(range(count)):
-        raise FrameError(Unreached.GARBLED, f"the answer holds {len(numbers)} of the {count} lines of its frame")
+        raise FrameError(Unreached.GARBLED, f"{len(numbers)} of the frame's {count} lines came")
+    in_order = (chunk for _, chunk in sorted(chunks, key=lambda one: int(one[0])))
     try:
-        packed = b"".join(binascii.a2b_base64(chunk) for _, chunk in sorted(chunks, key=lambda one: int(one[0])))
+        packed = b"".join(map(binascii.a2b_base64, in_order))
     except binascii.Error:
         raise FrameError(Unreached.GARBLED, "a line of the frame is not base64") from None
     if len(packed) != length or zlib.crc32(packed) != checksum:
@@ -88,8 +90,9 @@ def _cut(output: bytes, mark: bytes) -> str:
     """How much of a cut frame came, and the last other thing that was printed after its begin."""
     after = output[output.rindex(b":begin.") + len(b":begin.") :][-64 * MAX_DETAIL :]
     noise = re.sub(mark + rb"\S*", b"", after).decode("utf-8", "replace").split("\n")
-    last = next((words for words in map(printable, reversed(noise)) if words), "")
-    return f"the answer ends in the middle, after {len(output)} bytes" + (f"; its last words: {last}" if last else "")
+    last = next((line for line in map(printable, reversed(noise)) if line), "")
+    words = f"; its last words: {last}" if last else ""
+    return f"the answer ends in the middle, after {len(output)} bytes{words}"
 
 
 def _inflate(packed: bytes) -> bytes:
@@ -118,7 +121,7 @@ def _object(told: bytes) -> dict[str, Any]:
         raise EvidenceError(f"it is a {type(read).__name__}; expected an object")
     _bound_depth(read)
     if b"\\ud" in told.lower():  # half a surrogate pair is no text: it could not be written anywhere
-        read = json.loads(json.dumps(read, ensure_ascii=False).encode("utf-8", "replace"))
+        return dict(json.loads(json.dumps(read, ensure_ascii=False).encode("utf-8", "replace")))
     return read
 
 

@@ -6,7 +6,7 @@ import os
 
 
 def living(group: int) -> str:
-    """Words for a process of a group that lives on, one in uninterruptible sleep first; empty where none does."""
+    """Words for a process of a group that lives on, one in state D first; empty where none does."""
     found = sorted(
         (state != "D", pid, name, state)
         for pid, name, state, its_group, session in _processes()

@@ -1,4 +1,4 @@
-"""Which lines of a kernel log are kept: those that name what matters, and of lines alike the first and the last."""
+"""Which lines of a kernel log are kept: those that matter, and of lines alike the first and the last."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ import re
 from collections import deque
 from collections.abc import Iterable
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
-if TYPE_CHECKING:
-    Line = tuple[float, bytes]  # seconds since boot, and the text
-
 # Small letters. First plain words, which is quick for the many lines that do not matter; then exactly.
 HINT = re.compile(
-    b"nvrm|nvidia|nvswitch|off the bus|efa|infiniband|rdma|lustre|lnet|nfs|machine check|hardware error|memory"
-    b"|mce:|edac|ghes|apei|aer:|pcie bus|oom|blocked for more|lockup|stall|segfault|general prot|traps:"
+    b"nvrm|nvidia|nvswitch|off the bus|efa|infiniband|rdma|lustre|lnet|nfs|machine check|hardware error"
+    b"|memory|mce:|edac|ghes|apei|aer:|pcie bus|oom|blocked for|lockup|stall|segfault|general prot|traps:"
 )
 MATTERS = re.compile(
     rb"nvrm|nvidia|nvswitch|off the bus"
@@ -38,8 +34,8 @@ class Kept:
         self._last: dict[str, deque[tuple[int, float, str]]] = {}
         self._matched = 0
 
-    def of(self, lines: Iterable[Line]) -> dict[str, object]:
-        """Read the lines of a log to its end."""
+    def of(self, lines: Iterable[tuple[float, bytes]]) -> dict[str, object]:
+        """Read a log to its end: lines with their seconds since boot."""
         read, truncated = 0, False
         for seconds, text in lines:
             truncated = truncated or (read == 0 and seconds >= 1)

@@ -1,4 +1,4 @@
-"""This boot's kernel log: /dev/kmsg, else `journalctl -k -b`, else `dmesg`; of it, the lines that matter here."""
+"""This boot's kernel log, the lines that matter: /dev/kmsg, else `journalctl -k -b`, else `dmesg`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 
-from clusterproof.plugins.probe.kernel_lines import Kept, Line
+from clusterproof.plugins.probe.kernel_lines import Kept
 from clusterproof.plugins.probe.reading import Absent, Denied, Node
 from clusterproof.plugins.probe.tools import Tool
 
@@ -35,8 +35,8 @@ def read(node: Node) -> object:
     raise Absent(f"no {KMSG}, journalctl or dmesg")
 
 
-def _kmsg(node: Node) -> Iterator[Line]:
-    """The kernel's own records. What programs wrote into the kernel's log is not the kernel's word, and is left out."""
+def _kmsg(node: Node) -> Iterator[tuple[float, bytes]]:
+    """The kernel's own records; what programs wrote into its log is not its word, and is left out."""
     for line in _lines(_records(node)):
         record = RECORD.match(line)
         if record and int(record[1]) < KERNEL_FACILITY:
@@ -66,15 +66,15 @@ def _records(node: Node) -> Iterator[bytes]:
     os.close(log)
 
 
-def _journal(node: Node) -> Iterator[Line]:
+def _journal(node: Node) -> Iterator[tuple[float, bytes]]:
     return _printed(Tool(node, "journalctl", "-k", "-b", "-o", "short-monotonic", "--no-pager"), JOURNALED)
 
 
-def _dmesg(node: Node) -> Iterator[Line]:
+def _dmesg(node: Node) -> Iterator[tuple[float, bytes]]:
     return _printed(Tool(node, "dmesg"), PRINTED)
 
 
-def _printed(tool: Tool, form: re.Pattern[bytes]) -> Iterator[Line]:
+def _printed(tool: Tool, form: re.Pattern[bytes]) -> Iterator[tuple[float, bytes]]:
     """The lines that a program prints. Raises Denied with its last words where there are none."""
     told = False
     other = b""

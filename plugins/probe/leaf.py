@@ -1,4 +1,4 @@
-"""The life of one leaf: a forked process, in a session of its own, that reads and tells its record over a pipe."""
+"""The life of one leaf: a forked process, in a session of its own, that tells its record over a pipe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def live(name: str, node: Node, pipe: int) -> None:
 
 
 def _detach(pipe: int) -> None:
-    """Leave the runner's session and hold nothing of it open: an abandoned leaf must not keep the connection."""
+    """Leave the runner's session, holding nothing of it open that would keep the connection."""
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGALRM):
         signal.signal(number, signal.SIG_DFL)
@@ -40,8 +40,8 @@ def _detach(pipe: int) -> None:
 def _record(name: str, node: Node) -> dict[str, object]:
     """What the leaf's file tells, or how it failed."""
     try:
-        value = importlib.import_module("clusterproof.plugins.probe." + name).read(node)
-        return {"status": "told", "value": value}
+        leaf = importlib.import_module("clusterproof.plugins.probe." + name)
+        return {"status": "told", "value": leaf.read(node)}
     except Absent as why:
         return {"status": "absent", "detail": str(why)}
     except (Denied, PermissionError) as why:

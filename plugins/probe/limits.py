@@ -1,4 +1,4 @@
-"""How much memory may be locked, by a login and by the daemons that start jobs: getrlimit and /proc/PID/limits."""
+"""How much memory a login, and the daemons that start jobs, may lock: getrlimit and /proc/PID/limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first thing that runs on a node: imports the modules that travelled in the program's text, from memory."""
+"""The first thing that runs on a node: imports from memory the modules that travelled with the program."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Travelled:
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
         """What the import system asks: a specification for a module that is here, else None."""
-        if name in PACKAGES:
-            return ModuleSpec(name, self, is_package=True)
-        return ModuleSpec(name, self) if name in self.sources else None
+        if name not in self.sources and name not in PACKAGES:
+            return None
+        return ModuleSpec(name, self, is_package=name in PACKAGES)  # type: ignore[arg-type] # by its methods
 
     def create_module(self, _spec: ModuleSpec) -> None:
         """Leave the making of the module to Python."""
@@ -26,7 +26,8 @@ class Travelled:
     def exec_module(self, module: object) -> None:
         """Run a module's text in it."""
         name = vars(module)["__name__"]
-        code = compile(self.sources.get(name, ""), f"<{name.rpartition('.')[2]}.py>", "exec", dont_inherit=True)
+        file = name.rpartition(".")[2] + ".py"
+        code = compile(self.sources.get(name, ""), file, "exec", dont_inherit=True)
         exec(code, vars(module))  # noqa: S102 - our own text, sent with this program
 
 

@@ -7,7 +7,6 @@ import os
 import time
 
 import pynvml  # type: ignore[import-untyped]
-
 from clusterproof.plugins.probe.nvml_gpu import gpu, told
 from clusterproof.plugins.probe.reading import Absent, Broke, Node
 
@@ -39,7 +38,7 @@ def read(node: Node) -> object:
         "init": None,
         "init_s": init_s,
         "driver": told(pynvml.nvmlSystemGetDriverVersion),
-        "cuda": told(pynvml.nvmlSystemGetCudaDriverVersion),
+        "cuda": told(pynvml.nvmlSystemGetCudaDriverVersion_v2),
         "count": count,
         "gpus": [gpu(node, index) for index in range(count if isinstance(count, int) else 0)],
     }

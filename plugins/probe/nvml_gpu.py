@@ -6,7 +6,6 @@ import ctypes
 from collections.abc import Callable
 
 import pynvml  # type: ignore[import-untyped]
-
 from clusterproof.plugins.probe.reading import Node
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
@@ -53,7 +52,15 @@ def told(ask: Callable[..., object], *arguments: object) -> object:
         return {"error": "NOT_UNDERSTOOD", "text": f"{type(problem).__name__}: {problem}"}
 
 
-def _call(name: str, *more: int, of: Callable[[Any], object] = lambda answer: answer) -> Callable[[object], object]:
+def _itself(answer: object) -> object:
+    return answer
+
+
+def _watts(milliwatts: int) -> float:
+    return milliwatts / 1000
+
+
+def _call(name: str, *more: int, of: Callable[[Any], object] = _itself) -> Callable[[object], object]:
     """A call by its name in pynvml, and what is made `of` its answer."""
     return lambda handle: of(getattr(pynvml, name)(handle, *more))
 
@@ -107,8 +114,14 @@ def _nvlinks(handle: object) -> object:
         if isinstance(state, dict) and state["error"] == "INVALID_ARGUMENT":
             break
         links.append(state if isinstance(state, dict) else bool(state))
-    has = [n for n, link in enumerate(links) if not isinstance(link, dict) or link["error"] != "NOT_SUPPORTED"]
-    return links[: has[-1] + 1] if has or not links else links[0]
+    first = links[0] if links else None
+    while links and _is_unsupported(links[-1]):
+        links.pop()
+    return links or first or []
+
+
+def _is_unsupported(link: object) -> bool:
+    return isinstance(link, dict) and link["error"] == "NOT_SUPPORTED"
 
 
 def _fabric(info: Any) -> dict[str, object]:
@@ -186,8 +199,8 @@ ASKED: dict[str, Callable[[object], object]] = {
     "clocks_event_reasons": _newest(
         _call("nvmlDeviceGetCurrentClocksEventReasons"), _call("nvmlDeviceGetCurrentClocksThrottleReasons")
     ),
-    "power_limit_w": _call("nvmlDeviceGetEnforcedPowerLimit", of=lambda milliwatts: milliwatts / 1000),
-    "power_limit_default_w": _call("nvmlDeviceGetPowerManagementDefaultLimit", of=lambda milliwatts: milliwatts / 1000),
+    "power_limit_w": _call("nvmlDeviceGetEnforcedPowerLimit", of=_watts),
+    "power_limit_default_w": _call("nvmlDeviceGetPowerManagementDefaultLimit", of=_watts),
     "persistence_mode": _call("nvmlDeviceGetPersistenceMode", of=bool),
     "mig_mode": _call("nvmlDeviceGetMigMode", of=lambda modes: bool(modes[0])),
     "compute_mode": _call("nvmlDeviceGetComputeMode"),

@@ -18,7 +18,7 @@ PACKAGE = "clusterproof.plugins.probe"
 IMPORTED = re.compile(rf"^ *from {re.escape(PACKAGE)}(?: import|\.)\s*(\w+)", re.MULTILINE)
 MAX_CHARACTERS = 60_000  # of the whole program as one argument: AWS Systems Manager takes 65,535
 
-# Runs in any POSIX shell; in single quotes it also passes through csh and fish: no quote, "!", backslash or line end.
+# For any POSIX shell; in single quotes it passes through csh and fish too: no quote, "!" or backslash in it.
 SHELL = (
     "n={nonce};s=;r=;t=;PATH=${{PATH:+$PATH:}}/usr/local/bin:/usr/bin:/bin;{sudo}"
     "for p in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 "
@@ -28,9 +28,7 @@ SHELL = (
     "case $? in 1|2|97|126|127);;*)exit 0;;esac;"
     't="$t $p ($("$p" -V 2>&1))";done;echo "$n:no-python:$t"'
 )
-SUDO = (
-    '[ "$(id -u)" = 0 ]||if r=$(sudo -n true </dev/null 2>&1);then s="sudo -n";r=used;else r="refused: $r";fi;'
-)
+SUDO = '[ "$(id -u)" = 0 ]||if r=$(sudo -n true </dev/null 2>&1);then s="sudo -n";r=used;else r="refused: $r";fi;'
 PYTHON = (
     "import sys,zlib,binascii as b;sys.version_info<(3,8) and sys.exit(97);"
     "print(sys.argv[1],sys.argv[3],sep=chr(58),flush=True);exec(zlib.decompress(b.a2b_base64({text})))"
@@ -42,7 +40,7 @@ def program(
 ) -> tuple[Program, str]:
     """The program that reads these leaves, and the nonce that marks its answers.
 
-    `further` are files with leaves of others. Its text comes over standard input, or as the command's last argument.
+    `further` are files with leaves of others. Its text comes over standard input, or as the last argument.
     Raises ValueError for a leaf that does not exist or a program that is too large.
     """
     text = payload(frozenset(leaves), options, tuple(further))
@@ -55,8 +53,9 @@ def program(
         argument="" if on_stdin else text,
     )
     command = f"/bin/sh -c '{script}'"
-    if len(command) + (len(text) if on_stdin else 0) > MAX_CHARACTERS:
-        raise ValueError(f"the probe has {len(command) + len(text)} characters; expected at most {MAX_CHARACTERS}")
+    size = len(command) + (len(text) if on_stdin else 0)
+    if size > MAX_CHARACTERS:
+        raise ValueError(f"the probe has {size} characters; expected at most {MAX_CHARACTERS}")
     return Program(command, text.encode() if on_stdin else b""), nonce
 
 

@@ -10,13 +10,14 @@ from clusterproof.plugins.probe.reading import Node
 
 BETWEEN_LOOKS_S = 0.25
 MAX_BLOCKED = 64
-STATE, START, PROCESSOR = 2, 21, 38  # fields of /proc/PID/stat
+STATE, PARENT, SESSION, START, PROCESSOR = 2, 3, 5, 21, 38  # fields of /proc/PID/stat
 LAST_RAN = "se.exec_start"
 
 
 def read(node: Node) -> object:
     """How many processes there are, how many zombies, and those blocked (D) at both looks."""
-    first = [fields for pid in node.names("/proc") if pid.isdigit() for fields in [_stat(node, pid)] if fields]
+    looked = (_stat(node, pid) for pid in node.names("/proc") if pid.isdigit())
+    first = _not_ours([fields for fields in looked if fields])
     suspects = [fields for fields in first if fields[STATE] == "D"]
     if suspects:
         node.at(f"{len(suspects)} processes in state D again")
@@ -39,6 +40,13 @@ def _stat(node: Node, pid: str) -> list[str]:
     return fields if len(fields) > PROCESSOR else []
 
 
+def _not_ours(processes: list[list[str]]) -> list[list[str]]:
+    """All but the probe's own leaves and what they started: each leaf has a session of its own."""
+    runner = str(os.getppid())
+    leaves = {fields[0] for fields in processes if fields[PARENT] == runner}
+    return [fields for fields in processes if fields[SESSION] not in leaves]
+
+
 def _is_same_and_blocked(first: list[str], second: list[str]) -> bool:
     return bool(second) and second[STATE] == "D" and second[START] == first[START]
 
@@ -59,7 +67,7 @@ def _blocked(node: Node, fields: list[str], uptime_s: float) -> dict[str, object
 def _blocked_s(node: Node, pid: str, processor: int) -> float | None:
     """How long ago a process last ran, where the kernel tells.
 
-    Each processor keeps its own clock of that, behind by what it spent on interrupts or lost to the hypervisor: we go to the
+    Each processor has its own clock for that, behind by what interrupts and the hypervisor took: we go to the
     processor where the process last ran, and compare with ourselves.
     """
     try:

@@ -23,7 +23,7 @@ def pynvml_source() -> str:
 
 
 def words(source: str) -> Iterator[str]:
-    """Every name, attribute and text constant of a program: all by which it can ask for a name of a module."""
+    """Every name, attribute and text of a program: all by which it can ask a module for something."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Name):
             yield node.id
@@ -37,9 +37,9 @@ def words(source: str) -> Iterator[str]:
 
 @cache
 def reachable(source: str, wanted: frozenset[str]) -> str:
-    """The statements of a flat module that define the wanted names, with all that those need in turn, as they stand.
+    """The statements of a flat module that define the wanted names and all that those need, as they stand.
 
-    A wanted text that ends in "_" is every name that it begins: NVML's errors are found so, at run time.
+    A wanted "CAPITALS_" is every name that begins so: NVML's errors are found in that way, at run time.
     """
     statements = split(source)
     definitions = _definitions(statements)
@@ -55,7 +55,7 @@ def reachable(source: str, wanted: frozenset[str]) -> str:
 
 
 def split(source: str) -> list[str]:
-    """The statements of a module: each begins in the first column, and nothing else does (far quicker than `ast`)."""
+    """The statements of a module: each begins in the first column, and nothing else does."""
     lines = COMMENTS.sub("", source).splitlines(keepends=True)
     statements: list[str] = []
     for line in lines:
@@ -82,6 +82,6 @@ def _definitions(statements: Iterable[str]) -> dict[str, set[int]]:
 
 
 def _defining(word: str, definitions: Mapping[str, set[int]]) -> set[int]:
-    if word.endswith("_") and word.isidentifier():
+    if word.endswith("_") and word.isupper():
         return {n for name, numbers in definitions.items() if name.startswith(word) for n in numbers}
     return definitions.get(word, set())

@@ -6,8 +6,20 @@ from clusterproof.plugins.probe.reading import Node
 
 FOLDER = "/sys/class/infiniband"
 MODULES = (
-    "efa ib_core ib_uverbs gdrdrv nvidia nvidia_uvm nvidia_peermem nvidia_fs lustre mlx5_core mlx5_ib ena neuron"
-).split()
+    "efa",
+    "ib_core",
+    "ib_uverbs",
+    "gdrdrv",
+    "nvidia",
+    "nvidia_uvm",
+    "nvidia_peermem",
+    "nvidia_fs",
+    "lustre",
+    "mlx5_core",
+    "mlx5_ib",
+    "ena",
+    "neuron",
+)
 
 
 def read(node: Node) -> object:

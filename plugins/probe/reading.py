@@ -58,8 +58,8 @@ class Node:
             os.close(descriptor)
         return read.decode("utf-8", "replace")
 
-    def text(self, path: str, absent: str | None = None) -> str | dict[str, str] | None:
-        """The stripped text of a file, or an error object; where `absent` is given, that for a file that is not there."""
+    def text(self, path: str, absent: str | None = None) -> str | dict[str, str]:
+        """The stripped text of a file, or an error object; for a file that is not there, `absent`."""
         try:
             return self.read(path).strip()
         except FileNotFoundError as problem:
@@ -89,4 +89,7 @@ class Node:
 def error(problem: OSError) -> dict[str, str]:
     """A file that could not be read, as a value: the errno's name and the words."""
     number = problem.errno or errno.EIO
-    return {"error": errno.errorcode.get(number, str(number)), "text": f"{problem.filename}: {os.strerror(number)}"}
+    return {
+        "error": errno.errorcode.get(number, str(number)),
+        "text": f"{problem.filename}: {os.strerror(number)}",
+    }

@@ -1,4 +1,4 @@
-"""The runner: starts the leaves side by side, takes what they tell, ends what does not answer, and sends the frame."""
+"""The runner: starts the leaves side by side, takes what they tell, ends what hangs, and sends the frame."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def main(leaves: dict[str, float], root: str, mount_s: float, whole_s: float, no
             "root": root,
             "sudo": sudo,
         }
-        tell(json.dumps({"probe": probe, "leaves": {leaf.name: leaf.record for leaf in running}}).encode(), nonce)
+        tell(
+            json.dumps({"probe": probe, "leaves": {leaf.name: leaf.record for leaf in running}}).encode(),
+            nonce,
+        )
     except BrokenPipeError:
         pass  # nobody listens any more
     except Exception:
@@ -74,7 +77,7 @@ def collect(running: list[Running]) -> None:
 
 
 def _prepare(whole_s: float) -> None:
-    """Stop on any of the usual signals, and when the answer as a whole takes too long; hold no folder busy."""
+    """Stop on the usual signals, and when the answer as a whole takes too long; hold no folder busy."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGALRM):
         signal.signal(number, _stop)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -89,5 +92,5 @@ def _stop(number: int, _frame: object) -> None:
 
 def _reap(running: list[Running]) -> None:
     until = time.monotonic() + REAP_S
-    while not all([leaf.reap() for leaf in running]) and time.monotonic() < until:
+    while sum(leaf.reap() for leaf in running) < len(running) and time.monotonic() < until:
         time.sleep(0.001)

@@ -6,19 +6,31 @@ from clusterproof.plugins.probe.reading import Absent, Broke, Denied, Node
 from clusterproof.plugins.probe.tools import command
 
 WANTED = (
-    "slurmd munge containerd docker nvidia-fabricmanager nvidia-persistenced nvidia-dcgm dcgm chrony chronyd sshd ssh"
-).split()
+    "slurmd",
+    "munge",
+    "containerd",
+    "docker",
+    "nvidia-fabricmanager",
+    "nvidia-persistenced",
+    "nvidia-dcgm",
+    "dcgm",
+    "chrony",
+    "chronyd",
+    "sshd",
+    "ssh",
+)
 PROPERTIES = {"load": "LoadState", "active": "ActiveState", "sub": "SubState", "enabled": "UnitFileState"}
 MAX_FAILED = 64
 
 
 def read(node: Node) -> object:
     """The state of each wanted service, and the names of failed units."""
-    asked = ",".join(["Id", "Names", *PROPERTIES.values()])
-    shown = _systemctl(node, "show", "--no-pager", f"--property={asked}", *(f"{name}.service" for name in WANTED))
+    asked = ",".join(PROPERTIES.values())
+    units = [f"{name}.service" for name in WANTED]
+    shown = _systemctl(node, "show", "--no-pager", f"--property={asked}", *units)
     failed = _systemctl(node, "list-units", "--state=failed", "--plain", "--no-legend", "--no-pager")
-    units = [line.split()[0] for line in failed.splitlines() if line.strip()]
-    return {"services": _states(shown), "failed": units[:MAX_FAILED]}
+    names = [line.split()[0] for line in failed.splitlines() if line.strip()]
+    return {"services": _states(shown), "failed": names[:MAX_FAILED]}
 
 
 def _systemctl(node: Node, *arguments: str) -> str:
@@ -35,13 +47,11 @@ def _systemctl(node: Node, *arguments: str) -> str:
 
 
 def _states(shown: str) -> dict[str, object]:
-    """The wanted services out of `systemctl show`: one block of KEY=value lines for each, by any of its names."""
-    states: dict[str, object] = {}
-    for block in shown.split("\n\n"):
-        unit = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-        state = {key: unit.get(name, "") for key, name in PROPERTIES.items()}
-        for name in f"{unit.get('Id', '')} {unit.get('Names', '')}".split():
-            service = name.rpartition(".service")[0]
-            if service in WANTED:
-                states.setdefault(service, state)
-    return states
+    """The wanted services: `systemctl show` tells a block of KEY=value lines for each, in the order asked.
+
+    Raises Broke where it told of more or fewer.
+    """
+    units = [dict(line.split("=", 1) for line in block.splitlines() if "=" in line) for block in shown.split("\n\n")]
+    if len(units) != len(WANTED):
+        raise Broke(f"systemctl show told of {len(units)} units; expected {len(WANTED)}")
+    return {name: {key: unit.get(word, "") for key, word in PROPERTIES.items()} for name, unit in zip(WANTED, units)}

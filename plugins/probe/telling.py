@@ -1,4 +1,4 @@
-"""The answer as a node sends it: short lines that each carry the nonce, so that noise between them does no harm."""
+"""The answer as a node sends it: short lines with the nonce, so that noise between them does no harm."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ def begin(nonce: str) -> str:
     return f"{nonce}:begin."
 
 
-def lines(answer: bytes, nonce: str) -> list[str]:
-    """The frame after its begin: numbered chunks, then how many there were and their checksum."""
-    packed = zlib.compress(answer, 6)
+def lines(packed: bytes, nonce: str) -> list[str]:
+    """The frame after its begin: the packed answer in numbered chunks, then how many there were and their checksum."""
     chunks = [packed[start : start + CHUNK_BYTES] for start in range(0, len(packed), CHUNK_BYTES)]
     told = [f"{nonce}:{n}:{b2a_base64(chunk, newline=False).decode()}." for n, chunk in enumerate(chunks)]
     return [*told, f"{nonce}:end:{len(chunks)}:{len(packed)}:{zlib.crc32(packed):08x}."]
@@ -27,7 +26,7 @@ def lines(answer: bytes, nonce: str) -> list[str]:
 def tell(answer: bytes, nonce: str, output: int = 1) -> None:
     """Write the frame, in pieces that a pipe takes as one. Raises OSError where nobody listens any more."""
     block = b"\n"  # what was printed before need not have ended its line
-    for line in lines(answer, nonce):
+    for line in lines(zlib.compress(answer, 6), nonce):
         text = line.encode() + b"\n"
         if len(block) + len(text) > MAX_WRITE_BYTES:
             _write(block, output)

@@ -9,7 +9,15 @@ from collections.abc import Iterator
 from clusterproof.plugins.probe.reading import Absent, Denied, Node
 
 MAX_OUTPUT_BYTES = 64 * 1024
-FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/opt/amazon/efa/bin")
+FOLDERS = (
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+    "/opt/amazon/efa/bin",
+)
 NOT_RUN = 127
 
 
@@ -44,8 +52,8 @@ class Tool:
 
 def find(node: Node, name: str) -> str:
     """Where a program lies within the node's root. Raises Absent."""
-    searched = [folder for folder in os.environ.get("PATH", "").split(":") if folder[:1] == "/" and not node.root]
-    for folder in (*searched, *FOLDERS):
+    own = [] if node.root else os.environ.get("PATH", "").split(":")
+    for folder in (*own, *FOLDERS):
         program = f"{folder}/{name}"
         full = node.path(program)
         if os.path.isfile(full) and os.access(full, os.X_OK):
@@ -54,7 +62,7 @@ def find(node: Node, name: str) -> str:
 
 
 def command(node: Node, name: str, *arguments: str) -> dict[str, object]:
-    """Run a program to its end: its command line, exit status (negative: the signal) and output. Raises Absent, Denied."""
+    """Run a program: its line, exit status (negative: a signal) and output. Raises Absent, Denied."""
     tool = Tool(node, name, *arguments)
     output = b""
     for chunk in tool.chunks():
@@ -69,10 +77,10 @@ def _become(node: Node, program: str, words: tuple[str, ...], output: int) -> No
             os.chroot(node.root)
             os.chdir("/")
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        signal.alarm(int(node.leaf_s) + 2)  # it outlives exec: an end for it even where nobody is left to kill it
+        signal.alarm(int(node.leaf_s) + 2)  # outlives exec: an end even where nobody is left to kill it
         os.dup2(output, 1)
         os.dup2(output, 2)
-        os.execve(program, words, _environment(node))
+        os.execve(program, words, _environment(node))  # noqa: S606 - a fixed list of words
     except OSError as problem:
         os.write(output, f"{program}: {problem.strerror}\n".encode())
     finally:

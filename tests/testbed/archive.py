@@ -39,11 +39,10 @@ def archive(image: NodeImage) -> bytes:
     """`upper/…` overlays the root, `proc/…` is put over /proc, `table` is what is mounted where."""
     proc = dict(image.proc)
     if Path("/proc/modules").exists():  # else this kernel has no modules, and nothing to put a file over
-        proc["modules"] = proc_modules(image.modules)
-    modules = {f"module/{name}/initstate": "live\n" for name in image.modules}
+        proc["modules"] = proc_modules(image)
     members = (
         _packed("upper", _rooted(DEVICES | image.files | _generated(image))),
-        _packed("upper/sys", {"": Folder(), **modules, **image.sys}),
+        _packed("upper/sys", {"": Folder(), **image.sys}),
         _packed("proc", proc),
         _packed("", {"table": mount_table(image, list(proc))}),
     )
@@ -61,8 +60,11 @@ def mount_table(image: NodeImage, proc: list[str]) -> str:
     return "".join(f"{line} 0 0\n" for line in lines)
 
 
-def proc_modules(names: tuple[str, ...]) -> str:
-    """The text of /proc/modules."""
+def proc_modules(image: NodeImage) -> str:
+    """The text of /proc/modules: those that have a state in /sys, built-in ones have none."""
+    names = [
+        path.split("/")[1] for path in image.sys if path.startswith("module/") and path.endswith("/initstate")
+    ]
     return "".join(f"{name} 131072 0 - Live 0x0000000000000000\n" for name in names)
 
 

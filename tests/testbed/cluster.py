@@ -133,7 +133,7 @@ class Testbed:
 
 
 @contextlib.contextmanager
-def testbed(  # noqa: PT028 - not a test
+def testbed(
     images: Mapping[str, NodeImage],
     *,
     user: str = "root",  # noqa: PT028

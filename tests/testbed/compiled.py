@@ -6,14 +6,23 @@ import functools
 import platform
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 
 LIBRARIES = f"/usr/lib/{platform.machine()}-linux-gnu"  # in the loader's default search path
 
 
-@functools.cache
+_compiler = threading.Lock()  # nodes that start together wait for one compilation
+
+
 def shared_library(source: Path, soname: str) -> bytes:
     """What gcc makes of `source`; raises CalledProcessError where it does not compile."""
+    with _compiler:
+        return _compiled(source, soname)
+
+
+@functools.cache
+def _compiled(source: Path, soname: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         built = Path(folder, soname)
         words = ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{soname}"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import replace
+from pathlib import Path
 
 from tests.testbed import sysfs
 from tests.testbed.image import ABSENT, Content, File, Link, NodeImage, Service
@@ -25,6 +27,14 @@ def with_nvml(image: NodeImage, gpu: int | None = None, **values: object) -> Nod
 def with_stuck_nvml(image: NodeImage, gpu: int, call: str = "memory_info", path: str = "/stuck") -> NodeImage:
     """That NVML call on that GPU never returns, and its process cannot be killed until the node is left."""
     return with_nvml(with_frozen(image, path), gpu, hang=call, hang_on=f"{path}/nvml")
+
+
+def with_pynvml(image: NodeImage) -> NodeImage:
+    """nvidia-ml-py of this environment is installed for the node's own python3."""
+    found = importlib.util.find_spec("pynvml")
+    assert found
+    assert found.origin
+    return with_file(image, "/usr/lib/python3/dist-packages/pynvml.py", Path(found.origin).read_bytes())
 
 
 def with_file(image: NodeImage, path: str, content: Content) -> NodeImage:
@@ -113,8 +123,7 @@ def with_memlock(image: NodeImage, limit: str, daemon: str = "") -> NodeImage:
 
 def without_module(image: NodeImage, name: str) -> NodeImage:
     """That kernel module is not loaded."""
-    sys = {path: entry for path, entry in image.sys.items() if not _within(path, f"module/{name}")}
-    return replace(image, sys=sys, modules=tuple(module for module in image.modules if module != name))
+    return without_file(image, f"/sys/module/{name}")
 
 
 def without_pci(image: NodeImage, address: str) -> NodeImage:

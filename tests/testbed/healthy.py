@@ -93,7 +93,8 @@ def healthy_p5(name: str = "gpu001") -> NodeImage:
     """A p5.48xlarge at rest, a day after its boot: 8 H100, 32 EFA; `name` gives its GPUs their identities."""
     gpu_link = (16, "32.0 GT/s PCIe")
     tree = sysfs.common(192) | sysfs.dmi("Amazon EC2", "p5.48xlarge")
-    tree["module/nvidia/version"] = f"{DRIVER}\n"
+    for module in MODULES:
+        tree |= sysfs.module(module, DRIVER if module.startswith("nvidia") else "")
     for bus in GPU_BUSES:
         tree |= sysfs.pci_function(f"0000:{bus:02x}:00.0", "10de", "2330", "030200", "nvidia", link=gpu_link)
     for bus in NVSWITCH_BUSES:
@@ -113,7 +114,6 @@ def healthy_p5(name: str = "gpu001") -> NodeImage:
         tools={f"{EFA_BIN}/fi_info": _tool("fi_info"), "nv-fabricmanager": _tool("nv-fabricmanager")},
         sys=tree,
         proc=_proc(memory_gib=2048),
-        modules=MODULES,
         nvml=nvml_values(name),
         tmpfs={"/dev/shm": "1t", "/opt/dlami/scratch": "1g"},
         services=SERVICES,
@@ -124,6 +124,7 @@ def healthy_p5(name: str = "gpu001") -> NodeImage:
 def healthy_cpu() -> NodeImage:
     """A c6i.32xlarge at rest: no GPU, no EFA."""
     tree = sysfs.common(128) | sysfs.dmi("Amazon EC2", "c6i.32xlarge")
+    tree |= sysfs.module("ena") | sysfs.module("lustre")
     tree |= sysfs.pci_function("0000:00:04.0", "1d0f", "8061", "010802", "nvme")
     tree |= sysfs.pci_function("0000:00:05.0", "1d0f", "ec20", "020000", "ena")
     gpu_services = {"nvidia-fabricmanager", "nvidia-persistenced", "nvidia-dcgm"}
@@ -132,7 +133,6 @@ def healthy_cpu() -> NodeImage:
         files=_common_files() | files,
         sys=tree,
         proc=_proc(memory_gib=256),
-        modules=("ena", "lustre"),
         tmpfs={"/dev/shm": "128g", "/opt/dlami/scratch": "1g"},
         services={name: NOT_FOUND if name in gpu_services else unit for name, unit in SERVICES.items()},
         daemons={"slurmd": "unlimited", "containerd": "unlimited"},

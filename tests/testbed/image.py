@@ -73,7 +73,6 @@ class NodeImage:
     tools: dict[str, str] = field(default_factory=dict)
     sys: dict[str, Content] = field(default_factory=dict)
     proc: dict[str, Content] = field(default_factory=dict)
-    modules: tuple[str, ...] = ()
     nvml: str | None = None
     tmpfs: dict[str, str] = field(default_factory=dict)
     services: dict[str, Service] | None = None

@@ -22,6 +22,7 @@ from tests.testbed.faults import (
     with_line,
     with_memlock,
     with_nvml,
+    with_pynvml,
     with_service,
     with_stuck_nvml,
     with_tmpfs,
@@ -51,6 +52,7 @@ __all__ = [
     "with_line",
     "with_memlock",
     "with_nvml",
+    "with_pynvml",
     "with_service",
     "with_stuck_nvml",
     "with_tmpfs",
@@ -189,6 +191,7 @@ class Node:
 
 def boot(image: NodeImage, name: str = "node001", *, network: bool = False) -> Node:
     """Start a node that the caller powers off; with `network` it has a network namespace, still empty."""
+    packed = archive(image)
     lifeline_end, lifeline = os.pipe()
     spaces = ["--mount", "--uts", "--ipc", "--pid", "--fork", *(["--net"] if network else [])]
     hung = [f"{path}={kind}" for path, kind in image.hung.items()]
@@ -206,7 +209,7 @@ def boot(image: NodeImage, name: str = "node001", *, network: bool = False) -> N
     assert holder.stdin
     assert holder.stdout
     with contextlib.suppress(BrokenPipeError), holder.stdin:
-        holder.stdin.write(archive(image))
+        holder.stdin.write(packed)
     said = b""
     with holder.stdout:
         for line in holder.stdout:

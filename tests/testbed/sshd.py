@@ -27,6 +27,7 @@ PermitRootLogin prohibit-password
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 MaxStartups 200
+Subsystem sftp internal-sftp
 """
 
 

@@ -71,6 +71,12 @@ def dmi(vendor: str, product: str) -> Tree:
     }
 
 
+def module(name: str, version: str = "") -> Tree:
+    """A loaded kernel module."""
+    tree: Tree = {f"module/{name}/initstate": "live\n"}
+    return {**tree, f"module/{name}/version": f"{version}\n"} if version else tree
+
+
 def common(cpus: int) -> Tree:
     """What every /sys has."""
     return {

@@ -1,0 +1,92 @@
+"""A real sshd on loopback with keys of its own, for the tests of the SSH connection."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+START_S = 20.0
+
+
+@dataclass(frozen=True)
+class Sshd:
+    """A running server: where it listens, its host key and the key that it lets in."""
+
+    folder: Path
+    port: int
+
+    @property
+    def host_key(self) -> str:
+        return " ".join((self.folder / "host_key.pub").read_text().split()[:2])
+
+    @property
+    def identity(self) -> Path:
+        return self.folder / "user_key"
+
+    def known_hosts(self, *names: str) -> str:
+        """Lines of known_hosts that name this server."""
+        return "".join(f"{name} {self.host_key}\n" for name in (*names, f"[127.0.0.1]:{self.port}"))
+
+
+@contextlib.contextmanager
+def sshd(folder: Path, *options: str, startups: str = "300") -> Iterator[Sshd]:
+    """Start a server whose files lie in `folder`, and end it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    new_key(folder / "host_key")
+    new_key(folder / "user_key")
+    server = Sshd(folder, free_port())
+    (folder / "sshd_config").write_text(
+        f"Port {server.port}\nListenAddress 127.0.0.1\nHostKey {folder}/host_key\n"
+        f"AuthorizedKeysFile {folder}/user_key.pub\nPidFile none\nStrictModes no\nUsePAM no\n"
+        "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\nUseDNS no\n"
+        f"SetEnv HOME={folder}\n"  # no start-up file of a shell takes part
+        f"PrintMotd no\nMaxStartups {startups}\n" + "".join(f"{option}\n" for option in options)
+    )
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # sshd asks for it before it gives up root
+    program = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin") or "/usr/sbin/sshd"
+    log = (folder / "sshd.log").open("wb")
+    process = subprocess.Popen([program, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=log)
+    try:
+        wait_until_open(server.port, process)
+        yield server
+    finally:
+        process.terminate()
+        process.wait(START_S)
+        log.close()
+
+
+def new_key(path: Path, kind: str = "ed25519") -> None:
+    """A new key pair, without a passphrase."""
+    path.unlink(missing_ok=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", str(path)], check=True)
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 where nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until_open(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Return once something listens; a server that ended is an error at once."""
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+    raise RuntimeError(f"sshd does not listen on port {port}; exit code {process.poll()}")
+
+
+def user() -> str:
+    """Who runs the tests, and so who may log in to an sshd that is not root."""
+    return getpass.getuser()

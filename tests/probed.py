@@ -1,0 +1,64 @@
+"""Runs the probe as a connection would: through a shell, standard error merged, and decodes what came back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from clusterproof.plugins.connection import Answer, Program
+from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.plugins.probe.frame import decode
+from clusterproof.plugins.probe.options import ProbeOptions
+from clusterproof.plugins.probe.payload import program
+from tests.testbed.node import Node
+
+SOON = ProbeOptions(leaf_s=0.5, mount_s=0.3)  # deadlines for tests that wait for them
+ANSWER_S = 60.0
+# A real interpreter first: the shims of a version manager take longer than the whole probe.
+PATH = f"{Path(sys.executable).resolve().parent}:/usr/local/bin:/usr/bin:/bin"
+
+
+def answer(
+    to_run: Program, *, path: str = PATH, shell: Sequence[str] = ("/bin/sh", "-c"), user: int | None = None
+) -> bytes:
+    """All that the program prints on this machine."""
+    ran = subprocess.run(
+        [*shell, to_run.command],
+        input=to_run.stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=os.environ | {"PATH": path},
+        user=user,
+        timeout=ANSWER_S,
+        check=False,
+    )
+    return ran.stdout
+
+
+def probe(
+    leaves: Iterable[str],
+    options: ProbeOptions = ProbeOptions(),  # noqa: B008 - frozen
+    *,
+    further: Sequence[Path] = (),
+    path: str = PATH,
+    user: int | None = None,
+) -> NodeEvidence:
+    """The evidence of this machine."""
+    to_run, nonce = program(leaves, options, further)
+    return decode("here", Answer(answer(to_run, path=path, user=user)), nonce)
+
+
+def probe_node(
+    node: Node,
+    leaves: Iterable[str],
+    options: ProbeOptions = ProbeOptions(),  # noqa: B008 - frozen
+    *,
+    user: int = 0,
+) -> NodeEvidence:
+    """The evidence of a node of the testbed."""
+    to_run, nonce = program(leaves, options)
+    ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=ANSWER_S, user=user)
+    return decode(node.name, Answer(ran.stdout + ran.stderr), nonce)
