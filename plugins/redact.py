@@ -3,101 +3,107 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from clusterproof.plugins.evidence import Leaf, NodeEvidence
 from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.naming import FORMS, is_telling
 
 # Values that name one thing, whatever they look like, by their key in the evidence.
 _NAMING_KEYS = {
     "serial": "serial",
-    "uuid": "GPU",
+    "uuid": "uuid",
     "cluster_uuid": "fabric",
     "hostname": "host",
     "boot_id": "boot",
 }
-_PATTERNS = (
-    ("uuid", re.compile(r"\b(?:GPU-|MIG-)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")),
-    ("instance", re.compile(r"\bi-[0-9a-f]{8,17}\b")),
-    ("mac", re.compile(r"\b[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5}\b")),
-    (
-        "address",
-        re.compile(r"(?<![\d.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\d.])"),
-    ),
-    ("address", re.compile(r"\bip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}(?:\.[a-z0-9.-]+)?\b")),
-    (
-        "address",
-        re.compile(r"\b(?:[0-9a-fA-F]{1,4}:){4,7}[0-9a-fA-F]{1,4}\b|\bf[ed][0-9a-f]{2}::[0-9a-fA-F:]+\b"),
-    ),
-    ("filesystem", re.compile(r"\bfs-[0-9a-f]{8,17}\b")),
+_NO_NAME = re.compile(r"[0-]*|none|n/a|unknown|not specified", re.IGNORECASE)
+_VERSIONS = frozenset({"driver", "kernel", "vbios", "version", "os"})  # keys of numbers that are no addresses
+_PCI_IDS = frozenset({"vendor", "device", "class"})
+_PCI_ID = re.compile(r"[0-9a-f]{4}|[0-9a-f]{6}|efa\d?")
+_TOKEN = re.compile(r"[^\W_]+(?:[._-]+[^\W_]+)*")
+_SEPARATORS = re.compile(r"([._-]+)")
+_DOMAIN = re.compile(r"(?:\.[a-z0-9-]+)*\.[a-z][a-z0-9-]*", re.IGNORECASE)
+_REMOTE = re.compile(r"(?://)?([A-Za-z0-9][\w.-]*):?/.*")  # server:/export, //server/share
+_LUSTRE = re.compile(r".*@\w+:/([\w-]+)")
+_SSH_HOST = re.compile(  # in the words of a failed log-in: a name that ssh_config gave
+    r"(?P<before>\bjump host |\bno route to |\bssh-keyscan (?:-p \d+ )?|\[|\A)(?P<host>[A-Za-z0-9][\w.-]*)"
+    r"(?P<behind>\]?:\d{1,5}\b|: | does not |(?= >>))"
 )
 
 
 class Redaction:
-    """One run's words for names. `cluster` is the cluster as everybody but the connection sees it."""
+    """One run's words for names. `cluster` is the cluster as everybody but the connection sees it.
+
+    `learn` every node's evidence before any is rewritten: what one node calls itself may stand in the log of another.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
-        self._words: dict[str, str] = {}
-        self._counts: dict[str, int] = {}
+        self._words: dict[str, str] = {}  # by name in small letters
+        self._counts: Counter[str] = Counter()
+        self._done: dict[str, str] = {}  # texts: many nodes tell the same
+        self._first_pieces: set[str] = set()  # of telling names
+        self._odd: list[str] = []  # telling names that are no token
+        self._common: list[str] = []  # names that are also common words
         width = len(str(len(cluster.targets)))
         self._nodes = {
             target.name: f"node{number:0{width}d}" for number, target in enumerate(cluster.targets, start=1)
         }
-        names = {target.name: self._nodes[target.name] for target in cluster.targets}
-        names |= {target.address: self._nodes[target.name] for target in cluster.targets if target.address}
-        self._known = names
-        longest_first = sorted(names, key=len, reverse=True)
-        self._names = re.compile(
-            r"(?<![\w.-])(?:" + "|".join(map(re.escape, longest_first)) + r")(?![\w-])" if names else r"(?!)"
-        )
+        for target in cluster.targets:
+            for name in (target.name, target.address):
+                self._is_host(name, self._nodes[target.name])
         self.cluster = replace(
             cluster,
             name="cluster",
             targets=tuple(self._target(target) for target in cluster.targets),
         )
 
+    def learn(self, evidence: NodeEvidence) -> None:
+        """Take note of the names that a node tells: its own, its hardware's, its file servers'."""
+        for key, name in _named_values(evidence):
+            if key == "hostname":
+                self._is_host(name, self._nodes[evidence.node])
+            elif key in _NAMING_KEYS:
+                self._is_telling(name, self._word(_NAMING_KEYS[key], name))
+            elif lustre := _LUSTRE.fullmatch(name):
+                if is_telling(lustre[1]):
+                    self._is_telling(lustre[1], self._word("filesystem", lustre[1]))
+            elif (remote := _REMOTE.fullmatch(name)) and not any(
+                form.pattern.fullmatch(remote[1]) for form in FORMS
+            ):
+                self._is_host(remote[1], self._word("host", remote[1]))
+        self._done.clear()
+
     def evidence(self, evidence: NodeEvidence) -> NodeEvidence:
         """One node's evidence without names."""
+        detail = evidence.detail
+        if evidence.unreached:
+            detail = _SSH_HOST.sub(self._ssh_host, self.text(detail))
         return replace(
             evidence,
             node=self._nodes[evidence.node],
-            detail=self.text(evidence.detail),
+            detail=self.text(detail),
             probe=self._value(dict(evidence.probe)),
             leaves={name: self._leaf(leaf) for name, leaf in evidence.leaves.items()},
         )
 
-    def text(self, text: str) -> str:
-        """A text without names."""
-        text = self._names.sub(lambda found: self._known[found.group()], text)
-        for kind, pattern in _PATTERNS:
-            text = pattern.sub(lambda found, kind=kind: self._word(kind, found.group()), text)  # type: ignore[misc]
+    def text(self, text: str, has_addresses: bool = True) -> str:
+        """A text without names. Without `has_addresses` four numbers are a version."""
+        if text not in self._done:
+            self._done[text] = self._without_names(text, has_addresses)
+        return self._done[text]
+
+    def _without_names(self, text: str, has_addresses: bool) -> str:
+        for form in FORMS:
+            if form.kind != "address" or has_addresses:
+                text = form.pattern.sub(
+                    lambda found, form=form: self._word(form.kind, found[0]) if form.is_name(found) else found[0],
+                    text,
+                )
         return text
 
-    def _target(self, target: Target) -> Target:
-        return Target(
-            name=self._nodes[target.name],
-            group=target.group,
-            instance_type=target.instance_type,
-            expect=target.expect,
-        )
-
-    def _leaf(self, leaf: Leaf) -> Leaf:
-        return replace(leaf, value=self._value(leaf.value), detail=self.text(leaf.detail))
-
     def _value(self, told: Any, key: str = "") -> Any:
-        if isinstance(told, str):
-            if key in _NAMING_KEYS and told and told not in self._known:
-                return self._word(_NAMING_KEYS[key], told)
-            return self.text(told)
-        if isinstance(told, list):
-            return [self._value(entry) for entry in told]
-        if isinstance(told, dict):
-            return {name: self._value(entry, name) for name, entry in told.items()}
-        return told
-
-    def _word(self, kind: str, name: str) -> str:
-        if name not in self._words:
-            self._counts[kind] = self._counts.get(kind, 0) + 1
-            self._words[name] = f"{kind}-{self._counts[kind]}"
-        return self._words[name]
+        ...

@@ -1,15 +1,10 @@
-"""All checks, and their verdicts on a fake node that the real probe has read."""
+"""The verdicts of all checks on a fake node that the real probe has read."""
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import subprocess
-from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 
-from clusterproof.plugins.check import Check, check_of, is_light, judge
+from clusterproof.plugins.check import judge
 from clusterproof.plugins.connection import Answer
 from clusterproof.plugins.evidence import NodeEvidence
 from clusterproof.plugins.facts.node import Node
@@ -18,26 +13,10 @@ from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from clusterproof.plugins.probe.payload import program
 from clusterproof.plugins.result import Result
+from clusterproof.plugins.suite import all_checks
+
 from tests.testbed.image import NodeImage
 from tests.testbed.node import entered
-
-ROOT = Path(__file__).parents[1]
-
-
-@cache
-def all_checks() -> dict[str, Check]:
-    """Every check of the suite by its stable id."""
-    checks = [check for path in sorted((ROOT / "checks").rglob("test_*.py")) for check in _of_file(path)]
-    return {check.route.check: check for check in checks}
-
-
-def _of_file(path: Path) -> Iterator[Check]:
-    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    module = importlib.import_module(f"clusterproof.{name}")
-    for function in vars(module).values():
-        is_own = inspect.isfunction(function) and function.__module__ == module.__name__
-        if is_own and function.__name__.startswith("test_") and is_light(function):
-            yield check_of(function, [*getattr(function, "pytestmark", ()), *module.pytestmark])
 
 
 def told_by(image: NodeImage, name: str = "gpu001", leaf_s: float = 5.0, beside: str = "") -> NodeEvidence:

@@ -44,11 +44,12 @@ def sshd(folder: Path, *options: str, startups: str = "300") -> Iterator[Sshd]:
     new_key(folder / "user_key")
     server = Sshd(folder, free_port())
     (folder / "sshd_config").write_text(
-        f"Port {server.port}\nListenAddress 127.0.0.1\nHostKey {folder}/host_key\n"
+        "".join(f"{option}\n" for option in options)  # before the rest: sshd takes the first that it reads
+        + f"Port {server.port}\nListenAddress 127.0.0.1\nHostKey {folder}/host_key\n"
         f"AuthorizedKeysFile {folder}/user_key.pub\nPidFile none\nStrictModes no\nUsePAM no\n"
         "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\nUseDNS no\n"
+        f"PrintMotd no\nMaxStartups {startups}\n"
         f"SetEnv HOME={folder}\n"  # no start-up file of a shell takes part
-        f"PrintMotd no\nMaxStartups {startups}\n" + "".join(f"{option}\n" for option in options)
     )
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)  # sshd asks for it before it gives up root
@@ -64,10 +65,29 @@ def sshd(folder: Path, *options: str, startups: str = "300") -> Iterator[Sshd]:
         log.close()
 
 
-def new_key(path: Path, kind: str = "ed25519") -> None:
-    """A new key pair, without a passphrase."""
+@contextlib.contextmanager
+def ssh_agent(path: Path, key: Path, passphrase: str) -> Iterator[None]:
+    """An agent that listens at `path` and holds one key."""
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + START_S
+        while not path.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        unlock = path.with_name("unlock")
+        unlock.write_text(f"#!/bin/sh\necho {passphrase}\n")
+        unlock.chmod(0o700)
+        asking = {"SSH_AUTH_SOCK": str(path), "SSH_ASKPASS": str(unlock), "SSH_ASKPASS_REQUIRE": "force"}
+        subprocess.run(["ssh-add", "-q", str(key)], env={**os.environ, **asking}, check=True, stdin=subprocess.DEVNULL)
+        yield
+    finally:
+        agent.terminate()
+        agent.wait(START_S)
+
+
+def new_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> None:
+    """A new key pair."""
     path.unlink(missing_ok=True)
-    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", str(path)], check=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-f", str(path)], check=True)
 
 
 def free_port() -> int:

@@ -13,6 +13,7 @@ from clusterproof.plugins.evidence import NodeEvidence
 from clusterproof.plugins.probe.frame import decode
 from clusterproof.plugins.probe.options import ProbeOptions
 from clusterproof.plugins.probe.payload import program
+
 from tests.testbed.node import Node
 
 SOON = ProbeOptions(leaf_s=0.5, mount_s=0.3)  # deadlines for tests that wait for them

@@ -161,9 +161,7 @@ def test_a_threshold_is_the_rules_number_with_its_unit(name: str, value: float) 
 
 
 def test_a_threshold_that_is_not_there_is_one_clear_error() -> None:
-    with pytest.raises(
-        CatalogError, match=r"thresholds\.toml has no 'shm\.minimum'; it has .*shm\.minimum_gib"
-    ):
+    with pytest.raises(CatalogError, match=r"thresholds\.toml has no 'shm\.minimum'; it has .*shm\.minimum_gib"):
         threshold("shm.minimum")
 
 
@@ -294,7 +292,5 @@ def test_importing_the_catalogue_reads_no_file_and_no_toml_parser() -> None:
         import clusterproof.plugins.catalog
         print([file for file in opened if file.endswith(".toml")], {"tomllib", "tomli"} & set(sys.modules))
         """
-    told = subprocess.run(
-        [sys.executable, "-c", script, str(ROOT)], capture_output=True, text=True, check=True
-    )
+    told = subprocess.run([sys.executable, "-c", script, str(ROOT)], capture_output=True, text=True, check=True)
     assert told.stdout == "[] set()\n"

@@ -6,9 +6,11 @@ import contextlib
 import os
 import resource
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ import pytest
 from clusterproof.plugins.connection import MAX_ANSWER_BYTES, Answer, Limits, Program, connection_for
 from clusterproof.plugins.evidence import Unreached
 from clusterproof.plugins.inventory.model import InventoryError, Target
-from tests.loopback import Sshd, free_port, new_key, sshd, user
+from tests.loopback import Sshd, free_port, new_key, ssh_agent, sshd, user
 from tests.testbed.needs import needs_sshd
 
 pytestmark = needs_sshd
@@ -112,9 +114,9 @@ def test_a_program_that_never_ends_is_timed_out_and_what_it_said_is_kept(client:
 
 
 def test_a_connection_that_breaks_hands_back_what_came(client: Client) -> None:
-    answer = client.one(program=Program("head -c 1000000 /dev/zero; kill -9 $PPID"))
+    answer = client.one(program=Program("head -c 4000000 /dev/zero; kill -9 $PPID"))
     assert answer.output == bytes(len(answer.output))
-    assert len(answer.output) >= 500_000  # sshd passed on what no pipe could hold back
+    assert len(answer.output) >= 1_000_000  # all but what the window of 2 MiB and a pipe may hold on their way
     assert answer.unreached is None
 
 
@@ -198,19 +200,18 @@ def test_the_inventory_brings_known_hosts_of_its_own(client: Client, tmp_path: P
 # Log-ins
 
 
+def test_the_right_key_may_come_after_wrong_ones(client: Client, tmp_path: Path) -> None:
+    new_key(tmp_path / "wrong")
+    config = f"IdentityFile {tmp_path}/wrong\nIdentityFile {tmp_path}/absent"
+    assert client.one(config=config).output == b"hello\n"
+
+
 def test_a_refused_log_in_names_the_user_and_the_keys(client: Client, tmp_path: Path) -> None:
     new_key(tmp_path / "wrong")
-    answer = client.one(Target("node1"), config=f"IdentityFile {tmp_path}/wrong\nIdentityFile {tmp_path}/none")
-    assert answer.output == b"hello\n"  # the right one comes third
-    os.rename(client.server.identity, tmp_path / "hidden")
-    try:
-        answer = client.one(config=f"IdentityFile {tmp_path}/wrong")
-    finally:
-        os.rename(tmp_path / "hidden", client.server.identity)
+    client.server = replace(client.server, folder=tmp_path / "elsewhere")
+    answer = client.one(config=f"IdentityFile {tmp_path}/wrong")
     assert answer.unreached is Unreached.AUTH
-    assert answer.detail == (
-        f"log-in as {user()}: refused {tmp_path}/wrong; {client.server.identity} is absent"
-    )
+    assert answer.detail == f"log-in as {user()}: refused {tmp_path}/wrong; {tmp_path}/elsewhere/user_key is absent"
 
 
 def test_the_command_line_outranks_ssh_config(client: Client) -> None:
@@ -232,6 +233,41 @@ def test_an_inventory_alone_is_enough(client: Client, server: Sshd) -> None:
     target = Target("node1", address="127.0.0.1")
     connection_for("ssh").run([target], HELLO, Limits(settings=settings), lambda _, one: answers.append(one))
     assert [one.output for one in answers] == [b"hello\n"]
+
+
+def test_a_key_that_needs_a_passphrase_is_asked_of_the_agent(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_key(tmp_path / "locked", passphrase="secret")
+    with sshd(tmp_path / "sshd", f"AuthorizedKeysFile {tmp_path}/locked.pub") as server:
+        there = Client(tmp_path, server)
+        config = f"IdentityFile {tmp_path}/locked"
+        refused = there.one(config=config)
+        with ssh_agent(tmp_path / "agent", tmp_path / "locked", "secret"):
+            monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
+            accepted = there.one(config=config)
+            unasked = there.one(config=f"{config}\nIdentityAgent none")
+    assert refused.unreached is Unreached.AUTH
+    assert f"{tmp_path}/locked is encrypted: add it to the agent" in refused.detail
+    assert accepted.output == b"hello\n"
+    assert unasked.unreached is Unreached.AUTH
+
+
+def test_a_certificate_beside_the_key_is_shown(client: Client, tmp_path: Path) -> None:
+    new_key(tmp_path / "authority")
+    new_key(tmp_path / "certified")
+    sign = ["ssh-keygen", "-q", "-s", str(tmp_path / "authority"), "-I", "test", "-n", user()]
+    subprocess.run([*sign, str(tmp_path / "certified.pub")], check=True)
+    options = ("AuthorizedKeysFile none", f"TrustedUserCAKeys {tmp_path}/authority.pub")
+    with sshd(tmp_path / "sshd", *options) as server:
+        assert Client(tmp_path, server).one(config=f"IdentityFile {tmp_path}/certified").output == b"hello\n"
+
+
+def test_a_server_that_takes_no_keys_is_told(client: Client, tmp_path: Path) -> None:
+    with sshd(tmp_path / "sshd", "PubkeyAuthentication no", "PasswordAuthentication yes") as server:
+        answer = Client(tmp_path, server).one()
+    assert answer.unreached is Unreached.AUTH
+    assert answer.detail == f"log-in as {user()} takes password; expected publickey"
 
 
 # Hosts that cannot be reached
@@ -348,8 +384,7 @@ def test_a_jump_host_is_not_overrun(tmp_path: Path, client: Client) -> None:
     with sshd(tmp_path / "sshd", startups="10:100:10") as bastion:
         client.known_hosts.write_text(client.server.known_hosts() + bastion.known_hosts())
         config = (
-            f"Host bastion\n  Port {bastion.port}\n  IdentityFile {bastion.identity}\n"
-            "Host node*\n  ProxyJump bastion\n"
+            f"Host bastion\n  Port {bastion.port}\n  IdentityFile {bastion.identity}\nHost node*\n  ProxyJump bastion\n"
         )
         answers = client.visit(*(Target(f"node{number}") for number in range(40)), config=config)
     assert [(answer.output, answer.detail) for answer in answers.values()] == [(b"hello\n", "")] * 40
@@ -380,6 +415,14 @@ def test_a_node_that_its_jump_host_does_not_reach_is_told(client: Client) -> Non
     answer = client.one(Target("node1", port=free_port()), config="Host node1\n  ProxyJump bastion\n")
     assert answer.unreached is Unreached.NO_ROUTE
     assert answer.detail.startswith("jump host bastion does not reach 127.0.0.1:")
+
+
+def test_jump_hosts_are_passed_in_their_order(client: Client) -> None:
+    config = "Host second\n  HostName localhost\nHost node1\n  ProxyJump first,second\n"
+    client.known_hosts.write_text(client.server.known_hosts())
+    assert client.one(config=config).detail.startswith("jump host second: unknown host key")
+    client.known_hosts.write_text(client.server.known_hosts("localhost"))
+    assert client.one(config=config).output == b"hello\n"
 
 
 def test_a_jump_host_that_leads_back_to_itself_ends(client: Client) -> None:

@@ -49,9 +49,7 @@ def test_a_hardware_code_fails_on_its_first_occurrence(code: int) -> None:
     assert only(log((10.0, line_of(code)))).severity == "fail"
 
 
-@pytest.mark.parametrize(
-    "code", sorted(c for c, row in xids().items() if row.kind in ("application", "engine"))
-)
+@pytest.mark.parametrize("code", sorted(c for c, row in xids().items() if row.kind in ("application", "engine")))
 def test_an_application_or_engine_code_means_nothing_once(code: int) -> None:
     assert only(log((10.0, line_of(code)))).severity == "none"
 
@@ -82,9 +80,7 @@ def test_repetition_counts_for_some_codes(code: int, once: str, twice: str) -> N
         ([(60.0 * minute, GPU) for minute in range(90)], "concern"),  # it never pauses
     ],
 )
-def test_repeated_is_twice_on_one_gpu_within_24_hours(
-    lines: list[tuple[float | None, str]], severity: str
-) -> None:
+def test_repeated_is_twice_on_one_gpu_within_24_hours(lines: list[tuple[float | None, str]], severity: str) -> None:
     findings = log(*((time, line_of(13, gpu=gpu)) for time, gpu in lines))
     assert {found.severity for found in findings} == {severity}
 
@@ -171,9 +167,7 @@ def test_one_fatal_line_among_nonfatal_ones_fails() -> None:
     ],
 )
 def test_xid_154_is_judged_by_its_text(now: str, severity: str, action: str) -> None:
-    finding = only(
-        judge(parse(line_of(154, f"GPU recovery action changed from 0x4 (Drain and Reset) to {now}")))
-    )
+    finding = only(judge(parse(line_of(154, f"GPU recovery action changed from 0x4 (Drain and Reset) to {now}"))))
     assert (finding.severity, finding.action) == (severity, action)
 
 
@@ -238,9 +232,7 @@ def test_verdicts_do_not_depend_on_which_gpu_has_which_address(
 ) -> None:
     def verdicts(place: list[int]) -> Counter[tuple[int, int, str]]:
         text = "GPU recovery action changed from 0x0 (None) to 0x0 (None)"
-        findings = log(
-            *((time, line_of(code, text, f"0000:{place[gpu]:02x}:00")) for time, code, gpu in told)
-        )
+        findings = log(*((time, line_of(code, text, f"0000:{place[gpu]:02x}:00")) for time, code, gpu in told))
         return Counter((place.index(int(f.pci[5:7], 16)), f.code, f.severity) for f in findings)
 
     assert verdicts(list(places)) == verdicts([0, 1, 2, 3])

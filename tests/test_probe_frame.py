@@ -7,13 +7,12 @@ import zlib
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
-
 from clusterproof.plugins.connection import Answer
 from clusterproof.plugins.evidence import NodeEvidence, Status, Unreached, to_json
 from clusterproof.plugins.probe import frame, telling
 from clusterproof.plugins.probe.frame import decode
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 NONCE = "cp0123456789"
 TOLD = {
@@ -115,10 +114,10 @@ def test_a_node_without_python_says_what_it_has() -> None:
         framed()[:3] + framed()[2:],
         [line.replace(":1:", ":0:") for line in framed()],
         [line.replace(":1:", ":1:A") for line in framed()],
-        [line.replace(":1:", ":1:=") for line in framed()],
+        [f"{NONCE}:1:A." if f"{NONCE}:1:" in line else line for line in framed()],
         [line[:-9] + "00000000." if ":end:" in line else line for line in framed()],
     ],
-    ids=["nonce", "twice", "end-twice", "line-lost", "line-twice", "number", "letter", "padding", "checksum"],
+    ids=["nonce", "twice", "end-twice", "line-lost", "line-twice", "number", "letter", "no-base64", "checksum"],
 )
 def test_a_damaged_frame_is_garbled(lines: list[str]) -> None:
     assert decoded("\n".join(lines)).unreached is Unreached.GARBLED

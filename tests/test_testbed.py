@@ -24,6 +24,7 @@ from tests.testbed.node import (
     healthy_p5,
     with_file,
     with_frozen,
+    with_full_root,
     with_hung_mount,
     with_kernel_line,
     with_line,
@@ -163,6 +164,7 @@ def test_a_node_that_cannot_come_up_says_why() -> None:
          f"grep -l DOWN {IB}/*/ports/1/state", f"{IB}/rdmap80s0/ports/1/state"),
         (lambda p5: without_file(p5, "/etc/hostname"), "test -e /etc/hostname || echo none", "none"),
         (lambda p5: without_file(p5, "/usr/bin/nv-fabricmanager"), "which nv-fabricmanager || echo no", "no"),
+        (lambda p5: without_file(p5, "/dev/infiniband/uverbs3"), "ls /dev/infiniband | wc -l", "31"),
         (lambda p5: without_efa(p5, "rdmap80s0"), f"ls {IB} | wc -l; {DOMAINS} | sort -u | wc -l", "31\n31"),
         (lambda p5: without_libfabric_domain(p5, "rdmap80s0"),
          f"ls {IB} | wc -l; {DOMAINS} | sort -u | wc -l", "32\n31"),
@@ -175,6 +177,7 @@ def test_a_node_that_cannot_come_up_says_why() -> None:
         (lambda p5: with_line(p5, "/etc/fstab", "a:/fsx /fsx nfs"), "tail -1 /etc/fstab", "a:/fsx /fsx nfs"),
         (lambda p5: with_memlock(p5, "65536"), "ulimit -l", "64"),
         (lambda p5: with_memlock(p5, "65536", "slurmd"), SLURMD_LIMIT, "65536"),
+        (lambda p5: with_full_root(p5, 93), "df --output=pcent / | tail -1", "93%"),
         (lambda p5: without_tmpfs(p5, "/dev/shm"), "stat -f -c %T /dev/shm", "overlayfs"),
     ],
 )  # fmt: skip

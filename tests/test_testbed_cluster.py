@@ -100,9 +100,7 @@ def test_only_who_joins_can_reach_the_nodes(bed: Testbed) -> None:
     address = (bed.address("gpu001"), 22)
     with bed.joined(), socket.create_connection(address, timeout=5) as connection:
         assert connection.recv(4) == b"SSH-"
-    links = subprocess.run(
-        ["ip", "route", "get", address[0]], capture_output=True, text=True, check=False
-    ).stdout
+    links = subprocess.run(["ip", "route", "get", address[0]], capture_output=True, text=True, check=False).stdout
     assert "switch" not in links
 
 

@@ -201,9 +201,7 @@ def test_pynvml_reads_every_value_of_the_file() -> None:
         ({"slow": "init 0.01"}, "p.nvmlDeviceGetCount()", [None, 8]),
     ],
 )
-def test_the_whole_library_fails_as_told(
-    fault: dict[str, object], expression: str, answers: list[object]
-) -> None:
+def test_the_whole_library_fails_as_told(fault: dict[str, object], expression: str, answers: list[object]) -> None:
     assert ask(with_nvml(healthy_p5(), None, **fault), expression) == answers
 
 

@@ -9,7 +9,13 @@ from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.routing import evidence
 from clusterproof.plugins.verdict import concern, incomplete
 
-pytestmark = [pytest.mark.node, pytest.mark.preflight, pytest.mark.prolog, pytest.mark.ami]
+pytestmark = [
+    pytest.mark.node,
+    pytest.mark.preflight,
+    pytest.mark.prolog,
+    pytest.mark.epilog,
+    pytest.mark.ami,
+]
 
 
 @pytest.mark.hyperpod_node_debugger("K")
@@ -39,7 +45,7 @@ def test_evidence_complete(node: Node) -> None:
 
     Remedy: Run the named command by hand on the node. Where a driver hangs, drain the node and reboot it.
     """
-    leaves = {name: node.leaf(name) for name in node.evidence.leaves}
+    leaves = node.leaves
     told = {name: f"{name} ({leaf.detail})" if leaf.detail else name for name, leaf in leaves.items()}
     stuck = [told[name] for name, leaf in leaves.items() if leaf.status is Status.STUCK]
     assert not stuck, f"hangs in the kernel and cannot be killed: {', '.join(stuck)}; expected an answer"

@@ -70,7 +70,7 @@ def judge(
     events = [_as_xid(event) for event in events]
     due = {pci_address(told) for told in remap_due}
     named = {event.pci: event.uuid for event in events if isinstance(event, GpuNamed)}
-    named |= {pci_address(told): uuid for told, uuid in (uuids or {}).items()}
+    named |= {pci_address(told): uuid for told, uuid in (uuids or {}).items() if uuid}
     return _worst_first(
         _of_gpu(xid(code), pci, lines, pci in due, named.get(pci, ""))
         for (pci, code), lines in _grouped(events, XidEvent).items()
@@ -233,6 +233,4 @@ RULES: Mapping[str, Callable[[Sequence[XidEvent], bool], Severity]] = {
 
 
 def _worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple(
-        sorted(findings, key=lambda found: (WORST_FIRST.index(found.severity), found.pci, found.code))
-    )
+    return tuple(sorted(findings, key=lambda found: (WORST_FIRST.index(found.severity), found.pci, found.code)))

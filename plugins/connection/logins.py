@@ -70,6 +70,7 @@ class Logins:
                 gateway=False,
                 forward_agent=False,
                 connect_timeout=1,  # else ssh_config's; the log-in sets its own
+                connect_kwargs={"look_for_keys": False},  # an empty one is taken for none; the log-in sets its own
             )
         except ValueError as problem:
             raise NoWay(f"the ssh configuration of {name}: {problem}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 from collections.abc import Mapping
@@ -162,8 +163,9 @@ def _hosts(line: str) -> frozenset[str]:
     return frozenset(match.group(2).split())
 
 
-def _split(text: str) -> list[str]:
+@functools.cache
+def _split(text: str) -> tuple[str, ...]:
     try:
-        return shlex.split(text)
+        return tuple(shlex.split(text))
     except ValueError:  # a quote without its partner
-        return text.split()
+        return tuple(text.split())

@@ -101,13 +101,9 @@ _LINK = re.compile(r"\blink\s{0,4}(-?\d{1,3})\b", IGNORING_CASE)
 _RECOVERY = re.compile(r"action changed from .{0,60}? to 0x[0-9a-f]{1,8} \(([^()]{1,40})\)", IGNORING_CASE)
 _LOST = re.compile(r"NVRM:\s*The NVIDIA GPU (\S{1,40})", IGNORING_CASE)
 _LOST_GOES_ON = re.compile(r"NVRM:\s*(?:\(PCI ID|installed in)", IGNORING_CASE)
-_FALLEN = re.compile(
-    rf"NVRM:\s*(?:GPU (?:at )?(?:PCI:)?({_ADDRESS}))?.{{0,200}}fallen off the bus", IGNORING_CASE
-)
+_FALLEN = re.compile(rf"NVRM:\s*(?:GPU (?:at )?(?:PCI:)?({_ADDRESS}))?.{{0,200}}fallen off the bus", IGNORING_CASE)
 _NAMED = re.compile(rf"NVRM:\s*GPU at (?:PCI:)?({_ADDRESS})\s*:\s*(GPU-[0-9a-f-]{{1,60}})", IGNORING_CASE)
-_HUNG = re.compile(
-    r"INFO: task (.{1,64}):(\d{1,10}) blocked\b.{0,40}? for more than (\d{1,9}) seconds", IGNORING_CASE
-)
+_HUNG = re.compile(r"INFO: task (.{1,64}):(\d{1,10}) blocked\b.{0,40}? for more than (\d{1,9}) seconds", IGNORING_CASE)
 _REMOVED = re.compile(r"\[drm\] \[nvidia-drm\] \[GPU ID 0x([0-9a-f]{1,12})\] Removing device", IGNORING_CASE)
 _ADDED = re.compile(rf"\[drm\] Initialized nvidia-drm .{{0,60}}?\bfor ({_ADDRESS})\b", IGNORING_CASE)
 _EVERYTHING_CLEARED = (
@@ -193,9 +189,7 @@ def _sxid(time: float | None, found: re.Match[str]) -> SXidEvent | None:
     address, code, text = found[1], int(found[2]), found[3] or ""
     if not code or _SXID_DATA.match(text):
         return None
-    return SXidEvent(
-        code, pci_address(address), time, text.strip()[:LONGEST_TEXT], _severity(text), _link(text)
-    )
+    return SXidEvent(code, pci_address(address), time, text.strip()[:LONGEST_TEXT], _severity(text), _link(text))
 
 
 def _severity(text: str) -> str:

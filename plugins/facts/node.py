@@ -45,12 +45,17 @@ class Node:
         """The name that the inventory gives it."""
         return self.target.name
 
-    def leaf(self, name: str) -> Leaf:
-        """One leaf's answer. Raises Incomplete where the node was not reached."""
+    @property
+    def leaves(self) -> Mapping[str, Leaf]:
+        """The answers of all leaves. Raises Incomplete where the node was not reached."""
         if self.evidence.unreached:
             reason = self.evidence.unreached.value.replace("_", " ")
             raise Incomplete(f"the node was not reached ({reason})", cause=f"unreachable: {reason}")
-        return self.evidence.leaves.get(name) or Leaf(Status.ABSENT, detail="this evidence was not gathered")
+        return self.evidence.leaves
+
+    def leaf(self, name: str) -> Leaf:
+        """One leaf's answer. Raises Incomplete where the node was not reached."""
+        return self.leaves.get(name) or Leaf(Status.BROKE, detail="this evidence was not gathered")
 
     # What it is expected to be
 
@@ -84,7 +89,14 @@ class Node:
         """How many `gpus`, `efa` or `nvlinks` (per GPU) it should have. Raises Incomplete where nothing tells."""
         if what in self.target.expect:
             return self.target.expect[what]
+        if what == "efa" and self.is_outside_ec2:
+            return 0
         return int(self.of_type({"nvlinks": "nvlinks_per_gpu"}.get(what, what)))
+
+    @property
+    def is_outside_ec2(self) -> bool:
+        """Whether the firmware says that this is not an EC2 instance, and nobody gave it an EC2 type: only EC2 has EFA."""
+        return not self.target.instance_type and self._platform.get("vendor") not in ("", None, "Amazon EC2")
 
     def of_type(self, what: str) -> Any:
         """A value of its instance type. Raises Incomplete where the catalogue does not know it."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
-from clusterproof.plugins.probe.reading import Node
+from clusterproof.plugins.probe.reading import Node, error
 from clusterproof.plugins.probe.touch import touch_all
 
 PSEUDO = re.compile(
@@ -17,7 +18,7 @@ OF_OTHERS = re.compile(
     r"/(var/lib/(docker|containerd|containers|kubelet|enroot)|run/(containerd|docker|user|credentials|netns)"
     r"|snap|proc|sys)/"
 )
-ALWAYS = ("/", "/dev/shm")  # noqa: S108 - looked at, not written to
+ALWAYS = ("/", "/dev/shm")
 ESCAPED = re.compile(r"\\([0-7]{3})")
 MAX_MOUNTS = 64
 MAX_FSTAB = 256
@@ -33,7 +34,7 @@ def read(node: Node) -> object:
     touched = touch_all(node, [(mount["path"], mount.pop("device")) for mount in wanted])
     return {
         "mounts": [{**mount, **touch} for mount, touch in zip(wanted, touched)],
-        "fstab": _fstab(node),
+        "fstab": _fstab(node, mounts),
         "passed_over": len(found) - len(wanted),
     }
 
@@ -77,22 +78,31 @@ def _is_passed_over(mount: dict[str, str]) -> bool:
     return bool(PSEUDO.fullmatch(mount["type"]) or OF_OTHERS.match(mount["path"] + "/"))
 
 
-def _fstab(node: Node) -> list[dict[str, str]]:
+def _fstab(node: Node, mounts: Collection[str]) -> object:
+    """The entries of /etc/fstab, each with whether anything is mounted there; none where there is no such file."""
     try:
         lines = node.read("/etc/fstab").splitlines()
-    except OSError:
+    except FileNotFoundError:
         return []
+    except OSError as problem:
+        return error(problem)
     entries = [line.split() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     return [
         {
-            "path": _unescaped(entry[1]),
+            "path": _folder(entry[1]),
             "type": entry[2],
             "source": _unescaped(entry[0]),
             "options": entry[3] if len(entry) > 3 else "defaults",
+            "mounted": _folder(entry[1]) in mounts,
         }
         for entry in entries[:MAX_FSTAB]
         if len(entry) >= 3 and entry[1].startswith("/") and not PSEUDO.fullmatch(entry[2])
     ]
+
+
+def _folder(text: str) -> str:
+    """A path as mountinfo writes it: without a last slash."""
+    return _unescaped(text).rstrip("/") or "/"
 
 
 def _unescaped(text: str) -> str:

@@ -42,14 +42,14 @@ def reachable(source: str, wanted: frozenset[str]) -> str:
     A wanted "CAPITALS_" is every name that begins so: NVML's errors are found in that way, at run time.
     """
     statements = split(source)
-    definitions = _definitions(statements)
+    defined = definitions(statements)
     kept: set[int] = set()
     pending = {n for n, statement in enumerate(statements) if CALLED.match(statement)}
-    pending |= _defining("*", definitions) | {n for word in wanted for n in _defining(word, definitions)}
+    pending |= _defining("*", defined) | {n for word in wanted for n in _defining(word, defined)}
     while pending:
         number = pending.pop()
         kept.add(number)
-        reached = {n for word in words(statements[number]) for n in _defining(word, definitions)}
+        reached = {n for word in words(statements[number]) for n in _defining(word, defined)}
         pending |= reached - kept
     return "".join(statements[number] for number in sorted(kept))
 
@@ -72,7 +72,8 @@ def _is_decorated(statement: str) -> bool:
     return statement.rstrip("\n").rpartition("\n")[2].startswith("@")
 
 
-def _definitions(statements: Iterable[str]) -> dict[str, set[int]]:
+def definitions(statements: Iterable[str]) -> dict[str, set[int]]:
+    """The names that statements define, each with the numbers of those that do."""
     found: dict[str, set[int]] = {}
     for number, statement in enumerate(statements):
         defined = DEFINED.match(statement)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 import shutil
 import sys
 import tarfile
@@ -62,9 +63,7 @@ def mount_table(image: NodeImage, proc: list[str]) -> str:
 
 def proc_modules(image: NodeImage) -> str:
     """The text of /proc/modules: those that have a state in /sys, built-in ones have none."""
-    names = [
-        path.split("/")[1] for path in image.sys if path.startswith("module/") and path.endswith("/initstate")
-    ]
+    names = [path.split("/")[1] for path in image.sys if path.startswith("module/") and path.endswith("/initstate")]
     return "".join(f"{name} 131072 0 - Live 0x0000000000000000\n" for name in names)
 
 
@@ -72,8 +71,7 @@ def units(services: Mapping[str, Service]) -> str:
     """The fake systemctl's table: `unit load active sub enabled`, a line each, `-` for nothing."""
     ids = {name: name if "." in name else f"{name}.service" for name in services}
     return "".join(
-        f"{ids[name]} {unit.load} {unit.active} {unit.sub} {unit.enabled or '-'}\n"
-        for name, unit in services.items()
+        f"{ids[name]} {unit.load} {unit.active} {unit.sub} {unit.enabled or '-'}\n" for name, unit in services.items()
     )
 
 
@@ -92,9 +90,7 @@ def _generated(image: NodeImage) -> dict[str, Content]:
     if image.services is None:
         files["/usr/bin/systemctl"] = ABSENT
     else:
-        files["/usr/bin/systemctl"] = File(
-            Path(__file__).with_name("tools").joinpath("systemctl").read_text(), 0o755
-        )
+        files["/usr/bin/systemctl"] = File(Path(__file__).with_name("tools").joinpath("systemctl").read_text(), 0o755)
         files[UNITS_PATH] = units(image.services)
     if not shutil.which("python3", path="/usr/local/bin:/usr/bin"):
         files["/usr/bin/python3"] = Link(str(Path(sys.executable).resolve()))
@@ -113,16 +109,20 @@ wait
 
 
 def _rooted(files: Mapping[str, Content]) -> dict[str, Content]:
-    """The same by real path, so that a file in /lib does not become a folder over the link /lib."""
-    return {str(_real_folder(path) / Path(path).name).lstrip("/"): content for path, content in files.items()}
+    """The same by real path, so that a file in /lib does not become a folder over the link /lib.
 
-
-def _real_folder(path: str) -> Path:
-    return _resolved(str(Path(path).parent))
+    What is absent and not on this machine either is left out: a whiteout over nothing would be listed.
+    """
+    rooted: dict[str, Content] = {}
+    for path, content in files.items():
+        real = _real_folder(str(Path(path).parent)) / Path(path).name
+        if content is not ABSENT or (not path.startswith("/dev/") and os.path.lexists(real)):
+            rooted[str(real).lstrip("/")] = content
+    return rooted
 
 
 @functools.cache
-def _resolved(folder: str) -> Path:
+def _real_folder(folder: str) -> Path:
     return Path(folder) if folder.startswith("/dev") else Path(folder).resolve()
 
 

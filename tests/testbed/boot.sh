@@ -1,7 +1,7 @@
 #!/bin/sh
 # Process 1 of a fake node: makes its root in a mount namespace of its own, then waits to be told to end.
-# boot.sh NAME LIFELINE FROZEN HUNG DAEMONS, with an archive on standard input; LIFELINE is the number of a
-# descriptor: the node ends when that one does.
+# boot.sh NAME LIFELINE FROZEN HUNG DAEMONS ROOT_PERCENT, with an archive on standard input. LIFELINE is the
+# number of a descriptor: the node ends when that one does.
 set -e
 umask 022
 exec 2>&1 3<"/proc/self/fd/$2"
@@ -22,10 +22,18 @@ for path in $3; do
 done
 sed -i "s|@|$built|g" table
 mount -a -T table
+fd=4
 for hung in $4; do
-    exec 4<>/dev/fuse # kept open and never answered
-    mount -i -t "${hung#*=}" -o fd=4,rootmode=40000,user_id=0,group_id=0 testbed "root${hung%%=*}"
+    eval "exec $fd<>/dev/fuse" # kept open and never answered
+    mount -i -t "${hung#*=}" -o fd=$fd,rootmode=40000,user_id=0,group_id=0 testbed "root${hung%%=*}"
+    fd=$((fd + 1))
 done
+if [ "$6" -gt 0 ]; then
+    used_kib=$(du -skx . | cut -f1)
+    size_kib=102400
+    fallocate -l $((size_kib * $6 / 100 - used_kib - 256))KiB root/var/filled
+    mount -o remount,size=${size_kib}k $built
+fi
 cd /
 export pid FROZEN="$3" DAEMONS="$5" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 exec chroot $built/root /bin/sh -e -c '

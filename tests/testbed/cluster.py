@@ -86,9 +86,7 @@ class Testbed:
         """Run a program of this machine on the cluster's network, at home in `home`."""
         environment = {**os.environ, "HOME": str(self.home), **(env or {})}
         words = self.command(argv)
-        return subprocess.run(
-            words, input=input, capture_output=True, timeout=timeout, env=environment, check=False
-        )
+        return subprocess.run(words, input=input, capture_output=True, timeout=timeout, env=environment, check=False)
 
     def ssh(self, name: str, command: str, timeout: float = 30.0) -> subprocess.CompletedProcess[bytes]:
         """Run a command on a node with OpenSSH's own client."""
@@ -155,9 +153,7 @@ def testbed(
         switch = stack.enter_context(_switched_on())
         bed = Testbed(home, {}, dict(images), addresses, user, switch)
         stack.callback(lambda: list(pool.map(Node.power_off, bed.nodes.values())))
-        host_keys = dict(
-            zip(images, pool.map(lambda name: sshd.new_key(home / f"{name}.key"), images), strict=True)
-        )
+        host_keys = dict(zip(images, pool.map(lambda name: sshd.new_key(home / f"{name}.key"), images), strict=True))
 
         def start(name: str) -> None:
             image = sshd.with_sshd(images[name], (home / f"{name}.key").read_text(), identity)

@@ -14,9 +14,7 @@ FI_INFO_HIDES = "/usr/lib/testbed/fi_info_hides"
 
 def with_nvml(image: NodeImage, gpu: int | None = None, **values: object) -> NodeImage:
     """NVML answers these; of one GPU, or of the system. Keys with blanks: `**{"nvlink 5": "inactive"}`."""
-    lines = [
-        f"{key} = {str(value).lower() if isinstance(value, bool) else value}" for key, value in values.items()
-    ]
+    lines = [f"{key} = {str(value).lower() if isinstance(value, bool) else value}" for key, value in values.items()]
     if gpu is None:  # the system's part stands before the first GPU's
         text = "\n".join([*_system_lines(image), *lines, *_gpu_lines(image)])
     else:
@@ -50,9 +48,7 @@ def without_file(image: NodeImage, path: str) -> NodeImage:
     """That file or folder is not there. A file of /proc cannot be taken away."""
     if path.startswith("/sys/"):
         gone = sysfs.resolved(image.sys, path[5:])
-        return replace(
-            image, sys={name: entry for name, entry in image.sys.items() if not _within(name, gone)}
-        )
+        return replace(image, sys={name: entry for name, entry in image.sys.items() if not _within(name, gone)})
     files = {name: entry for name, entry in image.files.items() if not _within(name, path)}
     tools = {name: text for name, text in image.tools.items() if path not in (name, f"/usr/bin/{name}")}
     return replace(image, files=files | {path: ABSENT}, tools=tools)
@@ -107,6 +103,11 @@ def without_tmpfs(image: NodeImage, path: str) -> NodeImage:
 def with_frozen(image: NodeImage, path: str) -> NodeImage:
     """A file system on which a write hangs and cannot be killed, until the node is left."""
     return replace(image, frozen=(*image.frozen, path))
+
+
+def with_full_root(image: NodeImage, percent: int) -> NodeImage:
+    """The root volume is that full, to about one percent."""
+    return replace(image, root_percent=percent)
 
 
 def with_hung_mount(image: NodeImage, path: str, kind: str = "fuse.sshfs") -> NodeImage:

@@ -60,13 +60,16 @@ NOT_FOUND = Service("not-found", "inactive", "dead", "")
 class NodeImage:
     """A node as it will stand: this machine's own files, overlaid with these.
 
-    `files` are by absolute path. `tools` are shell scripts by name (put in /usr/bin) or absolute path.
-    `sys` is the whole of /sys, by path under it. `proc` are files put over those of a real /proc, by path
-    under it. `nvml` is what the fake NVML library answers with (None: no library). `tmpfs` are sizes by
-    mount point. `services` are what systemctl knows (None: no systemctl). `daemons` really run, with this
-    limit of locked memory. `frozen` are file systems on which a write never comes back until the node is
-    left; `hung` are mounts that never answer at all, with their type. `login_shell` is a script that is
-    the shell of those who log in with ssh ("": /bin/sh); `banner` is what sshd says before they do.
+    - `files` by absolute path; `tools`: shell scripts by name (then in /usr/bin) or absolute path
+    - `sys`: the whole of /sys, by path under it; `proc`: files put over those of a real /proc, likewise
+    - `nvml`: what the fake NVML library answers with (None: there is no library)
+    - `tmpfs`: sizes by mount point; `root_percent`: how full the root volume is (0: as it comes)
+    - `services`: what systemctl knows (None: there is no systemctl)
+    - `daemons` really run, with that limit of locked memory; `memlock`: that of everybody else
+    - `frozen`: file systems on which a write never comes back until the node is left
+    - `hung`: mounts that never answer at all, with their type
+    - `login_shell`: a script that is the shell of those who log in with ssh ("": /bin/sh)
+    - `banner`: what sshd says before they do
     """
 
     files: dict[str, Content] = field(default_factory=dict)
@@ -75,6 +78,7 @@ class NodeImage:
     proc: dict[str, Content] = field(default_factory=dict)
     nvml: str | None = None
     tmpfs: dict[str, str] = field(default_factory=dict)
+    root_percent: int = 0
     services: dict[str, Service] | None = None
     daemons: dict[str, str] = field(default_factory=dict)
     memlock: str = "unlimited"

@@ -37,9 +37,7 @@ def p5_lines(driver: str, kernel: str) -> list[Line]:
     module = f"for x86_64  {driver}"
     lines = [*ec2_lines("p5.48xlarge", kernel), (15.0, "Elastic Fabric Adapter (EFA) v2.17.3g")]
     for number, name in enumerate(EFA_NAMES):
-        lines.append(
-            (15.1 + number / 100, f"infiniband {name}: efa_device registered\n SUBSYSTEM=infiniband")
-        )
+        lines.append((15.1 + number / 100, f"infiniband {name}: efa_device registered\n SUBSYSTEM=infiniband"))
     lines += [
         (17.0, "nvidia: loading out-of-tree module taints kernel."),
         (17.2, "nvidia-nvlink: Nvlink Core is being initialized, major device number 234"),

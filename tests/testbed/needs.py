@@ -44,6 +44,7 @@ def _without_nodes() -> str:
     return (
         _without_root()
         or _without("gcc", "gcc")
+        or _without_path("/usr/include/stdio.h", "apt-get install libc6-dev")
         or _without("unshare", "util-linux")
         or _without("nsenter", "util-linux")
         or _without("tar", "tar")

@@ -17,6 +17,7 @@ from tests.testbed.archive import archive
 from tests.testbed.faults import (
     with_file,
     with_frozen,
+    with_full_root,
     with_hung_mount,
     with_kernel_line,
     with_line,
@@ -47,6 +48,7 @@ __all__ = [
     "healthy_p5",
     "with_file",
     "with_frozen",
+    "with_full_root",
     "with_hung_mount",
     "with_kernel_line",
     "with_line",
@@ -195,7 +197,8 @@ def boot(image: NodeImage, name: str = "node001", *, network: bool = False) -> N
     lifeline_end, lifeline = os.pipe()
     spaces = ["--mount", "--uts", "--ipc", "--pid", "--fork", *(["--net"] if network else [])]
     hung = [f"{path}={kind}" for path, kind in image.hung.items()]
-    words = [name, str(lifeline_end), " ".join(image.frozen), " ".join(hung), " ".join(image.daemons)]
+    lists = [" ".join(image.frozen), " ".join(hung), " ".join(image.daemons)]
+    words = [name, str(lifeline_end), *lists, str(image.root_percent)]
     try:
         holder = subprocess.Popen(
             [system_program("unshare"), *spaces, "/bin/sh", str(BOOT), *words],

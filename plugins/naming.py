@@ -1,0 +1,108 @@
+"""What names one thing in a text: the forms of addresses, serials and ids, and which host names are telling."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One form of name: its pattern, and whether a match is a name at all (a version looks like an address)."""
+
+    kind: str
+    pattern: re.Pattern[str]
+    is_name: Callable[[re.Match[str]], bool] = lambda found: True
+
+
+def is_address_v4(found: re.Match[str]) -> bool:
+    """Whether four numbers are an address, not a version: by the word before them, else by their size.
+
+    What is private is an address unless a word says otherwise; of public ones, no version is known with a part of 100 or more.
+    """
+    if _VERSION_BEFORE.search(found.string, max(0, found.start() - 40), found.start()):
+        return False
+    address = ipaddress.ip_address(found.group())
+    if address.is_loopback or address.is_unspecified:
+        return False
+    return address.is_private or max(address.packed) >= _LEAST_ADDRESS_PART or _is_placed(found)
+
+
+def _is_placed(found: re.Match[str]) -> bool:
+    """Whether an address stands where only addresses stand: `@`, `//` or `host ` before, a port or `@tcp` behind."""
+    return bool(
+        _PLACE_BEFORE.search(found.string, max(0, found.start() - 12), found.start())
+        or _PLACE_BEHIND.match(found.string, found.end())
+    )
+
+
+def is_address_v6(found: re.Match[str]) -> bool:
+    """Whether hexadecimal groups are an IPv6 address that names a host."""
+    try:
+        address = ipaddress.IPv6Address(found.group())
+    except ValueError:
+        return False
+    return int(address) > 1  # `::` is nobody, `::1` everybody
+
+
+def is_telling(name: str) -> bool:
+    """Whether a name can be replaced wherever it stands, for it is none of the words that texts are made of."""
+    if len(name) < _SHORTEST or name.lower() in _WORDS or _VOCABULARY.fullmatch(name):
+        return False
+    return not _NUMBERS.fullmatch(name) or len(name) >= _SHORTEST_NUMBER or _ADDRESS_V4.fullmatch(name) is not None
+
+
+_SHORTEST = 4  # characters of a host name that no text has by chance
+_SHORTEST_NUMBER = 8  # characters of a serial number
+_LEAST_ADDRESS_PART = 100
+_OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+_ADDRESS_V4 = re.compile(rf"(?<![\w.-])(?:{_OCTET}\.){{3}}{_OCTET}(?!\.?\w)")
+_VERSION_BEFORE = re.compile(r"(?:version|driver|release|firmware|fw|ver|\bv)[\s:=/\"'is-]*\Z", re.IGNORECASE)
+_PLACE_BEFORE = re.compile(r"(?:@|//|\b(?:host|to|from|addr|address|server|peer)[ =:])\Z", re.IGNORECASE)
+_PLACE_BEHIND = re.compile(r"@(?:tcp|o2ib)|:/|:\d{2,5}\b")
+_NUMBERS = re.compile(r"[\d._-]+")
+_VOCABULARY = re.compile(  # words of evidence that have a digit, as a host name has
+    r"(?:uverbs|rdmap|mlx|nvme|efa|eth|xid|pid|dev|cpu)[\d_snp]*|(?:ml\.)?[a-z]{1,3}\d[a-z-]*\.(?:\d*xlarge|large|metal\S*)",
+    re.IGNORECASE,
+)
+_WORDS = frozenset(
+    (
+        "absent active address alive auth boot broke client cluster command containerd controller cuda default denied "
+        "device disabled docker domain driver enabled error exit fabric failed fatal fatal file gpus head healthy hexdump "
+        "host hung inactive info infiniband init initializing instance kernel lanes libfabric limits link linkup linux "
+        "loaded local localhost login lost lustre memory mount mounts munge name network node none nonfatal not-found "
+        "nvidia nvidia-fabricmanager nvidia-persistenced nvlink nvml nvrm nvswitch output path platform port processes "
+        "protocol provider proxy rdma refused root running server service services slurm slurmctld slurmd source ssh sshd "
+        "state status storage stuck sxid systemd task test text timed_out told tmpfs true false type ubuntu unit user "
+        "values version worker zombies"
+    ).split()
+)
+
+_HEX = "[0-9a-fA-F]"
+FORMS = (
+    Form(
+        "uuid",
+        re.compile(rf"(?<![0-9A-Za-z]){_HEX}{{8}}(?:[-_]{_HEX}{{4}}){{3}}[-_]{_HEX}{{12}}(?![0-9A-Za-z])"),
+    ),
+    Form("id", re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-f]{64}|[0-9a-f]{32})(?![0-9A-Za-z])")),
+    Form("key", re.compile(r"\b(?:SHA256:[0-9A-Za-z+/]{43}|MD5(?::[0-9a-f]{2}){16})")),
+    Form("mac", re.compile(rf"(?<![\w:])(?:{_HEX}{{2}}:){{5,19}}{_HEX}{{2}}(?![\w:])")),
+    Form("mac", re.compile(rf"(?<![\w-])(?:{_HEX}{{2}}-){{5}}{_HEX}{{2}}(?![\w-])")),
+    Form("mac", re.compile(rf"(?<=x)(?<=[a-z]x){_HEX}{{12}}(?:{_HEX}{{4}})?(?![0-9A-Za-z])")),  # enx…, rocex…, ibx…
+    Form("guid", re.compile(rf"(?<![\w:])(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}}(?![\w:])")),
+    Form("address", re.compile(r"(?<![\w:.])[0-9a-fA-F:]{2,39}(?:\d{1,3}(?:\.\d{1,3}){3})?(?![\w:])"), is_address_v6),
+    Form("address", _ADDRESS_V4, is_address_v4),
+    Form("address", re.compile(r"\b(?:ip|ec2)-(?:\d{1,3}-){3}\d{1,3}(?![\w-])(?:\.[a-z0-9-]+)*\b", re.IGNORECASE)),
+    Form("instance", re.compile(r"\bm?i-(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])")),
+    Form("filesystem", re.compile(r"\bfs(?:ap|mt|vol)?-(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])")),
+    Form(
+        "resource",
+        re.compile(r"(?<![a-z])(?:vol|eni|subnet|vpc|sg|ami|snap|rtb|eipalloc)-?(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])"),
+    ),
+    Form(
+        "host",
+        re.compile(r"\b(?:[a-z0-9-]{1,63}\.){1,8}(?:internal|local|lan|corp|intranet)(?![\w-])", re.IGNORECASE),
+    ),
+)

@@ -1,0 +1,51 @@
+"""The packaged checks, as data: for the documentation and for the suite's own tests."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from clusterproof.plugins.check import Check, check_of, is_light
+from clusterproof.plugins.routing import OCCASIONS
+
+PACKAGE = Path(__file__).resolve().parent.parent
+
+
+@cache
+def all_checks() -> dict[str, Check]:
+    """Every packaged check by its stable id, in the order of their files."""
+    checks = [check for path in sorted((PACKAGE / "checks").rglob("test_*.py")) for check in _of_file(path)]
+    return {check.route.check: check for check in checks}
+
+
+def _of_file(path: Path) -> Iterator[Check]:
+    name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+    module = importlib.import_module(f"clusterproof.{name}")
+    for function in vars(module).values():
+        is_own = inspect.isfunction(function) and function.__module__ == module.__name__
+        if is_own and function.__name__.startswith("test_") and is_light(function):
+            yield check_of(function, [*getattr(function, "pytestmark", ()), *module.pytestmark])
+
+
+def occasions(check: Check) -> list[str]:
+    """The occasions that a check is marked for."""
+    marks = [*getattr(check.function, "pytestmark", ()), *inspect.getmodule(check.function).pytestmark]  # type: ignore[union-attr]
+    named = {mark.name for mark in marks}
+    return [occasion for occasion in OCCASIONS if occasion in named]
+
+
+def table() -> str:
+    """The checks as a Markdown table, for the README."""
+    rows = ["| check | fails or worries when | when | owner |", "|---|---|---|---|"]
+    for name, check in sorted(all_checks().items(), key=lambda entry: (entry[1].route.subsystem != "node", entry[0])):
+        about = check.route
+        when = ", ".join(occasions(check))
+        rows.append(f"| `{name}` | {about.title} | {when} | {about.owner} § {about.section} |")
+    return "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    print(table(), end="")  # noqa: T201 - what this module does when it is run

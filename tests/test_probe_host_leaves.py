@@ -1,0 +1,1 @@
+"""What the leaves of the running host tell: mounts that hang, processes that are blocked, limits."""

@@ -1,0 +1,210 @@
+"""Each leaf tells what is there, on real nodes made of namespaces: as root or not, and under another root."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from clusterproof.plugins.evidence import Leaf, Status
+from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
+
+from tests.probed import SOON, probe, probe_node
+from tests.testbed.image import File
+from tests.testbed.needs import needs_nodes
+from tests.testbed.node import (
+    Node,
+    NodeImage,
+    entered,
+    healthy_cpu,
+    healthy_p5,
+    with_file,
+    with_service,
+    with_tool,
+    without_module,
+    without_pci,
+)
+
+NOBODY = 65534
+FOR_EVER = "while :; do sleep 1; done"
+
+
+def tell(image: NodeImage, leaf: str, options: ProbeOptions = SOON, *, user: int = 0) -> Leaf:
+    """What one leaf tells of a node with this image."""
+    with entered(image) as node:
+        evidence = probe_node(node, [leaf], options, user=user)
+    assert evidence.unreached is None, evidence.detail
+    return evidence.leaves[leaf]
+
+
+def value(image: NodeImage, leaf: str, options: ProbeOptions = SOON, *, user: int = 0) -> Any:
+    told = tell(image, leaf, options, user=user)
+    assert told.status is Status.TOLD, told.detail
+    return told.value
+
+
+@pytest.fixture(scope="module")
+def p5() -> Iterator[Node]:
+    with entered(healthy_p5()) as node:
+        yield node
+
+
+@needs_nodes
+def test_every_leaf_of_a_healthy_gpu_node_tells(p5: Node) -> None:
+    evidence = probe_node(p5, leaf_names())
+    assert {name: leaf.status.value for name, leaf in evidence.leaves.items()} == dict.fromkeys(leaf_names(), "told")
+    told = {name: leaf.value for name, leaf in evidence.leaves.items()}
+    assert told["boot"] | {"now": 0, "memory_kib": 0} == {
+        "uptime_s": 86400.5,
+        "boot_id": "3f1c9a52-6d0e-4b77-9c1d-5a2e8f704b16",
+        "hostname": "node001",
+        "kernel": "6.8.0-1021-aws",
+        "os": "Ubuntu 22.04.5 LTS",
+        "memory_kib": 0,
+        "cpus": told["boot"]["cpus"],
+        "now": 0,
+        "uid": 0,
+    }
+    assert told["platform"]["product"] == "p5.48xlarge"
+    assert told["nvml"]["count"] == 8
+    assert len(told["pci"]["devices"]) == 8 + 32 + 4
+    assert len(told["rdma"]["devices"]) == len(told["rdma"]["uverbs"]) == 32
+    assert told["libfabric"]["output"].count("domain: ") == 64
+    assert told["fabric_manager"]["output"].endswith("580.126.09\n")
+    assert told["processes"]["blocked"] == []
+    assert told["limits"] == {
+        "login": {"memlock": None},
+        "daemons": {"slurmd": {"memlock": None}, "containerd": {"memlock": None}},
+    }
+
+
+@needs_nodes
+def test_a_node_without_gpus_says_what_is_absent() -> None:
+    with entered(healthy_cpu()) as node:
+        leaves = probe_node(node, leaf_names()).leaves
+    absent = {name: leaf.detail for name, leaf in leaves.items() if leaf.status is not Status.TOLD}
+    assert set(absent) == {"nvml", "libfabric", "fabric_manager"}
+    assert absent["libfabric"].startswith("no fi_info on PATH or in ")
+    assert absent["nvml"].startswith("no libnvidia-ml.so.1 ")
+    assert leaves["rdma"].value["devices"] == leaves["pci"].value["devices"] == []
+
+
+@needs_nodes
+def test_another_root_tells_the_same(p5: Node) -> None:
+    inside = probe_node(p5, leaf_names()).leaves
+    outside = probe(leaf_names(), ProbeOptions(host_root=str(p5.root))).leaves
+    for name in set(leaf_names()) - {"boot", "limits", "mounts", "processes"}:
+        assert outside[name].value == inside[name].value, name
+    for key in ("uptime_s", "boot_id", "kernel", "os", "memory_kib"):
+        assert outside["boot"].value[key] == inside["boot"].value[key], key
+    assert outside["limits"].value["daemons"] == inside["limits"].value["daemons"]
+    assert sorted(m["path"] for m in outside["mounts"].value["mounts"]) == ["/", "/dev/shm", "/opt/dlami/scratch"]
+    assert {m["alive"] for m in outside["mounts"].value["mounts"]} == {"yes"}
+
+
+@needs_nodes
+def test_tools_of_another_root_are_for_root(p5: Node) -> None:
+    leaf = probe(["libfabric"], ProbeOptions(host_root=str(p5.root)), user=NOBODY).leaves["libfabric"]
+    assert leaf.status in (Status.DENIED, Status.ABSENT)  # absent: a root that this user may not even look into
+
+
+@needs_nodes
+def test_nothing_is_written_on_the_node(p5: Node) -> None:
+    p5.run(["touch", "/stamp"])
+    probe_node(p5, leaf_names())
+    elsewhere = ["(", "-path", "/root/.pyenv", "-o", "-path", "/work", "-o", "-path", "/proc", ")", "-prune"]
+    written = p5.run(["find", "/", "-xdev", *elsewhere, "-o", "-newer", "/stamp", "-print"]).stdout.decode()
+    assert written.split() in ([], ["/"])
+
+
+@needs_nodes
+def test_pci_tells_links_and_drivers(p5: Node) -> None:
+    devices = probe_node(p5, ["pci"]).leaves["pci"].value["devices"]
+    assert next(device for device in devices if device["class"] == "030200") == {
+        "address": "0000:53:00.0",
+        "vendor": "10de",
+        "device": "2330",
+        "class": "030200",
+        "width": 16,
+        "width_max": 16,
+        "speed": "32.0 GT/s PCIe",
+        "speed_max": "32.0 GT/s PCIe",
+        "driver": "nvidia",
+    }
+    assert {device["device"] for device in devices if device["vendor"] == "1d0f"} == {"efa2"}
+
+
+@needs_nodes
+def test_rdma_tells_ports_and_modules() -> None:
+    image = without_module(healthy_p5(), "gdrdrv")
+    image = with_file(image, "/sys/class/infiniband/rdmap79s0/ports/1/state", "1: DOWN\n")
+    told = value(image, "rdma")
+    port = {"port": 1, "state": "1: DOWN", "physical_state": "5: LinkUp", "rate": "100 Gb/sec (4X EDR)"}
+    assert next(device for device in told["devices"] if device["name"] == "rdmap79s0") == {
+        "name": "rdmap79s0",
+        "vendor": "1d0f",
+        "device": "efa2",
+        "driver": "efa",
+        "ports": [port | {"link_layer": "Unspecified"}],
+    }
+    assert "gdrdrv" not in told["modules"]
+    assert {"efa", "ib_core", "ib_uverbs", "nvidia"} <= set(told["modules"])
+
+
+@needs_nodes
+def test_a_gpu_that_left_the_bus_is_not_told() -> None:
+    assert len(value(without_pci(healthy_p5(), "0000:53:00.0"), "pci")["devices"]) == 8 + 32 + 4 - 1
+
+
+@needs_nodes
+def test_a_value_that_may_not_be_read_is_an_error_in_its_place() -> None:
+    image = with_file(healthy_p5(), "/sys/class/dmi/id/product_serial", File("secret", 0o400))
+    told = value(image, "platform", user=NOBODY)
+    assert told["product"] == "p5.48xlarge"
+    assert told["serial"]["error"] == "EACCES"
+
+
+@needs_nodes
+def test_a_tool_that_hangs_is_killed_with_its_leaf() -> None:
+    image = with_tool(healthy_p5(), "nv-fabricmanager", f"#!/bin/sh\ntrap : TERM\n{FOR_EVER}\n")
+    with entered(image) as node:
+        leaf = probe_node(node, ["fabric_manager"], SOON).leaves["fabric_manager"]
+        left = node.run(["sh", "-c", "cat /proc/[0-9]*/comm"]).stdout.decode().split()
+    assert leaf.status is Status.TIMED_OUT
+    assert leaf.detail == "nv-fabricmanager --version: no answer within its 0.5 s"
+    assert "nv-fabricmanage" not in left
+
+
+@needs_nodes
+def test_a_tool_tells_its_exit_and_both_outputs_in_bounds() -> None:
+    script = "#!/bin/sh\necho out; echo err >&2; yes | head -c 300000; exit 61\n"
+    told = value(with_tool(healthy_p5(), "nv-fabricmanager", script), "fabric_manager", ProbeOptions())
+    assert told["exit"] == 61
+    assert told["output"].startswith("out\nerr\ny\n")
+    assert len(told["output"]) == 64 * 1024
+
+
+@needs_nodes
+def test_services_tell_their_state_under_each_name_and_what_failed() -> None:
+    image = with_service(healthy_p5(), "slurmd", active="failed", sub="failed")
+    told = value(image, "services", ProbeOptions())
+    assert told["services"]["slurmd"] == {"load": "loaded", "active": "failed", "sub": "failed", "enabled": "enabled"}
+    assert told["services"]["sshd"] == told["services"]["ssh"]
+    assert told["services"]["dcgm"]["load"] == "not-found"
+    assert told["failed"] == ["slurmd.service"]
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [
+        ("echo System has not been booted with systemd as init system >&2; exit 1", Status.ABSENT),
+        ("echo Failed to get properties: Access denied >&2; exit 1", Status.DENIED),
+        ("echo Failed to connect to bus >&2; exit 1", Status.BROKE),
+        ("echo LoadState=loaded", Status.BROKE),
+    ],
+)
+@needs_nodes
+def test_a_systemctl_that_tells_nothing_is_no_evidence(script: str, status: Status) -> None:
+    image = with_tool(replace(healthy_cpu(), services=None), "systemctl", f"#!/bin/sh\n{script}\n")
+    assert tell(image, "services").status is status

@@ -1,0 +1,227 @@
+"""The program reaches every node: small, through any shell, with any Python, and with all that it needs."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import ctypes
+import os
+import shutil
+import subprocess
+import symtable
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pynvml  # type: ignore[import-untyped]
+import pytest
+from clusterproof.plugins.connection import Answer, Program
+from clusterproof.plugins.evidence import Status, Unreached
+from clusterproof.plugins.probe import payload, pynvml_part
+from clusterproof.plugins.probe.frame import decode
+from clusterproof.plugins.probe.options import FOLDER, PATIENCE, ProbeOptions, leaf_names
+from clusterproof.plugins.probe.payload import MAX_CHARACTERS, program
+
+from tests.probed import PATH, answer, probe
+
+OPTIONS = ProbeOptions()
+PYENV = Path(os.environ.get("PYENV_ROOT", "/root/.pyenv")) / "versions"
+LEAVES = (
+    "boot",
+    "fabric_manager",
+    "kernel_log",
+    "libfabric",
+    "limits",
+    "mounts",
+    "nvml",
+    "pci",
+    "platform",
+    "processes",
+    "rdma",
+    "services",
+)
+CONTROL_SIDE = {"__init__", "frame", "options", "payload", "pynvml_part"}
+NODE_SIDE = sorted(file for file in FOLDER.glob("*.py") if file.stem not in CONTROL_SIDE)
+
+
+def interpreters() -> list[str]:
+    found = {str(python) for python in PYENV.glob("*/bin/python3") if python.is_file()}
+    found.update(
+        python for n in range(8, 15) if (python := shutil.which(f"python3.{n}", path="/usr/bin:/usr/local/bin"))
+    )
+    return sorted(found | {sys.executable})
+
+
+def stand_in(folder: Path, name: str, script: str) -> str:
+    """A program of that name on a PATH that begins with it."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+    return f"{folder}:{PATH}"
+
+
+def no_python(folder: Path, version: str) -> str:
+    """A PATH on which every python is as old as this."""
+    for name in ("python3", *(f"python3.{n}" for n in range(8, 15))):
+        path = stand_in(folder, name, f'[ "$1" = -V ] && echo Python {version} && exit; exit 97')
+    return path
+
+
+def test_the_leaves_are_the_files_that_read() -> None:
+    assert leaf_names() == LEAVES
+    assert set(PATIENCE) <= set(leaf_names())
+
+
+@pytest.mark.parametrize("sudo", [False, True])
+@pytest.mark.parametrize("on_stdin", [True, False])
+def test_the_whole_program_is_small_enough_for_systems_manager(
+    on_stdin: bool, sudo: bool, record_property: Callable[[str, object], None]
+) -> None:
+    sent, _ = program(leaf_names(), ProbeOptions(sudo=sudo, host_root="/host"), on_stdin=on_stdin)
+    size = len(sent.command) + len(sent.stdin)
+    record_property("characters", size)
+    assert size <= MAX_CHARACTERS == 60_000
+
+
+@pytest.mark.parametrize("sudo", [False, True])
+def test_the_command_survives_quoting_by_any_shell(sudo: bool) -> None:
+    sent, _ = program(["boot"], ProbeOptions(sudo=sudo))
+    start, script, end = sent.command.split("'")
+    assert (start, end) == ("/bin/sh -c ", "")
+    assert not set(script) & set("!\\\n\r`")
+    assert len(sent.command) < 1000
+
+
+@pytest.mark.parametrize("shell", ["sh", "dash", "bash", "zsh", "ksh", "csh", "tcsh", "fish"])
+@pytest.mark.parametrize("on_stdin", [True, False])
+def test_it_runs_whatever_the_login_shell(shell: str, on_stdin: bool) -> None:
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    sent, nonce = program(["boot"], OPTIONS, on_stdin=on_stdin)
+    evidence = decode("here", Answer(answer(sent, shell=(shell, "-c"))), nonce)
+    assert evidence.leaves["boot"].status is Status.TOLD
+
+
+@pytest.mark.parametrize("python", interpreters())
+def test_it_runs_under_every_python_since_3_8(python: str, tmp_path: Path) -> None:
+    version = subprocess.run([python, "-V"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[1]
+    if tuple(map(int, version.split(".")[:2])) < (3, 8):
+        pytest.skip(f"Python {version} is older than what the probe is for")
+    evidence = probe(leaf_names(), path=stand_in(tmp_path, "python3", f'exec {python} "$@"'))
+    assert evidence.probe["python"] == version
+    assert set(evidence.leaves) == set(LEAVES)
+    assert [leaf.detail for leaf in evidence.leaves.values() if leaf.status is Status.BROKE] == []
+    assert evidence.leaves["boot"].value["hostname"] == os.uname().nodename
+
+
+@pytest.mark.parametrize("script", ["exit 97", "exit 1", "exit 127", "echo broken >&2; exit 2"])
+def test_a_python_that_is_too_old_or_does_not_start_is_passed_over(script: str, tmp_path: Path) -> None:
+    evidence = probe(["boot"], path=stand_in(tmp_path, "python3", script))
+    assert evidence.leaves["boot"].status is Status.TOLD
+
+
+def test_where_there_is_no_python_the_node_says_what_it_has(tmp_path: Path) -> None:
+    evidence = probe(["boot"], path=no_python(tmp_path, "3.6.8"))
+    assert evidence.unreached is Unreached.NO_PYTHON
+    assert "python3 (Python 3.6.8)" in evidence.detail
+
+
+def test_a_program_that_arrives_in_part_is_a_cut_answer() -> None:
+    sent, nonce = program(["boot"], OPTIONS)
+    output = answer(Program(sent.command, sent.stdin[:-100]))
+    assert decode("here", Answer(output), nonce).unreached is Unreached.CUT
+
+
+def test_input_after_the_program_is_not_waited_for() -> None:
+    sent, nonce = program(["boot"], OPTIONS)
+    output = answer(Program(sent.command, sent.stdin + b"\nmore\n" * 9))
+    assert decode("here", Answer(output), nonce).leaves["boot"].status is Status.TOLD
+
+
+@pytest.mark.parametrize(
+    ("uid", "sudo", "told"),
+    [
+        ("1000", 'shift; [ "$1" = true ] || echo ran >&2; exec "$@"', "used"),
+        ("1000", "echo sudo: a password is required >&2; exit 1", "refused: sudo: a password is required"),
+        ("1000", "cat >/dev/null; exit 1", "refused: "),
+        ("0", "exit 1", ""),
+    ],
+    ids=["granted", "refused", "reads-input", "root"],
+)
+def test_sudo_is_used_where_it_is_permitted_and_told_where_it_is_not(
+    uid: str, sudo: str, told: str, tmp_path: Path
+) -> None:
+    stand_in(tmp_path, "id", f"echo {uid}")
+    evidence = probe(["boot"], ProbeOptions(sudo=True), path=stand_in(tmp_path, "sudo", sudo))
+    assert evidence.leaves["boot"].status is Status.TOLD
+    assert evidence.probe["sudo"] == told
+
+
+def test_without_the_option_sudo_is_never_called(tmp_path: Path) -> None:
+    stand_in(tmp_path, "id", "echo 1000")
+    evidence = probe(["boot"], path=stand_in(tmp_path, "sudo", f"touch {tmp_path}/called; exit 1"))
+    assert evidence.leaves["boot"].status is Status.TOLD
+    assert not (tmp_path / "called").exists()
+
+
+def test_every_program_has_a_nonce_of_its_own_and_the_text_is_built_once() -> None:
+    (first, one), (second, other) = program(["boot"], OPTIONS), program(["boot"], OPTIONS)
+    assert one != other
+    assert first.stdin == second.stdin
+    assert payload.payload(frozenset(["boot"]), OPTIONS) is payload.payload(frozenset(["boot"]), OPTIONS)
+
+
+def test_only_what_is_asked_for_travels() -> None:
+    small, large = (len(program(leaves, OPTIONS)[0].stdin) for leaves in (["boot"], ["boot", "nvml"]))
+    assert small < large / 2
+
+
+def test_a_leaf_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(ValueError, match="telepathy is no leaf"):
+        program(["telepathy"], OPTIONS)
+
+
+@pytest.mark.parametrize("file", NODE_SIDE, ids=lambda file: file.stem)
+def test_what_runs_on_a_node_is_python_3_8_and_the_standard_library(file: Path) -> None:
+    tree = ast.parse(file.read_text(), feature_version=(3, 8))
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    imported |= {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    for module in imported:
+        assert module
+        assert (
+            module.split(".")[0] in sys.stdlib_module_names
+            or module.startswith(payload.PACKAGE)
+            or (module == "pynvml" and file.stem.startswith("nvml"))
+        ), f"{file.name} imports {module}"
+
+
+def part() -> str:
+    sources = [(FOLDER / f"{name}.py").read_text() for name in ("nvml", "nvml_gpu")]
+    wanted = frozenset(word for source in sources for word in pynvml_part.words(source))
+    return pynvml_part.reachable(pynvml_part.pynvml_source(), wanted)
+
+
+def test_the_part_of_pynvml_that_travels_is_a_part_of_it() -> None:
+    whole = {ast.dump(statement) for statement in ast.parse(pynvml_part.pynvml_source()).body}
+    assert {ast.dump(statement) for statement in ast.parse(part()).body} <= whole
+    assert len(part()) < 40_000 < 300_000 < len(pynvml_part.pynvml_source())
+
+
+def test_the_part_of_pynvml_has_all_that_it_names_itself() -> None:
+    table = symtable.symtable(part(), "pynvml", "exec")
+    has = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    missing = globals_of(table) - has - set(dir(ctypes)) - set(dir(builtins)) - {"__name__"}
+    assert {name for name in missing if not name.startswith("NVMLError_")} == set()  # these are made at run time
+
+
+def globals_of(table: symtable.SymbolTable) -> set[str]:
+    names = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global() and symbol.is_referenced()}
+    return names.union(*(globals_of(child) for child in table.get_children()))
+
+
+def test_every_definition_of_pynvml_is_found() -> None:
+    source = pynvml_part.pynvml_source()
+    defined = {name for name, value in vars(pynvml).items() if not name.startswith(("__", "NVMLError_"))}
+    found = pynvml_part.definitions(pynvml_part.split(source))
+    assert ast.dump(ast.parse("".join(pynvml_part.split(source)))) == ast.dump(ast.parse(source))
+    assert {name for name in defined if not hasattr(ctypes, name)} <= set(found)
