@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from clusterproof.plugins.facts.fact import leaves_needed
 from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.printable import printable
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.routing import Route, route
 from clusterproof.plugins.verdict import Concern, Incomplete, NotApplicable, Verdict
@@ -202,17 +203,3 @@ def split_message(message: str) -> tuple[str, str]:
     """`observed; expected …` as its two halves; the second is empty where the message has none."""
     observed, _, expected = message.partition("; expected ")
     return observed, expected
-
-
-def printable(text: str) -> str:
-    """The text with what could steer a terminal or hide in a report made visible, and bounded."""
-    if text.isprintable() and len(text) <= MAX_MESSAGE:
-        return text
-    safe = "".join(
-        char if char.isprintable() or char == "\n" else char.encode("unicode_escape", "replace").decode()
-        for char in text[:MAX_MESSAGE]
-    )
-    return safe if len(text) <= MAX_MESSAGE else f"{safe} … ({len(text)} characters)"
-
-
-MAX_MESSAGE = 4_000  # characters of one message in a report

@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[CLUSTER] = cluster
     config.pluginmanager.register(Session(config, cluster), "clusterproof-session")
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Outcomes(config, cluster), "clusterproof-outcomes")
+        config.pluginmanager.register(Outcomes(config, config.stash[CLUSTER]), "clusterproof-outcomes")
 
 
 def resolve_cluster(config: pytest.Config, text: str) -> Any:

@@ -11,10 +11,10 @@ import pytest
 from clusterproof.plugins.check import SUBJECTS, Check, call, check_of, is_light, judge, result_of
 from clusterproof.plugins.facts.fact import leaves_needed
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.report import carry, report_of, teardown_of
+from clusterproof.plugins.report import properties, report_of, teardown_of
 from clusterproof.plugins.routing import SUBSYSTEMS, Route, route
 from clusterproof.plugins.state import CLUSTER, CLUSTER_IS_MISSING, ROUTES, nodes_of
-from clusterproof.plugins.verdict import Concern, Incomplete, NotApplicable, Verdict
+from clusterproof.plugins.verdict import NotApplicable, Verdict
 
 # Marks that only pytest's own protocol honours: a test that carries one takes pytest's usual way.
 _USUAL_WAY = frozenset({"parametrize", "skip", "skipif", "xfail", "usefixtures"})
@@ -154,11 +154,12 @@ def pytest_runtest_makereport(
     about = _about(item)
     if about is None or (call.when != "call" and call.excinfo is None) or call.when == "teardown":
         return report
+    if hasattr(report, "wasxfail"):
+        return report  # whoever marked it so wants pytest's own word
     ended = call.excinfo.value if call.excinfo else None
     result = result_of(about[0], about[1], ended, call.duration)
-    if not isinstance(ended, (Concern, Incomplete, NotApplicable)):
-        return carry(report, item, result)
-    return report_of(item, result, call.start)
+    item.user_properties.extend(properties(result))  # JUnit takes them from the report of the teardown
+    return report_of(item, result, call.start, report.sections)
 
 
 def _about(item: pytest.Item) -> tuple[Route, Node] | None:

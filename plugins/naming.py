@@ -1,4 +1,4 @@
-"""What names one thing in a text: the forms of addresses, serials and ids, and which host names are telling."""
+"""What names one thing in a text: the forms of addresses, serials and ids, and the names of hosts."""
 
 from __future__ import annotations
 
@@ -8,19 +8,70 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 
+class Names:
+    """Names that are replaced wherever they stand in a text: as a whole, or as a part between `.`, `_` and `-`.
+
+    A host's name takes its domain with it, and is the same in capital and small letters.
+    """
+
+    def __init__(self) -> None:
+        self._words: dict[str, str] = {}
+        self._first: set[str] = set()  # the first part of each: most of a text's words end here
+        self._odd: list[str] = []  # names with blanks or slashes in them, which are no token
+
+    def add(self, name: str, word: str) -> None:
+        """Let `word` stand for `name` from now on; a name that has its word keeps it."""
+        key = name.lower()
+        if key in self._words:
+            return
+        self._words[key] = word
+        if _TOKEN.fullmatch(key):
+            self._first.add(_SEPARATORS.split(key, maxsplit=1)[0])
+        else:
+            self._odd.append(re.escape(name))
+
+    def replaced(self, text: str) -> str:
+        """The text with every name's word in its place."""
+        if self._odd:
+            text = re.sub("|".join(self._odd), lambda found: self._words[found[0].lower()], text)
+        return _TOKEN.sub(self._token, text) if self._first else text
+
+    def _token(self, found: re.Match[str]) -> str:
+        pieces = _SEPARATORS.split(found[0])  # part, separator, part, …
+        if self._first.isdisjoint(map(str.lower, pieces)):
+            return found[0]
+        told: list[str] = []
+        at = 0
+        while at < len(pieces):
+            word, behind = self._longest(pieces, at)
+            told.append(word)
+            at = behind
+        return "".join(told)
+
+    def _longest(self, pieces: list[str], at: int) -> tuple[str, int]:
+        """The word for the longest name that begins with piece `at`, or the piece itself; and where it ends."""
+        if pieces[at].lower() in self._first:
+            for behind in range(len(pieces), at, -2):
+                word = self._words.get("".join(pieces[at:behind]).lower())
+                if word is not None:
+                    is_domain = _DOMAIN.fullmatch("".join(pieces[behind:]))
+                    return word, len(pieces) if is_domain else behind
+        return pieces[at], at + 1
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """One form of name: its pattern, and whether a match is a name at all (a version looks like an address)."""
 
     kind: str
     pattern: re.Pattern[str]
-    is_name: Callable[[re.Match[str]], bool] = lambda found: True
+    is_name: Callable[[re.Match[str]], object] = bool
 
 
 def is_address_v4(found: re.Match[str]) -> bool:
     """Whether four numbers are an address, not a version: by the word before them, else by their size.
 
-    What is private is an address unless a word says otherwise; of public ones, no version is known with a part of 100 or more.
+    What is private is an address unless a word says otherwise; a public one shows it by its size or its place.
     """
     if _VERSION_BEFORE.search(found.string, max(0, found.start() - 40), found.start()):
         return False
@@ -54,6 +105,9 @@ def is_telling(name: str) -> bool:
     return not _NUMBERS.fullmatch(name) or len(name) >= _SHORTEST_NUMBER or _ADDRESS_V4.fullmatch(name) is not None
 
 
+_TOKEN = re.compile(r"[^\W_]+(?:[._-]+[^\W_]+)*")
+_SEPARATORS = re.compile(r"([._-]+)")
+_DOMAIN = re.compile(r"(?:\.[a-z0-9-]+)*\.[a-z][a-z0-9-]*", re.IGNORECASE)
 _SHORTEST = 4  # characters of a host name that no text has by chance
 _SHORTEST_NUMBER = 8  # characters of a serial number
 _LEAST_ADDRESS_PART = 100
@@ -67,18 +121,17 @@ _VOCABULARY = re.compile(  # words of evidence that have a digit, as a host name
     r"(?:uverbs|rdmap|mlx|nvme|efa|eth|xid|pid|dev|cpu)[\d_snp]*|(?:ml\.)?[a-z]{1,3}\d[a-z-]*\.(?:\d*xlarge|large|metal\S*)",
     re.IGNORECASE,
 )
-_WORDS = frozenset(
-    (
-        "absent active address alive auth boot broke client cluster command containerd controller cuda default denied "
-        "device disabled docker domain driver enabled error exit fabric failed fatal fatal file gpus head healthy hexdump "
-        "host hung inactive info infiniband init initializing instance kernel lanes libfabric limits link linkup linux "
-        "loaded local localhost login lost lustre memory mount mounts munge name network node none nonfatal not-found "
-        "nvidia nvidia-fabricmanager nvidia-persistenced nvlink nvml nvrm nvswitch output path platform port processes "
-        "protocol provider proxy rdma refused root running server service services slurm slurmctld slurmd source ssh sshd "
-        "state status storage stuck sxid systemd task test text timed_out told tmpfs true false type ubuntu unit user "
-        "values version worker zombies"
-    ).split()
-)
+_COMMON = """
+absent active address alive auth boot broke client cluster command containerd controller cuda default denied
+device disabled docker domain driver enabled error exit fabric failed false fatal file gpus head healthy hexdump
+host hung inactive infiniband info init initializing instance kernel lanes libfabric limits link linkup linux
+loaded local localhost login lost lustre memory mount mounts munge name network node none nonfatal not-found
+nvidia nvidia-fabricmanager nvidia-persistenced nvlink nvml nvrm nvswitch output path platform port processes
+protocol provider proxy rdma refused root running server service services slurm slurmctld slurmd source ssh sshd
+state status storage stuck sxid systemd task test text timed_out tmpfs told true type ubuntu unit user values
+version worker zombies
+"""
+_WORDS = frozenset(_COMMON.split())
 
 _HEX = "[0-9a-fA-F]"
 FORMS = (
@@ -90,7 +143,7 @@ FORMS = (
     Form("key", re.compile(r"\b(?:SHA256:[0-9A-Za-z+/]{43}|MD5(?::[0-9a-f]{2}){16})")),
     Form("mac", re.compile(rf"(?<![\w:])(?:{_HEX}{{2}}:){{5,19}}{_HEX}{{2}}(?![\w:])")),
     Form("mac", re.compile(rf"(?<![\w-])(?:{_HEX}{{2}}-){{5}}{_HEX}{{2}}(?![\w-])")),
-    Form("mac", re.compile(rf"(?<=x)(?<=[a-z]x){_HEX}{{12}}(?:{_HEX}{{4}})?(?![0-9A-Za-z])")),  # enx…, rocex…, ibx…
+    Form("mac", re.compile(rf"(?<=[a-z]x){_HEX}{{12}}(?:{_HEX}{{4}})?(?![0-9A-Za-z])")),  # enx…, rocex…, ibx…
     Form("guid", re.compile(rf"(?<![\w:])(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}}(?![\w:])")),
     Form("address", re.compile(r"(?<![\w:.])[0-9a-fA-F:]{2,39}(?:\d{1,3}(?:\.\d{1,3}){3})?(?![\w:])"), is_address_v6),
     Form("address", _ADDRESS_V4, is_address_v4),
@@ -99,7 +152,9 @@ FORMS = (
     Form("filesystem", re.compile(r"\bfs(?:ap|mt|vol)?-(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])")),
     Form(
         "resource",
-        re.compile(r"(?<![a-z])(?:vol|eni|subnet|vpc|sg|ami|snap|rtb|eipalloc)-?(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])"),
+        re.compile(
+            r"(?<![a-z])(?:vol|eni|subnet|vpc|sg|ami|snap|rtb|eipalloc)-?(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])"
+        ),
     ),
     Form(
         "host",

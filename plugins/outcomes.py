@@ -10,6 +10,7 @@ import pytest
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.result import Result, from_json
 from clusterproof.plugins.verdict import Verdict
+from clusterproof.reports.forms import forms
 from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.summary import summary
 
@@ -38,9 +39,15 @@ class Outcomes:
         path = config.option.results
         self.file = ResultsFile(Path(path)) if path and not config.option.collectonly else None
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Join the report forms that the command line asks for: by now their own plugins are there."""
+        for name, form in forms(self.config, self.cluster, self.results):
+            self.config.pluginmanager.register(form, f"clusterproof-{name}")
+
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """On a large cluster a letter for each pass is noise."""
-        self.is_large = len(session.items) > QUIET_ABOVE and self.config.option.verbose <= 0
+        self.is_large = len(session.items) > QUIET_ABOVE and self.config.get_verbosity() <= 0
 
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> Any:
         """Each verdict's own category, letter and word."""
@@ -104,8 +111,8 @@ class Outcomes:
         """Print the findings."""
         if not self.results:
             return
-        terminalreporter.section(f"{self.cluster.name}", sep="=")
-        for line in summary(self.results, terminalreporter._tw.fullwidth, self.config.option.verbose > 0):  # noqa: SLF001
+        terminalreporter.section(self.cluster.name, sep="=")
+        for line in summary(self.results, terminalreporter._tw.fullwidth, self.config.get_verbosity() > 0):  # noqa: SLF001
             terminalreporter.write_line(line.text, **line.markup)
 
 

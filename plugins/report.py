@@ -2,60 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.verdict import Verdict
 
-
-def report_of(item: pytest.Item, result: Result, started: float) -> pytest.TestReport:
-    """Pytest's report of a result: incomplete is an error of set-up, not applicable a skip, a concern passes."""
-    report = pytest.TestReport(
-        nodeid=item.nodeid,
-        location=item.location,
-        keywords={},
-        outcome=_OUTCOMES[result.verdict],
-        longrepr=None,
-        when="setup" if result.verdict in (Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE) else "call",
-        duration=result.duration_s,
-        start=started,
-        stop=started + result.duration_s,
-    )
-    return carry(report, item, result)
-
-
-def carry(report: pytest.TestReport, item: pytest.Item, result: Result) -> pytest.TestReport:
-    """Put a result on a report, in words and as the record that every report form reads."""
-    if result.verdict is Verdict.NOT_APPLICABLE:
-        report.longrepr = (item.location[0], item.location[1] or 0, f"not applicable: {result.message}")
-    elif result.verdict in (Verdict.FAIL, Verdict.INCOMPLETE):
-        report.longrepr = in_words(result)
-    elif result.verdict is Verdict.CONCERN:
-        report.sections.append(("Captured stdout call", in_words(result)))
-    report.user_properties.extend(_properties(result))
-    record = result.to_json() if hasattr(item.config, "workerinput") else result
-    report.__dict__["clusterproof"] = record
-    return report
-
-
-def teardown_of(item: pytest.Item, result: Result, started: float) -> pytest.TestReport:
-    """A second report of a result, for what waits for one: JUnit writes a test case and pytest-html a row at its teardown."""
-    report = pytest.TestReport(
-        nodeid=item.nodeid,
-        location=item.location,
-        keywords={},
-        outcome="passed",
-        longrepr=None,
-        when="teardown",
-        start=started,
-        stop=started,
-    )
-    report.user_properties.extend(_properties(result))
-    if result.verdict is Verdict.CONCERN:
-        report.sections.append(("Captured stdout call", in_words(result)))
-    return report
-
+OUT = "Captured stdout call"  # where a concern's words stand, for whoever asks pytest for the output of what passed
 
 _OUTCOMES: dict[Verdict, Any] = {
     Verdict.PASS: "passed",
@@ -64,6 +18,49 @@ _OUTCOMES: dict[Verdict, Any] = {
     Verdict.INCOMPLETE: "failed",
     Verdict.NOT_APPLICABLE: "skipped",
 }
+# A failure during set-up is what pytest calls an error: the test itself said nothing.
+_IN_SETUP = (Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE)
+
+
+def report_of(
+    item: pytest.Item, result: Result, started: float, captured: Iterable[tuple[str, str]] = ()
+) -> pytest.TestReport:
+    """Pytest's report of a result: incomplete is an error of set-up, not applicable a skip, a concern passes.
+
+    `captured` is what the test printed, as pytest's own report has it.
+    """
+    report = pytest.TestReport(
+        nodeid=item.nodeid,
+        location=item.location,
+        keywords={},
+        outcome=_OUTCOMES[result.verdict],
+        longrepr=_longrepr(item, result),
+        when="setup" if result.verdict in _IN_SETUP else "call",
+        sections=captured,
+        duration=result.duration_s,
+        start=started,
+        stop=started + result.duration_s,
+        user_properties=properties(result),
+    )
+    if result.verdict is Verdict.CONCERN:
+        report.sections.append((OUT, in_words(result)))
+    report.__dict__["clusterproof"] = result.to_json() if hasattr(item.config, "workerinput") else result
+    return report
+
+
+def teardown_of(item: pytest.Item, result: Result, started: float) -> pytest.TestReport:
+    """A second report of a result, for what waits for one: JUnit writes a test case and pytest-html a row at its teardown."""
+    return pytest.TestReport(
+        nodeid=item.nodeid,
+        location=item.location,
+        keywords={},
+        outcome="passed",
+        longrepr=None,
+        when="teardown",
+        start=started,
+        stop=started,
+        user_properties=properties(result),
+    )
 
 
 def in_words(result: Result) -> str:
@@ -79,7 +76,8 @@ def in_words(result: Result) -> str:
     return "\n".join(f"{word}: {words}" if word else words for word, words in rows if words)
 
 
-def _properties(result: Result) -> list[tuple[str, object]]:
+def properties(result: Result) -> list[tuple[str, object]]:
+    """What JUnit writes beside every test case, by name."""
     return [
         ("node", result.node),
         ("check", result.check),
@@ -91,3 +89,10 @@ def _properties(result: Result) -> list[tuple[str, object]]:
         ("instance_type", result.instance_type),
         ("gpu_uuids", " ".join(result.gpu_uuids)),
     ]
+
+
+def _longrepr(item: pytest.Item, result: Result) -> Any:
+    if result.verdict is Verdict.NOT_APPLICABLE:
+        path, line, _ = item.location
+        return (path, line or 0, f"not applicable: {result.message}")
+    return in_words(result) if result.verdict in (Verdict.FAIL, Verdict.INCOMPLETE) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,8 @@ class Session:
     def __init__(self, config: pytest.Config, cluster: Cluster) -> None:
         self.config = config
         self.cluster = cluster
-        self.redaction = Redaction(cluster) if config.option.redact else None
+        is_worker = hasattr(config, "workerinput")  # it reads what the controller has rewritten
+        self.redaction = Redaction(cluster) if config.option.redact and not is_worker else None
         config.stash[CLUSTER] = self.redaction.cluster if self.redaction else cluster
         self.shared: tempfile.TemporaryDirectory[str] | None = None
 
@@ -82,11 +83,18 @@ class Session:
         self.config.stash[EVIDENCE] = kept
 
         def keep(evidence: NodeEvidence) -> None:
-            evidence = self.redaction.evidence(evidence) if self.redaction else evidence
             kept[evidence.node] = evidence
             for folder in folders:
                 write_node(folder, evidence)
 
+        if self.redaction:
+            with self.redaction.rewriting(keep) as learn:
+                self._ask(leaves, learn)
+        else:
+            self._ask(leaves, keep)
+
+    def _ask(self, leaves: frozenset[str], keep: Callable[[NodeEvidence], None]) -> None:
+        """Hand every node's answer to `keep`, as it comes."""
         if self.cluster.connection == "replay":
             for evidence in replay(Path(self.cluster.settings["recording"]), self.cluster).values():
                 keep(evidence)

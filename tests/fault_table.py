@@ -17,6 +17,7 @@ from tests.testbed.node import (
     healthy_p5,
     with_file,
     with_frozen,
+    with_full_root,
     with_hung_mount,
     with_kernel_line,
     with_line,
@@ -460,6 +461,18 @@ FAULTS = (
         "nothing is mounted on /dev/shm",
     ),
     Fault(
+        "a root volume that is full",
+        lambda image: with_full_root(image, 93),
+        {"host.root_volume": FAIL},
+        "/ is 93 % full; expected less than 90 %",
+    ),
+    Fault(
+        "a root volume that fills up",
+        lambda image: with_full_root(image, 84),
+        {"host.root_volume": CONCERN},
+        "/ is 84 % full",
+    ),
+    Fault(
         "a process that hangs in the kernel",
         lambda image: with_frozen(image, "/stuck"),
         {"host.d_state": FAIL},
@@ -512,3 +525,6 @@ def efa_names(image: NodeImage) -> list[str]:
     """The EFA devices of an image."""
     folder = "class/infiniband/"
     return sorted(path.removeprefix(folder) for path in image.sys if path.startswith(folder))
+
+
+BY_NAME = {fault.name: fault for fault in FAULTS}

@@ -14,7 +14,7 @@ from clusterproof.plugins.suite import all_checks
 from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.results import read_results
 
-from tests.fault_table import FAULTS
+from tests.fault_table import BY_NAME
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster, needs_hung_mount
 from tests.testbed.node import healthy_p5, with_nvml
@@ -24,7 +24,6 @@ pytestmark = [needs_cluster, needs_hung_mount]
 
 ROOT = Path(__file__).parents[1]
 CHECKS = str(ROOT / "checks")
-BY_NAME = {fault.name: fault for fault in FAULTS}
 
 # A fault of each family, by the node that has it.
 SICK = {

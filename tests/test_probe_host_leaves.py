@@ -1,1 +1,221 @@
-"""What the leaves of the running host tell: mounts that hang, processes that are blocked, limits."""
+"""What the leaves of the host tell: mounts that hang, processes that are blocked, limits, the kernel's log."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clusterproof.plugins.evidence import Leaf, Status
+from clusterproof.plugins.probe.options import ProbeOptions
+
+from tests.probed import SOON, probe, probe_node
+from tests.test_probe_runner import SETTLE_S
+from tests.testbed.image import ABSENT, File, NodeImage
+from tests.testbed.needs import needs_frozen, needs_hung_mount, needs_nodes
+from tests.testbed.node import (
+    Node,
+    entered,
+    healthy_cpu,
+    with_file,
+    with_frozen,
+    with_hung_mount,
+    with_memlock,
+    with_tool,
+    without_file,
+)
+
+NOBODY = 65534
+LONG = ProbeOptions()
+DENIED = "#!/bin/sh\necho dmesg: read kernel buffer failed: Operation not permitted >&2\nexit 1\n"
+
+
+def tell(image: NodeImage, leaf: str, options: ProbeOptions = LONG, *, user: int = 0) -> Leaf:
+    """What one leaf tells of a node with this image."""
+    with entered(image) as node:
+        evidence = probe_node(node, [leaf], options, user=user)
+    assert evidence.unreached is None, evidence.detail
+    return evidence.leaves[leaf]
+
+
+def value(image: NodeImage, leaf: str, options: ProbeOptions = LONG, *, user: int = 0) -> Any:
+    told = tell(image, leaf, options, user=user)
+    assert told.status is Status.TOLD, told.detail
+    return told.value
+
+
+@needs_nodes
+def test_mounts_tell_their_sizes_and_what_fstab_asks_for() -> None:
+    path = "/data/with space\\and#"
+    fstab = (
+        "# comment\nnone swap swap sw 0 0\n10.1.2.3@tcp:/abcde /fsx/ lustre noatime,flock 0 0\ntmpfs /dev/shm tmpfs\n"
+    )
+    with entered(with_file(healthy_cpu(), "/etc/fstab", fstab)) as node:
+        node.run(["mkdir", "-p", path])
+        node.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", path])
+        told = probe_node(node, ["mounts"]).leaves["mounts"].value
+    by_path = {mount["path"]: mount for mount in told["mounts"]}
+    assert list(by_path)[:2] == ["/", "/dev/shm"]
+    odd = by_path[path]
+    assert (odd["type"], odd["alive"], odd["total_kib"], odd["free_kib"]) == ("tmpfs", "yes", 4096, 4096)
+    assert "size=4096k" in odd["options"].split(",")
+    assert odd["inodes"] >= odd["inodes_free"] > 0
+    assert told["fstab"] == [
+        {
+            "path": "/fsx",
+            "type": "lustre",
+            "source": "10.1.2.3@tcp:/abcde",
+            "options": "noatime,flock",
+            "mounted": False,
+        },
+        {"path": "/dev/shm", "type": "tmpfs", "source": "tmpfs", "options": "defaults", "mounted": True},
+    ]
+    assert told["passed_over"] > 0
+    assert not any(path.startswith(("/proc", "/sys")) for path in by_path)
+
+
+@needs_nodes
+def test_a_node_without_fstab_asks_for_nothing() -> None:
+    assert value(without_file(healthy_cpu(), "/etc/fstab"), "mounts")["fstab"] == []
+
+
+@needs_nodes
+def test_an_fstab_that_may_not_be_read_is_an_error_in_its_place() -> None:
+    image = with_file(healthy_cpu(), "/etc/fstab", File("", 0o600))
+    assert value(image, "mounts", user=NOBODY)["fstab"]["error"] == "EACCES"
+
+
+@needs_hung_mount
+def test_a_hung_mount_costs_its_own_evidence_only() -> None:
+    told = value(with_hung_mount(healthy_cpu(), "/fsx"), "mounts", SOON)
+    alive = {mount["path"]: mount["alive"] for mount in told["mounts"]}
+    assert alive == {"/": "yes", "/dev/shm": "yes", "/fsx": "hung", "/opt/dlami/scratch": "yes"}
+    hung = next(mount for mount in told["mounts"] if mount["path"] == "/fsx")
+    assert hung["total_kib"] is hung["free_kib"] is hung["inodes"] is hung["read_s"] is None
+
+
+@needs_hung_mount
+def test_the_probe_does_not_count_its_own_processes_as_blocked() -> None:
+    with entered(with_hung_mount(healthy_cpu(), "/fsx")) as node:
+        leaves = probe_node(node, ["mounts", "processes"], LONG).leaves
+    assert leaves["processes"].value["blocked"] == []
+    assert leaves["processes"].value["zombies"] == 0
+
+
+@needs_frozen
+def test_a_blocked_process_is_named_with_where_and_how_long_it_waits() -> None:
+    with entered(with_frozen(healthy_cpu(), "/stuck")) as node:
+        node.start(["sh", "-c", "echo $$ > /dev/shm/pid; exec touch /stuck/file"])
+        wait_for_blocked(node)
+        first, second = (probe_node(node, ["processes"]).leaves["processes"].value for _ in range(2))
+    (was,), (is_now,) = first["blocked"], second["blocked"]
+    assert was["pid"] == is_now["pid"]
+    assert was["name"] == "touch"
+    assert was["wait"]
+    assert 0 < was["blocked_s"] < is_now["blocked_s"] < 60
+    assert first["total"] > 3
+
+
+def wait_for_blocked(node: Node) -> None:
+    until = time.monotonic() + SETTLE_S
+    while time.monotonic() < until:
+        if b" D " in node.run(["sh", "-c", "cat /proc/$(cat /dev/shm/pid)/stat"]).stdout:
+            return
+        time.sleep(0.02)
+    raise AssertionError("nothing is blocked")
+
+
+@needs_nodes
+def test_limits_are_bytes_and_null_is_unlimited() -> None:
+    image = with_memlock(with_memlock(healthy_cpu(), "1073741824"), "8388608", "slurmd")
+    told = value(image, "limits")
+    assert told["login"] == {"memlock": 1073741824}
+    assert told["daemons"] == {"slurmd": {"memlock": 8388608}, "containerd": {"memlock": None}}
+
+
+@needs_nodes
+def test_the_kernels_own_records_are_told_and_those_of_programs_are_not() -> None:
+    log = (
+        "6,0,100,-;Linux version 6.8.0\n"
+        "3,1,2000000,-;NVRM: Xid (PCI:0000:c5:00): 48, pid=12, name=a\\x20b\\x5c, caf\\xc3\\xa9 \\xff\n"
+        " SUBSYSTEM=pci\n DEVICE=NVRM: no record\n"
+        "11,2,3000000,-;health[9]: saw NVRM: Xid (PCI:0000:c5:00): 79\n"
+        "6,3,3500000,-,caller=T1;usb 1-1: default device\n"
+        "4,4,4000000,c;Out of memory: Killed process 7 (python3)\n"
+        "not a record\n"
+        "3,5,5000000,-;NVRM: cut"
+    )
+    assert value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log") == {
+        "source": "/dev/kmsg",
+        "lines": [
+            [2.0, "NVRM: Xid (PCI:0000:c5:00): 48, pid=12, name=a b\\, café \ufffd"],
+            [4.0, "Out of memory: Killed process 7 (python3)"],
+            [5.0, "NVRM: cut"],
+        ],
+        "read": 5,
+        "dropped": 0,
+        "truncated": False,
+    }
+
+
+@needs_nodes
+def test_a_log_that_lost_its_beginning_says_so() -> None:
+    log = "6,9000,7200000000,-;NVRM: first that is left\n"
+    assert value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")["truncated"] is True
+
+
+@needs_nodes
+def test_a_flood_of_lines_is_told_in_bounds_and_hides_no_other_line() -> None:
+    xid = "3,{0},{0}000000,-;NVRM: Xid (PCI:0000:{1:02x}:00): 31, pid={0}, name=train\n"
+    other = "6,{0},{0}000000,-;NVRM: number {0} {0:x}z\n"
+    log = "".join(xid.format(n, n % 8) if n % 2 else other.format(n) for n in range(200_000))
+    log += "3,9,999999000000,-;NVRM: Xid (PCI:0000:c5:00): 79, GPU has fallen off the bus.\n"
+    told = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
+    assert told["read"] == 200_001
+    assert told["dropped"] == 200_001 - len(told["lines"])
+    assert len(told["lines"]) < 40_000
+    assert told["lines"][-1] == [999999.0, "NVRM: Xid (PCI:0000:c5:00): 79, GPU has fallen off the bus."]
+    for bus in (1, 3, 5, 7):
+        hits = [at for at, text in told["lines"] if text.startswith(f"NVRM: Xid (PCI:0000:{bus:02x}:00): 31,")]
+        assert len(hits) == 32
+        assert (hits[0], hits[-1]) == (bus, 200_000 - 8 + bus)
+
+
+@pytest.mark.parametrize("tool", ["journalctl", "dmesg"])
+@needs_nodes
+def test_without_kmsg_a_tool_tells_the_same_lines(tool: str) -> None:
+    host = " gpu001 kernel:" if tool == "journalctl" else ""
+    script = f"""#!/bin/sh
+[ "$LC_ALL" = C ] || exit 1
+echo "-- Logs begin at Thu 2025-11-20 --"
+echo "[    0.000000]{host} Linux version 6.8.0"
+echo "[ 9000.250000]{host} NVRM: Xid (PCI:0000:c5:00): 48, pid=12"
+echo "[ 9000.300000]{host and " gpu001 health[9]:"} {"NVRM: no word of the kernel" if host else "usb 1-1: x"}"
+"""
+    image = with_tool(with_tool(without_kmsg(), "journalctl", DENIED), "dmesg", DENIED)
+    told = value(with_tool(image, tool, script), "kernel_log")
+    assert told["source"].startswith(tool)
+    assert told["lines"] == [[9000.25, "NVRM: Xid (PCI:0000:c5:00): 48, pid=12"]]
+
+
+@needs_nodes
+def test_a_log_that_may_not_be_read_is_denied_and_not_empty() -> None:
+    image = with_tool(with_tool(healthy_cpu(), "journalctl", "#!/bin/sh\necho '-- No entries --'\n"), "dmesg", DENIED)
+    leaf = tell(image, "kernel_log", user=NOBODY)
+    assert leaf.status is Status.DENIED
+    assert "/dev/kmsg: Permission denied" in leaf.detail
+    assert "read kernel buffer failed" in leaf.detail
+
+
+def without_kmsg() -> NodeImage:
+    return with_file(healthy_cpu(), "/dev/kmsg", ABSENT)
+
+
+@pytest.mark.skipif(not os.access("/dev/kmsg", os.R_OK), reason="this user may not read the kernel's log here")
+def test_this_machines_own_log_is_read_to_its_end() -> None:
+    told = probe(["kernel_log"]).leaves["kernel_log"].value
+    assert told["source"] == "/dev/kmsg"
+    assert told["read"] > 10
+    assert Path("/dev/kmsg").is_char_device()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -94,8 +93,9 @@ def test_a_node_without_gpus_says_what_is_absent() -> None:
 def test_another_root_tells_the_same(p5: Node) -> None:
     inside = probe_node(p5, leaf_names()).leaves
     outside = probe(leaf_names(), ProbeOptions(host_root=str(p5.root))).leaves
-    for name in set(leaf_names()) - {"boot", "limits", "mounts", "processes"}:
+    for name in set(leaf_names()) - {"boot", "limits", "mounts", "nvml", "processes"}:
         assert outside[name].value == inside[name].value, name
+    assert outside["nvml"].value["init"]["error"] == "DRIVER_NOT_LOADED"  # its library, which finds no driver out here
     for key in ("uptime_s", "boot_id", "kernel", "os", "memory_kib"):
         assert outside["boot"].value[key] == inside["boot"].value[key], key
     assert outside["limits"].value["daemons"] == inside["limits"].value["daemons"]
@@ -111,11 +111,9 @@ def test_tools_of_another_root_are_for_root(p5: Node) -> None:
 
 @needs_nodes
 def test_nothing_is_written_on_the_node(p5: Node) -> None:
-    p5.run(["touch", "/stamp"])
+    before = p5.run(["stat", "-f", "-c", "%d free inodes, %f free blocks", "/"]).stdout
     probe_node(p5, leaf_names())
-    elsewhere = ["(", "-path", "/root/.pyenv", "-o", "-path", "/work", "-o", "-path", "/proc", ")", "-prune"]
-    written = p5.run(["find", "/", "-xdev", *elsewhere, "-o", "-newer", "/stamp", "-print"]).stdout.decode()
-    assert written.split() in ([], ["/"])
+    assert p5.run(["stat", "-f", "-c", "%d free inodes, %f free blocks", "/"]).stdout == before
 
 
 @needs_nodes
@@ -206,5 +204,5 @@ def test_services_tell_their_state_under_each_name_and_what_failed() -> None:
 )
 @needs_nodes
 def test_a_systemctl_that_tells_nothing_is_no_evidence(script: str, status: Status) -> None:
-    image = with_tool(replace(healthy_cpu(), services=None), "systemctl", f"#!/bin/sh\n{script}\n")
+    image = with_tool(healthy_cpu(), "/usr/local/bin/systemctl", f"#!/bin/sh\n{script}\n")
     assert tell(image, "services").status is status

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pynvml  # type: ignore[import-untyped]
+import pynvml
 import pytest
 from clusterproof.plugins.connection import Answer, Program
 from clusterproof.plugins.evidence import Status, Unreached

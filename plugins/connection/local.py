@@ -15,6 +15,7 @@ from clusterproof.plugins.connection import MAX_ANSWER_BYTES, Answer, Limits, Pr
 from clusterproof.plugins.evidence import Unreached
 from clusterproof.plugins.inventory.model import Target
 
+_SHELL = "/bin/sh"
 _CHUNK_BYTES = 65536
 _QUIET_S = 0.5  # how long to listen on once the shell has ended: what it left behind may hold its output open
 
@@ -38,14 +39,14 @@ def _answer(program: Program, patience_s: float) -> Answer:
     started = time.monotonic()
     try:
         shell = subprocess.Popen(
-            ["/bin/sh", "-c", program.command],
+            [_SHELL, "-c", program.command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
     except OSError as problem:
-        return Answer(unreached=Unreached.LOST, detail=f"/bin/sh does not start: {problem.strerror}")
+        return Answer(unreached=Unreached.LOST, detail=f"{_SHELL} does not start: {problem.strerror}")
     try:
         output, in_time = _converse(shell, program.stdin, started + patience_s)
     finally:

@@ -144,10 +144,11 @@ def _receive(channel: Channel, output: bytearray, deadline: float) -> None:
         if left_s <= 0:
             raise TimeoutError
         channel.settimeout(min(left_s, _QUIET_S))
+        had_ended = channel.exit_status_ready()  # asked first: its last output may come just as the time runs out
         try:
             read = channel.recv(min(_CHUNK_BYTES, MAX_ANSWER_BYTES - len(output)))
         except TimeoutError:
-            if channel.exit_status_ready():
+            if had_ended:
                 return
             continue
         if not read:

@@ -27,7 +27,11 @@ from clusterproof.plugins.facts.group import Group
 from clusterproof.plugins.facts.host import BlockedProcess, Boot, Command, FstabEntry, Mount, Service
 from clusterproof.plugins.facts.network import PciDevice, RdmaDevice
 from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.printable import printable
 from clusterproof.plugins.verdict import Incomplete, NotApplicable
+
+MAX_NAME = 80  # characters of a name that goes into every result
+MAX_GPUS = 128  # whose UUIDs go there; no node has more than 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +312,7 @@ class Node:
     def type_name(self) -> str:
         """Its instance type, or empty where nothing tells."""
         try:
-            return self.instance_type
+            return printable(self.instance_type, MAX_NAME)
         except (Incomplete, NotApplicable):
             return ""
 
@@ -325,4 +329,4 @@ class Node:
         except (Incomplete, NotApplicable):
             return []
         told = [gpu.record.get("uuid") for gpu in gpus]
-        return [uuid[:80] for uuid in told if isinstance(uuid, str)]
+        return [printable(uuid, MAX_NAME) for uuid in told[:MAX_GPUS] if isinstance(uuid, str)]

@@ -24,12 +24,10 @@ def toml(rest: str, _options: Mapping[str, str]) -> Cluster:
     table.only("cluster", "ssh", "group", "node")
     head = table.table("cluster")
     head.only("name", "connection")
-    return Cluster(
-        name=head.text("name", default=path.stem),
-        connection=_connection(head),
-        targets=_targets(table),
-        settings=_ssh_settings(table.table("ssh"), path.parent),
-    )
+    name = head.text("name", default=path.stem)
+    connection = _connection(head)
+    settings = _ssh_settings(table.table("ssh"), path.parent)
+    return Cluster(name, connection, _targets(table), settings)
 
 
 def _parse(path: Path) -> dict[str, Any]:

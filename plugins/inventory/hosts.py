@@ -20,7 +20,7 @@ def ssh(rest: str, _options: Mapping[str, str]) -> Cluster:
     try:
         names = expand(nodeset)
     except NodesetError as problem:
-        raise InventoryError(f"--cluster 'ssh:{rest:.80}': {problem}") from None
+        raise InventoryError(f"{_shown(rest)}: {problem}") from None
     return Cluster(
         name=fold(names),
         connection="ssh",
@@ -38,11 +38,15 @@ def is_address(text: str) -> bool:
     return _ADDRESS.fullmatch(text) is not None
 
 
+def _shown(rest: str) -> str:
+    return f"--cluster {'ssh:' + rest!r:.90}"
+
+
 def _parts(rest: str) -> tuple[str, str, int]:
     user, at, host = rest.rpartition("@")
     if at and not is_user(user):
-        raise InventoryError(f"--cluster 'ssh:{rest:.80}': {user!r:.40} is no user; expected {_FORM}")
+        raise InventoryError(f"{_shown(rest)}: {user!r:.40} is no user; expected {_FORM}")
     nodeset, colon, port = host.partition(":")
     if colon and not (re.fullmatch(r"[0-9]{1,5}", port) and 1 <= int(port) <= MAX_PORT):
-        raise InventoryError(f"--cluster 'ssh:{rest:.80}': {port!r:.40} is no port; expected {_FORM}")
+        raise InventoryError(f"{_shown(rest)}: {port!r:.40} is no port; expected {_FORM}")
     return user, nodeset, int(port or 0)

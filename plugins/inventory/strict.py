@@ -138,11 +138,4 @@ def _known_expectation(name: str, where: str) -> None:
 
 def _kind(told: object) -> str:
     """The type of a value, in words for people."""
-    words = {
-        str: "text",
-        int: "a whole number",
-        float: "a number with a fraction",
-        list: "a list",
-        dict: "a table",
-    }
-    return words.get(type(told), "nothing" if told is None else f"a {type(told).__name__}")
+    return _WORDS.get(type(told), f"a {type(told).__name__}")

@@ -6,7 +6,7 @@ import ctypes
 import os
 import time
 
-import pynvml  # type: ignore[import-untyped]
+import pynvml
 from clusterproof.plugins.probe.nvml_gpu import gpu, told
 from clusterproof.plugins.probe.reading import Absent, Broke, Node
 

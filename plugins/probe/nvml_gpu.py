@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 
-import pynvml  # type: ignore[import-untyped]
+import pynvml
 from clusterproof.plugins.probe.reading import Node
 
 TYPE_CHECKING = False  # typing's own costs an import on every node

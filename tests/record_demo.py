@@ -1,0 +1,55 @@
+"""Records the demo cluster anew: `python -m tests.record_demo`, as root, from fake nodes over real ssh."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from tests.fault_table import BY_NAME, XID
+from tests.testbed.cluster import testbed
+from tests.testbed.image import NodeImage
+from tests.testbed.node import healthy_p5, with_kernel_line, with_memlock, with_nvml
+
+DEMO = Path(__file__).parents[1] / "fixtures" / "demo"
+NAMES = [f"gpu{number:03d}" for number in range(1, 17)]
+UNREACHABLE = "gpu005"
+LIMITED = NAMES[7:]  # the nodes that were set up last, and set up wrong: configuration, not hardware
+FAULTS = {
+    "gpu002": "an NVLink that is down",
+    "gpu006": "a GPU that is lost",
+    "gpu010": "a driver that does not answer",
+    "gpu012": "a file server that does not answer",
+    "gpu015": "an application's Xid that repeats",
+}
+
+
+def image(name: str) -> NodeImage:
+    """A node of the demo cluster."""
+    node = healthy_p5(name)
+    if name in FAULTS:
+        node = BY_NAME[FAULTS[name]].put(node)
+    if name == "gpu003":
+        node = with_nvml(with_nvml(node, gpu=1, ecc_uncorrected_dram=14), gpu=5, ecc_uncorrected_dram=14)
+        node = with_kernel_line(node, XID.format(bus="64", text="48, pid=3122, name=python3, Double Bit ECC Error"))
+    if name in ("gpu007", "gpu008"):
+        node = with_nvml(node, gpu=2, ecc_uncorrected_sram=2)
+    return with_memlock(node, "8388608", daemon="slurmd") if name in LIMITED else node
+
+
+def record() -> None:
+    """Probe the nodes over ssh and keep what they told."""
+    shutil.rmtree(DEMO, ignore_errors=True)
+    reached = [name for name in NAMES if name != UNREACHABLE]
+    with testbed({name: image(name) for name in reached}, refusing=[UNREACHABLE]) as bed:
+        options = ["--cluster", "ssh:gpu[001-016]", "--record", str(DEMO), "-p", "no:cacheprovider"]
+        ran = bed.run([sys.executable, "-m", "pytest", *options], timeout=120)
+        print(ran.stdout.decode(), ran.stderr.decode())  # noqa: T201
+    told = json.loads((DEMO / "cluster.json").read_text())
+    told["cluster"] = "demo"
+    (DEMO / "cluster.json").write_text(json.dumps(told, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    record()

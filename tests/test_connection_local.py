@@ -1,0 +1,88 @@
+"""This machine as a node: what a program prints comes back, and nothing outlives its deadline."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.connection import MAX_ANSWER_BYTES, Answer, Limits, Program, connection_for
+from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.inventory.model import Target
+
+END_S = 10.0
+
+
+def answer_of(command: str, stdin: bytes = b"", answer_s: float = 20.0) -> Answer:
+    answers: list[Answer] = []
+    limits = Limits(answer_s=answer_s)
+    connection_for("local").run([Target("here")], Program(command, stdin), limits, lambda _, one: answers.append(one))
+    [answer] = answers
+    return answer
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process ends within a while; one that nobody has reaped yet is gone too."""
+    deadline = time.monotonic() + END_S
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_both_outputs_come_back_in_one() -> None:
+    answer = answer_of("cat; echo told >&2; exit 3", b"given\n")
+    assert (answer.output, answer.unreached, answer.detail) == (b"given\ntold\n", None, "")
+    assert answer.seconds > 0
+
+
+def test_a_large_input_and_a_large_output_do_not_wait_for_each_other() -> None:
+    payload = os.urandom(1_000_000)
+    assert answer_of("cat", payload).output == payload
+
+
+def test_a_program_that_does_not_read_its_input_answers_all_the_same() -> None:
+    assert answer_of("exec 0<&-; echo deaf", bytes(1_000_000)).output == b"deaf\n"
+
+
+def test_an_answer_is_read_up_to_its_bound() -> None:
+    answer = answer_of("yes")
+    assert len(answer.output) == MAX_ANSWER_BYTES
+    assert answer.unreached is None
+
+
+def test_a_program_that_never_ends_is_killed_with_its_children(tmp_path: Path) -> None:
+    command = f"sleep 60 & echo $! > {tmp_path}/child; echo $$ > {tmp_path}/shell; echo begun; wait"
+    answer = answer_of(command, answer_s=0.5)
+    assert (answer.output, answer.unreached) == (b"begun\n", Unreached.TIMED_OUT)
+    assert answer.detail == "did not end within 0.5 s; 6 bytes came"
+    assert all(is_gone(int((tmp_path / name).read_text())) for name in ("shell", "child"))
+
+
+def test_a_program_that_never_reads_or_writes_is_killed() -> None:
+    assert answer_of("sleep 60", bytes(1_000_000), answer_s=0.5).unreached is Unreached.TIMED_OUT
+
+
+def test_a_program_that_leaves_its_output_open_is_not_waited_for(tmp_path: Path) -> None:
+    answer = answer_of(f"sleep 60 & echo $! > {tmp_path}/child; echo done")
+    assert (answer.output, answer.unreached) == (b"done\n", None)
+    assert is_gone(int((tmp_path / "child").read_text()))
+
+
+def test_a_shell_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clusterproof.plugins.connection.local._SHELL", "/nowhere/sh")
+    answer = answer_of("echo")
+    assert answer.unreached is Unreached.LOST
+    assert answer.detail == "/nowhere/sh does not start: No such file or directory"
+
+
+def test_only_known_connections_have_a_name() -> None:
+    with pytest.raises(LookupError, match="no connection is called 'sssh'; known are local, ssh"):
+        connection_for("sssh")

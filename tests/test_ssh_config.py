@@ -1,0 +1,101 @@
+"""ssh_config: what is read of it, and that reading it in parts changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from paramiko.config import SSHConfig
+
+from clusterproof.plugins.connection.ssh_config import SshConfig, host_key_checking, jumps, known_hosts_files
+
+CONFIG = """
+ServerAliveInterval 7
+Host gpu1
+  Port 2201
+  IdentityFile ~/.ssh/one
+Host gpu2 gpu3
+  Port 2202
+Host=gpu4
+  Port=2204
+Host gpu* !gpu2
+  User trainer
+Host "gpu5"
+  Port 2205
+Match originalhost gpu6
+  Port 2206
+Host *
+  User anybody
+  IdentityFile ~/.ssh/all
+  ProxyCommand relay %h %p %r
+"""
+
+
+@pytest.mark.parametrize("name", ["gpu1", "gpu2", "gpu3", "gpu4", "gpu5", "gpu6", "gpu7", "other"])
+def test_the_blocks_of_a_host_say_what_the_whole_file_says(tmp_path: Path, name: str) -> None:
+    (tmp_path / "config").write_text(CONFIG)
+    in_parts = SshConfig.load(str(tmp_path / "config")).for_host(name).lookup(name)
+    assert in_parts == SSHConfig.from_text(CONFIG).lookup(name)
+
+
+def test_what_outranks_the_file_is_in_the_proxy_command_too(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text(CONFIG)
+    outranking = "HostName 10.0.0.1\nPort 99\nUser root\n"
+    options = SshConfig.load(str(tmp_path / "config")).for_host("gpu1", outranking).lookup("gpu1")
+    assert options["proxycommand"] == "relay 10.0.0.1 99 root"
+
+
+def test_the_block_around_an_include_goes_on_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "more").write_text("Host gpu9\n  Port 9\nInclude ~/absent\n")
+    (tmp_path / "config").write_text("Host gpu1\n  Include ~/mor?\n  User trainer\nHost gpu9\n  User nine\n")
+    config = SshConfig.load(str(tmp_path / "config"))
+    assert config.for_host("gpu1").lookup("gpu1") == {"hostname": "gpu1", "user": "trainer"}
+    assert config.for_host("gpu9").lookup("gpu9") == {"hostname": "gpu9", "user": "nine", "port": "9"}
+
+
+def test_an_include_of_itself_ends(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text(f"Include {tmp_path}/config\nUser trainer\n")
+    assert SshConfig.load(str(tmp_path / "config")).for_host("x").lookup("x")["user"] == "trainer"
+
+
+def test_the_users_file_outranks_the_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "config").write_text("Host *\n  User trainer\n")
+    assert SshConfig.load().for_host("gpu1").lookup("gpu1")["user"] == "trainer"
+
+
+@pytest.mark.parametrize(
+    ("told", "hops"),
+    [
+        ({}, []),
+        ({"proxyjump": "none"}, []),
+        ({"proxyjump": "bastion"}, ["bastion"]),
+        ({"proxyjump": "a@b:22, c"}, ["a@b:22", "c"]),
+    ],
+)
+def test_jump_hosts_come_in_their_order(told: dict[str, str], hops: list[str]) -> None:
+    assert jumps(told) == hops
+
+
+@pytest.mark.parametrize(
+    ("told", "checking"),
+    [("yes", "yes"), ("ask", "yes"), ("Accept-New", "accept-new"), ("no", "no"), ("off", "no"), ("maybe", "yes")],
+)
+def test_host_keys_are_checked_as_strictly_as_ssh_config_says(told: str, checking: str) -> None:
+    assert host_key_checking({"stricthostkeychecking": told}) == checking
+    assert host_key_checking({}) == "yes"
+
+
+def test_known_hosts_files_are_those_of_openssh_unless_others_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/x")
+    default = [str(path) for path in known_hosts_files({})]
+    assert default == [
+        "/home/x/.ssh/known_hosts",
+        "/home/x/.ssh/known_hosts2",
+        "/etc/ssh/ssh_known_hosts",
+        "/etc/ssh/ssh_known_hosts2",
+    ]
+    told = {"userknownhostsfile": '~/a "/b c"', "globalknownhostsfile": "none"}
+    assert [str(path) for path in known_hosts_files(told, "/first")] == ["/first", "/home/x/a", "/b c"]

@@ -1,0 +1,115 @@
+"""Many visits at once: each is answered once, and none holds up the others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+import pytest
+
+from clusterproof.plugins.connection import Answer
+from clusterproof.plugins.connection.sweep import sweep
+from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.inventory.model import Target
+
+LONG_S = 60.0
+
+
+@dataclass
+class Scripted:
+    """A visit that answers once it may, or fails."""
+
+    target: Target
+    deadline: float
+    may_end: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+    problem: Exception | None = None
+    abandoned: bool = False
+
+    def make(self) -> Answer:
+        try:
+            self.may_end.wait(LONG_S)
+            if self.problem:
+                raise self.problem
+            return Answer(self.target.name.encode())
+        finally:
+            self.ended.set()
+
+    def abandon(self) -> None:
+        self.abandoned = True
+        self.may_end.set()
+
+
+def run(visits: dict[str, Scripted], fanout: int = 64) -> dict[str, Answer]:
+    answers: dict[str, Answer] = {}
+
+    def answered(target: Target, answer: Answer) -> None:
+        assert target.name not in answers
+        answers[target.name] = answer
+
+    sweep([visit.target for visit in visits.values()], lambda target: visits[target.name], fanout, answered)
+    return answers
+
+
+def visit(name: str, patience_s: float = LONG_S, may_end: bool = True) -> Scripted:
+    made = Scripted(Target(name), time.monotonic() + patience_s)
+    if may_end:
+        made.may_end.set()
+    return made
+
+
+def named(*visits: Scripted) -> dict[str, Scripted]:
+    return {made.target.name: made for made in visits}
+
+
+def test_every_target_is_answered_once() -> None:
+    names = [f"n{number}" for number in range(200)]
+    answers = run(named(*map(visit, names)), fanout=7)
+    assert {name: answer.output.decode() for name, answer in answers.items()} == {name: name for name in names}
+
+
+def test_no_target_is_no_visit() -> None:
+    assert run({}) == {}
+
+
+def test_a_visit_past_its_deadline_is_abandoned_and_the_others_go_on() -> None:
+    stuck = visit("stuck", patience_s=0.2, may_end=False)
+    answers = run(named(stuck, visit("a"), visit("b"), visit("c")), fanout=2)
+    assert answers["stuck"].unreached is Unreached.TIMED_OUT
+    assert stuck.abandoned
+    assert sorted(answers) == ["a", "b", "c", "stuck"]
+
+
+def test_a_visit_that_ends_after_it_was_abandoned_is_not_answered_again() -> None:
+    late = visit("late", patience_s=0.0, may_end=False)
+    after = visit("after", may_end=False)
+
+    def release() -> None:
+        late.ended.wait(LONG_S)
+        after.may_end.set()
+
+    threading.Thread(target=release, daemon=True).start()
+    answers = run(named(late, after))
+    assert answers["late"].unreached is Unreached.TIMED_OUT
+    assert answers["after"].output == b"after"
+
+
+def test_a_fault_of_ours_costs_one_node() -> None:
+    broken = visit("broken")
+    broken.problem = KeyError("surprise")
+    answers = run(named(broken, visit("a")))
+    assert (answers["broken"].unreached, answers["broken"].detail) == (Unreached.LOST, "KeyError: 'surprise'")
+    assert answers["a"].output == b"a"
+
+
+def test_an_interrupted_sweep_abandons_what_is_still_running() -> None:
+    stuck = visit("stuck", may_end=False)
+    visits = named(stuck, visit("first"))
+
+    def answered(target: Target, answer: Answer) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep([made.target for made in visits.values()], lambda target: visits[target.name], 2, answered)
+    assert stuck.abandoned
