@@ -76,8 +76,8 @@ class Login:
         """Wake whoever waits for this log-in; from any thread."""
         self._way.interrupt()
 
-    def _transport(self, sock: Any, disabled_algorithms: Any = None) -> Transport:
-        transport = Transport(sock, disabled_algorithms=disabled_algorithms)
+    def _transport(self, sock: Any, **options: Any) -> Transport:
+        transport = Transport(sock, **options)
         prefer_kinds(transport, self._host.kinds())
         return transport
 

@@ -1,0 +1,156 @@
+"""Nodes × checks as one SVG: colour, and a letter or a height beside it, so that it reads without colours too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from itertools import groupby
+
+from clusterproof.plugins.result import Result
+from clusterproof.plugins.verdict import Verdict
+
+MOST_WITH_LETTERS = 128  # nodes; above, a cell is too narrow for a letter, and a title for each would be megabytes
+CELL = 14  # units of the drawing, which are pixels where there is room
+WIDEST = 1120  # of the cells together
+MAX_TITLE = 200  # characters of what a cell shows under the pointer
+MAX_LABEL = 28
+LABELS = 16  # names of nodes along the edge, at most, where there is no room for all
+
+# After Okabe and Ito: told apart with any of the usual kinds of colour vision, and in grey.
+COLOURS = {
+    Verdict.PASS: "#dbe9f2",
+    Verdict.NOT_APPLICABLE: "#f4f4f4",
+    Verdict.CONCERN: "#f0e442",
+    Verdict.INCOMPLETE: "#cc79a7",
+    Verdict.FAIL: "#d55e00",
+}
+_INK = {Verdict.FAIL: "#fff", Verdict.INCOMPLETE: "#fff", Verdict.CONCERN: "#333", Verdict.NOT_APPLICABLE: "#888"}
+_HEIGHTS = {Verdict.FAIL: 1.0, Verdict.INCOMPLETE: 0.75, Verdict.CONCERN: 0.5}  # of a narrow cell
+
+Cells = Mapping[tuple[str, str], Result]  # by check and node
+
+
+def matrix(results: Iterable[Result], nodes: Sequence[str]) -> str:
+    """The matrix of a run; `nodes` in the order of the inventory. Empty where there is no result."""
+    cells: dict[tuple[str, str], Result] = {}
+    for result in results:
+        before = cells.get((result.check, result.node))
+        if before is None or result.verdict.rank < before.verdict.rank:
+            cells[result.check, result.node] = result
+    checks = list(dict.fromkeys(check for check, _ in cells))
+    if not cells:
+        return ""
+    width = CELL if len(nodes) * CELL <= WIDEST else max(WIDEST / len(nodes), 0.5)
+    has_letters = len(nodes) <= MOST_WITH_LETTERS
+    head = _head_height(nodes) if has_letters else CELL
+    left = 7 * min(MAX_LABEL, max(map(len, checks))) + 8
+    total, height = left + width * len(nodes) + 8, head + CELL * len(checks) + 4
+    parts = [
+        f'<svg class="matrix" role="img" aria-label="verdicts of {len(checks)} checks on {len(nodes)} nodes"'
+        f' viewBox="0 0 {total:g} {height:g}" width="{total:g}" height="{height:g}">',
+        *_node_labels(nodes, left, head, width, has_letters),
+        *_check_labels(checks, left, head),
+        f'<g transform="translate({left:g} {head:g})">',
+        *(_lettered(cells, checks, nodes, width) if has_letters else _striped(cells, checks, nodes, width)),
+        "</g></svg>",
+    ]
+    return "".join(parts)
+
+
+def legend() -> str:
+    """What colours and letters mean."""
+    swatches = (
+        f'<span class="swatch" style="background:{colour};color:{_INK.get(verdict, "#333")}">'
+        f"{escape(verdict.letter)}</span> {escape(verdict.value)}"
+        for verdict, colour in COLOURS.items()
+    )
+    return f'<p class="legend">{" ".join(swatches)}</p>'
+
+
+def _lettered(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: float) -> Iterator[str]:
+    """What passes as a ground of each row; every other cell by itself, with its letter and its words."""
+    yield from _grounds(cells, checks, nodes, width)
+    for column, node in enumerate(nodes):
+        yield _area(column * width, 0, width, CELL * len(checks), "none", node, 'pointer-events="all"')
+    for row, check in enumerate(checks):
+        for column, node in enumerate(nodes):
+            result = cells.get((check, node))
+            if result is not None and result.verdict is not Verdict.PASS:
+                yield _cell(result, column * width, row * CELL, width)
+
+
+def _cell(result: Result, x: float, y: float, width: float) -> str:
+    words = f"{result.node} · {result.check}: {result.verdict.value}. {result.message}"
+    title = words if len(words) <= MAX_TITLE else f"{words[:MAX_TITLE]}…"
+    letter = (
+        f'<text x="{x + width / 2:g}" y="{y + CELL - 4:g}" fill="{_INK[result.verdict]}">{result.verdict.letter}</text>'
+    )
+    return (
+        f"<g>{_area(x, y, width - 1, CELL - 1, COLOURS[result.verdict])}{letter}<title>{escape(title)}</title></g>"
+    )
+
+
+def _striped(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: float) -> Iterator[str]:
+    """One path per verdict, neighbours that are alike as one; the worst last, so that nothing lies on it."""
+    yield from _grounds(cells, checks, nodes, width)
+    for verdict in (Verdict.NOT_APPLICABLE, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.FAIL):
+        high = _HEIGHTS.get(verdict, 1.0) * (CELL - 1)
+        steps = "".join(
+            f"M{first * width:.4g} {(row + 1) * CELL - 1 - high:g}h{max(count * width, 1.5):.4g}v{high:g}"
+            f"h-{max(count * width, 1.5):.4g}z"
+            for row, check in enumerate(checks)
+            for first, count in _runs(cells, check, nodes, {verdict})
+        )
+        if steps:
+            yield f'<path fill="{COLOURS[verdict]}" d="{steps}"><title>{escape(verdict.value)}</title></path>'
+
+
+def _grounds(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: float) -> Iterator[str]:
+    """A ground where a check was judged, so that what was not run stays white."""
+    steps = "".join(
+        f"M{first * width:.4g} {row * CELL}h{count * width:.4g}v{CELL - 1}h-{count * width:.4g}z"
+        for row, check in enumerate(checks)
+        for first, count in _runs(cells, check, nodes, set(Verdict))
+    )
+    yield f'<path fill="{COLOURS[Verdict.PASS]}" d="{steps}"/>'
+
+
+def _runs(cells: Cells, check: str, nodes: Sequence[str], of: set[Verdict]) -> Iterator[tuple[int, int]]:
+    """Neighbouring nodes whose verdict is one of these: the first's number, and how many."""
+    at = 0
+    for is_one, run in groupby(nodes, key=lambda node: (found := cells.get((check, node))) and found.verdict in of):
+        count = len(list(run))
+        if is_one:
+            yield at, count
+        at += count
+
+
+def _head_height(nodes: Sequence[str]) -> float:
+    return 5.2 * min(MAX_LABEL, max(map(len, nodes))) + 12
+
+
+def _node_labels(nodes: Sequence[str], left: float, head: float, width: float, are_steep: bool) -> Iterator[str]:
+    """Names of nodes along the upper edge: all where there is room, else the first of each of a few stretches."""
+    room = width >= 10 if are_steep else False
+    step = 1 if room else -(-len(nodes) // LABELS)
+    for number in range(0, len(nodes), step):
+        x = left + (number + 0.5) * width
+        turn = f' transform="rotate(-60 {x:g} {head - 4:g})"' if are_steep else ""
+        yield f'<text class="node" x="{x:g}" y="{head - 4:g}"{turn}>{escape(_shortened(nodes[number]))}</text>'
+
+
+def _check_labels(checks: Sequence[str], left: float, head: float) -> Iterator[str]:
+    for row, check in enumerate(checks):
+        y = head + row * CELL + CELL - 4
+        yield f'<text class="check" x="{left - 6:g}" y="{y:g}">{escape(_shortened(check))}</text>'
+
+
+def _shortened(name: str) -> str:
+    """The end of a long name: there names differ."""
+    return name if len(name) <= MAX_LABEL else f"…{name[1 - MAX_LABEL :]}"
+
+
+def _area(x: float, y: float, width: float, height: float, fill: str, title: str = "", more: str = "") -> str:
+    words = f"<title>{escape(title)}</title>" if title else ""
+    space = " " if more else ""
+    return f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{fill}"{space}{more}>{words}</rect>'
