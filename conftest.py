@@ -1,4 +1,4 @@
-"""Lets a bare checkout import its folders as the package `clusterproof`."""
+"""Lets a bare checkout import its folders as the package `clusterproof`; an installed one brings its plugin itself."""
 
 from __future__ import annotations
 
@@ -11,5 +11,4 @@ if importlib.util.find_spec("clusterproof") is None:
     spec = importlib.machinery.ModuleSpec("clusterproof", loader=None, is_package=True)
     spec.submodule_search_locations = [str(Path(__file__).parent)]
     sys.modules["clusterproof"] = importlib.util.module_from_spec(spec)
-
-pytest_plugins = ["clusterproof.plugins.cluster"]
+    pytest_plugins = ["clusterproof.plugins.cluster"]

@@ -86,7 +86,7 @@ class Outcomes:
             session.exitstatus = self.exit_code(int(session.exitstatus))
 
     def _silence_pytests_own_summary(self) -> None:
-        """Ours says the same in fewer lines, and pytest's is quadratic in failures; who asked for it by `-r` gets it."""
+        """Ours says the same in fewer lines, and pytest's is quadratic in failures; who asks for it by `-r` gets it."""
         self.config.option.tbstyle = "no"
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter and self.config.option.reportchars == DEFAULT_REPORTCHARS:

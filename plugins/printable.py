@@ -6,7 +6,7 @@ MAX_MESSAGE = 4_000  # characters of one message in a report
 
 
 def printable(text: str, most: int = MAX_MESSAGE) -> str:
-    """The text with what could steer a terminal or hide in a report made visible, and at most `most` characters of it."""
+    """At most `most` characters of a text, with what could steer a terminal or hide in a report made visible."""
     if text.isprintable() and len(text) <= most:
         return text
     safe = "".join(

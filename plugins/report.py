@@ -49,7 +49,7 @@ def report_of(
 
 
 def teardown_of(item: pytest.Item, result: Result, started: float) -> pytest.TestReport:
-    """A second report of a result, for what waits for one: JUnit writes a test case and pytest-html a row at its teardown."""
+    """A second report of a result: JUnit writes a test case, and pytest-html a row, at the report of its teardown."""
     return pytest.TestReport(
         nodeid=item.nodeid,
         location=item.location,
@@ -65,15 +65,19 @@ def teardown_of(item: pytest.Item, result: Result, started: float) -> pytest.Tes
 
 def in_words(result: Result) -> str:
     """What a person needs of a result: observed, expected, how to see it by hand, who owns it, what to do."""
-    owner = f"{result.owner} § {result.section}" if result.section else result.owner
     rows = [
         ("", f"{result.node}: {result.message}"),
         ("by hand", result.evidence),
-        ("owner", owner),
+        ("owner", owner_of(result)),
         ("means", result.meaning),
         ("do", result.remedy),
     ]
     return "\n".join(f"{word}: {words}" if word else words for word, words in rows if words)
+
+
+def owner_of(result: Result) -> str:
+    """`hyperpod-node-debugger § G`."""
+    return f"{result.owner} § {result.section}" if result.section else result.owner
 
 
 def properties(result: Result) -> list[tuple[str, object]]:

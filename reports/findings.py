@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.nodeset import fold
+from clusterproof.plugins.report import owner_of
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.verdict import Verdict
 
@@ -33,6 +34,13 @@ class Finding:
         return self.results[0]
 
     @property
+    def suspicion(self) -> str:
+        """What so many alike nodes suggest, or empty."""
+        if not self.is_probably_configuration:
+            return ""
+        return f"{len(self.results)} of {self.judged} nodes alike: probably configuration, not hardware"
+
+    @property
     def nodes(self) -> str:
         """Its nodes, folded."""
         return fold(result.node for result in self.results)
@@ -48,7 +56,7 @@ class Finding:
     @property
     def owner(self) -> str:
         """`hyperpod-node-debugger § G`."""
-        return f"{self.first.owner} § {self.first.section}" if self.first.section else self.first.owner
+        return owner_of(self.first)
 
     @property
     def lines(self) -> list[str]:
@@ -76,6 +84,33 @@ class Gap:
     def checks(self) -> tuple[str, ...]:
         """The checks that it left without a verdict."""
         return tuple(sorted({result.check for result in self.results}))
+
+    @property
+    def what(self) -> str:
+        """`12 checks`, or the one check by its id."""
+        return self.checks[0] if len(self.checks) == 1 else f"{len(self.checks)} checks"
+
+    @property
+    def messages(self) -> list[str]:
+        """What the checks said, where it is more than the cause."""
+        return sorted({line for result in self.results for line in result.message.split("\n")} - {self.cause, ""})
+
+
+def headline(results: Iterable[Result]) -> str:
+    """How many nodes are fit, in one line."""
+    worst: dict[str, Verdict] = {}
+    for result in results:
+        worst[result.node] = min(result.verdict, worst.get(result.node, result.verdict), key=lambda one: one.rank)
+    failed = sum(verdict is Verdict.FAIL for verdict in worst.values())
+    unsure = sum(verdict is Verdict.INCOMPLETE for verdict in worst.values())
+    counts = (
+        (len(worst) - failed - unsure, "fit as far as checked"),
+        (failed, "failed"),
+        (unsure, "not proven: something is incomplete"),
+    )
+    return f"{_count(len(worst), 'node', 'nodes')}: " + ", ".join(
+        f"{number} {words}" for number, words in counts if number
+    )
 
 
 def findings(results: Sequence[Result], verdict: Verdict) -> list[Finding]:

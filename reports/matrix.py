@@ -24,7 +24,6 @@ COLOURS = {
     Verdict.INCOMPLETE: "#cc79a7",
     Verdict.FAIL: "#d55e00",
 }
-_INK = {Verdict.FAIL: "#fff", Verdict.INCOMPLETE: "#fff", Verdict.CONCERN: "#333", Verdict.NOT_APPLICABLE: "#888"}
 _HEIGHTS = {Verdict.FAIL: 1.0, Verdict.INCOMPLETE: 0.75, Verdict.CONCERN: 0.5}  # of a narrow cell
 
 Cells = Mapping[tuple[str, str], Result]  # by check and node
@@ -44,10 +43,10 @@ def matrix(results: Iterable[Result], nodes: Sequence[str]) -> str:
     has_letters = len(nodes) <= MOST_WITH_LETTERS
     head = _head_height(nodes) if has_letters else CELL
     left = 7 * min(MAX_LABEL, max(map(len, checks))) + 8
-    total, height = left + width * len(nodes) + 8, head + CELL * len(checks) + 4
+    total, height = left + width * len(nodes) + head / 2, head + CELL * len(checks) + 4
+    size = f'viewBox="0 0 {total:g} {height:g}" width="{total:g}" height="{height:g}"'
     parts = [
-        f'<svg class="matrix" role="img" aria-label="verdicts of {len(checks)} checks on {len(nodes)} nodes"'
-        f' viewBox="0 0 {total:g} {height:g}" width="{total:g}" height="{height:g}">',
+        f'<svg class="matrix" role="img" aria-label="{len(checks)} checks on {len(nodes)} nodes" {size}>',
         *_node_labels(nodes, left, head, width, has_letters),
         *_check_labels(checks, left, head),
         f'<g transform="translate({left:g} {head:g})">',
@@ -60,8 +59,7 @@ def matrix(results: Iterable[Result], nodes: Sequence[str]) -> str:
 def legend() -> str:
     """What colours and letters mean."""
     swatches = (
-        f'<span class="swatch" style="background:{colour};color:{_INK.get(verdict, "#333")}">'
-        f"{escape(verdict.letter)}</span> {escape(verdict.value)}"
+        f'<span class="swatch" style="background:{colour}">{escape(verdict.letter)}</span> {escape(verdict.value)}'
         for verdict, colour in COLOURS.items()
     )
     return f'<p class="legend">{" ".join(swatches)}</p>'
@@ -82,12 +80,8 @@ def _lettered(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: 
 def _cell(result: Result, x: float, y: float, width: float) -> str:
     words = f"{result.node} · {result.check}: {result.verdict.value}. {result.message}"
     title = words if len(words) <= MAX_TITLE else f"{words[:MAX_TITLE]}…"
-    letter = (
-        f'<text x="{x + width / 2:g}" y="{y + CELL - 4:g}" fill="{_INK[result.verdict]}">{result.verdict.letter}</text>'
-    )
-    return (
-        f"<g>{_area(x, y, width - 1, CELL - 1, COLOURS[result.verdict])}{letter}<title>{escape(title)}</title></g>"
-    )
+    letter = f'<text x="{x + width / 2:g}" y="{y + CELL - 4:g}">{result.verdict.letter}</text>'
+    return f"<g>{_area(x, y, width - 1, CELL - 1, COLOURS[result.verdict])}{letter}<title>{escape(title)}</title></g>"
 
 
 def _striped(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: float) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.verdict import Verdict
-from clusterproof.reports.findings import Finding, Gap, findings, gaps
+from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline
 
 MOST_LINES = 4  # of what was seen, per finding; the reports have all
 _INDENT = " " * 12
@@ -50,18 +50,15 @@ def _lines(results: Sequence[Result], verbose: bool) -> Iterator[Line]:
         yield from _gap(gap, verbose)
         yield Line("")
     if results:
-        yield Line(_nodes(results))
+        yield Line(headline(results))
 
 
 def _finding(finding: Finding, verdict: Verdict, verbose: bool) -> Iterator[Line]:
     first = finding.first
     owner = f" → {finding.owner}" if finding.owner else ""
     yield Line(f"{verdict.name:<12}{finding.where}: {first.title}{owner}", _MARKUP[verdict])
-    if finding.is_probably_configuration:
-        words = (
-            f"{len(finding.results)} of {finding.judged} nodes alike: probably configuration, not hardware"
-        )
-        yield Line(f"{_INDENT}{words}", {"bold": True})
+    if finding.suspicion:
+        yield Line(f"{_INDENT}{finding.suspicion}", {"bold": True})
     yield from _some(finding.lines, verbose)
     if first.evidence:
         yield Line(f"{_INDENT}see it: {first.evidence}")
@@ -71,13 +68,10 @@ def _finding(finding: Finding, verdict: Verdict, verbose: bool) -> Iterator[Line
 
 
 def _gap(gap: Gap, verbose: bool) -> Iterator[Line]:
-    checks = gap.checks
-    what = f"{len(checks)} checks" if len(checks) > 1 else checks[0]
-    yield Line(f"{Verdict.INCOMPLETE.name:<12}{gap.nodes}: {gap.cause} ({what})", _MARKUP[Verdict.INCOMPLETE])
-    messages = sorted({line for result in gap.results for line in result.message.split("\n")} - {gap.cause})
-    yield from _some(messages, verbose)
-    if verbose and len(checks) > 1:
-        yield Line(f"{_INDENT}checks: {', '.join(checks)}", {"light": True})
+    yield Line(f"{Verdict.INCOMPLETE.name:<12}{gap.nodes}: {gap.cause} ({gap.what})", _MARKUP[Verdict.INCOMPLETE])
+    yield from _some(gap.messages, verbose)
+    if verbose and len(gap.checks) > 1:
+        yield Line(f"{_INDENT}checks: {', '.join(gap.checks)}", {"light": True})
 
 
 def _some(lines: Sequence[str], verbose: bool) -> Iterator[Line]:
@@ -85,18 +79,3 @@ def _some(lines: Sequence[str], verbose: bool) -> Iterator[Line]:
     yield from (Line(f"{_INDENT}{line}") for line in shown)
     if len(shown) < len(lines):
         yield Line(f"{_INDENT}… and {len(lines) - len(shown)} more; -v shows all")
-
-
-def _nodes(results: Sequence[Result]) -> str:
-    """How many nodes are fit, in one line."""
-    nodes = {result.node for result in results}
-    failed = {result.node for result in results if result.verdict is Verdict.FAIL}
-    unsure = {result.node for result in results if result.verdict is Verdict.INCOMPLETE} - failed
-    counts = (
-        (len(nodes) - len(failed) - len(unsure), "fit as far as checked"),
-        (len(failed), "failed"),
-        (len(unsure), "not proven: something is incomplete"),
-    )
-    return f"{len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}: " + ", ".join(
-        f"{number} {words}" for number, words in counts if number
-    )

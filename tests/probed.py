@@ -16,7 +16,8 @@ from clusterproof.plugins.probe.payload import program
 
 from tests.testbed.node import Node
 
-SOON = ProbeOptions(leaf_s=0.5, mount_s=0.3)  # deadlines for tests that wait for them
+PATIENT = ProbeOptions(leaf_s=30.0)  # for tests that do not wait for a deadline: this machine may be busy
+SOON = ProbeOptions(leaf_s=1.0)  # for those that do
 ANSWER_S = 60.0
 # A real interpreter first: the shims of a version manager take longer than the whole probe.
 PATH = f"{Path(sys.executable).resolve().parent}:/usr/local/bin:/usr/bin:/bin"

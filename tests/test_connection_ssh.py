@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.connection import MAX_ANSWER_BYTES, Answer, Limits, Program, connection_for
+from clusterproof.plugins.connection.login import LoginFailed
+from clusterproof.plugins.connection.logins import Logins
 from clusterproof.plugins.evidence import Unreached
 from clusterproof.plugins.inventory.model import InventoryError, Target
 from tests.loopback import Sshd, free_port, new_key, ssh_agent, sshd, user
@@ -186,9 +188,13 @@ def test_host_keys_are_not_asked_for_where_ssh_config_says_so(client: Client) ->
     assert client.one(config="StrictHostKeyChecking no").output == b"hello\n"
 
 
-def test_a_host_is_known_by_its_alias(client: Client) -> None:
-    client.known_hosts.write_text(client.server.known_hosts("rack7"))
+def test_a_host_is_known_by_its_alias_alone(client: Client, tmp_path: Path) -> None:
+    assert "(under the name rack7)" in client.one(config="HostKeyAlias rack7").detail
+    client.known_hosts.write_text(f"rack7 {client.server.host_key}\n")
     assert client.one(config="HostKeyAlias rack7").output == b"hello\n"
+    new_key(tmp_path / "other")
+    client.known_hosts.write_text(f"rack7 {(tmp_path / 'other.pub').read_text()}")
+    assert "ssh-keygen -R 'rack7'" in client.one(config="HostKeyAlias rack7").detail
 
 
 def test_the_inventory_brings_known_hosts_of_its_own(client: Client, tmp_path: Path) -> None:
@@ -291,6 +297,19 @@ def test_a_name_that_a_shell_could_read_goes_no_further(client: Client, tmp_path
     assert not (tmp_path / "touched").exists()
 
 
+def test_an_address_cannot_smuggle_in_a_line_of_ssh_config(client: Client, tmp_path: Path) -> None:
+    answer = client.one(Target("node1", address=f"127.0.0.1\nProxyCommand touch {tmp_path}/touched"))
+    assert answer.unreached is Unreached.NO_ROUTE
+    assert not (tmp_path / "touched").exists()
+
+
+def test_a_log_in_that_was_abandoned_is_not_opened_again() -> None:
+    login = Logins({"config": "/dev/null", "user": "x"}, connect_s=1.0).to(Target("localhost", port=free_port()))
+    login.interrupt()
+    with pytest.raises(LoginFailed, match="abandoned"):
+        login.open()
+
+
 def test_a_server_that_says_nothing_is_timed_out(client: Client) -> None:
     def listen(connection: socket.socket) -> None:
         while connection.recv(1000):
@@ -371,6 +390,14 @@ def test_a_proxy_command_that_dies_is_told_with_its_last_words_and_costs_nothing
     assert answer.unreached is Unreached.LOST
     assert answer.detail.endswith("ended with exit code 7: target is offline")
     assert spent_s < 5.0  # paramiko's own spins for all of the 30 s
+
+
+def test_a_connection_dropped_behind_a_proxy_command_is_tried_twice(client: Client) -> None:
+    dropped = []
+    with listening(dropped.append) as port:
+        answer = client.one(Target("node1", port=port), config=f"ProxyCommand {sys.executable} {RELAY} %h %p")
+    assert answer.unreached is Unreached.LOST
+    assert len(dropped) == 2
 
 
 def test_a_proxy_command_that_hangs_is_ended(client: Client, tmp_path: Path) -> None:

@@ -70,6 +70,14 @@ def test_local_is_this_machine_by_its_own_name() -> None:
     assert resolve("local") == Cluster("local", "local", (Target(socket.gethostname()),))
 
 
+def test_the_demo_is_a_recording_that_comes_with_the_package() -> None:
+    demo = resolve("demo")
+    assert demo.connection == "replay"
+    assert {f"{target.name}.json" for target in demo.targets} == {
+        path.name for path in Path(demo.settings["recording"], "nodes").iterdir()
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "name", "targets"),
     [

@@ -11,7 +11,7 @@ import pytest
 from clusterproof.plugins.evidence import Leaf, Status
 from clusterproof.plugins.probe.options import ProbeOptions
 
-from tests.probed import SOON, probe, probe_node
+from tests.probed import PATIENT, probe, probe_node
 from tests.test_probe_runner import SETTLE_S
 from tests.testbed.image import ABSENT, File, NodeImage
 from tests.testbed.needs import needs_frozen, needs_hung_mount, needs_nodes
@@ -28,11 +28,10 @@ from tests.testbed.node import (
 )
 
 NOBODY = 65534
-LONG = ProbeOptions()
 DENIED = "#!/bin/sh\necho dmesg: read kernel buffer failed: Operation not permitted >&2\nexit 1\n"
 
 
-def tell(image: NodeImage, leaf: str, options: ProbeOptions = LONG, *, user: int = 0) -> Leaf:
+def tell(image: NodeImage, leaf: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Leaf:
     """What one leaf tells of a node with this image."""
     with entered(image) as node:
         evidence = probe_node(node, [leaf], options, user=user)
@@ -40,7 +39,7 @@ def tell(image: NodeImage, leaf: str, options: ProbeOptions = LONG, *, user: int
     return evidence.leaves[leaf]
 
 
-def value(image: NodeImage, leaf: str, options: ProbeOptions = LONG, *, user: int = 0) -> Any:
+def value(image: NodeImage, leaf: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Any:
     told = tell(image, leaf, options, user=user)
     assert told.status is Status.TOLD, told.detail
     return told.value
@@ -55,7 +54,7 @@ def test_mounts_tell_their_sizes_and_what_fstab_asks_for() -> None:
     with entered(with_file(healthy_cpu(), "/etc/fstab", fstab)) as node:
         node.run(["mkdir", "-p", path])
         node.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", path])
-        told = probe_node(node, ["mounts"]).leaves["mounts"].value
+        told = probe_node(node, ["mounts"], PATIENT).leaves["mounts"].value
     by_path = {mount["path"]: mount for mount in told["mounts"]}
     assert list(by_path)[:2] == ["/", "/dev/shm"]
     odd = by_path[path]
@@ -87,9 +86,20 @@ def test_an_fstab_that_may_not_be_read_is_an_error_in_its_place() -> None:
     assert value(image, "mounts", user=NOBODY)["fstab"]["error"] == "EACCES"
 
 
+def test_a_mount_that_another_root_does_not_show_is_hidden_and_not_alive(tmp_path: Path) -> None:
+    for folder in ("proc/1", "fsx"):
+        (tmp_path / folder).mkdir(parents=True)
+    line = "30 1 0:99 / /fsx rw,noatime - lustre 10.1.2.3@tcp:/abcde rw,flock\n"
+    (tmp_path / "proc/1/mountinfo").write_text(line)
+    told = probe(["mounts"], ProbeOptions(host_root=str(tmp_path), leaf_s=30.0)).leaves["mounts"].value
+    (mount,) = told["mounts"]
+    assert (mount["path"], mount["alive"], mount["options"]) == ("/fsx", "hidden", "rw,noatime,flock")
+    assert mount["total_kib"] is None
+
+
 @needs_hung_mount
 def test_a_hung_mount_costs_its_own_evidence_only() -> None:
-    told = value(with_hung_mount(healthy_cpu(), "/fsx"), "mounts", SOON)
+    told = value(with_hung_mount(healthy_cpu(), "/fsx"), "mounts", ProbeOptions(leaf_s=30.0, mount_s=1.0))
     alive = {mount["path"]: mount["alive"] for mount in told["mounts"]}
     assert alive == {"/": "yes", "/dev/shm": "yes", "/fsx": "hung", "/opt/dlami/scratch": "yes"}
     hung = next(mount for mount in told["mounts"] if mount["path"] == "/fsx")
@@ -99,7 +109,7 @@ def test_a_hung_mount_costs_its_own_evidence_only() -> None:
 @needs_hung_mount
 def test_the_probe_does_not_count_its_own_processes_as_blocked() -> None:
     with entered(with_hung_mount(healthy_cpu(), "/fsx")) as node:
-        leaves = probe_node(node, ["mounts", "processes"], LONG).leaves
+        leaves = probe_node(node, ["mounts", "processes"], PATIENT).leaves
     assert leaves["processes"].value["blocked"] == []
     assert leaves["processes"].value["zombies"] == 0
 
@@ -109,7 +119,7 @@ def test_a_blocked_process_is_named_with_where_and_how_long_it_waits() -> None:
     with entered(with_frozen(healthy_cpu(), "/stuck")) as node:
         node.start(["sh", "-c", "echo $$ > /dev/shm/pid; exec touch /stuck/file"])
         wait_for_blocked(node)
-        first, second = (probe_node(node, ["processes"]).leaves["processes"].value for _ in range(2))
+        first, second = (probe_node(node, ["processes"], PATIENT).leaves["processes"].value for _ in range(2))
     (was,), (is_now,) = first["blocked"], second["blocked"]
     assert was["pid"] == is_now["pid"]
     assert was["name"] == "touch"
@@ -209,13 +219,20 @@ def test_a_log_that_may_not_be_read_is_denied_and_not_empty() -> None:
     assert "read kernel buffer failed" in leaf.detail
 
 
+@needs_nodes
+def test_an_empty_log_is_no_evidence() -> None:
+    image = with_file(healthy_cpu(), "/dev/kmsg", "")
+    assert tell(with_tool(image, "dmesg", DENIED), "kernel_log").status is Status.DENIED
+    assert tell(with_tool(image, "dmesg", "#!/bin/sh\necho '[    0.0] NVRM: x'\n"), "kernel_log").status is Status.TOLD
+
+
 def without_kmsg() -> NodeImage:
     return with_file(healthy_cpu(), "/dev/kmsg", ABSENT)
 
 
 @pytest.mark.skipif(not os.access("/dev/kmsg", os.R_OK), reason="this user may not read the kernel's log here")
 def test_this_machines_own_log_is_read_to_its_end() -> None:
-    told = probe(["kernel_log"]).leaves["kernel_log"].value
+    told = probe(["kernel_log"], PATIENT).leaves["kernel_log"].value
     assert told["source"] == "/dev/kmsg"
     assert told["read"] > 10
     assert Path("/dev/kmsg").is_char_device()

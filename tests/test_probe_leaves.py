@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.evidence import Leaf, Status
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 
-from tests.probed import SOON, probe, probe_node
+from tests.probed import PATIENT, SOON, probe, probe_node
 from tests.testbed.image import File
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import (
@@ -29,7 +29,7 @@ NOBODY = 65534
 FOR_EVER = "while :; do sleep 1; done"
 
 
-def tell(image: NodeImage, leaf: str, options: ProbeOptions = SOON, *, user: int = 0) -> Leaf:
+def tell(image: NodeImage, leaf: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Leaf:
     """What one leaf tells of a node with this image."""
     with entered(image) as node:
         evidence = probe_node(node, [leaf], options, user=user)
@@ -37,7 +37,7 @@ def tell(image: NodeImage, leaf: str, options: ProbeOptions = SOON, *, user: int
     return evidence.leaves[leaf]
 
 
-def value(image: NodeImage, leaf: str, options: ProbeOptions = SOON, *, user: int = 0) -> Any:
+def value(image: NodeImage, leaf: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Any:
     told = tell(image, leaf, options, user=user)
     assert told.status is Status.TOLD, told.detail
     return told.value
@@ -51,7 +51,7 @@ def p5() -> Iterator[Node]:
 
 @needs_nodes
 def test_every_leaf_of_a_healthy_gpu_node_tells(p5: Node) -> None:
-    evidence = probe_node(p5, leaf_names())
+    evidence = probe_node(p5, leaf_names(), PATIENT)
     assert {name: leaf.status.value for name, leaf in evidence.leaves.items()} == dict.fromkeys(leaf_names(), "told")
     told = {name: leaf.value for name, leaf in evidence.leaves.items()}
     assert told["boot"] | {"now": 0, "memory_kib": 0} == {
@@ -81,7 +81,7 @@ def test_every_leaf_of_a_healthy_gpu_node_tells(p5: Node) -> None:
 @needs_nodes
 def test_a_node_without_gpus_says_what_is_absent() -> None:
     with entered(healthy_cpu()) as node:
-        leaves = probe_node(node, leaf_names()).leaves
+        leaves = probe_node(node, leaf_names(), PATIENT).leaves
     absent = {name: leaf.detail for name, leaf in leaves.items() if leaf.status is not Status.TOLD}
     assert set(absent) == {"nvml", "libfabric", "fabric_manager"}
     assert absent["libfabric"].startswith("no fi_info on PATH or in ")
@@ -91,8 +91,8 @@ def test_a_node_without_gpus_says_what_is_absent() -> None:
 
 @needs_nodes
 def test_another_root_tells_the_same(p5: Node) -> None:
-    inside = probe_node(p5, leaf_names()).leaves
-    outside = probe(leaf_names(), ProbeOptions(host_root=str(p5.root))).leaves
+    inside = probe_node(p5, leaf_names(), PATIENT).leaves
+    outside = probe(leaf_names(), ProbeOptions(host_root=str(p5.root), leaf_s=30.0)).leaves
     for name in set(leaf_names()) - {"boot", "limits", "mounts", "nvml", "processes"}:
         assert outside[name].value == inside[name].value, name
     assert outside["nvml"].value["init"]["error"] == "DRIVER_NOT_LOADED"  # its library, which finds no driver out here
@@ -105,20 +105,20 @@ def test_another_root_tells_the_same(p5: Node) -> None:
 
 @needs_nodes
 def test_tools_of_another_root_are_for_root(p5: Node) -> None:
-    leaf = probe(["libfabric"], ProbeOptions(host_root=str(p5.root)), user=NOBODY).leaves["libfabric"]
+    leaf = probe(["libfabric"], ProbeOptions(host_root=str(p5.root), leaf_s=30.0), user=NOBODY).leaves["libfabric"]
     assert leaf.status in (Status.DENIED, Status.ABSENT)  # absent: a root that this user may not even look into
 
 
 @needs_nodes
 def test_nothing_is_written_on_the_node(p5: Node) -> None:
     before = p5.run(["stat", "-f", "-c", "%d free inodes, %f free blocks", "/"]).stdout
-    probe_node(p5, leaf_names())
+    probe_node(p5, leaf_names(), PATIENT)
     assert p5.run(["stat", "-f", "-c", "%d free inodes, %f free blocks", "/"]).stdout == before
 
 
 @needs_nodes
 def test_pci_tells_links_and_drivers(p5: Node) -> None:
-    devices = probe_node(p5, ["pci"]).leaves["pci"].value["devices"]
+    devices = probe_node(p5, ["pci"], PATIENT).leaves["pci"].value["devices"]
     assert next(device for device in devices if device["class"] == "030200") == {
         "address": "0000:53:00.0",
         "vendor": "10de",
@@ -170,14 +170,14 @@ def test_a_tool_that_hangs_is_killed_with_its_leaf() -> None:
         leaf = probe_node(node, ["fabric_manager"], SOON).leaves["fabric_manager"]
         left = node.run(["sh", "-c", "cat /proc/[0-9]*/comm"]).stdout.decode().split()
     assert leaf.status is Status.TIMED_OUT
-    assert leaf.detail == "nv-fabricmanager --version: no answer within its 0.5 s"
+    assert leaf.detail == "nv-fabricmanager --version: no answer within its 1 s"
     assert "nv-fabricmanage" not in left
 
 
 @needs_nodes
 def test_a_tool_tells_its_exit_and_both_outputs_in_bounds() -> None:
     script = "#!/bin/sh\necho out; echo err >&2; yes | head -c 300000; exit 61\n"
-    told = value(with_tool(healthy_p5(), "nv-fabricmanager", script), "fabric_manager", ProbeOptions())
+    told = value(with_tool(healthy_p5(), "nv-fabricmanager", script), "fabric_manager")
     assert told["exit"] == 61
     assert told["output"].startswith("out\nerr\ny\n")
     assert len(told["output"]) == 64 * 1024
@@ -186,7 +186,7 @@ def test_a_tool_tells_its_exit_and_both_outputs_in_bounds() -> None:
 @needs_nodes
 def test_services_tell_their_state_under_each_name_and_what_failed() -> None:
     image = with_service(healthy_p5(), "slurmd", active="failed", sub="failed")
-    told = value(image, "services", ProbeOptions())
+    told = value(image, "services")
     assert told["services"]["slurmd"] == {"load": "loaded", "active": "failed", "sub": "failed", "enabled": "enabled"}
     assert told["services"]["sshd"] == told["services"]["ssh"]
     assert told["services"]["dcgm"]["load"] == "not-found"

@@ -10,13 +10,12 @@ from clusterproof.plugins.evidence import Leaf, Status
 from clusterproof.plugins.probe import payload, pynvml_part
 from clusterproof.plugins.probe.options import ProbeOptions
 
-from tests.probed import probe_node
+from tests.probed import PATIENT, probe_node
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import entered, healthy_cpu, healthy_p5, with_file, with_nvml
 
-LONG = ProbeOptions()
-SHORT = ProbeOptions(leaf_s=0.4)
+SHORT = ProbeOptions(leaf_s=0.7)
 HEALTHY: dict[str, Any] = {
     "index": 3,
     "lost": None,
@@ -59,7 +58,7 @@ HEALTHY: dict[str, Any] = {
 }
 
 
-def tell(image: NodeImage, options: ProbeOptions = LONG) -> Leaf:
+def tell(image: NodeImage, options: ProbeOptions = PATIENT) -> Leaf:
     with entered(image) as node:
         evidence = probe_node(node, ["nvml"], options)
     assert evidence.unreached is None, evidence.detail
@@ -180,7 +179,7 @@ def test_what_a_driver_does_not_know_is_an_error_in_its_place() -> None:
 def test_a_call_that_hangs_names_its_gpu_and_value() -> None:
     leaf = tell(with_nvml(healthy_p5(), 5, hang="memory_info"), SHORT)
     assert leaf.status is Status.TIMED_OUT
-    assert leaf.detail == "GPU 5: memory_used_mib memory_total_mib: no answer within its 1.2 s"
+    assert leaf.detail == "GPU 5: memory_used_mib memory_total_mib: no answer within its 2.1 s"
 
 
 @needs_nodes
@@ -200,7 +199,7 @@ def test_a_node_without_the_library_has_no_gpus_to_tell_of() -> None:
 
 @needs_nodes
 def test_a_library_that_does_not_load_is_no_absence() -> None:
-    image = with_file(healthy_cpu(), "/usr/lib64/libnvidia-ml.so.1", "no library")
+    image = with_file(healthy_cpu(), "/usr/lib64/libnvidia-ml.so.1", "no library" * 1000)
     leaf = tell(image)
     assert leaf.status is Status.BROKE
     assert "invalid ELF header" in leaf.detail

@@ -22,9 +22,8 @@ from clusterproof.plugins.probe.frame import decode
 from clusterproof.plugins.probe.options import FOLDER, PATIENCE, ProbeOptions, leaf_names
 from clusterproof.plugins.probe.payload import MAX_CHARACTERS, program
 
-from tests.probed import PATH, answer, probe
+from tests.probed import PATH, PATIENT, answer, probe
 
-OPTIONS = ProbeOptions()
 PYENV = Path(os.environ.get("PYENV_ROOT", "/root/.pyenv")) / "versions"
 LEAVES = (
     "boot",
@@ -97,7 +96,7 @@ def test_the_command_survives_quoting_by_any_shell(sudo: bool) -> None:
 def test_it_runs_whatever_the_login_shell(shell: str, on_stdin: bool) -> None:
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
-    sent, nonce = program(["boot"], OPTIONS, on_stdin=on_stdin)
+    sent, nonce = program(["boot"], PATIENT, on_stdin=on_stdin)
     evidence = decode("here", Answer(answer(sent, shell=(shell, "-c"))), nonce)
     assert evidence.leaves["boot"].status is Status.TOLD
 
@@ -107,7 +106,7 @@ def test_it_runs_under_every_python_since_3_8(python: str, tmp_path: Path) -> No
     version = subprocess.run([python, "-V"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[1]
     if tuple(map(int, version.split(".")[:2])) < (3, 8):
         pytest.skip(f"Python {version} is older than what the probe is for")
-    evidence = probe(leaf_names(), path=stand_in(tmp_path, "python3", f'exec {python} "$@"'))
+    evidence = probe(leaf_names(), PATIENT, path=stand_in(tmp_path, "python3", f'exec {python} "$@"'))
     assert evidence.probe["python"] == version
     assert set(evidence.leaves) == set(LEAVES)
     assert [leaf.detail for leaf in evidence.leaves.values() if leaf.status is Status.BROKE] == []
@@ -116,24 +115,24 @@ def test_it_runs_under_every_python_since_3_8(python: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("script", ["exit 97", "exit 1", "exit 127", "echo broken >&2; exit 2"])
 def test_a_python_that_is_too_old_or_does_not_start_is_passed_over(script: str, tmp_path: Path) -> None:
-    evidence = probe(["boot"], path=stand_in(tmp_path, "python3", script))
+    evidence = probe(["boot"], PATIENT, path=stand_in(tmp_path, "python3", script))
     assert evidence.leaves["boot"].status is Status.TOLD
 
 
 def test_where_there_is_no_python_the_node_says_what_it_has(tmp_path: Path) -> None:
-    evidence = probe(["boot"], path=no_python(tmp_path, "3.6.8"))
+    evidence = probe(["boot"], PATIENT, path=no_python(tmp_path, "3.6.8"))
     assert evidence.unreached is Unreached.NO_PYTHON
     assert "python3 (Python 3.6.8)" in evidence.detail
 
 
 def test_a_program_that_arrives_in_part_is_a_cut_answer() -> None:
-    sent, nonce = program(["boot"], OPTIONS)
+    sent, nonce = program(["boot"], PATIENT)
     output = answer(Program(sent.command, sent.stdin[:-100]))
     assert decode("here", Answer(output), nonce).unreached is Unreached.CUT
 
 
 def test_input_after_the_program_is_not_waited_for() -> None:
-    sent, nonce = program(["boot"], OPTIONS)
+    sent, nonce = program(["boot"], PATIENT)
     output = answer(Program(sent.command, sent.stdin + b"\nmore\n" * 9))
     assert decode("here", Answer(output), nonce).leaves["boot"].status is Status.TOLD
 
@@ -152,33 +151,33 @@ def test_sudo_is_used_where_it_is_permitted_and_told_where_it_is_not(
     uid: str, sudo: str, told: str, tmp_path: Path
 ) -> None:
     stand_in(tmp_path, "id", f"echo {uid}")
-    evidence = probe(["boot"], ProbeOptions(sudo=True), path=stand_in(tmp_path, "sudo", sudo))
+    evidence = probe(["boot"], ProbeOptions(sudo=True, leaf_s=30.0), path=stand_in(tmp_path, "sudo", sudo))
     assert evidence.leaves["boot"].status is Status.TOLD
     assert evidence.probe["sudo"] == told
 
 
 def test_without_the_option_sudo_is_never_called(tmp_path: Path) -> None:
     stand_in(tmp_path, "id", "echo 1000")
-    evidence = probe(["boot"], path=stand_in(tmp_path, "sudo", f"touch {tmp_path}/called; exit 1"))
+    evidence = probe(["boot"], PATIENT, path=stand_in(tmp_path, "sudo", f"touch {tmp_path}/called; exit 1"))
     assert evidence.leaves["boot"].status is Status.TOLD
     assert not (tmp_path / "called").exists()
 
 
 def test_every_program_has_a_nonce_of_its_own_and_the_text_is_built_once() -> None:
-    (first, one), (second, other) = program(["boot"], OPTIONS), program(["boot"], OPTIONS)
+    (first, one), (second, other) = program(["boot"], PATIENT), program(["boot"], PATIENT)
     assert one != other
     assert first.stdin == second.stdin
-    assert payload.payload(frozenset(["boot"]), OPTIONS) is payload.payload(frozenset(["boot"]), OPTIONS)
+    assert payload.payload(frozenset(["boot"]), PATIENT) is payload.payload(frozenset(["boot"]), PATIENT)
 
 
 def test_only_what_is_asked_for_travels() -> None:
-    small, large = (len(program(leaves, OPTIONS)[0].stdin) for leaves in (["boot"], ["boot", "nvml"]))
+    small, large = (len(program(leaves, PATIENT)[0].stdin) for leaves in (["boot"], ["boot", "nvml"]))
     assert small < large / 2
 
 
 def test_a_leaf_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(ValueError, match="telepathy is no leaf"):
-        program(["telepathy"], OPTIONS)
+        program(["telepathy"], PATIENT)
 
 
 @pytest.mark.parametrize("file", NODE_SIDE, ids=lambda file: file.stem)

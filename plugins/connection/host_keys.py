@@ -20,26 +20,28 @@ class HostKeyRejected(SSHException):
 class HostIdentity:
     """Under which name a host is looked up, and what it takes to be believed.
 
-    `checking` is `yes`, `accept-new` (an unknown host is believed, for this run) or `no` (every host is).
+    `alias` is ssh_config's HostKeyAlias. `checking` is `yes`, `accept-new` (an unknown host is believed, for this run)
+    or `no` (every host is).
     """
 
     known: KnownHosts
-    name: str  # HostKeyAlias, or the host's address
+    host: str
     port: int
+    alias: str
     checking: str
 
     def kinds(self) -> list[str]:
         """The host key algorithms to prefer: those of the keys that are known."""
-        kinds = self.known.kinds(self._name_with_port()) or self.known.kinds(self.name)
+        kinds = self.known.kinds(self._name()) or self.known.kinds(self.host)
         return [signature for kind in kinds for signature in _SIGNATURES.get(kind, (kind,))]
 
     def check(self, key: PKey) -> None:
         """Raise HostKeyRejected unless the host may be believed."""
         if self.checking == "no":
             return
-        trust, where = self.known.trust(self._name_with_port(), key.asbytes())
-        if trust is Trust.UNKNOWN and self.port != _SSH_PORT:  # as OpenSSH: a line without a port does as well
-            bare, bare_where = self.known.trust(self.name, key.asbytes())
+        trust, where = self.known.trust(self._name(), key.asbytes())
+        if trust is Trust.UNKNOWN and not self.alias:  # as OpenSSH: a line without the port does as well
+            bare, bare_where = self.known.trust(self.host, key.asbytes())
             if bare in (Trust.KNOWN, Trust.REVOKED):
                 trust, where = bare, bare_where
         if trust is Trust.KNOWN or (trust is Trust.UNKNOWN and self.checking == "accept-new"):
@@ -48,9 +50,10 @@ class HostIdentity:
 
     def _advice(self, trust: Trust, where: str, shown: str) -> str:
         if trust is Trust.UNKNOWN:
-            scan = f"ssh-keyscan {'' if self.port == _SSH_PORT else f'-p {self.port} '}{self.name}"
+            scan = f"ssh-keyscan {'' if self.port == _SSH_PORT else f'-p {self.port} '}{self.host}"
+            named = f" (under the name {self.alias})" if self.alias else ""
             return (
-                f"unknown host key {shown}; if it is right: {scan} >> ~/.ssh/known_hosts, "
+                f"unknown host key {shown}; if it is right: {scan} >> ~/.ssh/known_hosts{named}, "
                 "or --accept-new-host-keys for this run"
             )
         if trust is Trust.REVOKED:
@@ -58,11 +61,11 @@ class HostIdentity:
         file = where.rpartition(":")[0]
         return (
             f"changed host key {shown}; expected the one of {where}. If the node was replaced: "
-            f"ssh-keygen -R '{self._name_with_port()}' -f {file}; if not, somebody is in between"
+            f"ssh-keygen -R '{self._name()}' -f {file}; if not, somebody is in between"
         )
 
-    def _name_with_port(self) -> str:
-        return self.name if self.port == _SSH_PORT else f"[{self.name}]:{self.port}"
+    def _name(self) -> str:
+        return self.alias or (self.host if self.port == _SSH_PORT else f"[{self.host}]:{self.port}")
 
 
 class HostKeyPolicy(MissingHostKeyPolicy):

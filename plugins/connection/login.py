@@ -15,6 +15,7 @@ from clusterproof.plugins.connection.host_keys import HostIdentity, HostKeyPolic
 from clusterproof.plugins.connection.identities import Offer
 from clusterproof.plugins.connection.trouble import Trouble, trouble_of
 from clusterproof.plugins.connection.ways import NoWay, Way
+from clusterproof.plugins.evidence import Unreached
 
 _LOGINS_AT_ONCE = 8  # to one jump host; sshd's MaxStartups begins to drop log-ins at 10
 
@@ -36,11 +37,14 @@ class Login:
         self._host = host
         self._offer = offer
         self._connect_s = connect_s
+        self._is_interrupted = False
         connection.connect_timeout = connect_s  # of the key exchange; Fabric itself takes whole seconds only
         connection.client.set_missing_host_key_policy(HostKeyPolicy(host))
 
     def open(self) -> Transport:
         """Connect, check the host, log in. Raises LoginFailed."""
+        if self._is_interrupted:
+            raise LoginFailed(Trouble(Unreached.LOST, "abandoned", may_pass=True))
         started = time.monotonic()
         try:
             sock = self._way.dial(self._connect_s)
@@ -73,7 +77,8 @@ class Login:
         self._connection.transport = None
 
     def interrupt(self) -> None:
-        """Wake whoever waits for this log-in; from any thread."""
+        """Wake whoever waits for this log-in, and let it not be opened again; from any thread."""
+        self._is_interrupted = True
         self._way.interrupt()
 
     def _transport(self, sock: Any, **options: Any) -> Transport:

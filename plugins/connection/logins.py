@@ -52,8 +52,9 @@ class Logins:
             raise NoWay(f"{connection.user!r:.60} at {host!r:.80}: expected a log-in name and a host name")
         identity = HostIdentity(
             known=self._known(known_hosts_files(options, self._settings.get("known_hosts", ""))),
-            name=options.get("hostkeyalias", host),
+            host=host,
             port=port,
+            alias=options.get("hostkeyalias", ""),
             checking=self._checking(host_key_checking(options)),
         )
         offer = self._identities.offer(connection.user, options, self._connect_s)
@@ -61,6 +62,8 @@ class Logins:
 
     def _connection(self, name: str, lines: Mapping[str, str]) -> Connection:
         """A Fabric connection that has looked `name` up; `lines` of ssh_config outrank the files."""
+        if not all(value.isprintable() for value in lines.values()):
+            raise NoWay(f"{name}: {dict(lines)!r:.200}: expected no control characters")
         outranking = "".join(f"{key} {value}\n" for key, value in lines.items() if value)
         config = Config(lazy=True, ssh_config=self._ssh_config.for_host(name, outranking))  # no fabric.yaml
         try:

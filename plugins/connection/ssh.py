@@ -21,7 +21,7 @@ from clusterproof.plugins.inventory.model import Target
 _CHUNK_BYTES = 65536
 _QUIET_S = 0.5  # how long to listen on once the command has ended: what it left behind may hold its output open
 _GRACE_S = 1.0  # for a visit to notice its deadline by itself, before it is abandoned
-_FILES_A_VISIT = 6  # a socket, an agent, a ProxyCommand with its pair of sockets, errors and the pipe of its start
+_FILES_A_VISIT = 8  # a socket, an agent, and for a ProxyCommand its sockets, its errors and the pipes of its start
 _FILES_BESIDE = 128  # that the program holds open anyway
 
 
@@ -133,7 +133,7 @@ def _send(channel: Channel, stdin: bytes, deadline: float) -> None:
         channel.shutdown_write()
     except TimeoutError:
         raise
-    except OSError:
+    except (OSError, EOFError):
         return  # the command has ended, or reads no further: what it printed says why
 
 

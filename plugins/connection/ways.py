@@ -116,7 +116,7 @@ class Proxied:
             self._errors.close()
 
     def complaint(self) -> str:
-        """How the program ended, and its last words."""
+        """How the program ended, and its last words; nothing where it just ended with its connection."""
         if not self._process or not self._errors:
             return ""
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -125,8 +125,9 @@ class Proxied:
         words = os.pread(self._errors.fileno(), _COMPLAINT_BYTES, max(size - _COMPLAINT_BYTES, 0))
         said = " ".join(words.decode("utf-8", "replace").split())
         code = self._process.returncode
-        ended = "is still running" if code is None else f"ended with exit code {code}"
-        return f"ProxyCommand {self._command!r:.80} {ended}" + (f": {said}" if said else "")
+        if not code:
+            return ""
+        return f"ProxyCommand {self._command!r:.80} ended with exit code {code}" + (f": {said}" if said else "")
 
     def _signal(self, number: int) -> None:
         if self._process and self._process.returncode is None:

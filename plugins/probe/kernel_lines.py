@@ -9,7 +9,7 @@ from collections.abc import Iterable
 # Small letters. First plain words, which is quick for the many lines that do not matter; then exactly.
 HINT = re.compile(
     b"nvrm|nvidia|nvswitch|off the bus|efa|infiniband|rdma|lustre|lnet|nfs|machine check|hardware error"
-    b"|memory|mce:|edac|ghes|apei|aer:|pcie bus|oom|blocked for|lockup|stall|segfault|general prot|traps:"
+    b"|memory|mce:|edac|ghes|apei|aer:|pcie bus|oom|for more than|lockup|stall|segfault|general prot|traps:"
 )
 MATTERS = re.compile(
     rb"nvrm|nvidia|nvswitch|off the bus"
@@ -17,10 +17,11 @@ MATTERS = re.compile(
     rb"|lustre|\blnet|\bnfs"
     rb"|\bmce:|machine check|hardware error|memory failure|\bedac\b|\bghes\b|\bapei\b|\baer:|pcie bus error"
     rb"|out of memory|allocate memory|allocation failure|\boom\b|oom-kill|oom_reaper"
-    rb"|blocked for more than|lockup|stall|segfault at|general protection|\btraps:"
+    rb"|for more than \d+ seconds|lockup|stall|segfault at|general protection|\btraps:"
 )
 EACH = 16  # of lines alike: so many first, and so many last
 MAX_KINDS = 1000
+MAX_KIND = 120  # characters in which lines alike are alike
 MAX_CHARACTERS = 1000  # of one line
 MAX_TOLD = 1_500_000  # characters of all lines
 NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
@@ -62,6 +63,7 @@ class Kept:
 
     def _kind(self, text: str) -> str:
         """What lines alike have in common; coarser and coarser in a log of ever different lines."""
+        text = text[:MAX_KIND]
         head, comma, _ = text.partition(",")
         kind = head if comma else NUMBERS.sub("#", text)
         if kind in self._first or len(self._first) < MAX_KINDS:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from clusterproof.plugins.probe.kernel_lines import Kept
-from clusterproof.plugins.probe.reading import Absent, Denied, Node
+from clusterproof.plugins.probe.reading import Absent, Broke, Denied, Node
 from clusterproof.plugins.probe.tools import Tool
 
 KMSG = "/dev/kmsg"
@@ -21,17 +21,23 @@ KERNEL_FACILITY = 8  # priorities from here on are of programs that wrote to the
 
 def read(node: Node) -> object:
     """The lines of this boot that name what matters, from the first source that may be read."""
-    refused = []
+    refused, empty = [], []
     for source, lines in SOURCES.items():
         node.at(source)
         try:
-            return {"source": source, **Kept().of(lines(node))}
+            told = Kept().of(lines(node))
         except Denied as why:
             refused.append(str(why))
         except Absent:
             continue
+        else:
+            if told["read"]:
+                return {"source": source, **told}
+            empty.append(f"{source} holds nothing")  # where a container has put something else in its place
     if refused:
-        raise Denied("; ".join(refused))
+        raise Denied("; ".join(refused + empty))
+    if empty:
+        raise Broke("; ".join(empty))
     raise Absent(f"no {KMSG}, journalctl or dmesg")
 
 

@@ -72,7 +72,8 @@ def payload(leaves: frozenset[str], options: ProbeOptions, further: tuple[Path, 
     modules = {f"{PACKAGE}.{name}": source for name, source in sorted(sources.items())}
     if any("import pynvml" in source for source in modules.values()):
         modules["pynvml"] = _pynvml_for(modules.values())
-    deadlines = {leaf: options.deadline_s(leaf) for leaf in sorted(leaves)}
+    slowest_first = sorted(leaves, key=lambda leaf: (-options.deadline_s(leaf), leaf))
+    deadlines = {leaf: options.deadline_s(leaf) for leaf in slowest_first}
     request = (modules, deadlines, options.host_root, options.mount_s, options.whole_s(leaves))
     text = _source(FOLDER / "loader.py") + f"\nstart{request!r}\n"
     return b2a_base64(zlib.compress(text.encode(), 9), newline=False).decode()

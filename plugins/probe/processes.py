@@ -17,7 +17,7 @@ LAST_RAN = "se.exec_start"
 def read(node: Node) -> object:
     """How many processes there are, how many zombies, and those blocked (D) at both looks."""
     looked = (_stat(node, pid) for pid in node.names("/proc") if pid.isdigit())
-    first = _not_ours([fields for fields in looked if fields])
+    first = _not_ours(node, [fields for fields in looked if fields])
     suspects = [fields for fields in first if fields[STATE] == "D"]
     if suspects:
         node.at(f"{len(suspects)} processes in state D again")
@@ -40,10 +40,10 @@ def _stat(node: Node, pid: str) -> list[str]:
     return fields if len(fields) > PROCESSOR else []
 
 
-def _not_ours(processes: list[list[str]]) -> list[list[str]]:
+def _not_ours(node: Node, processes: list[list[str]]) -> list[list[str]]:
     """All but the probe's own leaves and what they started: each leaf has a session of its own."""
-    runner = str(os.getppid())
-    leaves = {fields[0] for fields in processes if fields[PARENT] == runner}
+    own = _stat(node, "self")  # with the numbers that this /proc gives us; none where it does not see us
+    leaves = {fields[0] for fields in processes if own and fields[PARENT] == own[PARENT]}
     return [fields for fields in processes if fields[SESSION] not in leaves]
 
 

@@ -13,7 +13,7 @@ from clusterproof.plugins.probe.running import Running
 from clusterproof.plugins.probe.telling import tell
 
 LOOK_S = 0.01  # between looks at a process that is being ended
-REAP_S = 0.1  # for a leaf that has told to be gone too, so that its CPU time is known
+REAP_S = 0.02  # for a leaf that has told to be gone too, so that its CPU time is known
 OUTPUT = 1
 
 

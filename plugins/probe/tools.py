@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import time
 from collections.abc import Iterator
 
-from clusterproof.plugins.probe.reading import Absent, Denied, Node
+from clusterproof.plugins.probe.reading import Absent, Broke, Denied, Node
 
 MAX_OUTPUT_BYTES = 64 * 1024
 FOLDERS = (
@@ -38,16 +40,26 @@ class Tool:
             _become(node, program, (name, *arguments), writing)
         os.close(writing)
 
-    def chunks(self) -> Iterator[bytes]:
-        """Its output until it ends."""
-        while True:
-            chunk = os.read(self._output, MAX_OUTPUT_BYTES)
-            if not chunk:
-                break
-            yield chunk
-        os.close(self._output)
-        status = os.waitpid(self._pid, 0)[1]
-        self.exit = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+    def chunks(self, within_s: float | None = None) -> Iterator[bytes]:
+        """Its output until it ends, or is not wanted any more. Raises Broke once its time is over, if it has one."""
+        poll = select.poll()
+        poll.register(self._output, select.POLLIN)
+        until = None if within_s is None else time.monotonic() + within_s
+        try:
+            while True:
+                if until is not None and not poll.poll(1000 * max(0.0, until - time.monotonic())):
+                    raise Broke(f"{self.line} does not end within {within_s:g} s")
+                chunk = os.read(self._output, MAX_OUTPUT_BYTES)
+                if not chunk:
+                    break
+                yield chunk
+        except BaseException:
+            os.kill(self._pid, signal.SIGKILL)
+            raise
+        finally:
+            os.close(self._output)
+            status = os.waitpid(self._pid, 0)[1]
+            self.exit = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
 
 
 def find(node: Node, name: str) -> str:

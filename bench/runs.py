@@ -1,0 +1,112 @@
+"""Whole runs of pytest: from start to verdict, and a thousand nodes beside a thousand empty tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from clusterproof.plugins.suite import all_checks
+
+from bench.figure import Figure
+
+ROOT = Path(__file__).parents[1]
+DEMO = ROOT / "fixtures" / "demo"
+NODES = 1000
+PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q"]
+CLUSTERPROOF = [sys.executable, "-c", "import sys; from clusterproof.plugins.cli import main; sys.exit(main())"]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Wall seconds and peak memory of one process."""
+
+    wall_s: float
+    peak_mib: float
+
+
+def cost(command: list[str], cwd: Path = ROOT) -> Cost:
+    """Run a command to its end, output thrown away."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    started = time.perf_counter()
+    process = subprocess.Popen(
+        command, cwd=cwd, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    _, _, used = os.wait4(process.pid, 0)
+    return Cost(time.perf_counter() - started, used.ru_maxrss / 1024)
+
+
+def start_up() -> Iterator[Figure]:
+    """Start to verdict for one replayed node, beside `pytest --version`."""
+    with tempfile.TemporaryDirectory() as folder:
+        recording = _recording(Path(folder) / "one", 1, failing=0)
+        ours, theirs = [], []
+        for _ in range(8):
+            ours.append(cost([*CLUSTERPROOF, "--cluster", f"replay:{recording}", "-q"]).wall_s)
+            theirs.append(cost([sys.executable, "-m", "pytest", "--version"]).wall_s)
+    mine, base = statistics.median(ours[1:]), statistics.median(theirs[1:])
+    yield Figure("start_to_verdict_vs_version", round(mine / base, 2), "≤ 2", f"{mine:.2f} s beside {base:.2f} s")
+
+
+def large_runs() -> Iterator[Figure]:
+    """1000 replayed nodes x all checks, beside as many empty parametrized functions; and with 1000 failures."""
+    with tempfile.TemporaryDirectory() as folder:
+        healthy = _recording(Path(folder) / "healthy", NODES, failing=0)
+        failing = _recording(Path(folder) / "failing", NODES, failing=NODES)
+        empty = _empty_tests(Path(folder) / "empty", len(all_checks()))
+        ours, sick, theirs = [], [], []
+        for _ in range(3):
+            ours.append(cost([*PYTEST, "--cluster", f"replay:{healthy}"]))
+            sick.append(cost([*PYTEST, "--cluster", f"replay:{failing}"]))
+            theirs.append(cost([*PYTEST, "-p", "no:clusterproof.plugins.cluster"], cwd=empty))
+    mine, base = _median(ours), _median(theirs)
+    items = f"{NODES} nodes x {len(all_checks())} checks"
+    detail = f"{items}: {mine.wall_s:.1f} s beside {base.wall_s:.1f} s"
+    yield Figure("large_run_vs_empty_tests", round(mine.wall_s / base.wall_s, 2), "≤ 0.4", detail)
+    memory = f"{mine.peak_mib:.0f} MiB beside {base.peak_mib:.0f} MiB"
+    yield Figure("large_run_memory_vs_empty_tests", round(mine.peak_mib / base.peak_mib, 2), "-", memory)
+    with_failures = f"{_median(sick).wall_s:.1f} s with {NODES} failures"
+    yield Figure("failures_vs_none", round(_median(sick).wall_s / mine.wall_s, 2), "≤ 1.2", with_failures)
+
+
+def _median(costs: list[Cost]) -> Cost:
+    return Cost(statistics.median(c.wall_s for c in costs), statistics.median(c.peak_mib for c in costs))
+
+
+def _recording(folder: Path, count: int, failing: int) -> Path:
+    """A recording of so many copies of the demo's healthy node; the first `failing` have an ECC error."""
+    (folder / "nodes").mkdir(parents=True)
+    evidence = json.loads((DEMO / "nodes" / "gpu001.json").read_text())
+    names = [f"gpu{number:04d}" for number in range(1, count + 1)]
+    for number, name in enumerate(names):
+        evidence["node"] = name
+        evidence["leaves"]["nvml"]["value"]["gpus"][2]["ecc_uncorrected_dram"] = 14 if number < failing else 0
+        (folder / "nodes" / f"{name}.json").write_text(json.dumps(evidence, separators=(",", ":")))
+    cluster = {"schema": 1, "cluster": "bench", "connection": "ssh", "nodes": [{"name": name} for name in names]}
+    (folder / "cluster.json").write_text(json.dumps(cluster))
+    return folder
+
+
+def _empty_tests(folder: Path, functions: int) -> Path:
+    """A folder with as many empty parametrized tests as a large run has checks."""
+    folder.mkdir()
+    names = f"NODES = [f'gpu{{number:04d}}' for number in range({NODES})]"
+    one = "@pytest.mark.parametrize('node', NODES)\ndef test_{}(node):\n    pass\n"
+    text = "\n".join(["import pytest", names, *(one.format(number) for number in range(functions))])
+    (folder / "test_empty.py").write_text(text)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    return folder
+
+
+def cpu_s(who: int) -> float:
+    """CPU seconds of this process or of its children, user and system."""
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime

@@ -1,0 +1,81 @@
+"""The part of an HTML page that people read: what is wrong in words, and where as a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from clusterproof.plugins.catalog import owner
+from clusterproof.plugins.result import Result
+from clusterproof.plugins.verdict import Verdict
+from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline
+from clusterproof.reports.matrix import legend, matrix
+
+MOST_LINES = 40  # of what was seen, per finding; the rows below have more
+
+
+def proof(results: Sequence[Result], nodes: Sequence[str], left_out: Mapping[Verdict, int]) -> str:
+    """The headline, every finding and gap with its nodes folded, and the matrix. Everything of a node is escaped."""
+    if not results:
+        return ""
+    parts = [
+        '<div class="proof">',
+        f'<p class="headline">{escape(headline(results))}</p>',
+        *(
+            _finding(finding, verdict)
+            for verdict in (Verdict.FAIL, Verdict.CONCERN)
+            for finding in findings(results, verdict)
+        ),
+        *(_gap(gap) for gap in gaps(results)),
+        f'<div class="scroll">{matrix(results, nodes)}</div>',
+        legend(),
+        f"<p>{escape(_rows_below(left_out))}</p>",
+        "</div>",
+    ]
+    return "\n".join(parts)
+
+
+def _finding(finding: Finding, verdict: Verdict) -> str:
+    first = finding.first
+    more = f'<p class="suspicion">{escape(finding.suspicion)}</p>' if finding.suspicion else ""
+    rows = (
+        ("see it", f"<code>{escape(first.evidence)}</code>" if first.evidence else ""),
+        ("means", escape(first.meaning)),
+        ("do", escape(first.remedy)),
+        ("owner", _owner(first, finding.owner)),
+        ("check", escape(first.check)),
+    )
+    told = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
+    is_open = " open" if verdict is Verdict.FAIL else ""
+    return (
+        f'<details class="{verdict.value}"{is_open}><summary><b>{verdict.value}</b> {escape(finding.where)}: '
+        f"{escape(first.title)}</summary>{more}{_listed(finding.lines, MOST_LINES)}<dl>{told}</dl></details>"
+    )
+
+
+def _owner(result: Result, words: str) -> str:
+    """The owner, with the link and the channel that the catalogue has for it."""
+    row = owner(result.owner.replace("-", "_"))
+    link = row.link if row and row.link.startswith(("https://", "http://")) else ""
+    told = f'<a href="{escape(link)}">{escape(words)}</a>' if link else escape(words)
+    return f"{told} ({escape(row.channel)})" if row and row.channel else told
+
+
+def _gap(gap: Gap) -> str:
+    return (
+        f'<details class="incomplete"><summary><b>incomplete</b> {escape(gap.nodes)}: {escape(gap.cause)} '
+        f"({escape(gap.what)})</summary>{_listed(gap.messages, MOST_LINES)}"
+        f"<dl><dt>checks</dt><dd>{escape(', '.join(gap.checks))}</dd></dl></details>"
+    )
+
+
+def _listed(lines: Sequence[str], most: int) -> str:
+    shown = "".join(f"<li>{escape(line)}</li>" for line in lines[:most])
+    more = f"<li>… and {len(lines) - most} more</li>" if len(lines) > most else ""
+    return f"<ul>{shown}{more}</ul>" if lines else ""
+
+
+def _rows_below(left_out: Mapping[Verdict, int]) -> str:
+    short = [f"{count:,} {verdict.value}" for verdict, count in left_out.items() if verdict is not Verdict.PASS]
+    more = f", except {' and '.join(short)} more, which only --results has" if short else ""
+    return f"Below is a row for each verdict that is not a pass{more}."

@@ -1,0 +1,74 @@
+"""What every check owes its reader, and that a run asks a node for no more than its checks need."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from clusterproof.plugins.catalog import owners
+from clusterproof.plugins.check import Check, judge
+from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.gather import replay
+from clusterproof.plugins.inventory.recording import DEMO, read_cluster
+from clusterproof.plugins.probe.options import leaf_names
+from clusterproof.plugins.state import nodes
+from clusterproof.plugins.suite import all_checks, occasions
+from clusterproof.plugins.verdict import Verdict
+
+CHECKS = [pytest.param(check, id=name) for name, check in all_checks().items()]
+
+
+@pytest.fixture(scope="module")
+def demo() -> dict[str, Node]:
+    """The nodes of the demo cluster."""
+    cluster = read_cluster(DEMO)
+    return nodes(cluster, replay(DEMO, cluster))
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_check_says_what_it_finds_what_to_do_how_to_see_it_and_who_owns_it(check: Check) -> None:
+    about = check.route
+    assert about.title
+    assert about.remedy
+    assert about.evidence
+    assert about.owner in {owner.name for owner in owners().values()}
+    assert about.check == f"{about.subsystem}.{check.function.__name__.removeprefix('test_')}"
+    assert occasions(check)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_check_asks_only_for_leaves_that_there_are(check: Check) -> None:
+    assert check.leaves <= set(leaf_names())
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_leaves_found_for_a_check_are_all_that_it_reads(check: Check, demo: dict[str, Node]) -> None:
+    for name, node in demo.items():
+        fewer = {leaf: told for leaf, told in node.evidence.leaves.items() if leaf in check.leaves}
+        alone = Node(node.target, replace(node.evidence, leaves=fewer), group=node.group)
+        whole, part = judge(check, node), judge(check, alone)
+        if check.route.check != "node.evidence_complete":  # which looks at whatever leaves there are
+            assert (part.verdict, part.message) == (whole.verdict, whole.message), name
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_no_check_passes_a_node_that_told_nothing(check: Check, demo: dict[str, Node]) -> None:
+    silent = Node(demo["gpu001"].target, NodeEvidence("gpu001"))
+    spoke = {"node.reachable", "node.evidence_complete"}  # it answered, and nothing was asked
+    if check.route.check not in spoke:
+        assert judge(check, silent).verdict is Verdict.INCOMPLETE
+
+
+def test_a_finding_says_what_was_observed_and_what_was_expected(demo: dict[str, Node]) -> None:
+    results = [judge(check, node) for check in all_checks().values() for node in demo.values()]
+    found = [result for result in results if result.verdict in (Verdict.FAIL, Verdict.CONCERN)]
+    assert len(found) > 10
+    assert [result.message for result in found if not (result.observed and result.expected)] == []
+
+
+def test_the_node_is_asked_for_little_before_a_job() -> None:
+    needed = {name: check.leaves for name, check in all_checks().items() if "prolog" in occasions(check)}
+    assert "mounts" in needed["host.dev_shm"]
+    assert needed["network.memlock"] == {"limits", "rdma", "platform"}
+    assert needed["node.reachable"] == set()

@@ -1,0 +1,109 @@
+"""What a node told is read strictly: a value of the wrong kind is incomplete, never a number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from clusterproof.plugins.check import judge
+from clusterproof.plugins.evidence import EvidenceError, Leaf, NodeEvidence, Status, from_json, load, to_json
+from clusterproof.plugins.facts.gpu import Gpu
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.gather import replay
+from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.inventory.recording import DEMO, read_cluster
+from clusterproof.plugins.suite import all_checks
+from clusterproof.plugins.verdict import Incomplete, NotApplicable, Verdict
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@pytest.mark.parametrize(
+    ("told", "raises", "words"),
+    [
+        ({"error": "NOT_SUPPORTED"}, NotApplicable, "not supported"),
+        ({"error": "FUNCTION_NOT_FOUND"}, NotApplicable, "not supported"),
+        ({"error": "GPU_IS_LOST"}, Incomplete, "GPU_IS_LOST"),
+        ({"error": 7}, Incomplete, "not understood"),
+        (None, Incomplete, "not told"),
+        ("0", Incomplete, "not understood"),
+        (True, Incomplete, "not understood"),
+        (0.0, Incomplete, "not understood"),
+        ([], Incomplete, "not understood"),
+    ],
+)
+def test_a_count_that_is_no_count_is_not_read_as_one(told: object, raises: type[Exception], words: str) -> None:
+    with pytest.raises(raises, match=words):
+        assert Gpu(0, {"ecc_uncorrected_dram": told}).ecc_uncorrected_dram
+
+
+def test_nothing_of_a_lost_gpu_can_be_read() -> None:
+    gpu = Gpu(3, {"lost": {"error": "GPU_IS_LOST"}, "ecc_uncorrected_dram": 0})
+    with pytest.raises(Incomplete, match="GPU_IS_LOST"):
+        assert gpu.ecc_uncorrected_dram == 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(leaf=st.sampled_from(["boot", "platform", "nvml", "pci", "rdma", "kernel_log", "mounts", "services"]), told=JSON)
+def test_no_nonsense_from_a_node_breaks_a_check_or_passes_as_evidence(leaf: str, told: Any) -> None:
+    node = Node(Target("gpu001", instance_type="p5.48xlarge"), NodeEvidence("gpu001", {leaf: Leaf(Status.TOLD, told)}))
+    for check in all_checks().values():
+        result = judge(check, node)
+        assert "the check itself broke" not in result.message
+        if leaf in check.leaves and check.leaves - {leaf}:
+            assert result.verdict is not Verdict.PASS
+
+
+@settings(max_examples=100, deadline=None)
+@given(place=st.integers(min_value=0, max_value=10_000), put=JSON)
+def test_one_spoilt_value_in_a_healthy_answer_never_breaks_a_check(place: int, put: Any) -> None:
+    evidence = replay(DEMO, read_cluster(DEMO))["gpu001"]
+    spoilt = from_json(_spoil(to_json(evidence), place, put))
+    node = Node(Target("gpu001"), spoilt)
+    for check in all_checks().values():
+        assert "the check itself broke" not in judge(check, node).message
+
+
+def _spoil(record: dict[str, Any], place: int, put: Any) -> dict[str, Any]:
+    """Put a value in the place of another, somewhere inside the leaves' values."""
+    places: list[tuple[Any, Any]] = []
+
+    def walk(told: Any) -> None:
+        entries = told.items() if isinstance(told, dict) else enumerate(told) if isinstance(told, list) else ()
+        for key, value in entries:
+            places.append((told, key))
+            walk(value)
+
+    for leaf in record["leaves"].values():
+        if "value" in leaf:
+            walk(leaf["value"])
+    told, key = places[place % len(places)]
+    told[key] = put
+    return record
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "not a node's evidence"),
+        ("[]", "evidence is a list"),
+        ('{"schema": 2}', "schema is 2; expected 1"),
+        ('{"schema": 1, "node": 7, "leaves": {}}', "node is a int; expected text"),
+        ('{"schema": 1, "node": "a", "leaves": {"nvml": {"status": "fine"}}}', "expected one of told, absent"),
+        ('{"schema": 1, "node": "a", "leaves": [], "unreached": null}', "leaves is a list"),
+    ],
+)
+def test_a_recording_that_has_not_its_form_says_where(text: str, words: str) -> None:
+    with pytest.raises(EvidenceError, match=words):
+        load(text)
+
+
+def test_evidence_survives_its_way_to_disk() -> None:
+    for evidence in replay(DEMO, read_cluster(DEMO)).values():
+        assert from_json(to_json(evidence)) == evidence

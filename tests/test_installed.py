@@ -1,0 +1,103 @@
+"""Installed as a wheel it is the same suite: the same checks, ids and verdicts, from any folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from clusterproof.reports.results import read_results
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which the wheel of this checkout is installed, without what it depends on."""
+    folder = tmp_path_factory.mktemp("installed")
+    source = folder / "source"
+    tracked = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "-z"], capture_output=True
+    )
+    if tracked.returncode:
+        pytest.skip("not a git checkout: which files make the wheel is not known")
+    for name in filter(None, tracked.stdout.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((ROOT / name).read_bytes())
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target"]
+    made = subprocess.run([*pip, str(folder / "site"), str(source)], capture_output=True, text=True, timeout=300)
+    assert made.returncode == 0, made.stderr
+    return folder / "site"
+
+
+def run(site: Path, cwd: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run something with only the wheel's copy of the suite to import."""
+    environment = {**os.environ, "PYTHONPATH": str(site), "HOME": str(cwd), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def verdicts(path: Path) -> set[tuple[str, str, str]]:
+    """Node, check and verdict of every result."""
+    return {(result.node, result.check, result.verdict.value) for result in read_results(path)}
+
+
+def test_the_console_script_finds_in_the_demo_what_pytest_finds_in_the_checkout(
+    installed: Path, tmp_path: Path
+) -> None:
+    script = [sys.executable, str(installed / "bin" / "clusterproof")]
+    ran = run(installed, tmp_path, *script, "--cluster", "demo", "--results", "wheel.jsonl", "-v")
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert "checks/gpu/test_memory.py::test_no_uncorrected_ecc[gpu003] FAILED" in ran.stdout
+    checkout = [sys.executable, "-m", "pytest", "-p", "clusterproof.plugins.cluster", "-p", "no:cacheprovider"]
+    again = subprocess.run(
+        [*checkout, "--cluster", "demo", "--results", str(tmp_path / "checkout.jsonl"), "-q"],
+        cwd=ROOT,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert again.returncode == 1, again.stdout + again.stderr
+    assert verdicts(tmp_path / "wheel.jsonl") == verdicts(tmp_path / "checkout.jsonl")
+
+
+def test_the_packaged_checks_run_beside_a_users_own(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_own.py").write_text(
+        "def test_kernel(node):\n    assert node.boot.kernel.startswith('6.'), 'old; expected 6'\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest", "-p", "clusterproof.plugins.cluster", "--pyargs", "clusterproof.checks"]
+    options = ["test_own.py", "--cluster", "demo", "--nodes", "gpu001", "--results", "own.jsonl", "-q"]
+    ran = run(installed, tmp_path, *command, *options)
+    told = {check for _, check, _ in verdicts(tmp_path / "own.jsonl")}
+    assert {"kernel", "gpu.no_xid"} <= told, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "words"),
+    [
+        (["--version"], 0, "clusterproof 0."),
+        (["--help"], 0, "6  nothing failed, but something could not be measured"),
+        (["--help"], 0, "clusterproof: which nodes:"),
+        ([], 4, "no cluster to validate; say which: --cluster local"),
+        (["--cluster", "nonsense"], 4, "did you mean ssh:nonsense"),
+        (["--cluster", ""], 4, "is empty"),
+        (["--cluster", "replay:/nowhere"], 4, "expected a folder that --record wrote"),
+        (["--cluster", "demo", "--nodes", "gpu[1-"], 4, "--nodes"),
+        (["--cluster", "demo", "--nodes", "gpu099"], 4, "gpu099 is not in demo"),
+        (["--cluster", "demo", "--exclude", "gpu[001-016]"], 4, "no node of demo is left"),
+        (["--cluster", "demo", "--expect", "gpu=8"], 4, "did you mean gpus"),
+        (["--cluster", "demo", "--fanout", "0"], 4, "--fanout is 0; expected at least 1"),
+        (["--cluster", "demo", "--host-root", "here"], 4, "expected a folder that begins with /"),
+        (["--cluster", "demo", "-m", "no_such_mark"], 4, "no_such_mark"),
+        (["--cluster", "demo", "-k", "no_such_check"], 5, "deselected"),
+    ],
+)
+def test_a_command_line_answers_in_one_clear_line(
+    installed: Path, tmp_path: Path, arguments: list[str], exit_code: int, words: str
+) -> None:
+    ran = run(installed, tmp_path, sys.executable, str(installed / "bin" / "clusterproof"), *arguments)
+    assert (ran.returncode, words in ran.stdout + ran.stderr) == (exit_code, True), ran.stdout + ran.stderr
+    assert "Traceback (most" not in ran.stdout + ran.stderr

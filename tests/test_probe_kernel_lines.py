@@ -1,0 +1,97 @@
+"""The probe keeps every line of a kernel log from which something is read, and of lines alike only a few."""
+
+from __future__ import annotations
+
+import pytest
+from clusterproof.plugins.facts.kernel_log import Cleared, parse
+from clusterproof.plugins.probe.kernel_lines import EACH, MAX_CHARACTERS, MAX_TOLD, Kept
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.samples import Sample, of_topic
+
+XID = "NVRM: Xid (PCI:0000:{:02x}:00): {}, pid={}, name=train"
+
+
+def kept(texts: list[str]) -> list[str]:
+    told = Kept().of((float(at), text.encode()) for at, text in enumerate(texts))["lines"]
+    assert isinstance(told, list)
+    return [text for _, text in told]
+
+
+def is_of_this_boot(line: str) -> bool:
+    """Whether something is read from the line, other than that the machine starts: what precedes is another boot's."""
+    return any(not isinstance(event, Cleared) or event.by != "a reboot" for event in parse([(None, line)]))
+
+
+@pytest.mark.parametrize("sample", of_topic("kernel-log"))
+def test_every_line_that_means_something_is_kept(sample: Sample) -> None:
+    for line in filter(is_of_this_boot, sample.lines):
+        assert kept([line]) == [line[:MAX_CHARACTERS]]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "LustreError: 11-0: fsx-OST0001-osc-ffff: operation ost_connect to node 10.0.0.1@tcp failed: rc = -19",
+        "nfs: server 10.0.0.9 not responding, still trying",
+        "mce: [Hardware Error]: Machine check events logged",
+        "EDAC MC0: 1 UE memory read error on CPU_SrcID#0",
+        "{1}[Hardware Error]: event severity: fatal",
+        "Memory cgroup out of memory: Killed process 3921 (python3) total-vm:10kB",
+        "python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+        "INFO: task nvidia-smi:4711 blocked for more than 120 seconds.",
+        "INFO: task python3:12 blocked in I/O wait for more than 241 seconds.",
+        "pt_main_thread[2536443]: segfault at 7f79 ip 00007f7c sp 00007f7c error 4 in libnccl.so.2[7f7c+d3]",
+        "pcieport 0000:80:01.1: AER: Uncorrected (Fatal) error received: 0000:81:00.0",
+        "efa 0000:4f:00.0: Keep alive watchdog timeout.",
+        "infiniband rdmap79s0: Failed to process command CREATE_QP",
+        "watchdog: BUG: soft lockup - CPU#3 stuck for 22s!",
+        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28002, Non-fatal, Link 46 AFT Address Out of Range",
+    ],
+)
+def test_what_the_checks_and_people_look_for_is_kept(line: str) -> None:
+    assert kept([line]) == [line]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "usb 1-1: New USB device found, idVendor=1d6b",
+        "systemd[1]: Set hostname to <gpu001>.",
+        "IPv6: ADDRCONF(NETDEV_CHANGE): eth0: link becomes ready",
+        "cfg80211: failed to load regulatory.db by default",
+        "Memory: 2097152K/2097152K available",
+        "",
+    ],
+)
+def test_other_lines_are_not(line: str) -> None:
+    assert kept([line]) == []
+
+
+def test_of_a_storm_the_first_and_the_last_are_kept_for_each_gpu_and_code() -> None:
+    storm = [XID.format(gpu, code, at) for at in range(500) for gpu in (1, 2) for code in (31, 13)]
+    told = kept(storm)
+    for gpu in (1, 2):
+        for code in (31, 13):
+            of_one = [line for line in storm if line.startswith(XID.format(gpu, code, 0)[:36])]
+            assert [line for line in told if line in of_one] == of_one[:EACH] + of_one[-EACH:]
+
+
+def test_a_log_of_ever_different_lines_is_bounded() -> None:
+    letters = ("".join(chr(97 + (n >> shift) % 16) for shift in (0, 4, 8, 12, 16)) for n in range(100_000))
+    told = Kept().of((float(at), f"NVRM: {word} {'x' * 900}".encode()) for at, word in enumerate(letters))
+    lines = told["lines"]
+    assert isinstance(lines, list)
+    assert sum(len(text) for _, text in lines) <= 2 * MAX_TOLD
+    assert told["dropped"] == 100_000 - len(lines) > 0
+
+
+@given(lines=st.lists(st.tuples(st.floats(0, 1e6), st.binary(max_size=60) | st.just(b"NVRM: x")), max_size=80))
+def test_any_log_is_told_in_order_and_counted(lines: list[tuple[float, bytes]]) -> None:
+    told = Kept().of(lines)
+    assert told["read"] == len(lines)
+    assert isinstance(told["lines"], list)
+    seen = [[at, text.decode("utf-8", "replace")] for at, text in lines]
+    positions = iter(seen)
+    assert all(line in positions for line in told["lines"])
