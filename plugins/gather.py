@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from clusterproof.plugins.connection import Answer, Connection, Limits
@@ -22,16 +22,17 @@ def gather(
     options: ProbeOptions,
     limits: Limits,
     told: Told,
+    further: Sequence[Path] = (),
 ) -> dict[str, NodeEvidence]:
     """Probe every node once; `told` is called for each as it answers, one at a time.
 
-    A node that does not answer is evidence too: every node of the cluster is in the result.
+    `further` are files of third parties, each a leaf that is always read. A node that does not answer is evidence too: every node of the cluster is in the result.
     """
     from clusterproof.plugins.probe.payload import program  # a replayed run needs no payload
 
     gathered: dict[str, NodeEvidence] = {}
     lock = threading.Lock()
-    to_run, nonce = program(frozenset(leaves), options)
+    to_run, nonce = program({*leaves, *(path.stem for path in further)}, options, further)
 
     def answered(target: Target, answer: Answer) -> None:
         evidence = evidence_of(target, answer, nonce)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from clusterproof.plugins import connection as connections
 from clusterproof.plugins.collect import leaves_of
-from clusterproof.plugins.connection import Connection, Limits
+from clusterproof.plugins.connection import Connection, Limits, connection_for
 from clusterproof.plugins.evidence import NodeEvidence
 from clusterproof.plugins.gather import gather, replay
 from clusterproof.plugins.inventory.model import Cluster
@@ -18,8 +17,10 @@ from clusterproof.plugins.inventory.recording import write_cluster, write_node
 from clusterproof.plugins.nodeset import fold
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from clusterproof.plugins.progress import progress
-from clusterproof.plugins.redact import Redaction
 from clusterproof.plugins.state import CLUSTER, EVIDENCE
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.redact import Redaction
 
 ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
 
@@ -31,7 +32,7 @@ class Session:
         self.config = config
         self.cluster = cluster
         is_worker = hasattr(config, "workerinput")  # it reads what the controller has rewritten
-        self.redaction = Redaction(cluster) if config.option.redact and not is_worker else None
+        self.redaction = redaction(cluster) if config.option.redact and not is_worker else None
         config.stash[CLUSTER] = self.redaction.cluster if self.redaction else cluster
         self.shared: tempfile.TemporaryDirectory[str] | None = None
 
@@ -105,11 +106,24 @@ class Session:
                 keep(evidence)
                 shown(evidence)
 
-            gather(self.cluster, self._connection(), leaves, self._probe_options(), self._limits(), told)
+            gather(
+                self.cluster,
+                self._connection(),
+                leaves,
+                self._probe_options(),
+                self._limits(),
+                told,
+                self._further_leaves(),
+            )
 
     def _connection(self) -> Connection:
         found = self.config.hook.pytest_cluster_connection(config=self.config, cluster=self.cluster)
-        return found or connections.CONNECTIONS[self.cluster.connection]()
+        return found or connection_for(self.cluster.connection)
+
+    def _further_leaves(self) -> list[Path]:
+        """Files of third parties, each a leaf of the probe."""
+        told = self.config.hook.pytest_cluster_probe_leaves(config=self.config)
+        return [Path(path) for paths in told for path in paths]
 
     def _probe_options(self) -> ProbeOptions:
         option = self.config.option
@@ -129,3 +143,10 @@ class Session:
 
     def _record_folder(self) -> Path | None:
         return Path(self.config.option.record) if self.config.option.record else None
+
+
+def redaction(cluster: Cluster) -> Redaction:
+    """The words that stand for the cluster's names."""
+    from clusterproof.plugins.redact import Redaction  # few runs need it, and it compiles many patterns
+
+    return Redaction(cluster)

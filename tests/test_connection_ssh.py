@@ -344,13 +344,15 @@ def test_a_server_that_drops_connections_is_tried_twice(client: Client) -> None:
     assert len(dropped) == 2
 
 
-def test_a_server_that_speaks_something_else_is_garbled(client: Client) -> None:
+def test_a_server_that_speaks_something_else_is_garbled_and_cannot_steer_a_terminal(client: Client) -> None:
     def web(connection: socket.socket) -> None:
-        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n" * 101)
+        connection.sendall(b"HTTP/1.1 400 \x1b[2J Bad Request\r\n" * 101)
         connection.recv(1000)
 
     with listening(web) as port:
-        assert client.one(Target("node1", port=port)).unreached is Unreached.GARBLED
+        answer = client.one(Target("node1", port=port))
+    assert answer.unreached is Unreached.GARBLED
+    assert "HTTP/1.1 400 \\x1b[2J Bad Request" in answer.detail
 
 
 def test_a_banner_before_the_log_in_does_no_harm(tmp_path: Path, client: Client) -> None:

@@ -22,7 +22,7 @@ pytestmark = [
 
 @evidence("journalctl -k -b | grep -E 'NVRM: (Xid|GPU)'")
 def test_no_xid(node: Node) -> None:
-    """The driver reported Xid errors of the hardware.
+    """The driver reported Xid errors.
 
     Each Xid of this boot is judged by the catalogue: errors of applications are passed over unless they repeat, errors
     of the hardware fail until a reset of the GPU or a reboot clears them.
@@ -43,7 +43,7 @@ def test_no_xid(node: Node) -> None:
 
 @evidence("journalctl -k -b | grep SXid")
 def test_no_sxid(node: Node) -> None:
-    """The driver reported SXid errors of the NVSwitches.
+    """NVSwitches reported SXid errors.
 
     A fatal SXid takes down every GPU behind the switch; others are noted.
 

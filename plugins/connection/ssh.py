@@ -17,11 +17,13 @@ from clusterproof.plugins.connection.trouble import Trouble
 from clusterproof.plugins.connection.ways import NoWay
 from clusterproof.plugins.evidence import Unreached
 from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.printable import printable
 
 _CHUNK_BYTES = 65536
 _QUIET_S = 0.5  # how long to listen on once the command has ended: what it left behind may hold its output open
 _GRACE_S = 1.0  # for a visit to notice its deadline by itself, before it is abandoned
 _FILES_A_VISIT = 8  # a socket, an agent, and for a ProxyCommand its sockets, its errors and the pipes of its start
+_DETAIL_CHARACTERS = 600
 _FILES_BESIDE = 128  # that the program holds open anyway
 
 
@@ -70,7 +72,8 @@ class _Visit:
         seconds = time.monotonic() - started
         if trouble is None:
             return Answer(output, seconds=seconds)
-        return Answer(output, trouble.unreached, trouble.detail, seconds)
+        detail = printable(" ".join(trouble.detail.split()), _DETAIL_CHARACTERS)  # it may quote what the host said
+        return Answer(output, trouble.unreached, detail, seconds)
 
     def abandon(self) -> None:
         """Wake the thread, so that it ends too."""

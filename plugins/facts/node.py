@@ -54,7 +54,7 @@ class Node:
         """The answers of all leaves. Raises Incomplete where the node was not reached."""
         if self.evidence.unreached:
             reason = self.evidence.unreached.value.replace("_", " ")
-            raise Incomplete(f"the node was not reached ({reason})", cause=f"unreachable: {reason}")
+            raise Incomplete(f"unreachable: {reason}", cause=f"unreachable: {reason}")
         return self.evidence.leaves
 
     def leaf(self, name: str) -> Leaf:

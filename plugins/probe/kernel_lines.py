@@ -19,6 +19,7 @@ MATTERS = re.compile(
     rb"|out of memory|allocate memory|allocation failure|\boom\b|oom-kill|oom_reaper"
     rb"|for more than \d+ seconds|lockup|stall|segfault at|general protection|\btraps:"
 )
+BOOT_S = 1.0  # a log that begins later has lost its beginning
 EACH = 16  # of lines alike: so many first, and so many last
 MAX_KINDS = 1000
 MAX_KIND = 120  # characters in which lines alike are alike
@@ -34,12 +35,13 @@ class Kept:
         self._first: dict[str, list[tuple[int, float, str]]] = {}
         self._last: dict[str, deque[tuple[int, float, str]]] = {}
         self._matched = 0
+        self.truncated = False  # whether records of this boot are lost
 
     def of(self, lines: Iterable[tuple[float, bytes]]) -> dict[str, object]:
         """Read a log to its end: lines with their seconds since boot."""
-        read, truncated = 0, False
+        read = 0
         for seconds, text in lines:
-            truncated = truncated or (read == 0 and seconds >= 1)
+            self.truncated |= read == 0 and seconds >= BOOT_S
             read += 1
             small = text.lower()
             if HINT.search(small) and MATTERS.search(small):
@@ -49,7 +51,7 @@ class Kept:
             "lines": [[seconds, text] for _, seconds, text in told],
             "read": read,
             "dropped": self._matched - len(told),
-            "truncated": truncated,
+            "truncated": self.truncated,
         }
 
     def _keep(self, number: int, seconds: float, text: str) -> None:

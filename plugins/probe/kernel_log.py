@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from clusterproof.plugins.probe.kernel_lines import Kept
+from clusterproof.plugins.probe.kernel_lines import BOOT_S, Kept
 from clusterproof.plugins.probe.reading import Absent, Broke, Denied, Node
 from clusterproof.plugins.probe.tools import Tool
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    Line = tuple[float, bytes]  # seconds since boot, and the text
 
 KMSG = "/dev/kmsg"
 BLOCK_BYTES = 64 * 1024  # a device gives one record at a time, of at most 8 KiB
@@ -16,6 +20,7 @@ RECORD = re.compile(rb"(\d+),\d+,(\d+),[^;]*;(.*)")  # priority and facility, mi
 PRINTED = re.compile(rb"\[ *(\d+\.\d+)\] (.*)")  # as dmesg prints a line
 JOURNALED = re.compile(rb"\[ *(\d+\.\d+)\] \S+ kernel: (.*)")
 ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
+SHARE = 0.6  # of the leaf's time, at most, for what the journal has to add
 KERNEL_FACILITY = 8  # priorities from here on are of programs that wrote to the log
 
 
@@ -25,7 +30,8 @@ def read(node: Node) -> object:
     for source, lines in SOURCES.items():
         node.at(source)
         try:
-            told = Kept().of(lines(node))
+            kept = Kept()
+            told = kept.of(lines(node, kept))
         except Denied as why:
             refused.append(str(why))
         except Absent:
@@ -41,7 +47,30 @@ def read(node: Node) -> object:
     raise Absent(f"no {KMSG}, journalctl or dmesg")
 
 
-def _kmsg(node: Node) -> Iterator[tuple[float, bytes]]:
+def _kmsg(node: Node, kept: Kept) -> Iterator[Line]:
+    """The kernel's ring buffer, and out of the journal what it no longer holds of this boot."""
+    records = _of_kernel(node)
+    for first in records:
+        if first[0] >= BOOT_S:
+            yield from _journal_until(node, first[0], kept)
+        yield first
+        yield from records
+
+
+def _journal_until(node: Node, seconds: float, kept: Kept) -> Iterator[Line]:
+    """The journal up to a moment; where it does not reach that far, what lies between is lost."""
+    node.at("journalctl -k -b, for what /dev/kmsg no longer holds")
+    try:
+        for line in _journal(node, kept, SHARE * node.leaf_s):
+            if line[0] >= seconds:
+                return
+            yield line
+    except (Absent, Broke, Denied):
+        pass
+    kept.truncated = True
+
+
+def _of_kernel(node: Node) -> Iterator[Line]:
     """The kernel's own records; what programs wrote into its log is not its word, and is left out."""
     for line in _lines(_records(node)):
         record = RECORD.match(line)
@@ -72,19 +101,20 @@ def _records(node: Node) -> Iterator[bytes]:
     os.close(log)
 
 
-def _journal(node: Node) -> Iterator[tuple[float, bytes]]:
-    return _printed(Tool(node, "journalctl", "-k", "-b", "-o", "short-monotonic", "--no-pager"), JOURNALED)
+def _journal(node: Node, _kept: Kept, within_s: float | None = None) -> Iterator[Line]:
+    tool = Tool(node, "journalctl", "-k", "-b", "-o", "short-monotonic", "--no-pager")
+    return _printed(tool, JOURNALED, within_s)
 
 
-def _dmesg(node: Node) -> Iterator[tuple[float, bytes]]:
+def _dmesg(node: Node, _kept: Kept) -> Iterator[Line]:
     return _printed(Tool(node, "dmesg"), PRINTED)
 
 
-def _printed(tool: Tool, form: re.Pattern[bytes]) -> Iterator[tuple[float, bytes]]:
-    """The lines that a program prints. Raises Denied with its last words where there are none."""
+def _printed(tool: Tool, form: re.Pattern[bytes], within_s: float | None = None) -> Iterator[Line]:
+    """The lines that a program prints. Raises Denied with its last words where there are none; Broke, when late."""
     told = False
     other = b""
-    for line in _lines(tool.chunks()):
+    for line in _lines(tool.chunks(within_s)):
         printed = form.match(line)
         if printed:
             told = True
@@ -105,4 +135,8 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield begun
 
 
-SOURCES = {KMSG: _kmsg, "journalctl -k -b": _journal, "dmesg": _dmesg}
+SOURCES: dict[str, Callable[[Node, Kept], Iterator[Line]]] = {
+    KMSG: _kmsg,
+    "journalctl -k -b": _journal,
+    "dmesg": _dmesg,
+}
