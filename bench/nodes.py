@@ -8,15 +8,14 @@ import statistics
 import subprocess
 from collections.abc import Iterator, Mapping
 
+from bench.figure import Figure
+from bench.runs import cpu_s
 from clusterproof.plugins.connection import Limits, connection_for
 from clusterproof.plugins.evidence import NodeEvidence
 from clusterproof.plugins.gather import gather
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from clusterproof.plugins.probe.payload import program
-
-from bench.figure import Figure
-from bench.runs import cpu_s
 from tests.judged import told_by
 from tests.testbed import needs
 from tests.testbed.cluster import Testbed, testbed

@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from clusterproof.plugins.suite import all_checks
-
 from bench.figure import Figure
+from clusterproof.plugins.suite import all_checks
 
 ROOT = Path(__file__).parents[1]
 DEMO = ROOT / "fixtures" / "demo"
@@ -37,9 +36,7 @@ def cost(command: list[str], cwd: Path = ROOT) -> Cost:
     """Run a command to its end, output thrown away."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     started = time.perf_counter()
-    process = subprocess.Popen(
-        command, cwd=cwd, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    process = subprocess.Popen(command, cwd=cwd, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, _, used = os.wait4(process.pid, 0)
     return Cost(time.perf_counter() - started, used.ru_maxrss / 1024)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+
 from clusterproof.plugins.facts.fact import leaves_needed
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.printable import printable
@@ -169,9 +170,7 @@ def _result(about: Route, subject: str, node: Node, findings: list[Finding], sec
         message=printable(message),
         observed=printable(observed),
         expected=printable(expected),
-        devices=tuple(
-            printable(finding.label) for finding in findings if finding.verdict is verdict and finding.label
-        ),
+        devices=tuple(printable(finding.label) for finding in findings if finding.verdict is verdict and finding.label),
         cause=printable(worst.cause),
         owner=about.owner,
         section=about.section,

@@ -54,9 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clusterproof"
     own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={PACKAGE}", "-o", f"cache_dir={cache}"]
-    plugins = [
-        word for plugin in ("clusterproof.plugins.cluster", *requested(arguments)) for word in ("-p", plugin)
-    ]
+    plugins = [word for plugin in ("clusterproof.plugins.cluster", *requested(arguments)) for word in ("-p", plugin)]
     status = pytest.main([*own, *plugins, *arguments], plugins=[PackagedChecks()])
     if wants_help(arguments):
         print(EXIT_CODES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from clusterproof.fixtures import node
 from clusterproof.plugins import collect, hookspecs
 from clusterproof.plugins.catalog import owners
@@ -60,9 +61,7 @@ def resolve_cluster(config: pytest.Config, text: str) -> Any:
 
 
 def _marks() -> list[str]:
-    skills = [
-        f"{owner.mark}(section): a finding of this check goes to {owner.name}" for owner in owners().values()
-    ]
+    skills = [f"{owner.mark}(section): a finding of this check goes to {owner.name}" for owner in owners().values()]
     subsystems = [f"{name}: checks of this subsystem" for name in SUBSYSTEMS]
     occasions = [f"{name}: {_OCCASION_WORDS[name]}" for name in OCCASIONS]
     return [*subsystems, *occasions, *skills]

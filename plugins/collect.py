@@ -8,6 +8,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+
 from clusterproof.plugins.check import SUBJECTS, Check, call, check_of, is_light, judge, result_of
 from clusterproof.plugins.facts.fact import leaves_needed
 from clusterproof.plugins.facts.node import Node

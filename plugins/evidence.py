@@ -61,9 +61,7 @@ class NodeEvidence:
     unreached: Unreached | None = None
     detail: str = ""
     seconds: float = 0.0
-    probe: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # the probe of itself: Python, user, start, seconds
+    probe: Mapping[str, Any] = field(default_factory=dict)  # the probe of itself: Python, user, start, seconds
 
 
 def to_json(evidence: NodeEvidence) -> dict[str, Any]:

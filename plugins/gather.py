@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from clusterproof.plugins.connection import Answer, Connection, Limits
@@ -26,7 +27,8 @@ def gather(
 ) -> dict[str, NodeEvidence]:
     """Probe every node once; `told` is called for each as it answers, one at a time.
 
-    `further` are files of third parties, each a leaf that is always read. A node that does not answer is evidence too: every node of the cluster is in the result.
+    `further` are files of third parties, each a leaf that is always read. A node that does not answer is evidence too:
+    every node of the cluster is in the result.
     """
     from clusterproof.plugins.probe.payload import program  # a replayed run needs no payload
 
@@ -48,11 +50,10 @@ def evidence_of(target: Target, answer: Answer, nonce: str) -> NodeEvidence:
     """What one answer says, decoded strictly; what cannot be decoded is a node that was not reached."""
     from clusterproof.plugins.probe.frame import decode
 
-    if answer.unreached:
-        return NodeEvidence(
-            target.name, unreached=answer.unreached, detail=answer.detail, seconds=answer.seconds
-        )
-    return decode(target.name, answer, nonce)
+    told = decode(target.name, replace(answer, unreached=None), nonce)
+    if answer.unreached and told.unreached:  # a connection that breaks after the whole answer came does no harm
+        return NodeEvidence(target.name, unreached=answer.unreached, detail=answer.detail, seconds=answer.seconds)
+    return told
 
 
 def replay(folder: Path, cluster: Cluster) -> dict[str, NodeEvidence]:
@@ -63,8 +64,11 @@ def replay(folder: Path, cluster: Cluster) -> dict[str, NodeEvidence]:
 def _recorded(folder: Path, node: str) -> NodeEvidence:
     path = folder / "nodes" / recording_file(node)
     try:
-        return load(path.read_bytes())
+        told = load(path.read_bytes())
     except FileNotFoundError:
         return NodeEvidence(node, unreached=Unreached.LOST, detail=f"the recording has no {path.name}")
     except (OSError, EvidenceError) as problem:
         return NodeEvidence(node, unreached=Unreached.GARBLED, detail=f"{path.name}: {problem}")
+    if told.node != node:
+        return NodeEvidence(node, unreached=Unreached.GARBLED, detail=f"{path.name} is of {told.node!r:.60}")
+    return told

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+
 from clusterproof.plugins.connection import Connection
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.result import Result

@@ -70,9 +70,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "read the host under this folder of the node, e.g. in a container",
             {"default": "/", "metavar": "DIR"},
         ),
-        Option(
-            "--sudo", "run the probe under sudo -n, for what only root may read", {"action": "store_true"}
-        ),
+        Option("--sudo", "run the probe under sudo -n, for what only root may read", {"action": "store_true"}),
     ),
     "clusterproof: verdicts": (
         Option(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.result import Result, from_json
 from clusterproof.plugins.verdict import Verdict

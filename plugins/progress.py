@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+
 from clusterproof.plugins.evidence import NodeEvidence
 from clusterproof.plugins.inventory.model import Cluster
 

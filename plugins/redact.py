@@ -58,7 +58,7 @@ class Redaction:
 
     @contextmanager
     def rewriting(self, keep: Callable[[NodeEvidence], None]) -> Iterator[Callable[[NodeEvidence], None]]:
-        """Yield what takes a node's evidence; at the end, even of a run that is stopped, `keep` gets it without names."""
+        """Yield what takes a node's evidence; at the end, even of a stopped run, `keep` gets it without names."""
         told: list[NodeEvidence] = []
 
         def learn(evidence: NodeEvidence) -> None:

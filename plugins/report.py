@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.verdict import Verdict
 

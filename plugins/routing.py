@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pytest
+
 from clusterproof.plugins.catalog import owners
 
 SUBSYSTEMS = ("node", "gpu", "network", "host", "storage", "software", "control_plane")
@@ -64,8 +65,6 @@ def words(function: Callable[..., Any]) -> tuple[str, str, str]:
     """A check's docstring as title (first line), meaning, and remedy (the paragraph that begins `Remedy:`)."""
     paragraphs = [" ".join(block.split()) for block in re.split(r"\n\s*\n", inspect.getdoc(function) or "")]
     title, *rest = paragraphs
-    remedy = next(
-        (block.removeprefix("Remedy:").strip() for block in rest if block.startswith("Remedy:")), ""
-    )
+    remedy = next((block.removeprefix("Remedy:").strip() for block in rest if block.startswith("Remedy:")), "")
     meaning = " ".join(block for block in rest if not block.startswith("Remedy:"))
     return title.rstrip("."), meaning, remedy

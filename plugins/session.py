@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from clusterproof.plugins.collect import leaves_of
 from clusterproof.plugins.connection import Connection, Limits, connection_for
 from clusterproof.plugins.evidence import NodeEvidence

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+
 from clusterproof.plugins.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.facts.group import Group
 from clusterproof.plugins.facts.node import Node
@@ -24,9 +25,7 @@ def nodes_of(config: pytest.Config) -> Mapping[str, Node]:
     """The nodes of the run by name, with what each told."""
     if NODES not in config.stash:
         cluster, evidence = config.stash[CLUSTER], config.stash.get(EVIDENCE, {})
-        told = {
-            target.name: evidence.get(target.name) or _not_asked(target.name) for target in cluster.targets
-        }
+        told = {target.name: evidence.get(target.name) or _not_asked(target.name) for target in cluster.targets}
         config.stash[NODES] = nodes(cluster, told, occasion_of(config.option.markexpr))
     return config.stash[NODES]
 

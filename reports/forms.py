@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pytest
+
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.result import Result
 

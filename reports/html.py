@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.report import in_words, owner_of
 from clusterproof.plugins.result import Result

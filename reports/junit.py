@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 import pytest
+
 from clusterproof.plugins.report import in_words
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.verdict import Verdict

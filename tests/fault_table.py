@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
+
 from clusterproof.plugins.suite import all_checks
 from clusterproof.plugins.verdict import Verdict
-
 from tests.testbed import sysfs
 from tests.testbed.image import Link, NodeImage
 from tests.testbed.needs import needs_frozen, needs_hung_mount

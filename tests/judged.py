@@ -14,7 +14,6 @@ from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from clusterproof.plugins.probe.payload import program
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.suite import all_checks
-
 from tests.testbed.image import NodeImage
 from tests.testbed.node import entered
 

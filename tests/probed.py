@@ -13,7 +13,6 @@ from clusterproof.plugins.evidence import NodeEvidence
 from clusterproof.plugins.probe.frame import decode
 from clusterproof.plugins.probe.options import ProbeOptions
 from clusterproof.plugins.probe.payload import program
-
 from tests.testbed.node import Node
 
 PATIENT = ProbeOptions(leaf_s=30.0)  # for tests that do not wait for a deadline: this machine may be busy

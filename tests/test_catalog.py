@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from clusterproof.plugins.catalog import (
     CatalogError,
     InstanceType,
@@ -213,7 +214,7 @@ def test_recovery_actions_have_the_same_meaning_by_number_and_in_the_log() -> No
         "drain and reset",
     ]
     assert all(recovery_action_in_log(action.log.upper()) is action for action in known if action)
-    assert recovery_action(5) is recovery_action_in_log("Something New") is None
+    assert recovery_action(8) is recovery_action_in_log("Something New") is None
 
 
 @pytest.mark.parametrize(

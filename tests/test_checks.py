@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from clusterproof.plugins.catalog import owners
 from clusterproof.plugins.check import Check, judge
 from clusterproof.plugins.evidence import NodeEvidence

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from clusterproof.plugins.check import judge
 from clusterproof.plugins.evidence import EvidenceError, Leaf, NodeEvidence, Status, from_json, load, to_json
 from clusterproof.plugins.facts.gpu import Gpu
@@ -14,8 +17,6 @@ from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.inventory.recording import DEMO, read_cluster
 from clusterproof.plugins.suite import all_checks
 from clusterproof.plugins.verdict import Incomplete, NotApplicable, Verdict
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),

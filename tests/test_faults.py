@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from clusterproof.plugins.suite import all_checks
 from clusterproof.plugins.verdict import Verdict
-
 from tests.fault_table import FAULTS, Fault, p5
 from tests.judged import results, told_by
 from tests.testbed.image import NodeImage

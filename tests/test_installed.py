@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from clusterproof.reports.results import read_results
 
 ROOT = Path(__file__).parents[1]

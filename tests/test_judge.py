@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from clusterproof.plugins.catalog import xids
 from clusterproof.plugins.catalog.judge import Finding, judge, judge_switches, occurrences
 from clusterproof.plugins.facts import kernel_log
 from clusterproof.plugins.facts.kernel_log import pci_address
 from clusterproof.tests.samples import sample
 from clusterproof.tests.test_kernel_log import GPU, OTHER_GPU, line_of, parse
-from hypothesis import given
-from hypothesis import strategies as st
 
 HOUR = 3600.0
 

@@ -6,6 +6,9 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from clusterproof.plugins.catalog.judge import judge, judge_switches
 from clusterproof.plugins.facts import kernel_log
 from clusterproof.plugins.facts.kernel_log import (
@@ -19,8 +22,6 @@ from clusterproof.plugins.facts.kernel_log import (
     pci_address,
 )
 from clusterproof.tests.samples import Sample, of_topic, sample
-from hypothesis import given
-from hypothesis import strategies as st
 
 GPU = "0000:c5:00"
 OTHER_GPU = "0000:0b:00"

@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass
 
 import pytest
-from clusterproof.plugins.facts.libfabric import domains, error
-from clusterproof.tests.samples import Sample, of_topic
 from hypothesis import given
 from hypothesis import strategies as st
+
+from clusterproof.plugins.facts.libfabric import domains, error
+from clusterproof.tests.samples import Sample, of_topic
 
 CAPTURED = {
     "eks-g4dn-mpi-prefixed.txt": (("rdmap197s0-rdm",), ""),

@@ -7,12 +7,13 @@ import zlib
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
 from clusterproof.plugins.connection import Answer
 from clusterproof.plugins.evidence import NodeEvidence, Status, Unreached, to_json
 from clusterproof.plugins.probe import frame, telling
 from clusterproof.plugins.probe.frame import decode
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 NONCE = "cp0123456789"
 TOLD = {

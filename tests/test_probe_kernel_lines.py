@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from clusterproof.plugins.facts.kernel_log import Cleared, parse
-from clusterproof.plugins.probe.kernel_lines import EACH, MAX_CHARACTERS, MAX_TOLD, Kept
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusterproof.plugins.facts.kernel_log import Cleared, parse
+from clusterproof.plugins.probe.kernel_lines import EACH, MAX_CHARACTERS, MAX_TOLD, Kept
 from tests.samples import Sample, of_topic
 
 XID = "NVRM: Xid (PCI:0000:{:02x}:00): {}, pid={}, name=train"

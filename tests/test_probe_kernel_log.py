@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from clusterproof.plugins.evidence import Leaf, Status
 from clusterproof.plugins.probe.options import ProbeOptions
-
 from tests.probed import PATIENT, probe, probe_node
 from tests.testbed.image import ABSENT, NodeImage
 from tests.testbed.needs import needs_nodes

@@ -6,10 +6,10 @@ from functools import cache
 from typing import Any
 
 import pytest
+
 from clusterproof.plugins.evidence import Leaf, Status
 from clusterproof.plugins.probe import payload, pynvml_part
 from clusterproof.plugins.probe.options import ProbeOptions
-
 from tests.probed import PATIENT, probe_node
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pynvml
 import pytest
+
 from clusterproof.plugins.connection import Answer, Program
 from clusterproof.plugins.evidence import Status, Unreached
 from clusterproof.plugins.probe import payload, pynvml_part
 from clusterproof.plugins.probe.frame import decode
 from clusterproof.plugins.probe.options import FOLDER, PATIENCE, ProbeOptions, leaf_names
 from clusterproof.plugins.probe.payload import MAX_CHARACTERS, program
-
 from tests.probed import PATH, PATIENT, answer, probe
 
 PYENV = Path(os.environ.get("PYENV_ROOT", "/root/.pyenv")) / "versions"

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from clusterproof.plugins.evidence import Leaf, Status
 from clusterproof.plugins.probe.options import ProbeOptions
 from clusterproof.plugins.probe.payload import program
 from clusterproof.plugins.probe.running import MAX_TOLD_BYTES
-
 from tests.probed import PATH, PATIENT, SOON, probe, probe_node
 from tests.testbed.needs import needs_frozen
 from tests.testbed.node import entered, healthy_p5, with_stuck_nvml

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from clusterproof.plugins.catalog import clocks_event_reasons
 from clusterproof.plugins.facts.gpu import Gpu
 from clusterproof.plugins.routing import evidence

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+
 from clusterproof.plugins.catalog.judge import Finding, judge, judge_switches
 from clusterproof.plugins.facts.field import readings
 from clusterproof.plugins.facts.node import Node

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from clusterproof.plugins.catalog import fabric_faults, fabric_state
 from clusterproof.plugins.facts.fact import Absent
 from clusterproof.plugins.facts.field import readings
@@ -91,8 +92,8 @@ def test_fabric_manager(node: Node) -> None:
     found = re.search(r"\d+\.\d+(?:\.\d+)?", told)
     if not found:
         incomplete(f"nv-fabricmanager --version says {told.strip()[:60]!r}; expected a version")
-    assert found[0] == node.driver, (
-        f"fabric manager {found[0]} with driver {node.driver}; expected the same version"
+    assert found[0] == node.nvml.driver, (
+        f"fabric manager {found[0]} with driver {node.nvml.driver}; expected the same version"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.facts.field import readings, require
 from clusterproof.plugins.facts.gpu import Gpu
@@ -38,9 +39,7 @@ def ecc_is_off(gpu: Gpu) -> bool:
 
 
 @pytest.mark.hyperpod_node_debugger("G.1.a")
-@evidence(
-    "nvidia-smi --query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure --format=csv"
-)
+@evidence("nvidia-smi --query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure --format=csv")
 def test_row_remap(gpu: Gpu, node: Node) -> None:
     """Row remapping is pending, has failed, or has few spare rows left.
 
@@ -93,9 +92,7 @@ def test_no_leftover_processes(gpu: Gpu, node: Node) -> None:
         concern(f"held by {busy}; expected no process")
     limit_mib = threshold("gpu.idle_memory_mib")
     if gpu.memory_used_mib > limit_mib:
-        concern(
-            f"{gpu.memory_used_mib} MiB in use and no process owns it; expected less than {limit_mib:.0f} MiB"
-        )
+        concern(f"{gpu.memory_used_mib} MiB in use and no process owns it; expected less than {limit_mib:.0f} MiB")
 
 
 DAEMONS = frozenset(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from clusterproof.plugins.catalog import recovery_action, threshold
 from clusterproof.plugins.facts.gpu import Gpu
 from clusterproof.plugins.facts.node import Node
@@ -35,9 +36,7 @@ def test_gpu_count(node: Node) -> None:
     if node.gpu_count == expected:
         return
     if node.boot.uptime_s < threshold("settle.window_s"):
-        incomplete(
-            f"NVML counts {node.gpu_count} GPUs, {node.boot.uptime_s:.0f} s after boot; expected {expected}"
-        )
+        incomplete(f"NVML counts {node.gpu_count} GPUs, {node.boot.uptime_s:.0f} s after boot; expected {expected}")
     on_bus = len(node.gpus_on_bus)
     where = f"{on_bus} on the PCI bus" + (", so the driver lost some" if on_bus > node.gpu_count else "")
     why = f" ({node.driver_error})" if node.driver_error else ""
@@ -82,5 +81,5 @@ def test_driver_answers_in_time(node: Node) -> None:
     if node.driver_error and not node.gpus:
         not_applicable("no NVIDIA GPU on this node")
     limit_s = threshold("driver.init_concern_s")
-    if node.nvml_init_s > limit_s:
-        concern(f"NVML took {node.nvml_init_s:.1f} s to start; expected less than {limit_s:.0f} s")
+    if node.nvml.init_s > limit_s:
+        concern(f"NVML took {node.nvml.init_s:.1f} s to start; expected less than {limit_s:.0f} s")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.facts.kernel_log import HungTask
 from clusterproof.plugins.facts.node import Node
@@ -46,16 +47,12 @@ def test_d_state(node: Node) -> None:
     """
     limit_s = threshold("processes.d_state_fail_s")
     hung = [process for process in node.blocked_processes if (process.blocked_s or 0) > limit_s]
-    seen = ", ".join(
-        f"{p.name} (pid {p.pid}, {p.blocked_s or 0:.0f} s in {p.wait or 'the kernel'})" for p in hung
-    )
+    seen = ", ".join(f"{p.name} (pid {p.pid}, {p.blocked_s or 0:.0f} s in {p.wait or 'the kernel'})" for p in hung)
     assert not hung, f"in state D: {seen}; expected none for longer than {limit_s:.0f} s"
     told = [event for event in node.kernel_events if isinstance(event, HungTask)]
     if told:
         last = f"{told[-1].process} (pid {told[-1].pid}) for more than {told[-1].seconds} s"
-        concern(
-            f"since boot the kernel told {len(told)} times of a hung task, the last: {last}; expected none"
-        )
+        concern(f"since boot the kernel told {len(told)} times of a hung task, the last: {last}; expected none")
 
 
 @pytest.mark.hyperpod_node_debugger("I")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.facts import libfabric
 from clusterproof.plugins.facts.fact import Absent
@@ -100,9 +101,7 @@ def test_efa_modules(node: Node) -> None:
     if not node.efa_devices and not expects_efa(node):
         not_applicable("no EFA device on this node")
     missing = [name for name in ("efa", "ib_uverbs", "ib_core") if name not in node.modules]
-    assert not missing, (
-        f"kernel modules not loaded: {', '.join(missing)}; expected efa, ib_uverbs and ib_core"
-    )
+    assert not missing, f"kernel modules not loaded: {', '.join(missing)}; expected efa, ib_uverbs and ib_core"
     uverbs = [name for name in node.uverbs if re.fullmatch(r"uverbs\d+", name)]
     devices = len(node.efa_devices)
     assert len(uverbs) >= devices, f"{len(uverbs)} device files in /dev/infiniband; expected {devices} uverbs"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.routing import evidence

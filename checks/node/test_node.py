@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.evidence import Status
 from clusterproof.plugins.facts.node import Node
@@ -30,9 +31,7 @@ def test_reachable(node: Node) -> None:
     """
     told = node.evidence
     reason = told.unreached.value.replace("_", " ") if told.unreached else ""
-    assert not told.unreached, (
-        f"{reason}: {told.detail or 'no more is known'}; expected an answer from the probe"
-    )
+    assert not told.unreached, f"{reason}: {told.detail or 'no more is known'}; expected an answer from the probe"
 
 
 @pytest.mark.hyperpod_node_debugger("G")
@@ -66,6 +65,4 @@ def test_uptime_settled(node: Node) -> None:
     """
     window_s = threshold("settle.window_s")
     if node.boot.uptime_s < window_s:
-        incomplete(
-            f"up for {node.boot.uptime_s:.0f} s; expected at least {window_s:.0f} s before counts are trusted"
-        )
+        incomplete(f"up for {node.boot.uptime_s:.0f} s; expected at least {window_s:.0f} s before counts are trusted")

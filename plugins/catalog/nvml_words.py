@@ -82,7 +82,7 @@ def recovery_action(value: int) -> RecoveryAction | None:
 
 def recovery_action_in_log(words: str) -> RecoveryAction | None:
     """The recovery action by the words of an Xid 154 line (`GPU Reset Required`), if it is known."""
-    return next((action for action in _actions().values() if action.log.lower() == words.lower()), None)
+    return next((action for action in _actions().values() if words and action.log.lower() == words.lower()), None)
 
 
 def fabric_state(value: int) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from clusterproof.plugins.evidence import Leaf, Status
+from clusterproof.plugins.facts.field import Decode, read, table
 from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 T = TypeVar("T")
@@ -17,6 +19,18 @@ _WHY = {
     Status.TIMED_OUT: "did not answer in its time",
     Status.STUCK: "hangs and cannot be killed",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one leaf told: a JSON object, whose values are read one by one."""
+
+    value: Mapping[str, Any]
+    leaf: str = ""
+
+    def get(self, key: str, decode: Decode[T]) -> T:
+        """One value of it. Raises Incomplete, NotApplicable."""
+        return read(self.value.get(key), decode, f"{self.leaf}: {key}")
 
 
 class Absent(Incomplete):
@@ -61,13 +75,13 @@ class Fact(Generic[T]):
 
     def _read(self, node: Telling) -> T | Incomplete | NotApplicable:
         try:
-            return self.decode(node, *(value_of(name, node.leaf(name)) for name in self.leaves))
+            return self.decode(node, *(told(name, node.leaf(name)) for name in self.leaves))
         except (Incomplete, NotApplicable) as unread:
             return unread
 
 
 def told_by(*leaves: str) -> Callable[[Callable[..., T]], Fact[T]]:
-    """Make a fact of a method that takes the values of these leaves, in this order."""
+    """Make a fact of a method that takes what these leaves told, in this order."""
 
     def fact(decode: Callable[..., T]) -> Fact[T]:
         return Fact(leaves, decode)
@@ -75,10 +89,10 @@ def told_by(*leaves: str) -> Callable[[Callable[..., T]], Fact[T]]:
     return fact
 
 
-def value_of(name: str, leaf: Leaf) -> Any:
+def told(name: str, leaf: Leaf) -> Told:
     """What a leaf told. Raises Absent, Incomplete."""
     if leaf.status is Status.TOLD:
-        return leaf.value
+        return Told(read(leaf.value, table, name), name)
     detail = f" ({leaf.detail[:300]})" if leaf.detail else ""
     if leaf.status is Status.ABSENT:
         raise Absent(f"{name}: not on this node{detail}", cause=f"{name} is not on the node")

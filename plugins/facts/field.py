@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, overload
 
 from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 T = TypeVar("T")
+Decode: TypeAlias = Callable[[object], T]
 
 MAX_TEXT = 2_000  # characters of one value; what a healthy node tells is far shorter
 MAX_OUTPUT = 100_000  # characters of a tool's output; the probe sends at most 64 KiB

@@ -71,10 +71,7 @@ class Gpu:
     @property
     def lost(self) -> str:
         """NVML's word where the driver no longer reaches the GPU, else empty."""
-        lost = self.record.get("lost")
-        if lost is None:
-            return ""
-        return str(lost.get("error", "UNKNOWN"))[:40] if isinstance(lost, dict) else "UNKNOWN"
+        return error_word(self.record.get("lost"))
 
     uuid = Field(text)
     serial = Field(text)
@@ -125,3 +122,32 @@ class Gpu:
         """The compute processes that hold it. Raises Incomplete, NotApplicable."""
         told = read(self.told.get("processes"), objects, "processes")
         return tuple(GpuProcess(entry) for entry in told)
+
+
+@dataclass(frozen=True, slots=True)
+class Nvml:
+    """What NVML tells of itself and of its GPUs."""
+
+    told: Mapping[str, Any]
+
+    init_s = Field(number)
+    driver = Field(text)
+    count = Field(whole)
+
+    @property
+    def error(self) -> str:
+        """NVML's word where the driver does not start, else empty."""
+        return error_word(self.told.get("init"))
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Every GPU that it counts. Raises Incomplete."""
+        told = read(self.told.get("gpus"), objects, "GPUs")
+        return tuple(Gpu(read(entry.get("index"), whole, "GPU index"), entry) for entry in told)
+
+
+def error_word(told: object) -> str:
+    """The word of an error object, empty where there is none."""
+    if told is None:
+        return ""
+    return str(told.get("error", "UNKNOWN"))[:40] if isinstance(told, dict) else "UNKNOWN"

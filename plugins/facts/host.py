@@ -22,6 +22,16 @@ class Boot:
 
 
 @dataclass(frozen=True, slots=True)
+class Platform:
+    """What the firmware says that the machine is; empty where it says nothing."""
+
+    told: Mapping[str, Any]
+
+    vendor = Field(text)
+    product = Field(text)
+
+
+@dataclass(frozen=True, slots=True)
 class BlockedProcess:
     """A process seen in uninterruptible sleep (D) at both looks; `blocked_s` is None where the kernel does not tell."""
 

@@ -9,22 +9,11 @@ from typing import Any
 from clusterproof.plugins.catalog import InstanceType, instance_type
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.facts import kernel_log
-from clusterproof.plugins.facts.fact import Absent, told_by
-from clusterproof.plugins.facts.field import (
-    flag,
-    lines,
-    number,
-    objects,
-    optional,
-    read,
-    table,
-    text,
-    texts,
-    whole,
-)
-from clusterproof.plugins.facts.gpu import Gpu
+from clusterproof.plugins.facts.fact import Absent, Told, told_by
+from clusterproof.plugins.facts.field import flag, lines, objects, optional, read, table, texts, whole
+from clusterproof.plugins.facts.gpu import Gpu, Nvml
 from clusterproof.plugins.facts.group import Group
-from clusterproof.plugins.facts.host import BlockedProcess, Boot, Command, FstabEntry, Mount, Service
+from clusterproof.plugins.facts.host import BlockedProcess, Boot, Command, FstabEntry, Mount, Platform, Service
 from clusterproof.plugins.facts.network import PciDevice, RdmaDevice
 from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.printable import printable
@@ -32,6 +21,9 @@ from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 MAX_NAME = 80  # characters of a name that goes into every result
 MAX_GPUS = 128  # whose UUIDs go there; no node has more than 16
+
+EC2 = "Amazon EC2"  # the vendor that the firmware of an instance names
+UNKNOWN_TYPE = "instance type unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,25 +60,22 @@ class Node:
         """Its EC2 instance type, from the inventory or else from DMI. Raises Incomplete where nothing tells."""
         if self.target.instance_type:
             return self.target.instance_type.removeprefix("ml.")
-        if self._platform.get("vendor") == "Amazon EC2":
-            return read(self._platform.get("product"), text, "DMI product")
-        raise Incomplete(
-            "nothing tells the instance type; give --instance-type or --expect", cause="instance type unknown"
-        )
+        if self.platform.vendor == EC2:
+            return self.platform.product
+        raise Incomplete("nothing tells the instance type; give --instance-type or --expect", cause=UNKNOWN_TYPE)
 
     @told_by("platform")
-    def _platform(self, platform: object) -> Mapping[str, Any]:
-        return read(platform, table, "platform")
+    def platform(self, platform: Told) -> Platform:
+        """What the firmware says that the machine is."""
+        return Platform(platform.value)
 
     @told_by()
     def type(self) -> InstanceType:
         """Its row of the catalogue of instance types. Raises Incomplete where it is in none."""
         row = instance_type(self.instance_type)
         if row is None:
-            raise Incomplete(
-                f"instance type {self.instance_type!r} is not in the catalogue; give --expect gpus=N,efa=N",
-                cause="instance type unknown",
-            )
+            words = f"instance type {self.instance_type!r} is not in the catalogue; give --expect gpus=N,efa=N"
+            raise Incomplete(words, cause=UNKNOWN_TYPE)
         return row
 
     def expected(self, what: str) -> int:
@@ -99,30 +88,29 @@ class Node:
 
     @property
     def is_outside_ec2(self) -> bool:
-        """Whether the firmware says that this is not an EC2 instance, and nobody gave it an EC2 type: only EC2 has EFA."""
-        return not self.target.instance_type and self._platform.get("vendor") not in ("", None, "Amazon EC2")
+        """Whether the firmware names another vendor, and nobody gave it an EC2 type: only EC2 has EFA."""
+        return not self.target.instance_type and self.platform.vendor not in ("", EC2)
 
     def of_type(self, what: str) -> Any:
         """A value of its instance type. Raises Incomplete where the catalogue does not know it."""
         value = getattr(self.type, what)
         if value is None:
-            raise Incomplete(
-                f"the catalogue has no {what} for {self.instance_type}", cause="not in the catalogue"
-            )
+            raise Incomplete(f"the catalogue has no {what} for {self.instance_type}", cause="not in the catalogue")
         return value
 
     # The running system
 
     @told_by("boot")
-    def boot(self, boot: object) -> Boot:
+    def boot(self, boot: Told) -> Boot:
         """The running system."""
-        return Boot(read(boot, table, "boot"))
+        return Boot(boot.value)
 
     # GPUs
 
     @told_by("nvml")
-    def _nvml(self, nvml: object) -> Mapping[str, Any]:
-        return read(nvml, table, "nvml")
+    def nvml(self, nvml: Told) -> Nvml:
+        """What NVML tells of itself. Raises Absent where there is no such library."""
+        return Nvml(nvml.value)
 
     @property
     def driver_hangs(self) -> str:
@@ -130,47 +118,24 @@ class Node:
         leaf = self.leaf("nvml")
         return f"NVML {leaf.detail or 'did not answer'}" if leaf.status in (Status.TIMED_OUT, Status.STUCK) else ""
 
-    @told_by("pci")
-    def pci_devices(self, pci: object) -> tuple[PciDevice, ...]:
-        """NVIDIA, EFA and Mellanox devices on the PCI bus."""
-        devices = read(read(pci, table, "pci").get("devices"), objects, "PCI devices")
-        return tuple(PciDevice(entry) for entry in devices)
-
-    @told_by()
-    def gpus_on_bus(self) -> tuple[PciDevice, ...]:
-        """The NVIDIA GPUs that the PCI bus shows, whatever the driver says."""
-        return tuple(device for device in self.pci_devices if device.is_nvidia_gpu)
-
     @told_by()
     def driver_error(self) -> str:
         """NVML's word where the driver does not start, else empty."""
         try:
-            init = self._nvml.get("init")
+            return self.nvml.error
         except Absent:
             return "no NVML library"
-        return "" if init is None else str(init.get("error", init) if isinstance(init, dict) else init)[:40]
-
-    @told_by()
-    def nvml_init_s(self) -> float:
-        """Seconds that NVML took to start."""
-        return read(self._nvml.get("init_s"), number, "NVML's start")
-
-    @told_by()
-    def driver(self) -> str:
-        """The NVIDIA driver's version."""
-        return read(self._nvml.get("driver"), text, "driver version")
 
     @told_by()
     def gpu_count(self) -> int:
         """How many GPUs NVML counts; 0 where the driver does not start."""
-        return 0 if self.driver_error else read(self._nvml.get("count"), whole, "NVML's count")
+        return 0 if self.driver_error else self.nvml.count
 
     @told_by()
     def gpus(self) -> tuple[Gpu, ...]:
         """Every GPU that NVML counts. Raises Incomplete where there should be some and the driver answers for none."""
         if not self.driver_error:
-            gpus = read(self._nvml.get("gpus"), objects, "GPUs")
-            return tuple(Gpu(read(entry.get("index"), whole, "GPU index"), entry) for entry in gpus)
+            return self.nvml.gpus
         if not self.gpus_on_bus and not self._gpus_are_expected():
             raise NotApplicable("no NVIDIA GPU on the PCI bus and no NVIDIA driver")
         raise Incomplete(f"no GPU answers: {self.driver_error}", cause=f"no GPU answers: {self.driver_error}")
@@ -181,16 +146,22 @@ class Node:
         except Incomplete:
             return False
 
+    @told_by("pci")
+    def pci_devices(self, pci: Told) -> tuple[PciDevice, ...]:
+        """NVIDIA, EFA and Mellanox devices on the PCI bus."""
+        return tuple(PciDevice(entry) for entry in pci.get("devices", objects))
+
+    @told_by()
+    def gpus_on_bus(self) -> tuple[PciDevice, ...]:
+        """The NVIDIA GPUs that the PCI bus shows, whatever the driver says."""
+        return tuple(device for device in self.pci_devices if device.is_nvidia_gpu)
+
     # Network
 
     @told_by("rdma")
-    def _rdma(self, rdma: object) -> Mapping[str, Any]:
-        return read(rdma, table, "rdma")
-
-    @told_by()
-    def rdma_devices(self) -> tuple[RdmaDevice, ...]:
+    def rdma_devices(self, rdma: Told) -> tuple[RdmaDevice, ...]:
         """Every RDMA device, EFA or not."""
-        return tuple(RdmaDevice(entry) for entry in read(self._rdma.get("devices"), objects, "RDMA devices"))
+        return tuple(RdmaDevice(entry) for entry in rdma.get("devices", objects))
 
     @told_by()
     def efa_devices(self) -> tuple[RdmaDevice, ...]:
@@ -202,95 +173,76 @@ class Node:
         """The RDMA devices that are not EFA."""
         return tuple(device for device in self.rdma_devices if not device.is_efa)
 
-    @told_by()
-    def modules(self) -> tuple[str, ...]:
+    @told_by("rdma")
+    def modules(self, rdma: Told) -> tuple[str, ...]:
         """Which of the kernel modules that matter here are loaded."""
-        return read(self._rdma.get("modules"), texts, "modules")
+        return rdma.get("modules", texts)
 
-    @told_by()
-    def uverbs(self) -> tuple[str, ...]:
-        """The device nodes under /dev/infiniband."""
-        return read(self._rdma.get("uverbs"), texts, "uverbs")
+    @told_by("rdma")
+    def uverbs(self, rdma: Told) -> tuple[str, ...]:
+        """The device files under /dev/infiniband."""
+        return rdma.get("uverbs", texts)
 
     @told_by("libfabric")
-    def fi_info(self, libfabric: object) -> Command:
+    def fi_info(self, libfabric: Told) -> Command:
         """What `fi_info -p efa -t FI_EP_RDM` printed. Raises Absent where it is not installed."""
-        return Command(read(libfabric, table, "fi_info"))
+        return Command(libfabric.value)
 
     @told_by("limits")
-    def memlock_bytes(self, limits: object) -> Mapping[str, int | None]:
+    def memlock_bytes(self, limits: Told) -> Mapping[str, int | None]:
         """The locked-memory limit of a login and of each daemon that starts jobs; None is unlimited."""
-        told = read(limits, table, "limits")
-        owners = {"a login": told.get("login"), **read(told.get("daemons"), table, "daemons' limits")}
-        return {
-            name: read(read(limit, table, name).get("memlock"), optional(whole), name)
-            for name, limit in owners.items()
-        }
+        owners = {"a login": limits.get("login", table), **limits.get("daemons", table)}
+        limit_of = {name: Told(read(told, table, name), name) for name, told in owners.items()}
+        return {name: told.get("memlock", optional(whole)) for name, told in limit_of.items()}
 
     # Host
 
     @told_by("kernel_log")
-    def _kernel_log(self, log: object) -> Mapping[str, Any]:
-        return read(log, table, "kernel log")
-
-    @told_by()
-    def kernel_events(self) -> kernel_log.Events:
+    def kernel_events(self, log: Told) -> kernel_log.Events:
         """What this boot's kernel log says of GPUs, NVSwitches and hung tasks."""
-        return kernel_log.parse(read(self._kernel_log.get("lines"), lines, "kernel log"))
+        return kernel_log.parse(log.get("lines", lines))
 
-    @told_by()
-    def kernel_log_is_cut(self) -> bool:
+    @told_by("kernel_log")
+    def kernel_log_is_cut(self, log: Told) -> bool:
         """Whether the log had already lost its beginning."""
-        return read(self._kernel_log.get("truncated"), flag, "kernel log")
+        return log.get("truncated", flag)
 
     @told_by("processes")
-    def _processes(self, processes: object) -> Mapping[str, Any]:
-        return read(processes, table, "processes")
-
-    @told_by()
-    def zombies(self) -> int:
+    def zombies(self, processes: Told) -> int:
         """How many processes are dead and not waited for."""
-        return read(self._processes.get("zombies"), whole, "zombies")
+        return processes.get("zombies", whole)
 
-    @told_by()
-    def blocked_processes(self) -> tuple[BlockedProcess, ...]:
+    @told_by("processes")
+    def blocked_processes(self, processes: Told) -> tuple[BlockedProcess, ...]:
         """Processes in uninterruptible sleep."""
-        blocked = read(self._processes.get("blocked"), objects, "blocked processes")
-        return tuple(BlockedProcess(entry) for entry in blocked)
+        return tuple(BlockedProcess(entry) for entry in processes.get("blocked", objects))
 
     @told_by("services")
-    def _systemd(self, services: object) -> Mapping[str, Any]:
-        return read(services, table, "services")
-
-    @told_by()
-    def services(self) -> Mapping[str, Service]:
+    def services(self, systemd: Told) -> Mapping[str, Service]:
         """The systemd units that matter here, by name."""
-        told = read(self._systemd.get("services"), table, "services")
-        return {name: Service(read(entry, table, name)) for name, entry in told.items()}
+        return {name: Service(read(told, table, name)) for name, told in systemd.get("services", table).items()}
 
-    @told_by()
-    def failed_units(self) -> tuple[str, ...]:
+    @told_by("services")
+    def failed_units(self, systemd: Told) -> tuple[str, ...]:
         """The systemd units that failed."""
-        return read(self._systemd.get("failed"), texts, "failed units")
+        return systemd.get("failed", texts)
 
     @told_by("fabric_manager")
-    def fabric_manager_version(self, fabric_manager: object) -> Command:
+    def fabric_manager_version(self, fabric_manager: Told) -> Command:
         """What `nv-fabricmanager --version` printed. Raises Absent where it is not installed."""
-        return Command(read(fabric_manager, table, "nv-fabricmanager"))
+        return Command(fabric_manager.value)
+
+    # Storage
 
     @told_by("mounts")
-    def _mount_table(self, mounts: object) -> Mapping[str, Any]:
-        return read(mounts, table, "mounts")
-
-    @told_by()
-    def mounts(self) -> tuple[Mount, ...]:
+    def mounts(self, mounts: Told) -> tuple[Mount, ...]:
         """The file systems that matter here, each touched by a child process."""
-        return tuple(Mount(entry) for entry in read(self._mount_table.get("mounts"), objects, "mounts"))
+        return tuple(Mount(entry) for entry in mounts.get("mounts", objects))
 
-    @told_by()
-    def fstab(self) -> tuple[FstabEntry, ...]:
+    @told_by("mounts")
+    def fstab(self, mounts: Told) -> tuple[FstabEntry, ...]:
         """What /etc/fstab asks for."""
-        return tuple(FstabEntry(entry) for entry in read(self._mount_table.get("fstab"), objects, "fstab"))
+        return tuple(FstabEntry(entry) for entry in mounts.get("fstab", objects))
 
     @told_by()
     def mount_points(self) -> frozenset[str]:

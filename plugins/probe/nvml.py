@@ -7,6 +7,7 @@ import os
 import time
 
 import pynvml
+
 from clusterproof.plugins.probe.nvml_gpu import gpu, told
 from clusterproof.plugins.probe.reading import Absent, Broke, Node
 

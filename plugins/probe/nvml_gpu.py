@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable
 
 import pynvml
+
 from clusterproof.plugins.probe.reading import Node
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
