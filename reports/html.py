@@ -32,8 +32,7 @@ OUTCOMES = {
     Verdict.NOT_APPLICABLE: ("skipped", "not applicable", "not applicable or skipped"),
     Verdict.PASS: ("passed", "passed", "passed"),
 }
-_COLUMNS = ("verdict", "node", "check", "owner", "evidence", "message")
-_TITLES = ("Verdict", "Node", "Check", "Owner", "See it by hand", "Observed; expected")
+_SORTABLE = {"verdict": "Verdict", "node": "Node", "check": "Check", "owner": "Owner"}
 _OF_THE_SUITE = ("Python", "Platform", "Packages", "Plugins")  # of the environment; the rest is of the machine
 
 
@@ -64,9 +63,9 @@ class HtmlForm:
     def pytest_html_results_table_header(self, cells: list[str]) -> None:
         """Our columns. The first is hidden: pytest-html's script filters by it."""
         cells[:] = ['<th class="sortable col-result" data-column-type="result">Result</th>'] + [
-            f'<th class="sortable" data-column-type="{column}">{title}</th>'
-            for column, title in zip(_COLUMNS, _TITLES, strict=True)
+            f'<th class="sortable" data-column-type="{column}">{title}</th>' for column, title in _SORTABLE.items()
         ]
+        cells += ["<th>See it by hand</th>", "<th>Observed; expected</th>"]
 
     def pytest_html_results_table_row(self, report: Any, cells: list[str]) -> None:
         """One row for a verdict that is not a pass; a row of its own for a test that is not ours."""
@@ -99,7 +98,9 @@ class HtmlForm:
             self._count(self._page.outcomes)
             rows = self._page.data["tests"]
             for nodeid in sorted(rows, key=lambda nodeid: self._ranks.get(nodeid, -1)):
-                rows[nodeid] = rows.pop(nodeid)
+                row = rows.pop(nodeid)
+                if row:  # it keeps an empty one for each that was left out
+                    rows[nodeid] = row
 
     def _count(self, outcomes: dict[str, dict[str, Any]]) -> None:
         """Count verdicts where pytest-html counted rows."""

@@ -12,6 +12,7 @@ from clusterproof.plugins.verdict import Verdict
 MOST_WITH_LETTERS = 128  # nodes; above, a cell is too narrow for a letter, and a title for each would be megabytes
 CELL = 14  # units of the drawing, which are pixels where there is room
 WIDEST = 1120  # of the cells together
+NARROWEST = 2.5  # of what is not a pass: one node of 1000 is to be seen
 MAX_TITLE = 200  # characters of what a cell shows under the pointer
 MAX_LABEL = 28
 LABELS = 16  # names of nodes along the edge, at most, where there is no room for all
@@ -90,8 +91,8 @@ def _striped(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: f
     for verdict in (Verdict.NOT_APPLICABLE, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.FAIL):
         high = _HEIGHTS.get(verdict, 1.0) * (CELL - 1)
         steps = "".join(
-            f"M{first * width:.4g} {(row + 1) * CELL - 1 - high:g}h{max(count * width, 1.5):.4g}v{high:g}"
-            f"h-{max(count * width, 1.5):.4g}z"
+            f"M{first * width:.6g} {(row + 1) * CELL - 1 - high:g}h{max(count * width, NARROWEST):.6g}v{high:g}"
+            f"h-{max(count * width, NARROWEST):.6g}z"
             for row, check in enumerate(checks)
             for first, count in _runs(cells, check, nodes, {verdict})
         )
@@ -102,7 +103,7 @@ def _striped(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: f
 def _grounds(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: float) -> Iterator[str]:
     """A ground where a check was judged, so that what was not run stays white."""
     steps = "".join(
-        f"M{first * width:.4g} {row * CELL}h{count * width:.4g}v{CELL - 1}h-{count * width:.4g}z"
+        f"M{first * width:.6g} {row * CELL}h{count * width:.6g}v{CELL - 1}h-{count * width:.6g}z"
         for row, check in enumerate(checks)
         for first, count in _runs(cells, check, nodes, set(Verdict))
     )

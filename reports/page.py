@@ -11,7 +11,7 @@ from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline
 from clusterproof.reports.matrix import legend, matrix
 
-MOST_LINES = 40  # of what was seen, per finding; the rows below have more
+MOST_LINES = 12  # of what was seen, per finding; the rows below have more
 
 
 def proof(results: Sequence[Result], nodes: Sequence[str], left_out: Mapping[Verdict, int]) -> str:

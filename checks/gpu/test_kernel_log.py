@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime, timezone
 
 import pytest
 
@@ -35,11 +36,11 @@ def test_no_xid(node: Node) -> None:
     due, uuids = gpus_by_address(node)
     findings = judge(events, remap_due=due, uuids=uuids)
     failing = [finding for finding in findings if finding.severity == "fail"]
-    assert not failing, f"{in_words(failing)}; expected no Xid of the hardware in this boot"
+    assert not failing, f"{in_words(failing, node)}; expected no Xid of the hardware in this boot"
     require_whole_log(node)
     worrying = [finding for finding in findings if finding.severity == "concern"]
     if worrying:
-        concern(f"{in_words(worrying)}; expected none")
+        concern(f"{in_words(worrying, node)}; expected none")
 
 
 @evidence("journalctl -k -b | grep SXid")
@@ -52,11 +53,11 @@ def test_no_sxid(node: Node) -> None:
     """
     findings = judge_switches(node.kernel_events)
     failing = [finding for finding in findings if finding.severity == "fail"]
-    assert not failing, f"{in_words(failing)}; expected no fatal SXid in this boot"
+    assert not failing, f"{in_words(failing, node)}; expected no fatal SXid in this boot"
     require_whole_log(node)
     worrying = [finding for finding in findings if finding.severity == "concern"]
     if worrying:
-        concern(f"{in_words(worrying)}; expected none")
+        concern(f"{in_words(worrying, node)}; expected none")
 
 
 def require_whole_log(node: Node) -> None:
@@ -85,19 +86,28 @@ def gpus_by_address(node: Node) -> tuple[list[str], dict[str, str]]:
     return due, uuids
 
 
-def in_words(findings: Iterable[Finding]) -> str:
-    """The findings in one line: `Xid 79 (GPU has fallen off the bus) at 0000:c5:00.0, 2 times, …: reboot the node`."""
-    return "; ".join(_words(finding) for finding in findings)
+def in_words(findings: Iterable[Finding], node: Node) -> str:
+    """The findings in one line: `Xid 79 (GPU has fallen off the bus) at 0000:c5:00.0, last at …: reboot the node`."""
+    return "; ".join(_words(finding, node) for finding in findings)
 
 
-def _words(finding: Finding) -> str:
+def _words(finding: Finding, node: Node) -> str:
     words = f"{finding.family} {finding.code} ({finding.name}) at {finding.pci or 'an unnamed device'}"
     if finding.uuid:
         words += f" ({finding.uuid})"
     if finding.count > 1:
         words += f", {finding.count} times"
     if finding.last is not None:
-        words += f", last {finding.last:.0f} s after boot"
+        words += f", last {_when(finding.last, node)}"
     if finding.process:
         words += f", of {finding.process}"
     return f"{words}: {finding.action}"
+
+
+def _when(seconds: float, node: Node) -> str:
+    """A moment of the kernel log by the node's own clock, else by its distance from boot."""
+    try:
+        moment = datetime.fromtimestamp(node.boot.booted + seconds, timezone.utc)
+    except (Incomplete, OverflowError, ValueError, OSError):
+        return f"{seconds:.0f} s after boot"
+    return f"at {moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -25,10 +25,7 @@ def test_memlock(node: Node) -> None:
     if not node.efa_devices and node.expected("efa") == 0:
         not_applicable("no EFA device on this node")
     least_gib = threshold("memlock.minimum_gib")
-    low = {
-        name: limit / 2**30
-        for name, limit in node.memlock_bytes.items()
-        if limit is not None and limit < least_gib * 2**30
-    }
-    seen = ", ".join(f"{gib:.3g} GiB for {name}" for name, gib in low.items())
+    limits = [(name, limit) for name, limit in node.memlock_bytes.items() if limit is not None]
+    low = [f"{limit / 2**20:.0f} MiB for {name}" for name, limit in limits if limit < least_gib * 2**30]
+    seen = ", ".join(low)
     assert not seen, f"memlock is {seen}; expected at least {least_gib:.0f} GiB, or unlimited"

@@ -16,9 +16,15 @@ class Boot:
     told: Mapping[str, Any]
 
     uptime_s = Field(number)
+    now = Field(number)
     hostname = Field(text)
     kernel = Field(text)
     memory_kib = Field(whole)
+
+    @property
+    def booted(self) -> float:
+        """When it booted by its own clock, in seconds since 1970. Raises Incomplete."""
+        return self.now - self.uptime_s
 
 
 @dataclass(frozen=True, slots=True)
