@@ -33,6 +33,7 @@ _DEVICES = {
     "ib_device": "InfiniBand or RoCE device",
     "mount": "mount",
 }
+_COUNTED = {"gpu": "gpus", "efa_device": "efa"}  # devices of which a node is expected to have a number
 _SEVERITIES = {Verdict.FAIL: "error", Verdict.CONCERN: "warning", Verdict.INCOMPLETE: "unknown"}
 
 
@@ -101,8 +102,20 @@ def _findings(check: Check, node: Node) -> list[Finding]:
     except (Incomplete, NotApplicable) as ended:
         return [_finding("", ended)]
     if not subjects:
-        return [Finding(Verdict.NOT_APPLICABLE, message=f"no {_DEVICES[check.subject]} on this node")]
+        return [_of_nothing(check.subject, node)]
     return [_examine(check, subject, node) for subject in subjects]
+
+
+def _of_nothing(subject: str, node: Node) -> Finding:
+    """What a check of devices says where there is none: incomplete where there should be some."""
+    try:
+        expected = node.expected(_COUNTED[subject]) if subject in _COUNTED else 0
+    except Incomplete:
+        expected = 0  # nothing tells: then none is no loss, and the check that counts them is incomplete itself
+    if expected:
+        message = f"no {_DEVICES[subject]} answers; expected {expected}"
+        return Finding(Verdict.INCOMPLETE, message=message, cause=f"no {_DEVICES[subject]} answers")
+    return Finding(Verdict.NOT_APPLICABLE, message=f"no {_DEVICES[subject]} on this node")
 
 
 def _examine(check: Check, subject: Any, node: Node) -> Finding:

@@ -42,8 +42,9 @@ class Session:
         shown = self.config.stash[CLUSTER]
         types = sorted({target.instance_type for target in shown.targets if target.instance_type})
         nodes = fold(target.name for target in shown.targets)
+        count = "1 node" if len(shown.targets) == 1 else f"{len(shown.targets)} nodes"
         return [
-            f"cluster: {shown.name}: {len(shown.targets)} nodes ({nodes}) by {shown.connection}"
+            f"cluster: {shown.name}: {count} ({nodes}) by {shown.connection}"
             + (f", {', '.join(types)}" if types else "")
         ]
 

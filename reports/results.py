@@ -15,7 +15,8 @@ class ResultsFile:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: TextIO = path.open("w", encoding="utf-8", buffering=1)
+        # A lone half of a surrogate pair, which UTF-8 cannot hold, becomes `\\ud800`: JSON's own word for it.
+        self._file: TextIO = path.open("w", encoding="utf-8", errors="backslashreplace", buffering=1)
 
     def write(self, result: Result) -> None:
         """Append one result."""
@@ -36,4 +37,4 @@ class ResultsFile:
 
 def read_results(path: Path) -> list[Result]:
     """The results of a file that ResultsFile wrote."""
-    return [from_json(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    return [from_json(json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]

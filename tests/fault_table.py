@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 import pytest
 
@@ -155,6 +156,12 @@ FAULTS = (
         lambda image: with_nvml(image, count=7),
         {"gpu.gpu_count": FAIL},
         "8 on the PCI bus, so the driver lost some",
+    ),
+    Fault(
+        "a driver that counts no GPU at all",
+        lambda image: with_nvml(image, count=0),
+        {"gpu.gpu_count": FAIL, "gpu.gpu_answers": INCOMPLETE, **OF_A_GPU},
+        "NVML counts 0 GPUs, 8 on the PCI bus",
     ),
     Fault(
         "GPUs short while the node settles",
@@ -402,6 +409,16 @@ FAULTS = (
         lambda image: without_efa(image, efa_names(image)[4]),
         {"network.efa_count": FAIL},
         "31 EFA devices, 31 on the PCI bus; expected 32",
+    ),
+    Fault(
+        "no EFA device at all",
+        lambda image: reduce(without_efa, efa_names(image), image),
+        {
+            "network.efa_count": FAIL,
+            "network.efa_port_active": INCOMPLETE,
+            "network.libfabric_efa": FAIL,
+        },
+        "0 EFA devices, 0 on the PCI bus; expected 32",
     ),
     Fault(
         "an EFA port that is down",
