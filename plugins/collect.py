@@ -73,10 +73,13 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
             return []
         return None  # somebody else's test, who has a `node` of his own
     check = check_of(obj, marks)  # type: ignore[arg-type]
-    return [
-        CheckItem.from_parent(collector, name=f"{name}[{target.name}]", check=check, node_name=target.name)
-        for target in cluster.targets
-    ]
+    return [_item(collector, f"{name}[{target.name}]", check, target.name) for target in cluster.targets]
+
+
+def _item(collector: pytest.Collector, name: str, check: Check, node_name: str) -> CheckItem:
+    """A check on one node. Pytest is given the id as text, and takes it apart at `[`: else `--lf` does not know it."""
+    nodeid = f"{collector.nodeid}::{name}"
+    return CheckItem.from_parent(collector, name=name, nodeid=nodeid, check=check, node_name=node_name)
 
 
 NO_CLUSTER = "no cluster to validate; say which: --cluster local, demo, replay:DIR, ssh:NODESET or an inventory.toml"
@@ -86,7 +89,7 @@ def _is_check(collector: pytest.Module, name: str, obj: object) -> bool:
     """Whether a module's attribute is a test that can be a light item."""
     if not inspect.isfunction(obj) or not collector.funcnamefilter(name) or not is_light(obj):
         return False
-    marks = [*getattr(obj, "pytestmark", ()), *getattr(collector.obj, "pytestmark", ())]
+    marks = [*getattr(obj, "pytestmark", ()), *collector.iter_markers()]
     return _USUAL_WAY.isdisjoint(mark.name for mark in marks)
 
 

@@ -45,10 +45,9 @@ class Finding:
         """Its nodes, folded."""
         return fold(result.node for result in self.results)
 
-    @property
-    def where(self) -> str:
-        """`3 of 16 nodes (gpu[003,007-008]), 5 GPUs`."""
-        words = f"{len(self.results)} of {_count(self.judged, 'node', 'nodes')} ({self.nodes})"
+    def where(self, nodes: str) -> str:
+        """`3 of 16 nodes (gpu[003,007-008]), 5 GPUs`; `nodes` as they are to be shown."""
+        words = f"{len(self.results)} of {_count(self.judged, 'node', 'nodes')} ({nodes})"
         devices = sum(len(result.devices) for result in self.results)
         noun = _NOUNS.get(self.first.subject)
         return f"{words}, {_count(devices, *noun)}" if noun and devices else words

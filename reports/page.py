@@ -47,8 +47,9 @@ def _finding(finding: Finding, verdict: Verdict) -> str:
     )
     told = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
     is_open = " open" if verdict is Verdict.FAIL else ""
+    where = escape(finding.where(finding.nodes))
     return (
-        f'<details class="{verdict.value}"{is_open}><summary><b>{verdict.value}</b> {escape(finding.where)}: '
+        f'<details class="{verdict.value}"{is_open}><summary><b>{verdict.value}</b> {where}: '
         f"{escape(first.title)}</summary>{more}{_listed(finding.lines, MOST_LINES)}<dl>{told}</dl></details>"
     )
 

@@ -15,7 +15,7 @@ class ResultsFile:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A lone half of a surrogate pair, which UTF-8 cannot hold, becomes `\\ud800`: JSON's own word for it.
+        # A lone half of a surrogate pair, which UTF-8 cannot hold, becomes `\ud800`: JSON's own word for it.
         self._file: TextIO = path.open("w", encoding="utf-8", errors="backslashreplace", buffering=1)
 
     def write(self, result: Result) -> None:

@@ -11,6 +11,8 @@ from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline
 
 MOST_LINES = 4  # of what was seen, per finding; the reports have all
+MOST_NODES = 300  # characters of a nodeset
+MOST_WORDS = 600  # characters of a line
 _INDENT = " " * 12
 
 _MARKUP = {
@@ -32,7 +34,7 @@ def summary(results: Sequence[Result], width: int = 100, verbose: bool = False) 
     """What an operator reads first, in lines of at most `width` columns where words allow it."""
     for line in _lines(results, verbose):
         wrapped = textwrap.wrap(
-            line.text,
+            line.text if verbose or len(line.text) <= MOST_WORDS else f"{line.text[:MOST_WORDS]}…",
             max(width, 60),
             subsequent_indent=_INDENT,
             break_long_words=False,
@@ -56,7 +58,8 @@ def _lines(results: Sequence[Result], verbose: bool) -> Iterator[Line]:
 def _finding(finding: Finding, verdict: Verdict, verbose: bool) -> Iterator[Line]:
     first = finding.first
     owner = f" → {finding.owner}" if finding.owner else ""
-    yield Line(f"{verdict.name:<12}{finding.where}: {first.title}{owner}", _MARKUP[verdict])
+    where = finding.where(_shown(finding.nodes, verbose))
+    yield Line(f"{verdict.name:<12}{where}: {first.title}{owner}", _MARKUP[verdict])
     if finding.suspicion:
         yield Line(f"{_INDENT}{finding.suspicion}", {"bold": True})
     yield from _some(finding.lines, verbose)
@@ -68,10 +71,18 @@ def _finding(finding: Finding, verdict: Verdict, verbose: bool) -> Iterator[Line
 
 
 def _gap(gap: Gap, verbose: bool) -> Iterator[Line]:
-    yield Line(f"{Verdict.INCOMPLETE.name:<12}{gap.nodes}: {gap.cause} ({gap.what})", _MARKUP[Verdict.INCOMPLETE])
+    nodes = _shown(gap.nodes, verbose)
+    yield Line(f"{Verdict.INCOMPLETE.name:<12}{nodes}: {gap.cause} ({gap.what})", _MARKUP[Verdict.INCOMPLETE])
     yield from _some(gap.messages, verbose)
     if verbose and len(gap.checks) > 1:
         yield Line(f"{_INDENT}checks: {', '.join(gap.checks)}", {"light": True})
+
+
+def _shown(nodes: str, verbose: bool) -> str:
+    """A nodeset, cut behind one of its names where there is no end to it: not all names fold."""
+    if verbose or len(nodes) <= MOST_NODES:
+        return nodes
+    return f"{nodes[:MOST_NODES].rpartition(',')[0] or nodes[:MOST_NODES]},…"
 
 
 def _some(lines: Sequence[str], verbose: bool) -> Iterator[Line]:

@@ -64,6 +64,15 @@ OF_A_GPU = {
     "gpu.pcie_link": INCOMPLETE,
     "gpu.no_throttle": INCOMPLETE,
     "gpu.no_leftover_processes": INCOMPLETE,
+    "gpu.sram_threshold": INCOMPLETE,
+    "gpu.corrected_ecc_rate": INCOMPLETE,
+    "gpu.temperature": INCOMPLETE,
+    "gpu.power_limit": INCOMPLETE,
+    "gpu.persistence_mode": INCOMPLETE,
+    "gpu.compute_mode": INCOMPLETE,
+    "gpu.ecc_mode": INCOMPLETE,
+    "gpu.mig_uniform": INCOMPLETE,
+    "gpu.vbios_uniform": INCOMPLETE,
 }
 OF_THE_DRIVER = OF_A_GPU | {
     "gpu.gpu_answers": INCOMPLETE,
@@ -244,7 +253,7 @@ FAULTS = (
             ecc_uncorrected_dram="error NOT_SUPPORTED",
             ecc_uncorrected_sram="error NOT_SUPPORTED",
         ),
-        {"gpu.no_uncorrected_ecc": CONCERN},
+        {"gpu.no_uncorrected_ecc": CONCERN, "gpu.ecc_mode": CONCERN},
         "ECC is disabled",
     ),
     Fault(
@@ -405,6 +414,93 @@ FAULTS = (
         "30000 MiB",
     ),
     Fault(
+        "an SRAM that meets the criterion for replacement",
+        lambda image: with_nvml(image, gpu=2, sram_threshold_exceeded=True),
+        {"gpu.sram_threshold": FAIL},
+        "GPU 2: the SRAM error threshold is exceeded",
+    ),
+    Fault(
+        "an SRAM that is close to the criterion for replacement",
+        lambda image: with_nvml(image, gpu=2, ecc_aggregate_uncorrected_sram=5),
+        {"gpu.sram_threshold": CONCERN},
+        "5 uncorrected SRAM errors",
+    ),
+    Fault(
+        "corrected errors by the thousand each second",
+        lambda image: with_nvml(image, gpu=2, ecc_corrected_dram=400_000_000),
+        {"gpu.corrected_ecc_rate": FAIL},
+        "4630 corrected ECC errors a second",
+    ),
+    Fault(
+        "corrected errors by the thousand each day",
+        lambda image: with_nvml(image, gpu=2, ecc_corrected_dram=4000),
+        {"gpu.corrected_ecc_rate": CONCERN},
+        "4000 corrected ECC errors a day",
+    ),
+    Fault(
+        "a GPU above its slowdown temperature",
+        lambda image: with_nvml(image, gpu=2, temperature_c=89, temperature_margin_c=-2),
+        {"gpu.temperature": FAIL},
+        "GPU 2: 2 °C above its slowdown temperature",
+    ),
+    Fault(
+        "a GPU close to its slowdown temperature",
+        lambda image: with_nvml(image, gpu=2, temperature_c=84, temperature_margin_c=3),
+        {"gpu.temperature": CONCERN},
+        "3 °C below",
+    ),
+    Fault(
+        "a hot GPU whose driver tells no margin",
+        lambda image: with_nvml(image, gpu=2, temperature_c=91, temperature_margin_c="error NOT_SUPPORTED"),
+        {"gpu.temperature": FAIL},
+        "91 °C; expected less than 88 °C",
+    ),
+    Fault(
+        "a lowered power limit",
+        lambda image: with_nvml(image, gpu=2, power_limit_w=500),
+        {"gpu.power_limit": CONCERN},
+        "power limit is 500 W; expected 700 W",
+    ),
+    Fault(
+        "persistence mode off",
+        lambda image: with_nvml(image, gpu=2, persistence_mode=False),
+        {"gpu.persistence_mode": CONCERN},
+        "persistence mode is off",
+    ),
+    Fault(
+        "persistence mode off in an image",
+        lambda image: with_nvml(image, gpu=2, persistence_mode=False),
+        {"gpu.persistence_mode": FAIL},
+        "persistence mode is off",
+        occasion="ami",
+    ),
+    Fault(
+        "an exclusive compute mode",
+        lambda image: with_nvml(image, gpu=2, compute_mode=3),
+        {"gpu.compute_mode": CONCERN},
+        "compute mode is exclusive process",
+    ),
+    Fault(
+        "MIG on one GPU only",
+        lambda image: with_nvml(image, gpu=2, mig_mode=True),
+        {"gpu.mig_uniform": CONCERN},
+        "MIG is on for GPU 2 of 8",
+    ),
+    Fault(
+        "a GPU with another VBIOS",
+        lambda image: with_nvml(image, gpu=2, vbios="96.00.89.00.01"),
+        {"gpu.vbios_uniform": CONCERN},
+        "96.00.89.00.01 on 1 GPUs",
+    ),
+    Fault(
+        "an EFA port at a quarter of its rate",
+        lambda image: with_file(
+            image, f"/sys/class/infiniband/{efa_names(image)[4]}/ports/1/rate", "25 Gb/sec (1X EDR)\n"
+        ),
+        {"network.efa_rate": FAIL},
+        "port 1 at 25 Gb/sec (1X EDR); expected at least 100 Gb/s",
+    ),
+    Fault(
         "an EFA device that is missing",
         lambda image: without_efa(image, efa_names(image)[4]),
         {"network.efa_count": FAIL},
@@ -416,6 +512,7 @@ FAULTS = (
         {
             "network.efa_count": FAIL,
             "network.efa_port_active": INCOMPLETE,
+            "network.efa_rate": INCOMPLETE,
             "network.libfabric_efa": FAIL,
         },
         "0 EFA devices, 0 on the PCI bus; expected 32",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.catalog import clocks_event_reasons
+from clusterproof.plugins.catalog import clocks_event_reasons, threshold
 from clusterproof.plugins.facts.gpu import Gpu
 from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern
+from clusterproof.plugins.verdict import NotApplicable, concern
 
 pytestmark = [
     pytest.mark.gpu,
@@ -17,6 +17,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.prolog
 @evidence("nvidia-smi -q -d PERFORMANCE")
 def test_no_throttle(gpu: Gpu) -> None:
     """GPUs are slowed down by heat or power.
@@ -32,3 +33,24 @@ def test_no_throttle(gpu: Gpu) -> None:
     worrying = ", ".join(reason.words for reason in reasons if reason.verdict == "concern")
     if worrying:
         concern(f"slowed down by {worrying}; expected none")
+
+
+@evidence("nvidia-smi --query-gpu=index,temperature.gpu,temperature.gpu.tlimit --format=csv")
+def test_temperature(gpu: Gpu) -> None:
+    """GPUs are too hot.
+
+    Judged is the margin to the temperature at which the GPU slows itself down, which differs by model; the absolute
+    temperature only where the driver tells no margin.
+
+    Remedy: Look at fans, airflow and the neighbours. One hot GPU among cool ones: replace the node.
+    """
+    try:
+        margin_c = gpu.temperature_margin_c
+    except NotApplicable:
+        limit_c = threshold("temperature.without_margin_fail_c")
+        assert gpu.temperature_c < limit_c, f"{gpu.temperature_c:.0f} °C; expected less than {limit_c:.0f} °C"
+        return
+    assert margin_c > 0, f"{-margin_c:.0f} °C above its slowdown temperature; expected below"
+    least_c = threshold("temperature.margin_concern_c")
+    if margin_c < least_c:
+        concern(f"{margin_c:.0f} °C below its slowdown temperature; expected at least {least_c:.0f} °C")

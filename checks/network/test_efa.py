@@ -60,6 +60,21 @@ def test_efa_port_active(efa_device: RdmaDevice) -> None:
         )
 
 
+@pytest.mark.hyperpod_node_debugger("A")
+@evidence("cat /sys/class/infiniband/*/ports/1/rate")
+def test_efa_rate(efa_device: RdmaDevice, node: Node) -> None:
+    """EFA ports are slower than the instance type's.
+
+    Remedy: Compare with other nodes of the type; replace the node if only this one is slow.
+    """
+    least = node.of_type("efa_gbps")
+    for port in efa_device.ports:
+        rate = re.match(r"[\d.]+", port.rate)
+        if not rate:
+            incomplete(f"port {port.number} has the rate {port.rate!r}, which is no number")
+        assert float(rate[0]) >= least, f"port {port.number} at {port.rate}; expected at least {least} Gb/s"
+
+
 @pytest.mark.hyperpod_nccl("13")
 @evidence("fi_info -p efa -t FI_EP_RDM | grep domain | sort -u")
 def test_libfabric_efa(node: Node) -> None:

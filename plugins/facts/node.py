@@ -133,12 +133,13 @@ class Node:
 
     @told_by()
     def gpus(self) -> tuple[Gpu, ...]:
-        """Every GPU that NVML counts. Raises Incomplete where there should be some and the driver answers for none."""
-        if not self.driver_error:
+        """The GPUs that NVML counts, at least one. Raises Incomplete where there should be some, else NotApplicable."""
+        if not self.driver_error and self.nvml.gpus:
             return self.nvml.gpus
+        why = self.driver_error or "the driver counts none"
         if not self.gpus_on_bus and not self._gpus_are_expected():
-            raise NotApplicable("no NVIDIA GPU on the PCI bus and no NVIDIA driver")
-        raise Incomplete(f"no GPU answers: {self.driver_error}", cause=f"no GPU answers: {self.driver_error}")
+            raise NotApplicable(f"no NVIDIA GPU on the PCI bus ({why})")
+        raise Incomplete(f"no GPU answers: {why}", cause=f"no GPU answers: {why}")
 
     def _gpus_are_expected(self) -> bool:
         try:

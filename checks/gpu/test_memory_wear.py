@@ -1,0 +1,50 @@
+"""GPU memory that wears out: signs before it fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.facts.field import readings, require
+from clusterproof.plugins.facts.gpu import Gpu
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern
+
+pytestmark = [pytest.mark.gpu, pytest.mark.preflight, pytest.mark.hyperpod_node_debugger("G")]
+
+DAY_S = 86_400
+
+
+@pytest.mark.ami
+@evidence("nvidia-smi -q -d ECC | grep -i -A3 sram")
+def test_sram_threshold(gpu: Gpu) -> None:
+    """SRAM has had too many uncorrected errors.
+
+    The driver raises a flag when a GPU's SRAM meets NVIDIA's criterion for replacement. A count above four without
+    the flag is close to it.
+
+    Remedy: Flag raised: replace the node. Else watch it.
+    """
+    told, unread = readings(gpu, "sram_threshold_exceeded", "ecc_aggregate_uncorrected_sram")
+    assert not told.get("sram_threshold_exceeded"), "the SRAM error threshold is exceeded; expected not to be"
+    errors, most = told.get("ecc_aggregate_uncorrected_sram", 0), threshold("ecc.aggregate_sram")
+    if errors > most:
+        concern(f"{errors} uncorrected SRAM errors in its life; expected at most {most:.0f}")
+    require(unread)
+
+
+@evidence("nvidia-smi --query-gpu=index,ecc.errors.corrected.volatile.total --format=csv")
+def test_corrected_ecc_rate(gpu: Gpu, node: Node) -> None:
+    """ECC corrects errors at a high rate.
+
+    Corrected errors do no harm one by one. A rising rate comes before uncorrected ones, and thousands a second stall
+    the driver while every tool calls the GPU healthy. The rate is reckoned since boot.
+
+    Remedy: Above a thousand a second: drain the node and replace it. Above a thousand a day: watch it.
+    """
+    per_s = gpu.ecc_corrected_total / max(node.boot.uptime_s, 1.0)
+    most_per_s, most_per_day = threshold("ecc.corrected_per_s"), threshold("ecc.corrected_per_day")
+    assert per_s <= most_per_s, f"{per_s:.0f} corrected ECC errors a second; expected at most {most_per_s:.0f}"
+    if per_s * DAY_S > most_per_day:
+        concern(f"{per_s * DAY_S:.0f} corrected ECC errors a day; expected at most {most_per_day:.0f}")

@@ -1,0 +1,105 @@
+"""How GPUs are set: modes and limits that should be the same everywhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from clusterproof.plugins.facts.gpu import Gpu
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern, not_applicable
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.preflight,
+    pytest.mark.ami,
+    pytest.mark.hyperpod_node_debugger("G"),
+]
+
+COMPUTE_MODES = {1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}  # nvmlComputeMode_t; 0 is default
+
+
+def deviates(node: Node, message: str) -> None:
+    """A setting that differs fails the gate for images, and is a concern on a running node."""
+    assert node.occasion != "ami", message
+    concern(message)
+
+
+@evidence("nvidia-smi --query-gpu=index,persistence_mode --format=csv")
+def test_persistence_mode(gpu: Gpu, node: Node) -> None:
+    """Persistence mode is off.
+
+    The driver then forgets every GPU when the last program ends, and starts it anew for the next: seconds for each.
+
+    Remedy: Enable nvidia-persistenced.
+    """
+    if not gpu.persistence_mode:
+        deviates(node, "persistence mode is off; expected on")
+
+
+@evidence("nvidia-smi --query-gpu=index,compute_mode --format=csv")
+def test_compute_mode(gpu: Gpu, node: Node) -> None:
+    """The compute mode is not the default.
+
+    In an exclusive or prohibited mode programs that share a GPU, MPS and some profilers fail.
+
+    Remedy: nvidia-smi -c DEFAULT, unless the site wants it so.
+    """
+    mode = gpu.compute_mode
+    if mode:
+        named = COMPUTE_MODES.get(mode, f"number {mode}")
+        deviates(node, f"compute mode is {named}; expected default")
+
+
+@evidence("nvidia-smi --query-gpu=index,ecc.mode.current --format=csv")
+def test_ecc_mode(gpu: Gpu, node: Node) -> None:
+    """ECC is off.
+
+    Without ECC a flipped bit goes unnoticed into the model.
+
+    Remedy: nvidia-smi -e 1, then reset the GPU or reboot the node.
+    """
+    if not node.of_type("ecc"):
+        not_applicable(f"{node.instance_type} has no ECC")
+    if not gpu.ecc_enabled:
+        deviates(node, "ECC is disabled; expected enabled")
+
+
+@evidence("nvidia-smi --query-gpu=index,mig.mode.current --format=csv")
+def test_mig_uniform(node: Node) -> None:
+    """MIG is on for some GPUs of the node and off for others.
+
+    Remedy: Set MIG alike on all GPUs (nvidia-smi -mig 0 or 1) and reset them.
+    """
+    partitioned = [str(gpu.index) for gpu in node.gpus if gpu.is_partitioned]
+    if partitioned and len(partitioned) < len(node.gpus):
+        deviates(node, f"MIG is on for GPU {', '.join(partitioned)} of {len(node.gpus)}; expected all alike")
+
+
+@evidence("nvidia-smi --query-gpu=index,vbios_version --format=csv")
+def test_vbios_uniform(node: Node) -> None:
+    """GPUs of one node have different VBIOS versions.
+
+    Mixed versions come from a GPU that was replaced, and can differ in clocks and power.
+
+    Remedy: Compare with other nodes of the type; ask for a replacement if the odd one is slow.
+    """
+    versions = Counter(gpu.vbios for gpu in node.gpus)
+    if len(versions) > 1:
+        seen = ", ".join(f"{version} on {count}" for version, count in versions.most_common())
+        deviates(node, f"VBIOS {seen} GPUs; expected one version")
+
+
+@evidence("nvidia-smi --query-gpu=index,power.limit,power.default_limit --format=csv")
+def test_power_limit(gpu: Gpu) -> None:
+    """The power limit is lower than the default.
+
+    A lower limit caps the clocks under load.
+
+    Remedy: Set it back (nvidia-smi -pl), unless the site wants it so.
+    """
+    limit_w, default_w = gpu.power_limit_w, gpu.power_limit_default_w
+    if limit_w < default_w:
+        concern(f"power limit is {limit_w:.0f} W; expected {default_w:.0f} W")

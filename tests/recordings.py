@@ -1,0 +1,69 @@
+"""Recordings that a test writes, of nodes that told what the test needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status, Unreached
+from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.inventory.recording import write_cluster, write_node
+
+
+def node(name: str, **leaves: object) -> NodeEvidence:
+    """A node whose leaves told these values; a value that is a Leaf is the leaf itself."""
+    told = {
+        leaf: value if isinstance(value, Leaf) else Leaf(Status.TOLD, value, seconds=0.01)
+        for leaf, value in leaves.items()
+    }
+    return NodeEvidence(name, told, seconds=0.5)
+
+
+def unreached(name: str, why: Unreached = Unreached.REFUSED, detail: str = "") -> NodeEvidence:
+    """A node that did not answer."""
+    return NodeEvidence(name, unreached=why, detail=detail or f"{name}:22 refuses the connection")
+
+
+def boot(kernel: str = "6.8.0-1021-aws", hostname: str = "gpu001", **more: object) -> dict[str, object]:
+    """What the leaf `boot` tells of a node that is up for a day."""
+    return {
+        "uptime_s": 86400.5,
+        "boot_id": "5f0c8f6e-37f6-4b7e-9f0f-0d4b5f4b8d11",
+        "hostname": hostname,
+        "kernel": kernel,
+        "os": "Ubuntu 22.04.5 LTS",
+        "memory_kib": 2097152000,
+        "cpus": 192,
+        "now": 1763670000.0,
+        "uid": 0,
+        **more,
+    }
+
+
+def gpu(index: int, **more: object) -> dict[str, object]:
+    """What NVML tells of a GPU, as far as the tests of reports need it."""
+    return {
+        "index": index,
+        "lost": None,
+        "uuid": f"GPU-{index:08x}-4f1a-9c3e-7b2d-5e8f10a2b3c4",
+        "serial": f"165052302{index:04d}",
+        "pci": f"0000:{0x53 + index:02x}:00.0",
+        "recovery_action": 0,
+        **more,
+    }
+
+
+def nvml(*gpus: Mapping[str, object], **more: object) -> dict[str, object]:
+    """What the leaf `nvml` tells."""
+    return {"init": None, "init_s": 0.2, "driver": "580.126.09", "count": len(gpus), "gpus": list(gpus), **more}
+
+
+def recorded(folder: Path, nodes: Iterable[NodeEvidence], name: str = "small", **target: Any) -> str:
+    """Write a recording; what `--cluster` takes for it. `target` is the same for every node."""
+    nodes = list(nodes)
+    targets = tuple(Target(evidence.node, **target) for evidence in nodes)
+    write_cluster(folder, Cluster(name, "ssh", targets))
+    for evidence in nodes:
+        write_node(folder, evidence)
+    return f"replay:{folder}"
