@@ -24,7 +24,7 @@ from clusterproof.plugins.probe.options import FOLDER, PATIENCE, ProbeOptions, l
 from clusterproof.plugins.probe.payload import MAX_CHARACTERS, program
 from tests.probed import PATH, PATIENT, answer, probe
 
-PYENV = Path(os.environ.get("PYENV_ROOT", "/root/.pyenv")) / "versions"
+PYENV = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
 LEAVES = (
     "boot",
     "fabric_manager",

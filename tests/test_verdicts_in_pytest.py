@@ -154,10 +154,11 @@ def test_what_several_devices_say_alike_is_one_line_worst_first(runs: Runs) -> N
 
 def test_a_node_without_such_devices_is_not_applicable(runs: Runs) -> None:
     runs.checks(test_it=DEVICES)
-    empty = node("gpu001", nvml={"init": None, "driver": "580.126.09", "count": 0, "gpus": []})
+    nothing = {"init": None, "driver": "580.126.09", "count": 0, "gpus": []}
+    empty = node("gpu001", nvml=nothing, pci={"devices": []})
     assert runs.over([empty]).ret == 0
     assert runs.verdicts == {"gpu001": Verdict.NOT_APPLICABLE}
-    assert runs.results[0].message == "no NVIDIA GPU on this node"
+    assert runs.results[0].message == "no NVIDIA GPU on the PCI bus (the driver counts none)"
 
 
 # Exit codes
@@ -253,6 +254,12 @@ def test_m_chooses_by_subsystem_occasion_and_owner(runs: Runs, expression: str, 
     runs.checks(test_one=USUAL if usual else LIGHT, test_two=devices if usual else DEVICES)
     runs.over([saying("gpu001", "pass")], "-m", expression)
     assert {result.check.rpartition(".")[2] for result in runs.results} == chosen
+
+
+def test_one_mark_of_a_file_needs_no_list(runs: Runs) -> None:
+    runs.checks(test_it="import pytest\npytestmark = pytest.mark.gpu\ndef test_it(node): assert node.name")
+    runs.over([saying("gpu001", "pass")], "-m", "gpu")
+    assert [result.check for result in runs.results] == ["gpu.it"]
 
 
 def test_an_unknown_mark_is_an_error_that_names_it(runs: Runs) -> None:
