@@ -415,7 +415,7 @@ def test_a_jump_host_is_not_overrun(tmp_path: Path, client: Client) -> None:
         config = (
             f"Host bastion\n  Port {bastion.port}\n  IdentityFile {bastion.identity}\nHost node*\n  ProxyJump bastion\n"
         )
-        answers = client.visit(*(Target(f"node{number}") for number in range(40)), config=config)
+        answers = client.visit(*(Target(f"node{number}") for number in range(40)), config=config, connect_s=60.0)
     assert [(answer.output, answer.detail) for answer in answers.values()] == [(b"hello\n", "")] * 40
 
 

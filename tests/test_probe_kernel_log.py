@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from clusterproof.plugins.evidence import Leaf, Status
 from clusterproof.plugins.probe.options import ProbeOptions
 from tests.probed import PATIENT, probe, probe_node
 from tests.testbed.image import ABSENT, NodeImage
-from tests.testbed.needs import needs_nodes
+from tests.testbed.needs import needs_nodes, needs_root
 from tests.testbed.node import (
     entered,
     healthy_cpu,
@@ -150,7 +149,7 @@ def without_kmsg() -> NodeImage:
     return with_file(healthy_cpu(), "/dev/kmsg", ABSENT)
 
 
-@pytest.mark.skipif(not os.access("/dev/kmsg", os.R_OK), reason="this user may not read the kernel's log here")
+@needs_root
 def test_this_machines_own_log_is_read_to_its_end() -> None:
     told = probe(["kernel_log"], PATIENT).leaves["kernel_log"].value
     assert told["source"] == "/dev/kmsg"
