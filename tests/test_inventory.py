@@ -123,7 +123,7 @@ def test_ssh_names_nodes_a_user_and_a_port(text: str, name: str, targets: tuple[
         ("ssh:gpu1:65536", "'65536' is no port"),
         ("replay:", "names no folder"),
         ("replay:/nowhere", "No such file or directory; expected a folder that --record wrote"),
-        ("replay:/\0", "embedded null byte"),
+        ("replay:/\0", "null"),
         ("/nowhere.toml", "No such file or directory; expected an inventory"),
     ],
 )
