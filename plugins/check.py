@@ -172,15 +172,14 @@ def _result(about: Route, subject: str, node: Node, findings: list[Finding], sec
     worst = min(findings, key=lambda finding: finding.verdict.rank)
     verdict = worst.verdict
     told = [finding for finding in findings if finding.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)]
-    lines = _lines(told or [worst])
-    message = "\n".join(lines)
-    observed, expected = split_message(lines[0] if lines else "")
+    lines = _lines(told or [worst]) if told or worst.message else []  # mostly there is nothing to say
+    observed, expected = split_message(lines[0]) if lines else ("", "")
     return Result(
         check=about.check,
         node=node.name,
         verdict=verdict,
         title=about.title,
-        message=printable(message),
+        message=printable("\n".join(lines)),
         observed=printable(observed),
         expected=printable(expected),
         devices=tuple(printable(finding.label) for finding in findings if finding.verdict is verdict and finding.label),

@@ -139,14 +139,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
 
 def run(item: CheckItem) -> None:
     """Judge, report once, and once more where a report of its own teardown is waited for."""
-    hook = item.ihook
-    hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    hook, nodeid, location = item.ihook, item.nodeid, item.location
+    hook.pytest_runtest_logstart(nodeid=nodeid, location=location)
     started = time.time()
     result = judge(item.check, item.node)
     hook.pytest_runtest_logreport(report=report_of(item, result, started))
     if result.verdict is not Verdict.PASS or getattr(item.config.option, "xmlpath", None):
         hook.pytest_runtest_logreport(report=teardown_of(item, result, started))
-    hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
 
 
 @pytest.hookimpl(wrapper=True)

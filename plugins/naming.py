@@ -17,6 +17,7 @@ class Names:
     def __init__(self) -> None:
         self._words: dict[str, str] = {}
         self._first: set[str] = set()  # the first part of each: most of a text's words end here
+        self._most_pieces = 0  # of one name, its separators counted
         self._odd: list[str] = []  # names with blanks or slashes in them, which are no token
 
     def add(self, name: str, word: str) -> None:
@@ -26,7 +27,9 @@ class Names:
             return
         self._words[key] = word
         if _TOKEN.fullmatch(key):
-            self._first.add(_SEPARATORS.split(key, maxsplit=1)[0])
+            pieces = _SEPARATORS.split(key)
+            self._first.add(pieces[0])
+            self._most_pieces = max(self._most_pieces, len(pieces))
         else:
             self._odd.append(re.escape(name))
 
@@ -51,21 +54,34 @@ class Names:
     def _longest(self, pieces: list[str], at: int) -> tuple[str, int]:
         """The word for the longest name that begins with piece `at`, or the piece itself; and where it ends."""
         if pieces[at].lower() in self._first:
-            for behind in range(len(pieces), at, -2):
+            for behind in range(at + min(self._most_pieces, len(pieces) - at), at, -2):
                 word = self._words.get("".join(pieces[at:behind]).lower())
                 if word is not None:
-                    is_domain = _DOMAIN.fullmatch("".join(pieces[behind:]))
-                    return word, len(pieces) if is_domain else behind
+                    is_domain = _DOMAIN.fullmatch("".join(pieces[behind : behind + _MOST_LABELS]))
+                    return word, behind + _MOST_LABELS if is_domain else behind
         return pieces[at], at + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One form of name: its pattern, and whether a match is a name at all (a version looks like an address)."""
+    """One form of name: its pattern, and whether a match is a name at all (a version looks like an address).
+
+    Where the pattern has a group `label`, that stands before the name and stays.
+    """
 
     kind: str
     pattern: re.Pattern[str]
     is_name: Callable[[re.Match[str]], object] = bool
+
+
+def name_in(found: re.Match[str]) -> str:
+    """The name itself, without its label."""
+    return found[0][len(found.groupdict().get("label") or "") :]
+
+
+def is_not_zero(found: re.Match[str]) -> bool:
+    """Whether an id is one: nothing but zeros names nothing."""
+    return bool(name_in(found).strip("0:-_"))
 
 
 def is_address_v4(found: re.Match[str]) -> bool:
@@ -92,7 +108,7 @@ def _is_placed(found: re.Match[str]) -> bool:
 def is_address_v6(found: re.Match[str]) -> bool:
     """Whether hexadecimal groups are an IPv6 address that names a host."""
     try:
-        address = ipaddress.IPv6Address(found.group())
+        address = ipaddress.IPv6Address(name_in(found))
     except ValueError:
         return False
     return int(address) > 1  # `::` is nobody, `::1` everybody
@@ -108,11 +124,12 @@ def is_telling(name: str) -> bool:
 _TOKEN = re.compile(r"[^\W_]+(?:[._-]+[^\W_]+)*")
 _SEPARATORS = re.compile(r"([._-]+)")
 _DOMAIN = re.compile(r"(?:\.[a-z0-9-]+)*\.[a-z][a-z0-9-]*", re.IGNORECASE)
+_MOST_LABELS = 20  # of a domain, its separators counted
 _SHORTEST = 4  # characters of a host name that no text has by chance
 _SHORTEST_NUMBER = 8  # characters of a serial number
 _LEAST_ADDRESS_PART = 100
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
-_ADDRESS_V4 = re.compile(rf"(?<![\w.-])(?:{_OCTET}\.){{3}}{_OCTET}(?!\.?\w)")
+_ADDRESS_V4 = re.compile(rf"(?<![\w.])(?:{_OCTET}\.){{3}}{_OCTET}(?!\.?\w)")
 _VERSION_BEFORE = re.compile(r"(?:version|driver|release|firmware|fw|ver|\bv)[\s:=/\"'is-]*\Z", re.IGNORECASE)
 _PLACE_BEFORE = re.compile(r"(?:@|//|\b(?:host|to|from|addr|address|server|peer)[ =:])\Z", re.IGNORECASE)
 _PLACE_BEHIND = re.compile(r"@(?:tcp|o2ib)|:/|:\d{2,5}\b")
@@ -134,18 +151,26 @@ version worker zombies
 _WORDS = frozenset(_COMMON.split())
 
 _HEX = "[0-9a-fA-F]"
+_LABEL = (
+    rf"(?<![\w:.])(?P<label>(?!{_HEX}{{1,4}}:)[\w.-]{{1,40}}:)?"  # `addr:` before groups that have colons themselves
+)
 FORMS = (
     Form(
         "uuid",
         re.compile(rf"(?<![0-9A-Za-z]){_HEX}{{8}}(?:[-_]{_HEX}{{4}}){{3}}[-_]{_HEX}{{12}}(?![0-9A-Za-z])"),
+        is_not_zero,
     ),
     Form("id", re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-f]{64}|[0-9a-f]{32})(?![0-9A-Za-z])")),
     Form("key", re.compile(r"\b(?:SHA256:[0-9A-Za-z+/]{43}|MD5(?::[0-9a-f]{2}){16})")),
-    Form("mac", re.compile(rf"(?<![\w:])(?:{_HEX}{{2}}:){{5,19}}{_HEX}{{2}}(?![\w:])")),
+    Form("mac", re.compile(rf"{_LABEL}(?:{_HEX}{{2}}:){{5,19}}{_HEX}{{2}}(?![\w:])")),
     Form("mac", re.compile(rf"(?<![\w-])(?:{_HEX}{{2}}-){{5}}{_HEX}{{2}}(?![\w-])")),
     Form("mac", re.compile(rf"(?<=[a-z]x){_HEX}{{12}}(?:{_HEX}{{4}})?(?![0-9A-Za-z])")),  # enx…, rocex…, ibx…
-    Form("guid", re.compile(rf"(?<![\w:])(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}}(?![\w:])")),
-    Form("address", re.compile(r"(?<![\w:.])[0-9a-fA-F:]{2,39}(?:\d{1,3}(?:\.\d{1,3}){3})?(?![\w:])"), is_address_v6),
+    Form("guid", re.compile(rf"{_LABEL}(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}}(?![\w:])"), is_not_zero),
+    Form(
+        "address",
+        re.compile(rf"{_LABEL}[0-9a-fA-F:]{{2,39}}(?:\d{{1,3}}(?:\.\d{{1,3}}){{3}})?(?![\w:])"),
+        is_address_v6,
+    ),
     Form("address", _ADDRESS_V4, is_address_v4),
     Form("address", re.compile(r"\b(?:ip|ec2)-(?:\d{1,3}-){3}\d{1,3}(?![\w-])(?:\.[a-z0-9-]+)*\b", re.IGNORECASE)),
     Form("instance", re.compile(r"\bm?i-(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])")),

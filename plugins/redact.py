@@ -11,7 +11,7 @@ from typing import Any
 
 from clusterproof.plugins.evidence import NodeEvidence
 from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.naming import FORMS, Names, is_telling
+from clusterproof.plugins.naming import FORMS, Names, is_telling, name_in
 
 # Values that name one thing, whatever they look like, by their key in the evidence.
 _NAMING_KEYS = {
@@ -114,7 +114,8 @@ class Redaction:
             if has_addresses or form.kind != "address":
 
                 def word(found: re.Match[str], kind: str = form.kind, is_name: Any = form.is_name) -> str:
-                    return self._word(kind, found[0]) if is_name(found) else found[0]
+                    name = name_in(found)
+                    return found[0][: -len(name)] + self._word(kind, name) if is_name(found) else found[0]
 
                 text = form.pattern.sub(word, text)
         text = self._plain.replaced(text)
@@ -214,5 +215,5 @@ def _places(names: set[str]) -> re.Pattern[str]:
     """These names where only a host's can stand: behind `host `, `@` or `//`; before ` kernel:`, `:/` or a port."""
     either = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     behind = rf"(?:(?<=\bhost )|(?<=\bto )|(?<=@)|(?<=//))(?:{either})(?![\w-])"
-    before = rf"(?<![\w.-])(?:{either})(?= kernel:|:/|:\d+\b)"
+    before = rf"(?<![\w.:-])(?:{either})(?= kernel:|:/|:\d{{2,5}}(?![\w.:]))"
     return re.compile(f"{behind}|{before}", re.IGNORECASE)

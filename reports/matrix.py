@@ -13,7 +13,7 @@ MOST_WITH_LETTERS = 128  # nodes; above, a cell is too narrow for a letter, and 
 CELL = 14  # units of the drawing, which are pixels where there is room
 WIDEST = 1120  # of the cells together
 NARROWEST = 2.5  # of what is not a pass: one node of 1000 is to be seen
-MAX_TITLE = 200  # characters of what a cell shows under the pointer
+MAX_TITLE = 120  # characters of what a cell shows under the pointer
 MAX_LABEL = 28
 LABELS = 16  # names of nodes along the edge, at most, where there is no room for all
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.resources
 import json
-import os
 import re
 import signal
 import time
@@ -66,13 +65,17 @@ def test_the_example_in_the_documentation_is_a_record() -> None:
     assert from_json(json.loads(example)).to_json() == json.loads(example)
 
 
+# In short sleeps: a signal that comes just before one long wait would not be noticed until its end.
+STALL = """[open({reached!r}, "w"), *(__import__("time").sleep(0.01) for _ in range(6000))]"""
+
+
 @pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
 @WAYS
 def test_an_interrupted_run_keeps_what_was_formed(runs: Runs, checks: str, workers: list[str]) -> None:
-    gate = runs.folder / "gate"
-    os.mkfifo(gate)
+    reached = runs.folder / "reached"
     formed = 2
-    runs.checks(test_it=checks.replace("say(node", f'open("{gate}").read() if node.name == "gpu003" else say(node'))
+    stall = STALL.format(reached=str(reached))
+    runs.checks(test_it=checks.replace("say(node", f'{stall} if node.name == "gpu003" else say(node'))
     cluster = runs.cluster([saying(f"gpu{number:03d}", "pass") for number in (1, 2, 3)])
     arguments = [
         "--results",
@@ -85,10 +88,10 @@ def test_an_interrupted_run_keeps_what_was_formed(runs: Runs, checks: str, worke
     process = runs.started("--cluster", cluster, *arguments, *workers)
     try:
         wait_for_lines(runs.results_file, formed)
+        wait_for(reached)  # the third check runs, so all is said of the second
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=DEADLINE_S)
     finally:
-        gate.unlink()
         process.kill()
         process.wait()
     assert process.returncode == 2, output
@@ -97,6 +100,14 @@ def test_an_interrupted_run_keeps_what_was_formed(runs: Runs, checks: str, worke
     assert (runs.folder / "junit.xml").read_text(encoding="utf-8").count("<testcase ") == formed
     assert "2 nodes: 2 fit as far as checked" in (runs.folder / "page.html").read_text(encoding="utf-8")
     assert "2 nodes: 2 fit as far as checked" in output
+
+
+def wait_for(file: Path) -> None:
+    """Return when the file is there."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not file.exists():
+        assert time.monotonic() < deadline, f"{file.name} never came"
+        time.sleep(0.01)
 
 
 def wait_for_lines(file: Path, count: int) -> None:

@@ -1,0 +1,112 @@
+"""The matrix of nodes × checks."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusterproof.plugins.result import Result
+from clusterproof.plugins.verdict import Verdict
+from clusterproof.reports.matrix import CELL, COLOURS, MOST_WITH_LETTERS, WIDEST, legend, matrix
+
+Grid = dict[tuple[str, str], Verdict]
+MANY = [f"gpu{number:04d}" for number in range(MOST_WITH_LETTERS + 20)]
+CHECKS = ["gpu.ecc", "gpu.link", "host.word"]
+GRIDS = st.dictionaries(st.tuples(st.sampled_from(CHECKS), st.sampled_from(MANY)), st.sampled_from(Verdict))
+
+
+def drawn(grid: Grid, nodes: list[str]) -> ET.Element:
+    """The drawing, read as strictly as XML is."""
+    results = [Result(check, node, verdict, message="<b>&amp; bad") for (check, node), verdict in grid.items()]
+    return ET.fromstring(matrix(results, nodes))
+
+
+def covered(svg: ET.Element, verdict: Verdict, checks: list[str]) -> set[tuple[str, str]]:
+    """The cells that the path of one colour covers."""
+    width = WIDEST / len(MANY)
+    found = set()
+    for path in svg.iter("path"):
+        if path.attrib["fill"] == COLOURS[verdict]:
+            for x, y, across in re.findall(r"M([\d.e-]+) ([\d.]+)h([\d.]+)", path.attrib["d"]):
+                first, count, row = round(float(x) / width), round(float(across) / width), int(float(y) // CELL)
+                found |= {(checks[row], MANY[first + step]) for step in range(count)}
+    return found
+
+
+@given(GRIDS.filter(bool))
+def test_on_many_nodes_each_colour_covers_its_cells_and_no_others(grid: Grid) -> None:
+    svg = drawn(grid, MANY)
+    checks = list(dict.fromkeys(check for check, _ in grid))
+    for verdict in (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN, Verdict.NOT_APPLICABLE):
+        assert covered(svg, verdict, checks) == {cell for cell, told in grid.items() if told is verdict}
+    assert covered(svg, Verdict.PASS, checks) == set(grid)  # the ground: what was not run stays white
+
+
+@given(GRIDS.filter(bool))
+def test_on_few_nodes_each_cell_that_is_not_a_pass_has_its_letter_and_its_words(grid: Grid) -> None:
+    nodes = MANY[:MOST_WITH_LETTERS]
+    grid = {cell: verdict for cell, verdict in grid.items() if cell[1] in nodes}
+    if not grid:
+        return
+    cells = {
+        (group.findtext("title") or "").partition(". ")[0]: group.findtext("text")
+        for group in drawn(grid, nodes).iter("g")
+        if group.find("title") is not None
+    }
+    assert cells == {
+        f"{node} · {check}: {verdict.value}": verdict.letter
+        for (check, node), verdict in grid.items()
+        if verdict is not Verdict.PASS
+    }
+
+
+def test_of_two_results_in_one_cell_the_worse_is_drawn() -> None:
+    results = [Result("gpu.ecc", "n1", verdict) for verdict in (Verdict.CONCERN, Verdict.FAIL, Verdict.PASS)]
+    assert "n1 · gpu.ecc: fail." in matrix(results, ["n1"])
+    assert "concern" not in matrix(results, ["n1"])
+
+
+def test_names_are_escaped_and_long_ones_keep_their_end() -> None:
+    name = "<b>&\"'" + "x" * 100 + "-007"
+    svg = drawn({("gpu.ecc", name): Verdict.FAIL}, [name])
+    labels = [text.text or "" for text in svg.iter("text") if text.attrib.get("class") == "node"]
+    assert labels == ["…" + name[-27:]]
+
+
+@pytest.mark.parametrize(("nodes", "most"), [(128, 800_000), (1000, 700_000), (10_000, 6_500_000)])
+def test_the_worst_case_stays_small(nodes: int, most: int) -> None:
+    names = [f"gpu{number:05d}" for number in range(nodes)]
+    verdicts = list(Verdict)
+    results = [
+        Result(f"gpu.check{check:02d}", name, verdicts[(check + number) % 5], message="bad" * 100)
+        for check in range(30)
+        for number, name in enumerate(names)
+    ]
+    assert len(matrix(results, names)) < most
+
+
+def test_a_healthy_cluster_is_a_few_kilobytes() -> None:
+    names = [f"gpu{number:04d}" for number in range(1000)]
+    results = [Result(f"gpu.check{check}", name, Verdict.PASS) for check in range(30) for name in names]
+    assert len(matrix(results, names)) < 8_000
+
+
+def test_a_cluster_without_results_has_no_matrix() -> None:
+    assert matrix([], ["n1"]) == ""
+
+
+def test_verdicts_can_be_told_apart_without_colours() -> None:
+    def brightness(colour: str) -> float:
+        red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+        return 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2
+
+    marked = [COLOURS[verdict] for verdict in Verdict if verdict is not Verdict.NOT_APPLICABLE]
+    for one, other in combinations(marked, 2):
+        assert abs(brightness(one) - brightness(other)) > 0.03
+    assert len({verdict.letter for verdict in Verdict}) == len(Verdict)
+    assert all(verdict.value in legend() for verdict in Verdict)
