@@ -113,7 +113,7 @@ class Runs:
 
     @classmethod
     def prepared(cls, pytester: pytest.Pytester, packages: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
-        """A folder with a strict pytest.toml; processes find `clusterproof` in `packages`, even from a bare checkout."""
+        """A folder with a strict pytest.toml; processes find `clusterproof` in `packages`, installed or not."""
         (packages / "clusterproof").symlink_to(ROOT)
         monkeypatch.setenv("PYTHONPATH", str(packages))
         monkeypatch.setenv("COLUMNS", "100")
