@@ -121,7 +121,7 @@ def _of_nothing(subject: str, node: Node) -> Finding:
 def _examine(check: Check, subject: Any, node: Node) -> Finding:
     try:
         call(check, subject, node)
-    except Exception as ended:
+    except Exception as ended:  # whatever a check raises is a finding; its own crash is incomplete
         return _finding("" if check.subject == "node" else _label(subject), ended)
     except (pytest.skip.Exception, pytest.fail.Exception) as ended:
         return _finding("" if check.subject == "node" else _label(subject), ended)
