@@ -371,6 +371,12 @@ FAULTS = (
         "fabric manager 570.86.15 with driver 580.126.09",
     ),
     Fault(
+        "a fabric manager that does not tell its version",
+        lambda image: without_file(image, "/usr/bin/nv-fabricmanager"),
+        {"gpu.fabric_manager": INCOMPLETE},
+        "nv-fabricmanager is not found",
+    ),
+    Fault(
         "a PCIe link that lost lanes",
         lambda image: with_nvml(image, gpu=2, pcie_width=8),
         {"gpu.pcie_link": FAIL},
@@ -524,6 +530,12 @@ FAULTS = (
         "port 1 is 1: DOWN",
     ),
     Fault(
+        "an EFA device without a port",
+        lambda image: without_file(image, f"/sys/class/infiniband/{efa_names(image)[4]}/ports"),
+        {"network.efa_port_active": FAIL, "network.efa_rate": INCOMPLETE},
+        "no port; expected port 1",
+    ),
+    Fault(
         "EFA devices that libfabric does not see",
         lambda image: without_libfabric_domain(image, *efa_names(image)[:2]),
         {"network.libfabric_efa": FAIL},
@@ -592,6 +604,14 @@ FAULTS = (
         {"host.d_state": FAIL},
         "in state D: sh (pid ",
         beside=STUCK_LONG_AGO,
+        marks=(needs_frozen,),
+    ),
+    Fault(
+        "a process that hangs, of which the kernel does not tell for how long",
+        lambda image: with_frozen(image, "/stuck"),
+        {"host.d_state": CONCERN},
+        "does not tell for how long: sh (pid ",
+        beside=STUCK_LONG_AGO.replace("1000.0/", "/"),
         marks=(needs_frozen,),
     ),
     Fault(

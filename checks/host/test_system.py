@@ -49,6 +49,10 @@ def test_d_state(node: Node) -> None:
     hung = [process for process in node.blocked_processes if (process.blocked_s or 0) > limit_s]
     seen = ", ".join(f"{p.name} (pid {p.pid}, {p.blocked_s or 0:.0f} s in {p.wait or 'the kernel'})" for p in hung)
     assert not hung, f"in state D: {seen}; expected none for longer than {limit_s:.0f} s"
+    untold = [p for p in node.blocked_processes if p.blocked_s is None and p.age_s > limit_s]
+    if untold:
+        named = ", ".join(f"{p.name} (pid {p.pid})" for p in untold)
+        concern(f"in state D at both looks, the kernel does not tell for how long: {named}; expected none")
     told = [event for event in node.kernel_events if isinstance(event, HungTask)]
     if told:
         last = f"{told[-1].process} (pid {told[-1].pid}) for more than {told[-1].seconds} s"

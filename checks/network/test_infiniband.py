@@ -28,6 +28,7 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     """
     if node.efa_devices:
         not_applicable("this node's fabric is EFA")
+    assert ib_device.ports, "no port; expected at least one"
     used = [port for port in ib_device.ports if not port.physical_state.endswith("Disabled")]
     if not used:
         not_applicable("every port is disabled")
