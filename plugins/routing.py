@@ -12,7 +12,7 @@ import pytest
 
 from clusterproof.plugins.catalog import owners
 
-SUBSYSTEMS = ("node", "gpu", "network", "host", "storage", "software", "control_plane")
+SUBSYSTEMS = ("node", "gpu", "neuron", "network", "host", "storage", "software", "control_plane")
 OCCASIONS = ("preflight", "prolog", "epilog", "ami", "perf")
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,8 +36,9 @@ def nodes(cluster: Cluster, told: Mapping[str, NodeEvidence], occasion: str = "p
     groups: dict[tuple[str, str], Group] = defaultdict(Group)
     made: dict[str, Node] = {}
     for target in cluster.targets:
-        group = groups[target.group, target.instance_type]
-        made[target.name] = Node(target, told[target.name], occasion, group)
+        node = Node(target, told[target.name], occasion)
+        group = groups[target.group, node.type_name]
+        made[target.name] = replace(node, group=group)
         group.nodes.append(made[target.name])
     return made
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 
 from clusterproof.plugins.check import judge
 from clusterproof.plugins.connection import Answer
 from clusterproof.plugins.evidence import NodeEvidence
-from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.gather import evidence_of
-from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.inventory.model import Cluster, Target
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from clusterproof.plugins.probe.payload import program
 from clusterproof.plugins.result import Result
+from clusterproof.plugins.state import nodes
 from clusterproof.plugins.suite import all_checks
 from tests.testbed.image import NodeImage
 from tests.testbed.node import entered
@@ -33,7 +34,11 @@ def told_by(image: NodeImage, name: str = "gpu001", leaf_s: float = 5.0, beside:
     return evidence_of(Target(name), Answer(output=ran.stdout + ran.stderr), nonce)
 
 
-def results(evidence: NodeEvidence, occasion: str = "preflight", **target: str) -> dict[str, Result]:
-    """The result of every check on one node, by the check's id."""
-    node = Node(Target(evidence.node, **target), evidence, occasion)
+def results(
+    evidence: NodeEvidence, occasion: str = "preflight", peers: Sequence[NodeEvidence] = (), **target: str
+) -> dict[str, Result]:
+    """The result of every check on one node, by the check's id; `peers` are the other nodes of its group."""
+    everyone = {told.node: told for told in (evidence, *peers)}
+    cluster = Cluster("fakes", "local", tuple(Target(name, **target) for name in everyone))
+    node = nodes(cluster, everyone, occasion)[evidence.node]
     return {name: judge(check, node) for name, check in all_checks().items()}

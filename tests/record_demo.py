@@ -7,7 +7,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from tests.fault_table import BY_NAME, XID
+from tests.faults import BY_NAME
+from tests.faults.kernel_log import XID
 from tests.testbed.cluster import testbed
 from tests.testbed.image import NodeImage
 from tests.testbed.node import healthy_p5, with_kernel_line, with_memlock, with_nvml

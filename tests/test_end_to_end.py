@@ -14,7 +14,7 @@ from clusterproof.plugins.result import Result
 from clusterproof.plugins.suite import all_checks
 from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.results import read_results
-from tests.fault_table import BY_NAME
+from tests.faults import BY_NAME
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster, needs_hung_mount
 from tests.testbed.node import healthy_p5, with_nvml

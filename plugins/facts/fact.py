@@ -8,7 +8,7 @@ from types import CodeType, FunctionType
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from clusterproof.plugins.evidence import Leaf, Status
-from clusterproof.plugins.facts.field import Decode, read, table
+from clusterproof.plugins.facts.field import Decode, objects, read, table
 from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 T = TypeVar("T")
@@ -87,6 +87,26 @@ def told_by(*leaves: str) -> Callable[[Callable[..., T]], Fact[T]]:
         return Fact(leaves, decode)
 
     return fact
+
+
+def told_as(leaf: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[T]:
+    """Make a fact of all that one leaf told, as a class that reads its values."""
+
+    def decode(_node: Telling, told: Told) -> T:
+        return kind(told.value)
+
+    decode.__doc__ = kind.__doc__
+    return Fact((leaf,), decode)
+
+
+def list_told_as(leaf: str, key: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[tuple[T, ...]]:
+    """Make a fact of a list that one leaf told, as a class that reads each entry's values."""
+
+    def decode(_node: Telling, told: Told) -> tuple[T, ...]:
+        return tuple(kind(entry) for entry in told.get(key, objects))
+
+    decode.__doc__ = kind.__doc__
+    return Fact((leaf,), decode)
 
 
 def told(name: str, leaf: Leaf) -> Told:

@@ -1,9 +1,9 @@
-"""The nodes that are meant to be alike, and what most of them have."""
+"""The nodes that are meant to be alike, what most of them have, and who differs."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,31 @@ from clusterproof.plugins.verdict import Incomplete, NotApplicable
 if TYPE_CHECKING:
     from clusterproof.plugins.facts.node import Node
 
+ABSENT = "none"  # the word for what a node does not have
+Values = Mapping[str, str | None]  # by name; None: this node cannot tell
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One value in which a node differs from its group; `usual` is empty where no value has a majority."""
+
+    name: str
+    own: str
+    usual: str
+    alike: int
+    telling: int
+    others: str = ""  # where there is no majority: `A on 2, B on 2`
+
+    @property
+    def observed(self) -> str:
+        """`kernel 6.5.0-1020-aws`."""
+        return f"{self.name} {self.own}" if self.usual else f"{self.name} differs from node to node ({self.others})"
+
+    @property
+    def expected(self) -> str:
+        """`6.8.0-1021-aws as on 15 of 16 nodes`."""
+        return f"{self.usual} as on {self.alike} of {self.telling} nodes" if self.usual else "one for all nodes"
+
 
 @dataclass(slots=True)
 class Group:
@@ -20,6 +45,7 @@ class Group:
 
     nodes: list[Node] = field(default_factory=list)
     known: dict[str, frozenset[str]] = field(default_factory=dict)
+    counted: dict[str, Mapping[str, Counter[str]]] = field(default_factory=dict)
 
     def most(self, what: str, read: Callable[[Node], Iterable[str]]) -> frozenset[str]:
         """What more than half of its nodes tell under `what`; nothing in a group too small to have a majority.
@@ -39,8 +65,63 @@ class Group:
                 telling += 1
             except (Incomplete, NotApplicable):
                 continue
-        if telling < threshold("mounts.expected_minimum_nodes"):
+        if telling < threshold("group.minimum_nodes"):
             return frozenset()
-        return frozenset(
-            entry for entry, count in counts.items() if count > telling * threshold("mounts.expected_share")
-        )
+        return frozenset(entry for entry, count in counts.items() if count > telling * threshold("group.majority"))
+
+    def counts(self, what: str, read: Callable[[Node], Values]) -> Mapping[str, Counter[str]]:
+        """How many nodes tell each value, by the value's name. A node that cannot tell counts nowhere."""
+        if what not in self.counted:
+            self.counted[what] = _counts(self.nodes, read)
+        return self.counted[what]
+
+
+def differences(node: Node, what: str, read: Callable[[Node], Values]) -> tuple[Difference, ...]:
+    """The values in which a node differs from most of its group; `what` names the set of values.
+
+    A value that a node lacks is not there: leave it out, or say None where it could not be read. Raises what `read`
+    raises for this node, and NotApplicable in a group too small to have a majority.
+    """
+    own = read(node)
+    counts = node.group.counts(what, read)
+    least = int(threshold("group.minimum_nodes"))
+    telling = max((_total(counter) for counter in counts.values()), default=0)
+    if telling < least:
+        raise NotApplicable(f"{telling or 'no'} node of its kind to compare; needs {least}")
+    found = (_difference(name, own.get(name, ABSENT), counts[name]) for name in counts)
+    return tuple(difference for difference in found if difference and difference.telling >= least)
+
+
+def in_words(found: Iterable[Difference]) -> str:
+    """The differences as a message: `kernel A, driver B; expected X as on 15 of 16 nodes, Y as on …`."""
+    found = tuple(found)
+    observed, expected = (", ".join(words) for words in zip(*((one.observed, one.expected) for one in found)))  # noqa: B905
+    return f"{observed}; expected {expected}"
+
+
+def _counts(nodes: Iterable[Node], read: Callable[[Node], Values]) -> dict[str, Counter[str]]:
+    told: list[Values] = []
+    for node in nodes:
+        try:
+            told.append(read(node))
+        except (Incomplete, NotApplicable):
+            continue
+    names = {name: None for values in told for name in values}  # in the order of the first node that has them
+    return {
+        name: Counter(value for values in told if (value := values.get(name, ABSENT)) is not None) for name in names
+    }
+
+
+def _difference(name: str, own: str | None, counter: Counter[str]) -> Difference | None:
+    if own is None:
+        return None
+    telling = _total(counter)
+    usual, alike = counter.most_common(1)[0]
+    if alike > telling * threshold("group.majority"):
+        return None if own == usual else Difference(name, own, usual, alike, telling)
+    others = ", ".join(f"{value} on {count}" for value, count in counter.most_common(4))
+    return Difference(name, own, "", alike, telling, others)
+
+
+def _total(counter: Counter[str]) -> int:
+    return sum(counter.values())

@@ -9,8 +9,8 @@ from typing import Any
 from clusterproof.plugins.catalog import InstanceType, instance_type
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.facts import kernel_log
-from clusterproof.plugins.facts.fact import Absent, Told, told_by
-from clusterproof.plugins.facts.field import flag, lines, objects, optional, read, table, texts, whole
+from clusterproof.plugins.facts.fact import Absent, Told, list_told_as, told_as, told_by
+from clusterproof.plugins.facts.field import flag, lines, optional, read, table, texts, whole
 from clusterproof.plugins.facts.gpu import Gpu, Nvml
 from clusterproof.plugins.facts.group import Group
 from clusterproof.plugins.facts.host import BlockedProcess, Boot, Command, FstabEntry, Mount, Platform, Service
@@ -64,10 +64,7 @@ class Node:
             return self.platform.product
         raise Incomplete("nothing tells the instance type; give --instance-type or --expect", cause=UNKNOWN_TYPE)
 
-    @told_by("platform")
-    def platform(self, platform: Told) -> Platform:
-        """What the firmware says that the machine is."""
-        return Platform(platform.value)
+    platform = told_as("platform", Platform)
 
     @told_by()
     def type(self) -> InstanceType:
@@ -100,17 +97,11 @@ class Node:
 
     # The running system
 
-    @told_by("boot")
-    def boot(self, boot: Told) -> Boot:
-        """The running system."""
-        return Boot(boot.value)
+    boot = told_as("boot", Boot)
 
     # GPUs
 
-    @told_by("nvml")
-    def nvml(self, nvml: Told) -> Nvml:
-        """What NVML tells of itself. Raises Absent where there is no such library."""
-        return Nvml(nvml.value)
+    nvml = told_as("nvml", Nvml)
 
     @property
     def driver_hangs(self) -> str:
@@ -147,10 +138,7 @@ class Node:
         except Incomplete:
             return False
 
-    @told_by("pci")
-    def pci_devices(self, pci: Told) -> tuple[PciDevice, ...]:
-        """NVIDIA, EFA and Mellanox devices on the PCI bus."""
-        return tuple(PciDevice(entry) for entry in pci.get("devices", objects))
+    pci_devices = list_told_as("pci", "devices", PciDevice)
 
     @told_by()
     def gpus_on_bus(self) -> tuple[PciDevice, ...]:
@@ -159,10 +147,7 @@ class Node:
 
     # Network
 
-    @told_by("rdma")
-    def rdma_devices(self, rdma: Told) -> tuple[RdmaDevice, ...]:
-        """Every RDMA device, EFA or not."""
-        return tuple(RdmaDevice(entry) for entry in rdma.get("devices", objects))
+    rdma_devices = list_told_as("rdma", "devices", RdmaDevice)
 
     @told_by()
     def efa_devices(self) -> tuple[RdmaDevice, ...]:
@@ -184,10 +169,7 @@ class Node:
         """The device files under /dev/infiniband."""
         return rdma.get("uverbs", texts)
 
-    @told_by("libfabric")
-    def fi_info(self, libfabric: Told) -> Command:
-        """What `fi_info -p efa -t FI_EP_RDM` printed. Raises Absent where it is not installed."""
-        return Command(libfabric.value)
+    fi_info = told_as("libfabric", Command)
 
     @told_by("limits")
     def memlock_bytes(self, limits: Told) -> Mapping[str, int | None]:
@@ -213,10 +195,7 @@ class Node:
         """How many processes are dead and not waited for."""
         return processes.get("zombies", whole)
 
-    @told_by("processes")
-    def blocked_processes(self, processes: Told) -> tuple[BlockedProcess, ...]:
-        """Processes in uninterruptible sleep."""
-        return tuple(BlockedProcess(entry) for entry in processes.get("blocked", objects))
+    blocked_processes = list_told_as("processes", "blocked", BlockedProcess)
 
     @told_by("services")
     def services(self, systemd: Told) -> Mapping[str, Service]:
@@ -228,22 +207,13 @@ class Node:
         """The systemd units that failed."""
         return systemd.get("failed", texts)
 
-    @told_by("fabric_manager")
-    def fabric_manager_version(self, fabric_manager: Told) -> Command:
-        """What `nv-fabricmanager --version` printed. Raises Absent where it is not installed."""
-        return Command(fabric_manager.value)
+    fabric_manager_version = told_as("fabric_manager", Command)
 
     # Storage
 
-    @told_by("mounts")
-    def mounts(self, mounts: Told) -> tuple[Mount, ...]:
-        """The file systems that matter here, each touched by a child process."""
-        return tuple(Mount(entry) for entry in mounts.get("mounts", objects))
+    mounts = list_told_as("mounts", "mounts", Mount)
 
-    @told_by("mounts")
-    def fstab(self, mounts: Told) -> tuple[FstabEntry, ...]:
-        """What /etc/fstab asks for."""
-        return tuple(FstabEntry(entry) for entry in mounts.get("fstab", objects))
+    fstab = list_told_as("mounts", "fstab", FstabEntry)
 
     @told_by()
     def mount_points(self) -> frozenset[str]:

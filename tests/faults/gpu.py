@@ -1,132 +1,28 @@
-"""The table of faults: each is put into an otherwise healthy node, and changes just the verdicts that it says."""
+"""GPUs and their driver."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import reduce
-
-import pytest
+from dataclasses import replace
 
 from clusterproof.plugins.suite import all_checks
-from clusterproof.plugins.verdict import Verdict
-from tests.testbed import sysfs
-from tests.testbed.image import Link, NodeImage
-from tests.testbed.needs import needs_frozen, needs_hung_mount
-from tests.testbed.node import (
-    healthy_cpu,
-    healthy_p5,
-    with_file,
-    with_frozen,
-    with_full_root,
-    with_hung_mount,
-    with_kernel_line,
-    with_line,
-    with_memlock,
-    with_nvml,
-    with_service,
-    with_stuck_nvml,
-    with_tmpfs,
-    with_tool,
-    without_efa,
-    without_file,
-    without_libfabric_domain,
-    without_module,
-    without_pci,
-    without_tmpfs,
-)
-
-FAIL, CONCERN, INCOMPLETE, NA = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
-LUSTRE = "10.0.0.9@tcp:/abcdefgh /fsx lustre defaults,noatime,flock,_netdev 0 0"
-XID = "NVRM: Xid (PCI:0000:{bus}:00): {text}"
-
-# A process that no signal ends, and that last ran (says /proc) in the machine's first second.
-STUCK_LONG_AGO = """
-sh -c 'echo >/stuck/file' &
-while ! grep -q '^State:.D' /proc/$!/status; do :; done
-sed 's/^se.exec_start .*/se.exec_start : 1000.0/' /proc/$!/sched >/run/sched
-mount --bind /run/sched /proc/$!/sched
-echo ready
-wait
-"""
-
-ZOMBIES = """exec python3 -c 'import os, time
-for _ in range(1001): os.fork() or os._exit(0)
-print(flush=True); time.sleep(60)'"""
+from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
+from tests.testbed.needs import needs_frozen
+from tests.testbed.node import with_file, with_nvml, with_service, with_stuck_nvml, with_tool, without_file, without_pci
 
 # What cannot be known of one GPU that does not answer, or of all while the driver does not.
 OF_A_GPU = {
-    "gpu.recovery_action": INCOMPLETE,
-    "gpu.no_uncorrected_ecc": INCOMPLETE,
-    "gpu.row_remap": INCOMPLETE,
-    "gpu.nvlink_active": INCOMPLETE,
-    "gpu.fabric_state": INCOMPLETE,
-    "gpu.pcie_link": INCOMPLETE,
-    "gpu.no_throttle": INCOMPLETE,
-    "gpu.no_leftover_processes": INCOMPLETE,
-    "gpu.sram_threshold": INCOMPLETE,
-    "gpu.corrected_ecc_rate": INCOMPLETE,
-    "gpu.temperature": INCOMPLETE,
-    "gpu.power_limit": INCOMPLETE,
-    "gpu.persistence_mode": INCOMPLETE,
-    "gpu.compute_mode": INCOMPLETE,
-    "gpu.ecc_mode": INCOMPLETE,
+    **{name: INCOMPLETE for name, check in all_checks().items() if check.subject == "gpu"},
     "gpu.mig_uniform": INCOMPLETE,
     "gpu.vbios_uniform": INCOMPLETE,
 }
+OF_A_GPU.pop("gpu.gpu_answers")
 OF_THE_DRIVER = OF_A_GPU | {
     "gpu.gpu_answers": INCOMPLETE,
     "gpu.gpu_count": INCOMPLETE,
     "gpu.fabric_manager": INCOMPLETE,
 }
 
-
-def p5() -> NodeImage:
-    """The node that every fault of a p5 is put into."""
-    return healthy_p5()
-
-
-def infiniband() -> NodeImage:
-    """A GPU-less node with one ConnectX port."""
-    image = healthy_cpu()
-    address, name = "0000:17:00.0", "mlx5_0"
-    here = f"devices/pci0000:00/{address}/infiniband/{name}"
-    tree = sysfs.pci_function(address, "15b3", "1021", "020700", "mlx5_core") | {
-        f"class/infiniband/{name}": Link(f"../../{here}"),
-        f"{here}/device": Link(f"../../../{address}"),
-        f"{here}/ports/1/state": "4: ACTIVE\n",
-        f"{here}/ports/1/phys_state": "5: LinkUp\n",
-        f"{here}/ports/1/rate": "400 Gb/sec (4X NDR)\n",
-        f"{here}/ports/1/link_layer": "InfiniBand\n",
-    }
-    return replace(image, sys=image.sys | tree)
-
-
-IB_PORT = "/sys/class/infiniband/mlx5_0/ports/1"
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One fault, every verdict that it changes from the healthy node's, and words that the first one's message has."""
-
-    name: str
-    put: Callable[[NodeImage], NodeImage]
-    expect: Mapping[str, Verdict]
-    words: str
-    base: Callable[[], NodeImage] = p5
-    beside: str = ""
-    occasion: str = "preflight"
-    leaf_s: float = 5.0
-    marks: tuple[pytest.MarkDecorator, ...] = field(default=())
-
-
 FAULTS = (
-    Fault(
-        "a node that answers rubbish",
-        lambda image: with_tool(image, "python3", "#!/bin/sh\ncat >/dev/null\nhead -c 500 /dev/urandom\n"),
-        {"node.reachable": FAIL, **{name: INCOMPLETE for name in all_checks() if name != "node.reachable"}},
-        "garbled",
-    ),
     Fault(
         "a driver that hangs in the kernel",
         lambda image: with_stuck_nvml(image, gpu=5),
@@ -147,12 +43,6 @@ FAULTS = (
         lambda image: with_nvml(image, slow="init 5.2"),
         {"gpu.driver_answers_in_time": CONCERN},
         "5.2 s",
-    ),
-    Fault(
-        "a node that has just booted",
-        lambda image: with_file(image, "/proc/uptime", "61.20 100.00\n"),
-        {"node.uptime_settled": INCOMPLETE},
-        "up for 61 s",
     ),
     Fault(
         "a GPU that failed before the driver saw it",
@@ -280,47 +170,6 @@ FAULTS = (
         lambda image: with_nvml(image, gpu=4, remap_banks="2556 0 0 3 1"),
         {"gpu.row_remap": CONCERN},
         "4 memory banks",
-    ),
-    Fault(
-        "an Xid of the hardware",
-        lambda image: with_kernel_line(image, XID.format(bus="53", text="79, GPU has fallen off the bus.")),
-        {"gpu.no_xid": FAIL},
-        "Xid 79 (GPU has fallen off the bus) at 0000:53:00.0",
-    ),
-    Fault(
-        "an application's Xid that repeats",
-        lambda image: with_kernel_line(
-            with_kernel_line(image, XID.format(bus="53", text="31, pid=7, name=python3, MMU Fault"), at_s=70_000),
-            XID.format(bus="53", text="31, pid=9, name=python3, MMU Fault"),
-            at_s=80_000,
-        ),
-        {"gpu.no_xid": CONCERN},
-        "Xid 31",
-    ),
-    Fault(
-        "a kernel log that may not be read",
-        lambda image: without_file(
-            with_tool(
-                with_tool(
-                    image,
-                    "dmesg",
-                    "#!/bin/sh\necho 'dmesg: read kernel buffer failed: Operation not permitted' >&2\nexit 1\n",
-                ),
-                "journalctl",
-                "#!/bin/sh\nexit 1\n",
-            ),
-            "/dev/kmsg",
-        ),
-        {"gpu.no_xid": INCOMPLETE, "gpu.no_sxid": INCOMPLETE, "host.d_state": INCOMPLETE},
-        "kernel_log",
-    ),
-    Fault(
-        "a fatal SXid",
-        lambda image: with_kernel_line(
-            image, "nvidia-nvswitch0: SXid (PCI:0000:45:00.0): 20034, Fatal, Link 28 LTSSM Fault Up"
-        ),
-        {"gpu.no_sxid": FAIL},
-        "SXid 20034",
     ),
     Fault(
         "an NVLink that is down",
@@ -498,167 +347,4 @@ FAULTS = (
         {"gpu.vbios_uniform": CONCERN},
         "96.00.89.00.01 on 1 GPUs",
     ),
-    Fault(
-        "an EFA port at a quarter of its rate",
-        lambda image: with_file(
-            image, f"/sys/class/infiniband/{efa_names(image)[4]}/ports/1/rate", "25 Gb/sec (1X EDR)\n"
-        ),
-        {"network.efa_rate": FAIL},
-        "port 1 at 25 Gb/sec (1X EDR); expected at least 100 Gb/s",
-    ),
-    Fault(
-        "an EFA device that is missing",
-        lambda image: without_efa(image, efa_names(image)[4]),
-        {"network.efa_count": FAIL},
-        "31 EFA devices, 31 on the PCI bus; expected 32",
-    ),
-    Fault(
-        "no EFA device at all",
-        lambda image: reduce(without_efa, efa_names(image), image),
-        {
-            "network.efa_count": FAIL,
-            "network.efa_port_active": INCOMPLETE,
-            "network.efa_rate": INCOMPLETE,
-            "network.libfabric_efa": FAIL,
-        },
-        "0 EFA devices, 0 on the PCI bus; expected 32",
-    ),
-    Fault(
-        "an EFA port that is down",
-        lambda image: with_file(image, f"/sys/class/infiniband/{efa_names(image)[4]}/ports/1/state", "1: DOWN\n"),
-        {"network.efa_port_active": FAIL},
-        "port 1 is 1: DOWN",
-    ),
-    Fault(
-        "an EFA device without a port",
-        lambda image: without_file(image, f"/sys/class/infiniband/{efa_names(image)[4]}/ports"),
-        {"network.efa_port_active": FAIL, "network.efa_rate": INCOMPLETE},
-        "no port; expected port 1",
-    ),
-    Fault(
-        "EFA devices that libfabric does not see",
-        lambda image: without_libfabric_domain(image, *efa_names(image)[:2]),
-        {"network.libfabric_efa": FAIL},
-        "30 EFA domains; expected 32",
-    ),
-    Fault(
-        "libfabric without its EFA provider",
-        lambda image: with_tool(image, "/opt/amazon/efa/bin/fi_info", "#!/bin/sh\necho 'fi_getinfo: -61'\nexit 61\n"),
-        {"network.libfabric_efa": FAIL},
-        "fi_getinfo: -61",
-    ),
-    Fault(
-        "a kernel module that is not loaded",
-        lambda image: without_module(image, "ib_uverbs"),
-        {"network.efa_modules": FAIL},
-        "not loaded: ib_uverbs",
-    ),
-    Fault(
-        "an EFA device file that is missing",
-        lambda image: without_file(image, "/dev/infiniband/uverbs3"),
-        {"network.efa_modules": FAIL},
-        "31 device files",
-    ),
-    Fault(
-        "a daemon that may lock little memory",
-        lambda image: with_memlock(image, "8388608", daemon="slurmd"),
-        {"network.memlock": FAIL},
-        "for slurmd",
-    ),
-    Fault(
-        "an InfiniBand port that is down",
-        lambda image: with_file(
-            with_file(image, f"{IB_PORT}/state", "1: DOWN\n"), f"{IB_PORT}/phys_state", "2: Polling\n"
-        ),
-        {"network.ib_ports": FAIL},
-        "port 1 is 1: DOWN (2: Polling)",
-        base=infiniband,
-    ),
-    Fault(
-        "a small /dev/shm",
-        lambda image: with_tmpfs(image, "/dev/shm", "64m"),
-        {"host.dev_shm": FAIL},
-        "expected at least 16 GiB",
-    ),
-    Fault(
-        "no /dev/shm",
-        lambda image: without_tmpfs(image, "/dev/shm"),
-        {"host.dev_shm": FAIL},
-        "nothing is mounted on /dev/shm",
-    ),
-    Fault(
-        "a root volume that is full",
-        lambda image: with_full_root(image, 93),
-        {"host.root_volume": FAIL},
-        "/ is 93 % full; expected less than 90 %",
-    ),
-    Fault(
-        "a root volume that fills up",
-        lambda image: with_full_root(image, 84),
-        {"host.root_volume": CONCERN},
-        "/ is 84 % full",
-    ),
-    Fault(
-        "a process that hangs in the kernel",
-        lambda image: with_frozen(image, "/stuck"),
-        {"host.d_state": FAIL},
-        "in state D: sh (pid ",
-        beside=STUCK_LONG_AGO,
-        marks=(needs_frozen,),
-    ),
-    Fault(
-        "a process that hangs, of which the kernel does not tell for how long",
-        lambda image: with_frozen(image, "/stuck"),
-        {"host.d_state": CONCERN},
-        "does not tell for how long: sh (pid ",
-        beside=STUCK_LONG_AGO.replace("1000.0/", "/"),
-        marks=(needs_frozen,),
-    ),
-    Fault(
-        "processes that nobody waits for",
-        lambda image: image,
-        {"host.zombies": CONCERN},
-        "zombies; expected at most 1000",
-        beside=ZOMBIES,
-    ),
-    Fault(
-        "a hung task in the kernel log",
-        lambda image: with_kernel_line(image, "INFO: task python3:4242 blocked for more than 122 seconds."),
-        {"host.d_state": CONCERN},
-        "python3 (pid 4242)",
-    ),
-    Fault(
-        "a failed unit",
-        lambda image: with_service(image, "slurmd", active="failed", sub="failed"),
-        {"host.services": FAIL},
-        "slurmd",
-    ),
-    Fault(
-        "an enabled service that does not run",
-        lambda image: with_service(image, "munge", active="inactive", sub="dead"),
-        {"host.services": FAIL},
-        "munge is inactive",
-    ),
-    Fault(
-        "a file server that does not answer",
-        lambda image: with_hung_mount(image, "/fsx"),
-        {"storage.mounts_alive": FAIL},
-        "/fsx: fuse.sshfs",
-        marks=(needs_hung_mount,),
-    ),
-    Fault(
-        "a file system of fstab that is not mounted",
-        lambda image: with_line(image, "/etc/fstab", LUSTRE),
-        {"storage.mounts_expected": FAIL},
-        "/fsx (lustre, in /etc/fstab)",
-    ),
 )
-
-
-def efa_names(image: NodeImage) -> list[str]:
-    """The EFA devices of an image."""
-    folder = "class/infiniband/"
-    return sorted(path.removeprefix(folder) for path in image.sys if path.startswith(folder))
-
-
-BY_NAME = {fault.name: fault for fault in FAULTS}

@@ -1,0 +1,1 @@
+"""Trainium and Inferentia: AWS's own accelerators."""

@@ -1,0 +1,1 @@
+"""`--cluster capture:PATH`: evidence out of what a person collected by hand."""

@@ -1,0 +1,7 @@
+"""Trainium."""
+
+from __future__ import annotations
+
+from tests.faults.fault import Fault
+
+FAULTS: tuple[Fault, ...] = ()

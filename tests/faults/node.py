@@ -1,0 +1,22 @@
+"""The node as a whole: it answers, it has settled."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.suite import all_checks
+from tests.faults.fault import FAIL, INCOMPLETE, Fault
+from tests.testbed.node import with_file, with_tool
+
+FAULTS = (
+    Fault(
+        "a node that answers rubbish",
+        lambda image: with_tool(image, "python3", "#!/bin/sh\ncat >/dev/null\nhead -c 500 /dev/urandom\n"),
+        {"node.reachable": FAIL, **{name: INCOMPLETE for name in all_checks() if name != "node.reachable"}},
+        "garbled",
+    ),
+    Fault(
+        "a node that has just booted",
+        lambda image: with_file(image, "/proc/uptime", "61.20 100.00\n"),
+        {"node.uptime_settled": INCOMPLETE},
+        "up for 61 s",
+    ),
+)

@@ -1,0 +1,41 @@
+"""Puts a fault into a node among healthy ones, and says which verdicts it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.plugins.result import Result
+from clusterproof.plugins.verdict import Verdict
+from tests.faults.fault import Fault
+from tests.judged import results, told_by
+from tests.testbed.image import NodeImage
+
+NODE, PEERS = "gpu001", ("gpu002", "gpu003", "gpu004")
+
+
+@cache
+def healthy(base: Callable[[], NodeImage]) -> NodeEvidence:
+    """What the node tells that a fault is put into."""
+    return told_by(base(), NODE)
+
+
+@cache
+def verdicts_of_healthy(base: Callable[[], NodeImage]) -> dict[str, Verdict]:
+    """Every check's verdict on it, among its like."""
+    return {name: result.verdict for name, result in results(healthy(base), peers=peers(base)).items()}
+
+
+def peers(base: Callable[[], NodeImage]) -> list[NodeEvidence]:
+    """The healthy nodes beside it."""
+    return [replace(healthy(base), node=name) for name in PEERS]
+
+
+def changes(fault: Fault) -> dict[str, Result]:
+    """The results of those checks whose verdict the fault changes, by the check's id."""
+    told = told_by(fault.put(fault.base()), NODE, fault.leaf_s, fault.beside)
+    found = results(told, fault.occasion, peers(fault.base))
+    before = verdicts_of_healthy(fault.base)
+    return {name: result for name, result in found.items() if result.verdict is not before[name]}
