@@ -14,7 +14,7 @@ import pytest
 from clusterproof.plugins.facts.fact import leaves_needed
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.printable import printable
-from clusterproof.plugins.result import Result
+from clusterproof.plugins.result import SEVERITIES, Result
 from clusterproof.plugins.routing import Route, route
 from clusterproof.plugins.verdict import Concern, Incomplete, NotApplicable, Verdict
 
@@ -34,7 +34,6 @@ _DEVICES = {
     "mount": "mount",
 }
 _COUNTED = {"gpu": "gpus", "efa_device": "efa"}  # devices of which a node is expected to have a number
-_SEVERITIES = {Verdict.FAIL: "error", Verdict.CONCERN: "warning", Verdict.INCOMPLETE: "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +87,11 @@ def judge(check: Check, node: Node) -> Result:
     started = time.perf_counter()
     findings = _findings(check, node)
     return _result(check.route, check.subject, node, findings, time.perf_counter() - started)
+
+
+def not_run(check: Check, node: Node, why: str) -> Result:
+    """The result of a check that is not to be run: not applicable, and why."""
+    return _result(check.route, check.subject, node, [Finding(Verdict.NOT_APPLICABLE, message=why)], 0.0)
 
 
 def result_of(about: Route, node: Node, outcome: BaseException | None, seconds: float) -> Result:
@@ -186,7 +190,7 @@ def _result(about: Route, subject: str, node: Node, findings: list[Finding], sec
         cause=printable(worst.cause),
         owner=about.owner,
         section=about.section,
-        severity=_SEVERITIES.get(verdict, "none"),
+        severity=SEVERITIES.get(verdict, "none"),
         evidence=about.evidence,
         meaning=about.meaning,
         remedy=about.remedy,

@@ -13,9 +13,12 @@ from clusterproof.plugins.collect import CheckItem
 from clusterproof.plugins.inventory import InventoryError, narrow, resolve, with_expectations
 from clusterproof.plugins.options import add_options, check_options
 from clusterproof.plugins.outcomes import Outcomes
+from clusterproof.plugins.policy.file import find_policy
+from clusterproof.plugins.policy.model import Policy
+from clusterproof.plugins.policy.ruling import Ruling
 from clusterproof.plugins.routing import OCCASIONS, SUBSYSTEMS
 from clusterproof.plugins.session import Session
-from clusterproof.plugins.state import CLUSTER, CLUSTER_IS_MISSING, ROUTES
+from clusterproof.plugins.state import CLUSTER, CLUSTER_IS_MISSING, POLICY, ROUTES
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,16 +43,20 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     check_options(config.option)
     try:
-        cluster = resolve_cluster(config, text)
+        policy = find_policy(config.option.policy, config.invocation_params.dir)
+        cluster = resolve_cluster(config, text, policy)
     except InventoryError as wrong:
         raise pytest.UsageError(str(wrong)) from None
+    config.stash[POLICY] = policy
+    if policy.source:
+        config.pluginmanager.register(Ruling(policy), "clusterproof-policy")
     config.stash[CLUSTER] = cluster
     config.pluginmanager.register(Session(config, cluster), "clusterproof-session")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Outcomes(config, config.stash[CLUSTER]), "clusterproof-outcomes")
 
 
-def resolve_cluster(config: pytest.Config, text: str) -> Any:
+def resolve_cluster(config: pytest.Config, text: str, policy: Policy) -> Any:
     """The cluster that the command line asks for. Raises InventoryError."""
     option = config.option
     worker = getattr(config, "workerinput", {})
@@ -57,7 +64,7 @@ def resolve_cluster(config: pytest.Config, text: str) -> Any:
         return resolve(f"replay:{worker['clusterproof_recording']}")
     found = config.hook.pytest_cluster_inventory(config=config, text=text) or resolve(text)
     found = narrow(found, option.nodes or "", option.exclude or "")
-    return with_expectations(found, option.instance_type or "", option.expect or "")
+    return with_expectations(found, option.instance_type or "", option.expect or "", policy.expect)
 
 
 def _marks() -> list[str]:

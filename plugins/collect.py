@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.check import SUBJECTS, Check, call, check_of, is_light, judge, result_of
+from clusterproof.plugins.check import SUBJECTS, Check, call, check_of, is_light, judge, not_run, result_of
 from clusterproof.plugins.facts.fact import leaves_needed
 from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.policy.model import NO_POLICY, words_of
 from clusterproof.plugins.report import properties, report_of, teardown_of
+from clusterproof.plugins.result import Result
 from clusterproof.plugins.routing import SUBSYSTEMS, Route, route
-from clusterproof.plugins.state import CLUSTER, CLUSTER_IS_MISSING, ROUTES, nodes_of
+from clusterproof.plugins.state import CLUSTER, CLUSTER_IS_MISSING, POLICY, ROUTES, names_of, nodes_of
 from clusterproof.plugins.verdict import NotApplicable, Verdict
 
 # Marks that only pytest's own protocol honours: a test that carries one takes pytest's usual way.
@@ -142,11 +144,20 @@ def run(item: CheckItem) -> None:
     hook, nodeid, location = item.ihook, item.nodeid, item.location
     hook.pytest_runtest_logstart(nodeid=nodeid, location=location)
     started = time.time()
-    result = judge(item.check, item.node)
+    result = verdict_on(item)
     hook.pytest_runtest_logreport(report=report_of(item, result, started))
     if result.verdict is not Verdict.PASS or getattr(item.config.option, "xmlpath", None):
         hook.pytest_runtest_logreport(report=teardown_of(item, result, started))
     hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
+
+
+def verdict_on(item: CheckItem) -> Result:
+    """What a check says of a node, as the site's policy reads it."""
+    policy = item.config.stash.get(POLICY, NO_POLICY)
+    rule = policy.disables(item.check.route.check)
+    if rule:
+        return not_run(item.check, item.node, words_of(rule, policy.source))
+    return policy.read(judge(item.check, item.node))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -161,26 +172,40 @@ def pytest_runtest_makereport(
     if hasattr(report, "wasxfail"):
         return report  # whoever marked it so wants pytest's own word
     ended = call.excinfo.value if call.excinfo else None
-    result = result_of(about[0], about[1], ended, call.duration)
+    policy = item.config.stash.get(POLICY, NO_POLICY)
+    result = policy.read(result_of(about[0], about[1], ended, call.duration))
     item.user_properties.extend(properties(result))  # JUnit takes them from the report of the teardown
     return report_of(item, result, call.start, report.sections)
 
 
 def _about(item: pytest.Item) -> tuple[Route, Node] | None:
     """The route and the node of an item, or None where it is not about a node."""
+    about = route_of(item)
+    return (about, nodes_of(item.config)[_node_name(item)]) if about else None
+
+
+def route_of(item: pytest.Item) -> Route | None:
+    """The route of an item, or None where it is not about a node."""
     if isinstance(item, CheckItem):
-        return item.check.route, item.node
-    callspec = getattr(item, "callspec", None)
-    if callspec is None or CLUSTER not in item.config.stash:
-        return None
-    node = nodes_of(item.config).get(str(callspec.params.get("node")))
-    if node is None:
+        return item.check.route
+    if not _node_name(item):
         return None
     routes = item.config.stash[ROUTES]
     function = item.function  # type: ignore[attr-defined]
     if function not in routes:
         routes[function] = route(function, item.iter_markers())
-    return routes[function], node
+    return routes[function]
+
+
+def _node_name(item: pytest.Item) -> str:
+    """The node that an item is about, else empty."""
+    if isinstance(item, CheckItem):
+        return item.node_name
+    callspec = getattr(item, "callspec", None)
+    if callspec is None or CLUSTER not in item.config.stash:
+        return ""
+    name = str(callspec.params.get("node"))
+    return name if name in names_of(item.config) else ""
 
 
 def leaves_of(item: pytest.Item) -> frozenset[str]:

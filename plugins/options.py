@@ -74,6 +74,11 @@ GROUPS: dict[str, tuple[Option, ...]] = {
     ),
     "clusterproof: verdicts": (
         Option(
+            "--policy",
+            "the site's own numbers, expectations and exceptions (default: clusterproof.toml here, if there is one)",
+            {"metavar": "FILE"},
+        ),
+        Option(
             "--incomplete",
             "what incomplete checks do to the exit code: gate (6, the default), ignore (0) or fail (1)",
             {"choices": ("gate", "ignore", "fail"), "default": "gate"},

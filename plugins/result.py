@@ -8,6 +8,7 @@ from typing import Any
 from clusterproof.plugins.verdict import Verdict
 
 SCHEMA = 1
+SEVERITIES = {Verdict.FAIL: "error", Verdict.CONCERN: "warning", Verdict.INCOMPLETE: "unknown"}
 
 
 @dataclass(frozen=True, slots=True)

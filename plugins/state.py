@@ -13,13 +13,23 @@ from clusterproof.plugins.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.facts.group import Group
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.policy.model import NO_POLICY, Policy
 from clusterproof.plugins.routing import OCCASIONS, Route
 
 CLUSTER: pytest.StashKey[Cluster] = pytest.StashKey()
 CLUSTER_IS_MISSING: pytest.StashKey[bool] = pytest.StashKey()  # a check was collected, and no --cluster given
 EVIDENCE: pytest.StashKey[dict[str, NodeEvidence]] = pytest.StashKey()
+NAMES: pytest.StashKey[frozenset[str]] = pytest.StashKey()
 NODES: pytest.StashKey[Mapping[str, Node]] = pytest.StashKey()
+POLICY: pytest.StashKey[Policy] = pytest.StashKey()
 ROUTES: pytest.StashKey[dict[Callable[..., Any], Route]] = pytest.StashKey()
+
+
+def names_of(config: pytest.Config) -> frozenset[str]:
+    """The names of the run's nodes."""
+    if NAMES not in config.stash:
+        config.stash[NAMES] = frozenset(target.name for target in config.stash[CLUSTER].targets)
+    return config.stash[NAMES]
 
 
 def nodes_of(config: pytest.Config) -> Mapping[str, Node]:
@@ -27,16 +37,20 @@ def nodes_of(config: pytest.Config) -> Mapping[str, Node]:
     if NODES not in config.stash:
         cluster, evidence = config.stash[CLUSTER], config.stash.get(EVIDENCE, {})
         told = {target.name: evidence.get(target.name) or _not_asked(target.name) for target in cluster.targets}
-        config.stash[NODES] = nodes(cluster, told, occasion_of(config.option.markexpr))
+        config.stash[NODES] = nodes(
+            cluster, told, occasion_of(config.option.markexpr), config.stash.get(POLICY, NO_POLICY)
+        )
     return config.stash[NODES]
 
 
-def nodes(cluster: Cluster, told: Mapping[str, NodeEvidence], occasion: str = "preflight") -> dict[str, Node]:
+def nodes(
+    cluster: Cluster, told: Mapping[str, NodeEvidence], occasion: str = "preflight", policy: Policy = NO_POLICY
+) -> dict[str, Node]:
     """The nodes of a cluster by name, each beside those of its group."""
     groups: dict[tuple[str, str], Group] = defaultdict(Group)
     made: dict[str, Node] = {}
     for target in cluster.targets:
-        node = Node(target, told[target.name], occasion)
+        node = Node(target, told[target.name], occasion, policy)
         group = groups[target.group, node.type_name]
         made[target.name] = replace(node, group=group)
         group.nodes.append(made[target.name])

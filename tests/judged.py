@@ -10,6 +10,7 @@ from clusterproof.plugins.connection import Answer
 from clusterproof.plugins.evidence import NodeEvidence
 from clusterproof.plugins.gather import evidence_of
 from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.policy.model import NO_POLICY, Policy
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from clusterproof.plugins.probe.payload import program
 from clusterproof.plugins.result import Result
@@ -35,10 +36,14 @@ def told_by(image: NodeImage, name: str = "gpu001", leaf_s: float = 5.0, beside:
 
 
 def results(
-    evidence: NodeEvidence, occasion: str = "preflight", peers: Sequence[NodeEvidence] = (), **target: str
+    evidence: NodeEvidence,
+    occasion: str = "preflight",
+    peers: Sequence[NodeEvidence] = (),
+    policy: Policy = NO_POLICY,
+    **target: str,
 ) -> dict[str, Result]:
     """The result of every check on one node, by the check's id; `peers` are the other nodes of its group."""
     everyone = {told.node: told for told in (evidence, *peers)}
     cluster = Cluster("fakes", "local", tuple(Target(name, **target) for name in everyone))
-    node = nodes(cluster, everyone, occasion)[evidence.node]
+    node = nodes(cluster, everyone, occasion, policy)[evidence.node]
     return {name: judge(check, node) for name, check in all_checks().items()}

@@ -34,7 +34,7 @@ def test_mounts_alive(mount: Mount) -> None:
 def test_mounts_expected(node: Node) -> None:
     """A file system is not mounted.
 
-    What /etc/fstab asks for and what most nodes of the group have must be there, else a job writes to the root volume
+    What /etc/fstab, the policy and most nodes of the group have must be there, else a job writes to the root volume
     or does not find its data.
 
     Remedy: Mount it (mount PATH) and read the error; look at the node's network and security group.
@@ -42,6 +42,7 @@ def test_mounts_expected(node: Node) -> None:
     missing = [
         f"{entry.path} ({entry.type}, in /etc/fstab)" for entry in node.fstab if entry.is_due and not entry.mounted
     ]
+    missing += [f"{path} (expected by the policy)" for path in node.policy.mounts if path not in node.mount_points]
     own = node.mount_points | {entry.path for entry in node.fstab}
     missing += [f"{path} (mounted on most nodes of the group)" for path in sorted(node.mount_points_of_most - own)]
-    assert not missing, f"not mounted: {', '.join(missing)}; expected what /etc/fstab and the group have"
+    assert not missing, f"not mounted: {', '.join(missing)}; expected what /etc/fstab, the policy and the group have"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from clusterproof.plugins.catalog.rows import table
+from clusterproof.plugins.catalog.site import own_instance_types
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,5 +37,6 @@ def instance_types() -> Mapping[str, InstanceType]:
 
 
 def instance_type(name: str) -> InstanceType | None:
-    """The row of a type by EC2's or SageMaker's name (`p5.48xlarge`, `ml.p5.48xlarge`), if there is one."""
-    return instance_types().get(name.strip().removeprefix("ml."))
+    """The row of a type by EC2's or SageMaker's name (`p5.48xlarge`, `ml.p5.48xlarge`), if there is one; a site's own first."""
+    name = name.strip().removeprefix("ml.")
+    return own_instance_types.get(name) or instance_types().get(name)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from clusterproof.plugins.catalog.rows import CatalogError, document, table
+from clusterproof.plugins.catalog.site import own_thresholds
 
 FILE = "thresholds.toml"
 
@@ -32,7 +33,12 @@ def thresholds() -> Mapping[str, Threshold]:
 
 
 def threshold(name: str) -> float:
-    """The number called `table.key` (`shm.minimum_gib`), in the unit of its row. Raises CatalogError."""
+    """The number called `table.key` (`shm.minimum_gib`), in the unit of its row; a site's own first.
+
+    Raises CatalogError.
+    """
+    if name in own_thresholds:
+        return own_thresholds[name]
     row = thresholds().get(name)
     if row is None:
         raise CatalogError(f"{FILE} has no {name!r}; it has {', '.join(sorted(thresholds()))}")

@@ -16,6 +16,7 @@ from clusterproof.plugins.facts.group import Group
 from clusterproof.plugins.facts.host import BlockedProcess, Boot, Command, FstabEntry, Mount, Platform, Service
 from clusterproof.plugins.facts.network import PciDevice, RdmaDevice
 from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.policy.model import NO_POLICY, Policy
 from clusterproof.plugins.printable import printable
 from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
@@ -33,6 +34,7 @@ class Node:
     target: Target
     evidence: NodeEvidence
     occasion: str = "preflight"
+    policy: Policy = NO_POLICY
     group: Group = field(default_factory=Group, repr=False)
     known: dict[str, Any] = field(default_factory=dict, repr=False)
 

@@ -65,10 +65,12 @@ def narrow(cluster: Cluster, nodes: str = "", exclude: str = "") -> Cluster:
     return replace(cluster, targets=kept)
 
 
-def with_expectations(cluster: Cluster, instance_type: str = "", expect: str = "") -> Cluster:
+def with_expectations(
+    cluster: Cluster, instance_type: str = "", expect: str = "", policy: Mapping[str, int] | None = None
+) -> Cluster:
     """The cluster with the command line's instance type and expectations (`gpus=8,efa=32`) for every node.
 
-    The command line outranks the inventory; what it does not say stays. Raises InventoryError.
+    The command line outranks the inventory, and that the policy. Raises InventoryError.
     """
     numbers = parse_expect(expect)
     return replace(
@@ -77,7 +79,7 @@ def with_expectations(cluster: Cluster, instance_type: str = "", expect: str = "
             replace(
                 target,
                 instance_type=instance_type or target.instance_type,
-                expect={**target.expect, **numbers},
+                expect={**(policy or {}), **target.expect, **numbers},
             )
             for target in cluster.targets
         ),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from clusterproof.plugins.policy.model import NO_POLICY, Policy
 from clusterproof.plugins.verdict import Verdict
 from tests.testbed.image import NodeImage
 from tests.testbed.node import healthy_p5
@@ -31,4 +32,5 @@ class Fault:
     beside: str = ""
     occasion: str = "preflight"
     leaf_s: float = 5.0
+    policy: Policy = NO_POLICY
     marks: tuple[pytest.MarkDecorator, ...] = field(default=())

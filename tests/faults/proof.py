@@ -36,6 +36,6 @@ def peers(base: Callable[[], NodeImage]) -> list[NodeEvidence]:
 def changes(fault: Fault) -> dict[str, Result]:
     """The results of those checks whose verdict the fault changes, by the check's id."""
     told = told_by(fault.put(fault.base()), NODE, fault.leaf_s, fault.beside)
-    found = results(told, fault.occasion, peers(fault.base))
+    found = results(told, fault.occasion, peers(fault.base), fault.policy)
     before = verdicts_of_healthy(fault.base)
     return {name: result for name, result in found.items() if result.verdict is not before[name]}

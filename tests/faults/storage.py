@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from clusterproof.plugins.policy.model import Policy
 from tests.faults.fault import FAIL, Fault
 from tests.testbed.needs import needs_hung_mount
 from tests.testbed.node import with_hung_mount, with_line
@@ -21,5 +22,12 @@ FAULTS = (
         lambda image: with_line(image, "/etc/fstab", LUSTRE),
         {"storage.mounts_expected": FAIL},
         "/fsx (lustre, in /etc/fstab)",
+    ),
+    Fault(
+        "a file system that the site expects and the node lacks",
+        lambda image: image,
+        {"storage.mounts_expected": FAIL},
+        "/checkpoints (expected by the policy)",
+        policy=Policy(mounts=("/checkpoints", "/dev/shm")),
     ),
 )

@@ -1,0 +1,173 @@
+"""Reads a policy: `--policy FILE`, else clusterproof.toml, else [tool.clusterproof] of pyproject.toml, in this folder.
+
+Its form is in docs/policy.md. Whatever it says that means nothing is one clear line.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from clusterproof.plugins.catalog import CatalogError, owners, thresholds
+from clusterproof.plugins.catalog.instance_types import InstanceType
+from clusterproof.plugins.catalog.rows import build
+from clusterproof.plugins.inventory.model import InventoryError
+from clusterproof.plugins.inventory.strict import Table, nearest, read_text
+from clusterproof.plugins.policy.model import NO_POLICY, READINGS, Disabled, Policy
+from clusterproof.plugins.verdict import Verdict
+
+OWN_FILE = "clusterproof.toml"
+PYPROJECT = "pyproject.toml"
+TABLES = ("thresholds", "instance_type", "expect", "disabled", "verdicts", "versions", "mounts")
+
+
+def find_policy(named: str | None, folder: Path) -> Policy:
+    """The policy that the command line names, or that lies in the folder; an empty one where there is none.
+
+    Raises InventoryError.
+    """
+    if named:
+        return read_policy(folder / named)
+    if (folder / OWN_FILE).is_file():
+        return read_policy(folder / OWN_FILE)
+    project = folder / PYPROJECT
+    if not project.is_file():
+        return NO_POLICY
+    told = _toml(project).get("tool", {})
+    if not isinstance(told, Mapping) or "clusterproof" not in told:
+        return NO_POLICY
+    return _policy(Table.of(f"{PYPROJECT} [tool.clusterproof]", told["clusterproof"]))
+
+
+def read_policy(path: Path) -> Policy:
+    """The policy of a file. Raises InventoryError."""
+    return _policy(Table(path.name, _toml(path)))
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    text = read_text(path, expected="a policy (docs/policy.md)")
+    try:
+        parsed: dict[str, Any] = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as problem:
+        raise InventoryError(f"{path.name} is not TOML: {problem}; see docs/policy.md") from None
+    return parsed
+
+
+def _policy(table: Table) -> Policy:
+    table.only(*TABLES)
+    mounts = table.table("mounts")
+    mounts.only("expected", "checkpoints")
+    return Policy(
+        source=table.where,
+        thresholds=_thresholds(table.table("thresholds")),
+        instance_types=_instance_types(table.table("instance_type")),
+        expect=table.expect(),
+        disabled=_disabled(table.table("disabled")),
+        readings=_readings(table.table("verdicts")),
+        versions=_versions(table.table("versions")),
+        mounts=_paths(mounts, "expected"),
+        checkpoints=_paths(mounts, "checkpoints"),
+    )
+
+
+def _thresholds(table: Table) -> dict[str, float]:
+    """The numbers by `table.key`."""
+    told: dict[str, float] = {}
+    for name in table.values:
+        section = table.table(str(name))
+        for key, value in section.values.items():
+            told[_known_threshold(f"{name}.{key}", table.where)] = _number(value, f"{section.where}: {key}")
+    return told
+
+
+def _known_threshold(name: str, where: str) -> str:
+    if name not in thresholds():
+        hint = nearest(name, thresholds())
+        raise InventoryError(f"{where}: there is no {name!r:.60}{hint}; docs/checks.md lists every threshold")
+    return name
+
+
+def _number(value: object, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+        raise InventoryError(f"{where} is {value!r:.40}; expected a number that is not negative")
+    return float(value)
+
+
+def _instance_types(table: Table) -> dict[str, InstanceType]:
+    """Types of a site's own, or those of the catalogue with other numbers."""
+    rows = {}
+    for name in table.values:
+        row = table.table(str(name))
+        told = {"name": name, "source": "policy", **row.values}
+        try:
+            rows[str(name)] = build(InstanceType, told, row.where, {"policy": "the site's own policy"})
+        except CatalogError as wrong:
+            raise InventoryError(str(wrong)) from None
+    return rows
+
+
+def _disabled(table: Table) -> dict[str, Disabled]:
+    rules = {}
+    for check in table.values:
+        rule = table.table(str(check))
+        rule.only("reason", "until")
+        until = rule.values.get("until")
+        if not isinstance(until, date) or isinstance(until, datetime):
+            raise InventoryError(f"{rule.where}: until is {until!r:.40}; expected a day, such as 2026-12-31")
+        rules[str(check)] = Disabled(rule.text("reason", default=None), until)
+    return rules
+
+
+def _readings(table: Table) -> dict[str, dict[Verdict, Verdict]]:
+    rules = {}
+    for key in table.values:
+        rule = table.table(str(key))
+        rule.only(*(verdict.value for verdict in READINGS))
+        rules[str(key)] = {Verdict(read): _reading(rule, Verdict(read)) for read in rule.values}
+    return rules
+
+
+def _reading(rule: Table, verdict: Verdict) -> Verdict:
+    allowed = [other.value for other in READINGS[verdict]]
+    told = rule.text(verdict.value)
+    if told not in allowed:
+        raise InventoryError(
+            f"{rule.where}: {verdict.value} is read as {told!r:.40}; expected {' or '.join(allowed)} "
+            "(to do without a check, disable it to a date)"
+        )
+    return Verdict(told)
+
+
+def _versions(table: Table) -> dict[str, str]:
+    return {str(name): table.text(str(name)) for name in table.values}
+
+
+def _paths(table: Table, key: str) -> tuple[str, ...]:
+    told = table.values.get(key, [])
+    if not isinstance(told, list) or not all(isinstance(path, str) and path.startswith("/") for path in told):
+        raise InventoryError(f"{table.where}: {key} is {told!r:.60}; expected a list of paths that begin with /")
+    return tuple(told)
+
+
+def refuse_unknown(policy: Policy, checks: frozenset[str]) -> None:
+    """Refuse rules for checks and owners that there are not. Raises InventoryError."""
+    skills = {owner.name for owner in owners().values()}
+    for table, names, known in (
+        ("disabled", policy.disabled, checks),
+        ("verdicts", policy.readings, checks | skills),
+    ):
+        for name in names:
+            if name not in known:
+                what = "check" if table == "disabled" else "check or owner"
+                raise InventoryError(
+                    f"{policy.source} [{table}]: {name!r:.60} is no {what}{nearest(name, known)}; "
+                    "docs/checks.md lists them all"
+                )
