@@ -1,4 +1,4 @@
-# Names for the scripts: `make demo test lint bench`.
-.PHONY: demo test lint bench
-demo test lint bench:
+# Names for the scripts: `make demo test faults lint bench`.
+.PHONY: demo test faults lint bench
+demo test faults lint bench:
 	scripts/$@

@@ -12,6 +12,7 @@ from clusterproof.plugins.verdict import Verdict
 from tests.faults.fault import Fault
 from tests.judged import results, told_by
 from tests.testbed.image import NodeImage
+from tests.testbed.needs import needs_nodes
 
 NODE, PEERS = "gpu001", ("gpu002", "gpu003", "gpu004")
 
@@ -31,6 +32,12 @@ def verdicts_of_healthy(base: Callable[[], NodeImage]) -> dict[str, Verdict]:
 def peers(base: Callable[[], NodeImage]) -> list[NodeEvidence]:
     """The healthy nodes beside it."""
     return [replace(healthy(base), node=name) for name in PEERS]
+
+
+def reason_to_skip(fault: Fault) -> str:
+    """Why this machine cannot put that fault into a node, else empty."""
+    needed = (needs_nodes, *fault.marks)
+    return next((mark.kwargs["reason"] for mark in needed if mark.name == "skipif" and mark.args[0]), "")
 
 
 def changes(fault: Fault) -> dict[str, Result]:

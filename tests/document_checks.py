@@ -1,0 +1,84 @@
+"""Writes docs/checks.md out of the checks themselves: `python -m tests.document_checks`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from clusterproof.plugins.catalog import thresholds
+from clusterproof.plugins.check import Check
+from clusterproof.plugins.routing import SUBSYSTEMS
+from clusterproof.plugins.suite import all_checks, occasions
+from clusterproof.plugins.verdict import Verdict
+from tests.faults import FAULTS
+from tests.rules import Rule, rules, thresholds_of
+
+PATH = Path(__file__).parents[1] / "docs" / "checks.md"
+HEAD = """# The checks
+
+Written out of the checks themselves by `python -m tests.document_checks`; a test keeps it true. Of each check: what it
+means, what it reads, what it can say (`…` stands for what differs from node to node), the thresholds that it compares
+with ([their home](../plugins/catalog/thresholds.toml); a [policy](policy.md) overrules them), and the faults that prove
+it. What could not be read is *incomplete* in every check, whether that is listed or not.
+"""
+
+
+def document() -> str:
+    """The whole page."""
+    names = sorted(all_checks(), key=lambda name: SUBSYSTEMS.index(all_checks()[name].route.subsystem))
+    return "\n".join([HEAD, *_contents(), *(line for name in names for line in _check(name))]) + "\n"
+
+
+def _contents() -> Iterator[str]:
+    for subsystem in SUBSYSTEMS:
+        names = [name for name, check in all_checks().items() if check.route.subsystem == subsystem]
+        if names:
+            links = ", ".join(f"[{name.partition('.')[2]}](#{name.replace('.', '')})" for name in names)
+            yield f"- **{subsystem}** ({len(names)}): {links}"
+    yield ""
+
+
+def _check(name: str) -> Iterator[str]:
+    check = all_checks()[name]
+    about = check.route
+    yield f"## {name}\n"
+    yield f"**{about.title}.** {about.meaning}\n"
+    yield f"- **do**: {about.remedy}"
+    yield f"- **see it by hand**: `{about.evidence}`"
+    yield f"- **reads**: {_reads(check)}"
+    yield f"- **runs**: {', '.join(occasions(check))}; **owner**: {about.owner} § {about.section}".removesuffix(" § ")
+    yield from (f"- **{rule.verdict}**: {rule.sentence}" for rule in _worst_first(rules(check.function)))
+    yield from (f"- **threshold** {words}" for words in _thresholds(check))
+    yield f"- **proven on**: {_faults(name)}\n"
+
+
+def _reads(check: Check) -> str:
+    what = f"{', '.join(f'`{leaf}`' for leaf in sorted(check.leaves))}" or "whether the node answered"
+    return what if check.subject == "node" else f"{what}; once for each `{check.subject}`"
+
+
+def _worst_first(found: list[Rule]) -> list[Rule]:
+    ranks = {verdict.value: verdict.rank for verdict in Verdict}
+    return sorted(found, key=lambda rule: ranks[rule.verdict])
+
+
+def _thresholds(check: Check) -> Iterator[str]:
+    for name in thresholds_of(check.function):
+        row = thresholds()[name]
+        yield f"`{name}`: {row.value:g} {row.unit} ({row.source})"
+
+
+def _faults(name: str) -> str:
+    by_verdict = [
+        f"{fault.name} ({fault.expect[name].value})"
+        for fault in FAULTS
+        if name in fault.expect and (next(iter(fault.expect)) == name or fault.expect[name] in _FOUND)
+    ]
+    return "; ".join(by_verdict) or "none"
+
+
+_FOUND = (Verdict.FAIL, Verdict.CONCERN)
+
+
+if __name__ == "__main__":
+    PATH.write_text(document(), encoding="utf-8")

@@ -1,0 +1,110 @@
+"""The fault matrix: `python -m tests.faults [WORDS]` puts every fault into a node and says which check caught it.
+
+Needs root. WORDS chooses the faults whose names have them. The last line is one JSON object; what cannot be put into a
+node on this machine counts as missed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+from clusterproof.plugins.suite import all_checks
+from clusterproof.plugins.verdict import Verdict
+from tests.faults import FAULTS
+from tests.faults.fault import Fault
+from tests.faults.proof import changes, reason_to_skip, verdicts_of_healthy
+
+FINDINGS = (Verdict.FAIL, Verdict.CONCERN)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """One row of the matrix: what each check said of one fault, where that differs from what it says of none."""
+
+    fault: str
+    changed: Mapping[str, Verdict]
+    expected: Mapping[str, Verdict]
+    skipped: str = ""
+
+    @property
+    def is_detected(self) -> bool:
+        """Whether every check that should find it does."""
+        return not self.skipped and all(self.changed.get(name) is verdict for name, verdict in self.expected.items())
+
+    @property
+    def false(self) -> dict[str, Verdict]:
+        """What checks say that nothing in the node gives reason for."""
+        return {name: verdict for name, verdict in self.changed.items() if self.expected.get(name) is not verdict}
+
+    def in_words(self) -> str:
+        """`a GPU that is lost: fail gpu.gpu_answers, incomplete of 17`."""
+        if self.skipped:
+            return f"NOT PROVEN  {self.fault}: {self.skipped}"
+        wrong = "".join(f"; unexpected: {verdict.value} of {name}" for name, verdict in self.false.items())
+        return f"{'caught' if self.is_detected else 'MISSED':<10}  {self.fault}: {_by_verdict(self.changed)}{wrong}"
+
+
+def _by_verdict(changed: Mapping[str, Verdict]) -> str:
+    words = []
+    for verdict in Verdict:
+        names = [name for name, told in changed.items() if told is verdict]
+        if names:
+            words.append(f"{verdict.value} {', '.join(names[:3])}{f' and {len(names) - 3} more' * (len(names) > 3)}")
+    return "; ".join(words) or "nothing"
+
+
+def prove(name: str) -> Proof:
+    """Put one fault into a node."""
+    fault = next(fault for fault in FAULTS if fault.name == name)
+    skipped = reason_to_skip(fault)
+    changed = {} if skipped else {check: result.verdict for check, result in changes(fault).items()}
+    return Proof(name, changed, dict(fault.expect), skipped)
+
+
+def healthy_findings(faults: Iterable[Fault]) -> list[str]:
+    """What checks find in the healthy nodes that the faults are put into: there should be nothing."""
+    return [
+        f"{verdict.value} of {check} on a healthy {base.__name__}"
+        for base in dict.fromkeys(fault.base for fault in faults)
+        for check, verdict in verdicts_of_healthy(base).items()
+        if verdict in FINDINGS
+    ]
+
+
+def main(words: str) -> int:
+    """Print the matrix, row by row; 0 where every fault is caught and nothing else is said."""
+    chosen = [fault for fault in FAULTS if words in fault.name]
+    proofs = []
+    with ProcessPoolExecutor(os.cpu_count()) as workers:
+        for proof in workers.map(prove, [fault.name for fault in chosen]):
+            proofs.append(proof)
+            _say(proof.in_words())
+    of_healthy = healthy_findings(chosen)
+    for finding in of_healthy:
+        _say(f"FALSE       {finding}")
+    caught = Counter(name for proof in proofs for name, verdict in proof.changed.items() if verdict in FINDINGS)
+    silent = sorted(all_checks().keys() - caught.keys())
+    _say(f"{len(all_checks())} checks × {len(chosen)} faults; {len(silent)} checks found none: {', '.join(silent)}")
+    detected = sum(proof.is_detected for proof in proofs)
+    told = {
+        "faults": len(chosen),
+        "detected": detected,
+        "missed": len(chosen) - detected,
+        "false": sum(len(proof.false) for proof in proofs) + len(of_healthy),
+    }
+    _say(json.dumps(told))
+    return 1 if told["missed"] or told["false"] else 0
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 - what this module is for
+
+
+if __name__ == "__main__":
+    sys.exit(main(" ".join(sys.argv[1:])))
