@@ -25,9 +25,17 @@ class InstanceType:
     efa_gbps: int | None = None  # of one device: what its port's rate must reach
     network_gbps: int | None = None
     rdma: bool | None = None  # EFA's RDMA read and write, not FI_EP_RDM, which every EFA device has
+    rdma_read: bool | None = None  # EFA's RDMA read alone, where `rdma` is not true
+    gdr: bool | None = None  # EFA's GPUDirect RDMA: devices that reach the GPUs' memory themselves
     ecc: bool | None = None
     pcie_gen: int | None = None
+    pcie_lanes: int | None = None  # of one GPU, where the type wires fewer than the GPU has
     neuron_devices: int | None = None
+    numa_balancing: bool | None = None  # what its vendor wants of kernel.numa_balancing; None: nothing
+    vcpus: int | None = None
+    memory_mib: int | None = None  # of the instance, as EC2 reports it; the kernel's MemTotal is a few percent less
+    nvme: int | None = None  # local NVMe disks (instance storage); 0: the type has none
+    nvme_gb: int | None = None  # of each, in 10^9 bytes
 
 
 @cache
