@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from clusterproof.plugins.capture.collection import Understood, not_understood, read_capture
 from clusterproof.plugins.collect import leaves_of
 from clusterproof.plugins.connection import Connection, Limits, connection_for
 from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.plugins.facts.fact import ONLY_CAPTURED
+from clusterproof.plugins.facts.window import window
 from clusterproof.plugins.gather import gather, replay
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.inventory.recording import write_cluster, write_node
 from clusterproof.plugins.nodeset import fold
+from clusterproof.plugins.policy.model import NO_POLICY
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from clusterproof.plugins.progress import progress
-from clusterproof.plugins.state import CLUSTER, EVIDENCE
+from clusterproof.plugins.state import CLUSTER, EVIDENCE, POLICY
 
 if TYPE_CHECKING:
     from clusterproof.plugins.redact import Redaction
@@ -45,8 +50,22 @@ class Session:
         count = "1 node" if len(shown.targets) == 1 else f"{len(shown.targets)} nodes"
         return [
             f"cluster: {shown.name}: {count} ({nodes}) by {shown.connection}"
-            + (f", {', '.join(types)}" if types else "")
+            + (f", {', '.join(types)}" if types else ""),
+            *self._window(),
+            *not_understood(self.captured, is_redacted=self.redaction is not None),
         ]
+
+    @cached_property
+    def captured(self) -> tuple[Understood, ...]:
+        """What the files of a capture tell of each node, read once; nothing where the cluster is none."""
+        if self.cluster.connection != "capture":
+            return ()
+        return read_capture(Path(self.cluster.settings["capture"]), self.cluster, leaf_names())
+
+    def _window(self) -> list[str]:
+        """Say how far back the kernel log counts, where it is not the whole boot."""
+        since = window(self.config.option.since)
+        return [] if since.is_boot else [f"kernel log: only what it told {since.in_words} counts"]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -69,7 +88,7 @@ class Session:
         """Gather what the selected checks need, then let them run."""
         items = session.items if hasattr(session, "items") else []
         if items and EVIDENCE not in self.config.stash and not self.config.option.collectonly:
-            self.gather(ALWAYS.union(*(leaves_of(item) for item in items)), None)
+            self.gather(ALWAYS.union(*(leaves_of(item) for item in items)) - ONLY_CAPTURED, None)
         return (yield)
 
     def pytest_unconfigure(self) -> None:
@@ -102,6 +121,10 @@ class Session:
             for evidence in replay(Path(self.cluster.settings["recording"]), self.cluster).values():
                 keep(evidence)
             return
+        if self.cluster.connection == "capture":
+            for node in self.captured:
+                keep(node.evidence)
+            return
         with progress(self.config, self.cluster) as shown:
 
             def told(evidence: NodeEvidence) -> None:
@@ -129,7 +152,12 @@ class Session:
 
     def _probe_options(self) -> ProbeOptions:
         option = self.config.option
-        return ProbeOptions(host_root=option.host_root, leaf_s=option.probe_timeout, sudo=option.sudo)
+        return ProbeOptions(
+            host_root=option.host_root,
+            leaf_s=option.probe_timeout,
+            sudo=option.sudo,
+            checkpoints=self.config.stash.get(POLICY, NO_POLICY).checkpoints,
+        )
 
     def _limits(self) -> Limits:
         option = self.config.option
