@@ -1,0 +1,1 @@
+"""What the scheduler and the cloud say of the cluster."""
