@@ -10,7 +10,7 @@ from clusterproof.plugins.check import Check
 from clusterproof.plugins.routing import SUBSYSTEMS
 from clusterproof.plugins.suite import all_checks, occasions
 from clusterproof.plugins.verdict import Verdict
-from tests.faults import FAULTS
+from tests.faults import ALL_FAULTS
 from tests.rules import Rule, rules, thresholds_of
 
 PATH = Path(__file__).parents[1] / "docs" / "checks.md"
@@ -71,7 +71,7 @@ def _thresholds(check: Check) -> Iterator[str]:
 def _faults(name: str) -> str:
     by_verdict = [
         f"{fault.name} ({fault.expect[name].value})"
-        for fault in FAULTS
+        for fault in ALL_FAULTS
         if name in fault.expect and (next(iter(fault.expect)) == name or fault.expect[name] in _FOUND)
     ]
     return "; ".join(by_verdict) or "none"

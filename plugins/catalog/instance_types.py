@@ -45,6 +45,6 @@ def instance_types() -> Mapping[str, InstanceType]:
 
 
 def instance_type(name: str) -> InstanceType | None:
-    """The row of a type by EC2's or SageMaker's name (`p5.48xlarge`, `ml.p5.48xlarge`), if there is one; a site's own first."""
+    """The row of a type by EC2's or SageMaker's name (`ml.p5.48xlarge`), if there is one; a site's own first."""
     name = name.strip().removeprefix("ml.")
     return own_instance_types.get(name) or instance_types().get(name)
