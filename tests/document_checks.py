@@ -7,6 +7,7 @@ from pathlib import Path
 
 from clusterproof.plugins.catalog import thresholds
 from clusterproof.plugins.check import Check
+from clusterproof.plugins.report import owner_of
 from clusterproof.plugins.routing import SUBSYSTEMS
 from clusterproof.plugins.suite import all_checks, occasions
 from clusterproof.plugins.verdict import Verdict
@@ -46,7 +47,7 @@ def _check(name: str) -> Iterator[str]:
     yield f"- **do**: {about.remedy}"
     yield f"- **see it by hand**: `{about.evidence}`"
     yield f"- **reads**: {_reads(check)}"
-    yield f"- **runs**: {', '.join(occasions(check))}; **owner**: {about.owner} § {about.section}".removesuffix(" § ")
+    yield f"- **runs**: {', '.join(occasions(check))}; **owner**: {owner_of(about)}"
     yield from (f"- **{rule.verdict}**: {rule.sentence}" for rule in _worst_first(rules(check.function)))
     yield from (f"- **threshold** {words}" for words in _thresholds(check))
     yield f"- **proven on**: {_faults(name)}\n"
