@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clusterproof.plugins.capture.collection import Understood, not_understood, read_capture
 from clusterproof.plugins.collect import leaves_of
 from clusterproof.plugins.connection import Connection, Limits, connection_for
 from clusterproof.plugins.evidence import NodeEvidence
@@ -26,6 +25,7 @@ from clusterproof.plugins.progress import progress
 from clusterproof.plugins.state import CLUSTER, EVIDENCE, POLICY
 
 if TYPE_CHECKING:
+    from clusterproof.plugins.capture.collection import Understood
     from clusterproof.plugins.redact import Redaction
 
 ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
@@ -52,7 +52,7 @@ class Session:
             f"cluster: {shown.name}: {count} ({nodes}) by {shown.connection}"
             + (f", {', '.join(types)}" if types else ""),
             *self._window(),
-            *not_understood(self.captured, is_redacted=self.redaction is not None),
+            *self._not_understood(),
         ]
 
     @cached_property
@@ -60,7 +60,17 @@ class Session:
         """What the files of a capture tell of each node, read once; nothing where the cluster is none."""
         if self.cluster.connection != "capture":
             return ()
+        from clusterproof.plugins.capture.collection import read_capture  # many forms: only captures need them
+
         return read_capture(Path(self.cluster.settings["capture"]), self.cluster, leaf_names())
+
+    def _not_understood(self) -> list[str]:
+        """Name the files of a capture that nobody understood."""
+        if not self.captured:
+            return []
+        from clusterproof.plugins.capture.collection import not_understood
+
+        return list(not_understood(self.captured, is_redacted=self.redaction is not None))
 
     def _window(self) -> list[str]:
         """Say how far back the kernel log counts, where it is not the whole boot."""
