@@ -59,6 +59,10 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             {"action": "store_true"},
         ),
     ),
+    "clusterproof: AWS": (
+        Option("--region", "the AWS region (default: AWS_REGION, or the profile's)", {"metavar": "REGION"}),
+        Option("--profile", "the AWS profile (default: AWS_PROFILE, or the default one)", {"metavar": "NAME"}),
+    ),
     "clusterproof: the probe": (
         Option(
             "--probe-timeout",

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clusterproof.plugins.collect import leaves_of
+from clusterproof.plugins.aws import leaf as aws
+from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.collect import CheckItem, aws_leaves_of, leaves_of
 from clusterproof.plugins.connection import Connection, Limits, connection_for
-from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.gather import gather, replay
 from clusterproof.plugins.inventory.model import Cluster
-from clusterproof.plugins.inventory.recording import write_cluster, write_node
+from clusterproof.plugins.inventory.recording import read_aws, write_aws, write_cluster, write_node
 from clusterproof.plugins.nodeset import fold
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from clusterproof.plugins.progress import progress
-from clusterproof.plugins.state import CLUSTER, EVIDENCE
+from clusterproof.plugins.state import AWS_EVIDENCE, CLUSTER, EVIDENCE, is_of_aws
 
 if TYPE_CHECKING:
     from clusterproof.plugins.redact import Redaction
@@ -45,7 +47,8 @@ class Session:
         count = "1 node" if len(shown.targets) == 1 else f"{len(shown.targets)} nodes"
         return [
             f"cluster: {shown.name}: {count} ({nodes}) by {shown.connection}"
-            + (f", {', '.join(types)}" if types else "")
+            + (f", {', '.join(types)}" if types else ""),
+            *(f"cluster: {note}" for note in shown.notes),
         ]
 
     @pytest.hookimpl(tryfirst=True)
@@ -53,10 +56,12 @@ class Session:
         """With xdist the controller gathers before any worker starts; a worker reads what it gathered."""
         worker = getattr(self.config, "workerinput", None)
         if worker is not None:
-            self.config.stash[EVIDENCE] = replay(Path(worker["clusterproof_recording"]), self.cluster)
+            folder = Path(worker["clusterproof_recording"])
+            self.config.stash[EVIDENCE] = replay(folder, self.cluster)
+            self.config.stash[AWS_EVIDENCE] = read_aws(folder, self.cluster.name)
         elif self.config.getoption("dist", "no") != "no" and not self.config.option.collectonly:
             self.shared = tempfile.TemporaryDirectory(prefix="clusterproof-")
-            self.gather(frozenset(leaf_names()), Path(self.shared.name))
+            self.gather(frozenset(leaf_names()), frozenset(aws.leaf_names()), Path(self.shared.name))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -69,7 +74,7 @@ class Session:
         """Gather what the selected checks need, then let them run."""
         items = session.items if hasattr(session, "items") else []
         if items and EVIDENCE not in self.config.stash and not self.config.option.collectonly:
-            self.gather(ALWAYS.union(*(leaves_of(item) for item in items)), None)
+            self.gather(needed(items), frozenset[str]().union(*(aws_leaves_of(item) for item in items)), None)
         return (yield)
 
     def pytest_unconfigure(self) -> None:
@@ -77,8 +82,8 @@ class Session:
         if self.shared:
             self.shared.cleanup()
 
-    def gather(self, leaves: frozenset[str], shared: Path | None) -> None:
-        """Ask every node once; keep the answers in the stash, and on disk where somebody asked for that."""
+    def gather(self, leaves: frozenset[str], aws_leaves: frozenset[str], shared: Path | None) -> None:
+        """Ask every node once, and AWS; keep the answers in the stash, and on disk where somebody asked for that."""
         folders = [folder for folder in (self._record_folder(), shared) if folder]
         for folder in folders:
             write_cluster(folder, self.config.stash[CLUSTER])
@@ -95,9 +100,28 @@ class Session:
                 self._ask(leaves, learn)
         else:
             self._ask(leaves, keep)
+        if is_of_aws(self.cluster) and aws_leaves:
+            told = self._ask_aws(aws_leaves)
+            self.config.stash[AWS_EVIDENCE] = self.redaction.evidence(told) if self.redaction else told
+            for folder in folders:
+                write_aws(folder, self.config.stash[AWS_EVIDENCE])
+
+    def _ask_aws(self, leaves: frozenset[str]) -> NodeEvidence:
+        """What AWS tells of the cluster."""
+        if self.cluster.connection == "replay":
+            return read_aws(Path(self.cluster.settings["recording"]), self.cluster.name)
+        settings = self.cluster.settings
+        try:
+            account = Account(settings["region"], settings.get("profile", ""))
+        except AwsError as problem:
+            broke = Leaf(Status.BROKE, detail=str(problem))
+            return NodeEvidence(self.cluster.name, dict.fromkeys(leaves, broke))
+        return aws.ask(account, self.cluster, leaves)
 
     def _ask(self, leaves: frozenset[str], keep: Callable[[NodeEvidence], None]) -> None:
-        """Hand every node's answer to `keep`, as it comes."""
+        """Hand every node's answer to `keep`, as it comes; where nothing is asked of them, no node is."""
+        if not leaves:
+            return
         if self.cluster.connection == "replay":
             for evidence in replay(Path(self.cluster.settings["recording"]), self.cluster).values():
                 keep(evidence)
@@ -145,6 +169,13 @@ class Session:
 
     def _record_folder(self) -> Path | None:
         return Path(self.config.option.record) if self.config.option.record else None
+
+
+def needed(items: list[pytest.Item]) -> frozenset[str]:
+    """The leaves that nodes are asked for; none where every check is of the cluster and looks at no node."""
+    of_nodes = [ALWAYS for item in items if not (isinstance(item, CheckItem) and item.check.is_of_cluster)]
+    leaves = frozenset[str]().union(*of_nodes[:1], *(leaves_of(item) for item in items))
+    return leaves | ALWAYS if leaves else leaves
 
 
 def redaction(cluster: Cluster) -> Redaction:

@@ -30,7 +30,10 @@ KINDS = (
     Kind("demo", "demo", "recording.demo"),
     Kind("replay:", "replay:DIR", "recording.replay"),
     Kind("ssh:", "ssh:[user@]NODESET[:port]", "hosts.ssh"),
+    Kind("ec2:", "ec2:tag:KEY=VALUE", "ec2.ec2"),
+    Kind("asg:", "asg:NAME", "ec2.asg"),
 )
+HYPERPOD = Kind("", "a HyperPod cluster's NAME or ARN", "hyperpod.hyperpod")
 FILE = Kind("", "FILE.toml", "file.toml")
 
 
@@ -45,6 +48,8 @@ def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
             return _resolve(kind, text[len(kind.word) :], options or {})
     if text.endswith(".toml") or os.path.isfile(text):  # noqa: PTH113 - where Path.is_file raises, this does not
         return _resolve(FILE, text, options or {})
+    if is_hyperpod(text) and not nearest(text.lower(), [kind.word for kind in KINDS]):
+        return _resolve(HYPERPOD, text, options or {})
     raise InventoryError(f"--cluster {text!r:.120}{_hint(text)}; expected {_forms()}")
 
 
@@ -94,6 +99,13 @@ def _resolve(kind: Kind, rest: str, options: Mapping[str, str]) -> Cluster:
     return replace(cluster, settings={**cluster.settings, **options})
 
 
+def is_hyperpod(text: str) -> bool:
+    """Whether X can be a HyperPod cluster's name or ARN."""
+    from clusterproof.plugins.inventory.hyperpod import ARN, NAME
+
+    return bool(NAME.fullmatch(text) or ARN.fullmatch(text))
+
+
 def _members(cluster: Cluster, text: str, option: str) -> frozenset[str]:
     try:
         names = frozenset(expand(text))
@@ -127,7 +139,7 @@ def _hint(text: str) -> str:
 
 
 def _forms() -> str:
-    forms = [kind.form for kind in (*KINDS, FILE)]
+    forms = [kind.form for kind in (*KINDS, HYPERPOD, FILE)]
     return f"{', '.join(forms[:-1])} or {forms[-1]}"
 
 

@@ -27,13 +27,14 @@ class Cluster:
     """The nodes of a run and the connection that reaches them.
 
     `connection` is a key of `clusterproof.plugins.connection.CONNECTIONS`, or `replay`; `settings` are that
-    connection's own (`recording` for replay, `identity_file` for ssh, …).
+    connection's own (`recording` for replay, `identity_file` for ssh, `region` and `arn` for a cluster of AWS's, …).
     """
 
     name: str
     connection: str
     targets: tuple[Target, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # what a person should know of it, for the header
 
 
 class InventoryError(ValueError):

@@ -1,0 +1,1 @@
+"""What AWS, Slurm and Kubernetes say of the cluster itself."""
