@@ -61,6 +61,16 @@ GROUPS: dict[str, tuple[Option, ...]] = {
     ),
     "clusterproof: AWS": (
         Option("--region", "the AWS region (default: AWS_REGION, or the profile's)", {"metavar": "REGION"}),
+        Option(
+            "--ssm-rate",
+            "SSM sessions to open a second (default 3: an account is allowed about that)",
+            {"type": float, "metavar": "N"},
+        ),
+        Option(
+            "--ssm-output",
+            "where SSM puts answers of EC2 instances that are longer than the 24,000 characters it shows",
+            {"metavar": "s3://BUCKET/PREFIX"},
+        ),
         Option("--profile", "the AWS profile (default: AWS_PROFILE, or the default one)", {"metavar": "NAME"}),
     ),
     "clusterproof: the probe": (
@@ -120,8 +130,11 @@ def check_options(option: Any) -> None:
         ("--connect-timeout", option.connect_timeout, 0.1),
         ("--probe-timeout", option.probe_timeout, 0.1),
         ("--answer-timeout", option.answer_timeout, 0.1),
+        ("--ssm-rate", option.ssm_rate, 0.1),
     ):
         if value is not None and not value >= least:
             raise pytest.UsageError(f"{flag} is {value:g}; expected at least {least:g}")
+    if option.ssm_output and not option.ssm_output.startswith("s3://"):
+        raise pytest.UsageError(f"--ssm-output is {option.ssm_output!r}; expected s3://BUCKET or s3://BUCKET/PREFIX")
     if not option.host_root.startswith("/"):
         raise pytest.UsageError(f"--host-root is {option.host_root!r}; expected a folder that begins with /")

@@ -12,7 +12,7 @@ import pytest
 from clusterproof.plugins.aws import leaf as aws
 from clusterproof.plugins.aws.account import Account, AwsError
 from clusterproof.plugins.collect import CheckItem, aws_leaves_of, leaves_of
-from clusterproof.plugins.connection import Connection, Limits, connection_for
+from clusterproof.plugins.connection import Connection, Limits, Unusable, connection_for
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.gather import gather, replay
 from clusterproof.plugins.inventory.model import Cluster
@@ -132,15 +132,18 @@ class Session:
                 keep(evidence)
                 shown(evidence)
 
-            gather(
-                self.cluster,
-                self._connection(),
-                leaves,
-                self._probe_options(),
-                self._limits(),
-                told,
-                self._further_leaves(),
-            )
+            try:
+                gather(
+                    self.cluster,
+                    self._connection(),
+                    leaves,
+                    self._probe_options(),
+                    self._limits(),
+                    told,
+                    self._further_leaves(),
+                )
+            except Unusable as problem:
+                raise pytest.UsageError(str(problem)) from None
 
     def _connection(self) -> Connection:
         found = self.config.hook.pytest_cluster_connection(config=self.config, cluster=self.cluster)
@@ -160,6 +163,7 @@ class Session:
         settings = dict(self.cluster.settings)
         if option.accept_new_host_keys:
             settings["accept_new_host_keys"] = "yes"
+        settings |= {key: str(told) for key in ("ssm_rate", "ssm_output") if (told := getattr(option, key))}
         return Limits(
             fanout=option.fanout,
             connect_s=option.connect_timeout,

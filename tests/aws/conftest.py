@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.aws.service import Service, environment, moto, service_before
+from tests.aws.systems_manager import Streams, SystemsManager, install_plugin
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +27,16 @@ def service(moto_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]
             monkeypatch.setenv(name, value)
         monkeypatch.delenv("AWS_PROFILE", raising=False)
         yield service
+
+
+@pytest.fixture
+def manager(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SystemsManager]:
+    """Systems Manager, which runs commands on this machine, and a session-manager-plugin on PATH."""
+    manager = SystemsManager()
+    manager.serve(service)
+    streams = Streams(manager)
+    (tmp_path / "bin").mkdir()
+    install_plugin(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    yield manager
+    streams.close()

@@ -19,8 +19,9 @@ from typing import Any
 
 START_S = 30.0
 JSON = "application/x-amz-json-1.1"
+Told = tuple[int, bytes, str]  # a status, a body and its type
 Change = Callable[[dict[str, Any]], None]
-Serve = Callable[[dict[str, Any]], dict[str, Any]]
+Serve = Callable[[dict[str, Any]], "dict[str, Any] | Answer"]
 
 
 @dataclass(frozen=True)
@@ -96,47 +97,7 @@ def service_before(moto_url: str) -> Iterator[Service]:
     urllib.request.urlopen(urllib.request.Request(f"{moto_url}/moto-api/reset", method="POST")).close()
     service = Service("")
 
-    class Proxy(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self.do_POST()
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            action = _action(dict(self.headers), body)
-            service.calls.append(action)
-            time.sleep(service.delay_s.get(action, 0.0))
-            waiting = service.answers.get(action)
-            if waiting:
-                answer = waiting.pop(0) if len(waiting) > 1 or waiting[0] is THROTTLED else waiting[0]
-                self._say(answer.status, _error_of(answer), JSON)
-                return
-            if action in service.served:
-                self._say(200, json.dumps(service.served[action](json.loads(body))).encode(), JSON)
-                return
-            if action in service.requests:
-                asked = json.loads(body)
-                service.requests[action](asked)
-                body = json.dumps(asked).encode()
-            status, told, kind = _forward(f"{moto_url}{self.path}", dict(self.headers), body)
-            if status == 200 and action in service.changes:
-                record = json.loads(told)
-                service.changes[action](record)
-                told = json.dumps(record).encode()
-            self._say(status, told, kind)
-
-        def _say(self, status: int, body: bytes, kind: str) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _proxy(moto_url, service))
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     service.url = f"http://127.0.0.1:{server.server_port}"
@@ -145,6 +106,56 @@ def service_before(moto_url: str) -> Iterator[Service]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def _proxy(moto_url: str, service: Service) -> type[BaseHTTPRequestHandler]:
+    class Proxy(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            action = _action(dict(self.headers), body)
+            service.calls.append(action)
+            time.sleep(service.delay_s.get(action, 0.0))
+            status, told, kind = _said(service, action, body) or self._of_moto(action, body)
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(told)))
+            self.end_headers()
+            self.wfile.write(told)
+
+        do_GET = do_PUT = do_POST  # noqa: N815
+
+        def _of_moto(self, action: str, body: bytes) -> Told:
+            if action in service.requests:
+                asked = json.loads(body)
+                service.requests[action](asked)
+                body = json.dumps(asked).encode()
+            status, told, kind = _forward(self.command, f"{moto_url}{self.path}", dict(self.headers), body)
+            if status == 200 and action in service.changes:
+                record = json.loads(told)
+                service.changes[action](record)
+                told = json.dumps(record).encode()
+            return status, told, kind
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return Proxy
+
+
+def _said(service: Service, action: str, body: bytes) -> Told | None:
+    """What a test says in place of moto, if it does."""
+    waiting = service.answers.get(action)
+    if waiting:
+        answer = waiting.pop(0) if len(waiting) > 1 or waiting[0] is THROTTLED else waiting[0]
+        return answer.status, _error_of(answer), JSON
+    if action not in service.served:
+        return None
+    told = service.served[action](json.loads(body))
+    if isinstance(told, Answer):
+        return told.status, _error_of(told), JSON
+    return 200, json.dumps(told).encode(), JSON
 
 
 def free_port() -> int:
@@ -179,9 +190,9 @@ def _error_of(answer: Answer) -> bytes:
     return json.dumps({"__type": answer.code, "message": answer.message}).encode()
 
 
-def _forward(url: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes, str]:
+def _forward(method: str, url: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes, str]:
     kept = {key: value for key, value in headers.items() if key.lower() not in ("content-length", "connection")}
-    request = urllib.request.Request(url, data=body, headers=kept, method="POST")
+    request = urllib.request.Request(url, data=body, headers=kept, method=method)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read(), answer.headers.get("Content-Type", "")
