@@ -38,14 +38,14 @@ def with_cluster(service: Service, groups: Mapping[str, tuple[str, int]], name: 
     service.serves("ListClusterNodes", lambda asked: _page(asked, nodes))
 
 
-def client(service: Service, name: str) -> Any:
+def client(service: Service, name: str, region: str = "us-west-2") -> Any:
     """A boto3 client of the service, for what a test sets up."""
     import boto3
 
     return boto3.client(
         name,
         endpoint_url=service.url,
-        region_name="us-west-2",
+        region_name=region,
         aws_access_key_id="testing",
         aws_secret_access_key="testing",
     )

@@ -78,7 +78,7 @@ def test_an_answer_longer_than_ssm_shows_is_cut_and_says_what_helps(manager: Sys
 
 def test_an_answer_longer_than_ssm_shows_is_read_from_s3(manager: SystemsManager, service: Service) -> None:
     manager.run = lambda _target, words: run_with_noise(words)
-    s3 = client(service, "s3")
+    s3 = client(service, "s3", "us-east-1")
     s3.create_bucket(Bucket="answers")
     send = service.served["SendCommand"]
 
