@@ -39,12 +39,12 @@ def with_cluster(service: Service, groups: Mapping[str, tuple[str, int]], name: 
 
 
 def client(service: Service, name: str, region: str = "us-west-2") -> Any:
-    """A boto3 client of the service, for what a test sets up."""
+    """A boto3 client of what is behind the proxy, for what a test sets up."""
     import boto3
 
     return boto3.client(
         name,
-        endpoint_url=service.url,
+        endpoint_url=service.moto_url,
         region_name=region,
         aws_access_key_id="testing",
         aws_secret_access_key="testing",

@@ -43,6 +43,7 @@ class Service:
     """AWS as a test has it: `calls` are the actions that were asked for, in order."""
 
     url: str
+    moto_url: str
     calls: list[str] = field(default_factory=list)
     answers: dict[str, list[Answer]] = field(default_factory=dict)
     changes: dict[str, Change] = field(default_factory=dict)
@@ -95,7 +96,7 @@ def moto() -> Iterator[str]:
 def service_before(moto_url: str) -> Iterator[Service]:
     """The proxy before a moto server, with a clean slate behind it."""
     urllib.request.urlopen(urllib.request.Request(f"{moto_url}/moto-api/reset", method="POST")).close()
-    service = Service("")
+    service = Service("", moto_url)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), _proxy(moto_url, service))
     server.daemon_threads = True
@@ -124,7 +125,7 @@ def _proxy(moto_url: str, service: Service) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(told)
 
-        do_GET = do_PUT = do_POST  # noqa: N815
+        do_GET = do_POST  # noqa: N815
 
         def _of_moto(self, action: str, body: bytes) -> Told:
             if action in service.requests:
@@ -191,7 +192,9 @@ def _error_of(answer: Answer) -> bytes:
 
 
 def _forward(method: str, url: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes, str]:
-    kept = {key: value for key, value in headers.items() if key.lower() not in ("content-length", "connection")}
+    kept = {
+        key: value for key, value in headers.items() if key.lower() not in ("content-length", "connection", "expect")
+    }
     request = urllib.request.Request(url, data=body, headers=kept, method=method)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
