@@ -14,10 +14,10 @@ from clusterproof.plugins.gather import replay
 from clusterproof.plugins.inventory.recording import DEMO, read_cluster
 from clusterproof.plugins.probe.options import leaf_names
 from clusterproof.plugins.state import nodes
-from clusterproof.plugins.suite import all_checks, occasions
+from clusterproof.plugins.suite import all_checks, node_checks, occasions
 from clusterproof.plugins.verdict import Verdict
 
-CHECKS = [pytest.param(check, id=name) for name, check in all_checks().items()]
+CHECKS = [pytest.param(check, id=name) for name, check in node_checks().items()]
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_no_check_passes_a_node_that_told_nothing(check: Check, demo: dict[str, 
 
 
 def test_a_finding_says_what_was_observed_and_what_was_expected(demo: dict[str, Node]) -> None:
-    results = [judge(check, node) for check in all_checks().values() for node in demo.values()]
+    results = [judge(check, node) for check in node_checks().values() for node in demo.values()]
     found = [result for result in results if result.verdict in (Verdict.FAIL, Verdict.CONCERN)]
     assert len(found) > 10
     assert [result.message for result in found if not (result.observed and result.expected)] == []

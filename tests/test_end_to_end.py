@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.result import Result
-from clusterproof.plugins.suite import all_checks
+from clusterproof.plugins.suite import node_checks
 from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.results import read_results
 from tests.faults import BY_NAME
@@ -37,7 +37,7 @@ SICK = {
     "gpu008": "a file server that does not answer",
 }
 REFUSING, HUNG, RUBBISH, NOISY = "gpu009", "gpu010", "gpu011", "gpu012"
-HEALTHY = dict.fromkeys(all_checks(), Verdict.PASS) | {"network.ib_ports": Verdict.NOT_APPLICABLE}
+HEALTHY = dict.fromkeys(node_checks(), Verdict.PASS) | {"network.ib_ports": Verdict.NOT_APPLICABLE}
 SILENT = dict.fromkeys(HEALTHY, Verdict.INCOMPLETE) | {"node.reachable": Verdict.FAIL}
 HANGS = HEALTHY | dict(BY_NAME["a driver that does not answer"].expect)
 EXPECTED = {node: HEALTHY | dict(BY_NAME[fault].expect) for node, fault in SICK.items()} | {
