@@ -13,6 +13,7 @@ import pytest
 
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.fact import leaves_needed
+from clusterproof.plugins.facts.file_systems import file_systems
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.printable import printable
 from clusterproof.plugins.result import SEVERITIES, Result
@@ -29,13 +30,17 @@ SUBJECTS: dict[str, Callable[[Node], Iterable[Any]]] = {
     "mount": lambda node: node.mounts,
 }
 # Or it is called once for the cluster, where that is one of AWS's, or for each thing that the cluster has.
-SUBJECTS_OF_CLUSTER: dict[str, Callable[[ClusterFacts], Iterable[Any]]] = {"cluster": lambda cluster: (cluster,)}
+SUBJECTS_OF_CLUSTER: dict[str, Callable[[ClusterFacts], Iterable[Any]]] = {
+    "cluster": lambda cluster: (cluster,),
+    "file_system": file_systems,
+}
 WHOLE = ("node", "cluster")  # what has no devices beside it
 _DEVICES = {
     "gpu": "NVIDIA GPU",
     "efa_device": "EFA device",
     "ib_device": "InfiniBand or RoCE device",
     "mount": "mount",
+    "file_system": "FSx file system",
 }
 _COUNTED = {"gpu": "gpus", "efa_device": "efa"}  # devices of which a node is expected to have a number
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from clusterproof.plugins.aws import leaf as aws
 from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.aws.mounted import SETTING, Source, as_setting, sources_of
 from clusterproof.plugins.collect import CheckItem, aws_leaves_of, leaves_of
 from clusterproof.plugins.connection import Connection, Limits, Unusable, connection_for
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
@@ -18,6 +20,7 @@ from clusterproof.plugins.gather import gather, replay
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.inventory.recording import read_aws, write_aws, write_cluster, write_node
 from clusterproof.plugins.nodeset import fold
+from clusterproof.plugins.options import window_minutes
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from clusterproof.plugins.progress import progress
 from clusterproof.plugins.state import AWS_EVIDENCE, CLUSTER, EVIDENCE, is_of_aws
@@ -88,6 +91,7 @@ class Session:
         for folder in folders:
             write_cluster(folder, self.config.stash[CLUSTER])
         kept: dict[str, NodeEvidence] = {}
+        mounted: set[Source] = set()
         self.config.stash[EVIDENCE] = kept
 
         def keep(evidence: NodeEvidence) -> None:
@@ -97,17 +101,17 @@ class Session:
 
         if self.redaction:
             with self.redaction.rewriting(keep) as learn:
-                self._ask(leaves, learn)
+                self._ask(leaves, noting(mounted, learn))
         else:
-            self._ask(leaves, keep)
+            self._ask(leaves, noting(mounted, keep))
         if is_of_aws(self.cluster) and aws_leaves:
-            told = self._ask_aws(aws_leaves)
-            self.config.stash[AWS_EVIDENCE] = self.redaction.evidence(told) if self.redaction else told
+            told = self._ask_aws(aws_leaves, mounted)
+            self.config.stash[AWS_EVIDENCE] = self.redaction.of_aws(told) if self.redaction else told
             for folder in folders:
                 write_aws(folder, self.config.stash[AWS_EVIDENCE])
 
-    def _ask_aws(self, leaves: frozenset[str]) -> NodeEvidence:
-        """What AWS tells of the cluster."""
+    def _ask_aws(self, leaves: frozenset[str], mounted: set[Source]) -> NodeEvidence:
+        """What AWS tells of the cluster, and of the file systems that its nodes mount."""
         if self.cluster.connection == "replay":
             return read_aws(Path(self.cluster.settings["recording"]), self.cluster.name)
         settings = self.cluster.settings
@@ -116,7 +120,8 @@ class Session:
         except AwsError as problem:
             broke = Leaf(Status.BROKE, detail=str(problem))
             return NodeEvidence(self.cluster.name, dict.fromkeys(leaves, broke))
-        return aws.ask(account, self.cluster, leaves)
+        asked = {SETTING: as_setting(mounted), "fsx_window_minutes": str(window_minutes(self.config.option.fsx_window))}
+        return aws.ask(account, replace(self.cluster, settings={**settings, **asked}), leaves)
 
     def _ask(self, leaves: frozenset[str], keep: Callable[[NodeEvidence], None]) -> None:
         """Hand every node's answer to `keep`, as it comes; where nothing is asked of them, no node is."""
@@ -180,6 +185,16 @@ def needed(items: list[pytest.Item]) -> frozenset[str]:
     of_nodes = [ALWAYS for item in items if not (isinstance(item, CheckItem) and item.check.is_of_cluster)]
     leaves = frozenset[str]().union(*of_nodes[:1], *(leaves_of(item) for item in items))
     return leaves | ALWAYS if leaves else leaves
+
+
+def noting(mounted: set[Source], keep: Callable[[NodeEvidence], None]) -> Callable[[NodeEvidence], None]:
+    """`keep`, which also takes note of what a node mounts: AWS is asked for those file systems."""
+
+    def note(evidence: NodeEvidence) -> None:
+        mounted.update(sources_of(evidence))
+        keep(evidence)
+
+    return note
 
 
 def redaction(cluster: Cluster) -> Redaction:

@@ -37,6 +37,7 @@ LEAVES = (
     "platform",
     "processes",
     "rdma",
+    "resource_config",
     "services",
 )
 CONTROL_SIDE = {"__init__", "frame", "options", "payload", "pynvml_part"}

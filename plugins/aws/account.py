@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from clusterproof.plugins.catalog.aws_actions import aws_actions
+
+T = TypeVar("T")
 
 ATTEMPTS = 12  # of one call, throttled ones waited for: adaptive retries slow the client down to what AWS allows
 CONNECT_S, READ_S = 5, 30
@@ -52,6 +55,7 @@ class Account:
         self.region: str = self._session.region_name
         self._throttled = throttled
         self._clients: dict[str, Any] = {}
+        self._asked: dict[str, Future[Any]] = {}
         self._lock = threading.Lock()
 
     def call(self, service: str, operation: str, **arguments: object) -> Mapping[str, Any]:
@@ -70,6 +74,23 @@ class Account:
                 if number == MAX_PAGES:
                     raise AwsError(f"{action} told more than {MAX_PAGES} pages; expected fewer", "TooMany")
                 yield from page.get(key, ())
+
+    def once(self, what: str, ask: Callable[[], T]) -> T:
+        """What `ask` tells, asked by the first who wants it; all others, at the same time or later, are told the same.
+
+        Raises what `ask` raises, to everybody.
+        """
+        with self._lock:
+            answer, is_first = self._asked.get(what), what not in self._asked
+            if answer is None:
+                answer = self._asked[what] = Future()
+        if is_first:
+            try:
+                answer.set_result(ask())
+            except BaseException as problem:  # it is everybody's
+                answer.set_exception(problem)
+        told: T = answer.result()
+        return told
 
     def _client(self, service: str) -> Any:
         with self._lock:

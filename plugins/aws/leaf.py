@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
+from clusterproof.plugins.aws.asked import is_hyperpod
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.inventory.model import Cluster
 
@@ -28,8 +29,8 @@ def leaf_names() -> tuple[str, ...]:
 
 
 def ask(account: Account, cluster: Cluster, leaves: Iterable[str], patience_s: float = LEAF_S) -> NodeEvidence:
-    """What AWS tells of a cluster: all leaves side by side, each with its own way to fail."""
-    names = sorted(leaves)
+    """What AWS tells of a cluster: all leaves of its kind side by side, each with its own way to fail."""
+    names = sorted(name for name in leaves if _is_of(name, cluster))
     began = time.monotonic()
     pool = ThreadPoolExecutor(max_workers=max(1, len(names)), thread_name_prefix="aws")
     try:
@@ -45,9 +46,19 @@ def ask(account: Account, cluster: Cluster, leaves: Iterable[str], patience_s: f
     return NodeEvidence(cluster.name, told, seconds=time.monotonic() - began)
 
 
+def _is_of(name: str, cluster: Cluster) -> bool:
+    """Whether a leaf is asked of this kind of cluster: `KINDS` in its file says which, where it is not every one."""
+    kinds = getattr(_module(name), "KINDS", ("hyperpod", "ec2"))
+    return ("hyperpod" if is_hyperpod(cluster) else "ec2") in kinds
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"clusterproof.plugins.aws.leaves.{name}")
+
+
 def _leaf(name: str, account: Account, cluster: Cluster) -> Leaf:
     began = time.monotonic()
-    read: Read = importlib.import_module(f"clusterproof.plugins.aws.leaves.{name}").read
+    read: Read = _module(name).read
     try:
         value = _plain(read(account, cluster))
     except AwsDenied as denied:

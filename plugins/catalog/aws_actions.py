@@ -13,13 +13,14 @@ FILE = "aws_actions.toml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsAction:
-    """One action: IAM's name for it, boto3's service and method, and what it is needed for."""
+    """One action: IAM's name for it, boto3's service and method, what it is needed for, and on which resources."""
 
     action: str
     service: str
     operation: str
     needed_for: str
     source: str
+    on: tuple[str, ...] = ("*",)
 
 
 @cache

@@ -141,9 +141,14 @@ def leaves_needed(function: Callable[..., Any], facts_of: type) -> frozenset[str
                 waiting += [
                     found
                     for found in (mentioned, current.__globals__.get(name))
-                    if isinstance(found, FunctionType) and found.__code__ not in seen
+                    if isinstance(found, FunctionType) and found.__code__ not in seen and not _is_of_catalog(found)
                 ]
     return frozenset(needed)
+
+
+def _is_of_catalog(function: FunctionType) -> bool:
+    """Whether a function reads the catalogue: its rows have fields that are called as facts of nodes are."""
+    return function.__module__.startswith("clusterproof.plugins.catalog.")
 
 
 def _codes(code: CodeType) -> list[CodeType]:

@@ -14,6 +14,7 @@ from clusterproof.plugins.facts.field import flag, lines, optional, read, table,
 from clusterproof.plugins.facts.gpu import Gpu, Nvml
 from clusterproof.plugins.facts.group import Group
 from clusterproof.plugins.facts.host import BlockedProcess, Boot, Command, FstabEntry, Mount, Platform, Service
+from clusterproof.plugins.facts.hyperpod import ResourceConfig
 from clusterproof.plugins.facts.network import PciDevice, RdmaDevice
 from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.policy.model import NO_POLICY, Policy
@@ -172,6 +173,8 @@ class Node:
         return rdma.get("uverbs", texts)
 
     fi_info = told_as("libfabric", Command)
+
+    resource_config = told_as("resource_config", ResourceConfig)
 
     @told_by("limits")
     def memlock_bytes(self, limits: Told) -> Mapping[str, int | None]:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tests.aws.clients import client
+from tests.aws.networks import Vpc, with_quotas, with_vpc
 from tests.aws.service import Service, environment
 
 NAME, ID = "ml-cluster", "a1b2c3d4e5f6"
 ARN = f"arn:aws:sagemaker:us-west-2:123456789012:cluster/{ID}"
 
 
-def with_cluster(service: Service, groups: Mapping[str, tuple[str, int]], name: str = NAME) -> None:
-    """A cluster with these instance groups: type and number of nodes, by name."""
+def with_cluster(service: Service, groups: Mapping[str, tuple[str, int]], name: str = NAME) -> Vpc:
+    """A cluster with these instance groups: type and number of nodes, by name; the VPC that it is in."""
+    vpc = with_vpc(service, f"10.{_second_number(next(iter(groups)))}")
+    with_quotas(service, {instance_type for instance_type, _ in groups.values()})
     client(service, "sagemaker").create_cluster(
         ClusterName=name,
         InstanceGroups=[
@@ -28,7 +32,7 @@ def with_cluster(service: Service, groups: Mapping[str, tuple[str, int]], name: 
         ],
     )
     service.calls.clear()
-    service.rewrites("DescribeCluster", _as_described)
+    service.rewrites("DescribeCluster", _as_described(vpc))
     service.requests["DescribeCluster"] = _by_name(name)
     nodes = [
         _node(group, instance_type, number)
@@ -36,19 +40,7 @@ def with_cluster(service: Service, groups: Mapping[str, tuple[str, int]], name: 
         for number in range(count)
     ]
     service.serves("ListClusterNodes", lambda asked: _page(asked, nodes))
-
-
-def client(service: Service, name: str, region: str = "us-west-2") -> Any:
-    """A boto3 client of what is behind the proxy, for what a test sets up."""
-    import boto3
-
-    return boto3.client(
-        name,
-        endpoint_url=service.moto_url,
-        region_name=region,
-        aws_access_key_id="testing",
-        aws_secret_access_key="testing",
-    )
+    return vpc
 
 
 def instance_id(node: str) -> str:
@@ -60,15 +52,27 @@ def instance_id(node: str) -> str:
 def private_name(node: str) -> str:
     """Its private DNS name."""
     group, _, number = node.rpartition("-")
-    return f"ip-10-{sum(map(ord, group)) % 200}-{int(number) // 250}-{int(number) % 250 + 1}.us-west-2.compute.internal"
+    return f"ip-10-{_second_number(group)}-{int(number) // 250}-{int(number) % 250 + 1}.us-west-2.compute.internal"
 
 
-def _as_described(told: dict[str, Any]) -> None:
-    told["ClusterArn"] = ARN
-    told["ClusterStatus"] = "InService"
-    told["NodeRecovery"] = "Automatic"
-    for group in told["InstanceGroups"]:
-        group["CurrentCount"] = group["TargetCount"]
+def _second_number(group: str) -> int:
+    """The second number of the addresses of a group's nodes."""
+    return sum(map(ord, group)) % 200
+
+
+def _as_described(vpc: Vpc) -> Callable[[dict[str, Any]], None]:
+    """What moto leaves out of an answer."""
+
+    def change(told: dict[str, Any]) -> None:
+        told["ClusterArn"] = ARN
+        told["ClusterStatus"] = "InService"
+        told["NodeRecovery"] = "Automatic"
+        told["VpcConfig"] = vpc.config
+        for group in told["InstanceGroups"]:
+            group["CurrentCount"] = group["TargetCount"]
+            group["OnStartDeepHealthChecks"] = ["InstanceStress", "InstanceConnectivity"]
+
+    return change
 
 
 def _by_name(name: str) -> Callable[[dict[str, Any]], None]:
@@ -90,6 +94,7 @@ def _node(group: str, instance_type: str, number: int) -> dict[str, Any]:
         "LaunchTime": 1763580000.0,
         "InstanceStatus": {"Status": "Running", "Message": ""},
         "PrivateDnsHostname": private_name(name),
+        "CurrentImageReleaseVersion": "1.0.1481",
     }
 
 

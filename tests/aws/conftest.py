@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.aws.service import Service, environment, moto, service_before
+from tests.aws.storage import LUSTRE_MOUNT, CloudWatch, lustre, nodes_that_mount, quiet_lustre
 from tests.aws.systems_manager import Streams, SystemsManager, install_plugin
 
 
@@ -40,3 +41,20 @@ def manager(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     yield manager
     streams.close()
+
+
+@pytest.fixture
+def watch(service: Service) -> CloudWatch:
+    """CloudWatch, which knows nothing yet."""
+    watch = CloudWatch()
+    watch.serve(service)
+    return watch
+
+
+@pytest.fixture
+def system(service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A quiet Lustre file system that three nodes mount."""
+    name = lustre(service)
+    quiet_lustre(watch, name)
+    nodes_that_mount(service, monkeypatch, LUSTRE_MOUNT)
+    return name

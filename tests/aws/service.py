@@ -16,12 +16,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs
+
+from tests.aws import cbor
 
 START_S = 30.0
 JSON = "application/x-amz-json-1.1"
+XML = "text/xml"
 Told = tuple[int, bytes, str]  # a status, a body and its type
 Change = Callable[[dict[str, Any]], None]
-Serve = Callable[[dict[str, Any]], "dict[str, Any] | Answer"]
+Serve = Callable[[dict[str, Any]], "dict[str, Any] | Answer | str"]  # text is the XML of a service that speaks it
 
 
 @dataclass(frozen=True)
@@ -40,16 +44,18 @@ BROKEN = Answer(200, "", "<not json")
 
 @dataclass
 class Service:
-    """AWS as a test has it: `calls` are the actions that were asked for, in order."""
+    """AWS as a test has it: `calls` are the actions that were asked for, in order; `signed` with the service's name."""
 
     url: str
     moto_url: str
     calls: list[str] = field(default_factory=list)
+    signed: list[str] = field(default_factory=list)
     answers: dict[str, list[Answer]] = field(default_factory=dict)
     changes: dict[str, Change] = field(default_factory=dict)
     requests: dict[str, Change] = field(default_factory=dict)
     served: dict[str, Serve] = field(default_factory=dict)
     delay_s: dict[str, float] = field(default_factory=dict)
+    allows_first: dict[str, int] = field(default_factory=dict)  # calls before `answers` begin
 
     def says(self, action: str, *answers: Answer) -> None:
         """The next calls of an action get these answers; the last one stays where it is denied."""
@@ -115,10 +121,15 @@ def _proxy(moto_url: str, service: Service) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            action = _action(dict(self.headers), body)
+            action = _action(dict(self.headers), body) or self.path.partition("/operation/")[2]
             service.calls.append(action)
+            service.signed.append(f"{_signed_for(self.headers.get('Authorization', ''))}:{action}")
             time.sleep(service.delay_s.get(action, 0.0))
-            status, told, kind = _said(service, action, body) or self._of_moto(action, body)
+            is_cbor = self.headers.get("Content-Type") == cbor.TYPE
+            said = _said(service, action, cbor.as_json(body) if is_cbor else body)
+            if said and is_cbor and said[1].startswith(b"{"):
+                said = said[0], cbor.of_json(said[1]), cbor.TYPE
+            status, told, kind = said or self._of_moto(action, body)
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(told)))
@@ -148,15 +159,39 @@ def _proxy(moto_url: str, service: Service) -> type[BaseHTTPRequestHandler]:
 def _said(service: Service, action: str, body: bytes) -> Told | None:
     """What a test says in place of moto, if it does."""
     waiting = service.answers.get(action)
+    if service.allows_first.get(action, 0) >= service.calls.count(action):
+        waiting = None
     if waiting:
         answer = waiting.pop(0) if len(waiting) > 1 or waiting[0] is THROTTLED else waiting[0]
-        return answer.status, _error_of(answer), JSON
+        return _refused(answer, body)
     if action not in service.served:
         return None
-    told = service.served[action](json.loads(body))
+    told = service.served[action](json.loads(body) if _is_json(body) else _form(body))
     if isinstance(told, Answer):
-        return told.status, _error_of(told), JSON
-    return 200, json.dumps(told).encode(), JSON
+        return _refused(told, body)
+    return (200, told.encode(), XML) if isinstance(told, str) else (200, json.dumps(told).encode(), JSON)
+
+
+def _is_json(body: bytes) -> bool:
+    return body[:1] == b"{"
+
+
+def _form(body: bytes) -> dict[str, Any]:
+    return {key: values[0] for key, values in parse_qs(body.decode()).items()}
+
+
+def _refused(answer: Answer, body: bytes) -> Told:
+    """An error as the service would tell it: JSON, or XML where it was asked by a form."""
+    if _is_json(body) or not answer.code:
+        return answer.status, _error_of(answer), JSON
+    told = f"<Error><Code>{answer.code}</Code><Message>{answer.message}</Message></Error>"
+    return answer.status, f"<Response><Errors>{told}</Errors><RequestID>1</RequestID></Response>".encode(), XML
+
+
+def _signed_for(authorization: str) -> str:
+    """The service that a request is signed for."""
+    found = re.search(r"Credential=\S+?/\d{8}/[\w-]+/([\w-]+)/aws4_request", authorization)
+    return found[1] if found else ""
 
 
 def free_port() -> int:

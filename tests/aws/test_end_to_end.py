@@ -83,7 +83,7 @@ def test_a_hyperpod_cluster_by_name_gives_the_verdicts_that_a_login_would(
         for name, evidence in direct.items()
     }
     assert told == expected, ran.stdout
-    assert set(of_cluster.values()) == {Verdict.PASS}
+    assert set(of_cluster.values()) <= {Verdict.PASS, Verdict.NOT_APPLICABLE}  # these nodes mount nothing of FSx
     assert ran.returncode == 1
     assert len(manager.started) == len(nodes)  # one session for each node, and no other
     assert manager.open == {}
