@@ -25,9 +25,15 @@ from clusterproof.plugins.verdict import Concern, Incomplete, NotApplicable, Ver
 SUBJECTS: dict[str, Callable[[Node], Iterable[Any]]] = {
     "node": lambda node: (node,),
     "gpu": lambda node: node.gpus,
+    "pci_device": lambda node: node.pci_devices,
     "efa_device": lambda node: node.efa_devices,
     "ib_device": lambda node: node.ib_devices,
     "mount": lambda node: node.mounts,
+    "lustre_client": lambda node: node.lustre_clients,
+    "ost": lambda node: node.osts,
+    "mdt": lambda node: node.mdts,
+    "nvme": lambda node: node.nvme_controllers,
+    "neuron_device": lambda node: node.neuron_devices,
 }
 # Or it is called once for the cluster, where that is one of AWS's, or for each thing that the cluster has.
 SUBJECTS_OF_CLUSTER: dict[str, Callable[[ClusterFacts], Iterable[Any]]] = {
@@ -37,10 +43,16 @@ SUBJECTS_OF_CLUSTER: dict[str, Callable[[ClusterFacts], Iterable[Any]]] = {
 WHOLE = ("node", "cluster")  # what has no devices beside it
 _DEVICES = {
     "gpu": "NVIDIA GPU",
+    "pci_device": "NVIDIA, EFA or Mellanox device on the PCI bus",
     "efa_device": "EFA device",
     "ib_device": "InfiniBand or RoCE device",
     "mount": "mount",
     "file_system": "FSx file system",
+    "lustre_client": "connection to a Lustre server",
+    "ost": "Lustre OST",
+    "mdt": "Lustre MDT",
+    "nvme": "NVMe controller",
+    "neuron_device": "Neuron device",
 }
 _COUNTED = {"gpu": "gpus", "efa_device": "efa"}  # devices of which a node is expected to have a number
 

@@ -16,6 +16,7 @@ from clusterproof.plugins.outcomes import Outcomes
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.policy.model import Policy
 from clusterproof.plugins.policy.ruling import Ruling
+from clusterproof.plugins.refresh_catalog import pytest_cmdline_main  # noqa: F401 - a hook
 from clusterproof.plugins.routing import OCCASIONS, SUBSYSTEMS
 from clusterproof.plugins.session import Session
 from clusterproof.plugins.state import CLUSTER, CLUSTER_IS_MISSING, POLICY, ROUTES
@@ -90,14 +91,24 @@ _OCCASION_WORDS = {
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what loads the hardware unless `-m` asks for it, and put the checks of the node itself first."""
+    """Leave out what only runs when `-m` names its occasion, and put the checks of the node itself first."""
     if config.stash.get(CLUSTER_IS_MISSING, False):
         raise pytest.UsageError(collect.NO_CLUSTER)
     if CLUSTER not in config.stash:
         return
-    if "perf" not in config.option.markexpr:
-        loads = [item for item in items if item.get_closest_marker("perf")]
-        if loads:
-            config.hook.pytest_deselected(items=loads)
-            items[:] = [item for item in items if item not in set(loads)]
+    left_out = [item for item in items if is_only_by_name(item, config.option.markexpr)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
     items.sort(key=lambda item: not (isinstance(item, CheckItem) and item.check.route.subsystem == "node"))
+
+
+def is_only_by_name(item: pytest.Item, markexpr: str) -> bool:
+    """Whether a test runs only when `-m` names its occasion, and `-m` does not.
+
+    What loads the hardware, and what is of an image alone: on a node that people work on it finds their work.
+    """
+    if item.get_closest_marker("perf"):
+        return "perf" not in markexpr
+    is_of_image_alone = item.get_closest_marker("ami") and not item.get_closest_marker("preflight")
+    return bool(is_of_image_alone) and "ami" not in markexpr

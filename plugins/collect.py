@@ -98,7 +98,10 @@ def _item(collector: pytest.Collector, name: str, check: Check, node_name: str) 
     return CheckItem.from_parent(collector, name=name, nodeid=nodeid, check=check, node_name=node_name)
 
 
-NO_CLUSTER = "no cluster to validate; say which: --cluster local, demo, replay:DIR, ssh:NODESET or an inventory.toml"
+NO_CLUSTER = (
+    "no cluster to validate; say which: --cluster local, demo, replay:DIR, capture:PATH, ssh:NODESET or an "
+    "inventory.toml"
+)
 
 
 def _is_check(collector: pytest.Module, name: str, obj: object) -> bool:

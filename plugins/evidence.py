@@ -20,6 +20,7 @@ class Status(str, Enum):
     BROKE = "broke"  # the leaf crashed, or the tool failed in a way that tells nothing
     TIMED_OUT = "timed_out"  # killed at its deadline
     STUCK = "stuck"  # not even killed: in uninterruptible sleep (D), abandoned
+    UNCOLLECTED = "uncollected"  # a capture by hand that has no file which tells it; the detail says what to collect
 
 
 class Unreached(str, Enum):

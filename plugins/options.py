@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.facts.window import window
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -22,7 +24,8 @@ GROUPS: dict[str, tuple[Option, ...]] = {
     "clusterproof: which nodes": (
         Option(
             "--cluster",
-            "what to validate: local, demo, replay:DIR, ssh:[user@]NODESET[:port], or an inventory FILE.toml",
+            "what to validate: local, demo, replay:DIR, capture:PATH, ssh:[user@]NODESET[:port], or an inventory "
+            "FILE.toml",
             {"metavar": "X"},
         ),
         Option("--nodes", "only these nodes of it, folded: gpu[001-016,020]", {"metavar": "NODESET"}),
@@ -108,6 +111,12 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "what concerns do to the exit code: ignore (the default) or fail (1)",
             {"choices": ("ignore", "fail"), "default": "ignore"},
         ),
+        Option(
+            "--since",
+            "what of the kernel log counts: the last 90m, 24h or 2d, all from a time on (2026-03-01T08:00Z, by the "
+            "node's own clock), or all of this boot (boot, the default)",
+            {"default": "boot", "metavar": "WINDOW"},
+        ),
     ),
     "clusterproof: records": (
         Option("--results", "write one JSON record per check and node (JSON Lines)", {"metavar": "FILE"}),
@@ -116,6 +125,13 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "--redact",
             "replace host names, addresses, serials and UUIDs, each always by the same word, in all that is written",
             {"action": "store_true"},
+        ),
+    ),
+    "clusterproof: the catalogue": (
+        Option(
+            "--refresh-catalog",
+            "instead of a run: compare the catalogue of instance types with EC2's own answer (default: your region)",
+            {"nargs": "?", "const": "", "metavar": "REGION"},
         ),
     ),
 }
@@ -145,6 +161,10 @@ def check_options(option: Any) -> None:
     window_minutes(option.fsx_window)
     if not option.host_root.startswith("/"):
         raise pytest.UsageError(f"--host-root is {option.host_root!r}; expected a folder that begins with /")
+    try:
+        window(option.since)
+    except ValueError as why:
+        raise pytest.UsageError(str(why)) from None
 
 
 def window_minutes(text: str) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.result import Result
+from clusterproof.plugins.routing import Route
 from clusterproof.plugins.verdict import Verdict
 
 OUT = "Captured stdout call"  # where a concern's words stand, for whoever asks pytest for the output of what passed
@@ -76,9 +77,9 @@ def in_words(result: Result) -> str:
     return "\n".join(f"{word}: {words}" if word else words for word, words in rows if words)
 
 
-def owner_of(result: Result) -> str:
+def owner_of(told: Result | Route) -> str:
     """`hyperpod-node-debugger § G`."""
-    return f"{result.owner} § {result.section}" if result.section else result.owner
+    return f"{told.owner} § {told.section}" if told.section else told.owner
 
 
 def properties(result: Result) -> list[tuple[str, object]]:

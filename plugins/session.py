@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +17,20 @@ from clusterproof.plugins.aws.mounted import SETTING, Source, as_setting, source
 from clusterproof.plugins.collect import CheckItem, aws_leaves_of, leaves_of
 from clusterproof.plugins.connection import Connection, Limits, Unusable, connection_for
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.facts.fact import ONLY_CAPTURED
+from clusterproof.plugins.facts.window import window
 from clusterproof.plugins.gather import gather, replay
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.inventory.recording import read_aws, write_aws, write_cluster, write_node
 from clusterproof.plugins.nodeset import fold
 from clusterproof.plugins.options import window_minutes
+from clusterproof.plugins.policy.model import NO_POLICY
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from clusterproof.plugins.progress import progress
-from clusterproof.plugins.state import AWS_EVIDENCE, CLUSTER, EVIDENCE, is_of_aws
+from clusterproof.plugins.state import AWS_EVIDENCE, CLUSTER, EVIDENCE, POLICY, is_of_aws
 
 if TYPE_CHECKING:
+    from clusterproof.plugins.capture.collection import Understood
     from clusterproof.plugins.redact import Redaction
 
 ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
@@ -52,7 +57,31 @@ class Session:
             f"cluster: {shown.name}: {count} ({nodes}) by {shown.connection}"
             + (f", {', '.join(types)}" if types else ""),
             *(f"cluster: {note}" for note in shown.notes),
+            *self._window(),
+            *self._not_understood(),
         ]
+
+    @cached_property
+    def captured(self) -> tuple[Understood, ...]:
+        """What the files of a capture tell of each node, read once; nothing where the cluster is none."""
+        if self.cluster.connection != "capture":
+            return ()
+        from clusterproof.plugins.capture.collection import read_capture  # many forms: only captures need them
+
+        return read_capture(Path(self.cluster.settings["capture"]), self.cluster, leaf_names())
+
+    def _not_understood(self) -> list[str]:
+        """Name the files of a capture that nobody understood."""
+        if not self.captured:
+            return []
+        from clusterproof.plugins.capture.collection import not_understood
+
+        return list(not_understood(self.captured, is_redacted=self.redaction is not None))
+
+    def _window(self) -> list[str]:
+        """Say how far back the kernel log counts, where it is not the whole boot."""
+        since = window(self.config.option.since)
+        return [] if since.is_boot else [f"kernel log: only what it told {since.in_words} counts"]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -77,7 +106,9 @@ class Session:
         """Gather what the selected checks need, then let them run."""
         items = session.items if hasattr(session, "items") else []
         if items and EVIDENCE not in self.config.stash and not self.config.option.collectonly:
-            self.gather(needed(items), frozenset[str]().union(*(aws_leaves_of(item) for item in items)), None)
+            self.gather(
+                needed(items) - ONLY_CAPTURED, frozenset[str]().union(*(aws_leaves_of(item) for item in items)), None
+            )
         return (yield)
 
     def pytest_unconfigure(self) -> None:
@@ -131,6 +162,10 @@ class Session:
             for evidence in replay(Path(self.cluster.settings["recording"]), self.cluster).values():
                 keep(evidence)
             return
+        if self.cluster.connection == "capture":
+            for node in self.captured:
+                keep(node.evidence)
+            return
         with progress(self.config, self.cluster) as shown:
 
             def told(evidence: NodeEvidence) -> None:
@@ -161,7 +196,12 @@ class Session:
 
     def _probe_options(self) -> ProbeOptions:
         option = self.config.option
-        return ProbeOptions(host_root=option.host_root, leaf_s=option.probe_timeout, sudo=option.sudo)
+        return ProbeOptions(
+            host_root=option.host_root,
+            leaf_s=option.probe_timeout,
+            sudo=option.sudo,
+            checkpoints=self.config.stash.get(POLICY, NO_POLICY).checkpoints,
+        )
 
     def _limits(self) -> Limits:
         option = self.config.option

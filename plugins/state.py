@@ -13,6 +13,7 @@ from clusterproof.plugins.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.group import Group
 from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.facts.window import BOOT, Window, window
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.policy.model import NO_POLICY, Policy
 from clusterproof.plugins.routing import OCCASIONS, Route
@@ -55,19 +56,27 @@ def nodes_of(config: pytest.Config) -> Mapping[str, Node]:
         cluster, evidence = config.stash[CLUSTER], config.stash.get(EVIDENCE, {})
         told = {target.name: evidence.get(target.name) or _not_asked(target.name) for target in cluster.targets}
         config.stash[NODES] = nodes(
-            cluster, told, occasion_of(config.option.markexpr), config.stash.get(POLICY, NO_POLICY)
+            cluster,
+            told,
+            occasion_of(config.option.markexpr),
+            config.stash.get(POLICY, NO_POLICY),
+            window(config.option.since),
         )
     return config.stash[NODES]
 
 
 def nodes(
-    cluster: Cluster, told: Mapping[str, NodeEvidence], occasion: str = "preflight", policy: Policy = NO_POLICY
+    cluster: Cluster,
+    told: Mapping[str, NodeEvidence],
+    occasion: str = "preflight",
+    policy: Policy = NO_POLICY,
+    since: Window = BOOT,
 ) -> dict[str, Node]:
     """The nodes of a cluster by name, each beside those of its group."""
     groups: dict[tuple[str, str], Group] = defaultdict(Group)
     made: dict[str, Node] = {}
     for target in cluster.targets:
-        node = Node(target, told[target.name], occasion, policy)
+        node = Node(target, told[target.name], occasion, policy, since)
         group = groups[target.group, node.type_name]
         made[target.name] = replace(node, group=group)
         group.nodes.append(made[target.name])

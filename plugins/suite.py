@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from clusterproof.plugins.check import Check, check_of, is_light
+from clusterproof.plugins.report import owner_of
 from clusterproof.plugins.routing import OCCASIONS
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -49,7 +50,7 @@ def table() -> str:
     for name, check in sorted(all_checks().items(), key=lambda entry: (entry[1].route.subsystem != "node", entry[0])):
         about = check.route
         when = ", ".join(occasions(check))
-        rows.append(f"| `{name}` | {about.title} | {when} | {about.owner} § {about.section} |")
+        rows.append(f"| `{name}` | {about.title} | {when} | {owner_of(about)} |")
     return "\n".join(rows) + "\n"
 
 

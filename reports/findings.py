@@ -117,7 +117,9 @@ def headline(results: Iterable[Result]) -> str:
         f"{number} {words}" for number, words in counts if number
     )
     whole = next((words for verdict, words in _OF_CLUSTER if verdict in of_cluster), "")
-    return "; ".join(filter(None, (nodes if worst else "", f"the cluster itself {whole}" if whole else "")))
+    return "; ".join(
+        filter(None, (nodes if worst or not whole else "", f"the cluster itself {whole}" if whole else ""))
+    )
 
 
 _OF_CLUSTER = (

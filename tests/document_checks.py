@@ -7,11 +7,12 @@ from pathlib import Path
 
 from clusterproof.plugins.catalog import thresholds
 from clusterproof.plugins.check import WHOLE, Check
+from clusterproof.plugins.report import owner_of
 from clusterproof.plugins.routing import SUBSYSTEMS
 from clusterproof.plugins.suite import all_checks, occasions
 from clusterproof.plugins.verdict import Verdict
 from tests.aws.cluster_faults import FAULTS as CLUSTER_FAULTS
-from tests.faults import FAULTS
+from tests.faults import ALL_FAULTS
 from tests.rules import Rule, rules, thresholds_of
 
 PATH = Path(__file__).parents[1] / "docs" / "checks.md"
@@ -47,7 +48,7 @@ def _check(name: str) -> Iterator[str]:
     yield f"- **do**: {about.remedy}"
     yield f"- **see it by hand**: `{about.evidence}`"
     yield f"- **reads**: {_reads(check)}"
-    yield f"- **runs**: {', '.join(occasions(check))}; **owner**: {about.owner} § {about.section}".removesuffix(" § ")
+    yield f"- **runs**: {', '.join(occasions(check))}; **owner**: {owner_of(about)}"
     yield from (f"- **{rule.verdict}**: {rule.sentence}" for rule in _worst_first(rules(check.function)))
     yield from (f"- **threshold** {words}" for words in _thresholds(check))
     yield f"- **proven on**: {_faults(name)}\n"
@@ -77,7 +78,7 @@ def _faults(name: str) -> str:
         return _faults_of_cluster(name)
     by_verdict = [
         f"{fault.name} ({fault.expect[name].value})"
-        for fault in FAULTS
+        for fault in ALL_FAULTS
         if name in fault.expect and (next(iter(fault.expect)) == name or fault.expect[name] in _FOUND)
     ]
     return "; ".join(by_verdict) or "none"

@@ -20,12 +20,14 @@ from tests.testbed.image import NodeImage
 from tests.testbed.node import entered
 
 
-def told_by(image: NodeImage, name: str = "gpu001", leaf_s: float = 5.0, beside: str = "") -> NodeEvidence:
+def told_by(
+    image: NodeImage, name: str = "gpu001", leaf_s: float = 5.0, beside: str = "", checkpoints: tuple[str, ...] = ()
+) -> NodeEvidence:
     """What the real probe tells of a fake node: every leaf, in one run.
 
     `beside` is a shell script that runs on the node meanwhile; the probe begins when it has said its first line.
     """
-    to_run, nonce = program(leaf_names(), ProbeOptions(leaf_s=leaf_s))
+    to_run, nonce = program(leaf_names(), ProbeOptions(leaf_s=leaf_s, checkpoints=checkpoints))
     with entered(image, name) as node:
         if beside:
             running = node.start(["/bin/sh", "-c", beside], stdout=subprocess.PIPE)

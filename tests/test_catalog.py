@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import pynvml
 import pytest
 
 from clusterproof.plugins.catalog import (
@@ -18,6 +19,7 @@ from clusterproof.plugins.catalog import (
     clocks_event_reasons,
     fabric_faults,
     fabric_state,
+    fabric_summary,
     instance_type,
     instance_types,
     owner,
@@ -26,6 +28,7 @@ from clusterproof.plugins.catalog import (
     recovery_action_in_log,
     threshold,
     thresholds,
+    unknown_clocks_event_reasons,
     xid,
     xids,
 )
@@ -47,6 +50,7 @@ RULE = {
     **dict.fromkeys((92, 109, 121), "repeat-fail"),
     **dict.fromkeys(range(144, 151), "by-severity"),
     63: "by-remap",
+    177: "by-remap",
     154: "by-text",
     162: "none",
     163: "concern",
@@ -54,6 +58,7 @@ RULE = {
 OTHERS = {
     *(37, 38, 44, 61, 65, 66, 67, 78, 81, 93, 106, 107, 123, 141, 152, 153, 157, 159, 160, 161),
     *(164, 165, 166, 170, 171, 172),
+    *(18, 57, 58, 73, 122, 124, 125),
 }  # fmt: skip
 
 # Type: GPUs, NVLinks per GPU, fabric manager on the node, EFA devices, rate of one in Gb/s.
@@ -105,7 +110,7 @@ def test_an_xid_that_nobody_knows_is_a_concern() -> None:
     assert (xid(999).code, xid(999).verdict, xid(999).kind) == (999, "concern", "unknown")
 
 
-@pytest.mark.parametrize("code", [45, 63, 64, 92, 94, 109, 121, 74])
+@pytest.mark.parametrize("code", [13, 31, 45, 63, 64, 73, 74, 79, 92, 94, 95, 109, 119, 121, 140, 159])
 def test_where_sources_disagree_the_row_says_so(code: int) -> None:
     assert xid(code).disagreement
 
@@ -204,6 +209,23 @@ def test_clocks_event_reasons_are_read_bit_by_bit(mask: int, words: list[str], v
     assert [reason.verdict for reason in reasons] == verdicts
 
 
+def test_every_clocks_event_reason_that_nvml_names_is_in_the_catalogue() -> None:
+    named = {name: bit for name, bit in vars(pynvml).items() if re.match(r"nvmlClocks(Event|Throttle)Reason", name)}
+    assert len(named) > 20
+    assert {name: bit for name, bit in named.items() if unknown_clocks_event_reasons(bit)} == {}
+    assert unknown_clocks_event_reasons(0x1801) == 0x1800
+
+
+def test_every_field_of_the_fabric_health_mask_that_nvml_names_is_in_the_catalogue() -> None:
+    shifts = {bit for name, bit in vars(pynvml).items() if name.startswith("NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_")}
+    assert shifts == {row["shift"] for row in document("fabric.toml")["fabric_health"].values()}
+
+
+def test_a_fabric_summary_that_is_not_known_is_a_concern() -> None:
+    verdicts = [fabric_summary(value).verdict for value in (0, 1, 2, 3, 9)]
+    assert verdicts == ["none", "none", "fail", "concern", "concern"]
+
+
 def test_recovery_actions_have_the_same_meaning_by_number_and_in_the_log() -> None:
     known = [recovery_action(value) for value in range(5)]
     assert [action.words for action in known if action] == [
@@ -226,8 +248,20 @@ def test_recovery_actions_have_the_same_meaning_by_number_and_in_the_log() -> No
         (0b01_00, ("route recovery",)),
         (0b01_00_00, ("route unhealthy",)),
         (0b01_00_00_00, ("access timeout recovery",)),
-        (0b0010_00_00_00_00, ("incorrect configuration",)),
-        (0b0101_10_01_10_01, ("degraded bandwidth", "route unhealthy", "incorrect configuration")),
+        (0b01_01_0001_10_10_10_10, ()),
+        (0b0010_00_00_00_00, ("incorrect configuration: system GUID",)),
+        (0b0011 << 8, ("incorrect configuration: chassis serial number",)),
+        (0b0100 << 8, ("incorrect configuration: no partition",)),
+        (0b0110 << 8, ("incorrect configuration: incompatible GPU firmware",)),
+        (0b0111 << 8, ("incorrect configuration: invalid location",)),
+        (0b1000 << 8, ("incorrect configuration: invalid GPU state",)),
+        (0b1111 << 8, ("incorrect configuration",)),
+        (0b10 << 12, ("no partition is assigned",)),
+        (0b10 << 14, ("the rack's fabric manager is disconnected",)),
+        (
+            0b0101_10_01_10_01,
+            ("degraded bandwidth", "route unhealthy", "incorrect configuration: too few NVLinks"),
+        ),
     ],
 )
 def test_the_fabric_health_mask_is_read_field_by_field(mask: int, faults: tuple[str, ...]) -> None:

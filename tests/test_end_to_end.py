@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.result import Result
-from clusterproof.plugins.suite import node_checks
+from clusterproof.plugins.suite import node_checks, occasions
 from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.results import read_results
 from tests.faults import BY_NAME
+from tests.faults.fault import DOES_NOT_APPLY
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster, needs_hung_mount
 from tests.testbed.node import healthy_p5, with_nvml
@@ -36,9 +37,22 @@ SICK = {
     "gpu007": "a failed unit",
     "gpu008": "a file server that does not answer",
 }
+OF_A_GROUP = {
+    "gpu.gpu_uniform",
+    "host.cpu_uniform",
+    "host.memory_uniform",
+    "host.numa_balancing",
+    "host.thp",
+    "network.nic_uniform",
+    "software.version_drift",
+    "storage.mount_uniform",
+}
 REFUSING, HUNG, RUBBISH, NOISY = "gpu009", "gpu010", "gpu011", "gpu012"
-HEALTHY = dict.fromkeys(node_checks(), Verdict.PASS) | {"network.ib_ports": Verdict.NOT_APPLICABLE}
-SILENT = dict.fromkeys(HEALTHY, Verdict.INCOMPLETE) | {"node.reachable": Verdict.FAIL}
+CHOSEN = [name for name, check in node_checks().items() if "preflight" in occasions(check)]
+HEALTHY = dict.fromkeys(CHOSEN, Verdict.PASS) | dict.fromkeys(
+    DOES_NOT_APPLY.intersection(CHOSEN), Verdict.NOT_APPLICABLE
+)
+SILENT = dict.fromkeys(CHOSEN, Verdict.INCOMPLETE) | {"node.reachable": Verdict.FAIL}
 HANGS = HEALTHY | dict(BY_NAME["a driver that does not answer"].expect)
 EXPECTED = {node: HEALTHY | dict(BY_NAME[fault].expect) for node, fault in SICK.items()} | {
     REFUSING: SILENT,
@@ -132,7 +146,7 @@ def test_workers_of_xdist_form_the_same_verdicts_from_one_round_trip(bed: Testbe
 def test_only_the_leaves_that_the_selected_checks_need_are_read(bed: Testbed, tmp_path: Path) -> None:
     told = run(bed, tmp_path, "--cluster", "ssh:gpu001", "-k", "test_memlock")
     recorded = json.loads((told.recording / "nodes" / "gpu001.json").read_text())
-    assert recorded["leaves"].keys() == {"boot", "platform", "rdma", "limits"}
+    assert recorded["leaves"].keys() == {"boot", "platform", "rdma", "limits", "imds"}
     assert told.exit == 0, told.output
 
 
@@ -143,4 +157,5 @@ def test_an_inventory_file_names_groups_types_and_the_connection(bed: Testbed, t
         '[[group]]\nname = "workers"\nnodes = "gpu[001,007]"\ninstance_type = "ml.p5.48xlarge"\n'
     )
     told = run(bed, tmp_path, "--cluster", str(inventory))
-    assert told.verdicts == {node: EXPECTED[node] for node in ("gpu001", "gpu007")}, told.output
+    too_few = dict.fromkeys(OF_A_GROUP, Verdict.NOT_APPLICABLE)  # two nodes have no majority
+    assert told.verdicts == {node: EXPECTED[node] | too_few for node in ("gpu001", "gpu007")}, told.output

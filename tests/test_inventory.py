@@ -96,7 +96,8 @@ def test_ssh_names_nodes_a_user_and_a_port(text: str, name: str, targets: tuple[
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "'' is empty; expected local, demo, replay:DIR, ssh:[user@]NODESET[:port] or FILE.toml"),
+        ("", "'' is empty; expected local, demo, replay:DIR, capture:PATH, ssh:[user@]NODESET[:port], "),
+        ("", "ec2:tag:KEY=VALUE, asg:NAME, a HyperPod cluster's NAME or ARN or FILE.toml"),
         ("  ", "is empty"),
         ("lokal", "did you mean local?"),
         ("LOCAL", "did you mean local?"),
@@ -105,7 +106,7 @@ def test_ssh_names_nodes_a_user_and_a_port(text: str, name: str, targets: tuple[
         ("ssh", "did you mean ssh:?"),
         ("reply:/x", "did you mean replay:?"),
         ("gpu[001-004]", "did you mean ssh:gpu[001-004]?"),
-        ("/", "is a folder (did you mean replay:/?)"),
+        ("/", "is a folder (did you mean replay:/, or capture:/?)"),
         ("x!y", "is of no known kind; expected"),
         ("a\nb", "is of no known kind; expected"),
         ("\0", "is of no known kind; expected"),
@@ -124,6 +125,9 @@ def test_ssh_names_nodes_a_user_and_a_port(text: str, name: str, targets: tuple[
         ("replay:", "names no folder"),
         ("replay:/nowhere", "No such file or directory; expected a folder that --record wrote"),
         ("replay:/\0", "null"),
+        ("capture:", "names no folder"),
+        ("capture:/nowhere", "no such file or folder; expected a folder of files"),
+        ("capture:/\0", "no such file or folder"),
         ("/nowhere.toml", "No such file or directory; expected an inventory"),
     ],
 )
@@ -132,7 +136,7 @@ def test_what_names_no_cluster_is_one_line_with_the_nearest_that_does(text: str,
 
 
 @settings(deadline=None)
-@given(st.text(max_size=30), st.sampled_from(["", "ssh:", "replay:", "demo"]))
+@given(st.text(max_size=30), st.sampled_from(["", "ssh:", "replay:", "capture:/nowhere/", "demo"]))
 def test_any_text_names_a_cluster_or_is_refused_in_one_line(text: str, prefix: str) -> None:
     line = "one line"
     try:
@@ -152,7 +156,10 @@ def test_every_kind_has_its_form_and_its_resolver() -> None:
         "local",
         "demo",
         "replay:DIR",
+        "capture:PATH",
         "ssh:[user@]NODESET[:port]",
+        "ec2:tag:KEY=VALUE",
+        "asg:NAME",
         "FILE.toml",
     ]
 

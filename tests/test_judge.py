@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.catalog import xids
 from clusterproof.plugins.catalog.judge import Finding, judge, judge_switches, occurrences
 from clusterproof.plugins.facts import kernel_log
-from clusterproof.plugins.facts.kernel_log import pci_address
+from clusterproof.plugins.facts.kernel_log import XidEvent, pci_address
 from clusterproof.tests.samples import sample
 from clusterproof.tests.test_kernel_log import GPU, OTHER_GPU, line_of, parse
 
@@ -51,8 +51,9 @@ def test_a_hardware_code_fails_on_its_first_occurrence(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(c for c, row in xids().items() if row.kind in ("application", "engine")))
-def test_an_application_or_engine_code_means_nothing_once(code: int) -> None:
-    assert only(log((10.0, line_of(code)))).severity == "none"
+def test_an_application_or_engine_code_means_nothing_once_but_73_on_which_hyperpod_reboots(code: int) -> None:
+    expected = "concern" if code == 73 else "none"
+    assert only(log((10.0, line_of(code)))).severity == expected
 
 
 @pytest.mark.parametrize(
@@ -148,6 +149,42 @@ def test_a_row_remapping_fails_while_it_is_pending_or_has_failed(due: str) -> No
 )
 def test_nvlink_codes_are_judged_by_the_lines_own_word(code: int, word: str, severity: str) -> None:
     assert only(log((1.0, line_of(code, f"RLW_REMAP {word}XC1 i0 Link 10 (0x4)")))).severity == severity
+
+
+@pytest.mark.parametrize(
+    ("texts", "part"),
+    [
+        (["RLW_REMAP Nonfatal XC1 i0 Link 10 (0x4)"], "RLW_REMAP, link 10"),
+        (
+            ["NETIR_LINK_EVT  Fatal   XC0 i0 Link 15 (0x02)", "NETIR Fatal XC0 i0 Link -1"],
+            "NETIR_LINK_EVT, NETIR, link 15",
+        ),
+        (["NETIR_LINK_EVT Fatal XC0 i0 Link 08", "NETIR_LINK_EVT Fatal XC0 i0 Link 01"], "NETIR_LINK_EVT, link 1 8"),
+        (["driver-specific detail"], ""),
+    ],
+)
+def test_a_finding_names_the_part_of_the_nvlink_hardware_and_the_links(texts: list[str], part: str) -> None:
+    assert only(judge(parse(*(line_of(149, text) for text in texts)))).part == part
+
+
+def test_every_captured_line_of_144_to_149_names_its_part() -> None:
+    events = parse(*sample("kernel-log/gpud-xid-nvlink5-145-149-real.txt").lines)
+    named = {event.unit for event in events if isinstance(event, XidEvent)}
+    assert named == {
+        "NETIR", "NETIR_BER_EVENT", "NETIR_LINK_EVT", "RLW_CTRL", "RLW_REMAP", "RLW_RXPIPE", "RLW_SRC_TRACK",
+        "SAW_EGR", "SAW_MVB",
+    }  # fmt: skip
+
+
+def test_lines_that_the_probe_left_out_are_counted() -> None:
+    told = [(1.0, line_of(79)), (2.0, line_of(79)), (9.0, line_of(79), 100)]
+    assert only(judge(kernel_log.parse(told))).count == 103
+
+
+@pytest.mark.parametrize(("left_out", "severity"), [(0, "concern"), (100, "none")])
+def test_a_storm_of_which_the_middle_is_left_out_is_one_burst(left_out: int, severity: str) -> None:
+    told = [(1.0, line_of(13)), (2.0, line_of(13)), (602.0, line_of(13), left_out)]
+    assert only(judge(kernel_log.parse(told))).severity == severity
 
 
 def test_one_fatal_line_among_nonfatal_ones_fails() -> None:

@@ -52,6 +52,7 @@ REFUSED = [
     ('[mounts]\nexpected = "/fsx"', "expected is '/fsx'; expected a list of paths"),
     ('[mounts]\nexpected = ["fsx"]', "expected a list of paths that begin with /"),
     ("[versions]\ndriver = 580", "driver is a whole number; expected text"),
+    ('[versions]\ndriver = "about 580"', "driver: "),
     ("[thresholds", "site.toml is not TOML"),
 ]
 

@@ -137,5 +137,6 @@ def wait_for_blocked(node: Node) -> None:
 def test_limits_are_bytes_and_null_is_unlimited() -> None:
     image = with_memlock(with_memlock(healthy_cpu(), "1073741824"), "8388608", "slurmd")
     told = value(image, "limits")
-    assert told["login"] == {"memlock": 1073741824}
-    assert told["daemons"] == {"slurmd": {"memlock": 8388608}, "containerd": {"memlock": None}}
+    others = {"nofile": 1048576, "nproc": None, "stack": 8388608}
+    assert told["login"] == {"memlock": 1073741824, **others}
+    assert told["daemons"] == {"slurmd": {"memlock": 8388608, **others}, "containerd": {"memlock": None, **others}}

@@ -16,7 +16,7 @@ XID = "NVRM: Xid (PCI:0000:{:02x}:00): {}, pid={}, name=train"
 def kept(texts: list[str]) -> list[str]:
     told = Kept().of((float(at), text.encode()) for at, text in enumerate(texts))["lines"]
     assert isinstance(told, list)
-    return [text for _, text in told]
+    return [line[1] for line in told]
 
 
 def is_of_this_boot(line: str) -> bool:
@@ -48,6 +48,14 @@ def test_every_line_that_means_something_is_kept(sample: Sample) -> None:
         "infiniband rdmap79s0: Failed to process command CREATE_QP",
         "watchdog: BUG: soft lockup - CPU#3 stuck for 22s!",
         "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28002, Non-fatal, Link 46 AFT Address Out of Range",
+        "kworker/0:1: page allocation failure: order:0, mode:0x20",
+        "cgroup: fork rejected by pids controller in /user.slice",
+        "rcu: INFO: rcu_preempt self-detected stall on CPU",
+        "Linux version 6.8.0-1021-aws (buildd@lcy02)",
+        "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.09",
+        "nvidia-nvswitch0: Probing device 0000:08:00.0, Vendor Id = 0x10de",
+        "[drm] [nvidia-drm] [GPU ID 0x0000c500] Removing device",
+        "[drm] Initialized nvidia-drm 0.0.0 20160202 for 0000:c5:00.0 on minor 7",
     ],
 )
 def test_what_the_checks_and_people_look_for_is_kept(line: str) -> None:
@@ -62,6 +70,7 @@ def test_what_the_checks_and_people_look_for_is_kept(line: str) -> None:
         "IPv6: ADDRCONF(NETDEV_CHANGE): eth0: link becomes ready",
         "cfg80211: failed to load regulatory.db by default",
         "Memory: 2097152K/2097152K available",
+        "systemd[1]: Installed transient /etc/machine-id file.",
         "",
     ],
 )
@@ -78,12 +87,43 @@ def test_of_a_storm_the_first_and_the_last_are_kept_for_each_gpu_and_code() -> N
             assert [line for line in told if line in of_one] == of_one[:EACH] + of_one[-EACH:]
 
 
+def test_the_first_line_after_those_left_out_says_how_many_they_are() -> None:
+    told = Kept().of((float(at), b"NVRM: Xid (PCI:0000:c5:00): 31, pid=7") for at in range(100))
+    assert isinstance(told["lines"], list)
+    assert [(line[0], line[2]) for line in told["lines"] if len(line) == 3] == [(84.0, 100 - 2 * EACH)]
+    assert told["dropped"] == 100 - 2 * EACH
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nvidia 0000:{:02x}:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)",
+        "pcieport 0000:80:01.1: AER: Corrected error received: 0000:{:02x}:00.0",
+        "nfs: server 10.99.88.{} not responding, still trying",
+        "Lustre: fsx-OST{:04x}-osc-ffff8a01b2c3d400: Connection to fsx-OST{:04x} (at 10.0.0.1@tcp) was lost",
+        "efa 0000:4f:00.0 rdmap{}s0: Failed to process command CREATE_QP (opcode 1) comp_status 3 err -22",
+        "nvidia-nvswitch3: SXid (PCI:0000:{:02x}:00.0): 28002, Non-fatal, Link 46",
+        "NVRM: Xid (PCI:0000:{:02x}:00): 79, GPU has fallen off the bus.",
+    ],
+)
+def test_of_each_device_and_server_lines_are_kept(line: str) -> None:
+    told = kept([line.format(number, number) for _ in range(40) for number in range(1, 41)])
+    assert {told.count(line.format(number, number)) for number in range(1, 41)} == {2 * EACH}
+
+
+def test_a_log_of_ever_different_lines_hides_no_fault() -> None:
+    other = [f"NVRM: {chr(97 + n % 26)}{chr(97 + n // 26 % 26)}{chr(97 + n // 676)} is new" for n in range(5000)]
+    faults = [XID.format(0x53, 79, 7), "EDAC MC0: 1 UE memory read error", "watchdog: BUG: soft lockup - CPU#3"]
+    told = kept([*other[:2500], *[XID.format(5, 31, n) for n in range(99)], *faults, *other[2500:]])
+    assert [line for line in faults if line not in told] == []
+
+
 def test_a_log_of_ever_different_lines_is_bounded() -> None:
     letters = ("".join(chr(97 + (n >> shift) % 16) for shift in (0, 4, 8, 12, 16)) for n in range(100_000))
     told = Kept().of((float(at), f"NVRM: {word} {'x' * 900}".encode()) for at, word in enumerate(letters))
     lines = told["lines"]
     assert isinstance(lines, list)
-    assert sum(len(text) for _, text in lines) <= 2 * MAX_TOLD
+    assert sum(len(line[1]) for line in lines) <= 2 * MAX_TOLD
     assert told["dropped"] == 100_000 - len(lines) > 0
 
 
@@ -94,4 +134,4 @@ def test_any_log_is_told_in_order_and_counted(lines: list[tuple[float, bytes]]) 
     assert isinstance(told["lines"], list)
     seen = [[at, text.decode("utf-8", "replace")] for at, text in lines]
     positions = iter(seen)
-    assert all(line in positions for line in told["lines"])
+    assert all(line[:2] in positions for line in told["lines"])

@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.catalog.judge import judge
 from clusterproof.plugins.evidence import Leaf, Status
+from clusterproof.plugins.facts import kernel_log
+from clusterproof.plugins.probe import kernel_log as leaf
 from clusterproof.plugins.probe.options import ProbeOptions
+from clusterproof.plugins.probe.reading import Node as ProbedNode
 from tests.probed import PATIENT, probe, probe_node
 from tests.testbed.image import ABSENT, NodeImage
 from tests.testbed.needs import needs_nodes, needs_root
@@ -53,6 +57,7 @@ def test_the_kernels_own_records_are_told_and_those_of_programs_are_not() -> Non
     assert value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log") == {
         "source": "/dev/kmsg",
         "lines": [
+            [0.0001, "Linux version 6.8.0"],
             [2.0, "NVRM: Xid (PCI:0000:c5:00): 48, pid=12, name=a b\\, café \ufffd"],
             [4.0, "Out of memory: Killed process 7 (python3)"],
             [5.0, "NVRM: cut"],
@@ -60,6 +65,7 @@ def test_the_kernels_own_records_are_told_and_those_of_programs_are_not() -> Non
         "read": 5,
         "dropped": 0,
         "truncated": False,
+        "whole_from": 0.0,
     }
 
 
@@ -67,23 +73,29 @@ LOST = "6,9000,7200000000,-;NVRM: first that is left\n"
 
 
 @pytest.mark.parametrize(
-    ("journal", "added", "truncated"),
+    ("journal", "added", "whole_from"),
     [
-        ({0: "Linux version 6.8.0", 7100: "NVRM: early", 7200: "NVRM: first that is left"}, ["NVRM: early"], False),
-        ({7100: "NVRM: early", 7200: "NVRM: first that is left"}, ["NVRM: early"], True),
-        ({0: "Linux version 6.8.0", 5000: "NVRM: early"}, ["NVRM: early"], True),
-        ({}, [], True),
+        (
+            {0: "Linux version 6.8.0", 7100: "NVRM: early", 7200: "NVRM: first that is left"},
+            ["Linux version 6.8.0", "NVRM: early"],
+            0.0,
+        ),
+        ({7100: "NVRM: early", 7200: "NVRM: first that is left"}, ["NVRM: early"], 7100.0),
+        ({0: "Linux version 6.8.0", 5000: "NVRM: early"}, ["Linux version 6.8.0", "NVRM: early"], 7200.0),
+        ({}, [], 7200.0),
     ],
     ids=["whole", "begins-late", "ends-early", "empty"],
 )
 @needs_nodes
-def test_what_kmsg_has_lost_comes_from_the_journal(journal: dict[int, str], added: list[str], truncated: bool) -> None:
+def test_what_kmsg_has_lost_comes_from_the_journal(
+    journal: dict[int, str], added: list[str], whole_from: float
+) -> None:
     script = "".join(f"echo '[{at:5}.000000] gpu001 kernel: {text}'\n" for at, text in journal.items())
     image = with_tool(with_file(healthy_cpu(), "/dev/kmsg", LOST), "journalctl", f"#!/bin/sh\n{script}")
     told = value(image, "kernel_log")
     assert told["source"] == "/dev/kmsg"
     assert [text for _, text in told["lines"]] == [*added, "NVRM: first that is left"]
-    assert told["truncated"] is truncated
+    assert (told["truncated"], told["whole_from"]) == (whole_from > 0, whole_from)
 
 
 @needs_nodes
@@ -107,9 +119,95 @@ def test_a_flood_of_lines_is_told_in_bounds_and_hides_no_other_line() -> None:
     assert len(told["lines"]) < 40_000
     assert told["lines"][-1] == [999999.0, "NVRM: Xid (PCI:0000:c5:00): 79, GPU has fallen off the bus."]
     for bus in (1, 3, 5, 7):
-        hits = [at for at, text in told["lines"] if text.startswith(f"NVRM: Xid (PCI:0000:{bus:02x}:00): 31,")]
+        hits = [line[0] for line in told["lines"] if line[1].startswith(f"NVRM: Xid (PCI:0000:{bus:02x}:00): 31,")]
         assert len(hits) == 32
         assert (hits[0], hits[-1]) == (bus, 200_000 - 8 + bus)
+
+
+STORM = 200_000
+# One of each at the beginning, in the middle and at the end of a storm, and what is told of them.
+HIDDEN = {
+    1: "NVRM: Xid (PCI:0000:53:00): 79, GPU has fallen off the bus.",
+    2: "Out of memory: Killed process 39 (python3) total-vm:1kB",
+    STORM // 2: "NVRM: Xid (PCI:0000:64:00): 48, pid=7, name=train, Double Bit ECC Error",
+    STORM // 2 + 1: "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0",
+    STORM - 2: "NVRM: Xid (PCI:0000:75:00): 119, Timeout after 6s of waiting for RPC response from GSP",
+    STORM - 1: "nvidia 0000:53:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer",
+}
+
+
+@needs_nodes
+def test_in_a_storm_every_fault_is_told_and_judged() -> None:
+    storm = (HIDDEN.get(n, f"NVRM: Xid (PCI:0000:{n % 16:02x}:00): 31, pid={n}, name=train") for n in range(STORM))
+    log = "".join(f"3,{n},{n + 1}000000,-;{text}\n" for n, text in enumerate(storm))
+    evidence = tell(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
+    told = evidence.value
+    assert len(told["lines"]) < 2 * 16 * 16 + len(HIDDEN) + 1
+    assert [line[:2] for line in told["lines"] if line[1] in HIDDEN.values()] == [
+        [n + 1.0, text] for n, text in HIDDEN.items()
+    ]
+    events = kernel_log.parse(kernel_log.lines(told["lines"]))
+    failing = {(found.pci, found.code) for found in judge(events) if found.severity == "fail"}
+    assert failing == {("0000:53:00.0", 79), ("0000:64:00.0", 48), ("0000:75:00.0", 119)}
+    assert sum(found.count for found in judge(events)) == STORM - 3
+
+
+@needs_nodes
+def test_two_boots_of_one_journal_are_told_apart() -> None:
+    lines = {1: "Linux version 6.8.0", 900: HIDDEN[1], 0: "Linux version 6.8.0", 50: HIDDEN[2]}
+    script = "".join(f"echo '[{at:5}.000000] gpu001.example.org kernel: {text}'\n" for at, text in lines.items())
+    told = value(with_tool(without_kmsg(), "journalctl", f"#!/bin/sh\n{script}"), "kernel_log")
+    events = kernel_log.of_this_boot(kernel_log.parse(kernel_log.lines(told["lines"])))
+    assert [type(event).__name__ for event in events] == ["Cleared", "OomKill"]
+
+
+@pytest.mark.parametrize(
+    "reset",
+    [
+        ["NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.09"],
+        ["nvidia-nvswitch0: Probing device 0000:08:00.0, Vendor Id = 0x10de, Device Id = 0x22a3"],
+        [
+            "[drm] [nvidia-drm] [GPU ID 0x00005300] Removing device",
+            "[drm] Initialized nvidia-drm 0.0.0 20160202 for 0000:53:00.0 on minor 7",
+        ],
+    ],
+    ids=["driver", "switches", "drm"],
+)
+@needs_nodes
+def test_a_reset_that_the_log_tells_of_clears_the_xid_before_it(reset: list[str]) -> None:
+    log = "".join(f"3,{at},{at * 1000},-;{text}\n" for at, text in enumerate([HIDDEN[1], *reset]))
+    told = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
+    (found,) = judge(kernel_log.parse(kernel_log.lines(told["lines"])))
+    assert (found.code, found.severity, bool(found.cleared_by)) == (79, "none", True)
+
+
+@needs_nodes
+def test_bytes_that_are_no_text_change_nothing_else_of_a_line() -> None:
+    log = b"3,1,500000,-;NVRM: Xid (PCI:0000:53:00): 79, pid=7, name=\xff\xfe\x80, GPU has fallen off\n"
+    told = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
+    (event,) = kernel_log.parse(kernel_log.lines(told["lines"]))
+    assert isinstance(event, kernel_log.XidEvent)
+    assert (event.code, event.pci, event.process) == (79, "0000:53:00.0", "\ufffd" * 3)
+
+
+def test_records_that_are_overwritten_while_they_are_read_are_lost(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "kmsg").touch()
+    records = iter([b"6,0,0,-;Linux version 6.8\n", BrokenPipeError(), b"6,9,7000000,-;NVRM: x\n", BlockingIOError()])
+
+    def read(_log: int, _size: int) -> bytes:
+        record = next(records)
+        if isinstance(record, Exception):
+            raise record
+        return record
+
+    monkeypatch.setattr("clusterproof.plugins.probe.kernel_log.os.read", read)
+    told = leaf.read(ProbedNode(str(tmp_path)))
+    monkeypatch.undo()
+    assert isinstance(told, dict)
+    assert (told["read"], told["truncated"], told["whole_from"]) == (2, True, 7.0)
 
 
 @pytest.mark.parametrize("tool", ["journalctl", "dmesg"])
@@ -126,7 +224,7 @@ echo "[ 9000.300000]{host and " gpu001 health[9]:"} {"NVRM: no word of the kerne
     image = with_tool(with_tool(without_kmsg(), "journalctl", DENIED), "dmesg", DENIED)
     told = value(with_tool(image, tool, script), "kernel_log")
     assert told["source"].startswith(tool)
-    assert told["lines"] == [[9000.25, "NVRM: Xid (PCI:0000:c5:00): 48, pid=12"]]
+    assert told["lines"] == [[0.0, "Linux version 6.8.0"], [9000.25, "NVRM: Xid (PCI:0000:c5:00): 48, pid=12"]]
 
 
 @needs_nodes

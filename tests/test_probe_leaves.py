@@ -26,6 +26,7 @@ from tests.testbed.node import (
 )
 
 NOBODY = 65534
+LIMITS = {"memlock": None, "nofile": 1048576, "nproc": None, "stack": 8388608}
 FOR_EVER = "while :; do sleep 1; done"
 
 
@@ -52,7 +53,9 @@ def p5() -> Iterator[Node]:
 @needs_nodes
 def test_every_leaf_of_a_healthy_gpu_node_tells(p5: Node) -> None:
     evidence = probe_node(p5, leaf_names(), PATIENT)
-    assert {name: leaf.status.value for name, leaf in evidence.leaves.items()} == dict.fromkeys(leaf_names(), "told")
+    assert {name: leaf.status.value for name, leaf in evidence.leaves.items()} == dict.fromkeys(
+        leaf_names(), "told"
+    ) | {"neuron": "absent", "neuron_ls": "absent"}
     told = {name: leaf.value for name, leaf in evidence.leaves.items()}
     assert told["boot"] | {"now": 0, "memory_kib": 0} == {
         "uptime_s": 86400.5,
@@ -73,8 +76,8 @@ def test_every_leaf_of_a_healthy_gpu_node_tells(p5: Node) -> None:
     assert told["fabric_manager"]["output"].endswith("580.126.09\n")
     assert told["processes"]["blocked"] == []
     assert told["limits"] == {
-        "login": {"memlock": None},
-        "daemons": {"slurmd": {"memlock": None}, "containerd": {"memlock": None}},
+        "login": LIMITS,
+        "daemons": {"slurmd": LIMITS, "containerd": LIMITS},
     }
 
 
@@ -83,7 +86,7 @@ def test_a_node_without_gpus_says_what_is_absent() -> None:
     with entered(healthy_cpu()) as node:
         leaves = probe_node(node, leaf_names(), PATIENT).leaves
     absent = {name: leaf.detail for name, leaf in leaves.items() if leaf.status is not Status.TOLD}
-    assert set(absent) == {"nvml", "libfabric", "fabric_manager"}
+    assert set(absent) == {"efa_counters", "fabric_manager", "libfabric", "neuron", "neuron_ls", "nvml"}
     assert absent["libfabric"].startswith("no fi_info on PATH or in ")
     assert absent["nvml"].startswith("no libnvidia-ml.so.1 ")
     assert leaves["rdma"].value["devices"] == leaves["pci"].value["devices"] == []
@@ -93,7 +96,8 @@ def test_a_node_without_gpus_says_what_is_absent() -> None:
 def test_another_root_tells_the_same(p5: Node) -> None:
     inside = probe_node(p5, leaf_names(), PATIENT).leaves
     outside = probe(leaf_names(), ProbeOptions(host_root=str(p5.root), leaf_s=30.0)).leaves
-    for name in set(leaf_names()) - {"boot", "limits", "mounts", "nvml", "processes"}:
+    of_the_process = {"boot", "cpus", "efa_counters", "kernel", "limits", "mounts", "nvme", "nvml", "processes"}
+    for name in set(leaf_names()) - of_the_process:
         assert outside[name].value == inside[name].value, name
     assert outside["nvml"].value["init"]["error"] == "DRIVER_NOT_LOADED"  # its library, which finds no driver out here
     for key in ("uptime_s", "boot_id", "kernel", "os", "memory_kib"):
@@ -129,6 +133,8 @@ def test_pci_tells_links_and_drivers(p5: Node) -> None:
         "speed": "32.0 GT/s PCIe",
         "speed_max": "32.0 GT/s PCIe",
         "driver": "nvidia",
+        "numa": 0,
+        "errors": {"correctable": None, "nonfatal": None, "fatal": None},
     }
     assert {device["device"] for device in devices if device["vendor"] == "1d0f"} == {"efa2"}
 
@@ -144,7 +150,10 @@ def test_rdma_tells_ports_and_modules() -> None:
         "vendor": "1d0f",
         "device": "efa2",
         "driver": "efa",
-        "ports": [port | {"link_layer": "Unspecified"}],
+        "firmware": "",
+        "p2p": "NVIDIA",
+        "gdr": None,
+        "ports": [port | {"link_layer": "Unspecified", "link_downed": None, "symbol_errors": None}],
     }
     assert "gdrdrv" not in told["modules"]
     assert {"efa", "ib_core", "ib_uverbs", "nvidia"} <= set(told["modules"])

@@ -9,11 +9,11 @@ import pytest
 
 from clusterproof.plugins.evidence import Leaf, Status
 from clusterproof.plugins.probe import payload, pynvml_part
-from clusterproof.plugins.probe.options import ProbeOptions
+from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from tests.probed import PATIENT, probe_node
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes
-from tests.testbed.node import entered, healthy_cpu, healthy_p5, with_file, with_nvml
+from tests.testbed.node import entered, healthy_cpu, healthy_p5, with_file, with_nvml, with_tool
 
 SHORT = ProbeOptions(leaf_s=0.7)
 HEALTHY: dict[str, Any] = {
@@ -35,9 +35,19 @@ HEALTHY: dict[str, Any] = {
     "remapped_uncorrectable": 0,
     "remap_banks": [2560, 0, 0, 0, 0],
     "retired_pages_pending": {"error": "NOT_SUPPORTED", "text": "Not Supported"},
+    "retired_pages_single_bit": {"error": "NOT_SUPPORTED", "text": "Not Supported"},
+    "retired_pages_double_bit": {"error": "NOT_SUPPORTED", "text": "Not Supported"},
     "recovery_action": 0,
     "nvlinks": [True] * 18,
-    "fabric": {"state": 3, "status": 0, "health_mask": 0, "clique": 0, "cluster_uuid": "0" * 32},
+    "nvlink_errors": {"replay": {}, "recovery": {}, "crc_flit": {}, "crc_data": {}},
+    "fabric": {
+        "state": 3,
+        "status": 0,
+        "health_mask": 0,
+        "health_summary": 0,
+        "clique": 0,
+        "cluster_uuid": "0" * 32,
+    },
     "pcie_width": 16,
     "pcie_width_max": 16,
     "pcie_gen": 5,
@@ -110,6 +120,9 @@ def test_a_healthy_node_is_told_in_full() -> None:
         ({"recovery_action": 2}, {"recovery_action": 2}),
         ({"nvlink 5": "inactive"}, {"nvlinks": [True] * 5 + [False] + [True] * 12}),
         ({"nvlinks": 12}, {"nvlinks": [True] * 12}),
+        ({"fabric_clique": 7}, {"fabric": HEALTHY["fabric"] | {"clique": 7}}),
+        ({"fabric_health_summary": 2}, {"fabric": HEALTHY["fabric"] | {"health_summary": 2}}),
+        ({"retired_pages_double_bit": 3}, {"retired_pages_double_bit": 3}),
         ({"pcie_width": 8}, {"pcie_width": 8}),
         ({"temperature_margin_c": -2}, {"temperature_margin_c": -2}),
         ({"clocks_event_reasons": "0x48"}, {"clocks_event_reasons": 0x48}),
@@ -172,7 +185,18 @@ def test_what_a_driver_does_not_know_is_an_error_in_its_place() -> None:
         "sram_threshold_exceeded": "FUNCTION_NOT_FOUND",
         "remap_banks": "FUNCTION_NOT_FOUND",
         "retired_pages_pending": "NOT_SUPPORTED",
+        "retired_pages_single_bit": "NOT_SUPPORTED",
+        "retired_pages_double_bit": "NOT_SUPPORTED",
     }
+
+
+@needs_nodes
+def test_nothing_asks_nvidia_smi() -> None:
+    ran = "/run/nvidia-smi-ran"
+    with entered(with_tool(healthy_p5(), "nvidia-smi", f"#!/bin/sh\ntouch {ran}\nexit 9\n")) as node:
+        evidence = probe_node(node, leaf_names(), PATIENT)
+        assert not (node.root / ran[1:]).exists()
+    assert evidence.leaves["nvml"].status is Status.TOLD
 
 
 @needs_nodes

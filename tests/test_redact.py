@@ -284,9 +284,10 @@ def test_the_kernel_log_says_the_same(sample: Sample) -> None:
 def names_in(folder: Path) -> set[str]:
     """Everything in a recording that names something, found without the help of what is tested."""
     texts = [path.read_text(encoding="utf-8") for path in folder.rglob("*.json")]
-    found = set(re.findall(r'"(?:node|hostname|serial|uuid|boot_id|name)": "([^"]+)"', "".join(texts)))
+    keys = "node|hostname|serial|uuid|boot_id|name|instance_id|image_id"
+    found = set(re.findall(rf'"(?:{keys})": "([^"]+)"', "".join(texts)))
     found |= set(re.findall(r"\b10\.\d+\.\d+\.\d+\b|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "".join(texts)))
-    devices = re.compile(r"rdmap\d+s0|NVIDIA .*|[a-z]+\d?|nvidia-\w+|0+|[0-]+")
+    devices = re.compile(r"rdmap\d+s0|NVIDIA .*|[a-z]+\d{0,2}|nvme\dn1|C\d|POLL|nvidia-\w+|0+|[0-]+")
     return {name.removeprefix("GPU-") for name in found if not devices.fullmatch(name) and name != "rdmap"}
 
 

@@ -383,3 +383,41 @@ def test_an_unreachable_node_is_one_finding_and_the_rest_is_incomplete(runs: Run
     runs.checks(test_it=LIGHT + DEVICES.removeprefix(SAYING))
     told = runs.over([unreached("gpu001"), unreached("gpu002")]).stdout
     told.fnmatch_lines(["INCOMPLETE  gpu[[]001-002]: unreachable: refused (2 checks)"])
+
+
+OCCASIONS = """
+    import pytest
+
+    pytestmark = [pytest.mark.host]
+
+    @pytest.mark.perf
+    def test_load(node): pass
+
+    @pytest.mark.ami
+    def test_image(node): pass
+
+    @pytest.mark.ami
+    @pytest.mark.preflight
+    def test_both(node): pass
+
+    @pytest.mark.ami
+    def test_image_the_usual_way(node, tmp_path): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("chosen", "run"),
+    [
+        ("", {"host.both"}),
+        ("host", {"host.both"}),
+        ("ami", {"host.both", "host.image", "host.image_the_usual_way"}),
+        ("perf", {"host.load"}),
+        ("not perf", {"host.both"}),
+    ],
+)
+def test_what_loads_the_hardware_and_what_is_of_an_image_alone_run_only_by_name(
+    runs: Runs, chosen: str, run: set[str]
+) -> None:
+    runs.checks(test_it=OCCASIONS)
+    runs.over([saying("gpu001", "pass")], "-m", chosen)
+    assert {result.check for result in runs.results} == run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.catalog import clocks_event_reasons, threshold
+from clusterproof.plugins.catalog import clocks_event_reasons, threshold, unknown_clocks_event_reasons
 from clusterproof.plugins.facts.gpu import Gpu
 from clusterproof.plugins.routing import evidence
 from clusterproof.plugins.verdict import NotApplicable, concern
@@ -27,12 +27,16 @@ def test_no_throttle(gpu: Gpu) -> None:
 
     Remedy: Look at temperature, power and cooling. If one GPU stays slow while its neighbours do not, replace the node.
     """
-    reasons = clocks_event_reasons(gpu.clocks_event_reasons)
+    mask = gpu.clocks_event_reasons
+    reasons = clocks_event_reasons(mask)
     failing = ", ".join(reason.words for reason in reasons if reason.verdict == "fail")
     assert not failing, f"slowed down by {failing}; expected no hardware slowdown"
     worrying = ", ".join(reason.words for reason in reasons if reason.verdict == "concern")
     if worrying:
         concern(f"slowed down by {worrying}; expected none")
+    unknown = unknown_clocks_event_reasons(mask)
+    if unknown:
+        concern(f"clocks event reasons {unknown:#x}, which the catalogue does not know; expected known ones")
 
 
 @evidence("nvidia-smi --query-gpu=index,temperature.gpu,temperature.gpu.tlimit --format=csv")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import datetime, timezone
 
 import pytest
 
 from clusterproof.plugins.catalog.judge import Finding, judge, judge_switches
-from clusterproof.plugins.facts.field import readings
+from clusterproof.plugins.facts.kernel_told import gpus_by_address, require_whole_log, when
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern, incomplete
+from clusterproof.plugins.verdict import Incomplete, concern
 
 pytestmark = [
     pytest.mark.gpu,
@@ -28,16 +27,17 @@ def test_no_xid(node: Node) -> None:
     """The driver reported Xid errors.
 
     Each Xid of this boot is judged by the catalogue: errors of applications are passed over unless they repeat, errors
-    of the hardware fail until a reset of the GPU or a reboot clears them.
+    of the hardware fail until a reset of the GPU or a reboot clears them. With --since only those of the window count.
 
     Remedy: Do what the finding names: reset the GPU, reboot or replace the node. An Xid that returns on the same GPU
     means replace.
     """
     events = node.kernel_events
-    due, uuids = gpus_by_address(node)
-    findings = judge(events, remap_due=due, uuids=uuids)
+    gpus = gpus_by_address(node)
+    due = [address for address, gpu in gpus.items() if gpu.remap_is_due]
+    findings = judge(events, remap_due=due, uuids={address: gpu.uuid for address, gpu in gpus.items()})
     failing = [finding for finding in findings if finding.severity == "fail"]
-    assert not failing, f"{in_words(failing, node)}; expected no Xid of the hardware in this boot"
+    assert not failing, f"{in_words(failing, node)}; expected no Xid of the hardware"
     require_meaning(node)
     worrying = [finding for finding in findings if finding.severity == "concern"]
     if worrying:
@@ -54,7 +54,7 @@ def test_no_sxid(node: Node) -> None:
     """
     findings = judge_switches(node.kernel_events)
     failing = [finding for finding in findings if finding.severity == "fail"]
-    assert not failing, f"{in_words(failing, node)}; expected no fatal SXid in this boot"
+    assert not failing, f"{in_words(failing, node)}; expected no fatal SXid"
     require_meaning(node)
     worrying = [finding for finding in findings if finding.severity == "concern"]
     if worrying:
@@ -62,55 +62,29 @@ def test_no_sxid(node: Node) -> None:
 
 
 def require_meaning(node: Node) -> None:
-    """Say that finding nothing proves nothing where there is no GPU, or where the log no longer begins at boot."""
+    """Say that finding nothing proves nothing where there is no GPU, or where records of the log are lost."""
     with suppress(Incomplete):  # GPUs that do not answer are GPUs
         node.gpus  # noqa: B018 - raises NotApplicable on a node without any
-    if node.kernel_log_is_cut:
-        incomplete(
-            "the kernel log no longer begins at boot, and no journal has the rest; expected the log of this boot"
-        )
-
-
-def gpus_by_address(node: Node) -> tuple[list[str], dict[str, str]]:
-    """The PCI addresses of GPUs whose row remapping is due, and the UUIDs by address; of those GPUs that can tell."""
-    due: list[str] = []
-    uuids: dict[str, str] = {}
-    try:
-        gpus = node.gpus
-    except (Incomplete, NotApplicable):
-        return due, uuids
-    for gpu in gpus:
-        told, _ = readings(gpu, "pci", "uuid", "remap_pending", "remap_failed")
-        if "pci" not in told:
-            continue
-        uuids[told["pci"]] = told.get("uuid", "")
-        if told.get("remap_pending") or told.get("remap_failed"):
-            due.append(told["pci"])
-    return due, uuids
+    require_whole_log(node)
 
 
 def in_words(findings: Iterable[Finding], node: Node) -> str:
     """The findings in one line: `Xid 79 (GPU has fallen off the bus) at 0000:c5:00.0, last at …: reboot the node`."""
-    return "; ".join(_words(finding, node) for finding in findings)
+    gpus = gpus_by_address(node)
+    named = {address: gpu.words for address, gpu in gpus.items()}
+    return "; ".join(_words(finding, named.get(finding.pci, finding.uuid), node) for finding in findings)
 
 
-def _words(finding: Finding, node: Node) -> str:
+def _words(finding: Finding, gpu: str, node: Node) -> str:
     words = f"{finding.family} {finding.code} ({finding.name}) at {finding.pci or 'an unnamed device'}"
-    if finding.uuid:
-        words += f" ({finding.uuid})"
+    if gpu:
+        words += f" ({gpu})"
+    if finding.part:
+        words += f", {finding.part}"
     if finding.count > 1:
         words += f", {finding.count} times"
     if finding.last is not None:
-        words += f", last {_when(finding.last, node)}"
+        words += f", last {when(finding.last, node)}"
     if finding.process:
         words += f", of {finding.process}"
     return f"{words}: {finding.action}"
-
-
-def _when(seconds: float, node: Node) -> str:
-    """A moment of the kernel log by the node's own clock, else by its distance from boot."""
-    try:
-        moment = datetime.fromtimestamp(node.boot.booted + seconds, timezone.utc)
-    except (Incomplete, OverflowError, ValueError, OSError):
-        return f"{seconds:.0f} s after boot"
-    return f"at {moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from clusterproof.plugins.catalog import threshold
@@ -9,7 +11,7 @@ from clusterproof.plugins.facts.field import readings, require
 from clusterproof.plugins.facts.gpu import Gpu
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import NotApplicable, concern
+from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern, not_applicable
 
 pytestmark = [pytest.mark.gpu, pytest.mark.preflight, pytest.mark.prolog]
 
@@ -27,6 +29,8 @@ def test_no_uncorrected_ecc(gpu: Gpu, node: Node) -> None:
     counts, unread = readings(gpu, "ecc_uncorrected_dram", "ecc_uncorrected_sram")
     seen = " and ".join(f"{count} in {name[-4:].upper()}" for name, count in counts.items() if count)
     assert not seen, f"uncorrected ECC errors: {seen}; expected 0"
+    in_all = readings(gpu, "ecc_uncorrected_total")[0].get("ecc_uncorrected_total", 0)
+    assert not (unread and in_all), f"uncorrected ECC errors: {in_all} in all; expected 0"
     if unread and ecc_is_off(gpu) and node.of_type("ecc"):
         concern(f"ECC is disabled; expected enabled on {node.instance_type}")
     require(unread)
@@ -44,22 +48,50 @@ def test_row_remap(gpu: Gpu, node: Node) -> None:
     """Row remapping is pending, has failed, or has few spare rows left.
 
     A failed remapping means that the memory has no spare left to repair itself with. A pending one takes effect at the
-    next reset of the GPU; until then the bad row is in use. Before Ampere the same is told as retired pages.
+    next reset of the GPU; until then the bad row is in use. GPUs before Ampere retire pages instead.
 
     Remedy: Pending: reset the GPU or reboot the node before the next long job. Failed: replace the node.
     """
     try:
         pending, failed = gpu.remap_pending, gpu.remap_failed
     except NotApplicable:
-        assert not gpu.retired_pages_pending, "page retirement is pending; expected none"
+        judge_without_remapping(gpu)
         return
+    except Incomplete:
+        with suppress(NotApplicable):  # it has rows to remap instead
+            judge_retired_pages(gpu)
+        raise
     assert not failed, "row remapping failed; expected no failure"
     if pending and node.occasion == "prolog":  # another job may hold the GPU: it cannot be reset now
         concern("row remapping is pending; expected none")
     assert not pending, "row remapping is pending; expected none"
+    judge_spare_rows(gpu)
+
+
+def judge_without_remapping(gpu: Gpu) -> None:
+    """The verdict on a GPU that does not tell whether rows are remapped: partitioned ones only tell of spare rows."""
+    if not gpu.is_partitioned:
+        judge_retired_pages(gpu)
+        return
+    judge_spare_rows(gpu)
+    not_applicable("the driver does not tell row remapping while MIG is on")
+
+
+def judge_spare_rows(gpu: Gpu) -> None:
+    """A concern where spare rows run short."""
     few = few_spare_rows(gpu)
     if few:
         concern(f"{few} memory banks have few or no spare rows left; expected 0")
+
+
+def judge_retired_pages(gpu: Gpu) -> None:
+    """The verdict on a GPU that retires pages; what is pending is in use until its next reset."""
+    assert not gpu.retired_pages_pending, "page retirement is pending; expected none"
+    counts, unread = readings(gpu, "retired_pages_single_bit", "retired_pages_double_bit")
+    pages, most = sum(counts.values()), threshold("retired_pages.concern")
+    if pages > most:
+        concern(f"{pages} retired pages; expected at most {most:.0f}")
+    require([why for why in unread if isinstance(why, Incomplete)])
 
 
 def few_spare_rows(gpu: Gpu) -> int:

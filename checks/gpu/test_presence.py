@@ -8,7 +8,7 @@ from clusterproof.plugins.catalog import recovery_action, threshold
 from clusterproof.plugins.facts.gpu import Gpu
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, incomplete, not_applicable
+from clusterproof.plugins.verdict import Incomplete, concern, incomplete, not_applicable
 
 pytestmark = [
     pytest.mark.gpu,
@@ -35,12 +35,27 @@ def test_gpu_count(node: Node) -> None:
         not_applicable(f"{node.type_name or 'this node'} has no GPU")
     if node.gpu_count == expected:
         return
-    if node.boot.uptime_s < threshold("settle.window_s"):
+    if has_just_booted(node):
         incomplete(f"NVML counts {node.gpu_count} GPUs, {node.boot.uptime_s:.0f} s after boot; expected {expected}")
-    on_bus = len(node.gpus_on_bus)
-    where = f"{on_bus} on the PCI bus" + (", so the driver lost some" if on_bus > node.gpu_count else "")
     why = f" ({node.driver_error})" if node.driver_error else ""
-    raise AssertionError(f"NVML counts {node.gpu_count} GPUs{why}, {where}; expected {expected}")
+    raise AssertionError(f"NVML counts {node.gpu_count} GPUs{why}, {on_bus_in_words(node)}; expected {expected}")
+
+
+def has_just_booted(node: Node) -> bool:
+    """Whether counts are not to be trusted yet; of a node whose uptime nobody collected they are what there is."""
+    try:
+        return node.boot.uptime_s < threshold("settle.window_s")
+    except Incomplete:
+        return False
+
+
+def on_bus_in_words(node: Node) -> str:
+    """How many GPUs the PCI bus shows."""
+    try:
+        on_bus = len(node.gpus_on_bus)
+    except Incomplete:
+        return "the PCI bus was not read"
+    return f"{on_bus} on the PCI bus" + (", so the driver lost some" if on_bus > node.gpu_count else "")
 
 
 @evidence("nvidia-smi -L")

@@ -1,4 +1,4 @@
-"""Shared memory: what NCCL and data loaders live in."""
+"""Memory: enough of it, and /dev/shm, which NCCL and data loaders live in."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ import pytest
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, incomplete
+from clusterproof.plugins.verdict import NotApplicable, concern, incomplete, not_applicable
 
-pytestmark = [
-    pytest.mark.host,
-    pytest.mark.preflight,
-    pytest.mark.prolog,
-    pytest.mark.ami,
-    pytest.mark.hyperpod_node_debugger("I"),
-]
+pytestmark = [pytest.mark.host, pytest.mark.preflight, pytest.mark.hyperpod_node_debugger("I")]
 
 GIB_IN_KIB = 2**20
+MINUTE_S = 60
 
 
+@pytest.mark.prolog
 @pytest.mark.epilog
+@pytest.mark.ami
 @evidence("df -h /dev/shm; ls -la /dev/shm")
 def test_dev_shm(node: Node) -> None:
     """/dev/shm is absent, too small or nearly full.
@@ -42,3 +39,115 @@ def test_dev_shm(node: Node) -> None:
     limit = threshold("shm.used_concern_percent")
     if used > limit:
         concern(f"/dev/shm is {used:.0f} % full; expected at most {limit:.0f} %")
+
+
+@pytest.mark.prolog
+@pytest.mark.epilog
+@evidence("ls -la /dev/shm/nccl-*; nvidia-smi --query-compute-apps=pid,name --format=csv")
+def test_shm_leftovers(node: Node) -> None:
+    """Ended jobs have left NCCL segments in /dev/shm.
+
+    They hold memory until they are removed or the node reboots.
+
+    Remedy: Remove /dev/shm/nccl-* while no job runs; find out why the job was killed.
+    """
+    left = node.main_memory.nccl_shm
+    if left.count and not _is_busy(node):
+        age = f"the oldest {left.oldest_s / MINUTE_S:.0f} minutes old"
+        concern(f"{left.count} NCCL segments of {left.kib / 1024:.0f} MiB, {age}, and no job; expected none")
+
+
+def _is_busy(node: Node) -> bool:
+    """Whether a process computes on a GPU."""
+    try:
+        return any(gpu.processes for gpu in node.gpus)
+    except NotApplicable:
+        return False
+
+
+@pytest.mark.ami
+@evidence("grep MemTotal /proc/meminfo; dmidecode -t memory")
+def test_memory_size(node: Node) -> None:
+    """Memory is missing.
+
+    The kernel deals out a few percent less than there is. Much less is a memory module that failed, or a balloon.
+
+    Remedy: Look for mem= on the kernel's command line and for memory errors in its log; replace the node.
+    """
+    if node.is_outside_ec2:
+        not_applicable("how much memory there should be only an EC2 type says")
+    due_gib = node.of_type("memory_mib") / 1024
+    least_gib = due_gib * (1 - threshold("memory.short_fail_percent") / 100)
+    total_gib = node.main_memory.total_gib
+    expected = f"at least {least_gib:.0f} of the {due_gib:.0f} GiB that {node.instance_type} has"
+    assert total_gib >= least_gib, f"{total_gib:.0f} GiB; expected {expected}"
+
+
+@evidence("grep MemTotal /proc/meminfo")
+def test_memory_uniform(node: Node) -> None:
+    """The node has less memory than its group.
+
+    Remedy: Compare the kernel's command line (crashkernel, mem) with a node beside it; else replace the node.
+    """
+    total_gib = node.main_memory.total_gib
+    told = node.group.counts("memory", _memory_gib).get("memory")
+    telling, least = sum(told.values()) if told else 0, int(threshold("group.minimum_nodes"))
+    if not told or telling < least:
+        not_applicable(f"{telling or 'no'} node of its kind to compare; needs {least}")
+    usual, alike = told.most_common(1)[0]
+    if total_gib < int(usual) * (1 - threshold("memory.differs_concern_percent") / 100):
+        concern(f"{total_gib:.0f} GiB; expected {usual} GiB as on {alike} of {telling} nodes")
+
+
+def _memory_gib(node: Node) -> dict[str, str]:
+    return {"memory": str(round(node.main_memory.total_gib))}
+
+
+@evidence("free -g; ps -eo rss,pid,comm --sort=-rss | head")
+def test_memory_available(node: Node) -> None:
+    """Memory is in use before the job begins.
+
+    Remedy: Find what holds it (ps, df /dev/shm, huge pages); end what an earlier job has left.
+    """
+    memory = node.main_memory
+    percent = 100 * memory.available_kib / memory.total_kib if memory.total_kib else 0.0
+    fail, worry = threshold("memory.available_fail_percent"), threshold("memory.available_concern_percent")
+    seen = f"{percent:.0f} % of {memory.total_gib:.0f} GiB available"
+    assert percent >= fail, f"{seen}; expected at least {fail:.0f} %"
+    if percent < worry:
+        concern(f"{seen}; expected at least {worry:.0f} %")
+
+
+@pytest.mark.ami
+@evidence("swapon --show; grep Swap /proc/meminfo")
+def test_swap(node: Node) -> None:
+    """Swap is configured or in use.
+
+    A training job that swaps does not fail, it crawls, and every other node waits for it.
+
+    Remedy: swapoff -a, and take swap out of /etc/fstab.
+    """
+    memory = node.main_memory
+    total_gib = memory.swap_total_kib / GIB_IN_KIB
+    used_gib = total_gib - memory.swap_free_kib / GIB_IN_KIB
+    limit_gib = threshold("memory.swap_concern_gib")
+    if total_gib > limit_gib:
+        expected = f"at most {limit_gib:.3g} GiB" if limit_gib else "none"
+        concern(f"{total_gib:.3g} GiB of swap, {used_gib:.3g} GiB of it in use; expected {expected}")
+
+
+@pytest.mark.ami
+@evidence("grep -i huge /proc/meminfo; sysctl vm.nr_hugepages")
+def test_hugepages(node: Node) -> None:
+    """Huge pages are reserved that nobody uses.
+
+    They are taken from every job's memory. What EFA's software reserves is small.
+
+    Remedy: Lower vm.nr_hugepages in /etc/sysctl.d, and hugepages= on the kernel's command line.
+    """
+    memory = node.main_memory
+    unused_gib = sum(pages.size_kib * pages.free for pages in memory.huge_pages) / GIB_IN_KIB
+    limit = threshold("memory.unused_huge_pages_percent")
+    most_gib = memory.total_gib * limit / 100
+    if unused_gib > most_gib:
+        concern(f"{unused_gib:.0f} GiB reserved and unused; expected at most {most_gib:.0f} GiB, {limit:.0f} %")

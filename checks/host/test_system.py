@@ -12,6 +12,8 @@ from clusterproof.plugins.verdict import concern, incomplete
 
 pytestmark = [pytest.mark.host, pytest.mark.preflight, pytest.mark.prolog]
 
+DCGM = ("nvidia-dcgm", "dcgm")
+
 
 @pytest.mark.ami
 @pytest.mark.hyperpod_node_debugger("I.2")
@@ -78,7 +80,7 @@ def test_services(node: Node) -> None:
     """A service that the node needs does not run.
 
     A unit that failed, or one that is enabled and does not run. A service that is not installed or not enabled is not
-    missed.
+    missed, but for DCGM: without it nobody watches the GPUs while jobs run.
 
     Remedy: Read its log (journalctl -u NAME), mend what it names and start it.
     """
@@ -92,3 +94,6 @@ def test_services(node: Node) -> None:
         and service.active not in ("active", "activating", "reloading")
     ]
     assert not dead, f"{', '.join(dead)}; expected every enabled service active"
+    dcgm = {name: service.active for name, service in node.services.items() if name in DCGM and service.is_installed}
+    if dcgm and "active" not in dcgm.values():
+        concern(f"{', '.join(f'{name} is {state}' for name, state in dcgm.items())}; expected DCGM to watch the GPUs")

@@ -54,7 +54,7 @@ def test_efa_port_active(efa_device: RdmaDevice) -> None:
     """
     assert efa_device.ports, "no port; expected port 1"
     for port in efa_device.ports:
-        assert port.state.endswith("ACTIVE"), f"port {port.number} is {port.state}; expected 4: ACTIVE"
+        assert port.is_active, f"port {port.number} is {port.state}; expected 4: ACTIVE"
         assert port.physical_state.endswith("LinkUp"), (
             f"port {port.number} is {port.physical_state}; expected 5: LinkUp"
         )
@@ -71,10 +71,7 @@ def test_efa_rate(efa_device: RdmaDevice, node: Node) -> None:
     if not efa_device.ports:
         incomplete(f"no port tells its rate; expected at least {least} Gb/s")
     for port in efa_device.ports:
-        rate = re.match(r"\d+(\.\d+)?", port.rate)
-        if not rate:
-            incomplete(f"port {port.number} has the rate {port.rate!r}, which is no number")
-        assert float(rate[0]) >= least, f"port {port.number} at {port.rate}; expected at least {least} Gb/s"
+        assert port.gbps >= least, f"port {port.number} at {port.rate}; expected at least {least} Gb/s"
 
 
 @pytest.mark.hyperpod_nccl("13")

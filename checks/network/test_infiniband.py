@@ -2,27 +2,62 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 import pytest
 
-from clusterproof.plugins.facts.network import RdmaDevice
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.facts.field import readings, require
+from clusterproof.plugins.facts.group import differences, in_words
+from clusterproof.plugins.facts.network import Port, RdmaDevice
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import not_applicable
+from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern, not_applicable
 
 pytestmark = [
     pytest.mark.network,
     pytest.mark.preflight,
-    pytest.mark.prolog,
     pytest.mark.hyperpod_node_debugger("A"),
 ]
 
+HOUR_S = 3600
+DAY_S = 86400
 
-@evidence("ibstat; cat /sys/class/infiniband/*/ports/*/state")
+
+@pytest.mark.prolog
+@evidence("ls /sys/class/infiniband")
+def test_ib_count(node: Node) -> None:
+    """InfiniBand or RoCE devices are missing.
+
+    Counted are RDMA devices that are not EFA, against --expect ib=N, or else against most nodes of the group.
+
+    Remedy: Look for the device with lspci and in the kernel log; reseat it, or replace the node.
+    """
+    count, due = len(node.ib_devices), node.target.expect.get("ib")
+    if due is not None:
+        assert count >= due, f"{count} InfiniBand or RoCE devices; expected {due}"
+    if due == 0 or node.efa_devices:
+        not_applicable("this node's fabric is EFA" if node.efa_devices else "none is expected here")
+    if due is None:
+        fewer = [other for other in differences(node, "InfiniBand devices", _count) if int(other.usual or 0) > count]
+        assert not fewer, in_words(fewer)
+        if not count:
+            not_applicable("no InfiniBand or RoCE device on this node, nor on most of its kind")
+
+
+def _count(node: Node) -> Mapping[str, str]:
+    return {"number of InfiniBand or RoCE devices": str(len(node.ib_devices))}
+
+
+@pytest.mark.prolog
+@evidence("ibstat; cat /sys/class/infiniband/*/ports/*/state /sys/class/infiniband/*/ports/*/rate")
 def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
-    """InfiniBand or RoCE ports are down.
+    """InfiniBand or RoCE ports are down, or slower than their like.
 
-    Every port that has a cable must be active; one rail down slows every collective. A port whose physical state is
-    Disabled was switched off by somebody and is passed over.
+    Every port that has a cable must be active, at the rate of most ports of its model on this node, and of the same
+    port of most nodes of the group; one slow rail slows every collective. A port whose physical state is Disabled was
+    switched off by somebody and is passed over.
 
     Remedy: Reseat or replace the cable; look at the switch port. ibdiagnet shows more.
     """
@@ -33,9 +68,79 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     if not used:
         not_applicable("every port is disabled")
     for port in used:
-        assert port.state.endswith("ACTIVE"), (
-            f"port {port.number} is {port.state} ({port.physical_state}); expected 4: ACTIVE"
-        )
+        assert port.is_active, f"port {port.number} is {port.state} ({port.physical_state}); expected 4: ACTIVE"
         assert port.physical_state.endswith("LinkUp"), (
             f"port {port.number} is {port.physical_state}; expected 5: LinkUp"
         )
+    for port in used:
+        usual = max(_usual_on(node, ib_device, port), _usual_in_group(node, ib_device, port))
+        assert port.gbps >= usual, f"port {port.number} at {port.rate}; expected {usual:g} Gb/s as most of its like"
+
+
+def _usual_on(node: Node, device: RdmaDevice, port: Port) -> float:
+    """The rate of most active ports of this model and link layer on the node; 0 where there is none of most."""
+    ports = (other for like in node.ib_devices if like.model == device.model for other in like.ports)
+    rates = Counter(other.gbps for other in ports if other.is_active and other.link_layer == port.link_layer)
+    rate, alike = rates.most_common(1)[0]
+    return rate if alike > sum(rates.values()) * threshold("group.majority") else 0.0
+
+
+def _usual_in_group(node: Node, device: RdmaDevice, port: Port) -> float:
+    """The rate that this port has on most nodes of the group; 0 where they do not tell."""
+    try:
+        found = differences(node, "rates of InfiniBand ports", _rates)
+    except NotApplicable:
+        return 0.0
+    usual = [other.usual for other in found if other.name == f"{device.name} port {port.number}"]
+    return float(usual[0]) if usual and usual[0].replace(".", "", 1).isdecimal() else 0.0
+
+
+def _rates(node: Node) -> Mapping[str, str | None]:
+    return {f"{device.name} port {port.number}": _rate(port) for device in node.ib_devices for port in device.ports}
+
+
+def _rate(port: Port) -> str | None:
+    try:
+        return f"{port.gbps:g}" if port.is_active else None
+    except Incomplete:
+        return None
+
+
+@evidence("cat /sys/class/infiniband/*/ports/*/counters/{link_downed,symbol_error}")
+def test_ib_errors(ib_device: RdmaDevice, node: Node) -> None:
+    """InfiniBand links drop or garble data.
+
+    The counters run since the driver was loaded; they are held against the time since boot, so that a link that came
+    up once or twice is no fault.
+
+    Remedy: Clean or replace the cable and its transceivers; look at the switch port's own counters.
+    """
+    if node.efa_devices:
+        not_applicable("this node's fabric is EFA")
+    seen: list[str] = []
+    unread: list[Incomplete | NotApplicable] = []
+    counted = 0
+    for port in ib_device.ports:
+        told, missing = readings(port, "link_downed", "symbol_errors")
+        unread += missing
+        counted += sum(count is not None for count in told.values())
+        seen += _too_many(port, told, node.boot.uptime_s)
+    if seen:
+        concern(
+            f"{', '.join(seen)}; expected less than {threshold('infiniband.link_downed_per_day'):.0f} lost links a day "
+            f"and at most {threshold('infiniband.symbol_errors_per_hour'):.0f} symbol errors an hour"
+        )
+    require(unread)
+    if not counted:
+        not_applicable("this device counts neither lost links nor symbol errors")
+
+
+def _too_many(port: Port, told: Mapping[str, int | None], uptime_s: float) -> list[str]:
+    """What is above its threshold, in words; of a young node at least a day's, or an hour's, worth."""
+    lost, garbled = told.get("link_downed") or 0, told.get("symbol_errors") or 0
+    seen = []
+    if lost >= threshold("infiniband.link_downed_per_day") * max(1.0, uptime_s / DAY_S):
+        seen.append(f"port {port.number} lost its link {lost} times since boot")
+    if garbled > threshold("infiniband.symbol_errors_per_hour") * max(1.0, uptime_s / HOUR_S):
+        seen.append(f"port {port.number} had {garbled} symbol errors since boot")
+    return seen

@@ -8,7 +8,7 @@ from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.evidence import Status
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, incomplete
+from clusterproof.plugins.verdict import concern, incomplete, not_applicable
 
 pytestmark = [
     pytest.mark.node,
@@ -30,6 +30,8 @@ def test_reachable(node: Node) -> None:
     reboot or replace it.
     """
     told = node.evidence
+    if told.probe.get("source") == "capture" and not told.unreached:
+        not_applicable("a capture: nobody asked the node")
     reason = told.unreached.value.replace("_", " ") if told.unreached else ""
     assert not told.unreached, f"{reason}: {told.detail or 'no more is known'}; expected an answer from the probe"
 
@@ -51,6 +53,9 @@ def test_evidence_complete(node: Node) -> None:
     silent = [told[name] for name, leaf in leaves.items() if leaf.status in (Status.TIMED_OUT, Status.BROKE)]
     if silent:
         concern(f"no answer from {', '.join(silent)}; expected one from every kind of evidence")
+    lacking = [name for name, leaf in leaves.items() if leaf.status is Status.UNCOLLECTED]
+    if lacking:
+        incomplete(f"the capture lacks {', '.join(lacking)}; expected every kind of evidence (docs/captures.md)")
 
 
 @pytest.mark.hyperpod_node_debugger("D")

@@ -9,8 +9,10 @@ from clusterproof.plugins.catalog.nvml_words import (
     clocks_event_reasons,
     fabric_faults,
     fabric_state,
+    fabric_summary,
     recovery_action,
     recovery_action_in_log,
+    unknown_clocks_event_reasons,
 )
 from clusterproof.plugins.catalog.owners import Owner, owner, owners
 from clusterproof.plugins.catalog.rows import CatalogError
@@ -29,6 +31,7 @@ __all__ = [
     "clocks_event_reasons",
     "fabric_faults",
     "fabric_state",
+    "fabric_summary",
     "instance_type",
     "instance_types",
     "owner",
@@ -38,6 +41,7 @@ __all__ = [
     "sxids",
     "threshold",
     "thresholds",
+    "unknown_clocks_event_reasons",
     "xid",
     "xids",
 ]

@@ -26,9 +26,17 @@ class InstanceType:
     efa_gbps: int | None = None  # of one device: what its port's rate must reach
     network_gbps: int | None = None
     rdma: bool | None = None  # EFA's RDMA read and write, not FI_EP_RDM, which every EFA device has
+    rdma_read: bool | None = None  # EFA's RDMA read alone, where `rdma` is not true
+    gdr: bool | None = None  # EFA's GPUDirect RDMA: devices that reach the GPUs' memory themselves
     ecc: bool | None = None
     pcie_gen: int | None = None
+    pcie_lanes: int | None = None  # of one GPU, where the type wires fewer than the GPU has
     neuron_devices: int | None = None
+    numa_balancing: bool | None = None  # what its vendor wants of kernel.numa_balancing; None: nothing
+    vcpus: int | None = None
+    memory_mib: int | None = None  # of the instance, as EC2 reports it; the kernel's MemTotal is a few percent less
+    nvme: int | None = None  # local NVMe disks (instance storage); 0: the type has none
+    nvme_gb: int | None = None  # of each, in 10^9 bytes
 
 
 @cache
@@ -38,7 +46,7 @@ def instance_types() -> Mapping[str, InstanceType]:
 
 
 def instance_type(name: str) -> InstanceType | None:
-    """The row of a type by EC2's or SageMaker's name (`p5.48xlarge`, `ml.p5.48xlarge`), if there is one; a site's own first."""
+    """The row of a type by EC2's or SageMaker's name (`ml.p5.48xlarge`), if there is one; a site's own first."""
     name = name.strip().removeprefix("ml.")
     return own_instance_types.get(name) or instance_types().get(name)
 

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias, TypeVar
 from clusterproof.plugins.catalog.nvml_words import RecoveryAction, recovery_action_in_log
 from clusterproof.plugins.catalog.thresholds import threshold
 from clusterproof.plugins.catalog.xids import Xid, sxids, xid
+from clusterproof.plugins.facts.kernel_line import pci_address
 from clusterproof.plugins.facts.kernel_log import (
     EVERY_GPU,
     Cleared,
@@ -17,13 +18,13 @@ from clusterproof.plugins.facts.kernel_log import (
     GpuNamed,
     SXidEvent,
     XidEvent,
-    pci_address,
 )
 
 Severity: TypeAlias = Literal["none", "concern", "fail"]
 WORST_FIRST: tuple[Severity, ...] = ("fail", "concern", "none")
 FALLEN_OFF_THE_BUS = 79
 RECOVERY_ACTION_CHANGED = 154
+NAMED_PARTS, NAMED_LINKS = 4, 18
 
 _Line = TypeVar("_Line", XidEvent, SXidEvent)
 
@@ -34,7 +35,8 @@ class Finding:
 
     Where some were cleared and some came after, the finding is of those after. `cleared_by` is empty unless
     all were cleared, and then the severity is none. `count` is of lines, `occurrences` of bursts of them.
-    Times are in seconds on the log's own clock.
+    `part` is the part of the NVLink hardware and the links that the lines name. Times are in seconds on the log's own
+    clock.
     """
 
     family: Literal["Xid", "SXid"]
@@ -53,6 +55,7 @@ class Finding:
     process: str = ""
     pid: int | None = None
     cleared_by: str = ""
+    part: str = ""
 
 
 def judge(
@@ -83,22 +86,23 @@ def judge_switches(events: Iterable[Event]) -> tuple[Finding, ...]:
     return _worst_first(_of_switch(code, pci, lines) for (pci, code), lines in groups.items())
 
 
-def occurrences(times: Sequence[float | None]) -> tuple[float | None, ...]:
+def occurrences(times: Sequence[float | None], lines: Sequence[int] = ()) -> tuple[float | None, ...]:
     """When each occurrence began: lines at most three minutes apart are one burst, and one occurrence.
 
     One fault writes many lines: of every channel that it ended, of every rank that used the GPU. A burst that
     goes on for an hour begins a new occurrence, so that a fault which never pauses does repeat. Lines without
-    a time belong to the burst before them: nothing proves that they are another.
+    a time belong to the burst before them: nothing proves that they are another. `lines` is how many lines each time
+    stands for: those that were left out before it lie evenly in the gap.
     """
     gap_s, longest_s = threshold("xid.burst_gap_s"), threshold("xid.burst_max_s")
     begun: list[float | None] = []
     last: float | None = None
-    for time in times:
+    for time, stands_for in zip(times, lines or [1] * len(times), strict=True):
         if not begun:
             begun.append(time)
         elif time is not None and last is not None:
             start = begun[-1]
-            if time - last > gap_s or (start is not None and time - start > longest_s):
+            if (time - last) / stands_for > gap_s or (start is not None and time - start > longest_s):
                 begun.append(time)
         elif begun[-1] is None:
             begun[-1] = time
@@ -106,16 +110,16 @@ def occurrences(times: Sequence[float | None]) -> tuple[float | None, ...]:
     return tuple(begun)
 
 
-def is_repeated(times: Sequence[float | None]) -> bool:
+def is_repeated(times: Sequence[float | None], lines: Sequence[int] = ()) -> bool:
     """Whether lines of one code on one GPU are two occurrences, or more, that began within 24 hours."""
     needed, window_s = int(threshold("xid.repeat_count")), threshold("xid.repeat_window_s")
-    begun = sorted(time for time in occurrences(times) if time is not None)
+    begun = sorted(time for time in occurrences(times, lines) if time is not None)
     return any(end - start <= window_s for start, end in zip(begun, begun[needed - 1 :], strict=False))
 
 
 def _as_xid(event: Event) -> Event:
     if isinstance(event, FallenOffBus):
-        return XidEvent(FALLEN_OFF_THE_BUS, event.pci, event.time, "fallen off the bus")
+        return XidEvent(FALLEN_OFF_THE_BUS, event.pci, event.time, "fallen off the bus", lines=event.lines)
     return event
 
 
@@ -158,8 +162,8 @@ def _of_gpu(row: Xid, pci: str, lines: list[tuple[XidEvent, str]], remap_due: bo
         severity=severity,
         pci=pci,
         uuid=uuid,
-        count=len(told),
-        occurrences=len(occurrences([line.time for line in told])),
+        count=sum(line.lines for line in told),
+        occurrences=len(occurrences([line.time for line in told], [line.lines for line in told])),
         first=told[0].time,
         last=last.time,
         text=last.text,
@@ -168,7 +172,16 @@ def _of_gpu(row: Xid, pci: str, lines: list[tuple[XidEvent, str]], remap_due: bo
         process=with_process.process,
         pid=with_process.pid,
         cleared_by=cleared_by,
+        part=_part(told),
     )
+
+
+def _part(lines: Sequence[XidEvent]) -> str:
+    """Which parts of the NVLink hardware and which links lines name: `RLW_REMAP, link 4 10`."""
+    units = list(dict.fromkeys(line.unit for line in lines if line.unit))
+    links = sorted({line.link for line in lines if line.link is not None})
+    named = [*units[:NAMED_PARTS], *(["link " + " ".join(map(str, links[:NAMED_LINKS]))] if links else [])]
+    return ", ".join(named)
 
 
 def _of_switch(code: int, pci: str, lines: list[tuple[SXidEvent, str]]) -> Finding:
@@ -184,8 +197,8 @@ def _of_switch(code: int, pci: str, lines: list[tuple[SXidEvent, str]]) -> Findi
         severity=severity,
         pci=pci,
         uuid="",
-        count=len(told),
-        occurrences=len(occurrences([line.time for line in told])),
+        count=sum(line.lines for line in told),
+        occurrences=len(occurrences([line.time for line in told], [line.lines for line in told])),
         first=told[0].time,
         last=told[-1].time,
         text=worst.text,
@@ -207,7 +220,7 @@ def _recovery(lines: Sequence[XidEvent]) -> RecoveryAction | None:
 
 
 def _repeated(lines: Sequence[XidEvent]) -> bool:
-    return is_repeated([line.time for line in lines])
+    return is_repeated([line.time for line in lines], [line.lines for line in lines])
 
 
 def _by_severity(lines: Sequence[XidEvent]) -> Severity:

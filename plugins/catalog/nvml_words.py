@@ -50,6 +50,16 @@ class FabricHealth:
     source: str
 
 
+@dataclass(frozen=True, slots=True)
+class FabricSummary:
+    """The driver's own summary of a GPU's fabric; `verdict` is none, concern or fail."""
+
+    value: int
+    words: str
+    verdict: str
+    source: str
+
+
 @cache
 def _reasons() -> Mapping[str, ClocksEventReason]:
     return table(ClocksEventReason, "clocks_event_reasons.toml", "clocks_event_reason")
@@ -70,9 +80,19 @@ def _health() -> Mapping[str, FabricHealth]:
     return table(FabricHealth, "fabric.toml", "fabric_health")
 
 
+@cache
+def _summaries() -> Mapping[str, FabricSummary]:
+    return table(FabricSummary, "fabric.toml", "fabric_summary")
+
+
 def clocks_event_reasons(mask: int) -> tuple[ClocksEventReason, ...]:
-    """The reasons whose bits are set. Bits that the catalogue does not know are passed over."""
+    """The known reasons whose bits are set."""
     return tuple(reason for reason in _reasons().values() if mask & reason.bit)
+
+
+def unknown_clocks_event_reasons(mask: int) -> int:
+    """The bits of a mask that the catalogue does not know."""
+    return mask & ~sum(reason.bit for reason in _reasons().values())
 
 
 def recovery_action(value: int) -> RecoveryAction | None:
@@ -90,8 +110,14 @@ def fabric_state(value: int) -> str:
     return next((state.words for state in _states().values() if state.value == value), f"unknown ({value})")
 
 
+def fabric_summary(value: int) -> FabricSummary:
+    """What the driver's summary of a fabric means; a number that is not known is a concern."""
+    known = (summary for summary in _summaries().values() if summary.value == value)
+    return next(known, FabricSummary(value, f"unknown ({value})", "concern", ""))
+
+
 def fabric_faults(health_mask: int) -> tuple[str, ...]:
-    """The faults that a fabric health mask tells, in words. A field's 2 means explicitly fine."""
+    """The faults that a fabric health mask tells, in words."""
     return tuple(
         field.words
         for field in _health().values()

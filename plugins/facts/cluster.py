@@ -59,6 +59,11 @@ class ClusterFacts:
         """Nor GPUs."""
         return ()
 
+    @property
+    def leaves(self) -> Mapping[str, Leaf]:
+        """What AWS answered, by leaf."""
+        return self.evidence.leaves
+
     def leaf(self, name: str) -> Leaf:
         """One leaf's answer."""
         return self.evidence.leaves.get(name) or Leaf(Status.BROKE, detail="this evidence was not gathered")

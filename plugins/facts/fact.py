@@ -13,11 +13,15 @@ from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 T = TypeVar("T")
 
+# Leaves that no probe reads, as it never loads the hardware nor asks the scheduler: only captures tell them.
+ONLY_CAPTURED = frozenset({"dcgm_diag", "nccl_tests", "nccom", "slurm_node"})
+
 _WHY = {
     Status.DENIED: "may not be read",
     Status.BROKE: "could not be read",
     Status.TIMED_OUT: "did not answer in its time",
     Status.STUCK: "hangs and cannot be killed",
+    Status.UNCOLLECTED: "was not collected",
 }
 
 
@@ -44,6 +48,10 @@ class Telling(Protocol):
         """One leaf's answer. Raises Incomplete where the node was not reached."""
 
     @property
+    def leaves(self) -> Mapping[str, Leaf]:
+        """The answers of all leaves. Raises Incomplete where the node was not reached."""
+
+    @property
     def known(self) -> dict[str, Any]:
         """Facts already read, with the exceptions of those that could not be."""
 
@@ -51,9 +59,10 @@ class Telling(Protocol):
 class Fact(Generic[T]):
     """A property of a node, read once; what could not be read raises the same Incomplete every time."""
 
-    def __init__(self, leaves: tuple[str, ...], decode: Callable[..., T]) -> None:
+    def __init__(self, leaves: tuple[str, ...], decode: Callable[..., T], uncaptured: str = "") -> None:
         self.leaves = leaves
         self.decode = decode
+        self.uncaptured = uncaptured  # why it has no meaning where the evidence has no such leaf
         self.__doc__ = decode.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -75,9 +84,15 @@ class Fact(Generic[T]):
 
     def _read(self, node: Telling) -> T | Incomplete | NotApplicable:
         try:
+            if self.uncaptured and not all(_is_captured(node.leaves.get(name)) for name in self.leaves):
+                return NotApplicable(self.uncaptured)
             return self.decode(node, *(told(name, node.leaf(name)) for name in self.leaves))
         except (Incomplete, NotApplicable) as unread:
             return unread
+
+
+def _is_captured(leaf: Leaf | None) -> bool:
+    return leaf is not None and leaf.status is not Status.UNCOLLECTED
 
 
 def told_by(*leaves: str) -> Callable[[Callable[..., T]], Fact[T]]:
@@ -97,6 +112,13 @@ def told_as(leaf: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[T]:
 
     decode.__doc__ = kind.__doc__
     return Fact((leaf,), decode)
+
+
+def captured_as(leaf: str, kind: Callable[[Mapping[str, Any]], T], what: str) -> Fact[T]:
+    """Make a fact of a leaf of ONLY_CAPTURED; not applicable where no `what` (`log of dcgmi diag`) was captured."""
+    if leaf not in ONLY_CAPTURED:
+        raise ValueError(f"{leaf} is told by the probe; expected one of {', '.join(sorted(ONLY_CAPTURED))}")
+    return Fact((leaf,), told_as(leaf, kind).decode, f"no {what} was captured")
 
 
 def list_told_as(leaf: str, key: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[tuple[T, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, overload
 
 from clusterproof.plugins.verdict import Incomplete, NotApplicable
@@ -58,7 +58,7 @@ def readings(device: object, *names: str) -> tuple[dict[str, Any], list[Incomple
     return told, unread
 
 
-def require(unread: list[Incomplete | NotApplicable]) -> None:
+def require(unread: Iterable[Incomplete | NotApplicable]) -> None:
     """Raise the first Incomplete of `readings`, else the first NotApplicable, if there is one."""
     for why in sorted(unread, key=lambda why: isinstance(why, NotApplicable)):
         raise why
@@ -148,12 +148,3 @@ def values(told: object) -> list[object]:
 def texts(told: object) -> tuple[str, ...]:
     """A list of texts."""
     return tuple(text(entry) for entry in values(told))
-
-
-def lines(told: object) -> list[tuple[float | None, str]]:
-    """Lines of a log with their seconds since boot, None where they are not known."""
-    return [(_seconds(entry), text(values(entry)[1])) for entry in values(told) if len(values(entry)) == 2]
-
-
-def _seconds(entry: object) -> float | None:
-    return optional(number)(values(entry)[0])

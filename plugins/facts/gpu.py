@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from clusterproof.plugins.facts.field import (
+    UNSUPPORTED,
     Field,
     flag,
     number,
@@ -19,6 +20,8 @@ from clusterproof.plugins.facts.field import (
     whole,
 )
 from clusterproof.plugins.verdict import Incomplete, NotApplicable
+
+MAX_WORD = 20  # characters of a name that a node gives to a counter or a link
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,18 @@ class Fabric:
     state = Field(whole)
     status = Field(whole)
     health_mask = Field(whole)
+    health_summary = Field(optional(whole))
+    clique = Field(whole)
+    cluster_uuid = Field(text)
+
+
+@dataclass(frozen=True, slots=True)
+class NvlinkErrors:
+    """One error counter of one NVLink; `count` is None where it could not be read."""
+
+    kind: str
+    link: str
+    count: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +73,26 @@ class Gpu:
 
     @property
     def label(self) -> str:
-        """What people call it: `GPU 3`."""
-        return f"GPU {self.index}"
+        """What people call it: `GPU 3`; by its address where a capture does not tell its number."""
+        if "index" in self.record:
+            return f"GPU {self.index}"
+        address = self.record.get("pci")
+        return f"GPU at {address[:20]}" if isinstance(address, str) else "a GPU that the capture does not describe"
 
     @property
     def told(self) -> Mapping[str, Any]:
         """The object as told. Raises Incomplete for a GPU that does not answer."""
-        if self.lost:
-            raise Incomplete(f"does not answer ({self.lost})", cause=f"{self.label} does not answer")
+        lost = error_word(self.record.get("lost"))
+        if lost:
+            raise Incomplete(f"does not answer ({lost})", cause=f"{self.label} does not answer")
         return self.record
 
     @property
     def lost(self) -> str:
-        """NVML's word where the driver no longer reaches the GPU, else empty."""
-        return error_word(self.record.get("lost"))
+        """NVML's word where the driver no longer reaches the GPU, else empty. Raises Incomplete where nobody asked."""
+        if "lost" not in self.record:
+            raise Incomplete("whether it answers was not told", cause="not told by the node")
+        return error_word(self.record["lost"])
 
     uuid = Field(text)
     serial = Field(text)
@@ -89,11 +110,14 @@ class Gpu:
     remap_failed = Field(flag)
     remap_banks = Field(values)
     retired_pages_pending = Field(flag)
+    retired_pages_single_bit = Field(whole)
+    retired_pages_double_bit = Field(whole)
     recovery_action = Field(whole)
     pcie_width = Field(whole)
     pcie_width_max = Field(whole)
     pcie_gen = Field(whole)
     pcie_gen_max = Field(whole)
+    pcie_replays = Field(whole)
     temperature_c = Field(number)
     temperature_margin_c = Field(number)
     clocks_event_reasons = Field(whole)
@@ -111,6 +135,15 @@ class Gpu:
     def nvlink_states(self) -> tuple[bool | None, ...]:
         """Whether each NVLink is up, by number; None where that could not be told. Raises Incomplete, NotApplicable."""
         return tuple(state if isinstance(state, bool) else None for state in self.nvlinks)
+
+    @property
+    def nvlink_errors(self) -> tuple[NvlinkErrors, ...]:
+        """The NVLink error counters that are not zero, or cannot be read. Raises Incomplete, NotApplicable."""
+        kinds = read(self.told.get("nvlink_errors"), table, "nvlink_errors")
+        supported = {kind: links for kind, links in kinds.items() if not _is_unsupported(links)}
+        if not supported:
+            raise Incomplete("no NVLink error counter was told", cause="not told by the node")
+        return tuple(found for kind, links in supported.items() for found in _nvlink_errors(kind, links))
 
     @property
     def is_partitioned(self) -> bool:
@@ -144,14 +177,18 @@ class Nvml:
 
     @property
     def error(self) -> str:
-        """NVML's word where the driver does not start, else empty."""
-        return error_word(self.told.get("init"))
+        """NVML's word where the driver does not start, else empty. Raises Incomplete where nobody asked."""
+        if "init" not in self.told:
+            raise Incomplete("whether the driver starts was not told", cause="not told by the node")
+        return error_word(self.told["init"])
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
         """Every GPU that it counts. Raises Incomplete."""
         told = read(self.told.get("gpus"), objects, "GPUs")
-        return tuple(Gpu(read(entry.get("index"), whole, "GPU index"), entry) for entry in told)
+        return tuple(
+            Gpu(read(entry.get("index", place), whole, "GPU index"), entry) for place, entry in enumerate(told)
+        )
 
 
 def error_word(told: object) -> str:
@@ -159,3 +196,19 @@ def error_word(told: object) -> str:
     if told is None:
         return ""
     return str(told.get("error", "UNKNOWN"))[:40] if isinstance(told, dict) else "UNKNOWN"
+
+
+def _is_unsupported(links: object) -> bool:
+    return isinstance(links, dict) and links.get("error") in UNSUPPORTED
+
+
+def _nvlink_errors(kind: str, links: object) -> Iterable[NvlinkErrors]:
+    """Those of one kind of counter, by link; one without a count where nothing of that kind could be read."""
+    try:
+        counts = table(links)
+    except TypeError:
+        return [NvlinkErrors(kind[:MAX_WORD], "", None)]
+    return [
+        NvlinkErrors(kind[:MAX_WORD], link[:MAX_WORD], count if type(count) is int else None)
+        for link, count in counts.items()
+    ]

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clusterproof.plugins.facts.field import Field, flag, number, optional, output, text, whole
+from clusterproof.plugins.facts.field import Field, flag, number, optional, output, read, table, text, whole
+from clusterproof.plugins.verdict import Incomplete
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Boot:
     hostname = Field(text)
     kernel = Field(text)
     memory_kib = Field(whole)
+    cpus = Field(whole)
 
     @property
     def booted(self) -> float:
@@ -64,6 +66,20 @@ class Service:
     def is_installed(self) -> bool:
         """Whether systemd knows the unit."""
         return self.load != "not-found"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLimits:
+    """The soft limits of a process that starts jobs."""
+
+    told: Mapping[str, Any]
+
+    def soft(self, name: str) -> int | None:
+        """The limit by its name in limits.conf, memory in bytes; None is unlimited. Raises Incomplete."""
+        limits = read(self.told, table, "limits")
+        if name not in limits:
+            raise Incomplete(f"the limit {name} was not told", cause="not told by the node")
+        return read(limits[name], optional(whole), f"limits: {name}")
 
 
 @dataclass(frozen=True, slots=True)

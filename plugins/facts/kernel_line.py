@@ -1,10 +1,12 @@
-"""Takes off what dmesg, journalctl, syslog and /dev/kmsg put before the kernel's own words."""
+"""A line of the kernel log: what dmesg, journalctl, syslog and /dev/kmsg put before the kernel's words; addresses."""
 
 from __future__ import annotations
 
 import re
 
 IGNORING_CASE = re.IGNORECASE | re.ASCII  # ASCII: a digit of another script is not a number of the kernel's
+
+ADDRESS = r"(?:[0-9a-f]{1,8}:)?[0-9a-f]{1,2}:[0-9a-f]{1,2}(?:\.[0-7])?"
 
 # A line of another program has its name there (`python[77]: NVRM: Xid …`, in /dev/kmsg a priority of 8
 # and up): it is not unwrapped, and so never begins with the kernel's words.
@@ -17,10 +19,11 @@ _PREFIX = re.compile(
     r"|\[\s{0,12}[TC]\d{1,10}\]"
     r"|\[\.\.\.\]"
     r"|\[(?P<date>[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\]"
-    r"|(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?:Z|[+-]\d\d:?\d\d)?(?=\s)"
+    r"|(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?P<zone>Z|[+-]\d\d:?\d\d)?(?=\s)"
     r"|(?P<syslog>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)(?=\s)",
     IGNORING_CASE,
 )
+_ADDRESS = re.compile(ADDRESS, IGNORING_CASE)
 _KERNEL = re.compile(r"kernel(?:\[\d{1,10}\])?:(?=\s)", IGNORING_CASE)
 _HOST_KERNEL = re.compile(r"\S{1,255} kernel(?:\[\d{1,10}\])?:(?=\s)", IGNORING_CASE)
 
@@ -43,22 +46,32 @@ def unwrap(line: str) -> tuple[float | None, str]:
     return time, line[at:]
 
 
+def pci_address(told: str) -> str:
+    """A PCI address in any form that driver and NVML write, as sysfs writes it; empty where it is none."""
+    if not _ADDRESS.fullmatch(told):
+        return ""
+    place, _, function = told.lower().partition(".")
+    domain, bus, device = [int(part, 16) for part in f"0:{place}".split(":")[-3:]]
+    return f"{domain:04x}:{bus:02x}:{device:02x}.{function or 0}"
+
+
 def _time(found: re.Match[str], before: float | None) -> float | None:
     if found["usec"]:
         return int(found["usec"]) / 1e6
     if found["seconds"]:
         return float(found["seconds"])
     told = found["date"] or found["iso"]
-    return _epoch(told) if told else before
+    return _epoch(told, found["zone"] or "Z") if told else before
 
 
-def _epoch(told: str) -> float | None:
-    from datetime import datetime, timezone
+def _epoch(told: str, zone: str) -> float | None:
+    """Seconds since 1970; what tells no zone is taken as UTC, which nodes keep."""
+    from datetime import datetime
 
     words, _, fraction = told.replace(",", ".").partition(".")
     form = "%Y-%m-%dT%H:%M:%S" if words[0].isdigit() else "%a %b %d %H:%M:%S %Y"
     try:
-        seconds = datetime.strptime(words, form).replace(tzinfo=timezone.utc).timestamp()
+        seconds = datetime.strptime(f"{words} {zone}", f"{form} %z").timestamp()
     except ValueError:
         return None
     return seconds + float(f"0.{fraction or 0}")

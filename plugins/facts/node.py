@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clusterproof.plugins.catalog import InstanceType, instance_type
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
-from clusterproof.plugins.facts import kernel_log
-from clusterproof.plugins.facts.fact import Absent, Told, list_told_as, told_as, told_by
-from clusterproof.plugins.facts.field import flag, lines, optional, read, table, texts, whole
-from clusterproof.plugins.facts.gpu import Gpu, Nvml
 from clusterproof.plugins.facts.group import Group
-from clusterproof.plugins.facts.host import BlockedProcess, Boot, Command, FstabEntry, Mount, Platform, Service
-from clusterproof.plugins.facts.hyperpod import ResourceConfig
-from clusterproof.plugins.facts.network import PciDevice, RdmaDevice
+from clusterproof.plugins.facts.of_node import captured, expectation, host, kernel_log, network, storage
+from clusterproof.plugins.facts.of_node import gpus as of_gpus
+from clusterproof.plugins.facts.of_node import neuron as of_neuron
+from clusterproof.plugins.facts.of_node import software as of_software
+from clusterproof.plugins.facts.window import BOOT, Window
 from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.policy.model import NO_POLICY, Policy
 from clusterproof.plugins.printable import printable
@@ -23,9 +20,6 @@ from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 MAX_NAME = 80  # characters of a name that goes into every result
 MAX_GPUS = 128  # whose UUIDs go there; no node has more than 16
-
-EC2 = "Amazon EC2"  # the vendor that the firmware of an instance names
-UNKNOWN_TYPE = "instance type unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +30,7 @@ class Node:
     evidence: NodeEvidence
     occasion: str = "preflight"
     policy: Policy = NO_POLICY
+    since: Window = BOOT
     group: Group = field(default_factory=Group, repr=False)
     known: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -58,181 +53,103 @@ class Node:
 
     # What it is expected to be
 
-    @told_by()
-    def instance_type(self) -> str:
-        """Its EC2 instance type, from the inventory or else from DMI. Raises Incomplete where nothing tells."""
-        if self.target.instance_type:
-            return self.target.instance_type.removeprefix("ml.")
-        if self.platform.vendor == EC2:
-            return self.platform.product
-        raise Incomplete("nothing tells the instance type; give --instance-type or --expect", cause=UNKNOWN_TYPE)
-
-    platform = told_as("platform", Platform)
-
-    @told_by()
-    def type(self) -> InstanceType:
-        """Its row of the catalogue of instance types. Raises Incomplete where it is in none."""
-        row = instance_type(self.instance_type)
-        if row is None:
-            words = f"instance type {self.instance_type!r} is not in the catalogue; give --expect gpus=N,efa=N"
-            raise Incomplete(words, cause=UNKNOWN_TYPE)
-        return row
-
-    def expected(self, what: str) -> int:
-        """How many `gpus`, `efa` or `nvlinks` (per GPU) it should have. Raises Incomplete where nothing tells."""
-        if what in self.target.expect:
-            return self.target.expect[what]
-        if what == "efa" and self.is_outside_ec2:
-            return 0
-        return int(self.of_type({"nvlinks": "nvlinks_per_gpu"}.get(what, what)))
-
-    @property
-    def is_outside_ec2(self) -> bool:
-        """Whether the firmware names another vendor, and nobody gave it an EC2 type: only EC2 has EFA."""
-        return not self.target.instance_type and self.platform.vendor not in ("", EC2)
-
-    def of_type(self, what: str) -> Any:
-        """A value of its instance type. Raises Incomplete where the catalogue does not know it."""
-        value = getattr(self.type, what)
-        if value is None:
-            raise Incomplete(f"the catalogue has no {what} for {self.instance_type}", cause="not in the catalogue")
-        return value
-
-    # The running system
-
-    boot = told_as("boot", Boot)
+    instance_type = expectation.instance_type
+    platform = expectation.platform
+    metadata = expectation.metadata
+    resource_config = expectation.resource_config
+    instance_type_by_metadata = expectation.instance_type_by_metadata
+    instance_id = expectation.instance_id
+    type = expectation.type_row
+    expected = expectation.expected
+    is_outside_ec2 = expectation.is_outside_ec2
+    of_type = expectation.of_type
+    boot = expectation.boot
 
     # GPUs
 
-    nvml = told_as("nvml", Nvml)
-
-    @property
-    def driver_hangs(self) -> str:
-        """What NVML was doing when it did not answer by its deadline, else empty. Raises Incomplete."""
-        leaf = self.leaf("nvml")
-        return f"NVML {leaf.detail or 'did not answer'}" if leaf.status in (Status.TIMED_OUT, Status.STUCK) else ""
-
-    @told_by()
-    def driver_error(self) -> str:
-        """NVML's word where the driver does not start, else empty."""
-        try:
-            return self.nvml.error
-        except Absent:
-            return "no NVML library"
-
-    @told_by()
-    def gpu_count(self) -> int:
-        """How many GPUs NVML counts; 0 where the driver does not start."""
-        return 0 if self.driver_error else self.nvml.count
-
-    @told_by()
-    def gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs that NVML counts, at least one. Raises Incomplete where there should be some, else NotApplicable."""
-        if not self.driver_error and self.nvml.gpus:
-            return self.nvml.gpus
-        why = self.driver_error or "the driver counts none"
-        if not self.gpus_on_bus and not self._gpus_are_expected():
-            raise NotApplicable(f"no NVIDIA GPU on the PCI bus ({why})")
-        raise Incomplete(f"no GPU answers: {why}", cause=f"no GPU answers: {why}")
-
-    def _gpus_are_expected(self) -> bool:
-        try:
-            return self.expected("gpus") > 0
-        except Incomplete:
-            return False
-
-    pci_devices = list_told_as("pci", "devices", PciDevice)
-
-    @told_by()
-    def gpus_on_bus(self) -> tuple[PciDevice, ...]:
-        """The NVIDIA GPUs that the PCI bus shows, whatever the driver says."""
-        return tuple(device for device in self.pci_devices if device.is_nvidia_gpu)
+    nvml = of_gpus.nvml
+    driver_hangs = of_gpus.driver_hangs
+    driver_error = of_gpus.driver_error
+    gpu_count = of_gpus.gpu_count
+    gpus = of_gpus.gpus
+    pci_devices = of_gpus.pci_devices
+    gpus_on_bus = of_gpus.gpus_on_bus
 
     # Network
 
-    rdma_devices = list_told_as("rdma", "devices", RdmaDevice)
+    rdma_devices = network.rdma_devices
+    efa_devices = network.efa_devices
+    ib_devices = network.ib_devices
+    modules = network.modules
+    uverbs = network.uverbs
+    nvidia_taint = network.nvidia_taint
+    efa_counters = network.efa_counters
+    efa_counted_s = network.efa_counted_s
+    interfaces = network.interfaces
+    interface_names = network.interface_names
+    environment = network.environment
+    environment_unread = network.environment_unread
+    fi_info = network.fi_info
+    memlock_bytes = network.memlock_bytes
 
-    @told_by()
-    def efa_devices(self) -> tuple[RdmaDevice, ...]:
-        """The EFA devices."""
-        return tuple(device for device in self.rdma_devices if device.is_efa)
+    # The kernel log
 
-    @told_by()
-    def ib_devices(self) -> tuple[RdmaDevice, ...]:
-        """The RDMA devices that are not EFA."""
-        return tuple(device for device in self.rdma_devices if not device.is_efa)
-
-    @told_by("rdma")
-    def modules(self, rdma: Told) -> tuple[str, ...]:
-        """Which of the kernel modules that matter here are loaded."""
-        return rdma.get("modules", texts)
-
-    @told_by("rdma")
-    def uverbs(self, rdma: Told) -> tuple[str, ...]:
-        """The device files under /dev/infiniband."""
-        return rdma.get("uverbs", texts)
-
-    fi_info = told_as("libfabric", Command)
-
-    resource_config = told_as("resource_config", ResourceConfig)
-
-    @told_by("limits")
-    def memlock_bytes(self, limits: Told) -> Mapping[str, int | None]:
-        """The locked-memory limit of a login and of each daemon that starts jobs; None is unlimited."""
-        owners = {"a login": limits.get("login", table), **limits.get("daemons", table)}
-        limit_of = {name: Told(read(told, table, name), name) for name, told in owners.items()}
-        return {name: told.get("memlock", optional(whole)) for name, told in limit_of.items()}
+    kernel_events = kernel_log.kernel_events
+    kernel_log_is_cut = kernel_log.kernel_log_is_cut
+    counting = kernel_log.counting
+    window_begins = kernel_log.window_begins
 
     # Host
 
-    @told_by("kernel_log")
-    def kernel_events(self, log: Told) -> kernel_log.Events:
-        """What this boot's kernel log says of GPUs, NVSwitches and hung tasks."""
-        return kernel_log.parse(log.get("lines", lines))
-
-    @told_by("kernel_log")
-    def kernel_log_is_cut(self, log: Told) -> bool:
-        """Whether the log had already lost its beginning."""
-        return log.get("truncated", flag)
-
-    @told_by("processes")
-    def zombies(self, processes: Told) -> int:
-        """How many processes are dead and not waited for."""
-        return processes.get("zombies", whole)
-
-    blocked_processes = list_told_as("processes", "blocked", BlockedProcess)
-
-    @told_by("services")
-    def services(self, systemd: Told) -> Mapping[str, Service]:
-        """The systemd units that matter here, by name."""
-        return {name: Service(read(told, table, name)) for name, told in systemd.get("services", table).items()}
-
-    @told_by("services")
-    def failed_units(self, systemd: Told) -> tuple[str, ...]:
-        """The systemd units that failed."""
-        return systemd.get("failed", texts)
-
-    fabric_manager_version = told_as("fabric_manager", Command)
+    memory_controllers = host.memory_controllers
+    zombies = host.zombies
+    blocked_processes = host.blocked_processes
+    processors = host.processors
+    main_memory = host.main_memory
+    kernel_state = host.kernel_state
+    process_limits = host.process_limits
+    services = host.services
+    failed_units = host.failed_units
+    fabric_manager_version = host.fabric_manager_version
 
     # Storage
 
-    mounts = list_told_as("mounts", "mounts", Mount)
+    mounts = storage.mounts
+    fstab = storage.fstab
+    mount_points = storage.mount_points
+    mount_points_of_most = storage.mount_points_of_most
+    mount_at = storage.mount_at
+    lustre = storage.lustre
+    lustre_mounts = storage.lustre_mounts
+    lustre_clients = storage.lustre_clients
+    lustre_targets = storage.lustre_targets
+    lustre_targets_left_out = storage.lustre_targets_left_out
+    osts = storage.osts
+    mdts = storage.mdts
+    checkpoint_folders = storage.checkpoint_folders
+    nvme_controllers = storage.nvme_controllers
 
-    fstab = list_told_as("mounts", "fstab", FstabEntry)
+    # Neuron
 
-    @told_by()
-    def mount_points(self) -> frozenset[str]:
-        """Where the file systems that matter here are mounted."""
-        return frozenset(mount.path for mount in self.mounts)
+    neuron = of_neuron.neuron
+    neuron_devices_due = of_neuron.neuron_devices_due
+    neuron_devices = of_neuron.neuron_devices
+    neuron_ls = of_neuron.neuron_ls
+    neuron_ls_hangs = of_neuron.neuron_ls_hangs
+    neuron_hardware_errors = of_neuron.neuron_hardware_errors
 
-    @told_by()
-    def mount_points_of_most(self) -> frozenset[str]:
-        """The mount points that most nodes of its group have."""
-        return self.group.most("mount points", lambda node: node.mount_points)
+    # What only captures tell
 
-    def mount_at(self, path: str) -> Mount | None:
-        """The file system mounted at exactly this path; the last one where several are stacked."""
-        return next((mount for mount in reversed(self.mounts) if mount.path == path), None)
+    dcgm_diag = captured.dcgm_diag
+    nccl_tests = captured.nccl_tests
+    nccom = captured.nccom
+    slurm_nodes = captured.slurm_nodes
+    slurm_node = captured.slurm_node
+
+    # Software
+
+    software = of_software.software
+    image = of_software.image
 
     # Who it is, for every report
 

@@ -29,6 +29,7 @@ KINDS = (
     Kind("local", "local", "here.local"),
     Kind("demo", "demo", "recording.demo"),
     Kind("replay:", "replay:DIR", "recording.replay"),
+    Kind("capture:", "capture:PATH", "capture.capture"),
     Kind("ssh:", "ssh:[user@]NODESET[:port]", "hosts.ssh"),
     Kind("ec2:", "ec2:tag:KEY=VALUE", "ec2.ec2"),
     Kind("asg:", "asg:NAME", "ec2.asg"),
@@ -126,7 +127,7 @@ def _hint(text: str) -> str:
     if not text.strip():
         return " is empty"
     if os.path.isdir(text):  # noqa: PTH112
-        return f" is a folder (did you mean replay:{text:.120}?)"
+        return f" is a folder (did you mean replay:{text:.120}, or capture:{text:.120}?)"
     word, colon, _ = text.partition(":")
     guess = nearest((word + colon).lower(), [kind.word for kind in KINDS])
     if guess or colon:

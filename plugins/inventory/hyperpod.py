@@ -28,7 +28,8 @@ def hyperpod(text: str, options: Mapping[str, str]) -> Cluster:
         account = Account(options.get("region", "") or (arn["region"] if arn else ""), options.get("profile", ""))
         return _cluster(account, text)
     except AwsError as problem:
-        raise InventoryError(f"--cluster {text!r:.120} is taken for a HyperPod cluster: {problem}") from None
+        hint = "" if arn else f"; for a host say ssh:{text:.80}"
+        raise InventoryError(f"--cluster {text!r:.120} is taken for a HyperPod cluster: {problem}{hint}") from None
 
 
 def _cluster(account: Account, text: str) -> Cluster:

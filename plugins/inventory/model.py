@@ -26,8 +26,9 @@ class Target:
 class Cluster:
     """The nodes of a run and the connection that reaches them.
 
-    `connection` is a key of `clusterproof.plugins.connection.CONNECTIONS`, or `replay`; `settings` are that
-    connection's own (`recording` for replay, `identity_file` for ssh, `region` and `arn` for a cluster of AWS's, …).
+    `connection` is a key of `clusterproof.plugins.connection.CONNECTIONS`, `replay` or `capture`; `settings` are
+    that connection's own (`recording` for replay, `capture` for capture, `identity_file` for ssh, `region` and `arn`
+    for a cluster of AWS's, …).
     """
 
     name: str

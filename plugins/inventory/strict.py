@@ -10,7 +10,7 @@ from pathlib import Path
 
 from clusterproof.plugins.inventory.model import InventoryError
 
-EXPECTED = ("gpus", "efa", "nvlinks")  # what `expect` may count
+EXPECTED = ("gpus", "efa", "nvlinks", "ib")  # what `expect` may count
 MAX_FILE_BYTES = 64 * 1024 * 1024  # of an inventory; 100,000 nodes take about 20 MB
 _WORDS = {
     bool: "true or false",

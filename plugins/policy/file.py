@@ -15,6 +15,7 @@ from typing import Any
 from clusterproof.plugins.catalog import CatalogError, owners, thresholds
 from clusterproof.plugins.catalog.instance_types import InstanceType
 from clusterproof.plugins.catalog.rows import build
+from clusterproof.plugins.facts.version import rules
 from clusterproof.plugins.inventory.model import InventoryError
 from clusterproof.plugins.inventory.strict import Table, nearest, read_text
 from clusterproof.plugins.policy.model import NO_POLICY, READINGS, Disabled, Policy
@@ -147,7 +148,13 @@ def _reading(rule: Table, verdict: Verdict) -> Verdict:
 
 
 def _versions(table: Table) -> dict[str, str]:
-    return {str(name): table.text(str(name)) for name in table.values}
+    told = {str(name): table.text(str(name)) for name in table.values}
+    for name, rule in told.items():
+        try:
+            rules(rule)
+        except ValueError as wrong:
+            raise InventoryError(f"{table.where}: {name}: {wrong}") from None
+    return told
 
 
 def _paths(table: Table, key: str) -> tuple[str, ...]:

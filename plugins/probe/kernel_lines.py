@@ -6,79 +6,117 @@ import re
 from collections import deque
 from collections.abc import Iterable
 
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    Line = tuple[int, float, str]  # its number, seconds since boot, the text
+
 # Small letters. First plain words, which is quick for the many lines that do not matter; then exactly.
 HINT = re.compile(
-    b"nvrm|nvidia|nvswitch|off the bus|efa|infiniband|rdma|lustre|lnet|nfs|machine check|hardware error"
-    b"|memory|mce:|edac|ghes|apei|aer:|pcie bus|oom|for more than|lockup|stall|segfault|general prot|traps:"
+    b"nvrm|nvidia|nvswitch|neuron|off the bus|efa|infiniband|rdma|lustre|lnet|nfs|machine check|hardware error"
+    b"|linux version|memory|allocation fail|fork rejected|mce:|edac|ghes|apei|aer:|pcie bus|oom|for more than|lockup"
+    b"|stall|segfault|general prot|traps:"
 )
 MATTERS = re.compile(
-    rb"nvrm|nvidia|nvswitch|off the bus"
+    rb"nvrm|nvidia|nvswitch|neuron|off the bus"
     rb"|\befa\b|infiniband|rdma"
     rb"|lustre|\blnet|\bnfs"
+    rb"|^linux version \d|fork rejected"
     rb"|\bmce:|machine check|hardware error|memory failure|\bedac\b|\bghes\b|\bapei\b|\baer:|pcie bus error"
     rb"|out of memory|allocate memory|allocation failure|\boom\b|oom-kill|oom_reaper"
-    rb"|for more than \d+ seconds|lockup|stall|segfault at|general protection|\btraps:"
+    rb"|for more than \d+ seconds|lockup|\bstalls?\b|segfault at|general protection|\btraps:"
 )
 BOOT_S = 1.0  # a log that begins later has lost its beginning
 EACH = 16  # of lines alike: so many first, and so many last
 MAX_KINDS = 1000
 MAX_KIND = 120  # characters in which lines alike are alike
+MAX_COARSE_KIND = 60  # and in a log of ever different lines
 MAX_CHARACTERS = 1000  # of one line
 MAX_TOLD = 1_500_000  # characters of all lines
+# What is not alike: PCI and IP addresses, targets of Lustre, devices. All other numbers are.
+NAMES = r"\b(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b|\d+\.\d+\.\d+\.\d+|(?:OST|MDT)[0-9a-f]{4}|rdmap\d+s\d+"
+NAMES_OR_NUMBERS = re.compile(rf"({NAMES})|0x[0-9a-f]+|\d+")
+HINT_OF_NAMES = re.compile(r"[0-9a-f]\.\d|OST|MDT|rdmap")  # few lines have one, and the others are quick
 NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
+XID = re.compile(r"NVRM: Xid \([^()]{1,60}\): \d{1,6}|nvidia-nvswitch\d{1,4}: SXid \([^()]{1,60}\): \d{1,6}")
 
 
 class Kept:
     """The lines that are told, and how many were read and left out."""
 
     def __init__(self) -> None:
-        self._first: dict[str, list[tuple[int, float, str]]] = {}
-        self._last: dict[str, deque[tuple[int, float, str]]] = {}
-        self._matched = 0
+        self._first: dict[str, list[Line]] = {}
+        self._last: dict[str, deque[Line]] = {}
+        self._counts: dict[str, int] = {}
+        self._mixed: set[str] = set()  # kinds of lines that only begin alike
         self.truncated = False  # whether records of this boot are lost
+        self.is_lost = False  # whether some are lost before the next that comes
+        self._whole_from = 0.0  # seconds since boot from which on none is lost
 
     def of(self, lines: Iterable[tuple[float, bytes]]) -> dict[str, object]:
         """Read a log to its end: lines with their seconds since boot."""
         read = 0
         for seconds, text in lines:
-            self.truncated |= read == 0 and seconds >= BOOT_S
+            if self.is_lost or (read == 0 and seconds >= BOOT_S):
+                self.truncated, self.is_lost, self._whole_from = True, False, seconds
             read += 1
             small = text.lower()
-            if HINT.search(small) and MATTERS.search(small):
-                self._keep(read, seconds, text.decode("utf-8", "replace")[:MAX_CHARACTERS])
+            topic = HINT.search(small) and MATTERS.search(small)
+            if topic:
+                self._keep(read, seconds, text.decode("utf-8", "replace")[:MAX_CHARACTERS], topic[0].decode())
         told = self._told()
         return {
-            "lines": [[seconds, text] for _, seconds, text in told],
+            "lines": told,
             "read": read,
-            "dropped": self._matched - len(told),
+            "dropped": sum(self._counts.values()) - len(told),
             "truncated": self.truncated,
+            "whole_from": self._whole_from,
         }
 
-    def _keep(self, number: int, seconds: float, text: str) -> None:
-        self._matched += 1
-        kind = self._kind(text)
+    def _keep(self, number: int, seconds: float, text: str, topic: str) -> None:
+        kind = self._kind(text, topic)
+        self._counts[kind] = self._counts.get(kind, 0) + 1
         first = self._first.setdefault(kind, [])
         if len(first) < EACH:
             first.append((number, seconds, text))
         else:
             self._last.setdefault(kind, deque(maxlen=EACH)).append((number, seconds, text))
 
-    def _kind(self, text: str) -> str:
-        """What lines alike have in common; coarser and coarser in a log of ever different lines."""
-        text = text[:MAX_KIND]
-        head, comma, _ = text.partition(",")
-        kind = head if comma else NUMBERS.sub("#", text)
-        if kind in self._first or len(self._first) < MAX_KINDS:
+    def _kind(self, text: str, topic: str) -> str:
+        """What lines alike have in common; coarser and coarser in a log of ever different lines, but for Xids."""
+        xid = XID.match(text)
+        kind = xid[0] if xid else _without_numbers(text[:MAX_KIND])
+        if kind in self._first or len(self._first) < (3 * MAX_KINDS if xid else MAX_KINDS):
             return kind
-        kind = NUMBERS.sub("#", head)[:40]
-        return kind if kind in self._first or len(self._first) < 2 * MAX_KINDS else ""
+        kind = kind[:MAX_COARSE_KIND]
+        if kind not in self._first and len(self._first) >= 2 * MAX_KINDS:
+            kind = _without_numbers(topic)
+        self._mixed.add(kind)
+        return kind
 
-    def _told(self) -> list[tuple[int, float, str]]:
-        """The kept lines in their order; fewer of each kind where all would be too much."""
+    def _told(self) -> list[list[object]]:
+        """The kept lines in their order; fewer of each kind where all would be too much.
+
+        The first line after those of its kind that are left out says how many they are.
+        """
         each = EACH
         while True:
-            told = [line for first in self._first.values() for line in first[:each]]
-            told += [line for last in self._last.values() for line in list(last)[-each:]]
-            if each == 1 or sum(len(text) for _, _, text in told) <= MAX_TOLD:
-                return sorted(told)
+            told = [(*line, left_out) for kind in self._first for line, left_out in self._of_kind(kind, each)]
+            if each == 1 or sum(len(text) for _, _, text, _ in told) <= MAX_TOLD:
+                break
             each //= 2
+        return [[seconds, text, *([left_out] if left_out else [])] for _, seconds, text, left_out in sorted(told)]
+
+    def _of_kind(self, kind: str, each: int) -> list[tuple[Line, int]]:
+        """The first and the last lines of one kind, each with how many are left out before it."""
+        first, last = self._first[kind][:each], list(self._last.get(kind, ()))[-each:]
+        left_out = self._counts[kind] - len(first) - len(last)
+        lines = [(line, 0) for line in first + last]
+        if last and kind not in self._mixed:
+            lines[len(first)] = (last[0], left_out)
+        return lines
+
+
+def _without_numbers(text: str) -> str:
+    if HINT_OF_NAMES.search(text):
+        return NAMES_OR_NUMBERS.sub(lambda found: found[1] or "#", text)
+    return NUMBERS.sub("#", text)

@@ -49,7 +49,7 @@ def read(node: Node) -> object:
 
 def _kmsg(node: Node, kept: Kept) -> Iterator[Line]:
     """The kernel's ring buffer, and out of the journal what it no longer holds of this boot."""
-    records = _of_kernel(node)
+    records = _of_kernel(node, kept)
     for first in records:
         if first[0] >= BOOT_S:
             yield from _journal_until(node, first[0], kept)
@@ -67,18 +67,18 @@ def _journal_until(node: Node, seconds: float, kept: Kept) -> Iterator[Line]:
             yield line
     except (Absent, Broke, Denied):
         pass
-    kept.truncated = True
+    kept.is_lost = True
 
 
-def _of_kernel(node: Node) -> Iterator[Line]:
+def _of_kernel(node: Node, kept: Kept) -> Iterator[Line]:
     """The kernel's own records; what programs wrote into its log is not its word, and is left out."""
-    for line in _lines(_records(node)):
+    for line in _lines(_records(node, kept)):
         record = RECORD.match(line)
         if record and int(record[1]) < KERNEL_FACILITY:
             yield int(record[2]) / 1e6, ESCAPED.sub(lambda code: bytes([int(code[1], 16)]), record[3])
 
 
-def _records(node: Node) -> Iterator[bytes]:
+def _records(node: Node, kept: Kept) -> Iterator[bytes]:
     """What /dev/kmsg holds now. Raises Absent, Denied."""
     try:
         log = os.open(node.path(KMSG), os.O_RDONLY | os.O_NONBLOCK)
@@ -91,8 +91,9 @@ def _records(node: Node) -> Iterator[bytes]:
             record = os.read(log, BLOCK_BYTES)
         except BlockingIOError:
             break  # the end, for now
-        except BrokenPipeError:
-            continue  # a record was overwritten before we came to it
+        except BrokenPipeError:  # records were overwritten before we came to them
+            kept.is_lost = True
+            continue
         except PermissionError as problem:
             raise Denied(f"{KMSG}: {problem.strerror}") from None
         if not record:

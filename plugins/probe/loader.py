@@ -31,9 +31,16 @@ class Travelled:
         exec(code, vars(module))  # noqa: S102 - our own text, sent with this program
 
 
-def start(sources: dict[str, str], leaves: dict[str, float], root: str, mount_s: float, whole_s: float) -> None:
+def start(
+    sources: dict[str, str],
+    leaves: dict[str, float],
+    root: str,
+    mount_s: float,
+    whole_s: float,
+    checkpoints: tuple[str, ...] = (),
+) -> None:
     """Answer with the modules that came along; the command line says the nonce and what became of sudo."""
     sys.meta_path.insert(0, Travelled(sources))
     from clusterproof.plugins.probe.run import main
 
-    main(leaves, root, mount_s, whole_s, *sys.argv[1:3])
+    main(leaves, root, mount_s, whole_s, checkpoints, *sys.argv[1:3])

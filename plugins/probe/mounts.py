@@ -26,8 +26,7 @@ MAX_FSTAB = 256
 
 def read(node: Node) -> object:
     """What is mounted and answers, and what /etc/fstab says should be."""
-    mountinfo = node.read("/proc/1/mountinfo" if node.root else "/proc/self/mountinfo")
-    found = [mount for mount in map(_mount, mountinfo.splitlines()) if mount]
+    found = mounted(node)
     mounts = {mount["path"]: mount for mount in found}  # of several on one path, the last is seen
     wanted = _wanted(list(mounts.values()))
     node.at("touching " + " ".join(mount["path"] for mount in wanted))
@@ -37,6 +36,12 @@ def read(node: Node) -> object:
         "fstab": _fstab(node, mounts),
         "passed_over": len(found) - len(wanted),
     }
+
+
+def mounted(node: Node) -> list[dict[str, str]]:
+    """Every mount of the node, in order. Raises OSError."""
+    mountinfo = node.read("/proc/1/mountinfo" if node.root else "/proc/self/mountinfo")
+    return [mount for mount in map(_mount, mountinfo.splitlines()) if mount]
 
 
 def _mount(line: str) -> dict[str, str]:

@@ -8,7 +8,8 @@ import time
 
 import pynvml
 
-from clusterproof.plugins.probe.nvml_gpu import gpu, told
+from clusterproof.plugins.probe.nvml_call import told
+from clusterproof.plugins.probe.nvml_gpu import gpu
 from clusterproof.plugins.probe.reading import Absent, Broke, Node
 
 LIBRARY = "libnvidia-ml.so.1"

@@ -22,6 +22,7 @@ class ProbeOptions:
     leaf_s: float = 5.0  # for one leaf; PATIENCE multiplies it
     mount_s: float = 2.0  # for one mounted file system, within its leaf
     sudo: bool = False  # run as root through `sudo -n` where that is permitted
+    checkpoints: tuple[str, ...] = ()  # folders that jobs save to: the probe tells how their files are striped
 
     def deadline_s(self, leaf: str) -> float:
         """Seconds for one leaf."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import secrets
+import tokenize
 import zlib
 from binascii import b2a_base64
 from collections.abc import Iterable, Sequence
 from functools import cache
+from io import StringIO
 from pathlib import Path
 
 from clusterproof.plugins.connection import Program
@@ -74,16 +77,45 @@ def payload(leaves: frozenset[str], options: ProbeOptions, further: tuple[Path, 
         modules["pynvml"] = _pynvml_for(modules.values())
     slowest_first = sorted(leaves, key=lambda leaf: (-options.deadline_s(leaf), leaf))
     deadlines = {leaf: options.deadline_s(leaf) for leaf in slowest_first}
-    request = (modules, deadlines, options.host_root, options.mount_s, options.whole_s(leaves))
+    request = (modules, deadlines, options.host_root, options.mount_s, options.whole_s(leaves), options.checkpoints)
     text = _source(FOLDER / "loader.py") + f"\nstart{request!r}\n"
     return b2a_base64(zlib.compress(text.encode(), 9), newline=False).decode()
 
 
 def _source(file: Path) -> str:
     try:
-        return file.read_text("utf-8")
+        return _lean(file.read_text("utf-8"))
     except FileNotFoundError:
         raise ValueError(f"{file.stem} is no leaf of the probe") from None
+
+
+def _lean(source: str) -> str:
+    """A program without docstrings and without comments that have a line of their own; line numbers stay.
+
+    One that is not Python stays as it is: its leaf will say so.
+    """
+    try:
+        dropped = _comment_lines(source) | _docstring_lines(source)
+    except (SyntaxError, tokenize.TokenError):
+        return source
+    lines = source.splitlines(keepends=True)
+    return "".join("\n" if number in dropped else line for number, line in enumerate(lines, 1))
+
+
+def _comment_lines(source: str) -> set[int]:
+    tokens = tokenize.generate_tokens(StringIO(source).readline)
+    comments = (token for token in tokens if token.type == tokenize.COMMENT)
+    return {token.start[0] for token in comments if not token.line[: token.start[1]].strip()}
+
+
+def _docstring_lines(source: str) -> set[int]:
+    dropped: set[int] = set()
+    for block in ast.walk(ast.parse(source)):
+        if isinstance(block, (ast.Module, ast.ClassDef, ast.FunctionDef)) and len(block.body) > 1:
+            first = block.body[0]
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                dropped.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    return dropped
 
 
 def _pynvml_for(sources: Iterable[str]) -> str:

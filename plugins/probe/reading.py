@@ -26,12 +26,18 @@ class Node:
     """The node that a leaf reads: every path is looked up under its root; `at` notes what is being read."""
 
     def __init__(
-        self, root: str = "/", at: Callable[[str], object] = str, leaf_s: float = 5.0, mount_s: float = 2.0
+        self,
+        root: str = "/",
+        at: Callable[[str], object] = str,
+        leaf_s: float = 5.0,
+        mount_s: float = 2.0,
+        checkpoints: tuple[str, ...] = (),
     ) -> None:
         self.root = root.rstrip("/")  # empty: the machine's own
         self.at = at
         self.leaf_s = leaf_s
         self.mount_s = mount_s
+        self.checkpoints = checkpoints  # folders of the node that its jobs save to
 
     def path(self, path: str) -> str:
         """Where a path of the node lies for this process; an absolute link stays under the root."""

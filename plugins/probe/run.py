@@ -17,14 +17,22 @@ REAP_S = 0.02  # for a leaf that has told to be gone too, so that its CPU time i
 OUTPUT = 1
 
 
-def main(leaves: dict[str, float], root: str, mount_s: float, whole_s: float, nonce: str, sudo: str) -> None:
+def main(
+    leaves: dict[str, float],
+    root: str,
+    mount_s: float,
+    whole_s: float,
+    checkpoints: tuple[str, ...],
+    nonce: str,
+    sudo: str,
+) -> None:
     """Answer one request and end this process; leaves that cannot be ended are left behind."""
     running: list[Running] = []
     try:
         _prepare(whole_s)
         began, clock = time.time(), time.monotonic()
         for name, leaf_s in leaves.items():
-            running.append(Running(name, leaf_s, root, mount_s))
+            running.append(Running(name, leaf_s, root, mount_s, checkpoints))
         collect(running)
         _reap(running)
         probe = {

@@ -20,7 +20,7 @@ END_PATIENCE_S = 0.5  # from SIGKILL to giving a process up
 class Running:
     """One leaf of a run. `record` is empty until it has ended in some way."""
 
-    def __init__(self, name: str, leaf_s: float, root: str, mount_s: float) -> None:
+    def __init__(self, name: str, leaf_s: float, root: str, mount_s: float, checkpoints: tuple[str, ...] = ()) -> None:
         self.name = name
         self.leaf_s = leaf_s
         self.record: dict[str, object] = {}
@@ -40,7 +40,7 @@ class Running:
             self._settle("broke", f"could not be started: {problem.strerror}")
             return
         if not self._pid:
-            live(name, Node(root, self._write_note, leaf_s, mount_s), writing)
+            live(name, Node(root, self._write_note, leaf_s, mount_s, checkpoints), writing)
         os.close(writing)
 
     def reading(self) -> str:

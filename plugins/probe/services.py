@@ -10,6 +10,7 @@ WANTED = (
     "munge",
     "containerd",
     "docker",
+    "kubelet",
     "nvidia-fabricmanager",
     "nvidia-persistenced",
     "nvidia-dcgm",

@@ -19,6 +19,7 @@ FOLDERS = (
     "/sbin",
     "/bin",
     "/opt/amazon/efa/bin",
+    "/opt/aws/neuron/bin",
 )
 NOT_RUN = 127
 

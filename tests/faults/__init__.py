@@ -2,8 +2,50 @@
 
 from __future__ import annotations
 
-from tests.faults import gpu, host, kernel_log, network, neuron, node, software, storage
+from tests.faults import (
+    captured,
+    efa_fabric,
+    gpu,
+    gpu_fabric,
+    gpu_link,
+    gpu_memory,
+    gpu_settings,
+    host,
+    host_settings,
+    infiniband,
+    interfaces,
+    kernel_host,
+    kernel_log,
+    network,
+    neuron,
+    node,
+    processors,
+    software,
+    storage,
+    transport,
+)
 
-PARTS = (node, gpu, neuron, kernel_log, network, host, storage, software)
+PARTS = (
+    node,
+    gpu,
+    gpu_memory,
+    gpu_link,
+    gpu_fabric,
+    gpu_settings,
+    neuron,
+    kernel_log,
+    kernel_host,
+    network,
+    efa_fabric,
+    infiniband,
+    transport,
+    interfaces,
+    host,
+    host_settings,
+    processors,
+    storage,
+    software,
+)
 FAULTS = tuple(fault for part in PARTS for fault in part.FAULTS)
+ALL_FAULTS = (*FAULTS, *captured.FAULTS)  # those of live nodes, and those in what people collected by hand
 BY_NAME = {fault.name: fault for fault in FAULTS}

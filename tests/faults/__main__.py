@@ -10,15 +10,17 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 from clusterproof.plugins.suite import node_checks
 from clusterproof.plugins.verdict import Verdict
-from tests.faults import FAULTS
+from tests.faults import ALL_FAULTS, captured
+from tests.faults.captured import CapturedFault
 from tests.faults.fault import Fault
 from tests.faults.proof import changes, reason_to_skip, verdicts_of_healthy
+from tests.testbed.image import NodeImage
 
 FINDINGS = (Verdict.FAIL, Verdict.CONCERN)
 
@@ -60,26 +62,35 @@ def _by_verdict(changed: Mapping[str, Verdict]) -> str:
 
 
 def prove(name: str) -> Proof:
-    """Put one fault into a node."""
-    fault = next(fault for fault in FAULTS if fault.name == name)
-    skipped = reason_to_skip(fault)
-    changed = {} if skipped else {check: result.verdict for check, result in changes(fault).items()}
-    return Proof(name, changed, dict(fault.expect), skipped)
+    """Put one fault into a node, or into what was collected on one."""
+    fault = next(fault for fault in ALL_FAULTS if fault.name == name)
+    skipped = "" if isinstance(fault, CapturedFault) else reason_to_skip(fault)
+    found = {} if skipped else captured.changes(fault) if isinstance(fault, CapturedFault) else changes(fault)
+    return Proof(name, {check: result.verdict for check, result in found.items()}, dict(fault.expect), skipped)
 
 
-def healthy_findings(faults: Iterable[Fault]) -> list[str]:
-    """What checks find in the healthy nodes that the faults are put into: there should be nothing."""
-    return [
-        f"{verdict.value} of {check} on a healthy {base.__name__}"
-        for base in dict.fromkeys(fault.base for fault in faults)
-        for check, verdict in verdicts_of_healthy(base).items()
-        if verdict in FINDINGS
-    ]
+def healthy_findings(faults: Iterable[Fault | CapturedFault]) -> list[str]:
+    """What checks find in the healthy nodes and collections that the faults are put into: there should be nothing."""
+    found = []
+    for base in dict.fromkeys(fault.base for fault in faults if isinstance(fault, Fault)):
+        found += [f"{verdict.value} of {name} on a healthy {base.__name__}" for name, verdict in _of_node(base)]
+    for files in {id(fault.healthy): fault.healthy for fault in faults if isinstance(fault, CapturedFault)}.values():
+        found += [f"{verdict.value} of {name} in a healthy collection" for name, verdict in _of_files(files)]
+    return found
+
+
+def _of_node(base: Callable[[], NodeImage]) -> list[tuple[str, Verdict]]:
+    return [(name, verdict) for name, verdict in verdicts_of_healthy(base).items() if verdict in FINDINGS]
+
+
+def _of_files(files: Mapping[str, str]) -> list[tuple[str, Verdict]]:
+    judged = captured.judged(files)
+    return [(name, result.verdict) for name, result in judged.items() if result.verdict in FINDINGS]
 
 
 def main(words: str) -> int:
     """Print the matrix, row by row; 0 where every fault is caught and nothing else is said."""
-    chosen = [fault for fault in FAULTS if words in fault.name]
+    chosen = [fault for fault in ALL_FAULTS if words in fault.name]
     proofs = []
     with ProcessPoolExecutor(os.cpu_count()) as workers:
         for proof in workers.map(prove, [fault.name for fault in chosen]):

@@ -14,6 +14,27 @@ from tests.testbed.node import healthy_p5
 
 FAIL, CONCERN, INCOMPLETE, NA = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
 
+# What makes no sense to ask of the healthy p5 below.
+DOES_NOT_APPLY = {
+    "network.ib_count",  # its fabric is EFA
+    "network.ib_errors",
+    "network.ib_ports",
+    "control_plane.slurm_nodes",  # nobody captured what only captures tell
+    "gpu.dcgm_diag",
+    "network.nccl_correct",
+    "network.nccl_transport",
+    "neuron.nccom",
+    "neuron.connected",
+    "neuron.device_count",
+    "neuron.devices_answer",
+    "neuron.no_hw_error",
+    "neuron.no_leftover_processes",
+    "neuron.no_uncorrected_ecc",
+    "storage.lustre_striping",  # no policy names a checkpoint folder
+    "host.cpu_governor",  # only on bare metal the kernel sets the frequency
+    "software.versions_expected",  # no manifest is given
+}
+
 
 def p5() -> NodeImage:
     """The node that every fault of a p5 is put into."""

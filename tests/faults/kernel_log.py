@@ -1,58 +1,138 @@
-"""What the kernel log tells."""
+"""What the kernel log tells of GPUs and NVSwitches, and a log that cannot be read."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
+
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
-from tests.testbed.node import with_kernel_line, with_tool, without_file
+from tests.testbed.image import File, NodeImage
+from tests.testbed.node import with_file, with_kernel_line, with_nvml, with_tool, without_file
 
 XID = "NVRM: Xid (PCI:0000:{bus}:00): {text}"
+OVER_ALL = (
+    "gpu.no_xid",
+    "gpu.no_sxid",
+    "host.d_state",
+    "host.lockups",
+    "host.mce_edac",
+    "host.no_oom_kill",
+    "host.pcie_aer",
+    "host.segfaults",
+    "network.efa_driver_errors",
+    "storage.file_system_errors",
+)
+DENIED = "#!/bin/sh\necho 'dmesg: read kernel buffer failed: Operation not permitted' >&2\nexit 1\n"
+RELOAD = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.09"
+
+
+def logged(*lines: str) -> Callable[[NodeImage], NodeImage]:
+    """The kernel has logged these lines, a second after each other."""
+    return lambda image: reduce(
+        lambda made, line: with_kernel_line(made, line[1], at_s=80_000 + line[0]), enumerate(lines), image
+    )
+
+
+def xid(text: str, bus: str = "53") -> str:
+    """An Xid line."""
+    return XID.format(bus=bus, text=text)
+
+
+def hours_apart(*lines: str) -> Callable[[NodeImage], NodeImage]:
+    """The kernel has logged these lines, hours after each other."""
+    return lambda image: reduce(
+        lambda made, line: with_kernel_line(made, line[1], at_s=60_000 + 7200 * line[0]), enumerate(lines), image
+    )
+
+
+def unreadable(image: NodeImage) -> NodeImage:
+    """No source of the kernel log may be read."""
+    silent = with_tool(with_tool(image, "dmesg", DENIED), "journalctl", "#!/bin/sh\nexit 1\n")
+    return without_file(silent, "/dev/kmsg")
+
+
+def cut(image: NodeImage) -> NodeImage:
+    """The ring buffer has lost its beginning, and there is no journal."""
+    return with_file(image, "/dev/kmsg", File("6,9000,7200000000,-;usb 1-1: the first record that is left\n", 0o600))
+
 
 FAULTS = (
     Fault(
         "an Xid of the hardware",
-        lambda image: with_kernel_line(image, XID.format(bus="53", text="79, GPU has fallen off the bus.")),
+        logged(xid("79, GPU has fallen off the bus.")),
         {"gpu.no_xid": FAIL},
-        "Xid 79 (GPU has fallen off the bus) at 0000:53:00.0",
+        "Xid 79 (GPU has fallen off the bus) at 0000:53:00.0 (GPU 0, GPU-",
+    ),
+    Fault(
+        "a GPU that fell off the bus without an Xid",
+        logged("NVRM: The NVIDIA GPU 0000:53:00.0", "NVRM: fallen off the bus and is not responding to commands."),
+        {"gpu.no_xid": FAIL},
+        "Xid 79 (GPU has fallen off the bus) at 0000:53:00.0 (GPU 0, GPU-",
+    ),
+    Fault(
+        "Xids of sixteen addresses at once",
+        logged(*(xid("79, GPU has fallen off the bus.", f"{bus:02x}") for bus in range(0x50, 0x60))),
+        {"gpu.no_xid": FAIL},
+        "Xid 79 (GPU has fallen off the bus) at 0000:5f:00.0",
+    ),
+    Fault(
+        "a fatal NVLink error",
+        logged(xid("145, RLW_SRC_TRACK Fatal XC1 i0 Link 12 (0x040988e2 0x00000008)")),
+        {"gpu.no_xid": FAIL},
+        "RLW_SRC_TRACK, link 12",
+    ),
+    Fault(
+        "an Xid that returns after a reset",
+        hours_apart(xid("95, Uncontained"), RELOAD, xid("95, Uncontained")),
+        {"gpu.no_xid": FAIL},
+        "Xid 95",
+    ),
+    Fault(
+        "a row remapping that waits for a reset",
+        lambda image: with_nvml(logged(xid("63, Row Remapper: New row marked"))(image), 0, remap_pending=True),
+        {"gpu.no_xid": FAIL, "gpu.row_remap": FAIL},
+        "Xid 63 (GPU memory remapping event)",
     ),
     Fault(
         "an application's Xid that repeats",
-        lambda image: with_kernel_line(
-            with_kernel_line(image, XID.format(bus="53", text="31, pid=7, name=python3, MMU Fault"), at_s=70_000),
-            XID.format(bus="53", text="31, pid=9, name=python3, MMU Fault"),
-            at_s=80_000,
-        ),
+        hours_apart(xid("31, pid=7, name=python3, MMU Fault"), xid("31, pid=9, name=python3, MMU Fault")),
         {"gpu.no_xid": CONCERN},
         "Xid 31",
     ),
     Fault(
+        "an Xid that nobody knows",
+        logged(xid("999, something new")),
+        {"gpu.no_xid": CONCERN},
+        "Xid 999 (unknown Xid)",
+    ),
+    Fault(
         "a kernel log that may not be read",
-        lambda image: without_file(
-            with_tool(
-                with_tool(
-                    image,
-                    "dmesg",
-                    "#!/bin/sh\necho 'dmesg: read kernel buffer failed: Operation not permitted' >&2\nexit 1\n",
-                ),
-                "journalctl",
-                "#!/bin/sh\nexit 1\n",
-            ),
-            "/dev/kmsg",
-        ),
-        {"gpu.no_xid": INCOMPLETE, "gpu.no_sxid": INCOMPLETE, "host.d_state": INCOMPLETE},
+        unreadable,
+        dict.fromkeys((*OVER_ALL, "neuron.no_hw_error"), INCOMPLETE),
         "kernel_log",
     ),
     Fault(
+        "a kernel log that has lost its beginning",
+        cut,
+        {name: INCOMPLETE for name in OVER_ALL if name != "host.d_state"},
+        "records of the kernel log are lost",
+    ),
+    Fault(
+        "an Xid in a kernel log that has lost its beginning",
+        lambda image: logged(xid("79, GPU has fallen off the bus."))(cut(image)),
+        {"gpu.no_xid": FAIL} | {name: INCOMPLETE for name in OVER_ALL if name not in ("gpu.no_xid", "host.d_state")},
+        "Xid 79",
+    ),
+    Fault(
         "a fatal SXid",
-        lambda image: with_kernel_line(
-            image, "nvidia-nvswitch0: SXid (PCI:0000:45:00.0): 20034, Fatal, Link 28 LTSSM Fault Up"
-        ),
+        logged("nvidia-nvswitch0: SXid (PCI:0000:45:00.0): 20034, Fatal, Link 28 LTSSM Fault Up"),
         {"gpu.no_sxid": FAIL},
         "SXid 20034",
     ),
     Fault(
-        "a hung task in the kernel log",
-        lambda image: with_kernel_line(image, "INFO: task python3:4242 blocked for more than 122 seconds."),
-        {"host.d_state": CONCERN},
-        "python3 (pid 4242)",
+        "an SXid that is not fatal",
+        logged("nvidia-nvswitch0: SXid (PCI:0000:45:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error"),
+        {"gpu.no_sxid": CONCERN},
+        "SXid 12028",
     ),
 )

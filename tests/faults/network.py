@@ -1,15 +1,12 @@
-"""EFA, InfiniBand and what they need of the host."""
+"""EFA and what it needs of the host."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import reduce
 
-from tests.faults.fault import FAIL, INCOMPLETE, Fault
-from tests.testbed import sysfs
-from tests.testbed.image import Link, NodeImage
+from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
+from tests.testbed.image import NodeImage
 from tests.testbed.node import (
-    healthy_cpu,
     with_file,
     with_memlock,
     with_tool,
@@ -20,30 +17,16 @@ from tests.testbed.node import (
 )
 
 
-def infiniband() -> NodeImage:
-    """A GPU-less node with one ConnectX port."""
-    image = healthy_cpu()
-    address, name = "0000:17:00.0", "mlx5_0"
-    here = f"devices/pci0000:00/{address}/infiniband/{name}"
-    tree = sysfs.pci_function(address, "15b3", "1021", "020700", "mlx5_core") | {
-        f"class/infiniband/{name}": Link(f"../../{here}"),
-        f"{here}/device": Link(f"../../../{address}"),
-        f"{here}/ports/1/state": "4: ACTIVE\n",
-        f"{here}/ports/1/phys_state": "5: LinkUp\n",
-        f"{here}/ports/1/rate": "400 Gb/sec (4X NDR)\n",
-        f"{here}/ports/1/link_layer": "InfiniBand\n",
-    }
-    return replace(image, sys=image.sys | tree)
-
-
-IB_PORT = "/sys/class/infiniband/mlx5_0/ports/1"
-
-
 def efa_names(image: NodeImage) -> list[str]:
     """The EFA devices of an image."""
     folder = "class/infiniband/"
     return sorted(path.removeprefix(folder) for path in image.sys if path.startswith(folder))
 
+
+# What cannot be known of EFA devices that are not there.
+UNSEEN = dict.fromkeys(
+    ("network.efa_port_active", "network.efa_rate", "network.efa_gdr", "network.efa_counters"), INCOMPLETE
+)
 
 FAULTS = (
     Fault(
@@ -63,12 +46,7 @@ FAULTS = (
     Fault(
         "no EFA device at all",
         lambda image: reduce(without_efa, efa_names(image), image),
-        {
-            "network.efa_count": FAIL,
-            "network.efa_port_active": INCOMPLETE,
-            "network.efa_rate": INCOMPLETE,
-            "network.libfabric_efa": FAIL,
-        },
+        {"network.efa_count": FAIL, "network.libfabric_efa": FAIL} | UNSEEN,
         "0 EFA devices, 0 on the PCI bus; expected 32",
     ),
     Fault(
@@ -114,12 +92,15 @@ FAULTS = (
         "for slurmd",
     ),
     Fault(
-        "an InfiniBand port that is down",
-        lambda image: with_file(
-            with_file(image, f"{IB_PORT}/state", "1: DOWN\n"), f"{IB_PORT}/phys_state", "2: Polling\n"
-        ),
-        {"network.ib_ports": FAIL},
-        "port 1 is 1: DOWN (2: Polling)",
-        base=infiniband,
+        "no EFA device, for its kernel module is not loaded",
+        lambda image: without_module(reduce(without_efa, efa_names(image), image), "efa"),
+        {
+            "network.efa_modules": FAIL,
+            "network.efa_count": FAIL,
+            "network.libfabric_efa": FAIL,
+            "software.version_drift": CONCERN,
+            **UNSEEN,
+        },
+        "kernel modules not loaded: efa",
     ),
 )

@@ -42,7 +42,7 @@ def reason_to_skip(fault: Fault) -> str:
 
 def changes(fault: Fault) -> dict[str, Result]:
     """The results of those checks whose verdict the fault changes, by the check's id."""
-    told = told_by(fault.put(fault.base()), NODE, fault.leaf_s, fault.beside)
+    told = told_by(fault.put(fault.base()), NODE, fault.leaf_s, fault.beside, fault.policy.checkpoints)
     found = results(told, fault.occasion, peers(fault.base), fault.policy)
     before = verdicts_of_healthy(fault.base)
     return {name: result for name, result in found.items() if result.verdict is not before[name]}

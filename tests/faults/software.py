@@ -1,7 +1,326 @@
-"""What is installed."""
+"""What is installed: versions, libraries, container runtimes, what an image carries."""
 
 from __future__ import annotations
 
-from tests.faults.fault import Fault
+from dataclasses import replace
+from functools import cache
 
-FAULTS: tuple[Fault, ...] = ()
+from clusterproof.plugins.policy.model import Policy
+from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA, Fault
+from tests.testbed import software
+from tests.testbed.gpus import healthy_gpu_node
+from tests.testbed.image import File, Folder, Link, NodeImage
+from tests.testbed.node import with_file, with_line, with_nvml, without_file
+from tests.testbed.software import DPKG, EFA_RECORD, LIBRARIES, OFI_NCCL
+
+DRIFT, COMPAT, INSTALLER = "software.version_drift", "software.version_compat", "software.efa_installer_string"
+LOAD, CLEAN, RUNTIME = "software.libraries_load", "software.image_clean", "software.container_runtime"
+EXPECTED = "software.versions_expected"
+CUDA = "/usr/local/cuda-12.9/version.json"
+NET = f"{OFI_NCCL}/libnccl-net"
+
+
+def with_package(image: NodeImage, name: str, version: str) -> NodeImage:
+    """That package has that version."""
+    return with_file(image, DPKG, software.dpkg(software.COMMON | software.OF_GPUS | {name: version}))
+
+
+def with_driver(image: NodeImage, version: str) -> NodeImage:
+    """That driver is installed and loaded, as its files tell."""
+    loaded = with_file(without_libcuda(image), "/sys/module/nvidia/version", f"{version}\n")
+    linked = with_file(loaded, f"{LIBRARIES}/libcuda.so.1", Link(f"libcuda.so.{version}"))
+    return with_nvml(with_file(linked, f"{LIBRARIES}/libcuda.so.{version}", software.LIBRARY), driver=version)
+
+
+def with_cuda(image: NodeImage, version: str) -> NodeImage:
+    """The CUDA toolkit in use says that it is of that version."""
+    return with_file(image, CUDA, software.CUDA.replace("VERSION", version))
+
+
+def without_libcuda(image: NodeImage) -> NodeImage:
+    """No libcuda is installed."""
+    files = {path: entry for path, entry in image.files.items() if not path.startswith(f"{LIBRARIES}/libcuda.so")}
+    return replace(image, files=files)
+
+
+@cache
+def b200() -> NodeImage:
+    """A node with eight B200 and the software for them."""
+    return healthy_gpu_node("B200")
+
+
+def manifest(**rules: str) -> Policy:
+    """A policy whose table [versions] has these rows."""
+    return Policy(source="image.toml", versions=rules)
+
+
+FAULTS = (
+    Fault(
+        "a containerd that the group does not have",
+        lambda image: with_package(image, "containerd.io", "1.7.20-1"),
+        {DRIFT: CONCERN},
+        "containerd 1.7.20-1; expected 1.7.27-1 as on 3 of 4 nodes",
+    ),
+    Fault(
+        "an NCCL that the group has and this node does not",
+        lambda image: without_file(
+            without_file(
+                with_file(image, DPKG, software.dpkg(software.COMMON | software.OF_GPUS | {"libnccl2": ""})),
+                f"{LIBRARIES}/libnccl.so.2",
+            ),
+            f"{LIBRARIES}/libnccl.so.2.27.7",
+        ),
+        {DRIFT: CONCERN},
+        "nccl none; expected 2.27.7 as on 3 of 4 nodes",
+    ),
+    Fault(
+        "a CUDA toolkit beside the group's",
+        lambda image: with_file(image, "/usr/local/cuda-12.6/version.json", "{}"),
+        {DRIFT: CONCERN},
+        "CUDA toolkits 12.6, 12.9; expected 12.9 as on 3 of 4 nodes",
+    ),
+    Fault(
+        "a probe that runs in a container, and sees the container's software",
+        lambda image: with_file(image, "/.dockerenv", ""),
+        {DRIFT: NA},
+        "needs 3",
+    ),
+    Fault(
+        "a package database that cannot be read",
+        lambda image: with_file(image, DPKG, Folder()),
+        {DRIFT: INCOMPLETE},
+        "the package database could not be read (EISDIR)",
+    ),
+    Fault(
+        "a new driver installed while the old one runs",
+        lambda image: with_nvml(with_file(image, "/sys/module/nvidia/version", "570.133.20\n"), driver="570.133.20"),
+        {COMPAT: FAIL, DRIFT: CONCERN},
+        "the driver in the kernel is 570.133.20 and libcuda is 580.126.09; expected one version",
+    ),
+    Fault(
+        "a CUDA toolkit too new for the driver",
+        lambda image: with_cuda(with_driver(image, "570.133.20"), "13.0.1"),
+        {COMPAT: FAIL, DRIFT: CONCERN},
+        "CUDA 13.0.1 with driver 570.133.20; expected driver 580 or newer",
+    ),
+    Fault(
+        "a CUDA toolkit too new for the driver, with libraries that bridge it",
+        lambda image: with_file(
+            with_cuda(with_driver(image, "570.133.20"), "13.0.1"),
+            "/usr/local/cuda-12.9/compat/libcuda.so.580.82.07",
+            software.LIBRARY,
+        ),
+        {COMPAT: CONCERN, DRIFT: CONCERN},
+        "through its compatibility libraries (580.82.07)",
+    ),
+    Fault(
+        "a CUDA toolkit newer than the driver's own, of the same first number",
+        lambda image: with_driver(image, "570.133.20"),
+        {COMPAT: CONCERN, DRIFT: CONCERN},
+        "CUDA 12.9.1 with driver 570.133.20; expected driver 575.51.03 or newer, or PTX does not compile",
+    ),
+    Fault(
+        "a CUDA toolkit too new for the driver beside the one in use",
+        lambda image: with_file(with_driver(image, "575.57.08"), "/usr/local/cuda-13.1/version.json", "{}"),
+        {COMPAT: CONCERN, DRIFT: CONCERN},
+        "CUDA 13.1 lies here with driver 575.57.08; expected driver 580 or newer",
+    ),
+    Fault(
+        "an aws-ofi-nccl too old for the EFA installer",
+        lambda image: with_package(image, "libnccl-ofi", "1.7.1-1"),
+        {COMPAT: FAIL, DRIFT: CONCERN},
+        "EFA installer 1.44.0 with aws-ofi-nccl 1.7.1-1; expected aws-ofi-nccl 1.7.3 or newer",
+    ),
+    Fault(
+        "a driver whose version is no version",
+        lambda image: with_file(image, "/sys/module/nvidia/version", "(none)\n"),
+        {COMPAT: INCOMPLETE, DRIFT: CONCERN, "gpu.fabric_manager": INCOMPLETE},
+        "'(none)' is no version",
+    ),
+    Fault(
+        "the closed kernel module under Blackwell GPUs",
+        lambda image: with_file(image, "/sys/module/nvidia/taint", "POE\n"),
+        {COMPAT: FAIL, "gpu.peermem": CONCERN},
+        "B200 GPUs with NVIDIA's closed kernel module",
+        base=b200,
+    ),
+    Fault(
+        "a kernel module under Blackwell GPUs that does not say whether it is the open one",
+        lambda image: without_file(image, "/sys/module/nvidia/taint"),
+        {COMPAT: INCOMPLETE, "gpu.peermem": INCOMPLETE},
+        "nothing tells whether NVIDIA's kernel module",
+        base=b200,
+    ),
+    Fault(
+        "an EFA record without the installer's version",
+        lambda image: with_file(image, EFA_RECORD, "# Packages installed:\nlibfabric-aws-bin_2.3.1amzn2.0_amd64\n"),
+        {INSTALLER: FAIL, COMPAT: INCOMPLETE},
+        "names no version: '# Packages installed:",
+    ),
+    Fault(
+        "an EFA record with libfabric's version for the installer's",
+        lambda image: with_file(image, EFA_RECORD, "# EFA installer version: 2.3.1amzn2.0\n"),
+        {INSTALLER: FAIL, DRIFT: CONCERN},
+        "EFA installer 2.3.1amzn2.0, which is a version of libfabric; expected the installer's own",
+    ),
+    Fault(
+        "an EFA record that cannot be read",
+        lambda image: with_file(image, EFA_RECORD, Folder()),
+        {INSTALLER: INCOMPLETE, COMPAT: INCOMPLETE},
+        "efa_installer could not be read (EISDIR)",
+    ),
+    Fault(
+        "no EFA record on a node whose jobs bring their own software",
+        lambda image: without_file(image, EFA_RECORD),
+        {INSTALLER: NA, DRIFT: CONCERN},
+        "may live in the container",
+    ),
+    Fault(
+        "no EFA record in an image",
+        lambda image: without_file(image, EFA_RECORD),
+        {INSTALLER: FAIL, DRIFT: CONCERN},
+        "expected EFA's software in the image",
+        occasion="ami",
+    ),
+    Fault(
+        "a libcuda whose link leads nowhere",
+        lambda image: with_file(image, f"{LIBRARIES}/libcuda.so.1", Link("libcuda.so.550.54.14")),
+        {LOAD: FAIL},
+        "libcuda.so.1 leads nowhere",
+    ),
+    Fault(
+        "no libcuda on a node with GPUs",
+        without_libcuda,
+        {LOAD: FAIL, DRIFT: CONCERN},
+        "no libcuda.so.1; expected each to be found and whole",
+    ),
+    Fault(
+        "an empty NCCL",
+        lambda image: with_file(image, f"{LIBRARIES}/libnccl.so.2.27.7", ""),
+        {LOAD: FAIL},
+        "libnccl.so.2 is empty",
+    ),
+    Fault(
+        "no NCCL plug-in for EFA in an image",
+        lambda image: without_file(image, f"{NET}.so"),
+        {LOAD: FAIL},
+        "no libnccl-net.so",
+        occasion="ami",
+    ),
+    Fault(
+        "an NCCL whose size cannot be read",
+        lambda image: with_file(image, f"{LIBRARIES}/libnccl.so.2", Link("libnccl.so.2")),
+        {LOAD: INCOMPLETE},
+        "the size of libnccl.so.2 may not be read",
+    ),
+    Fault(
+        "a module of cloud-init that failed",
+        lambda image: with_file(
+            image, software.CLOUD_INIT, '{"v1": {"errors": ["(\'scripts_user\', RuntimeError(\'1 failed\'))"]}}'
+        ),
+        {CLEAN: FAIL},
+        "cloud-init: ('scripts_user', RuntimeError('1 failed'))",
+    ),
+    Fault(
+        "no result of cloud-init",
+        lambda image: without_file(image, software.CLOUD_INIT),
+        {CLEAN: INCOMPLETE},
+        "cloud-init left no result",
+    ),
+    Fault(
+        "a result of cloud-init that was cut",
+        lambda image: with_file(image, software.CLOUD_INIT, '{"v1": {"err'),
+        {CLEAN: INCOMPLETE},
+        "cloud_init could not be read (EINVAL)",
+    ),
+    Fault(
+        "credentials left in an image",
+        lambda image: with_file(image, "/root/.aws/credentials", File("[default]\n", 0o600)),
+        {CLEAN: FAIL},
+        "left behind: /root/.aws/credentials",
+    ),
+    Fault(
+        "a shell history and a crash dump left in an image",
+        lambda image: with_file(
+            with_file(image, "/root/.bash_history", "make install\n"), "/var/crash/_usr_bin_slurmd.0.crash", "core"
+        ),
+        {CLEAN: FAIL},
+        "left behind: /root/.bash_history, /var/crash/_usr_bin_slurmd.0.crash",
+    ),
+    Fault(
+        "the key of somebody who built the image",
+        lambda image: with_line(image, software.KEYS, "ssh-rsa AAAA builder"),
+        {CLEAN: FAIL},
+        "2 keys may log in as ubuntu, cloud-init gives 1",
+    ),
+    Fault(
+        "a key with which root may log in",
+        lambda image: with_file(image, "/root/.ssh/authorized_keys", "ssh-rsa AAAA builder\n"),
+        {CLEAN: FAIL},
+        "1 keys may log in as root, cloud-init gives 0",
+    ),
+    Fault(
+        "an installation that was interrupted",
+        lambda image: with_file(image, "/var/lib/dpkg/updates/0001", "Package: libc6\n"),
+        {CLEAN: FAIL},
+        "not ended: /var/lib/dpkg/updates/0001",
+    ),
+    Fault(
+        "a container toolkit without its configuration",
+        lambda image: without_file(image, software.TOOLKIT),
+        {RUNTIME: FAIL},
+        "no configuration of NVIDIA's container toolkit beside containerd",
+    ),
+    Fault(
+        "no container toolkit beside containerd",
+        lambda image: without_file(image, "/usr/bin/nvidia-container-runtime"),
+        {RUNTIME: FAIL},
+        "no nvidia-container-runtime beside containerd",
+    ),
+    Fault(
+        "a configuration of enroot without enroot",
+        lambda image: without_file(image, "/usr/bin/enroot"),
+        {RUNTIME: FAIL},
+        "/etc/enroot without enroot",
+    ),
+    Fault(
+        "a plug-in that Slurm requires and that is not there",
+        lambda image: without_file(image, software.PYXIS),
+        {RUNTIME: FAIL},
+        f"Slurm requires {software.PYXIS}, which is not there",
+    ),
+    Fault(
+        "a plug-in that Slurm may do without and that is not there",
+        lambda image: with_file(image, software.PLUGSTACK, "optional /usr/lib/slurm/x11.so\n"),
+        {RUNTIME: CONCERN},
+        "optional plug-ins /usr/lib/slurm/x11.so are not there",
+    ),
+    Fault(
+        "a version that the manifest does not have",
+        lambda image: image,
+        {EXPECTED: FAIL},
+        "driver 580.126.09; expected driver == 580.95.05",
+        policy=manifest(driver="== 580.95.05", nccl=">= 2.27, < 2.28"),
+    ),
+    Fault(
+        "a version that the manifest denies",
+        lambda image: image,
+        {EXPECTED: FAIL},
+        "nccl 2.27.7; expected nccl != 2.27.7",
+        policy=manifest(nccl=">= 2.26, != 2.27.7"),
+    ),
+    Fault(
+        "a component that the manifest names and the node lacks",
+        lambda image: image,
+        {EXPECTED: FAIL},
+        "no neuron-tools; expected neuron-tools >= 2.20",
+        policy=Policy(versions={"neuron-tools": ">= 2.20"}),
+    ),
+    Fault(
+        "a row of the manifest that is no rule",
+        lambda image: image,
+        {EXPECTED: INCOMPLETE},
+        "driver: '580' is no rule; expected one of == != >= <= > < and a version",
+        policy=manifest(driver="580"),
+    ),
+)

@@ -1,33 +1,127 @@
-"""File systems."""
+"""File systems and disks."""
 
 from __future__ import annotations
 
-from clusterproof.plugins.policy.model import Policy
-from tests.faults.fault import FAIL, Fault
+from tests.faults import lustre
+from tests.faults.fault import CONCERN, FAIL, Fault
+from tests.testbed.image import Link, NodeImage
+from tests.testbed.lustre import with_mount, with_mount_words
 from tests.testbed.needs import needs_hung_mount
-from tests.testbed.node import with_hung_mount, with_line
+from tests.testbed.node import (
+    healthy_p5,
+    with_file,
+    with_hung_mount,
+    with_line,
+    with_tmpfs,
+    without_file,
+)
+from tests.testbed.nvme import SCRATCH, VOLUME
 
-LUSTRE = "10.0.0.9@tcp:/abcdefgh /fsx lustre defaults,noatime,flock,_netdev 0 0"
+ELSEWHERE = "10.0.0.9@tcp:/abcdefgh /data lustre defaults,noatime,flock,_netdev 0 0"
+NFS = "920 1 0:77 / /home rw,noatime - nfs4 fs-0a1b2c3d.fsx.us-east-1.amazonaws.com:/fsx rw,{},addr=10.0.0.7"
+NFS_FSTAB = "fs-0a1b2c3d.fsx.us-east-1.amazonaws.com:/fsx /home nfs4 noatime,_netdev 0 0"
+STALE = "921 1 0:78 / /data rw,noatime - nfs4 10.0.0.7:/data rw,hard"
+OF_A_HOME = "vers=4.2,rsize=1048576,wsize=1048576,hard,proto=tcp,nconnect=16,clientaddr=10.0.0.20"
 
-FAULTS = (
+
+def with_home() -> NodeImage:
+    """A p5 whose home directories FSx for OpenZFS serves."""
+    return with_mount(with_line(healthy_p5(), "/etc/fstab", NFS_FSTAB), "/home", NFS.format(OF_A_HOME))
+
+
+def with_home_options(image: NodeImage, old: str, new: str) -> NodeImage:
+    return with_mount_words(image, "/home", old, new)
+
+
+MOUNTED = (
     Fault(
         "a file server that does not answer",
-        lambda image: with_hung_mount(image, "/fsx"),
+        lambda image: with_hung_mount(image, "/data"),
         {"storage.mounts_alive": FAIL},
-        "/fsx: fuse.sshfs",
+        "/data: fuse.sshfs",
         marks=(needs_hung_mount,),
     ),
     Fault(
-        "a file system of fstab that is not mounted",
-        lambda image: with_line(image, "/etc/fstab", LUSTRE),
-        {"storage.mounts_expected": FAIL},
-        "/fsx (lustre, in /etc/fstab)",
+        "a file system that answers with an error",
+        lambda image: with_mount(with_file(image, "/data", Link("/data")), "/data", STALE),
+        {"storage.mounts_alive": FAIL},
+        "/data: nfs4 from 10.0.0.7:/data says ELOOP; expected an answer",
     ),
     Fault(
-        "a file system that the site expects and the node lacks",
-        lambda image: image,
+        "a file system of fstab that is not mounted",
+        lambda image: with_line(image, "/etc/fstab", ELSEWHERE),
         {"storage.mounts_expected": FAIL},
-        "/checkpoints (expected by the policy)",
-        policy=Policy(mounts=("/checkpoints", "/dev/shm")),
+        "/data (lustre, in /etc/fstab)",
+    ),
+    Fault(
+        "a Lustre file system without flock",
+        lambda image: with_mount_words(image, "/fsx", ",flock", ""),
+        {"storage.mount_options": CONCERN, "storage.mount_uniform": CONCERN},
+        "/fsx: no flock; expected flock",
+    ),
+    Fault(
+        "a Lustre file system that fstab mounts before there is a network",
+        lambda image: with_file(image, "/etc/fstab", str(image.files["/etc/fstab"]).replace(",_netdev", "")),
+        {"storage.mount_options": CONCERN},
+        "no _netdev in /etc/fstab; expected _netdev",
+    ),
+    Fault(
+        "a soft NFS mount",
+        lambda image: with_home_options(image, ",hard,", ",soft,"),
+        {"storage.mount_options": CONCERN, "storage.mount_uniform": CONCERN},
+        "/home: soft; expected hard",
+        base=with_home,
+    ),
+    Fault(
+        "an NFS mount of FSx with one connection",
+        lambda image: with_home_options(image, ",nconnect=16", ""),
+        {"storage.mount_options": CONCERN, "storage.mount_uniform": CONCERN},
+        "one TCP connection; expected nconnect=16",
+        base=with_home,
+    ),
+    Fault(
+        "a node that mounts another file system at the same place",
+        lambda image: with_mount_words(image, "/fsx", "/oyuutbev", "/abcdefgh"),
+        {"storage.mount_uniform": CONCERN},
+        "/fsx source 10.1.71.197@tcp:/abcdefgh; expected 10.1.71.197@tcp:/oyuutbev as on 3 of 4 nodes",
+    ),
+    Fault(
+        "a file system that fstab wants written to, and that is mounted read-only",
+        lambda image: with_tmpfs(image, "/opt/dlami/scratch", "1g,ro"),
+        {"storage.mounts_writable": FAIL, "storage.mount_uniform": CONCERN},
+        "/opt/dlami/scratch: tmpfs read-only; expected read-write, as in /etc/fstab",
+    ),
+    Fault(
+        "a file system that the kernel has made read-only after an error",
+        lambda image: with_mount_words(image, SCRATCH, " rw,stripe", " ro,stripe"),
+        {"storage.mounts_writable": FAIL, "storage.mount_uniform": CONCERN},
+        "refused by the kernel since: an error",
     ),
 )
+DISKS = (
+    Fault(
+        "a local disk that is missing",
+        lambda image: without_file(image, "/sys/class/nvme/nvme5"),
+        {"storage.nvme_scratch": FAIL},
+        "7 local NVMe disks; expected 8",
+    ),
+    Fault(
+        "a local disk without its name space",
+        lambda image: without_file(image, "/sys/class/nvme/nvme5/nvme5n1"),
+        {"storage.nvme_scratch": FAIL},
+        "no disk on nvme5",
+    ),
+    Fault(
+        "a local disk that is in no file system",
+        lambda image: without_file(image, f"/sys/class/block/nvme3n1/holders/{VOLUME}"),
+        {"storage.nvme_scratch": CONCERN},
+        "not mounted: nvme3n1",
+    ),
+    Fault(
+        "an NVMe disk that is dead",
+        lambda image: with_file(image, "/sys/class/nvme/nvme2/state", "dead\n"),
+        {"storage.nvme_state": FAIL},
+        "nvme2: Amazon EC2 NVMe Instance Storage is dead; expected live",
+    ),
+)
+FAULTS = MOUNTED + lustre.FAULTS + DISKS

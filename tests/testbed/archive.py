@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.testbed.image import ABSENT, Content, Device, Entry, File, Folder, Link, NodeImage, Service
-from tests.testbed.memlock import limits_row, memlock_files
+from tests.testbed.memlock import ROWS, limits_files, limits_row
+from tests.testbed.mountinfo import mountinfo_files
 from tests.testbed.nvml.library import LIBRARY_PATH, VALUES_PATH, fake_nvml
 
 UNITS_PATH = "/usr/lib/testbed/units"  # what the fake systemctl reads
@@ -82,8 +83,12 @@ def _generated(image: NodeImage) -> dict[str, Content]:
         for name, script in image.tools.items()
     }
     files |= {path: Folder() for path in (*image.tmpfs, *image.hung, *image.frozen) if path not in DEVICES}
-    files |= {f"/usr/sbin/{name}": File(_daemon(name, limit), 0o755) for name, limit in image.daemons.items()}
-    files |= memlock_files(image.memlock)
+    for name, memlock in image.daemons.items():
+        if f"/usr/sbin/{name}" in image.files:
+            continue  # it brings its own
+        files[f"/usr/sbin/{name}"] = File(_daemon(name, {**image.limits, "memlock": memlock}), 0o755)
+    files |= limits_files({**image.limits, "memlock": image.memlock})
+    files |= mountinfo_files(image.mounted, image.files | files)
     files[LIBRARY_PATH] = ABSENT if image.nvml is None else fake_nvml()
     if image.nvml is not None:
         files[VALUES_PATH] = image.nvml
@@ -97,10 +102,11 @@ def _generated(image: NodeImage) -> dict[str, Content]:
     return files
 
 
-def _daemon(name: str, memlock: str) -> str:
+def _daemon(name: str, limits: Mapping[str, str]) -> str:
     """A program that only stays, with its process number and its limits as a real one would have them."""
+    edits = "".join(f"s|^{ROWS[one][1]}.*|{limits_row(one, limit)}|;" for one, limit in limits.items())
     return f"""#!/bin/sh
-sed 's|^Max locked memory.*|{limits_row(memlock)}|' /proc/$$/limits >/run/{name}.limits
+sed '{edits}' /proc/$$/limits >/run/{name}.limits
 mount --bind /run/{name}.limits /proc/$$/limits
 echo $$ >/run/{name}.pid
 sleep infinity &

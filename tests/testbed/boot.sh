@@ -37,6 +37,7 @@ fi
 cd /
 export pid FROZEN="$3" DAEMONS="$5" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 exec chroot $built/root /bin/sh -e -c '
+    [ ! -x /usr/lib/testbed/ticks ] || /usr/lib/testbed/ticks </dev/null >/dev/null 2>&1 3<&- &
     for daemon in $DAEMONS; do
         "/usr/sbin/$daemon" </dev/null 3<&- &
         while [ ! -s "/run/$daemon.pid" ]; do sleep 0.005; done

@@ -15,16 +15,26 @@ LIBRARIES = f"/usr/lib/{platform.machine()}-linux-gnu"  # in the loader's defaul
 _compiler = threading.Lock()  # nodes that start together wait for one compilation
 
 
-def shared_library(source: Path, soname: str) -> bytes:
-    """What gcc makes of `source`; raises CalledProcessError where it does not compile."""
+def shared_library(source: Path, soname: str, without: tuple[str, ...] = ()) -> bytes:
+    """What gcc makes of `source`, `without` some functions; raises CalledProcessError where it does not compile."""
     with _compiler:
-        return _compiled(source, soname)
+        return _compiled(source, soname, without)
 
 
 @functools.cache
-def _compiled(source: Path, soname: str) -> bytes:
+def _compiled(source: Path, soname: str, without: tuple[str, ...]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         built = Path(folder, soname)
         words = ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{soname}"]
+        words += [f"-D{name}=gone_{name}" for name in without]
         subprocess.run([*words, "-o", str(built), str(source)], check=True)
+        return built.read_bytes()
+
+
+@functools.cache
+def program(source: Path) -> bytes:
+    """What gcc makes of a program's `source`; raises CalledProcessError where it does not compile."""
+    with tempfile.TemporaryDirectory() as folder:
+        built = Path(folder, source.stem)
+        subprocess.run(["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(built), str(source)], check=True)
         return built.read_bytes()

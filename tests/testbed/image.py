@@ -66,8 +66,10 @@ class NodeImage:
     - `tmpfs`: sizes by mount point; `root_percent`: how full the root volume is (0: as it comes)
     - `services`: what systemctl knows (None: there is no systemctl)
     - `daemons` really run, with that limit of locked memory; `memlock`: that of everybody else
+    - `limits`: everybody's other soft limits, by the name that limits.conf has for them
     - `frozen`: file systems on which a write never comes back until the node is left
     - `hung`: mounts that never answer at all, with their type
+    - `mounted`: lines of mountinfo, of file systems that this machine cannot mount; there is a folder in their place
     - `login_shell`: a script that is the shell of those who log in with ssh ("": /bin/sh)
     - `banner`: what sshd says before they do
     """
@@ -82,7 +84,9 @@ class NodeImage:
     services: dict[str, Service] | None = None
     daemons: dict[str, str] = field(default_factory=dict)
     memlock: str = "unlimited"
+    limits: dict[str, str] = field(default_factory=dict)
     frozen: tuple[str, ...] = ()
     hung: dict[str, str] = field(default_factory=dict)
+    mounted: tuple[str, ...] = ()
     login_shell: str = ""
     banner: str = ""

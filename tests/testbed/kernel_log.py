@@ -54,3 +54,14 @@ def p5_lines(driver: str, kernel: str) -> list[Line]:
         (25.1, "nvidia_uvm: module uses symbols from proprietary module nvidia, inheriting taint."),
         (26.0, "gdrdrv:gdrdrv_init:loading gdrdrv version 2.5 built for open-source NVIDIA driver"),
     ]
+
+
+def edac_controller(corrected: int = 0, uncorrected: int = 0) -> dict[str, str]:
+    """A memory controller as sysfs shows it, with a module that has counted these errors in a day."""
+    at = "/sys/devices/system/edac/mc/mc0"
+    counts = {"ce_count": corrected, "ue_count": uncorrected, "seconds_since_reset": 86_000}
+    files = {f"{at}/{name}": f"{count}\n" for name, count in counts.items()}
+    files |= {f"{at}/mc_name": "Skylake Socket#0 IMC#0\n", f"{at}/dimm1/dimm_label": "CPU_SrcID#0_MC#0_Chan#1_DIMM#0\n"}
+    files |= {f"{at}/dimm1/dimm_ce_count": f"{corrected}\n", f"{at}/dimm1/dimm_ue_count": f"{uncorrected}\n"}
+    files |= {f"{at}/dimm0/dimm_ce_count": "0\n", f"{at}/dimm0/dimm_ue_count": "0\n"}
+    return files

@@ -82,4 +82,7 @@ needs_pynvml = _mark("" if importlib.util.find_spec("pynvml") else "pip install 
 needs_nodes = _mark(_without_nodes())  # entered() works
 needs_frozen = _mark(_without_frozen())  # … with a frozen file system
 needs_hung_mount = _mark(_without_nodes() or _without_path("/dev/fuse", "its kernel has no FUSE"))
+needs_numa_balancing = _mark(
+    _without_path("/proc/sys/kernel/numa_balancing", "its kernel is built without NUMA balancing")
+)
 needs_cluster = _mark(_without_cluster())  # testbed() works

@@ -25,6 +25,7 @@ def pci_function(
         f"{here}/vendor": f"0x{vendor}\n",
         f"{here}/device": f"0x{device}\n",
         f"{here}/class": f"0x{pci_class}\n",
+        f"{here}/numa_node": f"{int(address[5:7], 16) // 0x80}\n",  # as if each of two sockets had half of the buses
         f"{here}/subsystem": Link("../../../bus/pci"),
     }
     if driver:
@@ -36,6 +37,16 @@ def pci_function(
             tree[f"{here}/{name}_link_width"] = f"{lanes}\n"
             tree[f"{here}/{name}_link_speed"] = f"{speed}\n"
     return tree
+
+
+def aer(correctable: int = 0, nonfatal: int = 0, fatal: int = 0) -> dict[str, str]:
+    """The files in which the kernel counts a device's PCIe errors, by name; the last line of each is its total."""
+    uncorrected = "Undefined {0}\nDLP {0}\nSDES 0\nTLP 0\nCmpltTO 0\nUnsupReq 0\n"
+    return {
+        "aer_dev_correctable": f"RxErr 0\nBadTLP {correctable}\nBadDLLP 0\nRollover 0\nTOTAL_ERR_COR {correctable}\n",
+        "aer_dev_nonfatal": f"{uncorrected.format(nonfatal)}TOTAL_ERR_NONFATAL {nonfatal}\n",
+        "aer_dev_fatal": f"{uncorrected.format(fatal)}TOTAL_ERR_FATAL {fatal}\n",
+    }
 
 
 def efa_device(number: int, bus: int, device: str) -> Tree:

@@ -1,26 +1,35 @@
-"""How much memory the programs of a fake node believe that they may lock."""
+"""What the programs of a fake node believe that they may use, and how good its clock is."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.testbed.compiled import LIBRARIES, shared_library
 from tests.testbed.image import Content
 
 SONAME = "libtestbed-memlock.so"
+CLOCK_PATH = "/run/fake-clock.txt"
 ROW = "{:<25} {:<20} {:<20} {:<10}"  # of /proc/PID/limits
+ROWS = {  # by the name that limits.conf has for it: Linux's number, and the words in /proc/PID/limits
+    "stack": (3, "Max stack size", "bytes"),
+    "nproc": (6, "Max processes", "processes"),
+    "nofile": (7, "Max open files", "files"),
+    "memlock": (8, "Max locked memory", "bytes"),
+}
 
 
-def memlock_files(limit: str) -> dict[str, Content]:
-    """The files that make `limit` ("unlimited" or bytes) what getrlimit tells every program."""
+def limits_files(limits: Mapping[str, str]) -> dict[str, Content]:
+    """The files that make these ("unlimited" or a number, by name) what getrlimit tells every program."""
     library = shared_library(Path(__file__).with_name("fake_memlock.c"), SONAME)
     return {
         f"{LIBRARIES}/{SONAME}": library,
         "/etc/ld.so.preload": f"{LIBRARIES}/{SONAME}\n",
-        "/run/fake-memlock.txt": f"{limit}\n",
+        "/run/fake-limits.txt": "".join(f"{ROWS[name][0]} {limit}\n" for name, limit in limits.items()),
     }
 
 
-def limits_row(limit: str) -> str:
+def limits_row(name: str, limit: str) -> str:
     """The row of /proc/PID/limits that says the same."""
-    return ROW.format("Max locked memory", limit, limit, "bytes")
+    _, words, unit = ROWS[name]
+    return ROW.format(words, limit, limit, unit)

@@ -204,104 +204,7 @@ int nvmlDeviceGetRowRemapperHistogram(Device device, unsigned out[5])
     return sscanf(value, "%u %u %u %u %u", out, out + 1, out + 2, out + 3, out + 4) == 5 ? SUCCESS : UNKNOWN;
 }
 
-/* ---- a GPU: fields by number ---- */
-
-typedef struct {
-    unsigned id, scope;
-    int64_t timestamp, latency_us;
-    unsigned type;
-    int status;
-    union { double real; unsigned narrow; Wide wide; } value;
-} FieldValue;
-
-enum { RECOVERY_ACTION = 230, UNSIGNED_INT = 1, UNSIGNED_LONG_LONG = 3 };
-
-int nvmlDeviceGetFieldValues(Device device, int count, FieldValue *fields)
-{
-    BEGIN(INDEX(device));
-    for (FieldValue *field = fields; field < fields + count; field++) {
-        char key[32];
-        snprintf(key, sizeof key, "field %u", field->id);
-        field->value.wide = 0;
-        field->type = field->id == RECOVERY_ACTION ? UNSIGNED_INT : UNSIGNED_LONG_LONG;
-        field->status = number(INDEX(device), key, &field->value.wide);
-        if (field->id == RECOVERY_ACTION && field->status == NOT_SUPPORTED)
-            field->status = number(INDEX(device), "recovery_action", &field->value.wide);
-    }
-    return SUCCESS;
-}
-
-/* ---- a GPU: NVLink and the fabric ---- */
-
-/* `nvlinks` is how many there are; `nvlink 5 = inactive` or `= error …` speaks of one. */
-int nvmlDeviceGetNvLinkState(Device device, unsigned link, unsigned *active)
-{
-    Wide count;
-    char key[32];
-    BEGIN(INDEX(device));
-    TRY(number(INDEX(device), "nvlinks", &count));
-    if (link >= count)
-        return INVALID_ARGUMENT;
-    snprintf(key, sizeof key, "nvlink %u", link);
-    const char *state = find(INDEX(device), key);
-    if (state)
-        TRY(status_of(state));
-    *active = !state || strcmp(state, "inactive");
-    return SUCCESS;
-}
-
-/* Replay, recovery, CRC … of a link: zero, or `nvlink 5 errors 1 = 12` by NVML's number of the counter. */
-int nvmlDeviceGetNvLinkErrorCounter(Device device, unsigned link, unsigned counter, Wide *out)
-{
-    Wide count;
-    char key[48];
-    BEGIN(INDEX(device));
-    TRY(number(INDEX(device), "nvlinks", &count));
-    if (link >= count)
-        return INVALID_ARGUMENT;
-    snprintf(key, sizeof key, "nvlink %u errors %u", link, counter);
-    *out = 0;
-    return find(INDEX(device), key) ? number(INDEX(device), key, out) : SUCCESS;
-}
-
-typedef struct { unsigned char uuid[16]; int status; unsigned clique, state; } Fabric;
-typedef struct { unsigned version; Fabric fabric; unsigned health_mask; } FabricV2;
-typedef struct { FabricV2 v2; unsigned char health_summary; } FabricV3;
-
-static int fabric(int gpu, Fabric *out)
-{
-    Wide state, status = 0, clique = 0;
-    TRY(number(gpu, "fabric_state", &state));
-    number(gpu, "fabric_status", &status);
-    number(gpu, "fabric_clique", &clique);
-    *out = (Fabric){.status = (int)status, .clique = (unsigned)clique, .state = (unsigned)state};
-    const char *digit = find(gpu, "fabric_cluster_uuid");
-    for (int i = 0; digit && digit[0] && digit[1] && i < 16; digit += *digit == '-' ? 1 : (i++, 2))
-        if (*digit != '-')
-            sscanf(digit, "%2hhx", &out->uuid[i]);
-    return SUCCESS;
-}
-
-int nvmlDeviceGetGpuFabricInfo(Device device, Fabric *out) { BEGIN(INDEX(device)); return fabric(INDEX(device), out); }
-
-/* `fabric_version = 2` makes it a driver that does not know the third form yet. */
-int nvmlDeviceGetGpuFabricInfoV(Device device, FabricV3 *out)
-{
-    int gpu = INDEX(device);
-    Wide newest = 3, mask = 0, summary = 0;
-    BEGIN(gpu);
-    number(gpu, "fabric_version", &newest);
-    unsigned asked = out->v2.version >> 24, size = out->v2.version & 0xffffff;
-    if (asked < 2 || asked > newest || size != (asked == 2 ? sizeof(FabricV2) : sizeof(FabricV3)))
-        return VERSION_MISMATCH;
-    TRY(fabric(gpu, &out->v2.fabric));
-    number(gpu, "fabric_health_mask", &mask);
-    number(gpu, "fabric_health_summary", &summary);
-    out->v2.health_mask = (unsigned)mask;
-    if (asked == 3)
-        out->health_summary = (unsigned char)summary;
-    return SUCCESS;
-}
+#include "links.h"
 
 /* ---- a GPU: where it sits, how warm, how full, for whom ---- */
 
@@ -405,4 +308,10 @@ int nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned *count, Proc
     int fits = found <= *count && (out || !found);
     *count = found;
     return fits ? SUCCESS : INSUFFICIENT_SIZE;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v2(Device device, unsigned *count, Process *out)
+{
+    BEGIN(INDEX(device));
+    return nvmlDeviceGetComputeRunningProcesses_v3(device, count, out);
 }

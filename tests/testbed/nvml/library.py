@@ -8,9 +8,10 @@ from tests.testbed.compiled import LIBRARIES, shared_library
 
 SONAME = "libnvidia-ml.so.1"
 VALUES_PATH = "/run/fake-nvml.txt"  # where the library reads what it answers
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("fake_nvml.c", "links.h", "values.h"))
 LIBRARY_PATH = f"{LIBRARIES}/{SONAME}"
 
 
-def fake_nvml() -> bytes:
-    """The shared library."""
-    return shared_library(Path(__file__).with_name("fake_nvml.c"), SONAME)
+def fake_nvml(without: tuple[str, ...] = ()) -> bytes:
+    """The shared library, `without` the functions that an older driver does not have."""
+    return shared_library(SOURCES[0], SONAME, without)

@@ -1,0 +1,42 @@
+"""What Slurm says of a node, out of captures of scontrol and sinfo."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.facts.slurm import SlurmNode
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern, incomplete
+
+pytestmark = [pytest.mark.control_plane, pytest.mark.preflight, pytest.mark.hyperpod_slurm_debugger]
+
+OUT_OF_USE = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR"})
+UNKNOWN = frozenset({"UNKNOWN", "UNK"})
+
+
+@evidence("scontrol show node NODE; sinfo -R")
+def test_slurm_nodes(node: Node) -> None:
+    """Slurm does not use the node, or not all of it.
+
+    A node that is down, drained or failing gets no job. One whose GRES differ from the GPUs of its type gets jobs that
+    cannot use all of them, or jobs that do not start.
+
+    Remedy: Mend what the reason names, then resume the node (scontrol update nodename=NODE state=resume). Mend GRES in
+    gres.conf and slurm.conf, and restart slurmd.
+    """
+    told = node.slurm_node
+    bad = sorted(told.states & OUT_OF_USE)
+    assert not bad, f"Slurm has it as {told.state}{told.why}; expected a node that takes jobs"
+    if told.states & UNKNOWN or not told.states:
+        incomplete(f"Slurm has it as {told.state or 'nothing'}; expected a state")
+    if not told.answers:
+        concern(f"slurmctld does not hear from it ({told.state}{told.why}); expected slurmd to answer")
+    require_gpus(node, told)
+
+
+def require_gpus(node: Node, told: SlurmNode) -> None:
+    """Compare the GPUs in its GRES with those of its type."""
+    gpus, expected = told.gpus, node.expected("gpus")
+    if gpus != expected:
+        concern(f"GRES {told.gres or '(null)'}; expected {expected} GPUs")

@@ -1,0 +1,73 @@
+"""DCGM's own diagnostic, out of its captured logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from clusterproof.plugins.catalog.dcgm import severity_in_words
+from clusterproof.plugins.facts.dcgm import DiagLog, DiagTest, Result
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern, incomplete
+
+pytestmark = [pytest.mark.gpu, pytest.mark.preflight, pytest.mark.hyperpod_node_debugger("G.1.b")]
+
+NOT_PASSED = ("skip", "not run", "unknown")
+MAX_NAMED = 8  # results in one message
+
+
+@evidence("dcgmi diag -r 2 -j; echo exit: $?")
+def test_dcgm_diag(node: Node) -> None:
+    """DCGM's diagnostic fails or warns.
+
+    Every captured run counts. A test that was skipped is no pass, nor is a run that ended with an error, or whose log
+    ends too early. DCGM's own severity says what is to be done.
+
+    Remedy: Do what the severity names: isolate means replace the node, reset means reset the GPU, config means mend its
+    settings. Run the failed test alone (dcgmi diag -r NAME) where it names none.
+    """
+    logs = node.dcgm_diag.logs
+    failed = in_words(logs, ("fail",))
+    assert not failed, f"{failed}; expected every test to pass"
+    require_end(logs)
+    warned = in_words(logs, ("warn",))
+    if warned:
+        concern(f"{warned}; expected every test to pass")
+    require_success(logs)
+
+
+def require_end(logs: Iterable[DiagLog]) -> None:
+    """Say so where a run did not take place, or its log is cut."""
+    for log in logs:
+        if log.runtime_error:
+            incomplete(f"DCGM could not run its diagnostic: {log.runtime_error}; expected its results")
+        if not log.is_complete or not log.tests:
+            last = log.tests[-1].name if log.tests else "its heading"
+            incomplete(f"the log of dcgmi diag ends behind {last}; expected the end of its table")
+
+
+def require_success(logs: Iterable[DiagLog]) -> None:
+    """Say so where a run without a finding proves nothing."""
+    skipped = in_words(logs, NOT_PASSED)
+    if skipped:
+        incomplete(f"{skipped}; expected every test to run")
+    ended = next((log.exit for log in logs if log.exit), 0)
+    if ended:
+        incomplete(f"every test passes, and dcgmi ended with exit status {ended}; expected 0")
+
+
+def in_words(logs: Iterable[DiagLog], statuses: tuple[str, ...]) -> str:
+    """The results that are one of these: `memory on GPU 3: fail (isolate: …): row remapping has failed`."""
+    found = [_words(test, result) for log in logs for test in log.tests for result in test.ending(statuses)]
+    found = list(dict.fromkeys(found))
+    more = f", and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    return ", ".join(found[:MAX_NAMED]) + more
+
+
+def _words(test: DiagTest, result: Result) -> str:
+    where = f" on GPU {result.gpu}" if result.gpu[:1].isdigit() else f" on {result.gpu}" if result.gpu else ""
+    severity = next((told for told in (severity_in_words(one.severity) for one in result.messages) if told), "")
+    why = " ".join(message.text.strip() for message in result.messages).replace("; expected ", ", expected ")
+    return f"{test.name}{where}: {result.status}" + (f" ({severity})" if severity else "") + (f": {why}" if why else "")

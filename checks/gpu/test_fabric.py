@@ -1,0 +1,121 @@
+"""The NVLink fabric of nodes with NVSwitches: each GPU's place in it, and who manages it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from clusterproof.plugins.catalog import fabric_faults, fabric_state, fabric_summary
+from clusterproof.plugins.facts.fact import Absent
+from clusterproof.plugins.facts.field import readings, require
+from clusterproof.plugins.facts.gpu import Fabric, Gpu
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.preflight,
+    pytest.mark.prolog,
+    pytest.mark.ami,
+    pytest.mark.hyperpod_node_debugger("G"),
+]
+
+NOT_SUPPORTED, COMPLETED, SUCCESS = 0, 3, 0  # nvmlGpuFabricState_t, nvmlReturn_t
+WITHOUT_REGISTRATION = ("V100", "A100")  # GPUs registered with a fabric begin with Hopper
+
+
+@evidence("nvidia-smi -q | grep -A12 Fabric")
+def test_fabric_state(gpu: Gpu, node: Node) -> None:
+    """The NVLink fabric is not ready or not healthy.
+
+    On types with NVSwitch a GPU must be registered with its fabric before CUDA starts. Links can be up while the fabric
+    is dead.
+
+    Remedy: Restart fabric manager when no job runs, or reboot the node. If it stays, replace the node.
+    """
+    fabric = fabric_of(gpu, node)
+    assert fabric.state == COMPLETED, f"fabric state is {fabric_state(fabric.state)}; expected completed"
+    assert fabric.status == SUCCESS, f"fabric status is {fabric.status}; expected 0 (success)"
+    told, unread = readings(fabric, "health_mask", "health_summary")
+    faults = ", ".join(fabric_faults(told.get("health_mask", 0)))
+    assert not faults, f"fabric health: {faults}; expected no fault"
+    summary = fabric_summary(told.get("health_summary") or 0)
+    assert summary.verdict != "fail", f"fabric health is {summary.words}; expected healthy"
+    require([why for why in unread if isinstance(why, Incomplete)])  # a driver too old for the mask has none
+    if summary.verdict == "concern":
+        concern(f"fabric health is {summary.words}; expected healthy")
+
+
+@evidence("nvidia-smi --query-gpu=index,fabric.cliqueId,fabric.clusterUuid --format=csv")
+def test_fabric_uniform(node: Node) -> None:
+    """GPUs of one node are in different NVLink fabrics.
+
+    Two GPUs reach each other by NVLink only inside one clique of one cluster. All GPUs of a node, and of a tray of a
+    rack, share theirs.
+
+    Remedy: Reset the GPUs or reboot the node. On NVL72 trays look at the rack's fabric manager and its partitions.
+    """
+    places, unread = places_of(node)
+    usual = Counter(places.values()).most_common(1)[0][0] if places else ""
+    strays = {index: where for index, where in places.items() if where != usual}
+    named = ", ".join(f"GPU {index} in {where}" for index, where in strays.items())
+    assert not strays, f"{named}; expected {usual}, as the others"
+    require([why for why in unread if not places or isinstance(why, Incomplete)])
+
+
+def places_of(node: Node) -> tuple[dict[int, str], list[Incomplete | NotApplicable]]:
+    """Where each GPU is, and why that is not known of the others."""
+    places: dict[int, str] = {}
+    unread: list[Incomplete | NotApplicable] = []
+    for gpu in node.gpus:
+        try:
+            places[gpu.index] = place(fabric_of(gpu, node))
+        except (Incomplete, NotApplicable) as why:
+            unread.append(why)
+    return places, unread
+
+
+def place(fabric: Fabric) -> str:
+    """Where a GPU is, in words: `clique 3 of cluster 0011…`."""
+    return f"clique {fabric.clique} of cluster {fabric.cluster_uuid[:32]}"
+
+
+def fabric_of(gpu: Gpu, node: Node) -> Fabric:
+    """The fabric of a GPU that must have one. Raises NotApplicable where it has none, and Incomplete."""
+    if node.expected("nvlinks") == 0:
+        not_applicable(f"{node.type_name or 'this node'} has no NVLink fabric")
+    if gpu.is_partitioned:
+        not_applicable("MIG is on: the GPU is not part of a fabric")
+    fabric = gpu.fabric
+    if fabric.state == NOT_SUPPORTED and any(model in gpu.name for model in WITHOUT_REGISTRATION):
+        not_applicable(f"{gpu.name[:40]} is not registered with a fabric")
+    return fabric
+
+
+@evidence("systemctl status nvidia-fabricmanager; nv-fabricmanager --version")
+def test_fabric_manager(node: Node) -> None:
+    """Fabric manager does not run, or is not of the driver's version.
+
+    On types whose NVSwitches belong to the node, fabric manager must run and be of exactly the driver's version, else
+    CUDA does not start on more than one GPU. On NVL72 trays the rack runs it.
+
+    Remedy: Start nvidia-fabricmanager; install the version that the driver has.
+    """
+    if not node.of_type("nvswitch"):
+        not_applicable(f"{node.instance_type} needs no fabric manager on the node")
+    service = node.services.get("nvidia-fabricmanager")
+    state = "not installed" if service is None or not service.is_installed else service.active
+    assert state == "active", f"nvidia-fabricmanager is {state}; expected active"
+    try:
+        told = node.fabric_manager_version.output
+    except Absent:
+        incomplete("fabric manager runs, and nv-fabricmanager is not found to tell its version; expected the driver's")
+    found = re.search(r"\d+\.\d+(?:\.\d+)?", told)
+    if not found:
+        incomplete(f"nv-fabricmanager --version says {told.strip()[:60]!r}; expected a version")
+    assert found[0] == node.nvml.driver, (
+        f"fabric manager {found[0]} with driver {node.nvml.driver}; expected the same version"
+    )

@@ -1,0 +1,80 @@
+"""Which GPUs a node has: each its own, and all of a kind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+
+from clusterproof.plugins.facts.field import readings, require
+from clusterproof.plugins.facts.group import differences, in_words
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import Incomplete, concern
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.preflight,
+    pytest.mark.ami,
+    pytest.mark.hyperpod_node_debugger("G"),
+]
+
+ON_ONE_BOARD = 2  # GPUs at most: GB200 and GB300 boards carry two, and both tell the board's serial
+KIND = {"name": "GPU", "vbios": "VBIOS", "memory_total_mib": "memory (MiB)", "power_limit_w": "power limit (W)"}
+
+
+@evidence("nvidia-smi --query-gpu=index,uuid,serial --format=csv")
+def test_gpu_identity(node: Node) -> None:
+    """GPUs cannot be told from each other.
+
+    UUID and serial say which hardware a finding is about, after a node was replaced too; every result carries them. Two
+    GPUs that tell the same are one seen twice, or have damaged firmware.
+
+    Remedy: Reboot the node. If two GPUs still tell the same, replace it.
+    """
+    shared, unread = [], []
+    for name in ("uuid", "serial"):
+        read = [readings(gpu, name) for gpu in node.gpus]
+        told = Counter(value for values, _ in read for value in values.values())
+        unread += [why for _, whys in read for why in whys if isinstance(why, Incomplete)]  # some have no serial
+        shared += [f"{name} {value[:60]} of {told[value]} GPUs" for value in told if is_shared(name, told, told[value])]
+    require(unread)
+    if shared:
+        concern(f"{', '.join(shared)}; expected one each")
+
+
+def is_shared(name: str, told: Counter[str], count: int) -> bool:
+    """Whether more GPUs tell a value than may: a serial is the board's, and all boards of a node carry as many."""
+    if name == "serial" and set(told.values()) == {count} and len(told) > 1:
+        return count > ON_ONE_BOARD
+    return count > 1
+
+
+@evidence("nvidia-smi --query-gpu=name,vbios_version,memory.total,enforced.power.limit --format=csv")
+def test_gpu_uniform(node: Node) -> None:
+    """GPUs differ from those of the other nodes.
+
+    Jobs run at the pace of the slowest GPU: another model, memory size, VBIOS or power limit than the others of the
+    group have makes a node the odd one out.
+
+    Remedy: Lower power limit: set it back (nvidia-smi -pl). Else ask for a replacement of the node if it is slow.
+    """
+    found = differences(node, "GPUs", kind_of_gpus)
+    if found:
+        concern(in_words(found))
+
+
+def kind_of_gpus(node: Node) -> Mapping[str, str | None]:
+    """What the node's GPUs are, in words: the different values of all its GPUs. Raises Incomplete."""
+    return {words: values_of(node, name) for name, words in KIND.items()}
+
+
+def values_of(node: Node, name: str) -> str:
+    """The different values that the node's GPUs tell; `not told` where the driver does not have it."""
+    values = set()
+    for gpu in node.gpus:
+        told, unread = readings(gpu, name)
+        require([why for why in unread if isinstance(why, Incomplete)])
+        values.add(str(told.get(name, "not told"))[:40])
+    return " and ".join(sorted(values))

@@ -1,0 +1,105 @@
+"""What connects GPUs, and what errors it has counted: NVLink and PCIe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.catalog.judge import judge
+from clusterproof.plugins.facts.field import readings, require
+from clusterproof.plugins.facts.gpu import Gpu, NvlinkErrors
+from clusterproof.plugins.facts.kernel_log import pci_address
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.facts.pci import PciDevice
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
+
+pytestmark = [pytest.mark.gpu, pytest.mark.preflight, pytest.mark.hyperpod_node_debugger("G")]
+
+RECOVERIES = ("recovery", "recovery_failed")
+MOST_NAMED = 8  # of many links with errors, those that a message names
+
+
+@evidence("nvidia-smi nvlink -e")
+def test_nvlink_errors(gpu: Gpu, node: Node) -> None:
+    """NVLinks counted errors.
+
+    A replay repairs one packet and a recovery retrains the link: neither loses data, both cost time, and a link that
+    counts them is on its way down. Recoveries of a GPU that also has a fatal Xid in this boot are no longer repairs.
+
+    Remedy: With a fatal Xid: reset the GPU, and replace the node if it returns. Else watch the counters under load.
+    """
+    if node.expected("nvlinks") == 0:
+        not_applicable(f"{node.type_name or 'this node'} has no NVLink")
+    if gpu.is_partitioned:
+        not_applicable("the driver does not tell NVLink errors while MIG is on")
+    most = threshold("nvlink.errors_concern")
+    found = [errors for errors in gpu.nvlink_errors if errors.count is not None and errors.count > most]
+    recovered = [errors for errors in found if errors.kind in RECOVERIES]
+    if recovered:
+        fatal = ", ".join(f"Xid {code}" for code in fatal_xids(gpu, node))
+        assert not fatal, f"{in_words(recovered)}, and {fatal}; expected no link of a GPU with a fatal Xid to recover"
+    unread = [errors for errors in gpu.nvlink_errors if errors.count is None]
+    if unread:
+        incomplete(f"NVLink {unread[0].link or 'counters'}: {unread[0].kind} could not be read; expected a count")
+    if found:
+        concern(f"{in_words(found)}; expected none since boot")
+
+
+def fatal_xids(gpu: Gpu, node: Node) -> list[int]:
+    """The Xids of this boot that condemn the GPU."""
+    at = pci_address(gpu.pci)
+    found = judge(node.kernel_events)
+    return sorted({finding.code for finding in found if finding.severity == "fail" and finding.pci in ("", at)})
+
+
+def in_words(found: Iterable[NvlinkErrors]) -> str:
+    """Counters in one line: `NVLink 5: 12 replay, NVLink 7: 1 recovery`."""
+    named = [f"NVLink {errors.link}: {errors.count} {errors.kind.replace('_', ' ')}" for errors in found]
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return ", ".join(named[:MOST_NAMED]) + more
+
+
+@evidence("grep -H TOTAL /sys/bus/pci/devices/*/aer_dev_*; nvidia-smi -q | grep -i replays")
+def test_pcie_errors(pci_device: PciDevice, node: Node) -> None:
+    """PCIe links counted errors.
+
+    The kernel counts errors of each link by severity (AER), the GPU counts how often it sent a packet again. A fatal
+    error ends the link; correctable ones by the hundred slow it down. A virtual machine often sees no AER counters:
+    there a GPU is judged by its replays alone.
+
+    Remedy: Fatal: reboot the node, and replace it if errors return. Else watch the counters under load.
+    """
+    told, unread = readings(pci_device.errors, "fatal", "nonfatal", "correctable")
+    counts = {kind: count for kind, count in told.items() if count is not None}
+    assert not counts.get("fatal"), f"{counts['fatal']} fatal PCIe errors; expected 0"
+    replays = replays_of(pci_device, node, unread)
+    if counts.get("nonfatal"):
+        concern(f"{counts['nonfatal']} uncorrected PCIe errors; expected 0")
+    limits = {"correctable errors": threshold("pcie.correctable_concern"), "replays": threshold("pcie.replays_concern")}
+    for what, count in {"correctable errors": counts.get("correctable", 0), "replays": replays or 0}.items():
+        if count > limits[what]:
+            concern(f"{count} PCIe {what} since boot; expected at most {limits[what]:.0f}")
+    require(unread)
+    if not counts and replays is None:
+        not_applicable("the kernel does not count this device's PCIe errors, nor does a driver")
+
+
+def replays_of(pci_device: PciDevice, node: Node, unread: list[Incomplete | NotApplicable]) -> int | None:
+    """How often a GPU replayed; None for what is none or counts none. What could not be read joins the unread."""
+    if not pci_device.is_nvidia_gpu:
+        return None
+    try:
+        gpus = node.gpus
+    except (Incomplete, NotApplicable) as why:
+        unread.append(why)
+        return None
+    for gpu in gpus:
+        if not gpu.lost and pci_address(readings(gpu, "pci")[0].get("pci", "")) == pci_device.address:
+            told, unknown = readings(gpu, "pcie_replays")
+            unread += [one for one in unknown if isinstance(one, Incomplete)]
+            return told.get("pcie_replays")
+    unread.append(Incomplete("no GPU answers at this address", cause="a GPU does not answer"))
+    return None

@@ -1,0 +1,152 @@
+"""What the kernel log tells of the host: memory that ran out, PCIe errors, crashes, CPUs that stood still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import pytest
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.catalog.log_words import is_crash_of_training
+from clusterproof.plugins.facts.kernel_host import AllocationFailure, Lockup, OomKill, PcieError, Segfault
+from clusterproof.plugins.facts.kernel_told import (
+    Logged,
+    gpus_by_address,
+    how_often,
+    in_list,
+    require_whole_log,
+    total,
+)
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern
+
+pytestmark = [pytest.mark.host, pytest.mark.preflight, pytest.mark.prolog, pytest.mark.epilog]
+
+E = TypeVar("E", bound=Logged)
+
+
+@pytest.mark.hyperpod_node_debugger("I")
+@evidence("journalctl -k -b | grep -iE 'out of memory|allocation failure|cannot allocate memory|fork rejected'")
+def test_no_oom_kill(node: Node) -> None:
+    """The node ran out of memory, or of processes.
+
+    The kernel killed a process for want of the node's memory, or had no memory or process to give. A process killed at
+    the limit of its own control group is its job's fault, and a concern; so is a failed allocation of many pages
+    together, which is never promised.
+
+    Remedy: Find what took the memory: processes of ended jobs, files in /dev/shm. Limit jobs by control groups. Reboot
+    the node if the kernel killed a service.
+    """
+    kills = [event for event in node.kernel_events if isinstance(event, OomKill)]
+    failures = [event for event in node.kernel_events if isinstance(event, AllocationFailure)]
+    of_node = [event for event in kills if not event.group]
+    promised = [event for event in failures if (event.order or 0) <= threshold("kernel_log.costly_order")]
+    seen = [*_told(of_node, _killed, node), *_told(promised, _failed, node)]
+    assert not seen, f"{in_list(seen)}; expected no process killed for want of memory, no failed allocation or fork"
+    require_whole_log(node)
+    of_groups = [event for event in kills if event.group]
+    costly = [event for event in failures if event not in promised]
+    noted = [*_told(of_groups, _killed, node), *_told(costly, _failed, node)]
+    if noted:
+        concern(f"{in_list(noted)}; expected none")
+
+
+@pytest.mark.hyperpod_node_debugger("G")
+@evidence("journalctl -k -b | grep -E 'AER|PCIe Bus Error'")
+def test_pcie_aer(node: Node) -> None:
+    """PCIe devices reported errors.
+
+    After a fatal error the link cannot be trusted, and the device is reset or lost. A non-fatal one lost a transaction.
+    Corrected ones matter when they are many.
+
+    Remedy: Reboot the node. If the device reports errors again, replace the node.
+    """
+    gpus = {address: gpu.words for address, gpu in gpus_by_address(node).items()}
+
+    def device(event: PcieError) -> str:
+        named = f"{event.device} ({gpus[event.device]})" if event.device in gpus else event.device
+        return f"{event.severity} error of {named or 'an unnamed device'}"
+
+    told = [event for event in node.kernel_events if isinstance(event, PcieError)]
+    announced = _grouped((event for event in told if not event.layer), device)
+    detailed = _grouped((event for event in told if event.layer), device)
+    events = announced | detailed  # of the same error the port above tells, and the device itself
+    fatal = [event for found in events.values() for event in found if event.severity == "fatal"]
+    assert not fatal, f"{in_list(_told(fatal, device, node))}; expected no fatal error"
+    require_whole_log(node)
+    limit = threshold("pcie.correctable_concern")
+    noted = [
+        event for found in events.values() for event in found if event.severity == "nonfatal" or total(found) > limit
+    ]
+    if noted:
+        words = in_list(_told(noted, device, node))
+        concern(f"{words}; expected no uncorrected error, and at most {limit:.0f} corrected ones of a device")
+
+
+@pytest.mark.hyperpod_nccl
+@evidence("journalctl -k -b | grep -E 'segfault at|general protection'")
+def test_segfaults(node: Node) -> None:
+    """Training processes crashed.
+
+    A process of Python, or one in the libraries of NCCL, CUDA or EFA, ended with a segmentation fault. That is as a
+    rule the application's fault; the same crash on one node only points at the node.
+
+    Remedy: Look for core files and the job's log. Compare NCCL's, CUDA's and EFA's versions with other nodes.
+    """
+    crashes = [
+        event
+        for event in node.kernel_events
+        if isinstance(event, Segfault) and is_crash_of_training(event.process, event.library)
+    ]
+    require_whole_log(node)
+    if crashes:
+        concern(f"crashed: {in_list(_told(crashes, _crashed, node))}; expected none")
+
+
+@pytest.mark.hyperpod_node_debugger("N")
+@evidence("journalctl -k -b | grep -iE 'lockup|detected.*stall'")
+def test_lockups(node: Node) -> None:
+    """CPUs stood still.
+
+    A hard lockup is a CPU that takes no interrupt any more. Soft lockups and stalls are CPUs kept by one task for many
+    seconds: a driver that waits for its device, or a host that is overloaded.
+
+    Remedy: Reboot the node; replace it if a CPU locks up again. Look at what the CPU ran: it is in the log.
+    """
+    lockups = [event for event in node.kernel_events if isinstance(event, Lockup)]
+    hard = [event for event in lockups if event.kind == "hard"]
+    assert not hard, f"{in_list(_told(hard, _stood_still, node))}; expected no hard lockup"
+    require_whole_log(node)
+    if lockups:
+        concern(f"{in_list(_told(lockups, _stood_still, node))}; expected none")
+
+
+def _killed(event: OomKill) -> str:
+    where = f" at the limit of {event.group if event.group != '?' else 'its control group'}" if event.group else ""
+    return f"killed for want of memory{where}: {event.process} (pid {event.pid})"
+
+
+def _failed(event: AllocationFailure) -> str:
+    return event.what if event.order is None else f"{event.what}, order {event.order}"
+
+
+def _crashed(event: Segfault) -> str:
+    return f"{event.process} in {event.library}" if event.library else event.process
+
+
+def _stood_still(event: Lockup) -> str:
+    return f"{event.kind} lockup" if event.kind != "rcu" else "RCU stall"
+
+
+def _told(events: Iterable[E], words: Callable[[E], str], node: Node) -> list[str]:
+    """Events alike in one: in these words, how often and when."""
+    return [f"{what} ({how_often(found, node)})" for what, found in _grouped(events, words).items()]
+
+
+def _grouped(events: Iterable[E], words: Callable[[E], str]) -> dict[str, list[E]]:
+    groups: dict[str, list[E]] = {}
+    for event in events:
+        groups.setdefault(words(event), []).append(event)
+    return groups

@@ -1,0 +1,68 @@
+"""What the system allows a job."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.facts.field import require
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern
+
+pytestmark = [pytest.mark.host, pytest.mark.preflight, pytest.mark.ami]
+
+
+@pytest.mark.hyperpod_nccl("17")
+@evidence("ulimit -s -n -u; cat /proc/$(pgrep -o slurmd)/limits")
+def test_ulimits(node: Node) -> None:
+    """A job may have too small a stack, or too few files or processes.
+
+    Jobs inherit the limits of the daemon that starts them. A training process has a connection to many others and many
+    threads; with a stack and locked memory that are both unlimited, glibc gives threads a stack of 2 MiB.
+
+    Remedy: Set nofile, nproc and stack in /etc/security/limits.conf, and LimitNOFILE, LimitNPROC and LimitSTACK in the
+    daemon's unit; restart it.
+    """
+    least = {"nofile": threshold("limits.nofile"), "nproc": threshold("limits.nproc")}
+    told, unread = _limits(node)
+    stack_kib = threshold("stack.minimum_kib")
+    stacks = [(owner, size) for owner, limits in told.items() if (size := limits.get("stack")) is not None]
+    small = ", ".join(f"{size // 1024} KiB for {owner}" for owner, size in stacks if size < stack_kib * 1024)
+    assert not small, f"stack is {small}; expected at least {stack_kib:.0f} KiB"
+    require(unread)
+    few = [
+        (f"{name} {has} for {owner}", f"{name} {limit:.0f}")
+        for name, limit in least.items()
+        for owner, limits in told.items()
+        if (has := limits[name]) is not None and has < limit
+    ]
+    if few:
+        wanted = ", ".join(dict.fromkeys(words for _, words in few))
+        concern(f"{', '.join(words for words, _ in few)}; expected at least {wanted}")
+    _look_at_threads(node, told)
+
+
+def _limits(node: Node) -> tuple[dict[str, dict[str, int | None]], list[Incomplete | NotApplicable]]:
+    """The limits that could be read, by their owner and their name, and why the others could not."""
+    told: dict[str, dict[str, int | None]] = {}
+    unread: list[Incomplete | NotApplicable] = []
+    for owner, limits in node.process_limits.items():
+        told[owner] = {}
+        for name in ("stack", "nofile", "nproc", "memlock"):
+            try:
+                told[owner][name] = limits.soft(name)
+            except Incomplete as why:
+                unread.append(why)
+    return told, unread
+
+
+def _look_at_threads(node: Node, told: dict[str, dict[str, int | None]]) -> None:
+    """Worry about small stacks of threads where a job can be that large."""
+    nodes, large = len(node.group.nodes), threshold("stack.large_job_nodes")
+    both = [owner for owner, limits in told.items() if limits["stack"] is None and limits["memlock"] is None]
+    if both and nodes >= large:
+        concern(
+            f"stack and memlock are both unlimited for {', '.join(both)}, and jobs can have {nodes} nodes; "
+            f"expected a stack with a limit where there are {large:.0f} nodes or more"
+        )

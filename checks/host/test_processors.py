@@ -1,0 +1,155 @@
+"""The processors: all there, all alike, all at full speed, and not waiting."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.facts.group import Values, differences, in_words
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.facts.processors import in_ranges
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern, not_applicable
+
+pytestmark = [pytest.mark.host, pytest.mark.preflight]
+
+SMT_OFF = ("off", "forceoff")
+MHZ = 1000  # kHz
+ARM = ("aarch64", "arm64")
+
+
+@pytest.mark.ami
+@pytest.mark.hyperpod_performance_debugger("A")
+@evidence("cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor | sort | uniq -c")
+def test_cpu_governor(node: Node) -> None:
+    """CPUs do not run as fast as they can.
+
+    Launching kernels and feeding GPUs is work of single CPUs: at a low frequency the GPUs wait. Drivers that set their
+    own pace (intel_pstate, amd-pstate-epp) may say powersave and still be fast.
+
+    Remedy: Set the governor to performance on every CPU (cpupower frequency-set -g performance), and at every boot.
+    """
+    policies = node.processors.policies
+    if not policies:
+        not_applicable("no cpufreq: not the kernel but the hypervisor sets the frequency")
+    slow = ", ".join(f"{p.governor} on {p.count} of them ({p.first}, …)" for p in policies if not p.is_at_full_speed)
+    total = sum(policy.count for policy in policies)
+    assert not slow, f"of {total} frequency policies {slow}; expected performance on all"
+    capped = [policy for policy in policies if policy.limit_khz < policy.max_khz]
+    if capped:
+        seen = ", ".join(f"{p.first} to {p.limit_khz // MHZ} of {p.max_khz // MHZ} MHz" for p in capped)
+        concern(f"limited: {seen}; expected no limit below what the CPU can do")
+
+
+@pytest.mark.hyperpod_version_checker
+@evidence("lscpu")
+def test_cpu_uniform(node: Node) -> None:
+    """The processors differ from those of the group.
+
+    A job is as fast as its slowest node.
+
+    Remedy: Compare lscpu with a node beside it: settings are of the image or the boot, model and microcode of the host.
+    """
+    found = differences(node, "processors", _of_processors)
+    if found:
+        concern(in_words(found))
+
+
+def _of_processors(node: Node) -> Values:
+    cpus = node.processors
+    return {
+        "model": cpus.info.model or None,
+        "microcode": "+".join(cpus.info.microcode) or None,
+        "CPUs": str(len(cpus.online)),
+        "sockets": str(cpus.info.sockets or "") or None,
+        "threads per core": str(cpus.threads_per_core or "") or None,
+        "governor": "+".join(sorted({policy.governor for policy in cpus.policies})) or "none",
+        "maximum MHz": "+".join(sorted({str(policy.max_khz // MHZ) for policy in cpus.policies})) or "none",
+    }
+
+
+@pytest.mark.ami
+@pytest.mark.hyperpod_node_debugger("I")
+@evidence("cat /sys/devices/system/cpu/online /sys/devices/system/cpu/present; nproc")
+def test_cpus_online(node: Node) -> None:
+    """CPUs are missing.
+
+    Remedy: Bring them online, or look for maxcpus and nr_cpus on the kernel's command line. If the machine itself has
+    fewer than its type, replace it.
+    """
+    cpus = node.processors
+    online, offline = len(cpus.online), cpus.present - cpus.online
+    if cpus.smt not in SMT_OFF:  # that switches off every second one
+        assert not offline, f"CPUs {in_ranges(offline)} are offline; expected all {len(cpus.present)} online"
+    if node.is_outside_ec2:
+        not_applicable(f"all {online} CPUs are online; how many there should be only an EC2 type says")
+    vcpus = node.of_type("vcpus")
+    is_single = cpus.machine not in ARM and cpus.threads_per_core == 1
+    due = vcpus // int(threshold("cpu.threads_per_core")) if is_single else vcpus
+    assert online >= due, f"{online} CPUs; expected {due} as {node.instance_type} has"
+
+
+@pytest.mark.ami
+@pytest.mark.hyperpod_node_debugger("J")
+@evidence("lscpu | grep Thread; cat /sys/devices/system/cpu/smt/control")
+def test_thread_siblings(node: Node) -> None:
+    """Hyper-threading is off.
+
+    An x86 type of EC2 has two threads per core unless ThreadsPerCore, the CPU options or the kernel say otherwise: with
+    one, data loaders have half the CPUs, and a Slurm configuration that counts all of them drains the node.
+
+    Remedy: Where that is not wanted, set ThreadsPerCore=2 for the instance group; take nosmt off the command line.
+    """
+    cpus = node.processors
+    if cpus.machine in ARM or node.is_outside_ec2 or not cpus.threads_per_core:
+        not_applicable("only x86 types of EC2 are known to have two threads per core")
+    due = int(threshold("cpu.threads_per_core"))
+    if cpus.threads_per_core != due:
+        said = f" (smt is {cpus.smt})" if cpus.smt else ""
+        concern(f"{cpus.threads_per_core} thread per core{said}; expected {due}")
+
+
+@pytest.mark.ami
+@pytest.mark.hyperpod_performance_debugger("A")
+@evidence("cpupower idle-info; cat /sys/devices/system/cpu/cpu0/cpuidle/state*/{name,latency,disable}")
+def test_c_states(node: Node) -> None:
+    """Idle CPUs sleep deeply.
+
+    A CPU that waits for the network or a GPU falls asleep; from C6 it takes tens of microseconds to wake, each time.
+
+    Remedy: Start the kernel with intel_idle.max_cstate=1 processor.max_cstate=1, or disable the states at boot.
+    """
+    if not node.gpus_on_bus:
+        not_applicable("no GPU waits for the CPUs of this node")
+    states = node.processors.idle_states
+    if not states:
+        not_applicable("no cpuidle: the kernel has no idle states to choose from")
+    limit_us = threshold("cpu.wake_concern_us")
+    deep = [state for state in states if not state.disabled and state.latency_us > limit_us]
+    if deep:
+        seen = ", ".join(f"{state.name} ({state.latency_us} µs to wake)" for state in deep)
+        concern(f"enabled: {seen}; expected no idle state of more than {limit_us:.0f} µs")
+
+
+@pytest.mark.hyperpod_performance_debugger("B")
+@evidence("vmstat 1 3; iostat -x 1 2")
+def test_iowait(node: Node) -> None:
+    """CPUs wait for disks or file servers.
+
+    Remedy: Find who reads or writes (iotop, pidstat -d) and which mount is slow.
+    """
+    waiting, limit = node.processors.time_percent["iowait"], threshold("cpu.iowait_concern_percent")
+    if waiting > limit:
+        concern(f"{waiting:.0f} % of CPU time waits for I/O; expected at most {limit:.0f} %")
+
+
+@pytest.mark.hyperpod_performance_debugger("A")
+@evidence("vmstat 1 3")
+def test_cpu_steal(node: Node) -> None:
+    """The hypervisor takes CPU time away.
+
+    Remedy: GPU types own their CPUs and lose none: replace the node.
+    """
+    stolen, limit = node.processors.time_percent["steal"], threshold("cpu.steal_concern_percent")
+    if stolen > limit:
+        concern(f"{stolen:.0f} % of CPU time is stolen; expected at most {limit:.0f} %")

@@ -1,0 +1,167 @@
+"""Settings of the kernel that cost speed where they are wrong: NUMA, huge pages, its own version, its clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.facts.group import Values, differences, in_words
+from clusterproof.plugins.facts.kernel import newer
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.facts.pci import AMAZON
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import Incomplete, concern, not_applicable
+
+pytestmark = [pytest.mark.host, pytest.mark.preflight, pytest.mark.ami]
+
+# Read without a call into the kernel. Xen's, HPET and the ACPI timer are many times slower.
+FAST_CLOCKSOURCES = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
+MAX_NAMED = 8
+WORDS = {"0": "off", "1": "on"}
+
+
+@pytest.mark.hyperpod_node_debugger("I")
+@evidence("numactl --hardware; cat /sys/bus/pci/devices/*/numa_node")
+def test_numa(node: Node) -> None:
+    """A NUMA node lacks memory, or a device has no NUMA node.
+
+    A socket with less memory than its sisters has lost a memory channel, and its CPUs reach over to the other's. Where
+    the firmware does not say near which socket a GPU is, nothing can be bound to it.
+
+    Remedy: Compare numactl --hardware and nvidia-smi topo -m with a node beside it; replace the node.
+    """
+    sockets = node.main_memory.sockets
+    if len(sockets) < 2:
+        not_applicable("the CPUs are of one NUMA node")
+    largest_kib = max(socket.memory_kib for socket in sockets)
+    spread = threshold("memory.numa_differs_percent")
+    least_kib = largest_kib * (1 - spread / 100)
+    short = [f"node {s.node} has {s.memory_kib / 2**20:.0f} GiB" for s in sockets if s.memory_kib < least_kib]
+    if short:
+        most = f"{largest_kib / 2**20:.0f} GiB as the largest, less {spread:.0f} %"
+        concern(f"{', '.join(short)}; expected {most}")
+    homeless = [pci.address for pci in node.pci_devices if pci.numa < 0 and (pci.is_nvidia_gpu or pci.vendor == AMAZON)]
+    if homeless:
+        seen = ", ".join(homeless[:MAX_NAMED]) + (", …" if len(homeless) > MAX_NAMED else "")
+        concern(f"no NUMA node is named for {seen}; expected one for every GPU and EFA device")
+
+
+@pytest.mark.hyperpod_performance_debugger("A")
+@evidence("sysctl kernel.numa_balancing")
+def test_numa_balancing(node: Node) -> None:
+    """Automatic NUMA balancing is not as the type or the group has it.
+
+    The kernel takes pages away from processes to see who uses them; each look is a fault. Where processes are bound to
+    their NUMA node, as on the superchips, it only costs.
+
+    Remedy: Set kernel.numa_balancing in /etc/sysctl.d as on the other nodes; to 0 where the type wants it off.
+    """
+    if len(node.main_memory.sockets) < 2:
+        not_applicable("the CPUs are of one NUMA node")
+    state = _balancing(node)
+    wanted = _wanted_balancing(node)
+    if wanted and state != wanted:
+        concern(f"NUMA balancing {state}; expected {wanted} on {node.instance_type}")
+    found = () if wanted else differences(node, "NUMA balancing", lambda one: {"NUMA balancing": _balancing(one)})
+    if found:
+        concern(in_words(found))
+
+
+def _balancing(node: Node) -> str:
+    told = node.main_memory.numa_balancing
+    if not told:
+        not_applicable("this kernel has no NUMA balancing")
+    return WORDS.get(told, told)
+
+
+def _wanted_balancing(node: Node) -> str | None:
+    try:
+        wanted = node.type.numa_balancing
+    except Incomplete:
+        return None  # then nothing but the group says
+    return None if wanted is None else WORDS[str(int(wanted))]
+
+
+@pytest.mark.hyperpod_performance_debugger("A")
+@evidence("cat /sys/kernel/mm/transparent_hugepage/enabled")
+def test_thp(node: Node) -> None:
+    """Transparent huge pages are not as the group has them.
+
+    Remedy: Set transparent_hugepage on the kernel's command line as on the other nodes.
+    """
+    found = differences(node, "transparent huge pages", _transparent)
+    if found:
+        concern(in_words(found))
+
+
+def _transparent(node: Node) -> Values:
+    mode = node.main_memory.transparent_mode
+    if not mode:
+        not_applicable("this kernel has no transparent huge pages")
+    return {"transparent huge pages": mode}
+
+
+@pytest.mark.hyperpod_node_debugger("N")
+@evidence("uname -r; ls /boot/vmlinuz-* /lib/modules")
+def test_kernel_running_is_installed(node: Node) -> None:
+    """The kernel that runs is not the newest that is installed, or not installed any more.
+
+    Modules are built for the installed kernel: the next reboot changes drivers, and until then none may load.
+
+    Remedy: Reboot the node when no job runs, and rebuild the image with the kernel that it should have.
+    """
+    kernel = node.kernel_state
+    installed = kernel.images or kernel.with_modules
+    if not installed:
+        not_applicable("no kernel is installed here, as in a container")
+    if kernel.with_modules and kernel.running not in kernel.with_modules:
+        concern(f"{kernel.running} runs, and its modules are gone; expected them in /lib/modules")
+    waiting = newer(kernel.running, installed)
+    if waiting:
+        concern(f"{kernel.running} runs, and {waiting} is installed; expected the newest to run")
+
+
+@pytest.mark.hyperpod_node_debugger("N")
+@evidence("cat /run/reboot-required /run/reboot-required.pkgs")
+def test_reboot_required(node: Node) -> None:
+    """An update waits for a reboot.
+
+    Remedy: Reboot the node when no job runs; turn unattended upgrades off on nodes that train.
+    """
+    kernel = node.kernel_state
+    if kernel.reboot_required:
+        names = ", ".join(kernel.reboot_packages) or "a package that is not named"
+        concern(f"a reboot is due for {names}; expected none")
+    if not kernel.leaves_marker:
+        not_applicable("nothing on this system marks that a reboot is due")
+
+
+@pytest.mark.hyperpod_node_debugger("I")
+@evidence("chronyc tracking; timedatectl")
+def test_clock_sync(node: Node) -> None:
+    """The clock is not kept right.
+
+    With clocks apart logs cannot be put in order, and munge and TLS refuse what seems too old or too new.
+
+    Remedy: Start chrony (on EC2 with the server 169.254.169.123) and see why it finds no source: chronyc sources.
+    """
+    clock, limit_s = node.kernel_state.clock, threshold("clock.error_concern_s")
+    if clock.max_error_s > limit_s:
+        nobody = "" if clock.synchronised else " or more, and nobody corrects it"
+        concern(f"the clock may be off by {clock.max_error_s:.3g} s{nobody}; expected at most {limit_s:.3g} s")
+
+
+@pytest.mark.hyperpod_performance_debugger("A")
+@evidence("cat /sys/devices/system/clocksource/clocksource0/{current,available}_clocksource")
+def test_clocksource(node: Node) -> None:
+    """Reading the time is slow.
+
+    Frameworks read the clock all the time. The kernel leaves the TSC for a slow source when it finds it unreliable.
+
+    Remedy: Look for "clocksource" in the kernel's log; on Xen types choose tsc at boot (clocksource=tsc).
+    """
+    kernel = node.kernel_state
+    if not kernel.clocksource:
+        not_applicable("the kernel does not name its clock source")
+    if kernel.clocksource not in FAST_CLOCKSOURCES:
+        concern(f"clock source {kernel.clocksource} of {kernel.clocksources}; expected tsc or kvm-clock")

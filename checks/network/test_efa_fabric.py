@@ -1,0 +1,100 @@
+"""EFA: can it reach GPU memory, and does it lose or repeat what it sends?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.facts.network import EfaCounters, RdmaDevice
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import Incomplete, concern, incomplete, not_applicable
+
+pytestmark = [pytest.mark.network, pytest.mark.preflight, pytest.mark.hyperpod_node_debugger("A")]
+
+PROPRIETARY = "P"  # in a kernel module's taint
+FATAL = "no_completion_cmds"
+ERRORS = (
+    "rx_drops",
+    "rdma_read_wr_err",
+    "rdma_write_wr_err",
+    "unresponsive_remote_events",
+    "impaired_remote_conn_events",
+    "retrans_timeout_events",
+)
+LIMITS: Mapping[str, str] = {
+    **dict.fromkeys(ERRORS, "efa.errors_per_s"),
+    "retrans_pkts": "efa.retransmitted_packets_per_s",
+}
+
+
+@pytest.mark.ami
+@evidence("cat /sys/class/infiniband/*/device/p2p; cat /sys/module/nvidia/taint")
+def test_efa_gdr(efa_device: RdmaDevice, node: Node) -> None:
+    """EFA cannot reach GPU memory (GPUDirect RDMA).
+
+    The EFA driver names who lends it GPU memory. Where nobody does, every byte goes through the host's memory. Only
+    NVIDIA's open kernel modules have another way (DMA-BUF), of which nothing on the node tells whether it is used.
+
+    Remedy: Load efa_nv_peermem or reinstall EFA's software after the NVIDIA driver; fi_info -p efa -c FI_HMEM shows
+    whether libfabric can use GPU memory.
+    """
+    if not node.type.gdr:
+        not_applicable(f"{node.type_name} has no GPUDirect RDMA")
+    if efa_device.has_peer_memory:
+        return
+    told = "told nothing of it" if efa_device.p2p is None and efa_device.gdr is None else "named nobody"
+    observed = f"the EFA driver {told}; expected one that lends it GPU memory"
+    if not node.nvidia_taint:
+        incomplete(f"{observed}, and the NVIDIA module loaded")
+    assert PROPRIETARY not in node.nvidia_taint, observed
+    concern(f"{observed}, for DMA-BUF leaves no trace here")
+
+
+@evidence("grep . /sys/class/infiniband/*/ports/1/hw_counters/* /sys/class/infiniband/*/hw_counters/*; sleep 1; again")
+def test_efa_counters(efa_device: RdmaDevice, node: Node) -> None:
+    """EFA drops, repeats or fails to send.
+
+    Judged is how far the counters went during the probe, never how far they are: they run since boot, and old errors
+    prove nothing. On an idle node they stand still; this finds trouble under the load of a running job.
+
+    Remedy: Look at the peers that the job talks to; if several nodes blame one, drain that one. Commands that never
+    complete (no_completion_cmds) are the device's own fault: replace the node.
+    """
+    counters = next((told for told in node.efa_counters if told.name == efa_device.name), None)
+    if counters is None:
+        incomplete("its counters were not told")
+    seconds = node.efa_counted_s
+    went, unread = _went(counters)
+    if not went and not unread:
+        not_applicable("its driver has none of these counters")
+    lost = went.get(FATAL, 0)
+    assert not lost, f"{lost} commands without completion in {seconds:g} s; expected 0"
+    if unread:
+        raise unread[0]
+    fast = {name: count / seconds for name, count in went.items() if count > _limit(name) * seconds}
+    if fast:
+        observed = ", ".join(f"{name} {rate:.0f} a second" for name, rate in fast.items())
+        limits = " and ".join(f"{limit:.0f}" for limit in sorted({_limit(name) for name in fast}))
+        concern(f"{observed}; expected at most {limits} a second")
+
+
+def _went(counters: EfaCounters) -> tuple[dict[str, int], list[Incomplete]]:
+    """How far each counter went that the driver has, and why others could not be told."""
+    went: dict[str, int] = {}
+    unread: list[Incomplete] = []
+    for name in (FATAL, *LIMITS):
+        try:
+            count = counters.counted(name)
+        except Incomplete as why:
+            unread.append(why)
+            continue
+        if count is not None:
+            went[name] = count
+    return went, unread
+
+
+def _limit(name: str) -> float:
+    return threshold(LIMITS[name]) if name in LIMITS else 0.0

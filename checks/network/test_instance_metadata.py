@@ -1,0 +1,52 @@
+"""EC2's instance metadata service: does it answer as it should, and what has AWS planned?"""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.facts.fact import Absent
+from clusterproof.plugins.facts.metadata import HTTP_OK, Metadata
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern, not_applicable
+
+pytestmark = [pytest.mark.network, pytest.mark.preflight]
+
+
+@pytest.mark.ami
+@pytest.mark.hyperpod_node_debugger("D")
+@evidence("curl -si -X PUT http://169.254.169.254/latest/api/token -H 'X-aws-ec2-metadata-token-ttl-seconds: 60'")
+def test_imds_v2(node: Node) -> None:
+    """The instance metadata service gives no token, or asks for none.
+
+    Version 2 of the service answers only who shows a token. Lifecycle scripts that ask without one read nothing where
+    it is required; where it is not, any program that can be made to fetch a page can read the instance's credentials.
+
+    Remedy: Require tokens: aws ec2 modify-instance-metadata-options --http-tokens required --http-endpoint enabled.
+    """
+    told = _metadata(node)
+    if told.token != HTTP_OK:
+        concern(f"the metadata service refuses a token with HTTP {told.token}; expected 200")
+    if told.without_token == HTTP_OK:
+        concern("the metadata service answers without a token; expected HTTP 401, as IMDSv2 requires")
+
+
+@pytest.mark.prolog
+@pytest.mark.hyperpod_node_debugger("F")
+@evidence("curl -s http://169.254.169.254/latest/meta-data/events/maintenance/scheduled -H $TOKEN")
+def test_scheduled_events(node: Node) -> None:
+    """AWS will stop, restart or retire the instance.
+
+    Remedy: Drain the node before the date, and let the instance be replaced, or stop and start it yourself.
+    """
+    ahead = [event for event in _metadata(node).events if event.is_ahead]
+    if ahead:
+        words = ", ".join(f"{event.code} from {event.not_before}" for event in ahead)
+        concern(f"scheduled: {words}; expected no event")
+
+
+def _metadata(node: Node) -> Metadata:
+    try:
+        return node.metadata
+    except Absent:
+        not_applicable("this is no EC2 instance")

@@ -1,0 +1,129 @@
+"""Network interfaces, and whether a node's network hardware is that of its like."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+import pytest
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.facts.group import ABSENT, Difference, Values, differences, in_words
+from clusterproof.plugins.facts.network import Interface, RdmaDevice
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import NotApplicable, concern, not_applicable
+
+pytestmark = [pytest.mark.network, pytest.mark.preflight]
+
+ENA = "ena"
+
+
+@pytest.mark.hyperpod_node_debugger("A")
+@evidence("ip -br link; cat /sys/class/net/*/carrier")
+def test_interfaces_up(node: Node) -> None:
+    """A network interface is down.
+
+    One that is switched on must have a link; one that most nodes of the group have up must be up here.
+
+    Remedy: Look at the cable and the switch port; on EC2 compare with the interfaces attached to the instance.
+    """
+    physical = _physical(node)
+    dead = [interface.name for interface in physical if interface.is_on and not interface.is_up]
+    if dead:
+        concern(f"no link on {', '.join(dead)}, which is switched on; expected one")
+    if not any(interface.is_up for interface in physical):
+        concern("every network interface is switched off; expected one that is up")
+    down = [found for found in _differing(node, "interfaces", _states) if found.own == "down" and found.usual == "up"]
+    if down:
+        concern(in_words(down))
+
+
+@pytest.mark.hyperpod_performance_debugger("A")
+@evidence("ip -br link show; cat /sys/class/net/*/mtu")
+def test_mtu(node: Node) -> None:
+    """A network interface takes only small packets.
+
+    Held against the jumbo frames of EC2's network (ENA), most interfaces of the same driver on this node, and the same
+    interface on most nodes of the group. Different sizes on two ends lose large packets without a word.
+
+    Remedy: Set the MTU in netplan or systemd-networkd as on the other nodes; DHCP on EC2 offers 9001.
+    """
+    used = [interface for interface in _physical(node) if interface.is_up]
+    if not used:
+        not_applicable("no network interface is up")
+    jumbo = int(threshold("interface.jumbo_mtu"))
+    small = [interface for interface in used if interface.driver == ENA and interface.mtu < jumbo]
+    if small:
+        concern(f"{_sizes(small)}; expected {jumbo}")
+    odd = [one for one in used if _usual_mtu(used, one.driver) not in (0, one.mtu)]
+    if odd:
+        usual = _usual_mtu(used, odd[0].driver)
+        concern(f"{_sizes(odd)}; expected {usual} as most interfaces of {odd[0].driver} here")
+    elsewhere = _differing(node, "MTUs", _mtus)
+    if elsewhere:
+        concern(in_words(elsewhere))
+
+
+@pytest.mark.hyperpod_node_debugger("E")
+@evidence("cat /sys/class/infiniband/*/fw_ver; lspci -n -d 1d0f:; lspci -n -d 15b3:")
+def test_nic_uniform(node: Node) -> None:
+    """A node's network hardware or its firmware is not that of its group.
+
+    Remedy: Bring the firmware to that of the other nodes; replace the node where its devices are others.
+    """
+    found = differences(node, "network hardware", _hardware)
+    if found:
+        concern(in_words(found))
+    if not node.rdma_devices and not node.interfaces:
+        not_applicable("no RDMA device and no physical interface on this node")
+
+
+def _physical(node: Node) -> tuple[Interface, ...]:
+    if not node.interfaces:
+        not_applicable("no network interface has a device of its own")
+    return node.interfaces
+
+
+def _differing(node: Node, what: str, read: Callable[[Node], Values]) -> tuple[Difference, ...]:
+    """Where a node differs from its group; nothing in a group too small to tell, for more is judged than that."""
+    try:
+        found = differences(node, what, read)
+    except NotApplicable:
+        return ()
+    return tuple(one for one in found if one.usual and ABSENT not in (one.own, one.usual))
+
+
+def _states(node: Node) -> Values:
+    return {f"{interface.name} is": "up" if interface.is_up else "down" for interface in node.interfaces}
+
+
+def _mtus(node: Node) -> Values:
+    return {f"MTU of {interface.name}": str(interface.mtu) for interface in node.interfaces if interface.is_up}
+
+
+def _hardware(node: Node) -> Mapping[str, str | None]:
+    """What the node's network is made of; None where it has nothing of that kind, which other checks count."""
+    efa, others = node.efa_devices, node.ib_devices
+    firmware = {f"{device.device} {device.firmware}" for device in node.rdma_devices if device.firmware}
+    return {
+        "EFA devices are": _models(efa),
+        "RDMA devices are": _models(others),
+        "RDMA firmware is": ", ".join(sorted(firmware)) or None,
+        "interfaces are of": ", ".join(sorted({interface.driver for interface in node.interfaces})) or None,
+    }
+
+
+def _models(devices: Iterable[RdmaDevice]) -> str | None:
+    return ", ".join(sorted({device.model for device in devices})) or None
+
+
+def _usual_mtu(used: list[Interface], driver: str) -> int:
+    """The MTU of most interfaces of a driver; 0 where there is none of most."""
+    sizes = Counter(interface.mtu for interface in used if interface.driver == driver)
+    size, alike = sizes.most_common(1)[0]
+    return size if alike > sum(sizes.values()) * threshold("group.majority") else 0
+
+
+def _sizes(interfaces: list[Interface]) -> str:
+    return ", ".join(f"the MTU of {interface.name} is {interface.mtu}" for interface in interfaces)

@@ -1,0 +1,62 @@
+"""What the EFA driver told the kernel log."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.catalog.log_words import EfaError, efa_error
+from clusterproof.plugins.facts.kernel_hardware import LONGEST_WORDS
+from clusterproof.plugins.facts.kernel_host import EfaMessage
+from clusterproof.plugins.facts.kernel_told import how_often, in_list, require_whole_log
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import Incomplete, concern, not_applicable
+
+pytestmark = [
+    pytest.mark.network,
+    pytest.mark.preflight,
+    pytest.mark.prolog,
+    pytest.mark.epilog,
+    pytest.mark.hyperpod_node_debugger("A"),
+]
+
+
+@evidence("journalctl -k -b | grep -E ' efa [0-9a-f:.]+|infiniband rdmap'")
+def test_efa_driver_errors(node: Node) -> None:
+    """The EFA driver reported errors.
+
+    A device that does not answer its driver, or whose reset does not end, is lost until the driver is loaded again; its
+    port is called ACTIVE all the same. Commands that failed are noted.
+
+    Remedy: Reload the efa module when no job runs, or reboot the node. Replace the node if it returns.
+    """
+    if _is_without_efa(node):
+        not_applicable("no EFA device on this node")
+    events = [event for event in node.kernel_events if isinstance(event, EfaMessage)]
+    kinds: dict[tuple[str, EfaError], list[EfaMessage]] = {}
+    for event in events:
+        row = efa_error(event.words)
+        if row:
+            kinds.setdefault((event.device, row), []).append(event)
+
+    def words(verdict: str) -> str:
+        return in_list(
+            f"{device}: {row.meaning} ({how_often(found, node)}: {found[-1].words[:LONGEST_WORDS]})"
+            for (device, row), found in kinds.items()
+            if row.verdict == verdict
+        )
+
+    failed = words("fail")
+    assert not failed, f"{failed}; expected every EFA device to answer its driver"
+    require_whole_log(node)
+    noted = words("concern")
+    if noted:
+        concern(f"{noted}; expected no error")
+
+
+def _is_without_efa(node: Node) -> bool:
+    """Whether it has no EFA device and should have none; where that is not known, the log may tell of one."""
+    try:
+        return not node.efa_devices and not node.expected("efa")
+    except Incomplete:
+        return False

@@ -1,0 +1,116 @@
+"""What NCCL did: out of captured logs of nccl-tests, and of jobs that ran with NCCL_DEBUG=INFO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from clusterproof.plugins.facts.nccl_tests import NcclLog, Network
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import Incomplete, concern, incomplete, not_applicable
+
+pytestmark = [pytest.mark.network, pytest.mark.preflight]
+
+SOCKET = "Socket"
+MAX_SIZES = 8  # named in one message
+
+
+@pytest.mark.hyperpod_nccl("13")
+@evidence("NCCL_DEBUG=INFO all_reduce_perf -b 8 -e 1G -f 2 -g 8 | grep -E 'Selected provider|Using network'")
+def test_nccl_transport(node: Node) -> None:
+    """NCCL did not use EFA, or not all of it.
+
+    With NCCL_DEBUG=INFO the log names the provider that libfabric gave NCCL, and with how many devices. Where the
+    plugin or the provider is missing NCCL falls back to TCP without an error, and is many times slower.
+
+    Remedy: Put the aws-ofi-nccl plugin on the library path of the job's container, and unset NCCL_NET_PLUGIN=none and
+    FI_PROVIDER=tcp. Where devices are missing, ask for all of them in the job's resources.
+    """
+    logs = node.nccl_tests.logs
+    networks = [log.network for log in logs if log.network.networks or log.network.providers]
+    if not networks:
+        lines = sum(log.network.info_lines for log in logs)
+        incomplete(f"{lines} lines of NCCL, none of its network; expected a run with NCCL_DEBUG=INFO")
+    slow = others_than_efa(networks)
+    if node.expected("efa") == 0:
+        require_rdma(node, slow)
+    assert not slow, f"NCCL used {', '.join(slow)}; expected EFA"
+    if not any("efa" in provider for network in networks for provider in network.providers):
+        incomplete("NCCL used libfabric and does not say which provider; expected the line of the plugin that names it")
+    require_every_device(node, networks)
+
+
+def others_than_efa(networks: Iterable[Network]) -> list[str]:
+    """What moved data that is not EFA: `network Socket`, `provider tcp;ofi_rxm`."""
+    found = [f"network {name}" for network in networks for name in network.networks if not _is_libfabric(name)]
+    found += [f"provider {name}" for network in networks for name in network.providers if "efa" not in name.split(";")]
+    return list(dict.fromkeys(found))
+
+
+def _is_libfabric(name: str) -> bool:
+    return "libfabric" in name.lower() or "ofi" in name.lower()
+
+
+def require_rdma(node: Node, slow: list[str]) -> None:
+    """Judge a node without EFA: TCP is odd only where there is a faster network."""
+    if f"network {SOCKET}" in slow and node.ib_devices:
+        concern(f"NCCL used network {SOCKET}; expected InfiniBand or RoCE, which the node has")
+    not_applicable(f"{node.type_name or 'this node'} has no EFA")
+
+
+def require_every_device(node: Node, networks: Iterable[Network]) -> None:
+    """Compare the devices that NCCL found with those that the node has."""
+    counts = [count for network in networks for count in network.nics]
+    if not counts:
+        incomplete("NCCL used EFA and does not say with how many devices; expected a line `found N nics`")
+    devices = devices_of(node)
+    if min(counts) < devices:
+        concern(f"NCCL used EFA with {min(counts)} of {devices} devices; expected all")
+
+
+def devices_of(node: Node) -> int:
+    """The EFA devices that the node shows, else those that its type has. Raises Incomplete."""
+    try:
+        return len(node.efa_devices) or node.expected("efa")
+    except Incomplete:
+        return node.expected("efa")
+
+
+@pytest.mark.hyperpod_nccl
+@evidence("all_reduce_perf -b 8 -e 1G -f 2 -g 8 -c 1 | grep -E 'wrong|Out of bounds'")
+def test_nccl_correct(node: Node) -> None:
+    """NCCL's results are wrong.
+
+    nccl-tests compare every result with the right one unless they are told not to (-c 0). A wrong sum in a collective
+    is a wrong gradient in training, and nothing else tells of it.
+
+    Remedy: Run it again on this node alone, then on its neighbours, to find the GPU or the link. Drain the node until
+    it is found.
+    """
+    logs = [log for log in node.nccl_tests.logs if log.is_of_nccl_tests]
+    if not logs:
+        not_applicable("no log of nccl-tests was captured")
+    wrong = [f"{row.wrong} wrong values at {row.size_bytes} bytes" for log in logs for row in log.rows if row.wrong]
+    more = f", and at {len(wrong) - MAX_SIZES} sizes more" if len(wrong) > MAX_SIZES else ""
+    assert not wrong, f"{', '.join(wrong[:MAX_SIZES])}{more}; expected 0"
+    outside = [log for log in logs if log.out_of_bounds or log.out_of_bounds_word not in ("", "OK")]
+    said = ", ".join(f"{log.out_of_bounds} {log.out_of_bounds_word}" for log in outside)
+    assert not outside, f"out of bounds values: {said}; expected 0 OK"
+    for log in logs:
+        require_checked(log)
+
+
+def require_checked(log: NcclLog) -> None:
+    """Say so where the absence of wrong values proves nothing."""
+    if not log.rows:
+        why = f": {log.problems[0]}" if log.problems else ""
+        incomplete(f"{log.collective or 'nccl-tests'} measured nothing{why}; expected a row for each size")
+    unchecked = [row for row in log.rows if not (row.out_of_place.is_checked or row.in_place.is_checked)]
+    if unchecked:
+        incomplete(f"{len(unchecked)} of {len(log.rows)} sizes were not checked; expected a run with -c 1")
+    if log.out_of_bounds is None:
+        incomplete(f"the log ends behind {log.rows[-1].size_bytes} bytes; expected its line `Out of bounds values`")
+    if log.exit:
+        incomplete(f"no value is wrong, and the run ended with exit status {log.exit}; expected 0")

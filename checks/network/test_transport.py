@@ -1,0 +1,103 @@
+"""The transport that jobs will use: what their environment makes NCCL and libfabric do."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import pytest
+
+from clusterproof.plugins.catalog.environment import EnvironmentRule, environment_rules
+from clusterproof.plugins.facts.environment import Variable, chosen_interfaces
+from clusterproof.plugins.facts.field import require
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern, incomplete
+
+pytestmark = [pytest.mark.network, pytest.mark.preflight, pytest.mark.ami, pytest.mark.hyperpod_nccl("13")]
+
+
+@evidence("grep -rE 'NCCL_|FI_' /etc/environment /etc/profile.d /etc/nccl.conf $(grep -i TaskProlog slurm.conf)")
+def test_transport_plan(node: Node) -> None:
+    """Jobs inherit variables that slow NCCL down, or stop it.
+
+    Read are /etc/environment, /etc/profile.d, /etc/nccl.conf and what Slurm's TaskProlog prints. Which of them a job
+    really gets is up to how it is started, and a container may set its own.
+
+    Remedy: Take the variable out of the file that is named; EFA's plugin for NCCL sets what it needs by itself.
+    """
+    variables = [variable for variable in node.environment if not _is_overridden(variable, node.environment)]
+    broken, unsure = _broken(variables, node)
+    failing = [(variable, rule) for variable, rule in broken if rule.verdict == "fail" and not variable.conditional]
+    assert not failing, _in_words(failing)
+    require(unsure)
+    if node.environment_unread:
+        incomplete(f"could not be read: {', '.join(node.environment_unread)}")
+    absent = [variable for variable in variables if _names_no_interface(variable, node)]
+    told = [_in_words(broken)] if broken else []
+    told += [
+        f"{_setting(variable)} chooses no interface of this node; expected one of {', '.join(node.interface_names[:8])}"
+        for variable in absent
+    ]
+    if told:
+        concern(told[0])
+
+
+Broken: TypeAlias = list[tuple[Variable, EnvironmentRule]]
+
+
+def _broken(variables: list[Variable], node: Node) -> tuple[Broken, list[Incomplete | NotApplicable]]:
+    """The rules that a node's variables break, and why of others nothing tells whether they speak of this node."""
+    broken: Broken = []
+    unsure: list[Incomplete | NotApplicable] = []
+    for variable in variables:
+        for rule in environment_rules().values():
+            try:
+                if rule.matches(variable.name, variable.value) and _applies(rule, node):
+                    broken.append((variable, rule))
+            except Incomplete as why:
+                unsure.append(why)
+    return broken, unsure
+
+
+def _is_overridden(variable: Variable, others: tuple[Variable, ...]) -> bool:
+    """Whether the same file sets it again further down, whatever happens."""
+    return any(
+        other.file == variable.file
+        and other.name == variable.name
+        and other.line > variable.line
+        and not other.conditional
+        for other in others
+    )
+
+
+def _applies(rule: EnvironmentRule, node: Node) -> bool:
+    """Whether a rule speaks of this node. Raises Incomplete where nothing tells."""
+    if rule.where == "always":
+        return True
+    if rule.where in ("efa", "no-efa"):
+        has_efa = bool(node.efa_devices) or node.expected("efa") > 0
+        return has_efa == (rule.where == "efa")
+    if rule.where == "rdma":
+        return bool(node.type.rdma)
+    if node.type.rdma or node.type.rdma_read:
+        return False
+    return node.type.efa == 0 or node.of_type("rdma_read") is False
+
+
+def _names_no_interface(variable: Variable, node: Node) -> bool:
+    return (
+        variable.name == "NCCL_SOCKET_IFNAME"
+        and bool(variable.value)
+        and "$" not in variable.value
+        and not chosen_interfaces(variable.value, node.interface_names)
+    )
+
+
+def _in_words(broken: Broken) -> str:
+    observed = ", ".join(f"{_setting(variable)}: {rule.words}" for variable, rule in broken)
+    return f"{observed}; expected {', '.join(dict.fromkeys(rule.expected for _, rule in broken))}"
+
+
+def _setting(variable: Variable) -> str:
+    sometimes = ", on a condition" if variable.conditional else ""
+    return f"{variable.name}={variable.value[:80]} ({variable.where}{sometimes})"

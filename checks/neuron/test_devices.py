@@ -1,0 +1,150 @@
+"""Trainium and Inferentia: are the devices all there, healthy, linked and free?"""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.facts.fact import Absent
+from clusterproof.plugins.facts.field import readings, require
+from clusterproof.plugins.facts.neuron import Listed, NeuronDevice, parse_neuron_ls
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern, incomplete, not_applicable
+
+pytestmark = [pytest.mark.neuron, pytest.mark.preflight, pytest.mark.prolog, pytest.mark.hyperpod_node_debugger("F")]
+
+COUNTERS = {
+    "sram_ecc_uncorrected": "in SRAM",
+    "mem_ecc_uncorrected": "in device memory",
+    "mem_ecc_repairable_uncorrected": "in device memory that a reload of the driver repairs",
+}
+
+
+@pytest.mark.ami
+@evidence("neuron-ls; ls -d /sys/devices/virtual/neuron_device/neuron*; lspci -d 1d0f: | grep -i neuron")
+def test_device_count(node: Node) -> None:
+    """Neuron devices are missing.
+
+    Counted are the devices that the driver runs, against what the instance type has.
+
+    Remedy: If the bus shows them all, reload the neuron driver (aws-neuronx-dkms for the running kernel) and read the
+    kernel log. Else stop and start the instance, or replace the node.
+    """
+    expected = node.neuron_devices_due
+    try:
+        count, on_bus = len(node.neuron.devices), node.neuron.on_bus
+    except Absent:
+        count, on_bus = 0, 0
+    if not (expected or count):
+        not_applicable(f"{node.type_name or 'this node'} has no Neuron device")
+    if count < expected and node.boot.uptime_s < threshold("settle.window_s"):
+        incomplete(f"{count} Neuron devices, {node.boot.uptime_s:.0f} s after boot; expected {expected}")
+    assert count >= expected, f"{count} Neuron devices, {on_bus} on the PCI bus; expected {expected}"
+
+
+@pytest.mark.ami
+@evidence("cat /sys/devices/virtual/neuron_device/neuron*/stats/hardware/*_ecc_*uncorrected")
+def test_no_uncorrected_ecc(neuron_device: NeuronDevice) -> None:
+    """Uncorrected ECC errors of a Neuron device.
+
+    Counted since the driver was loaded. Whatever ran has used wrong data.
+
+    Remedy: Errors that can be repaired: reload the driver or reboot the node. Others: stop and start the instance, or
+    replace the node.
+    """
+    told, unread = readings(neuron_device, *COUNTERS)
+    found = ", ".join(f"{told[name]} {where}" for name, where in COUNTERS.items() if told.get(name))
+    assert not found, f"uncorrected ECC errors: {found}; expected 0"
+    require(unread)
+
+
+@pytest.mark.epilog
+@evidence("dmesg | grep NEURON_HW_ERR=")
+def test_no_hw_error(node: Node) -> None:
+    """A Neuron device had a hardware error.
+
+    The runtime writes each into the kernel log, with the action that is due.
+
+    Remedy: Do what its action says: TERMINATE_INSTANCE means to stop and start the instance, or to replace the node.
+    """
+    devices = node.neuron_devices_due
+    found = node.neuron_hardware_errors
+    if not (devices or found):
+        not_applicable(f"{node.type_name or 'this node'} has no Neuron device")
+    seen = ", ".join(dict.fromkeys(error.words for error in found))
+    assert not found, f"since boot {seen}; expected no hardware error"
+    if node.kernel_log_is_cut:
+        incomplete("the kernel log has lost its beginning; expected all of this boot")
+
+
+@pytest.mark.ami
+@evidence("neuron-ls --json-output")
+def test_devices_answer(node: Node) -> None:
+    """Neuron devices do not answer.
+
+    neuron-ls opens every device: one that it does not list cannot be used, and where it hangs the driver hangs.
+
+    Remedy: Read the kernel log for neuron. Reload the driver when no job runs, or reboot the node; replace it if that
+    does not help.
+    """
+    count = len(node.neuron_devices)
+    hangs = node.neuron_ls_hangs
+    assert not hangs, f"{hangs}; expected an answer of {count} devices"
+    try:
+        told = node.neuron_ls
+    except Absent:
+        assert node.occasion != "ami", "neuron-ls is not installed; expected Neuron's tools in the image"
+        incomplete("neuron-ls is not installed here (aws-neuronx-tools); expected it to list every device")
+    assert told.exit == 0, f"neuron-ls says {told.output.strip()[-200:]}; expected {count} devices"
+    missing = sorted({device.index for device in node.neuron_devices} - {device.index for device in _listed(node)})
+    named = ", ".join(str(index) for index in missing)
+    assert not missing, f"neuron-ls does not list device {named}; expected all {count}"
+
+
+@evidence("neuron-ls --topology; cat /sys/devices/virtual/neuron_device/neuron*/connected_devices")
+def test_connected(neuron_device: NeuronDevice, node: Node) -> None:
+    """Neuron devices are not linked with each other as they should be.
+
+    On types with 16 devices each is linked with four others, and a link has two ends. Collectives inside the node go
+    over these links.
+
+    Remedy: Stop and start the instance, or replace the node.
+    """
+    if len(node.neuron_devices) == 1:
+        not_applicable("a single device has no link")
+    own = set(neuron_device.connected) - {neuron_device.index}
+    told = ", ".join(str(index) for index in sorted(own)) or "none"
+    if node.neuron_devices_due == threshold("neuron.torus_devices"):
+        links = int(threshold("neuron.torus_links"))
+        assert len(own) >= links, f"linked with {told}; expected {links} devices"
+    assert own, f"linked with {told}; expected others of the node"
+    one_sided = sorted(
+        other.index
+        for other in node.neuron_devices
+        if other.index in own and neuron_device.index not in other.connected
+    )
+    named = ", ".join(str(index) for index in one_sided)
+    assert not one_sided, f"linked with {named}, which has no link back; expected links with two ends"
+
+
+@pytest.mark.epilog
+@evidence("neuron-ls")
+def test_no_leftover_processes(node: Node) -> None:
+    """Neuron devices are already in use.
+
+    Remedy: See whose they are. End what a finished job has left behind.
+    """
+    due = len(node.neuron_devices)
+    busy = {process: device.index for device in _listed(node) for process in device.processes}
+    if busy:
+        told = ", ".join(f"{process} on device {index}" for process, index in busy.items())
+        concern(f"{told}; expected no process on {due} devices")
+
+
+def _listed(node: Node) -> tuple[Listed, ...]:
+    """The devices that neuron-ls lists. Raises Incomplete."""
+    listed = parse_neuron_ls(node.neuron_ls.output)
+    if listed is None:
+        incomplete(f"neuron-ls says {node.neuron_ls.output.strip()[:80]!r}; expected a list of devices")
+    return listed

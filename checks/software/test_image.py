@@ -1,0 +1,156 @@
+"""What an image carries: libraries that load, container runtimes that are whole, and nothing left behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.facts.of_node.expectation import EC2
+from clusterproof.plugins.facts.software import Library
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import Incomplete, concern, incomplete, not_applicable
+
+pytestmark = [pytest.mark.software, pytest.mark.ami]
+
+DRIVER_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
+CLOUD_USERS = ("ubuntu", "ec2-user", "rocky", "admin")  # to whom cloud-init gives the key of the launch
+RUNTIMES = ("containerd", "dockerd")
+TOOLKIT_PROGRAMS = ("nvidia-container-runtime", "nvidia-container-cli")
+
+
+@pytest.mark.preflight
+@pytest.mark.hyperpod_version_checker
+@evidence("ldconfig -p | grep -E 'libcuda|libnvidia-ml|libnccl'; ls -lL /opt/amazon/ofi-nccl/lib*")
+def test_libraries_load(node: Node) -> None:
+    """Libraries that GPU programs load are missing or broken.
+
+    A library resolves where the loader looks (the folders of /etc/ld.so.conf.d and its own) or where EFA's and NVIDIA's
+    installers put theirs: a file that is not empty, no link that leads nowhere. libnccl and its network plug-in may
+    live in containers: that they are not on the host counts for images only.
+
+    Remedy: Install what is missing again (driver, libnccl2, EFA's installer), then run ldconfig.
+    """
+    libraries = node.software.libraries
+    due = libraries_due(node)
+    if not due and not any(libraries.values()):
+        not_applicable("no GPU on this node")
+    wrong = [words for name, found in libraries.items() if (words := broken(name, found))]
+    wrong += [f"no {name}" for name in due if not libraries.get(name)]
+    assert not wrong, f"{', '.join(wrong)}; expected each to be found and whole"
+    for name, found in libraries.items():
+        if found and not any(is_whole(library) for library in found):
+            incomplete(f"the size of {name} may not be read")
+
+
+def libraries_due(node: Node) -> tuple[str, ...]:
+    """The names of libraries that must be there."""
+    if not has_gpus(node):
+        return ()
+    if node.occasion != "ami":
+        return DRIVER_LIBRARIES
+    plugin = ("libnccl-net.so",) if node.efa_devices or node.expected("efa") else ()
+    return (*DRIVER_LIBRARIES, "libnccl.so.2", *plugin)
+
+
+def has_gpus(node: Node) -> bool:
+    """Whether the node has NVIDIA GPUs, or should have some."""
+    if node.gpus_on_bus:
+        return True
+    try:
+        return node.expected("gpus") > 0
+    except Incomplete:
+        return False  # nothing tells: then none is due, and the check that counts them is incomplete itself
+
+
+def broken(name: str, found: tuple[Library, ...]) -> str:
+    """What is wrong with a library that is there under its name; empty where one of its files is whole or unread."""
+    empty = [library.path for library in found if not library.dangles and is_empty(library)]
+    dangling = [library.path for library in found if library.dangles]
+    if not found or len(empty) + len(dangling) < len(found):
+        return ""
+    said = [f"{path} is empty" for path in empty] + [f"{path} leads nowhere" for path in dangling]
+    return f"{name}: {', '.join(said)}"
+
+
+def is_empty(library: Library) -> bool:
+    """Whether a file holds nothing; one whose size is not known does."""
+    try:
+        return library.bytes == 0
+    except Incomplete:
+        return False
+
+
+def is_whole(library: Library) -> bool:
+    """Whether a file is there and holds something."""
+    try:
+        return library.bytes > 0
+    except Incomplete:
+        return False
+
+
+@pytest.mark.hyperpod_node_debugger("D")
+@evidence("cat /run/cloud-init/result.json; ls -la /root /home/*/.ssh /var/crash; ls /var/lib/dpkg/updates")
+def test_image_clean(node: Node) -> None:
+    """The image is not clean.
+
+    Looked for on a node booted from it: errors of cloud-init, credentials, private keys and shell histories in homes,
+    keys of people who may log in besides the one of the launch, crash dumps, a package manager that did not end. Failed
+    units are test_services' matter. Names and sizes are read, never what is in these files.
+
+    Remedy: Remove them in the image's recipe and build it anew; see cloud-init's log for its errors.
+    """
+    image = node.image
+    errors = image.cloud_init
+    wrong = [f"cloud-init: {text}" for text in errors or ()]
+    wrong += [f"left behind: {', '.join(file.path for file in image.left)}"] if image.left else []
+    wrong += [f"not ended: {', '.join(image.under_way)}"] if image.under_way else []
+    wrong += strangers(node)
+    assert not wrong, f"{', '.join(wrong)}; expected none of it in an image"
+    if errors is None and node.platform.vendor == EC2:
+        incomplete("cloud-init left no result")
+
+
+def strangers(node: Node) -> list[str]:
+    """Who may log in that cloud-init did not let in."""
+    found = []
+    for user, told in node.image.keys.items():
+        allowed = 1 if user in CLOUD_USERS else 0
+        keys = told.keys - told.commands
+        if keys > allowed:
+            found.append(f"{keys} keys may log in as {user}, cloud-init gives {allowed}")
+    return found
+
+
+@pytest.mark.hyperpod_node_debugger("M")
+@evidence("nvidia-container-cli info; cat /etc/nvidia-container-runtime/config.toml; cat /etc/slurm/plugstack.conf")
+def test_container_runtime(node: Node) -> None:
+    """Containers would not see the GPUs, or could not be started by Slurm.
+
+    Where containerd or docker is, NVIDIA's container toolkit and its configuration must be too; where /etc/enroot is,
+    enroot; and every plug-in that Slurm's plugstack.conf names must exist, or slurmd's jobs do not start.
+
+    Remedy: Install the NVIDIA container toolkit (nvidia-ctk runtime configure), enroot or pyxis, whichever is missing.
+    """
+    image = node.image
+    runtimes = [name for name in RUNTIMES if name in image.programs]
+    if not runtimes and not image.enroot and not image.plugins:
+        not_applicable("no container runtime here")
+    wrong = [f"no {name} beside {' and '.join(runtimes)}" for name in toolkit_missing(node)] if runtimes else []
+    if image.enroot and "enroot" not in image.programs:
+        wrong.append("/etc/enroot without enroot")
+    missing = {plugin.path: plugin.need for plugin in image.plugins if not plugin.bytes}
+    wrong += [f"Slurm requires {path}, which is not there" for path, need in missing.items() if need == "required"]
+    assert not wrong, f"{', '.join(wrong)}; expected container runtimes that are whole"
+    if missing:
+        concern(
+            f"Slurm's optional plug-ins {', '.join(missing)} are not there; expected those that plugstack.conf names"
+        )
+
+
+def toolkit_missing(node: Node) -> list[str]:
+    """What is missing of NVIDIA's container toolkit; nothing on a node without GPUs."""
+    if not has_gpus(node):
+        return []
+    missing = [name for name in TOOLKIT_PROGRAMS if name not in node.image.programs]
+    configured = any(size > 0 for size in node.image.toolkit)
+    return missing + ([] if configured else ["configuration of NVIDIA's container toolkit"])

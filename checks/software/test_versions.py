@@ -1,0 +1,246 @@
+"""Versions: alike in the group, fit for each other, and those that the manifest of an image asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pytest
+
+from clusterproof.plugins.catalog import compatibility
+from clusterproof.plugins.facts import version
+from clusterproof.plugins.facts.field import require
+from clusterproof.plugins.facts.group import Values, differences, in_words
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
+
+pytestmark = [pytest.mark.software, pytest.mark.ami, pytest.mark.hyperpod_version_checker]
+
+COMPAT_FOLDER = "/compat/"  # libraries for CUDA programs that are newer than the driver
+LIBFABRIC = "amzn"  # in the versions of Amazon's libfabric, never in those of the EFA installer
+
+
+@pytest.mark.preflight
+@evidence("uname -r; cat /sys/module/nvidia/version; dpkg -l | grep -E 'nccl|libfabric|efa|containerd|slurm'")
+def test_version_drift(node: Node) -> None:
+    """Versions differ from those of the group.
+
+    Compared are kernel, driver, CUDA, cuDNN, NCCL, EFA, libfabric, aws-ofi-nccl, gdrcopy, Lustre, Slurm, container
+    runtime and Neuron among nodes of one group and type: hosts with hosts, containers with containers.
+
+    Remedy: Find out which of the two is meant to be there; replace the node, or rebuild it from the group's image.
+    """
+    place = node.software.container
+    found = differences(node, f"versions in {place or 'hosts'}", lambda other: versions(other, place))
+    if found:
+        concern(in_words(found))
+    node.software.packages  # noqa: B018 - what it did not tell was not compared
+
+
+def versions(node: Node, place: str) -> Values:
+    """Every component's version; None where it could not be read. Raises Incomplete for a node of another kind."""
+    software = node.software
+    if software.container != place:
+        raise Incomplete(f"these are the versions of {software.container or 'a host'}")
+    told: dict[str, str | None] = {words(name): None for name in software.untold}
+    for name in (name for name in software.components if name != "packages"):
+        try:
+            told[words(name)] = software.version(name)
+        except Incomplete:
+            told[words(name)] = None
+    return {**told, "CUDA toolkits": ", ".join(software.toolkits)} if software.toolkits else told
+
+
+def words(component: str) -> str:
+    """A component's name for people."""
+    return component.replace("_", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """Two versions that do not go together."""
+
+    observed: str
+    expected: str
+    fails: bool = True
+
+
+@pytest.mark.preflight
+@evidence("cat /proc/driver/nvidia/version /usr/local/cuda/version.json; head -1 /opt/amazon/efa_installed_packages")
+def test_version_compat(node: Node) -> None:
+    """Versions do not fit together.
+
+    The kernel's driver and libcuda must be of one version; a CUDA toolkit needs a driver that is not too old; each EFA
+    installer goes with a least version of aws-ofi-nccl; Blackwell GPUs need NVIDIA's open kernel module.
+
+    Remedy: Install the version that is expected. Where driver and libcuda differ, reboot: a new driver was installed
+    and the old one still runs.
+    """
+    rules = (driver_and_libcuda, driver_and_cuda, driver_and_toolkits, installer_and_plugin, kernel_module)
+    clashes: list[Clash] = []
+    unread: list[Incomplete | NotApplicable] = []
+    for rule in rules:
+        try:
+            clashes += rule(node)
+        except (Incomplete, NotApplicable) as why:
+            unread.append(why)
+    failed = [clash for clash in clashes if clash.fails]
+    assert not failed, in_one(failed)
+    require([why for why in unread if isinstance(why, Incomplete)])
+    if clashes:
+        concern(in_one(clashes))
+    if len(unread) == len(rules):
+        not_applicable("neither NVIDIA's driver nor EFA's software is here")
+
+
+def in_one(clashes: Iterable[Clash]) -> str:
+    """Several clashes as one message."""
+    clashes = tuple(clashes)
+    observed = ", ".join(clash.observed for clash in clashes)
+    return f"{observed}; expected {', '.join(clash.expected for clash in clashes)}"
+
+
+def here(node: Node, component: str) -> str:
+    """A component's version. Raises NotApplicable where the node does not have it, Incomplete where it is unread."""
+    told = node.software.version(component)
+    if told is None:
+        not_applicable(f"no {words(component)} here")
+    return told
+
+
+def older(told: str, least: str) -> bool:
+    """Whether a version is older than another. Raises Incomplete where it is no version."""
+    try:
+        return version.is_older(told, least)
+    except ValueError as problem:
+        raise Incomplete(str(problem)) from None
+
+
+def numbers(told: str) -> tuple[int, ...]:
+    """A version's numbers. Raises Incomplete where it is no version."""
+    try:
+        return version.parse(told).numbers
+    except ValueError as problem:
+        raise Incomplete(str(problem)) from None
+
+
+def driver_and_libcuda(node: Node) -> list[Clash]:
+    """The kernel's part of the driver and that of programs."""
+    driver, library = here(node, "driver"), here(node, "libcuda")
+    if COMPAT_FOLDER in node.software.source("libcuda") or numbers(driver) == numbers(library):
+        return []
+    return [Clash(f"the driver in the kernel is {driver} and libcuda is {library}", "one version")]
+
+
+def driver_and_cuda(node: Node) -> list[Clash]:
+    """The CUDA toolkit that is in use."""
+    driver, cuda = here(node, "driver"), here(node, "cuda")
+    least, own = compatibility.oldest_driver(numbers(cuda)[:1]), compatibility.own_driver(numbers(cuda)[:2])
+    if least and older(driver, least):
+        bridged = node.software.version("cuda_compat")
+        by = f" through its compatibility libraries ({bridged})" if bridged else ""
+        fails = not bridged or older(bridged, least)
+        return [Clash(f"CUDA {cuda} with driver {driver}{by}", f"driver {least} or newer", fails)]
+    if own and older(driver, own):
+        return [Clash(f"CUDA {cuda} with driver {driver}", f"driver {own} or newer, or PTX does not compile", False)]
+    return []
+
+
+def driver_and_toolkits(node: Node) -> list[Clash]:
+    """The CUDA toolkits beside it, which somebody may choose."""
+    driver = here(node, "driver")
+    needed = {cuda: compatibility.oldest_driver(numbers(cuda)[:1]) for cuda in node.software.toolkits}
+    return [
+        Clash(f"CUDA {cuda} lies here with driver {driver}", f"driver {least} or newer", False)
+        for cuda, least in needed.items()
+        if least and older(driver, least)
+    ]
+
+
+def installer_and_plugin(node: Node) -> list[Clash]:
+    """EFA's installer and NCCL's plug-in for it."""
+    installer, plugin = here(node, "efa_installer"), here(node, "aws_ofi_nccl")
+    least = compatibility.oldest_plugin(numbers(installer))
+    if not least or not older(plugin, least):
+        return []
+    return [Clash(f"EFA installer {installer} with aws-ofi-nccl {plugin}", f"aws-ofi-nccl {least} or newer")]
+
+
+def kernel_module(node: Node) -> list[Clash]:
+    """The open or the closed kernel module."""
+    driver, model = here(node, "driver"), gpu_model(node)
+    if not compatibility.kernel_module_needed(model):
+        return []
+    if not node.nvidia_taint:
+        incomplete(f"nothing tells whether NVIDIA's kernel module {driver} is the open one")
+    if "P" not in node.nvidia_taint:
+        return []
+    return [Clash(f"{model} GPUs with NVIDIA's closed kernel module {driver}", "the open kernel module")]
+
+
+def gpu_model(node: Node) -> str:
+    """The model of its GPUs: of its type, else as the driver names the first. Raises Incomplete, NotApplicable."""
+    try:
+        return node.type.gpu_model or ""
+    except Incomplete:
+        return node.gpus[0].name
+
+
+@pytest.mark.preflight
+@evidence("head -1 /opt/amazon/efa_installed_packages")
+def test_efa_installer_string(node: Node) -> None:
+    """The EFA installer does not tell its version.
+
+    Its record begins with a line `# EFA installer version: 1.43.2`. A version such as 2.3.1amzn2.0 is libfabric's, and
+    says nothing of the installer.
+
+    Remedy: Run EFA's installer again, or have the image built with one that writes the record.
+    """
+    if not node.efa_devices and not node.expected("efa"):
+        not_applicable("no EFA device on this node")
+    problem = node.software.names_no_version("efa_installer")
+    assert not problem, f"{problem}; expected a line '# EFA installer version: X'"
+    told = node.software.version("efa_installer")
+    if told is None:
+        assert node.occasion != "ami", "no /opt/amazon/efa_installed_packages; expected EFA's software in the image"
+        not_applicable("EFA's installer did not run here; the EFA software may live in the container")
+    assert LIBFABRIC not in told, f"EFA installer {told}, which is a version of libfabric; expected the installer's own"
+
+
+@evidence("dpkg-query -W; rpm -qa")
+def test_versions_expected(node: Node) -> None:
+    """The image does not have the versions that its manifest asks for.
+
+    The manifest is the table [versions] of the policy: a component and its rule, `driver = "== 580.126.09"`,
+    `efa_installer = ">= 1.43, < 1.50"`, `nccl = "!= 2.27"`. Only as many numbers as a rule gives are compared.
+
+    Remedy: Build the image anew with these versions, or change the manifest.
+    """
+    node.software  # noqa: B018 - a node that told nothing is not excused
+    manifest = node.policy.versions
+    if not manifest:
+        not_applicable("no manifest given: the policy has no table [versions]")
+    wrong: list[Clash] = []
+    unread: list[Incomplete | NotApplicable] = []
+    for name, rule in manifest.items():
+        try:
+            wrong += differs(node, name, rule)
+        except Incomplete as why:
+            unread.append(why)
+    assert not wrong, in_one(wrong)
+    require(unread)
+
+
+def differs(node: Node, name: str, rule: str) -> list[Clash]:
+    """Whether one component is not as the manifest asks. Raises Incomplete."""
+    component = name.lower().replace("-", "_")
+    told = node.software.version(component)
+    if told is None:
+        node.software.packages  # noqa: B018 - absent only where the database could be read
+        return [Clash(f"no {name}", f"{name} {rule}")]
+    try:
+        condition = version.broken(told, rule)
+    except ValueError as problem:
+        raise Incomplete(f"{name}: {problem}") from None
+    return [Clash(f"{name} {told}", f"{name} {condition}")] if condition else []

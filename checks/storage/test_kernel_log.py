@@ -1,0 +1,45 @@
+"""What the clients of file servers told the kernel log."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.facts.kernel_host import FileServer
+from clusterproof.plugins.facts.kernel_told import in_list, require_whole_log, when
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern
+
+pytestmark = [
+    pytest.mark.storage,
+    pytest.mark.preflight,
+    pytest.mark.prolog,
+    pytest.mark.hyperpod_performance_debugger("B"),
+]
+
+
+@evidence("journalctl -k -b | grep -E 'Lustre(Error)?:|nfs: server'")
+def test_file_system_errors(node: Node) -> None:
+    """A file server was lost and is not back.
+
+    Lustre's client lost a target or was evicted by it, or an NFS server does not respond, and no later line says that
+    it is back. Whoever reads or writes there hangs or fails. What recovered is passed over.
+
+    Remedy: See whether the file server can be reached (lctl ping, showmount). Mount it again; reboot if it hangs.
+    """
+    lost: dict[str, FileServer] = {}
+    for event in node.kernel_events:
+        if not isinstance(event, FileServer):
+            continue
+        if event.is_back:
+            lost = {name: last for name, last in lost.items() if not event.brings_back(name)}
+        else:
+            lost[event.server] = event
+    require_whole_log(node)
+    if lost:
+        concern(f"{in_list(_words(event, node) for event in lost.values())}; expected every file server to be back")
+
+
+def _words(event: FileServer, node: Node) -> str:
+    since = f", {when(event.time, node)}" if event.time is not None else ""
+    return f"{event.server} {event.words}{since}"

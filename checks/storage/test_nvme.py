@@ -1,0 +1,49 @@
+"""NVMe disks: are they all there, alive, and in use?"""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.facts.storage import NvmeController
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern, not_applicable
+
+pytestmark = [pytest.mark.storage, pytest.mark.preflight, pytest.mark.ami]
+
+
+@pytest.mark.hyperpod_node_debugger("D")
+@evidence("nvme list; lsblk -o NAME,MODEL,SIZE,TYPE,MOUNTPOINT")
+def test_nvme_scratch(node: Node) -> None:
+    """Local NVMe disks are missing, or are not mounted.
+
+    Counted are the disks of the machine itself, not volumes of EBS. One that is in no mounted file system, nor in an
+    array or volume that is, is scratch space that nobody uses: caches and checkpoints then fill the root volume.
+
+    Remedy: A missing disk: stop and start the instance, or replace the node. Else look at what should have mounted them
+    (the image's service, the lifecycle script).
+    """
+    local = [controller for controller in node.nvme_controllers if controller.is_local]
+    expected = int(node.of_type("nvme"))
+    if not (expected or local):
+        not_applicable(f"{node.type_name or 'this node'} has no local NVMe disk")
+    assert len(local) >= expected, f"{len(local)} local NVMe disks; expected {expected}"
+    bare = [controller.label for controller in local if not controller.disks]
+    assert not bare, f"no disk on {', '.join(bare)}; expected one on each controller"
+    unused = [disk.name for controller in local for disk in controller.disks if not disk.mounted]
+    if unused:
+        concern(f"not mounted: {', '.join(unused)}; expected every local disk in a mounted file system")
+
+
+@pytest.mark.prolog
+@pytest.mark.hyperpod_node_debugger("F")
+@evidence("cat /sys/class/nvme/*/state")
+def test_nvme_state(nvme: NvmeController) -> None:
+    """An NVMe disk does not work.
+
+    Its controller is being reset, is dead or has been given up by the driver. What lies on it cannot be read. Errors of
+    the medium are in the kernel log; the disk's own counters need a program run as root, and are not read.
+
+    Remedy: Look for nvme in the kernel log. Replace the node if the controller does not come back to live.
+    """
+    assert nvme.state == "live", f"{nvme.model} is {nvme.state}; expected live"

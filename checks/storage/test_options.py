@@ -1,0 +1,98 @@
+"""How file systems are mounted: options, read-only, alike on every node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.facts.field import readings, require
+from clusterproof.plugins.facts.group import ABSENT, differences, in_words
+from clusterproof.plugins.facts.host import FstabEntry, Mount
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.facts.storage import is_read_only, mounted_alike, options_of
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern, not_applicable
+
+pytestmark = [pytest.mark.storage, pytest.mark.preflight, pytest.mark.ami]
+
+NFS = ("nfs", "nfs4")
+FROM_FSX = ".fsx."  # in the DNS name of a file system of FSx; those of EFS do not take nconnect
+
+
+@pytest.mark.hyperpod_performance_debugger("B")
+@evidence("findmnt -t lustre,nfs,nfs4 -o TARGET,SOURCE,OPTIONS; findmnt --fstab -t lustre,nfs,nfs4")
+def test_mount_options(mount: Mount, node: Node) -> None:
+    """A network file system is mounted with options that cost speed or safety.
+
+    Lustre without noatime writes for every file that is read; without flock, programs that lock files fail. A soft NFS
+    mount gives errors, or wrong data, when the server is slow. One TCP connection does not fill a fast network. Without
+    _netdev a boot may try to mount before there is a network.
+
+    Remedy: Change the options in /etc/fstab (FSx's guides name them) and mount the file system again.
+    """
+    if mount.type != "lustre" and mount.type not in NFS:
+        not_applicable(f"{mount.type} is neither Lustre nor NFS")
+    told, unread = readings(node, "fstab")
+    entry = next((entry for entry in told.get("fstab", ()) if entry.path == mount.path), None)
+    wrong = dict([*_wrong_of(mount), *_wrong_in_fstab(entry)])
+    if wrong:
+        concern(f"{', '.join(wrong)}; expected {', '.join(wrong.values())}")
+    require(unread)
+
+
+def _wrong_of(mount: Mount) -> Iterator[tuple[str, str]]:
+    """What is wrong with the options, and what is right."""
+    options = options_of(mount)
+    if mount.type == "lustre":
+        yield from ((f"no {name}", name) for name in ("noatime", "flock") if name not in options)
+        return
+    if "soft" in options or "softerr" in options:
+        yield "soft", "hard"
+    connections = next((option[9:] for option in options if option.startswith("nconnect=")), "1")
+    if FROM_FSX in mount.source and connections == "1":
+        yield "one TCP connection", f"nconnect={threshold('nfs.nconnect'):.0f}"
+
+
+def _wrong_in_fstab(entry: FstabEntry | None) -> Iterator[tuple[str, str]]:
+    if entry is not None and "_netdev" not in options_of(entry):
+        yield "no _netdev in /etc/fstab", "_netdev"
+
+
+@pytest.mark.prolog
+@pytest.mark.hyperpod_node_debugger("I")
+@evidence("findmnt -o TARGET,FSTYPE,OPTIONS | grep -w ro; dmesg | grep -i remount")
+def test_mounts_writable(mount: Mount, node: Node) -> None:
+    """A file system has become read-only.
+
+    A kernel that finds a file system damaged takes away the right to write to it, and so does a mount by hand that
+    forgot to give it back. Judged by the mount's options and what /etc/fstab asks for: nothing is written.
+
+    Remedy: Read the kernel log for the error. Replace the node where a disk is broken; else reboot it: fsck then runs.
+    """
+    options = options_of(mount)
+    if not is_read_only(mount):
+        return
+    by_kernel = "mounted to be written to, and refused by the kernel since: an error"
+    assert options[0] != "rw", f"{mount.type} read-only, {by_kernel}; expected read-write"
+    entry = next((entry for entry in node.fstab if entry.path == mount.path), None)
+    is_for_writing = entry is not None and "ro" not in options_of(entry)
+    assert not is_for_writing, f"{mount.type} read-only; expected read-write, as in /etc/fstab"
+    not_applicable("mounted read-only, and nothing asks for more")
+
+
+@pytest.mark.hyperpod_node_debugger("D")
+@evidence("findmnt -o TARGET,SOURCE,FSTYPE,OPTIONS")
+def test_mount_uniform(node: Node) -> None:
+    """A file system is mounted differently from the rest of the group.
+
+    Compared are type and access of what is mounted at the same place, and of network file systems also source and
+    options. What is mounted on some nodes only is another check's.
+
+    Remedy: Compare /etc/fstab and the lifecycle script's log with those of another node; mount it as they do.
+    """
+    found = differences(node, "mounts", lambda one: mounted_alike(one.mounts))
+    different = [one for one in found if ABSENT not in (one.own, one.usual)]
+    if different:
+        concern(in_words(different))

@@ -1,0 +1,33 @@
+"""One form of output that a person may have collected: how it is known, and what it tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+
+class CaptureError(ValueError):
+    """A text of a known form that cannot be understood; the message says what is wrong with it."""
+
+
+def no_line(_line: str) -> bool:
+    """No line tells that an output of this form begins there."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One form of output, by its text alone: a file's name tells nothing.
+
+    Texts come decoded, with \\n at the end of lines, and without ANSI escapes, prompts and typed command lines. A file
+    with the outputs of several commands is cut at prompts and where `begins` says so of a line; every form that
+    recognises a piece reads it. `read` gives leaf name → value in the form of docs/evidence.md, as far as the text
+    tells: a key that it does not tell is left out, a value that it calls unreadable is an error object. It raises
+    CaptureError, and nothing else.
+    """
+
+    name: str  # as a person calls it: "nvidia-smi -q"
+    recognises: Callable[[str], bool]  # cheap: looks at the text, and does not understand it
+    read: Callable[[str], Mapping[str, object]]
+    rank: int = 50  # where two files tell the same value, that of the higher rank holds
+    begins: Callable[[str], bool] = no_line  # whether this line can only be the first of such an output

@@ -1,0 +1,187 @@
+"""How nvidia-smi words a value, in all its forms: the value itself, or why there is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+Words = Mapping[str, str]  # what nvidia-smi printed of one GPU: by its path in the output, in small letters
+Reader = Callable[[Words], object]  # a value, an error object, or None where nothing is told
+
+# nvidia-smi's words for a value that NVML did not give it, and NVML's own name for the reason.
+ERRORS = {
+    "n/a": "NOT_SUPPORTED",
+    "not supported": "NOT_SUPPORTED",
+    "not available": "NOT_SUPPORTED",
+    "requested functionality has been deprecated": "NOT_SUPPORTED",
+    "function not found": "FUNCTION_NOT_FOUND",
+    "gpu is lost": "GPU_IS_LOST",
+    "gpu requires reset": "RESET_REQUIRED",
+    "gpu requires restart": "RESET_REQUIRED",
+    "unknown error": "UNKNOWN",
+    "err!": "UNKNOWN",
+    "error": "UNKNOWN",
+    "insufficient permissions": "NO_PERMISSION",
+    "no permission": "NO_PERMISSION",
+    "permission denied": "NO_PERMISSION",
+    "not found": "NOT_FOUND",
+    "timeout": "TIMEOUT",
+    "timed out": "TIMEOUT",
+    "interrupt request issue": "IRQ_ISSUE",
+    "corrupted inforom": "CORRUPTED_INFOROM",
+    "invalid argument": "INVALID_ARGUMENT",
+    "uninitialized": "UNINITIALIZED",
+    "driver not loaded": "DRIVER_NOT_LOADED",
+    "driver/library version mismatch": "LIB_RM_VERSION_MISMATCH",
+    "gpu access blocked by the operating system": "OPERATING_SYSTEM",
+    "the operating system has blocked the request": "OPERATING_SYSTEM",
+    "insufficient external power": "INSUFFICIENT_POWER",
+    "no data": "NO_DATA",
+    "argument version mismatch": "ARGUMENT_VERSION_MISMATCH",
+}
+LOST = ("GPU_IS_LOST", "RESET_REQUIRED")  # the reasons that are the GPU's, and not the value's
+
+_ADDRESS = re.compile(r"([0-9a-f]{1,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-9a-f])", re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(r"([-+]?\d{1,18})(?:\.(\d{1,9}))?", re.ASCII)
+
+
+def error(word: str) -> dict[str, str] | None:
+    """The error object of a word that stands for a value which could not be read, else None."""
+    name = ERRORS.get(word.strip("[]() .").lower())
+    return {"error": name, "text": word.strip()[:200]} if name else None
+
+
+def unsupported(why: str = "nvidia-smi does not print it here") -> dict[str, str]:
+    """The error object of a value that this driver, or this GPU, does not have."""
+    return {"error": "NOT_SUPPORTED", "text": why}
+
+
+def not_understood(word: str) -> dict[str, str]:
+    """The error object of a word that is none of those known."""
+    return {"error": "NOT_UNDERSTOOD", "text": f"nvidia-smi says {word[:100]!r}"}
+
+
+def is_error(value: object) -> bool:
+    """Whether this stands for a value that could not be read."""
+    return isinstance(value, dict) and "error" in value
+
+
+def value(decode: Callable[[str], object], *paths: str) -> Reader:
+    """What stands at the first of these paths that was printed; an error where its whole section is one."""
+
+    def read(words: Words) -> object:
+        word = next((words[path] for path in paths if path in words), None)
+        if word is None:
+            return next((found for path in paths if (found := _section_error(words, path))), None)
+        found = error(word)
+        if found:
+            return found
+        decoded = decode(word.strip())
+        return not_understood(word) if decoded is None and word.strip() else decoded
+
+    return read
+
+
+def total(*readers: Reader) -> Reader:
+    """The sum of numbers that are printed one by one; what was counted outranks what could not be read."""
+
+    def read(words: Words) -> object:
+        told = [reader(words) for reader in readers]
+        counted = sum(count for count in told if isinstance(count, int))
+        errors = [one for one in told if is_error(one)]
+        if counted or all(isinstance(count, int) for count in told):
+            return counted
+        return errors[0] if errors else None
+
+    return read
+
+
+def first(*readers: Reader) -> Reader:
+    """The first value that is told; else the first error; else nothing."""
+
+    def read(words: Words) -> object:
+        told = [found for reader in readers if (found := reader(words)) is not None]
+        return next((found for found in told if not is_error(found)), told[0] if told else None)
+
+    return read
+
+
+def between(reader: Reader, before: Iterable[str], after: Iterable[str]) -> Reader:
+    """A value that this driver does not have where what stands before and behind it is printed, and it is not."""
+    before, after = tuple(before), tuple(after)
+
+    def read(words: Words) -> object:
+        told = reader(words)
+        if told is None and _has_any(words, before) and _has_any(words, after):
+            return unsupported()
+        return told
+
+    return read
+
+
+def _has_any(words: Words, starts: tuple[str, ...]) -> bool:
+    return any(path.startswith(starts) for path in words)
+
+
+def _section_error(words: Words, path: str) -> dict[str, str] | None:
+    """The error that stands in the place of a section: `Remapped Rows : N/A`."""
+    section = path.rpartition("/")[0]
+    while section:
+        if section in words:
+            return error(words[section])
+        section = section.rpartition("/")[0]
+    return None
+
+
+# What a word says. None where it is not understood.
+
+
+def whole(word: str) -> int | None:
+    """`0`, `16x`, `2560 bank(s)`, `69 %`, `81559 MiB`: the whole number that it begins with."""
+    found = _NUMBER.match(word.replace(",", ""))
+    return int(found[1]) if found and found[2] is None else None
+
+
+def number(word: str) -> float | None:
+    """`59 C`, `700.00 W`: the number that it begins with."""
+    found = _NUMBER.match(word.replace(",", ""))
+    return float(found[0]) if found else None
+
+
+def width(word: str) -> int | None:
+    """`16x`, and `16` in CSV."""
+    found = re.fullmatch(r"(\d{1,3})x?", word)
+    return int(found[1]) if found else None
+
+
+def text(word: str) -> str | None:
+    """Text, cut."""
+    return word[:200] or None
+
+
+def mask(word: str) -> int | None:
+    """`0x0000000000000004`."""
+    return int(word, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", word) else None
+
+
+def one_of(meanings: Mapping[str, object]) -> Callable[[str], object]:
+    """A word of a known list, in small letters."""
+    return lambda word: meanings.get(word.lower())
+
+
+flag = one_of(
+    {"yes": True, "enabled": True, "on": True, "true": True, "1": True, "active": True}
+    | {"no": False, "disabled": False, "off": False, "false": False, "0": False, "not active": False}
+)
+
+
+def address(word: str) -> str | None:
+    """`00000000:53:00.0` as sysfs writes it: `0000:53:00.0`."""
+    found = _ADDRESS.fullmatch(word.strip())
+    return f"{int(found[1], 16):04x}:{found[2]}:{found[3]}.{found[4]}".lower() if found else None
+
+
+def cuda(word: str) -> int | None:
+    """`13.0` as NVML's number: 13000."""
+    found = re.fullmatch(r"(\d{1,3})\.(\d{1,2})", word)
+    return int(found[1]) * 1000 + int(found[2]) * 10 if found else None

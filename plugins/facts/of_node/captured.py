@@ -1,0 +1,34 @@
+"""What was collected by hand and no probe tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clusterproof.plugins.facts.dcgm import DcgmDiag
+from clusterproof.plugins.facts.fact import captured_as, told_by
+from clusterproof.plugins.facts.nccl_tests import NcclTests
+from clusterproof.plugins.facts.nccom import Nccom
+from clusterproof.plugins.facts.slurm import SlurmNode, SlurmNodes
+from clusterproof.plugins.verdict import Incomplete
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.facts.node import Node
+
+
+dcgm_diag = captured_as("dcgm_diag", DcgmDiag, "log of dcgmi diag")
+nccl_tests = captured_as("nccl_tests", NcclTests, "log of nccl-tests or NCCL")
+nccom = captured_as("nccom", Nccom, "log of nccom-test")
+slurm_nodes = captured_as("slurm_node", SlurmNodes, "answer of scontrol or sinfo")
+
+
+@told_by()
+def slurm_node(node: Node) -> SlurmNode:
+    """This node as Slurm has it, by the inventory's name or its own."""
+    return node.slurm_nodes.named(node.name, *_own_name(node))
+
+
+def _own_name(node: Node) -> list[str]:
+    try:
+        return [node.boot.hostname, node.boot.hostname.partition(".")[0]]
+    except Incomplete:
+        return []

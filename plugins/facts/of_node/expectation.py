@@ -1,0 +1,91 @@
+"""What a node is expected to be: its instance type, and the numbers that follow from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clusterproof.plugins import catalog
+from clusterproof.plugins.catalog import InstanceType
+from clusterproof.plugins.facts.fact import told_as, told_by
+from clusterproof.plugins.facts.host import (
+    Boot,
+    Platform,
+)
+from clusterproof.plugins.facts.hyperpod import ResourceConfig
+from clusterproof.plugins.facts.metadata import Metadata
+from clusterproof.plugins.verdict import Incomplete, NotApplicable
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.facts.node import Node
+
+
+EC2 = "Amazon EC2"  # the vendor that the firmware of an instance names
+UNKNOWN_TYPE = "instance type unknown"
+
+
+@told_by()
+def instance_type(node: Node) -> str:
+    """Its EC2 instance type, by the inventory, its metadata service or DMI. Raises Incomplete where none tells."""
+    if node.target.instance_type:
+        return node.target.instance_type.removeprefix("ml.")
+    if node.instance_type_by_metadata:
+        return node.instance_type_by_metadata
+    if node.platform.vendor == EC2:
+        return node.platform.product
+    raise Incomplete("nothing tells the instance type; give --instance-type or --expect", cause=UNKNOWN_TYPE)
+
+
+platform = told_as("platform", Platform)
+metadata = told_as("imds", Metadata)
+resource_config = told_as("resource_config", ResourceConfig)
+
+
+@told_by()
+def instance_type_by_metadata(node: Node) -> str:
+    """Its instance type as EC2's metadata service tells it; empty where that does not."""
+    try:
+        return node.metadata.identity.instance_type
+    except (Incomplete, NotApplicable):
+        return ""
+
+
+@told_by()
+def instance_id(node: Node) -> str:
+    """Its EC2 instance id. Raises Incomplete."""
+    return node.metadata.identity.instance_id
+
+
+@told_by()
+def type_row(node: Node) -> InstanceType:
+    """Its row of the catalogue of instance types. Raises Incomplete where it is in none."""
+    row = catalog.instance_type(node.instance_type)
+    if row is None:
+        words = f"instance type {node.instance_type!r} is not in the catalogue; give --expect gpus=N,efa=N"
+        raise Incomplete(words, cause=UNKNOWN_TYPE)
+    return row
+
+
+def expected(node: Node, what: str) -> int:
+    """How many `gpus`, `efa` or `nvlinks` (per GPU) it should have. Raises Incomplete where nothing tells."""
+    if what in node.target.expect:
+        return node.target.expect[what]
+    if what == "efa" and node.is_outside_ec2:
+        return 0
+    return int(node.of_type({"nvlinks": "nvlinks_per_gpu"}.get(what, what)))
+
+
+@told_by()
+def is_outside_ec2(node: Node) -> bool:
+    """Whether the firmware names another vendor, and nobody gave it an EC2 type: only EC2 has EFA."""
+    return not node.target.instance_type and node.platform.vendor not in ("", EC2)
+
+
+def of_type(node: Node, what: str) -> Any:
+    """A value of its instance type. Raises Incomplete where the catalogue does not know it."""
+    value = getattr(node.type, what)
+    if value is None:
+        raise Incomplete(f"the catalogue has no {what} for {node.instance_type}", cause="not in the catalogue")
+    return value
+
+
+boot = told_as("boot", Boot)

@@ -1,0 +1,66 @@
+"""A node's GPUs, through the driver and on the bus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clusterproof.plugins.evidence import Status
+from clusterproof.plugins.facts.fact import Absent, list_told_as, told_as, told_by
+from clusterproof.plugins.facts.gpu import Gpu, Nvml
+from clusterproof.plugins.facts.pci import PciDevice
+from clusterproof.plugins.verdict import Incomplete, NotApplicable
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.facts.node import Node
+
+
+nvml = told_as("nvml", Nvml)
+
+
+@told_by()
+def driver_hangs(node: Node) -> str:
+    """What NVML was doing when it did not answer by its deadline, else empty. Raises Incomplete."""
+    leaf = node.leaf("nvml")
+    return f"NVML {leaf.detail or 'did not answer'}" if leaf.status in (Status.TIMED_OUT, Status.STUCK) else ""
+
+
+@told_by()
+def driver_error(node: Node) -> str:
+    """NVML's word where the driver does not start, else empty."""
+    try:
+        return node.nvml.error
+    except Absent:
+        return "no NVML library"
+
+
+@told_by()
+def gpu_count(node: Node) -> int:
+    """How many GPUs NVML counts; 0 where the driver does not start."""
+    return 0 if node.driver_error else node.nvml.count
+
+
+@told_by()
+def gpus(node: Node) -> tuple[Gpu, ...]:
+    """The GPUs that NVML counts, at least one. Raises Incomplete where there should be some, else NotApplicable."""
+    if not node.driver_error and node.nvml.gpus:
+        return node.nvml.gpus
+    why = node.driver_error or "the driver counts none"
+    if not node.gpus_on_bus and not _gpus_are_expected(node):
+        raise NotApplicable(f"no NVIDIA GPU on the PCI bus ({why})")
+    raise Incomplete(f"no GPU answers: {why}", cause=f"no GPU answers: {why}")
+
+
+def _gpus_are_expected(node: Node) -> bool:
+    try:
+        return node.expected("gpus") > 0
+    except Incomplete:
+        return False
+
+
+pci_devices = list_told_as("pci", "devices", PciDevice)
+
+
+@told_by()
+def gpus_on_bus(node: Node) -> tuple[PciDevice, ...]:
+    """The NVIDIA GPUs that the PCI bus shows, whatever the driver says."""
+    return tuple(device for device in node.pci_devices if device.is_nvidia_gpu)

@@ -1,0 +1,59 @@
+"""A node's processors, memory, processes and services."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from clusterproof.plugins.facts.edac import MemoryController
+from clusterproof.plugins.facts.fact import Told, list_told_as, told_as, told_by
+from clusterproof.plugins.facts.field import read, table, texts, whole
+from clusterproof.plugins.facts.host import (
+    BlockedProcess,
+    Command,
+    ProcessLimits,
+    Service,
+)
+from clusterproof.plugins.facts.kernel import Kernel
+from clusterproof.plugins.facts.memory import MainMemory
+from clusterproof.plugins.facts.processors import Processors
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.facts.node import Node
+
+
+memory_controllers = list_told_as("edac", "controllers", MemoryController)
+
+
+@told_by("processes")
+def zombies(node: Node, processes: Told) -> int:
+    """How many processes are dead and not waited for."""
+    return processes.get("zombies", whole)
+
+
+blocked_processes = list_told_as("processes", "blocked", BlockedProcess)
+processors = told_as("cpus", Processors)
+main_memory = told_as("memory", MainMemory)
+kernel_state = told_as("kernel", Kernel)
+
+
+@told_by("limits")
+def process_limits(node: Node, limits: Told) -> Mapping[str, ProcessLimits]:
+    """The limits of a login and of each daemon that starts jobs."""
+    owners = {"a login": limits.get("login", table), **limits.get("daemons", table)}
+    return {name: ProcessLimits(told) for name, told in owners.items()}
+
+
+@told_by("services")
+def services(node: Node, systemd: Told) -> Mapping[str, Service]:
+    """The systemd units that matter here, by name."""
+    return {name: Service(read(told, table, name)) for name, told in systemd.get("services", table).items()}
+
+
+@told_by("services")
+def failed_units(node: Node, systemd: Told) -> tuple[str, ...]:
+    """The systemd units that failed."""
+    return systemd.get("failed", texts)
+
+
+fabric_manager_version = told_as("fabric_manager", Command)

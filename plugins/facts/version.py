@@ -1,0 +1,98 @@
+"""Versions as programs write them, and the rules that a manifest holds them against."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import zip_longest
+
+OPERATORS = ("==", "!=", ">=", "<=", ">", "<")
+MAX_LENGTH = 200
+_WRITTEN = re.compile(r"(?:\d{1,3}:)?v?(?P<numbers>\d{1,9}(?:\.\d{1,9}){0,7})(?!\d)(?P<rest>.*)", re.DOTALL | re.ASCII)
+_REVISION = re.compile(r"-(\d{1,9}(?:\.\d{1,9}){0,3})(?!\d)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version: its numbers, those after its first dash (Debian's revision, Ubuntu's kernel build), what follows."""
+
+    numbers: tuple[int, ...]
+    revision: tuple[int, ...] = ()
+    rest: str = ""  # all that follows the numbers, the revision included
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One condition, such as `>= 1.43`. Only as many numbers as it has are compared: `== 2.27` holds for 2.27.5."""
+
+    operator: str
+    version: Version
+    text: str
+
+    def holds(self, told: Version) -> bool:
+        """Whether a version keeps it."""
+        if self.operator in ("==", "!="):
+            return self._is_same(told) == (self.operator == "==")
+        order = self._order(told)
+        return {">=": order >= 0, "<=": order <= 0, ">": order > 0, "<": order < 0}[self.operator]
+
+    def _is_same(self, told: Version) -> bool:
+        named = self.version
+        if named.rest and not re.fullmatch(_REVISION, named.rest):
+            return _trimmed(told.numbers) == _trimmed(named.numbers) and told.rest == named.rest
+        return self._order(told) == 0
+
+    def _order(self, told: Version) -> int:
+        order = _compared(told.numbers, self.version.numbers)
+        return order or (_compared(told.revision, self.version.revision) if self.version.revision else 0)
+
+
+def parse(text: str) -> Version:
+    """A version from its text: `580.126.09`, `v1.7.3-aws`, `5:27.5.1-1~ubuntu`, `2.1.0amzn5.0`. Raises ValueError."""
+    written = re.fullmatch(_WRITTEN, text.strip()[:MAX_LENGTH])
+    if not written:
+        raise ValueError(f"{text.strip()[:60]!r} is no version; expected numbers with dots")
+    revision = re.match(_REVISION, written["rest"])
+    return Version(_numbers(written["numbers"]), _numbers(revision[1]) if revision else (), written["rest"])
+
+
+def rules(text: str) -> tuple[Rule, ...]:
+    """The conditions of one row of a manifest: `== 580.126.09`, `>= 1.43, < 1.50`. Raises ValueError."""
+    return tuple(_rule(part.strip()) for part in text[:MAX_LENGTH].split(","))
+
+
+def broken(told: str, required: str) -> str:
+    """The first condition that a version does not keep, as it is written; empty for all kept. Raises ValueError."""
+    version = parse(told)
+    return next((rule.text for rule in rules(required) if not rule.holds(version)), "")
+
+
+def is_older(told: str, least: str) -> bool:
+    """Whether a version is older than the least, of which only the numbers given count. Raises ValueError."""
+    return bool(broken(told, f">= {least}"))
+
+
+def _rule(text: str) -> Rule:
+    operator = next((operator for operator in OPERATORS if text.startswith(operator)), "")
+    if not operator:
+        raise ValueError(f"{text[:60]!r} is no rule; expected one of {' '.join(OPERATORS)} and a version")
+    return Rule(operator, parse(text[len(operator) :]), text)
+
+
+def _compared(told: tuple[int, ...], named: tuple[int, ...]) -> int:
+    """-1, 0 or 1: older, alike or newer, by the numbers that are named."""
+    told = told[: len(named)]
+    for one, other in zip_longest(told, named, fillvalue=0):
+        if one != other:
+            return 1 if one > other else -1
+    return 0
+
+
+def _trimmed(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    while numbers and not numbers[-1]:
+        numbers = numbers[:-1]
+    return numbers
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split("."))

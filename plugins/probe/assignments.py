@@ -1,0 +1,108 @@
+"""Which variables a text sets, read without running it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Tuple
+
+Assignment = Tuple[int, str, str, bool]  # line, name, value, whether it is set on a condition only
+
+MAX_CHARACTERS = 256 * 1024
+MAX_LINE = 2000
+_ASSIGNED = re.compile(r"([A-Za-z_]\w{0,99})=(.*)", re.DOTALL)
+_PRINTED = re.compile(r"(?:echo|print|printf)\s+(?:-\w+\s+)*(['\"]?)export\s+([A-Za-z_]\w{0,99})=(.*)")
+_EXPORTED = re.compile(r"export\s+([A-Za-z_]\w{0,99})=(.*)")
+_HERE = re.compile(r"(?<!<)<<(?!<)-?\s*(['\"]?)([A-Za-z_]\w{0,40})\1")
+_OPENS = ("if", "case", "for", "while", "until", "select")
+_CLOSES = ("fi", "esac", "done", "}")
+_BEFORE_COMMANDS = ("then", "else", "do")
+
+
+def plain(text: str) -> Iterator[Assignment]:
+    """Of a file of NAME=value lines: /etc/environment, nccl.conf."""
+    for number, line in _lines(text):
+        found = _ASSIGNED.fullmatch(line.partition("export ")[2].strip() if line.startswith("export ") else line)
+        if found:
+            yield number, found[1], _unquoted(found[2]), False
+
+
+def exported(text: str) -> Iterator[Assignment]:
+    """Of a shell script: what it exports to what is started later."""
+    assigned: dict[str, Assignment] = {}
+    for number, line, depth, is_here in _script(text):
+        commands = [] if is_here else _commands(line)
+        for words, is_conditional in commands:
+            is_export = words[0] == "export"
+            told = [_ASSIGNED.fullmatch(word) for word in words[is_export:]]
+            if not is_export and None in told:
+                continue  # a command, with variables of its own at most
+            for word, found in zip(words[is_export:], told):
+                if found:
+                    assigned[found[1]] = (number, found[1], found[2], depth > 0 or is_conditional)
+                if is_export and (found[1] if found else word) in assigned:
+                    yield assigned[found[1] if found else word]
+
+
+def printed(text: str) -> Iterator[Assignment]:
+    """Of a Slurm task prolog: the `export NAME=value` lines that it prints, by echo or as a here-document."""
+    for number, line, depth, is_here in _script(text):
+        found = _EXPORTED.match(line) if is_here else _PRINTED.match(line)
+        if found:
+            *quote, name, value = found.groups()
+            if any(quote):
+                value = value.partition(quote[0])[0]
+            yield number, name, _unquoted(value), depth > 0
+
+
+def _lines(text: str) -> Iterator[Tuple[int, str]]:
+    for number, line in enumerate(text[:MAX_CHARACTERS].splitlines(), start=1):
+        line = line.strip()
+        if line and len(line) <= MAX_LINE and not line.startswith("#"):
+            yield number, line
+
+
+def _script(text: str) -> Iterator[Tuple[int, str, int, bool]]:
+    """Each line with the depth of conditions and loops around it, and whether it is part of a here-document."""
+    depth, here = 0, ""
+    for number, line in _lines(text):
+        if here:
+            if line == here:
+                here = ""
+            else:
+                yield number, line, depth, True
+            continue
+        words = line.replace(";", " ; ").split()
+        opens = (words[0] in _OPENS) + line.endswith("{")
+        closes = sum(word in _CLOSES for word in words)
+        yield number, line, depth + opens, False
+        depth = max(0, depth + opens - closes)
+        found = _HERE.search(line)
+        here = found[2] if found else ""
+
+
+def _commands(line: str) -> Iterator[Tuple[list[str], bool]]:
+    """The simple commands of a line, and whether each follows `&&` or `||`; none where it is not understood."""
+    try:
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
+        lexer.whitespace_split = True
+        tokens = [*lexer, ";"]
+    except ValueError:
+        return
+    words: list[str] = []
+    is_conditional = False
+    for token in tokens:
+        if token.strip(";&|"):
+            words.append(token)
+            continue
+        if words and words[0] in _BEFORE_COMMANDS:
+            words = words[1:]
+        if words:
+            yield words, is_conditional
+        words, is_conditional = [], token in ("&&", "||")
+
+
+def _unquoted(value: str) -> str:
+    value = value.strip()
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value

@@ -1,0 +1,101 @@
+"""What a machine image carries: what cloud-init says of itself, what was left behind, what runs containers."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from clusterproof.plugins.probe.reading import Absent, Node, error
+from clusterproof.plugins.probe.tools import find
+
+RESULTS = ("/run/cloud-init/result.json", "/var/lib/cloud/data/result.json")
+LEFT = (".aws/credentials", ".bash_history", ".ssh/id_rsa", ".ssh/id_ecdsa", ".ssh/id_ed25519")  # in a home
+DUMPS = ("/var/crash", "/var/lib/systemd/coredump")
+UNDER_WAY = ("/run/yum.pid", "/run/dnf.pid")  # while these are there, a package manager has not ended
+PROGRAMS = ("containerd", "dockerd", "nvidia-container-runtime", "nvidia-container-cli", "enroot")
+TOOLKIT = "/etc/nvidia-container-runtime/config.toml"
+ENROOT = "/etc/enroot"
+SLURM = ("/etc/slurm", "/opt/slurm/etc", "/etc/slurm-llnl")
+MAX = 32  # of anything in a list
+
+
+def read(node: Node) -> object:
+    """Names and sizes; never what is in a file that may hold a secret."""
+    node.at("what was left behind")
+    homes = {"root": "/root", **{name: f"/home/{name}" for name in node.names("/home")[:MAX]}}
+    left = [f"{home}/{name}" for home in homes.values() for name in LEFT]
+    left += [f"{folder}/{name}" for folder in DUMPS for name in _names(node, folder)[:MAX] if name[0] != "."]
+    updates = "/var/lib/dpkg/updates"
+    return {
+        "cloud_init": _cloud_init(node),
+        "left": [told for path in left for told in _file(node, path) if told["bytes"]][:MAX],
+        "keys": {user: keys for user, home in homes.items() for keys in _keys(node, home)},
+        "under_way": [path for path in UNDER_WAY if node.exists(path)]
+        + [f"{updates}/{name}" for name in _names(node, updates)[:MAX] if name.isdigit()],
+        "programs": {name: path for name in PROGRAMS for path in _program(node, name)},
+        "toolkit": [told["bytes"] for told in _file(node, TOOLKIT)],
+        "enroot": node.exists(ENROOT),
+        "plugins": _plugins(node)[:MAX],
+    }
+
+
+def _names(node: Node, folder: str) -> list[str]:
+    try:
+        return node.names(folder)
+    except OSError:
+        return []
+
+
+def _file(node: Node, path: str) -> list[dict[str, object]]:
+    """A file and its size, or why it is not known; nothing where there is no such file."""
+    try:
+        return [{"path": path, "bytes": os.stat(node.path(path)).st_size}]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as problem:
+        return [{"path": path, "bytes": error(problem)}]
+
+
+def _cloud_init(node: Node) -> object:
+    """The errors of its last run; null where there is no result."""
+    for path in RESULTS:
+        text = node.text(path, absent="")
+        if isinstance(text, dict):
+            return text
+        if text:
+            try:
+                errors = json.loads(text)["v1"]["errors"]
+                return {"errors": [str(entry)[:300] for entry in errors[:8]]}
+            except (ValueError, KeyError, TypeError, RecursionError):
+                return {"error": "EINVAL", "text": f"{path} is not understood: {text[:80]!r}"}
+    return None
+
+
+def _keys(node: Node, home: str) -> list[object]:
+    """How many keys may log in to an account, and how many of them may only run a command."""
+    text = node.text(f"{home}/.ssh/authorized_keys", absent="")
+    if isinstance(text, dict):
+        return [text]
+    lines = [line for line in text.splitlines() if line.strip() and line[0] != "#"]
+    return [{"keys": len(lines), "commands": sum("command=" in line for line in lines)}] if lines else []
+
+
+def _program(node: Node, name: str) -> list[str]:
+    try:
+        return [find(node, name)]
+    except Absent:
+        return []
+
+
+def _plugins(node: Node) -> list[object]:
+    """Slurm's plug-ins by plugstack.conf: how each line says that it is needed, its library, and its size."""
+    files = [f"{folder}/plugstack.conf" for folder in SLURM]
+    files += [
+        f"{folder}/plugstack.conf.d/{name}" for folder in SLURM for name in _names(node, f"{folder}/plugstack.conf.d")
+    ]
+    lines = [line.split() for file in files[:MAX] for line in str(node.text(file, absent="")).splitlines()]
+    return [
+        {"need": words[0], "path": words[1], "bytes": next((told["bytes"] for told in _file(node, words[1])), None)}
+        for words in lines
+        if len(words) > 1 and words[0] in ("required", "optional") and words[1][0] == "/"
+    ]

@@ -1,0 +1,116 @@
+"""EFA's way to GPU memory, and its counters."""
+
+from __future__ import annotations
+
+from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA, Fault
+from tests.testbed.buses import EFA_NAMES
+from tests.testbed.image import NodeImage
+from tests.testbed.node import with_file, without_file
+
+NAME = EFA_NAMES[5]
+DEVICE = f"/sys/class/infiniband/{NAME}"
+OF_PORT = f"{DEVICE}/ports/1/hw_counters"
+TAINT = "/sys/module/nvidia/taint"
+
+COUNTING = """cd {folder}; n={start}; echo ready
+while :; do n=$((n + {step})); echo $n >.next; mv .next {counter}; sleep 0.02; done"""
+
+
+def counting(counter: str, step: int, folder: str = OF_PORT, start: int = 0) -> str:
+    """A counter that goes on by that much fifty times a second."""
+    return COUNTING.format(folder=folder, counter=counter, step=step, start=start)
+
+
+def without_lender(image: NodeImage, taint: str) -> NodeImage:
+    """Nobody lends one EFA device GPU memory; `taint` says which of NVIDIA's modules is loaded."""
+    return with_file(with_file(image, f"{DEVICE}/device/p2p", "\n"), TAINT, f"{taint}\n")
+
+
+def without_counters(image: NodeImage) -> NodeImage:
+    """The EFA driver is older than its error counters."""
+    for name in EFA_NAMES:
+        for folder in ("hw_counters", "ports/1/hw_counters"):
+            image = without_file(image, f"/sys/class/infiniband/{name}/{folder}")
+    return image
+
+
+FAULTS = (
+    Fault(
+        "an EFA driver to which nobody lends GPU memory",
+        lambda image: without_lender(image, "POE"),
+        {"network.efa_gdr": FAIL, "gpu.peermem": CONCERN},
+        f"{NAME}: the EFA driver named nobody",
+    ),
+    Fault(
+        "an EFA driver to which nobody lends GPU memory beside NVIDIA's open modules",
+        lambda image: without_lender(image, "OE"),
+        {"network.efa_gdr": CONCERN},
+        "DMA-BUF leaves no trace here",
+    ),
+    Fault(
+        "an EFA driver that cannot speak of GPU memory",
+        lambda image: without_file(with_file(image, TAINT, "POE\n"), f"{DEVICE}/device/p2p"),
+        {"network.efa_gdr": FAIL, "gpu.peermem": CONCERN},
+        "told nothing of it",
+    ),
+    Fault(
+        "an EFA driver of old to which nobody lends GPU memory",
+        lambda image: with_file(
+            without_file(with_file(image, TAINT, "POE\n"), f"{DEVICE}/device/p2p"), f"{DEVICE}/device/gdr", "0\n"
+        ),
+        {"network.efa_gdr": FAIL, "gpu.peermem": CONCERN},
+        "named nobody",
+    ),
+    Fault(
+        "an EFA driver to which nobody lends GPU memory while NVIDIA's module says nothing",
+        lambda image: without_file(without_lender(image, ""), TAINT),
+        {"network.efa_gdr": INCOMPLETE, "gpu.peermem": INCOMPLETE},
+        "and the NVIDIA module loaded",
+    ),
+    Fault(
+        "an EFA device that drops packets",
+        lambda image: image,
+        {"network.efa_counters": CONCERN},
+        f"{NAME}: rx_drops ",
+        beside=counting("rx_drops", 1000),
+    ),
+    Fault(
+        "an EFA device that sends much again",
+        lambda image: image,
+        {"network.efa_counters": CONCERN},
+        "expected at most 1000 a second",
+        beside=counting("retrans_pkts", 10_000, start=1203),
+    ),
+    Fault(
+        "an EFA device that does not complete commands",
+        lambda image: image,
+        {"network.efa_counters": FAIL},
+        "commands without completion",
+        beside=counting("no_completion_cmds", 1, f"{DEVICE}/hw_counters"),
+    ),
+    Fault(
+        "an EFA counter that is reset",
+        lambda image: image,
+        {"network.efa_counters": INCOMPLETE},
+        "rx_drops ran backwards",
+        beside=counting("rx_drops", -1, start=1_000_000_000),
+    ),
+    Fault(
+        "an EFA counter that is no number",
+        lambda image: with_file(image, f"{OF_PORT}/rx_drops", "many\n"),
+        {"network.efa_counters": INCOMPLETE},
+        "rx_drops could not be read",
+    ),
+    Fault(
+        "an EFA driver without error counters",
+        without_counters,
+        {"network.efa_counters": NA},
+        "its driver has none of these counters",
+    ),
+    Fault(
+        "an EFA device of another generation than its group's",
+        lambda image: with_file(image, f"{DEVICE}/device/device", "0xefa1\n"),
+        {"network.nic_uniform": CONCERN},
+        "EFA devices are 1d0f:efa1, 1d0f:efa2; expected 1d0f:efa2 as on 3 of 4 nodes",
+    ),
+)

@@ -1,0 +1,132 @@
+"""The NVLink fabric and GPUDirect RDMA."""
+
+from __future__ import annotations
+
+from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
+from tests.testbed.gpus import healthy_gpu_node
+from tests.testbed.image import NodeImage
+from tests.testbed.node import with_file, with_nvml, with_service, with_tool, without_file, without_module
+
+
+def gb300() -> NodeImage:
+    """A tray of an NVL72 rack: four GPUs in one clique of the rack's fabric."""
+    return healthy_gpu_node("GB300")
+
+
+FAULTS = (
+    Fault(
+        "a fabric that is not ready",
+        lambda image: with_nvml(image, gpu=0, fabric_state=2),
+        {"gpu.fabric_state": FAIL},
+        "fabric state is in progress",
+    ),
+    Fault(
+        "a fabric that failed",
+        lambda image: with_nvml(image, gpu=0, fabric_status=999),
+        {"gpu.fabric_state": FAIL},
+        "fabric status is 999",
+    ),
+    Fault(
+        "a fabric route that is unhealthy",
+        lambda image: with_nvml(image, gpu=0, fabric_health_mask=0x10),
+        {"gpu.fabric_state": FAIL},
+        "route unhealthy",
+    ),
+    Fault(
+        "fabric manager stopped",
+        lambda image: with_service(image, "nvidia-fabricmanager", active="inactive", sub="dead", enabled="disabled"),
+        {"gpu.fabric_manager": FAIL},
+        "nvidia-fabricmanager is inactive",
+    ),
+    Fault(
+        "fabric manager of another version",
+        lambda image: with_tool(image, "nv-fabricmanager", "#!/bin/sh\necho 'Fabric Manager version is : 570.86.15'\n"),
+        {"gpu.fabric_manager": FAIL},
+        "fabric manager 570.86.15 with driver 580.126.09",
+    ),
+    Fault(
+        "a fabric manager that does not tell its version",
+        lambda image: without_file(image, "/usr/bin/nv-fabricmanager"),
+        {"gpu.fabric_manager": INCOMPLETE},
+        "nv-fabricmanager is not found",
+    ),
+    Fault(
+        "a fabric whose GPU has no partition",
+        lambda image: with_nvml(image, gpu=0, fabric_health_mask=0x4AA),
+        {"gpu.fabric_state": FAIL},
+        "incorrect configuration: no partition",
+        base=gb300,
+    ),
+    Fault(
+        "a fabric that the driver calls unhealthy",
+        lambda image: with_nvml(image, gpu=0, fabric_health_summary=2),
+        {"gpu.fabric_state": FAIL},
+        "GPU 0: fabric health is unhealthy; expected healthy",
+        base=gb300,
+    ),
+    Fault(
+        "a fabric of limited capacity",
+        lambda image: with_nvml(image, gpu=0, fabric_health_summary=3),
+        {"gpu.fabric_state": CONCERN},
+        "GPU 0: fabric health is limited capacity; expected healthy",
+        base=gb300,
+    ),
+    Fault(
+        "a fabric that a Hopper GPU takes no part in",
+        lambda image: with_nvml(image, gpu=0, fabric_state=0),
+        {"gpu.fabric_state": FAIL},
+        "GPU 0: fabric state is not supported; expected completed",
+    ),
+    Fault(
+        "a fabric that cannot be read",
+        lambda image: with_nvml(image, gpu=0, fabric_state="error UNKNOWN"),
+        {"gpu.fabric_state": INCOMPLETE, "gpu.fabric_uniform": INCOMPLETE},
+        "fabric could not be read (UNKNOWN)",
+    ),
+    Fault(
+        "a GPU in another clique",
+        lambda image: with_nvml(image, gpu=2, fabric_clique=2),
+        {"gpu.fabric_uniform": FAIL},
+        "GPU 2 in clique 2 of cluster 00000001000000000000000000000001; expected clique 32766 of cluster",
+        base=gb300,
+    ),
+    Fault(
+        "a GPU in another cluster, and one that cannot tell",
+        lambda image: with_nvml(
+            with_nvml(image, gpu=2, fabric_cluster_uuid="00000002-0000-0000-0000-000000000002"),
+            gpu=3,
+            fabric_state="error UNKNOWN",
+        ),
+        {"gpu.fabric_uniform": FAIL, "gpu.fabric_state": INCOMPLETE},
+        "GPU 2 in clique 32766 of cluster 00000002000000000000000000000002",
+        base=gb300,
+    ),
+    Fault(
+        "a node without GPUDirect RDMA in its kernel",
+        lambda image: with_file(image, "/sys/module/nvidia/taint", "POE\n"),
+        {"gpu.peermem": CONCERN},
+        "nvidia_peermem is not loaded, and no DMA-BUF with kernel 6.8.0-1021-aws and a proprietary NVIDIA module",
+    ),
+    Fault(
+        "a kernel without DMA-BUF",
+        lambda image: with_file(image, "/proc/sys/kernel/osrelease", "5.10.228-219.884.amzn2.x86_64\n"),
+        {
+            "gpu.peermem": CONCERN,
+            "host.kernel_running_is_installed": CONCERN,
+            "software.version_drift": CONCERN,
+        },
+        "no DMA-BUF with kernel 5.10.228-219.884.amzn2.x86_64 and the open NVIDIA module; expected",
+    ),
+    Fault(
+        "an NVIDIA module that does not tell whether it is the open one",
+        lambda image: without_file(image, "/sys/module/nvidia/taint"),
+        {"gpu.peermem": INCOMPLETE},
+        "no NVIDIA kernel module is loaded",
+    ),
+    Fault(
+        "gdrcopy's module not loaded",
+        lambda image: without_module(image, "gdrdrv"),
+        {"gpu.peermem": CONCERN, "software.version_drift": CONCERN},
+        "gdrdrv is not loaded; expected",
+    ),
+)

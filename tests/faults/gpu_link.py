@@ -1,0 +1,178 @@
+"""What connects GPUs: NVLink and PCIe."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
+from tests.testbed.gpus import healthy_gpu_node
+from tests.testbed.image import NodeImage
+from tests.testbed.node import with_file, with_kernel_line, with_nvml
+from tests.testbed.sysfs import aer
+
+GPU_2 = "0000:75:00.0"
+
+
+def b200() -> NodeImage:
+    """A p6-b200.48xlarge: its NVLinks are of the fifth version."""
+    return healthy_gpu_node("B200")
+
+
+def l40s() -> NodeImage:
+    """A g6e.48xlarge: it wires 8 lanes to each GPU."""
+    return healthy_gpu_node("L40S")
+
+
+def a10g() -> NodeImage:
+    """A g5.48xlarge: how many lanes it wires is not in the catalogue."""
+    return healthy_gpu_node("A10G")
+
+
+def with_aer(image: NodeImage, address: str, *, fatal: int = 0, nonfatal: int = 0, correctable: int = 0) -> NodeImage:
+    """The kernel counts that device's PCIe errors, and has counted these."""
+    for name, text in aer(correctable, nonfatal, fatal).items():
+        image = with_file(image, f"/sys/bus/pci/devices/{address}/{name}", text)
+    return image
+
+
+FAULTS = (
+    Fault(
+        "an NVLink that is down",
+        lambda image: with_nvml(image, gpu=7, **{"nvlink 5": "inactive"}),
+        {"gpu.nvlink_active": FAIL},
+        "GPU 7: NVLink 5 inactive; expected 18",
+    ),
+    Fault(
+        "NVLinks that are missing",
+        lambda image: with_nvml(image, gpu=7, nvlinks=16),
+        {"gpu.nvlink_active": FAIL},
+        "16 NVLinks; expected 18",
+    ),
+    Fault(
+        "an NVLink that is down beside one that cannot be read",
+        lambda image: with_nvml(image, gpu=7, **{"nvlink 2": "error UNKNOWN", "nvlink 5": "inactive"}),
+        {"gpu.nvlink_active": FAIL},
+        "NVLink 5 inactive",
+    ),
+    Fault(
+        "a PCIe link that lost lanes",
+        lambda image: with_nvml(image, gpu=2, pcie_width=8),
+        {"gpu.pcie_link": FAIL},
+        "GPU 2: PCIe x8; expected x16",
+    ),
+    Fault(
+        "a PCIe link that is slow under load",
+        lambda image: with_nvml(image, gpu=2, pcie_gen=3, utilization_percent=97),
+        {"gpu.pcie_link": FAIL},
+        "PCIe generation 3 under load; expected 5",
+    ),
+    Fault(
+        "NVLinks that replayed",
+        lambda image: with_nvml(image, gpu=3, **{"nvlink 5 errors 0": 12, "nvlink 6 errors 3": 1}),
+        {"gpu.nvlink_errors": CONCERN},
+        "GPU 3: NVLink 5: 12 replay, NVLink 6: 1 crc data; expected none since boot",
+    ),
+    Fault(
+        "an NVLink that recovered",
+        lambda image: with_nvml(image, gpu=3, **{"nvlink 5 errors 1": 2}),
+        {"gpu.nvlink_errors": CONCERN},
+        "GPU 3: NVLink 5: 2 recovery",
+    ),
+    Fault(
+        "an NVLink that recovered on a GPU with a fatal Xid",
+        lambda image: with_kernel_line(
+            with_nvml(image, gpu=3, **{"nvlink 5 errors 1": 2}),
+            "NVRM: Xid (PCI:0000:86:00): 74, pid='<unknown>', name=<unknown>, NVLink: fatal error detected on link 5",
+        ),
+        {"gpu.nvlink_errors": FAIL, "gpu.no_xid": FAIL},
+        "GPU 3: NVLink 5: 2 recovery, and Xid 74; expected",
+    ),
+    Fault(
+        "an NVLink that recovered on another GPU than the one with a fatal Xid",
+        lambda image: with_kernel_line(
+            with_nvml(image, gpu=3, **{"nvlink 5 errors 1": 2}),
+            "NVRM: Xid (PCI:0000:53:00): 48, pid='<unknown>', name=<unknown>, DBE (double bit error)",
+        ),
+        {"gpu.nvlink_errors": CONCERN, "gpu.no_xid": FAIL},
+        "GPU 3: NVLink 5: 2 recovery; expected none",
+    ),
+    Fault(
+        "an NVLink error counter that cannot be read",
+        lambda image: with_nvml(image, gpu=3, **{"nvlink 5 errors 2": "error UNKNOWN", "nvlink 6 errors 0": 1}),
+        {"gpu.nvlink_errors": INCOMPLETE},
+        "NVLink 5: crc_flit could not be read",
+    ),
+    Fault(
+        "an NVLink that recovered on a Blackwell GPU",
+        lambda image: with_nvml(image, gpu=3, **{"nvlink 17 field 213": 1}),
+        {"gpu.nvlink_errors": CONCERN},
+        "GPU 3: NVLink 17: 1 recovery",
+        base=b200,
+    ),
+    Fault(
+        "an NVLink that failed to recover on a Blackwell GPU with a fatal Xid",
+        lambda image: with_kernel_line(
+            with_nvml(image, gpu=3, **{"nvlink 17 field 214": 1}),
+            "NVRM: Xid (PCI:0000:86:00): 149, NETIR_LINK_EVT Fatal   XC0 i0 Link 17",
+        ),
+        {"gpu.nvlink_errors": FAIL, "gpu.no_xid": FAIL},
+        "NVLink 17: 1 recovery failed, and Xid 149",
+        base=b200,
+    ),
+    Fault(
+        "an NVLink whose state cannot be read",
+        lambda image: with_nvml(image, gpu=7, **{"nvlink 5": "error UNKNOWN"}),
+        {"gpu.nvlink_active": INCOMPLETE},
+        "NVLink 5 could not be read; expected 18 active links",
+    ),
+    Fault(
+        "a PCIe link that lost lanes beside others that have them",
+        lambda image: with_nvml(image, gpu=2, pcie_width=4),
+        {"gpu.pcie_link": FAIL},
+        "GPU 2: PCIe x4; expected x8",
+        base=l40s,
+    ),
+    Fault(
+        "PCIe links of which nobody knows whether they have all their lanes",
+        lambda image: replace(image, nvml=(image.nvml or "").replace("pcie_width = 16", "pcie_width = 8")),
+        {"gpu.pcie_link": CONCERN},
+        "PCIe x8 on every GPU; expected x16, unless the machine wires no more",
+        base=a10g,
+    ),
+    Fault(
+        "a fatal PCIe error",
+        lambda image: with_aer(image, GPU_2, fatal=1, nonfatal=1, correctable=9000),
+        {"gpu.pcie_errors": FAIL},
+        "0000:75:00.0: 1 fatal PCIe errors; expected 0",
+    ),
+    Fault(
+        "an uncorrected PCIe error",
+        lambda image: with_aer(image, GPU_2, nonfatal=3),
+        {"gpu.pcie_errors": CONCERN},
+        "0000:75:00.0: 3 uncorrected PCIe errors; expected 0",
+    ),
+    Fault(
+        "correctable PCIe errors of an EFA device by the hundred",
+        lambda image: with_aer(image, "0000:4f:00.0", correctable=481),
+        {"gpu.pcie_errors": CONCERN},
+        "0000:4f:00.0: 481 PCIe correctable errors since boot; expected at most 480",
+    ),
+    Fault(
+        "PCIe replays by the thousand",
+        lambda image: with_nvml(image, gpu=2, pcie_replays=1001),
+        {"gpu.pcie_errors": CONCERN},
+        "0000:75:00.0: 1001 PCIe replays since boot; expected at most 1000",
+    ),
+    Fault(
+        "PCIe replays that cannot be read",
+        lambda image: with_nvml(image, gpu=2, pcie_replays="error UNKNOWN"),
+        {"gpu.pcie_errors": INCOMPLETE},
+        "0000:75:00.0: pcie_replays could not be read (UNKNOWN)",
+    ),
+    Fault(
+        "PCIe error counters that make no sense",
+        lambda image: with_file(image, f"/sys/bus/pci/devices/{GPU_2}/aer_dev_fatal", "garbage"),
+        {"gpu.pcie_errors": INCOMPLETE},
+        "0000:75:00.0: fatal could not be read (NOT_UNDERSTOOD)",
+    ),
+)

@@ -1,0 +1,134 @@
+"""How GPUs are set, which they are, and what slows them down."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
+from tests.faults.gpu_fabric import gb300
+from tests.testbed.node import with_nvml
+
+FAULTS = (
+    Fault(
+        "a hardware slowdown by heat",
+        lambda image: with_nvml(image, gpu=2, clocks_event_reasons="0x48"),
+        {"gpu.no_throttle": FAIL},
+        "hardware thermal slowdown",
+    ),
+    Fault(
+        "a software slowdown by heat",
+        lambda image: with_nvml(image, gpu=2, clocks_event_reasons="0x20"),
+        {"gpu.no_throttle": CONCERN},
+        "software thermal slowdown",
+    ),
+    Fault(
+        "a GPU above its slowdown temperature",
+        lambda image: with_nvml(image, gpu=2, temperature_c=89, temperature_margin_c=-2),
+        {"gpu.temperature": FAIL},
+        "GPU 2: 2 °C above its slowdown temperature",
+    ),
+    Fault(
+        "a GPU close to its slowdown temperature",
+        lambda image: with_nvml(image, gpu=2, temperature_c=84, temperature_margin_c=3),
+        {"gpu.temperature": CONCERN},
+        "3 °C below",
+    ),
+    Fault(
+        "a hot GPU whose driver tells no margin",
+        lambda image: with_nvml(image, gpu=2, temperature_c=91, temperature_margin_c="error NOT_SUPPORTED"),
+        {"gpu.temperature": FAIL},
+        "91 °C; expected less than 88 °C",
+    ),
+    Fault(
+        "a lowered power limit",
+        lambda image: with_nvml(image, gpu=2, power_limit_w=500),
+        {"gpu.power_limit": CONCERN, "gpu.gpu_uniform": CONCERN},
+        "power limit is 500 W; expected 700 W",
+    ),
+    Fault(
+        "persistence mode off",
+        lambda image: with_nvml(image, gpu=2, persistence_mode=False),
+        {"gpu.persistence_mode": CONCERN},
+        "persistence mode is off",
+    ),
+    Fault(
+        "persistence mode off in an image",
+        lambda image: with_nvml(image, gpu=2, persistence_mode=False),
+        {"gpu.persistence_mode": FAIL},
+        "persistence mode is off",
+        occasion="ami",
+    ),
+    Fault(
+        "an exclusive compute mode",
+        lambda image: with_nvml(image, gpu=2, compute_mode=3),
+        {"gpu.compute_mode": CONCERN},
+        "compute mode is exclusive process",
+    ),
+    Fault(
+        "MIG on one GPU only",
+        lambda image: with_nvml(image, gpu=2, mig_mode=True),
+        {"gpu.mig_uniform": CONCERN},
+        "MIG is on for GPU 2 of 8",
+    ),
+    Fault(
+        "a GPU with another VBIOS",
+        lambda image: with_nvml(image, gpu=2, vbios="96.00.89.00.01"),
+        {"gpu.vbios_uniform": CONCERN, "gpu.gpu_uniform": CONCERN},
+        "96.00.89.00.01 on 1 GPUs",
+    ),
+    Fault(
+        "a clocks event reason that nobody knows",
+        lambda image: with_nvml(image, gpu=2, clocks_event_reasons="0x801"),
+        {"gpu.no_throttle": CONCERN},
+        "GPU 2: clocks event reasons 0x800, which the catalogue does not know",
+    ),
+    Fault(
+        "a GPU slowed down by its board",
+        lambda image: with_nvml(image, gpu=2, clocks_event_reasons="0x200"),
+        {"gpu.no_throttle": CONCERN},
+        "GPU 2: slowed down by board limit",
+    ),
+    Fault(
+        "a node whose GPUs have another VBIOS than those of the other nodes",
+        lambda image: replace(image, nvml=(image.nvml or "").replace("96.00.A5.00.01", "96.00.89.00.01")),
+        {"gpu.gpu_uniform": CONCERN},
+        "VBIOS 96.00.89.00.01; expected 96.00.A5.00.01 as on 3 of 4 nodes",
+    ),
+    Fault(
+        "a node whose GPUs have less memory than those of the other nodes",
+        lambda image: replace(image, nvml=(image.nvml or "").replace("= 81559", "= 65247")),
+        {"gpu.gpu_uniform": CONCERN},
+        "memory (MiB) 65247; expected 81559 as on 3 of 4 nodes",
+    ),
+    Fault(
+        "a GPU whose name cannot be read",
+        lambda image: with_nvml(image, gpu=2, name="error UNKNOWN"),
+        {"gpu.gpu_uniform": INCOMPLETE},
+        "name could not be read (UNKNOWN)",
+    ),
+    Fault(
+        "two GPUs that tell the same UUID",
+        lambda image: with_nvml(with_nvml(image, gpu=2, uuid="GPU-1"), gpu=3, uuid="GPU-1"),
+        {"gpu.gpu_identity": CONCERN},
+        "uuid GPU-1 of 2 GPUs; expected one each",
+    ),
+    Fault(
+        "two GPUs that tell the same serial",
+        lambda image: with_nvml(with_nvml(image, gpu=2, serial=165), gpu=3, serial=165),
+        {"gpu.gpu_identity": CONCERN},
+        "serial 165 of 2 GPUs",
+    ),
+    Fault(
+        "GPUs of two boards that tell one serial",
+        lambda image: with_nvml(with_nvml(image, gpu=2, serial=1650000000001), gpu=3, serial=1650000000001),
+        {"gpu.gpu_identity": CONCERN},
+        "serial 1650000000001 of 4 GPUs",
+        base=gb300,
+    ),
+    Fault(
+        "a GPU whose serial cannot be read",
+        lambda image: with_nvml(image, gpu=2, serial="error UNKNOWN"),
+        {"gpu.gpu_identity": INCOMPLETE},
+        "serial could not be read (UNKNOWN)",
+    ),
+)

@@ -1,0 +1,159 @@
+"""InfiniBand and RoCE."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+
+from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
+from tests.testbed import interfaces, sysfs
+from tests.testbed.image import Link, NodeImage
+from tests.testbed.node import healthy_cpu, with_file, without_file, without_pci
+from tests.testbed.sysfs import Tree
+
+BUSES = (0x17, 0x18, 0x3A, 0x3B)
+RATE = "400 Gb/sec (4X NDR)\n"
+
+
+def connectx(number: int, bus: int) -> Tree:
+    """A ConnectX-7 with one active port and an Ethernet interface beside it."""
+    address, name = f"0000:{bus:02x}:00.0", f"mlx5_{number}"
+    here = f"devices/pci0000:00/{address}/infiniband/{name}"
+    return {
+        **sysfs.pci_function(address, "15b3", "1021", "020700", "mlx5_core", link=(16, "32.0 GT/s PCIe")),
+        **interfaces.interface(f"ens{number + 1}np0", address, mtu=4200),
+        f"class/infiniband/{name}": Link(f"../../{here}"),
+        f"{here}/device": Link(f"../../../{address}"),
+        f"{here}/fw_ver": "28.39.1002\n",
+        f"{here}/ports/1/state": "4: ACTIVE\n",
+        f"{here}/ports/1/phys_state": "5: LinkUp\n",
+        f"{here}/ports/1/rate": RATE,
+        f"{here}/ports/1/link_layer": "InfiniBand\n",
+        f"{here}/ports/1/counters/link_downed": "1\n",
+        f"{here}/ports/1/counters/symbol_error": "0\n",
+    }
+
+
+def infiniband() -> NodeImage:
+    """A GPU-less node with four ConnectX ports."""
+    image = healthy_cpu()
+    tree: Tree = {}
+    for number, bus in enumerate(BUSES):
+        tree |= connectx(number, bus)
+    return replace(image, sys=image.sys | tree)
+
+
+def port(number: int) -> str:
+    """Where sysfs has a device's port."""
+    return f"/sys/class/infiniband/mlx5_{number}/ports/1"
+
+
+def with_rates(image: NodeImage, rate: str) -> NodeImage:
+    """Every port has that rate."""
+    return reduce(lambda image, number: with_file(image, f"{port(number)}/rate", rate), range(len(BUSES)), image)
+
+
+FAULTS = (
+    Fault(
+        "an InfiniBand port that is down",
+        lambda image: with_file(
+            with_file(image, f"{port(0)}/state", "1: DOWN\n"), f"{port(0)}/phys_state", "2: Polling\n"
+        ),
+        {"network.ib_ports": FAIL},
+        "port 1 is 1: DOWN (2: Polling)",
+        base=infiniband,
+    ),
+    Fault(
+        "an InfiniBand port that is active over a link that is not",
+        lambda image: with_file(image, f"{port(1)}/phys_state", "4: PortConfigurationTraining\n"),
+        {"network.ib_ports": FAIL},
+        "expected 5: LinkUp",
+        base=infiniband,
+    ),
+    Fault(
+        "an InfiniBand device without a port",
+        lambda image: without_file(image, "/sys/class/infiniband/mlx5_1/ports"),
+        {"network.ib_ports": FAIL},
+        "mlx5_1: no port; expected at least one",
+        base=infiniband,
+    ),
+    Fault(
+        "an InfiniBand port at half the rate of its like",
+        lambda image: with_file(image, f"{port(2)}/rate", "200 Gb/sec (2X NDR)\n"),
+        {"network.ib_ports": FAIL},
+        "mlx5_2: port 1 at 200 Gb/sec (2X NDR); expected 400 Gb/s",
+        base=infiniband,
+    ),
+    Fault(
+        "InfiniBand ports that are all slower than those of other nodes",
+        lambda image: with_rates(image, "200 Gb/sec (4X HDR)\n"),
+        {"network.ib_ports": FAIL},
+        "port 1 at 200 Gb/sec (4X HDR); expected 400 Gb/s",
+        base=infiniband,
+    ),
+    Fault(
+        "an InfiniBand port whose rate is no number",
+        lambda image: with_file(image, f"{port(2)}/rate", "fast\n"),
+        {"network.ib_ports": INCOMPLETE},
+        "the rate 'fast', which is no number",
+        base=infiniband,
+    ),
+    Fault(
+        "an InfiniBand device that is missing",
+        lambda image: without_pci(image, "0000:3b:00.0"),
+        {"network.ib_count": FAIL},
+        "number of InfiniBand or RoCE devices 3; expected 4 as on 3 of 4 nodes",
+        base=infiniband,
+    ),
+    Fault(
+        "an InfiniBand link that is lost again and again",
+        lambda image: with_file(image, f"{port(3)}/counters/link_downed", "12\n"),
+        {"network.ib_errors": CONCERN},
+        "mlx5_3: port 1 lost its link 12 times since boot",
+        base=infiniband,
+    ),
+    Fault(
+        "an InfiniBand cable that garbles symbols",
+        lambda image: with_file(image, f"{port(3)}/counters/symbol_error", "40000\n"),
+        {"network.ib_errors": CONCERN},
+        "40000 symbol errors since boot",
+        base=infiniband,
+    ),
+    Fault(
+        "an InfiniBand error counter that is no number",
+        lambda image: with_file(image, f"{port(3)}/counters/symbol_error", "many\n"),
+        {"network.ib_errors": INCOMPLETE},
+        "symbol_errors could not be read",
+        base=infiniband,
+    ),
+    Fault(
+        "a network card of another firmware than its group's",
+        lambda image: with_file(image, "/sys/class/infiniband/mlx5_0/fw_ver", "28.37.1014\n"),
+        {"network.nic_uniform": CONCERN},
+        "RDMA firmware is 1021 28.37.1014, 1021 28.39.1002; expected 1021 28.39.1002 as on 3 of 4 nodes",
+        base=infiniband,
+    ),
+    Fault(
+        "a network card that takes smaller packets than its like",
+        lambda image: with_file(image, "/sys/class/net/ens3np0/mtu", "1500\n"),
+        {"network.mtu": CONCERN},
+        "the MTU of ens3np0 is 1500; expected 4200 as most interfaces of mlx5_core here",
+        base=infiniband,
+    ),
+    Fault(
+        "network cards that take smaller packets than those of other nodes",
+        lambda image: reduce(
+            lambda image, number: with_file(image, f"/sys/class/net/ens{number}np0/mtu", "1500\n"), (1, 2, 3, 4), image
+        ),
+        {"network.mtu": CONCERN},
+        "MTU of ens1np0 1500",
+        base=infiniband,
+    ),
+    Fault(
+        "a network card that is switched off while other nodes use theirs",
+        lambda image: with_file(image, "/sys/class/net/ens2np0/flags", f"{interfaces.OFF}\n"),
+        {"network.interfaces_up": CONCERN},
+        "ens2np0 is down; expected up as on 3 of 4 nodes",
+        base=infiniband,
+    ),
+)

@@ -1,0 +1,98 @@
+"""Network interfaces and EC2's instance metadata service."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from tests.faults.fault import CONCERN, INCOMPLETE, NA, Fault
+from tests.testbed import imds, interfaces
+from tests.testbed.image import NodeImage
+from tests.testbed.node import with_file
+
+PRIMARY = "/sys/class/net/ens32"
+UNANSWERED = {"network.imds_v2": INCOMPLETE, "network.scheduled_events": INCOMPLETE}
+
+
+def with_tokens(image: NodeImage, how: str) -> NodeImage:
+    """How the metadata service treats who shows no token."""
+    return with_file(image, imds.TOKENS, f"{how}\n")
+
+
+def with_event(image: NodeImage, code: str, state: str = "active") -> NodeImage:
+    """AWS has scheduled that, in the words of EC2's guide."""
+    event = {
+        "NotBefore": "21 Jan 2026 09:00:43 GMT",
+        "Code": code,
+        "Description": "scheduled reboot",
+        "EventId": "instance-event-0d59937288b749b32",
+        "NotAfter": "21 Jan 2026 09:17:23 GMT",
+        "State": state,
+    }
+    return with_file(image, imds.EVENTS, json.dumps([event]))
+
+
+FAULTS = (
+    Fault(
+        "an interface without a link",
+        lambda image: with_file(with_file(image, f"{PRIMARY}/carrier", "0\n"), f"{PRIMARY}/operstate", "down\n"),
+        {"network.interfaces_up": CONCERN, "network.mtu": NA},
+        "no link on ens32, which is switched on",
+    ),
+    Fault(
+        "no interface that is switched on",
+        lambda image: with_file(image, f"{PRIMARY}/flags", f"{interfaces.OFF}\n"),
+        {"network.interfaces_up": CONCERN, "network.mtu": NA},
+        "every network interface is switched off",
+    ),
+    Fault(
+        "an interface that tells no link state",
+        lambda image: with_file(image, f"{PRIMARY}/carrier", "maybe\n"),
+        {"network.interfaces_up": INCOMPLETE, "network.mtu": INCOMPLETE},
+        "carrier could not be read",
+    ),
+    Fault(
+        "an interface that takes no jumbo frames",
+        lambda image: with_file(image, f"{PRIMARY}/mtu", "1500\n"),
+        {"network.mtu": CONCERN},
+        "the MTU of ens32 is 1500; expected 9001",
+    ),
+    Fault(
+        "a metadata service that asks for no token",
+        lambda image: with_tokens(image, "optional"),
+        {"network.imds_v2": CONCERN},
+        "answers without a token; expected HTTP 401",
+    ),
+    Fault(
+        "a metadata service that gives no token",
+        lambda image: with_tokens(image, "refused"),
+        {"network.imds_v2": CONCERN, "network.scheduled_events": INCOMPLETE},
+        "refuses a token with HTTP 403",
+    ),
+    Fault(
+        "a metadata service that never answers",
+        lambda image: with_tokens(image, "silent"),
+        UNANSWERED,
+        "ETIMEDOUT",
+    ),
+    Fault(
+        "a metadata service that is not there",
+        lambda image: replace(
+            image, daemons={name: limit for name, limit in image.daemons.items() if name != imds.DAEMON}
+        ),
+        UNANSWERED,
+        "ECONNREFUSED",
+    ),
+    Fault(
+        "a reboot that AWS has scheduled",
+        lambda image: with_event(image, "system-reboot"),
+        {"network.scheduled_events": CONCERN},
+        "scheduled: system-reboot from 21 Jan 2026 09:00:43 GMT",
+    ),
+    Fault(
+        "a list of scheduled events that is none",
+        lambda image: with_file(image, imds.EVENTS, "<html>"),
+        {"network.scheduled_events": INCOMPLETE},
+        "imds: events could not be read",
+    ),
+)

@@ -1,0 +1,45 @@
+"""A node of which little but its kernel log is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clusterproof.plugins.check import judge
+from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.facts.window import window
+from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.result import Result
+from clusterproof.plugins.suite import node_checks
+from clusterproof.plugins.verdict import Verdict
+
+HOUR = 3600.0
+UPTIME_S = 100 * HOUR
+NOW = 1_763_670_000.0
+
+
+def node(
+    *lines: tuple[float | None, str],
+    since: str = "boot",
+    now: float = NOW,
+    **log: Any,
+) -> Node:
+    """A node that has been up for 100 hours, with these lines in its kernel log."""
+    told = {"source": "/dev/kmsg", "lines": [list(line) for line in lines], "read": 9, "dropped": 0, "truncated": False}
+    leaves = {
+        "kernel_log": told | log,
+        "boot": {"uptime_s": UPTIME_S, "now": now, "hostname": "gpu001"},
+        "edac": {"controllers": []},
+    }
+    evidence = NodeEvidence("gpu001", {name: Leaf(Status.TOLD, value) for name, value in leaves.items()})
+    return Node(Target("gpu001"), evidence, since=window(since))
+
+
+def result(check: str, of: Node) -> Result:
+    """What a check says of the node."""
+    return judge(node_checks()[check], of)
+
+
+def verdict(check: str, of: Node) -> Verdict:
+    """Its verdict."""
+    return result(check, of).verdict

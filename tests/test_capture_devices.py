@@ -1,0 +1,155 @@
+"""Devices as commands list them, read into the leaves of the probe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.capture import modules, neuron, pci, rdma
+from clusterproof.plugins.capture.form import CaptureError
+
+IBV = """\
+hca_id: rdmap79s0
+	transport:			unspecified (4)
+	fw_ver:				0.0.0.0
+	vendor_id:			0x1d0f
+	vendor_part_id:			61346
+	phys_port_cnt:			1
+		port:	1
+			state:			PORT_ACTIVE (4)
+			active_width:		4X (2)
+			active_speed:		25.0 Gbps (32)
+			phys_state:		LINK_UP (5)
+			link_layer:		Unspecified
+"""
+IBSTAT = """\
+CA 'mlx5_0'
+	CA type: MT4129
+	Number of ports: 1
+	Firmware version: 28.39.1002
+	Port 1:
+		State: Down
+		Physical state: Polling
+		Rate: 40
+		Link layer: InfiniBand
+"""
+
+
+def device(told: Any) -> dict[str, Any]:
+    (found,) = told["rdma"]["devices"]
+    return dict(found)
+
+
+def test_ibv_devinfo_tells_an_efa_device_as_sysfs_does() -> None:
+    assert device(rdma.read_ibv_devinfo(IBV)) == {
+        "name": "rdmap79s0",
+        "vendor": "1d0f",
+        "device": "efa2",
+        "firmware": "0.0.0.0",
+        "ports": [
+            {
+                "port": 1,
+                "state": "4: ACTIVE",
+                "physical_state": "5: LinkUp",
+                "rate": "100 Gb/sec (4X)",
+                "link_layer": "Unspecified",
+            }
+        ],
+    }
+
+
+def test_ibstat_tells_a_port_in_the_words_of_sysfs() -> None:
+    told = device(rdma.read_ibstat(IBSTAT))
+    assert (told["vendor"], told["device"]) == ("15b3", "1021")
+    port = {"port": 1, "state": "1: DOWN", "physical_state": "2: Polling", "rate": "40 Gb/sec"}
+    assert told["ports"] == [port | {"link_layer": "InfiniBand"}]
+
+
+def test_a_device_at_which_ibstat_stopped_has_ports_that_could_not_be_read() -> None:
+    told: Any = rdma.read_ibstat(f"{IBSTAT}ibpanic: [7] main: stat of IB device 'mlx5_8' failed: No such file\n")
+    assert told["rdma"]["devices"][-1]["ports"] == {"error": "EIO", "text": "ibstat failed: No such file"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "link rdmap0s6/1 state ACTIVE physical_state LINK_UP netdev ens6",
+        "0/1: rdmap0s6/1: state ACTIVE physical_state LINK_UP",
+    ],
+)
+def test_rdma_link_tells_states(line: str) -> None:
+    port = {"port": 1, "state": "4: ACTIVE", "physical_state": "5: LinkUp"}
+    assert device(rdma.read_rdma_tool(line)) == {"name": "rdmap0s6", "ports": [port]}
+
+
+def test_a_counter_that_a_port_does_not_have_is_null() -> None:
+    folder = "/sys/class/infiniband/mlx5_0/ports/1"
+    text = f"{folder}/state:4: ACTIVE\n{folder}/counters/link_downed:N/A (no PMA)\n{folder}/counters/symbol_error:7\n"
+    (port,) = device(rdma.read_sysfs(text))["ports"]
+    assert port == {"port": 1, "state": "4: ACTIVE", "link_downed": None, "symbol_errors": 7}
+
+
+def test_lsmod_and_ls_tell_what_rdma_needs() -> None:
+    lsmod: Any = modules.read_lsmod(
+        "Module                  Size  Used by\nefa  118784  0\nib_core 434176 2 efa,x\nsnd 1 0\n"
+    )
+    files: Any = modules.read_device_files("rdma_cm  uverbs0  uverbs1\n")
+    assert set(lsmod["rdma"]["modules"]) == {"efa", "ib_core"}
+    assert files["rdma"]["uverbs"] == ["uverbs0", "uverbs1"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "53:00.0 0302: 10de:2330 (rev a1)",
+        "0000:53:00.0 3D controller [0302]: NVIDIA Corporation GH100 [H100 SXM5 80GB] [10de:2330] (rev a1)",
+        "Slot:\t53:00.0\nClass:\t3D controller [0302]\nVendor:\tNVIDIA Corporation [10de]\nDevice:\tGH100 [2330]\n",
+    ],
+)
+def test_a_gpu_is_the_same_in_every_form_of_lspci(line: str) -> None:
+    (form,) = [form for form in pci.FORMS if form.recognises(line)]
+    told: Any = form.read(line)
+    gpu = {"address": "0000:53:00.0", "class": "030200", "vendor": "10de", "device": "2330"}
+    assert told["pci"]["devices"] == [gpu]
+
+
+def test_lspci_with_v_tells_the_link_and_the_driver() -> None:
+    text = (
+        "53:00.0 3D controller: NVIDIA Corporation Device 2330 (rev a1)\n"
+        "\tNUMA node: 1\n"
+        "\t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16, ASPM L1\n"
+        "\t\tLnkSta:\tSpeed 32GT/s (ok), Width x8 (downgraded)\n"
+        "\tKernel driver in use: nvidia\n"
+    )
+    told: Any = pci.read_lspci(text)
+    (gpu,) = told["pci"]["devices"]
+    assert (gpu["width"], gpu["width_max"], gpu["speed"]) == (8, 16, "32.0 GT/s PCIe")
+    assert (gpu["driver"], gpu["numa"], gpu["class"]) == ("nvidia", 1, "030200")
+
+
+def test_without_numbers_an_efa_device_is_known_by_its_name() -> None:
+    told: Any = pci.read_lspci("00:1d.0 Ethernet controller: Amazon.com, Inc. Elastic Fabric Adapter (EFA)\n")
+    assert told["pci"]["devices"][0]["device"] == "efa"
+
+
+def test_neuron_devices_on_the_bus_are_counted() -> None:
+    text = "a0:1b.0 System peripheral: Amazon.com, Inc. NeuronDevice\na0:1c.0 0880: 1d0f:7164\n"
+    told: Any = pci.read_lspci(text)
+    assert told["neuron"] == {"on_bus": 2}
+    assert told["pci"] == {"devices": []}
+
+
+def test_the_table_of_neuron_ls_tells_devices() -> None:
+    text = (
+        "+--------+--------+--------+---------+\n| NEURON | NEURON | NEURON |   PCI   |\n"
+        "| DEVICE | CORES  | MEMORY |   BDF   |\n+--------+--------+--------+---------+\n"
+        "| 0      | 2      | 32 GB  | 10:1c.0 |\n| 1      | 2      | 32 GB  | 10:1d.0 |\n"
+    )
+    (form,) = [form for form in neuron.FORMS if form.recognises(text)]
+    assert form.read(text) == {"neuron": {"devices": [{"index": 0, "cores": 2}, {"index": 1, "cores": 2}]}}
+
+
+def test_json_of_neuron_ls_that_is_cut_is_an_error() -> None:
+    with pytest.raises(CaptureError, match="cut"):
+        neuron.read_json('[{"neuron_device": 0, "nc_cou')

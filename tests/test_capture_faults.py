@@ -1,0 +1,41 @@
+"""Each check over captured logs fails on its fault, and on nothing else, through the path of `--cluster capture:`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from clusterproof.plugins.facts.fact import ONLY_CAPTURED
+from clusterproof.plugins.suite import node_checks
+from clusterproof.plugins.verdict import Verdict
+from tests.faults.captured import FAULTS, CapturedFault, changes, judged
+from tests.testbed.outputs import P5, TRN1
+
+FOUND = (Verdict.FAIL, Verdict.CONCERN)
+LOGS = {name for name, check in node_checks().items() if check.leaves & ONLY_CAPTURED}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_captured_fault_changes_just_the_verdicts_that_it_should(fault: CapturedFault) -> None:
+    changed = changes(fault)
+    verdicts = {name: result.verdict for name, result in changed.items()}
+    assert verdicts == dict(fault.expect), {name: result.message for name, result in changed.items()}
+    assert fault.words in changed[next(iter(fault.expect))].message
+
+
+def test_every_check_over_logs_has_a_captured_fault_that_it_finds() -> None:
+    found = {name for fault in FAULTS for name, verdict in fault.expect.items() if verdict in FOUND}
+    assert found >= LOGS
+
+
+@pytest.mark.parametrize(("files", "passed"), [(P5, LOGS - {"neuron.nccom"}), (TRN1, {"neuron.nccom"})])
+def test_what_was_collected_on_a_healthy_node_has_no_finding(files: Mapping[str, str], passed: set[str]) -> None:
+    results = judged(files)
+    assert {name: result.message for name, result in results.items() if result.verdict in FOUND} == {}
+    assert {name for name in LOGS if results[name].verdict is Verdict.PASS} == passed
+
+
+def test_where_no_log_was_captured_the_checks_over_logs_do_not_apply() -> None:
+    results = judged({"dmesg.txt": P5["dmesg.txt"]})
+    assert {results[name].verdict for name in LOGS} == {Verdict.NOT_APPLICABLE}

@@ -1,0 +1,87 @@
+"""Several commands' outputs in one file, cut apart."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusterproof.plugins.capture.form import Form
+from clusterproof.plugins.capture.forms import FORMS
+from clusterproof.plugins.capture.pieces import pieces
+
+FORM = Form("greeting", lambda text: "hello" in text, lambda _text: {}, begins=lambda line: line.startswith("hello"))
+
+
+def cut(text: str) -> list[tuple[str, str]]:
+    return [(piece.typed, piece.text.strip()) for piece in pieces(text, [FORM])]
+
+
+@pytest.mark.parametrize(
+    ("line", "typed"),
+    [
+        ("$ nvidia-smi -q", "nvidia-smi -q"),
+        ("# dmesg", "dmesg"),
+        ("+ lspci -nn", "lspci -nn"),
+        ("ubuntu@ip-10-1-2-3:~$ dmesg -T", "dmesg -T"),
+        ("[root@gpu001 ~]# ibstat", "ibstat"),
+        ("(venv) me@gpu001:/fsx/a b$ lfs df", "lfs df"),
+        ("root@gpu001:/# ", ""),
+        ("=== nvidia-smi -q ===", "nvidia-smi -q"),
+        ("==> gpu001/dmesg <==", "gpu001/dmesg"),
+        ("---- lspci ----", "lspci"),
+        ("*** /proc/meminfo", "cat /proc/meminfo"),
+        ("/usr/bin/lspci -nnDvvv", "/usr/bin/lspci -nnDvvv"),
+        ("____________________________________________", ""),
+    ],
+)
+def test_a_prompt_or_a_heading_begins_another_output(line: str, typed: str) -> None:
+    assert cut(f"before\n{line}\nafter") == [("", "before"), (typed, "after")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# mount the file system of the team",
+        "#       size         count      type",
+        "==============NVSMI LOG==============",
+        "Linux version 6.8.0 (buildd@lcy02) (gcc 12.3) #21-Ubuntu SMP",
+        "10.1.2.3@tcp:/abcde on /fsx type lustre (rw,flock)",
+        "/dev/nvme0n1p1   97G   29G   69G  30% /",
+        "/usr/lib/xorg/Xorg",
+        "| N/A   28C    P0             77W /  700W |",
+        "+-----------------------------------------------------------------------------------------+",
+    ],
+)
+def test_what_only_looks_like_a_prompt_is_part_of_the_output(line: str) -> None:
+    assert cut(f"before\n{line}\nafter") == [("", f"before\n{line}\nafter")]
+
+
+def test_a_known_beginning_begins_another_output() -> None:
+    assert cut("hello 1\na\nhello 2\nb") == [("", "hello 1\na"), ("", "hello 2\nb")]
+
+
+def test_blank_lines_are_no_output() -> None:
+    assert cut("\n \n$ true\n\n$ dmesg\nx\n") == [("dmesg", "x")]
+
+
+def test_a_query_without_a_header_gets_the_one_that_its_command_names() -> None:
+    told = cut("$ nvidia-smi --query-gpu=index,pci.bus_id --format=csv,noheader,nounits\n0, 00000000:53:00.0\n")
+    assert [text for _, text in told] == ["index, pci.bus_id\n0, 00000000:53:00.0"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$ journalctl -k -b -1\nNVRM: Xid (PCI:0000:53:00): 79",
+        "____________________________________________\n\nScanning kernel log files for NVRM messages:\n\nNVRM: Xid",
+    ],
+)
+def test_what_the_kernel_said_before_this_boot_is_left_out(text: str) -> None:
+    assert cut(text) == []
+
+
+@given(st.text(alphabet="$#+=-_*@:~ \nabchello/[]()", max_size=200))
+def test_no_line_of_an_output_is_lost(text: str) -> None:
+    kept = "\n".join(piece.text for piece in pieces(text, FORMS)).split("\n")
+    assert [line for line in text.split("\n") if line.isalpha() and line not in kept] == []

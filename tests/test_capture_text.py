@@ -1,0 +1,62 @@
+"""A capture's bytes as text, however they were saved."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusterproof.plugins.capture import text
+from clusterproof.plugins.capture.text import text_of, unpacked
+
+LINES = "GPU 0: ok\nGPU 1: ö\n"
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        LINES.encode(),
+        LINES.encode("utf-8-sig"),
+        LINES.encode("utf-16"),
+        b"\xfe\xff" + LINES.encode("utf-16-be"),
+        LINES.replace("\n", "\r\n").encode(),
+        gzip.compress(LINES.encode()),
+        gzip.compress(LINES[:9].encode()) + gzip.compress(LINES[9:].encode()),
+        LINES.replace("GPU 1", "\x1b[1;31mGPU\x1b[0m 1").encode(),
+        ("\x1b]0;gpu001: top\x07" + LINES).encode(),
+        LINES.replace(" ", "\0 ").encode(),
+    ],
+    ids=["utf-8", "bom", "utf-16", "utf-16-be", "crlf", "gzip", "two gzips", "colours", "window title", "nul"],
+)
+def test_however_it_was_saved_the_text_is_the_same(saved: bytes) -> None:
+    assert text_of(saved) == LINES
+
+
+def test_bytes_that_are_no_text_do_no_harm_to_the_rest() -> None:
+    assert text_of(b"Name: \xff\xfe\x80\nState: Active\n").endswith("\nState: Active\n")
+
+
+def test_of_a_gzip_file_that_is_cut_short_the_beginning_is_read() -> None:
+    whole = "\n".join(f"line {number} {number * 7919 % 1000}" for number in range(20_000))
+    packed = gzip.compress(whole.encode())
+    told = text_of(packed[: len(packed) // 2])
+    assert told.startswith("line 0 ")
+    assert whole.startswith(told)
+
+
+def test_a_gzip_file_that_unpacks_to_too_much_is_read_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "MAX_BYTES", 1000)
+    assert len(unpacked(gzip.compress(b"\0" * 10_000_000))) <= 1000
+
+
+def test_a_file_that_only_begins_like_gzip_is_empty_and_no_crash() -> None:
+    assert text_of(b"\x1f\x8b\x08 and then text") == ""
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_become_text(content: bytes) -> None:
+    told = text_of(content)
+    assert "\r" not in told
+    assert "\0" not in told

@@ -1,0 +1,204 @@
+"""What jobs inherit is read out of the files that set it, without running them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clusterproof.plugins.catalog.environment import environment_rules
+from clusterproof.plugins.facts.environment import chosen_interfaces
+from clusterproof.plugins.probe import environment
+from clusterproof.plugins.probe.assignments import MAX_CHARACTERS, Assignment, exported, plain, printed
+from clusterproof.plugins.probe.reading import Node
+
+SNIPPETS = """export A=1
+if x; then
+fi
+done
+cat <<EOF
+EOF
+echo 'export B=3'
+f() {
+}
+"
+<<<x""".splitlines()
+SHELL = st.lists(st.sampled_from(SNIPPETS) | st.text(max_size=30))
+KINDS = (plain, exported, printed)
+
+
+def settled(kind: Callable[[str], Iterable[Assignment]], text: str) -> list[tuple[str, str, bool]]:
+    """Name, value and whether it is on a condition."""
+    return [(name, value, conditional) for _, name, value, conditional in kind(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("NCCL_DEBUG=WARN", [("NCCL_DEBUG", "WARN", False)]),
+        ("  NCCL_ALGO=Ring,Tree  ", [("NCCL_ALGO", "Ring,Tree", False)]),
+        ("NCCL_SOCKET_IFNAME==ens1f0", [("NCCL_SOCKET_IFNAME", "=ens1f0", False)]),
+        ('FI_PROVIDER="efa"', [("FI_PROVIDER", "efa", False)]),
+        ("export FI_PROVIDER='efa'", [("FI_PROVIDER", "efa", False)]),
+        ("# NCCL_ALGO=Ring", []),
+        ("NCCL_ALGO", []),
+        ("= x", []),
+    ],
+)
+def test_a_plain_file_sets_what_its_lines_say(text: str, told: object) -> None:
+    assert settled(plain, text) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("export A=1", [("A", "1", False)]),
+        ("export A=1 B='2 3'", [("A", "1", False), ("B", "2 3", False)]),
+        ("export A=1; export B=2 # why", [("A", "1", False), ("B", "2", False)]),
+        ("A=1\nexport A", [("A", "1", False)]),
+        ("A=1", []),
+        ("A=1 command", []),
+        ("export A", []),
+        ("[ -e /x ] && export A=1", [("A", "1", True)]),
+        ("if true; then\n  export A=1\nfi\nexport B=2", [("A", "1", True), ("B", "2", False)]),
+        ("if true; then export A=1; fi\nexport B=2", [("A", "1", True), ("B", "2", False)]),
+        ("tune() {\n  export A=1\n}\nexport B=2", [("A", "1", True), ("B", "2", False)]),
+        ("for x in 1 2; do\nexport A=$x\ndone", [("A", "$x", True)]),
+        ("cat >/etc/x <<EOF\nexport A=1\nEOF\nexport B=2", [("B", "2", False)]),
+        ("grep x <<<word\nexport B=2", [("B", "2", False)]),
+        ("echo $((1<<2))\nexport B=2", [("B", "2", False)]),
+        ("echo 'export A=1'", []),
+        ("export A='unfinished", []),
+    ],
+)
+def test_a_shell_script_sets_what_it_exports(text: str, told: object) -> None:
+    assert settled(exported, text) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('echo "export A=1"', [("A", "1", False)]),
+        ("echo export A=1", [("A", "1", False)]),
+        ("print 'export A=1'", [("A", "1", False)]),
+        ("printf 'export A=1\\n'", [("A", "1\\n", False)]),
+        ("cat <<'EOF'\nexport A=1\nEOF\n", [("A", "1", False)]),
+        ('if [ -e /x ]; then\n  echo "export A=1"\nfi', [("A", "1", True)]),
+        ("export A=1", []),
+        ("# echo export A=1", []),
+    ],
+)
+def test_a_task_prolog_sets_what_it_prints(text: str, told: object) -> None:
+    assert settled(printed, text) == told
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=100, deadline=None)
+@given(lines=SHELL)
+def test_any_text_is_read_without_a_crash_and_names_its_lines(
+    kind: Callable[[str], Iterable[Assignment]], lines: list[str]
+) -> None:
+    text = "\n".join(lines)
+    count = len(text.splitlines())
+    assert all(1 <= line <= count and name.isidentifier() for line, name, _, _ in kind(text))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_a_huge_file_only_the_beginning_is_read(kind: Callable[[str], Iterable[Assignment]]) -> None:
+    text = "x\n" * MAX_CHARACTERS + "export A=1\necho export A=1\n"
+    assert settled(kind, text) == []
+
+
+def told_of(root: Path, files: dict[str, str]) -> Any:
+    """What the leaf tells of a host root with these files."""
+    for path, text in files.items():
+        file = root / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return environment.read(Node(str(root)))
+
+
+def test_only_variables_of_the_transport_are_told(tmp_path: Path) -> None:
+    files = {"/etc/environment": "AWS_SECRET_ACCESS_KEY=x\nNCCL_DEBUG=WARN\nMY_NCCL_KEY=y\nLD_PRELOAD=/x.so\n"}
+    told = told_of(tmp_path, files)
+    assert [variable["name"] for variable in told["variables"]] == ["NCCL_DEBUG", "LD_PRELOAD"]
+    assert told["unread"] == {}
+
+
+def test_each_variable_is_told_with_its_file_and_line(tmp_path: Path) -> None:
+    told = told_of(
+        tmp_path,
+        {
+            "/etc/profile.d/efa.sh": "# EFA\nexport FI_PROVIDER=efa\n",
+            "/etc/profile.d/readme.txt": "export FI_PROVIDER=tcp\n",
+            "/etc/nccl.conf": "NCCL_DEBUG=WARN\n",
+            "/etc/slurm/slurm.conf": "ClusterName=c\n#TaskProlog=/no\ntaskprolog = /opt/p.sh\n",
+            "/opt/p.sh": "echo export NCCL_ALGO=Ring\n",
+        },
+    )
+    assert [(one["name"], one["file"], one["line"]) for one in told["variables"]] == [
+        ("FI_PROVIDER", "/etc/profile.d/efa.sh", 2),
+        ("NCCL_DEBUG", "/etc/nccl.conf", 1),
+        ("NCCL_ALGO", "/opt/p.sh", 1),
+    ]
+    assert told["files"] == ["/etc/profile.d/efa.sh", "/etc/nccl.conf", "/opt/p.sh"]
+
+
+def test_a_prolog_that_does_not_exist_and_a_file_that_is_none_are_unread(tmp_path: Path) -> None:
+    (tmp_path / "etc/nccl.conf").mkdir(parents=True)
+    told = told_of(tmp_path, {"/etc/slurm/slurm.conf": "TaskProlog=/opt/none.sh\n"})
+    assert {path: error["error"] for path, error in told["unread"].items()} == {
+        "/etc/nccl.conf": "EISDIR",
+        "/opt/none.sh": "ENOENT",
+    }
+
+
+def test_a_file_of_very_many_variables_is_told_in_part(tmp_path: Path) -> None:
+    text = "".join(f"NCCL_X{number}={'y' * 1000}\n" for number in range(1000))
+    told = told_of(tmp_path, {"/etc/environment": text})
+    assert len(told["variables"]) == environment.MAX_VARIABLES
+    assert {len(variable["value"]) for variable in told["variables"]} == {environment.MAX_VALUE}
+
+
+@pytest.mark.parametrize(
+    ("value", "chosen"),
+    [
+        ("ens", ["ens32", "ens33"]),
+        ("ens32", ["ens32"]),
+        ("eth,ens33", ["ens33"]),
+        ("=ens3", []),
+        ("=ens32,docker0", ["ens32", "docker0"]),
+        ("^ens32", ["ens33"]),
+        ("^docker,lo,veth", ["ens32", "ens33"]),
+        ("^=ens3", ["ens32", "ens33"]),
+        ("^ens", []),
+        ("eth0", []),
+        ("lo", ["lo"]),
+    ],
+)
+def test_an_interface_is_chosen_as_the_guide_of_nccl_says(value: str, chosen: list[str]) -> None:
+    assert list(chosen_interfaces(value, ["ens32", "ens33", "docker0", "lo"])) == chosen
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rules"),
+    [
+        ("FI_EFA_USE_DEVICE_RDMA", "1", {"device_rdma_without_rdma"}),
+        ("FI_EFA_USE_DEVICE_RDMA", "0", {"device_rdma_off"}),
+        ("FI_PROVIDER", "TCP", {"provider_is_not_efa"}),
+        ("FI_PROVIDER", "tcp;ofi_rxm", {"provider_is_not_efa"}),
+        ("FI_PROVIDER", "efa", {"provider_is_efa_without_efa"}),
+        ("FI_PROVIDER", "^tcp", set()),
+        ("NCCL_NET_PLUGIN", "ofi", set()),
+        ("NCCL_NET", "AWS Libfabric", set()),
+        ("NCCL_ALGO", "", set()),
+        ("NCCL_DEBUG", "INFO", set()),
+        ("MY_NCCL_ALGO", "Ring", set()),
+    ],
+)
+def test_a_rule_speaks_of_its_variable_and_value_only(name: str, value: str, rules: set[str]) -> None:
+    assert {label for label, rule in environment_rules().items() if rule.matches(name, value)} == rules

@@ -1,0 +1,130 @@
+"""Verdicts on the host that no fault in one node shows: large clusters, types that want something, unread values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.check import judge
+from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.result import Result
+from clusterproof.plugins.state import nodes
+from clusterproof.plugins.suite import node_checks
+from clusterproof.plugins.verdict import Verdict
+
+PLENTY = {"memlock": None, "nofile": 1048576, "nproc": None}
+EC2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge"}
+TWO_SOCKETS = [{"node": node, "memory_kib": 2**30, "cpus": str(node)} for node in range(2)]
+GPU = {"class": "030200", "vendor": "10de", "address": "0000:53:00.0", "numa": 0}
+SEGMENTS = {"nccl_shm": {"count": 2, "kib": 2048, "oldest_s": 60.0}}
+
+
+def verdict_of(check: str, count: int = 1, **leaves: Any) -> Result:
+    """The verdict on the first of so many nodes that all tell this."""
+    told = {name: Leaf(Status.TOLD, value) for name, value in leaves.items()}
+    names = [f"node{number}" for number in range(count)]
+    cluster = Cluster("alike", "local", tuple(Target(name) for name in names))
+    made = nodes(cluster, {name: NodeEvidence(name, told) for name in names})
+    return judge(node_checks()[check], made["node0"])
+
+
+@pytest.mark.parametrize(
+    ("count", "limits", "verdict"),
+    [
+        (256, {**PLENTY, "stack": None}, Verdict.CONCERN),
+        (255, {**PLENTY, "stack": None}, Verdict.PASS),
+        (256, {**PLENTY, "stack": 8388608}, Verdict.PASS),
+        (256, {**PLENTY, "stack": None, "memlock": 2**34}, Verdict.PASS),
+    ],
+)
+def test_unlimited_stacks_worry_where_jobs_can_be_very_large(
+    count: int, limits: Mapping[str, int | None], verdict: Verdict
+) -> None:
+    result = verdict_of("host.ulimits", count, limits={"login": limits, "daemons": {}})
+    assert result.verdict is verdict, result.message
+
+
+@pytest.mark.parametrize(
+    ("slurmd", "verdict"),
+    [
+        ({"error": "EACCES", "text": ""}, Verdict.INCOMPLETE),
+        ({"memlock": None}, Verdict.INCOMPLETE),
+        ({"stack": 4096}, Verdict.FAIL),  # a fault that is seen outranks what is not read
+        ({**PLENTY, "stack": 8388608}, Verdict.PASS),
+    ],
+)
+def test_limits_of_a_daemon_that_may_not_be_read_are_no_pass(slurmd: Mapping[str, Any], verdict: Verdict) -> None:
+    limits = {"login": {**PLENTY, "stack": 8388608}, "daemons": {"slurmd": slurmd}}
+    assert verdict_of("host.ulimits", limits=limits).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("product", "balancing", "count", "verdict"),
+    [
+        ("p6e-gb200.36xlarge", "1", 1, Verdict.CONCERN),
+        ("p6e-gb200.36xlarge", "0", 1, Verdict.PASS),
+        ("p5.48xlarge", "1", 1, Verdict.NOT_APPLICABLE),  # nothing to compare with
+        ("p5.48xlarge", "1", 3, Verdict.PASS),
+        ("nobody-knows.it", "1", 3, Verdict.PASS),
+        ("p5.48xlarge", "", 3, Verdict.NOT_APPLICABLE),
+    ],
+)
+def test_numa_balancing_is_as_the_type_wants_it_or_as_the_group_has_it(
+    product: str, balancing: str, count: int, verdict: Verdict
+) -> None:
+    memory = {"numa": TWO_SOCKETS, "numa_balancing": balancing}
+    result = verdict_of("host.numa_balancing", count, memory=memory, platform={**EC2, "product": product})
+    assert result.verdict is verdict, result.message
+
+
+@pytest.mark.parametrize(
+    ("gpus", "verdict"),
+    [
+        ([{"index": 0, "processes": [{"pid": 7, "memory_mib": 900, "name": "python3", "cgroup": ""}]}], Verdict.PASS),
+        ([{"index": 0, "processes": []}], Verdict.CONCERN),
+        ([{"index": 0, "processes": {"error": "NO_PERMISSION", "text": ""}}], Verdict.INCOMPLETE),
+    ],
+)
+def test_segments_are_left_over_only_where_no_process_computes(gpus: list[Any], verdict: Verdict) -> None:
+    nvml = {"init": None, "driver": "580.126.09", "count": len(gpus), "gpus": [{"lost": None, **gpu} for gpu in gpus]}
+    result = verdict_of("host.shm_leftovers", memory=SEGMENTS, nvml=nvml, platform=EC2, pci={"devices": [GPU]})
+    assert result.verdict is verdict, result.message
+
+
+def test_segments_on_a_node_without_gpus_are_left_over() -> None:
+    platform = {"vendor": "Amazon EC2", "product": "nobody-knows.it"}
+    nvml = {"init": {"error": "DRIVER_NOT_LOADED", "text": ""}}
+    result = verdict_of("host.shm_leftovers", memory=SEGMENTS, nvml=nvml, platform=platform, pci={"devices": []})
+    assert result.verdict is Verdict.CONCERN, result.message
+
+
+@pytest.mark.parametrize("check", ["host.memory_size", "host.cpus_online"])
+def test_outside_ec2_nothing_says_how_much_there_should_be(check: str) -> None:
+    cpus = {"online": "0-63", "present": "0-63", "smt": "on", "info": {"cores": 32}}
+    platform = {"vendor": "Supermicro", "product": "SYS-821GE"}
+    assert (
+        verdict_of(check, cpus=cpus, memory={"total_kib": 2**31}, platform=platform).verdict is Verdict.NOT_APPLICABLE
+    )
+
+
+def test_a_cpu_that_is_offline_fails_also_outside_ec2() -> None:
+    cpus = {"online": "0-62", "present": "0-63", "smt": "on", "info": {"cores": 32}, "machine": "x86_64"}
+    result = verdict_of("host.cpus_online", cpus=cpus, platform={"vendor": "Supermicro", "product": ""})
+    assert (result.verdict, result.message) == (Verdict.FAIL, "CPUs 63 are offline; expected all 64 online")
+
+
+def test_one_thread_per_core_leaves_half_of_the_cpus() -> None:
+    cpus = {"online": "0-95", "present": "0-95", "smt": "notsupported", "info": {"cores": 96}, "machine": "x86_64"}
+    assert verdict_of("host.cpus_online", cpus=cpus, platform=EC2).verdict is Verdict.PASS
+    assert verdict_of("host.thread_siblings", cpus=cpus, platform=EC2).verdict is Verdict.CONCERN
+
+
+HOST_CHECKS = sorted(name for name in node_checks() if name.startswith("host."))
+
+
+@pytest.mark.parametrize("check", HOST_CHECKS)
+def test_a_node_that_tells_nothing_of_its_host_passes_no_check_of_it(check: str) -> None:
+    assert verdict_of(check, 3).verdict is Verdict.INCOMPLETE

@@ -1,0 +1,142 @@
+"""What the checks over the kernel log make of its events, where a fault in a whole node does not show it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from clusterproof.plugins.evidence import Leaf, Status
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.verdict import Verdict
+from tests.logged import NOW, UPTIME_S, node, result, verdict
+
+OVER_THE_LOG = (
+    "gpu.no_xid",
+    "gpu.no_sxid",
+    "host.d_state",
+    "host.lockups",
+    "host.mce_edac",
+    "host.no_oom_kill",
+    "host.pcie_aer",
+    "host.segfaults",
+    "network.efa_driver_errors",
+    "storage.file_system_errors",
+)
+LOST = "Lustre: fsx-OST0001-osc-ffff8a01b2c3d400: Connection to fsx-OST0001 (at 10.0.0.1@tcp) was lost; in progress"
+EVICTED = "LustreError: 167-0: fsx-OST0001-osc-ffff8a01b2c3d400: This client was evicted by fsx-OST0001; in progress"
+RESTORED = "Lustre: fsx-OST0001-osc-ffff8a01b2c3d400: Connection restored to fsx-OST0001 (at 10.0.0.1@tcp)"
+SILENT, ANSWERS = "nfs: server 10.0.0.9 not responding, still trying", "nfs: server 10.0.0.9 OK"
+UNCORRECTED = "EDAC MC0: 1 UE memory read error on DIMM#0"
+CORRECTED = "EDAC MC0: 1 CE memory read error on DIMM#0"
+
+
+def logging(*lines: str) -> Node:
+    return node(*((float(at), line) for at, line in enumerate(lines)))
+
+
+def without(of: Node, leaf: str, status: Status = Status.DENIED) -> Node:
+    leaves = {**of.evidence.leaves, leaf: Leaf(status)}
+    return replace(of, evidence=replace(of.evidence, leaves=leaves))
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.TOLD])
+@pytest.mark.parametrize("check", OVER_THE_LOG)
+def test_without_the_kernel_log_no_check_over_it_passes(check: str, status: Status) -> None:
+    assert verdict(check, without(logging(), "kernel_log", status)) is Verdict.INCOMPLETE
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ((LOST,), Verdict.CONCERN),
+        ((LOST, RESTORED), Verdict.PASS),
+        ((RESTORED, LOST), Verdict.CONCERN),
+        ((LOST, RESTORED.replace("OST0001", "OST0002")), Verdict.CONCERN),
+        ((LOST, RESTORED.replace("ffff8a01b2c3d400", "ffff000000000000")), Verdict.PASS),  # mounted again
+        ((LOST, "Lustre: Unmounted fsx-client"), Verdict.PASS),
+        ((LOST, "Lustre: Unmounted other-client"), Verdict.CONCERN),
+        ((EVICTED, RESTORED), Verdict.PASS),
+        ((SILENT,), Verdict.CONCERN),
+        ((SILENT, ANSWERS), Verdict.PASS),
+        ((SILENT, ANSWERS.replace("0.9", "0.10")), Verdict.CONCERN),
+    ],
+)
+def test_a_file_server_that_is_back_is_passed_over(lines: tuple[str, ...], expected: Verdict) -> None:
+    assert verdict("storage.file_system_errors", logging(*lines)) is expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("python3[7]: segfault at 0 ip 0 sp 0 error 4 in libc.so.6[7f+1]", Verdict.CONCERN),
+        ("ray::Worker[7]: segfault at 0 ip 0 sp 0 error 4", Verdict.CONCERN),
+        ("worker[7]: segfault at 0 ip 0 sp 0 error 4 in libnccl.so.2[7f+1]", Verdict.CONCERN),
+        ("sshd[7]: segfault at 0 ip 0 sp 0 error 4 in libcrypto.so.3[7f+1]", Verdict.PASS),
+    ],
+)
+def test_only_crashes_of_training_are_a_concern(line: str, expected: Verdict) -> None:
+    assert verdict("host.segfaults", logging(line)) is expected
+
+
+def test_a_few_corrected_pcie_errors_and_what_is_told_twice_are_no_more_than_they_are() -> None:
+    told = "nvidia 0000:53:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)"
+    announced = "pcieport 0000:50:01.0: AER: Corrected error received: 0000:53:00.0"
+    assert verdict("host.pcie_aer", logging(*[announced, told] * 300)) is Verdict.PASS
+    assert verdict("host.pcie_aer", logging(*[announced, told] * 481)) is Verdict.CONCERN
+
+
+@pytest.mark.parametrize(("lines", "expected"), [(9, Verdict.PASS), (37, Verdict.PASS), (38, Verdict.CONCERN)])
+def test_corrected_memory_errors_are_counted_by_the_day(lines: int, expected: Verdict) -> None:
+    assert verdict("host.mce_edac", logging(*[CORRECTED] * lines)) is expected  # in 100 hours
+
+
+def test_one_corrected_error_that_three_sources_tell_is_one() -> None:
+    three = (
+        CORRECTED,
+        "mce: [Hardware Error]: Machine check events logged",
+        "{1}[Hardware Error]: event severity: corrected",
+    )
+    assert verdict("host.mce_edac", logging(*three * 20)) is Verdict.PASS
+
+
+@pytest.mark.parametrize("leaf", ["edac", "boot"])
+def test_an_uncorrected_error_outranks_that_something_else_is_not_known(leaf: str) -> None:
+    assert verdict("host.mce_edac", without(logging(UNCORRECTED), leaf)) is Verdict.FAIL
+    assert verdict("host.mce_edac", without(logging(CORRECTED), leaf)) is Verdict.INCOMPLETE
+
+
+def test_a_counted_error_outranks_a_log_that_may_not_be_read() -> None:
+    counted = {"name": "mc0", "corrected": 0, "uncorrected": 2, "counted_s": 9, "modules": []}
+    of = without(logging(), "kernel_log")
+    leaves = {**of.evidence.leaves, "edac": Leaf(Status.TOLD, {"controllers": [counted]})}
+    assert verdict("host.mce_edac", replace(of, evidence=replace(of.evidence, leaves=leaves))) is Verdict.FAIL
+
+
+def test_kills_are_told_by_process_with_how_often_and_when() -> None:
+    kill = "Memory cgroup out of memory: Killed process 39 (python3) total-vm:1kB"
+    message = result("host.no_oom_kill", node((60.0, kill), (120.0, kill))).message
+    assert "at the limit of its control group: python3 (pid 39) (2 times, last at 2025-11-16 16:22:00 UTC)" in message
+
+
+def test_a_message_of_many_things_is_short() -> None:
+    lines = [f"Out of memory: Killed process {number} (python3) total-vm:1kB" for number in range(100)]
+    message = result("host.no_oom_kill", logging(*lines)).message
+    assert "; and 94 more; expected" in message
+
+
+@pytest.mark.parametrize("at_s", [60.0, NOW - UPTIME_S + 60])
+def test_a_moment_is_told_by_the_nodes_clock_whatever_the_logs_own(at_s: float) -> None:
+    lockup = "watchdog: BUG: soft lockup - CPU#3 stuck for 22s!"
+    assert "2025-11-16 16:21:00" in result("host.lockups", node((at_s, lockup))).message
+
+
+def test_a_node_without_efa_has_no_efa_errors() -> None:
+    of = without(logging(), "kernel_log")
+    leaves = {
+        **of.evidence.leaves,
+        "rdma": Leaf(Status.TOLD, {"devices": []}),
+        "platform": Leaf(Status.TOLD, {"vendor": "Supermicro", "product": "X"}),
+    }
+    alone = replace(of, evidence=replace(of.evidence, leaves=leaves))
+    assert verdict("network.efa_driver_errors", alone) is Verdict.NOT_APPLICABLE

@@ -1,0 +1,125 @@
+"""What a healthy node's processors, memory and kernel look like from inside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.testbed.image import ABSENT, Content, File, Folder
+from tests.testbed.memlock import CLOCK_PATH
+
+LIMITS = {"nofile": "1048576", "nproc": "unlimited", "stack": "8388608"}
+TICKS_PATH = "/usr/lib/testbed/ticks"
+MODULES = Path("/lib/modules")
+CPU = "devices/system/cpu"
+NUMA = "devices/system/node"
+CLOCK = "devices/system/clocksource/clocksource0"
+EPYC = "AMD EPYC 7R13 Processor"
+XEON = "Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz"
+
+# Time passes in /proc/stat: every look finds it later. Written over in place, so that no look finds it half empty; and
+# without a process for each pause, which others would see come and go.
+TICKS = """#!/bin/bash
+exec 3<>/dev/ptmx # nothing ever comes out of it
+for ((tick = 1; ; tick++)); do
+    line=cpu
+    for each in {each}; do
+        printf -v word %014d $((each * tick))
+        line+=" $word"
+    done
+    echo "$line" 1<>/proc/stat
+    read -r -t 0.05 -u 3
+done
+"""
+BUSY = (30, 0, 10, 9_950, 5, 0, 5, 0, 0, 0)  # user, nice, system, idle, iowait, irq, softirq, steal, guest, nice guest
+
+
+def processors_sys(cpus: int, sockets: int) -> dict[str, Content]:
+    """Under /sys: the CPUs of a virtual machine, which socket has which, and its clock."""
+    states = {"state0": ("POLL", 0), "state1": ("C1", 1)}
+    tree: dict[str, Content] = {
+        f"{CPU}/present": f"0-{cpus - 1}\n",
+        f"{CPU}/smt/control": "on\n",
+        f"{CPU}/cpuidle/current_driver": "acpi_idle\n",
+        f"{CLOCK}/current_clocksource": "kvm-clock\n",
+        f"{CLOCK}/available_clocksource": "kvm-clock tsc acpi_pm \n",
+    }
+    for state, (name, latency_us) in states.items():
+        tree |= {
+            f"{CPU}/cpu0/cpuidle/{state}/name": f"{name}\n",
+            f"{CPU}/cpu0/cpuidle/{state}/latency": f"{latency_us}\n",
+            f"{CPU}/cpu0/cpuidle/{state}/disable": "0\n",
+        }
+    cores = cpus // 2 // sockets  # of one socket: its first threads, then, after those of all sockets, its second ones
+    for node in range(sockets):
+        first = node * cores
+        second = cpus // 2 + first
+        tree[f"{NUMA}/node{node}/cpulist"] = f"{first}-{first + cores - 1},{second}-{second + cores - 1}\n"
+    return tree
+
+
+def memory_sys(memory_kib: int, nodes: int, reserved_pages: int = 0) -> dict[str, Content]:
+    """Under /sys: the memory of each NUMA node, and huge pages of 2 MiB of which nobody uses any."""
+    tree: dict[str, Content] = {
+        f"{NUMA}/node{node}/meminfo": f"Node {node} MemTotal:       {memory_kib // nodes} kB\n" for node in range(nodes)
+    }
+    for size_kib, pages in ((2048, reserved_pages), (1048576, 0)):
+        tree |= {
+            f"kernel/mm/hugepages/hugepages-{size_kib}kB/nr_hugepages": f"{pages}\n",
+            f"kernel/mm/hugepages/hugepages-{size_kib}kB/free_hugepages": f"{pages}\n",
+        }
+    return tree
+
+
+def cpuinfo(cpus: int, sockets: int, model: str, microcode: str = "0xa0011d5", threads: int = 2) -> str:
+    """/proc/cpuinfo with what matters here."""
+    cores = cpus // threads // sockets
+    blocks = []
+    for cpu in range(cpus):
+        core = cpu % (cpus // threads)
+        rows = {
+            "processor": cpu,
+            "model name": model,
+            "microcode": microcode,
+            "physical id": core // cores,
+            "siblings": cores * threads,
+            "core id": core % cores,
+            "cpu cores": cores,
+            "flags": "fpu vme de pse tsc msr hypervisor",
+        }
+        blocks.append("".join(f"{key}\t: {value}\n" for key, value in rows.items()))
+    return "\n".join(blocks) + "\n"
+
+
+def processors_proc(cpus: int, sockets: int, model: str) -> dict[str, Content]:
+    """Over /proc: what the CPUs are, the time that passes, and a setting of the kernel."""
+    over = {
+        "cpuinfo": cpuinfo(cpus, sockets, model),
+        "stat": "cpu " + " ".join(["0" * 14] * len(BUSY)) + "\nbtime 1763583600\n",
+        "sys/kernel/numa_balancing": "1\n",
+    }
+    return {path: text for path, text in over.items() if Path("/proc", path).exists()}  # as this kernel has them
+
+
+def host_files(kernel: str) -> dict[str, Content]:
+    """The files of the kernel that runs, and a clock that somebody keeps right."""
+    others = [found.name for found in MODULES.iterdir()] if MODULES.is_dir() else []  # this machine's own
+    return {
+        **{f"/lib/modules/{name}": ABSENT for name in others if name != kernel},
+        f"/lib/modules/{kernel}/modules.order": "",
+        f"/boot/vmlinuz-{kernel}": "",
+        "/usr/share/update-notifier": Folder(),
+        "/usr/share/update-notifier/notify-reboot-required": File("#!/bin/sh\n", 0o755),
+        CLOCK_PATH: clock(max_error_s=0.03),
+        TICKS_PATH: ticks(BUSY),
+    }
+
+
+def clock(*, max_error_s: float, is_synchronised: bool = True) -> str:
+    """What adjtimex answers: its status (PLL on, unsynchronised) and its largest error."""
+    status = 0x2001 if is_synchronised else 0x40
+    return f"{status} {int(max_error_s * 1e6)}\n"
+
+
+def ticks(each: tuple[int, ...]) -> File:
+    """The program that makes time pass: what each twentieth of a second adds to /proc/stat."""
+    return File(TICKS.format(each=" ".join(map(str, each))), 0o755)

@@ -1,0 +1,28 @@
+"""File systems that a fake node believes to be mounted, and that this machine cannot mount."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.testbed.compiled import LIBRARIES, shared_library
+from tests.testbed.image import Content, Folder
+
+SONAME = "libtestbed-mountinfo.so"
+PRELOAD = "/etc/ld.so.preload"
+
+
+def mountinfo_files(lines: tuple[str, ...], files: Mapping[str, Content]) -> dict[str, Content]:
+    """The files that put these lines at the beginning of every program's /proc/self/mountinfo, and their folders.
+
+    `files` are those that there are: a file in a mount's place stays.
+    """
+    if not lines:
+        return {}
+    library = shared_library(Path(__file__).with_name("fake_mountinfo.c"), SONAME)
+    folders: dict[str, Content] = {path: Folder() for line in lines if (path := line.split(" ")[4]) not in files}
+    return folders | {
+        f"{LIBRARIES}/{SONAME}": library,
+        PRELOAD: f"{files[PRELOAD]}{LIBRARIES}/{SONAME}\n",
+        "/run/fake-mountinfo.txt": "".join(f"{line}\n" for line in lines),
+    }

@@ -1,0 +1,64 @@
+"""What a healthy GPU answers, as the fake NVML library reads it: an H100 unless told otherwise."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+Values = Mapping[str, object]
+
+NONE = "error NOT_SUPPORTED"
+ECC = [
+    f"ecc_{life}{kind}_{where}"
+    for life in ("", "aggregate_")
+    for kind in ("corrected", "uncorrected")
+    for where in ("dram", "sram")
+]
+# An idle H100 of a p5, as nvidia-smi of driver 590 shows one at rest; counters of a young node are zero.
+H100: Values = {
+    "name": "NVIDIA H100 80GB HBM3",
+    "vbios": "96.00.A5.00.01",
+    "ecc_enabled": True,
+    **dict.fromkeys(ECC, 0),
+    "sram_threshold_exceeded": False,
+    "remap_pending": False,
+    "remap_failed": False,
+    "remapped_correctable": 0,
+    "remapped_uncorrectable": 0,
+    "remap_banks": "2560 0 0 0 0",
+    "recovery_action": 0,
+    "nvlinks": 18,
+    "fabric_state": 3,
+    "fabric_status": 0,
+    "fabric_health_mask": 0,
+    "fabric_clique": 0,
+    "fabric_cluster_uuid": "00000000-0000-0000-0000-000000000000",
+    "pcie_width": 16,
+    "pcie_width_max": 16,
+    "pcie_gen": 5,
+    "pcie_gen_max": 5,
+    "pcie_replays": 0,
+    "clocks_event_reasons": "0x1",
+    "power_limit_w": 700,
+    "persistence_mode": True,
+    "mig_mode": False,
+    "compute_mode": 0,
+    "memory_total_mib": 81559,
+    "memory_used_mib": 0,
+    "memory_reserved_mib": 479,
+    "utilization_percent": 0,
+    "processes": "",
+}
+# Since Blackwell NVLink errors are fields, and the fabric's health is told: every field of its mask well.
+BLACKWELL: Values = {"nvlink_version": 5, "fabric_health_mask": 0x1AA, "fabric_health_summary": 1}
+
+
+def gpu_lines(node: str, index: int, address: str, values: Values) -> str:
+    """One GPU's part of the file: at that PCI address, with an identity of its own, and what differs from an H100."""
+    identity = uuid.uuid5(uuid.NAMESPACE_DNS, f"{node}-gpu{index}")
+    own = {"uuid": f"GPU-{identity}", "serial": 1650000000000 + identity.int % 10**9, "pci": address}
+    told = {**H100, **own, **values}
+    told.setdefault("power_limit_default_w", told["power_limit_w"])
+    told["pcie_gen_max"] = max(told["pcie_gen"], values.get("pcie_gen_max", 0))  # type: ignore[call-overload]
+    lines = [f"{key} = {str(value).lower() if isinstance(value, bool) else value}" for key, value in told.items()]
+    return "\n".join([f"[gpu {index}]", *lines]) + "\n"
