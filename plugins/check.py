@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pytest
 
 from clusterproof.plugins.facts.cluster import ClusterFacts
-from clusterproof.plugins.facts.fact import leaves_needed
+from clusterproof.plugins.facts.fact import leaves_needed, names_mentioned
 from clusterproof.plugins.facts.file_systems import file_systems
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.printable import printable
@@ -107,20 +107,28 @@ def check_of(function: Callable[..., Any], marks: Iterable[pytest.Mark]) -> Chec
     parameters = tuple(inspect.signature(function).parameters)
     subject = next((name for name in parameters if name not in WHOLE), parameters[0])
     code = inspect.unwrap(function).__code__
-    subjects = SUBJECTS.get(subject) or SUBJECTS_OF_CLUSTER[subject]
-    leaves, aws_leaves = (
-        leaves_needed(function, facts) | leaves_needed(subjects, facts) for facts in (Node, ClusterFacts)
-    )
+    leaves, aws_leaves = _leaves(function, subject)
     return Check(
         function,
         subject,
         len(parameters) == 2,
         route(function, marks),
         leaves,
-        aws_leaves if subject in SUBJECTS_OF_CLUSTER else frozenset(),
+        aws_leaves,
         code.co_filename,
         code.co_firstlineno - 1,
     )
+
+
+def _leaves(function: Callable[..., Any], subject: str) -> tuple[frozenset[str], frozenset[str]]:
+    """What a check needs of each node, and of AWS. One of the cluster needs of nodes only what it asks `nodes` for."""
+    if subject in SUBJECTS:
+        return leaves_needed(function, Node) | leaves_needed(SUBJECTS[subject], Node), frozenset()
+    both = (function, SUBJECTS_OF_CLUSTER[subject])
+    of_aws = frozenset[str]().union(*(leaves_needed(one, ClusterFacts) for one in both))
+    if not any("nodes" in names_mentioned(one, ClusterFacts) for one in both):
+        return frozenset(), of_aws
+    return frozenset[str]().union(*(leaves_needed(one, Node) for one in both)), of_aws
 
 
 def is_light(function: Callable[..., Any]) -> bool:

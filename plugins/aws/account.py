@@ -11,7 +11,7 @@ from clusterproof.plugins.catalog.aws_actions import aws_actions
 
 T = TypeVar("T")
 
-ATTEMPTS = 12  # of one call, throttled ones waited for: adaptive retries slow the client down to what AWS allows
+ATTEMPTS = 8  # of one call, throttled ones waited for: adaptive retries slow the client down to what AWS allows
 CONNECT_S, READ_S = 5, 30
 MAX_PAGES = 200  # of one listing: 20,000 nodes
 _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthFailure", "NotAuthorized")
@@ -131,10 +131,11 @@ class _told:  # noqa: N801 - reads as a verb where it is used
 
     def __exit__(self, _kind: object, problem: BaseException | None, _trace: object) -> None:
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
 
         if isinstance(problem, ClientError):
             raise _of_service(self.action, problem.response.get("Error", {})) from None
-        if isinstance(problem, BotoCoreError):
+        if isinstance(problem, (BotoCoreError, ResponseParserError)):
             raise AwsError(f"{self.action}: {_one_line(problem)}", type(problem).__name__) from None
 
 

@@ -20,7 +20,8 @@ from tests.runs import ROOT, Runs
 pytest_plugins = ["pytester"]
 CHECKS = str(ROOT / "checks" / "control_plane")
 WORKERS = {"workers": ("ml.p5.48xlarge", 3)}
-OF_AWS_ALONE = ("-k", "not network_layers")  # which looks at nodes
+OF_AWS_ALONE = ("-k", "not network_layers and not slurm")  # which look at nodes
+OF_CONTROL_PLANE = [name for name, check in all_checks().items() if check.subject == "cluster"]
 FOUND = (Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE)
 PASSING = Verdict.PASS
 NOWHERE = {"control_plane.ultraserver_block": Verdict.NOT_APPLICABLE}
@@ -53,7 +54,7 @@ def test_a_cluster_in_service_passes(runs: Runs, service: Service) -> None:
     with_cluster(service, WORKERS)
     told = ran(runs)
     assert verdicts(runs) == dict.fromkeys(verdicts(runs), PASSING) | NOWHERE
-    assert len(verdicts(runs)) == sum(name.startswith("control_plane.") for name in all_checks()) - 1
+    assert len(verdicts(runs)) == len(OF_CONTROL_PLANE) - 1
     told.stdout.fnmatch_lines(["cluster: ml-cluster: 3 nodes (ip-*) by hyperpod, p5.48xlarge"])
     told.stdout.fnmatch_lines(["the cluster itself is fit as far as checked"])
     told.stdout.no_fnmatch_line("*topology *")
@@ -73,7 +74,7 @@ def test_a_fault_changes_its_verdicts_and_no_other(
 def test_every_check_of_the_control_plane_is_proven_to_fail_or_worry() -> None:
     bad = (Verdict.FAIL, Verdict.CONCERN)
     proven = {name for expected, _ in FAULTS.values() for name, verdict in expected.items() if verdict in bad}
-    there = {name.partition(".")[2] for name in all_checks() if name.startswith("control_plane.")}
+    there = {name.partition(".")[2] for name in OF_CONTROL_PLANE}
     assert proven | {"network_layers"} == there
 
 
@@ -191,5 +192,5 @@ def test_workers_of_xdist_judge_the_cluster_by_what_the_controller_asked(runs: R
 
 
 def test_a_cluster_that_aws_does_not_know_has_no_such_checks(runs: Runs) -> None:
-    told = runs.run("--cluster", "demo", CHECKS)
-    told.stdout.fnmatch_lines(["collected 0 items"])
+    runs.run("--cluster", "demo", "--results", str(runs.results_file), CHECKS)
+    assert {result.check for result in runs.results} == {"control_plane.slurm_nodes"}  # which asks each node

@@ -21,8 +21,9 @@ from tests.aws.service import Service
 from tests.aws.systems_manager import SystemsManager
 from tests.aws.test_cluster_checks import CHECKS, messages, verdicts
 from tests.faults import BY_NAME
+from tests.faults.infiniband import infiniband
 from tests.faults.kernel_log import XID
-from tests.faults.network import efa_names, infiniband
+from tests.faults.network import efa_names
 from tests.judged import results, told_by
 from tests.runs import ROOT, Runs
 from tests.testbed.image import NodeImage
@@ -155,7 +156,7 @@ def test_d12_nodes_behind_the_first_page_are_seen(runs: Runs, service: Service) 
                 row["InstanceStatus"] = {"Status": "Failure", "Message": ""}
 
     listed(service, ill)
-    runs.run("--cluster", NAME, "--results", str(runs.results_file), CHECKS, "-k", "nodes_running or single_az")
+    runs.run("--cluster", NAME, "--results", str(runs.results_file), CHECKS, "-k", "test_nodes_running or single_az")
     assert verdicts(runs) == {"control_plane.nodes_running": Verdict.FAIL, "control_plane.single_az": Verdict.PASS}
     assert f"{instance_id('workers-230')} (workers) is Failure" in messages(runs)
 
