@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from functools import cache
 from typing import Any, TypeVar
 
 from clusterproof.plugins.catalog.aws_actions import aws_actions
@@ -38,22 +40,28 @@ class AwsDenied(AwsError):  # noqa: N818 - what AWS calls it
 class Account:
     """AWS as one region and profile see it. Safe to use from several threads.
 
-    `throttled` is called, from any thread, with the action that AWS has just throttled and that is tried again.
+    `throttled` is called, from any thread, with the action that AWS has just throttled and that is tried again; by
+    default it is said on standard error.
     """
 
-    def __init__(self, region: str = "", profile: str = "", throttled: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, region: str = "", profile: str = "", throttled: Callable[[str], None] | None = None) -> None:
         """Find region and credentials in the usual places. Raises AwsError where there are none."""
         import boto3  # 0.2 s, and only clusters of AWS's need it
         from botocore.exceptions import BotoCoreError
 
         try:
-            self._session = boto3.Session(region_name=region or None, profile_name=profile or None)
+            self._session = boto3.Session(
+                region_name=region or None,
+                profile_name=profile or None,
+                botocore_session=_with_models_kept(),
+            )
+            found = self._session.region_name
         except BotoCoreError as problem:
             raise AwsError(_one_line(problem)) from None
-        if not self._session.region_name:
+        if not found:
             raise AwsError("no AWS region; expected --region, AWS_REGION or one in the profile", "NoRegion")
-        self.region: str = self._session.region_name
-        self._throttled = throttled
+        self.region: str = found
+        self._throttled = throttled or _say_once()
         self._clients: dict[str, Any] = {}
         self._asked: dict[str, Future[Any]] = {}
         self._lock = threading.Lock()
@@ -111,6 +119,34 @@ class Account:
         code = response[1].get("Error", {}).get("Code") if response else ""
         if code in _THROTTLED and operation is not None:
             self._throttled(f"{operation.service_model.service_name}:{operation.name}")
+
+
+def _say_once() -> Callable[[str], None]:
+    """Tells whoever waits that AWS throttles an action, and each action once."""
+    said: set[str] = set()
+
+    def say(action: str) -> None:
+        if action not in said:
+            said.add(action)
+            sys.stderr.write(f"AWS throttles {action}; waiting for it\n")
+
+    return say
+
+
+def _with_models_kept() -> Any:
+    """A session of botocore's that reads each service's model once in a process: that of EC2 takes 0.2 s."""
+    from botocore.session import get_session
+
+    session = get_session()
+    session.register_component("data_loader", _models())
+    return session
+
+
+@cache
+def _models() -> Any:
+    from botocore.loaders import create_loader
+
+    return create_loader()
 
 
 def _action(service: str, operation: str) -> str:

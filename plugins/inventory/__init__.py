@@ -35,6 +35,7 @@ KINDS = (
     Kind("asg:", "asg:NAME", "ec2.asg"),
 )
 HYPERPOD = Kind("", "a HyperPod cluster's NAME or ARN", "hyperpod.hyperpod")
+AS_FILE = "the name is that of a file here; for a HyperPod cluster called so, give its ARN"
 FILE = Kind("", "FILE.toml", "file.toml")
 
 
@@ -48,7 +49,8 @@ def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
         if text == kind.word or (kind.word.endswith(":") and text.startswith(kind.word)):
             return _resolve(kind, text[len(kind.word) :], options or {})
     if text.endswith(".toml") or os.path.isfile(text):  # noqa: PTH113 - where Path.is_file raises, this does not
-        return _resolve(FILE, text, options or {})
+        found = _resolve(FILE, text, options or {})
+        return replace(found, notes=(*found.notes, AS_FILE)) if is_hyperpod(text) else found
     if is_hyperpod(text) and not nearest(text.lower(), [kind.word for kind in KINDS]):
         return _resolve(HYPERPOD, text, options or {})
     raise InventoryError(f"--cluster {text!r:.120}{_hint(text)}; expected {_forms()}")

@@ -28,7 +28,8 @@ from tests.judged import results, told_by
 from tests.runs import ROOT, Runs
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes
-from tests.testbed.node import healthy_p5, with_kernel_line, with_nvml, with_tool, without_efa, without_file
+from tests.testbed.node import healthy_p5, with_file, with_kernel_line, with_nvml, with_tool, without_efa, without_file
+from tests.testbed.software import EFA_RECORD
 
 pytest_plugins = ["pytester"]
 GPUS = range(8)
@@ -68,6 +69,21 @@ def test_d1_a_node_that_tells_nothing_passes_no_check(
 
 
 @needs_nodes
+@needs_nodes
+def test_d2_time_that_cpus_wait_for_storage_is_seen() -> None:
+    told = results(told_by(BY_NAME["CPUs that wait for I/O"].put(healthy_p5())))
+    assert told["host.iowait"].verdict is Verdict.CONCERN
+
+
+@needs_nodes
+def test_d3_the_installers_own_line_is_read_and_libfabrics_version_is_none() -> None:
+    found = results(told_by(healthy_p5()))["software.efa_installer_string"]
+    assert found.verdict is Verdict.PASS
+    mistaken = healthy_p5()
+    mistaken = with_file(mistaken, EFA_RECORD, "# EFA installer version: 2.3.1amzn2.0\n")
+    assert results(told_by(mistaken))["software.efa_installer_string"].verdict is Verdict.FAIL
+
+
 def test_d4_rdma_devices_that_are_no_efa_do_not_stand_for_those_that_are_missing() -> None:
     image = healthy_p5()
     image = without_efa(image, efa_names(image)[4])

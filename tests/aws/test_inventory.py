@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,6 +86,19 @@ def test_a_cluster_that_is_not_there_is_one_line_with_those_that_are(service: Se
     )
 
 
+def test_a_name_that_is_a_file_too_is_the_files_and_says_so(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_cluster(service, WORKERS)
+    (tmp_path / NAME).write_text('[[group]]\nnodes = "gpu001"\n')
+    monkeypatch.chdir(tmp_path)
+    found = resolve(NAME)
+    assert [target.name for target in found.targets] == ["gpu001"]
+    assert found.notes == ("the name is that of a file here; for a HyperPod cluster called so, give its ARN",)
+    assert resolve(ARN).connection == "hyperpod"
+    assert "DescribeCluster" in service.calls
+
+
 def test_a_word_close_to_a_kind_is_not_looked_up(service: Service) -> None:
     assert "did you mean local?" in refused("lokal")
     assert service.calls == []
@@ -100,11 +114,12 @@ def test_a_denied_call_names_the_action_that_is_missing(service: Service, action
     assert f"{needs} is not allowed to this identity" in refused(NAME)
 
 
-def test_throttling_is_waited_out(service: Service) -> None:
+def test_throttling_is_waited_out_and_said_once(service: Service, capsys: pytest.CaptureFixture[str]) -> None:
     with_cluster(service, WORKERS)
     service.says("ListClusterNodes", THROTTLED, THROTTLED)
     assert len(resolve(NAME).targets) == 3
     assert service.calls.count("ListClusterNodes") == 3
+    assert capsys.readouterr().err == "AWS throttles sagemaker:ListClusterNodes; waiting for it\n"
 
 
 def test_without_a_region_or_credentials_it_is_said_in_one_line(
