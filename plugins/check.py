@@ -7,11 +7,13 @@ import time
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
-from clusterproof.plugins.facts.fact import leaves_needed
+from clusterproof.plugins.facts.cluster import ClusterFacts
+from clusterproof.plugins.facts.fact import leaves_needed, names_mentioned
+from clusterproof.plugins.facts.file_systems import file_systems
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.printable import printable
 from clusterproof.plugins.result import SEVERITIES, Result
@@ -33,12 +35,19 @@ SUBJECTS: dict[str, Callable[[Node], Iterable[Any]]] = {
     "nvme": lambda node: node.nvme_controllers,
     "neuron_device": lambda node: node.neuron_devices,
 }
+# Or it is called once for the cluster, where that is one of AWS's, or for each thing that the cluster has.
+SUBJECTS_OF_CLUSTER: dict[str, Callable[[ClusterFacts], Iterable[Any]]] = {
+    "cluster": lambda cluster: (cluster,),
+    "file_system": file_systems,
+}
+WHOLE = ("node", "cluster")  # what has no devices beside it
 _DEVICES = {
     "gpu": "NVIDIA GPU",
     "pci_device": "NVIDIA, EFA or Mellanox device on the PCI bus",
     "efa_device": "EFA device",
     "ib_device": "InfiniBand or RoCE device",
     "mount": "mount",
+    "file_system": "FSx file system",
     "lustre_client": "connection to a Lustre server",
     "ost": "Lustre OST",
     "mdt": "Lustre MDT",
@@ -54,11 +63,33 @@ class Check:
 
     function: Callable[..., None]
     subject: str
-    wants_node: bool  # besides its device
+    wants_owner: bool  # its node or its cluster, besides the device
     route: Route
-    leaves: frozenset[str]
+    leaves: frozenset[str]  # that nodes tell
+    aws_leaves: frozenset[str]  # that AWS tells
     path: str
     line: int
+
+    @property
+    def is_of_cluster(self) -> bool:
+        """Whether it is run once for the cluster rather than on each node."""
+        return self.subject in SUBJECTS_OF_CLUSTER
+
+
+class Owner(Protocol):
+    """A node, or the cluster: what a result is about."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def type_name(self) -> str:
+        """Its instance type, else empty."""
+
+    @property
+    def gpu_uuids(self) -> tuple[str, ...]:
+        """The UUIDs of its GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,82 +105,110 @@ class Finding:
 def check_of(function: Callable[..., Any], marks: Iterable[pytest.Mark]) -> Check:
     """The check that a test function is; `is_light` must hold for it."""
     parameters = tuple(inspect.signature(function).parameters)
-    subject = next((name for name in parameters if name != "node"), "node")
+    subject = next((name for name in parameters if name not in WHOLE), parameters[0])
     code = inspect.unwrap(function).__code__
-    leaves = leaves_needed(function, Node) | leaves_needed(SUBJECTS[subject], Node)
+    leaves, aws_leaves = _leaves(function, subject)
     return Check(
         function,
         subject,
         len(parameters) == 2,
         route(function, marks),
         leaves,
+        aws_leaves,
         code.co_filename,
         code.co_firstlineno - 1,
     )
 
 
+def _leaves(function: Callable[..., Any], subject: str) -> tuple[frozenset[str], frozenset[str]]:
+    """What a check needs of each node, and of AWS. One of the cluster needs of nodes only what it asks `nodes` for."""
+    if subject in SUBJECTS:
+        return leaves_needed(function, Node) | leaves_needed(SUBJECTS[subject], Node), frozenset()
+    both = (function, SUBJECTS_OF_CLUSTER[subject])
+    of_aws = frozenset[str]().union(*(leaves_needed(one, ClusterFacts) for one in both))
+    if not any("nodes" in names_mentioned(one, ClusterFacts) for one in both):
+        return frozenset(), of_aws
+    return frozenset[str]().union(*(leaves_needed(one, Node) for one in both)), of_aws
+
+
 def is_light(function: Callable[..., Any]) -> bool:
-    """Whether a function asks for nothing but a node, or its devices one by one, or both."""
+    """Whether a function asks for nothing but a node, or its devices one by one, or both; or so of the cluster."""
     parameters = inspect.signature(function).parameters.keys()
-    return SUBJECTS.keys() >= parameters and len(parameters - {"node"}) <= 1 <= len(parameters)
+    return any(
+        subjects >= parameters and len(parameters - {whole}) <= 1 <= len(parameters)
+        for subjects, whole in ((SUBJECTS.keys(), "node"), (SUBJECTS_OF_CLUSTER.keys(), "cluster"))
+    )
 
 
-def judge(check: Check, node: Node) -> Result:
-    """Run a check on a node: one result, as bad as the worst of its devices."""
+def judge(check: Check, owner: Node | ClusterFacts) -> Result:
+    """Run a check on a node, or on the cluster: one result, as bad as the worst of its devices."""
     started = time.perf_counter()
-    findings = _findings(check, node)
-    return _result(check.route, check.subject, node, findings, time.perf_counter() - started)
+    findings = _findings(check, owner)
+    return _result(check.route, check.subject, owner, findings, time.perf_counter() - started)
 
 
-def not_run(check: Check, node: Node, why: str) -> Result:
+def not_run(check: Check, owner: Owner, why: str) -> Result:
     """The result of a check that is not to be run: not applicable, and why."""
-    return _result(check.route, check.subject, node, [Finding(Verdict.NOT_APPLICABLE, message=why)], 0.0)
+    return _result(check.route, check.subject, owner, [Finding(Verdict.NOT_APPLICABLE, message=why)], 0.0)
 
 
-def result_of(about: Route, node: Node, outcome: BaseException | None, seconds: float) -> Result:
+def result_of(about: Route, node: Owner, outcome: BaseException | None, seconds: float) -> Result:
     """The result of a test that pytest itself ran, from how it ended."""
     finding = Finding(Verdict.PASS) if outcome is None else _finding("", outcome)
     return _result(about, "node", node, [finding], seconds)
 
 
-def _findings(check: Check, node: Node) -> list[Finding]:
+def _findings(check: Check, owner: Node | ClusterFacts) -> list[Finding]:
     try:
-        subjects = list(SUBJECTS[check.subject](node))
+        subjects = list(subjects_of(check, owner))
     except (Incomplete, NotApplicable) as ended:
         return [_finding("", ended)]
     if not subjects:
-        return [_of_nothing(check.subject, node)]
-    return [_examine(check, subject, node) for subject in subjects]
+        return [_of_nothing(check.subject, owner)]
+    return [_examine(check, subject, owner) for subject in subjects]
 
 
-def _of_nothing(subject: str, node: Node) -> Finding:
+def subjects_of(check: Check, owner: Any) -> Iterable[Any]:
+    """What the check is called for, one by one. Raises Incomplete, NotApplicable."""
+    find: Callable[[Any], Iterable[Any]] = SUBJECTS.get(check.subject) or SUBJECTS_OF_CLUSTER[check.subject]
+    return find(owner)
+
+
+def _of_nothing(subject: str, owner: Node | ClusterFacts) -> Finding:
     """What a check of devices says where there is none: incomplete where there should be some."""
     try:
-        expected = node.expected(_COUNTED[subject]) if subject in _COUNTED else 0
+        counted = isinstance(owner, Node) and subject in _COUNTED
+        expected = owner.expected(_COUNTED[subject]) if counted else 0  # type: ignore[union-attr]
     except Incomplete:
         expected = 0  # nothing tells: then none is no loss, and the check that counts them is incomplete itself
     if expected:
         message = f"no {_DEVICES[subject]} answers; expected {expected}"
         return Finding(Verdict.INCOMPLETE, message=message, cause=f"no {_DEVICES[subject]} answers")
-    return Finding(Verdict.NOT_APPLICABLE, message=f"no {_DEVICES[subject]} on this node")
+    return Finding(Verdict.NOT_APPLICABLE, message=f"no {_DEVICES[subject]} on this {_whole(owner)}")
 
 
-def _examine(check: Check, subject: Any, node: Node) -> Finding:
+def _whole(owner: Node | ClusterFacts) -> str:
+    return "node" if isinstance(owner, Node) else "cluster"
+
+
+def _examine(check: Check, subject: Any, owner: Node | ClusterFacts) -> Finding:
     try:
-        call(check, subject, node)
+        call(check, subject, owner)
     except Exception as ended:  # whatever a check raises is a finding; its own crash is incomplete
-        return _finding("" if check.subject == "node" else _label(subject), ended)
+        return _finding("" if check.subject in WHOLE else _label(subject), ended)
     except (pytest.skip.Exception, pytest.fail.Exception) as ended:
-        return _finding("" if check.subject == "node" else _label(subject), ended)
+        return _finding("" if check.subject in WHOLE else _label(subject), ended)
     return _PASSED
 
 
 _PASSED = Finding(Verdict.PASS)
 
 
-def call(check: Check, subject: Any, node: Node) -> None:
+def call(check: Check, subject: Any, owner: Any) -> None:
     """Call the test function for one subject; its verdict is how it ends."""
-    asked = {check.subject: subject, "node": node} if check.wants_node else {check.subject: subject}
+    asked = {check.subject: subject}
+    if check.wants_owner:
+        asked["cluster" if check.is_of_cluster else "node"] = owner
     check.function(**asked)
 
 
@@ -184,7 +243,7 @@ def assertion_message(failed: AssertionError) -> str:
     return text.split("\nassert ", 1)[0] or text
 
 
-def _result(about: Route, subject: str, node: Node, findings: list[Finding], seconds: float) -> Result:
+def _result(about: Route, subject: str, node: Owner, findings: list[Finding], seconds: float) -> Result:
     worst = min(findings, key=lambda finding: finding.verdict.rank)
     verdict = worst.verdict
     told = [finding for finding in findings if finding.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)]

@@ -63,9 +63,14 @@ def resolve_cluster(config: pytest.Config, text: str, policy: Policy) -> Any:
     worker = getattr(config, "workerinput", {})
     if "clusterproof_recording" in worker:
         return resolve(f"replay:{worker['clusterproof_recording']}")
-    found = config.hook.pytest_cluster_inventory(config=config, text=text) or resolve(text)
+    found = config.hook.pytest_cluster_inventory(config=config, text=text) or resolve(text, aws_settings(option))
     found = narrow(found, option.nodes or "", option.exclude or "")
     return with_expectations(found, option.instance_type or "", option.expect or "", policy.expect)
+
+
+def aws_settings(option: Any) -> dict[str, str]:
+    """What the command line says of AWS."""
+    return {key: told for key in ("region", "profile") if (told := getattr(option, key))}
 
 
 def _marks() -> list[str]:

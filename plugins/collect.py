@@ -9,14 +9,24 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.check import SUBJECTS, Check, call, check_of, is_light, judge, not_run, result_of
+from clusterproof.plugins.check import Check, call, check_of, is_light, judge, not_run, result_of, subjects_of
+from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.fact import leaves_needed
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.policy.model import NO_POLICY, words_of
 from clusterproof.plugins.report import properties, report_of, teardown_of
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.routing import SUBSYSTEMS, Route, route
-from clusterproof.plugins.state import CLUSTER, CLUSTER_IS_MISSING, POLICY, ROUTES, names_of, nodes_of
+from clusterproof.plugins.state import (
+    CLUSTER,
+    CLUSTER_IS_MISSING,
+    POLICY,
+    ROUTES,
+    cluster_of,
+    is_of_aws,
+    names_of,
+    nodes_of,
+)
 from clusterproof.plugins.verdict import NotApplicable, Verdict
 
 # Marks that only pytest's own protocol honours: a test that carries one takes pytest's usual way.
@@ -50,15 +60,17 @@ class CheckItem(pytest.Item):
 
     def runtest(self) -> None:
         """Pytest's usual way, as `--pdb` takes it: the check alone, its exceptions let through."""
-        subjects = list(SUBJECTS[self.check.subject](self.node))
+        subjects = list(subjects_of(self.check, self.owner))
         if not subjects:
-            raise NotApplicable(f"no {self.check.subject} on this node")
+            raise NotApplicable(f"no {self.check.subject} here")
         for subject in subjects:
-            call(self.check, subject, self.node)
+            call(self.check, subject, self.owner)
 
     @property
-    def node(self) -> Node:
-        """The node's facts."""
+    def owner(self) -> Node | ClusterFacts:
+        """What the check is about: the node's facts, or the cluster's."""
+        if self.check.is_of_cluster:
+            return cluster_of(self.config)
         return nodes_of(self.config)[self.node_name]
 
 
@@ -75,6 +87,8 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
             return []
         return None  # somebody else's test, who has a `node` of his own
     check = check_of(obj, marks)  # type: ignore[arg-type]
+    if check.is_of_cluster:  # of clusters that AWS does not know there is nothing to ask
+        return [_item(collector, f"{name}[{cluster.name}]", check, cluster.name)] if is_of_aws(cluster) else []
     return [_item(collector, f"{name}[{target.name}]", check, target.name) for target in cluster.targets]
 
 
@@ -159,8 +173,8 @@ def verdict_on(item: CheckItem) -> Result:
     policy = item.config.stash.get(POLICY, NO_POLICY)
     rule = policy.disables(item.check.route.check)
     if rule:
-        return not_run(item.check, item.node, words_of(rule, policy.source))
-    return policy.read(judge(item.check, item.node))
+        return not_run(item.check, item.owner, words_of(rule, policy.source))
+    return policy.read(judge(item.check, item.owner))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -181,10 +195,12 @@ def pytest_runtest_makereport(
     return report_of(item, result, call.start, report.sections)
 
 
-def _about(item: pytest.Item) -> tuple[Route, Node] | None:
-    """The route and the node of an item, or None where it is not about a node."""
+def _about(item: pytest.Item) -> tuple[Route, Node | ClusterFacts] | None:
+    """The route of an item and what it is about, or None where that is no node and no cluster."""
     about = route_of(item)
-    return (about, nodes_of(item.config)[_node_name(item)]) if about else None
+    if about is None:
+        return None
+    return about, item.owner if isinstance(item, CheckItem) else nodes_of(item.config)[_node_name(item)]
 
 
 def route_of(item: pytest.Item) -> Route | None:
@@ -209,6 +225,11 @@ def _node_name(item: pytest.Item) -> str:
         return ""
     name = str(callspec.params.get("node"))
     return name if name in names_of(item.config) else ""
+
+
+def aws_leaves_of(item: pytest.Item) -> frozenset[str]:
+    """The leaves that AWS is to be asked for."""
+    return item.check.aws_leaves if isinstance(item, CheckItem) else frozenset()
 
 
 def leaves_of(item: pytest.Item) -> frozenset[str]:

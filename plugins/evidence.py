@@ -33,6 +33,7 @@ class Unreached(str, Enum):
     HOST_KEY = "host_key"
     AUTH = "auth"
     THROTTLED = "throttled"
+    NOT_CONNECTED = "not_connected"  # to Systems Manager, through which it is reached
     NO_PYTHON = "no_python"
     GARBLED = "garbled"  # it answered, but not with the probe's frame
     CUT = "cut"  # the frame began and did not end

@@ -34,7 +34,8 @@ def gather(
 
     gathered: dict[str, NodeEvidence] = {}
     lock = threading.Lock()
-    to_run, nonce = program({*leaves, *(path.stem for path in further)}, options, further)
+    on_stdin = getattr(connection, "takes_stdin", True)
+    to_run, nonce = program({*leaves, *(path.stem for path in further)}, options, further, on_stdin)
 
     def answered(target: Target, answer: Answer) -> None:
         evidence = evidence_of(target, answer, nonce)

@@ -155,6 +155,7 @@ _LABEL = (
     rf"(?<![\w:.])(?P<label>(?!{_HEX}{{1,4}}:)[\w.-]{{1,40}}:)?"  # `addr:` before groups that have colons themselves
 )
 FORMS = (
+    Form("arn", re.compile(r"\barn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:\d{12}:[\w+=,.@:/*-]*[\w*]")),
     Form(
         "uuid",
         re.compile(rf"(?<![0-9A-Za-z]){_HEX}{{8}}(?:[-_]{_HEX}{{4}}){{3}}[-_]{_HEX}{{12}}(?![0-9A-Za-z])"),
@@ -178,7 +179,8 @@ FORMS = (
     Form(
         "resource",
         re.compile(
-            r"(?<![a-z])(?:vol|eni|subnet|vpc|sg|ami|snap|rtb|eipalloc)-?(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])"
+            r"(?<![a-z])(?:vol|eni|subnet|vpc|vpce|sg|ami|snap|rtb|igw|eigw|nat|acl|nn|cr|eipalloc)-?"
+            r"(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])"
         ),
     ),
     Form(
@@ -186,3 +188,16 @@ FORMS = (
         re.compile(r"\b(?:[a-z0-9-]{1,63}\.){1,8}(?:internal|local|lan|corp|intranet)(?![\w-])", re.IGNORECASE),
     ),
 )
+
+
+def has_form(name: str) -> bool:
+    """Whether a name holds an address or an id."""
+    return any(found and form.is_name(found) for form in FORMS for found in [form.pattern.search(name)])
+
+
+def host_places(names: set[str]) -> re.Pattern[str]:
+    """These names where only a host's can stand: behind `host `, `@` or `//`; before ` kernel:`, `:/` or a port."""
+    either = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    behind = rf"(?:(?<=\bhost )|(?<=\bto )|(?<=@)|(?<=//))(?:{either})(?![\w-])"
+    before = rf"(?<![\w.:-])(?:{either})(?= kernel:|:/|:\d{{2,5}}(?![\w.:]))"
+    return re.compile(f"{behind}|{before}", re.IGNORECASE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +62,25 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "take a host key that is not in known_hosts on trust, for this run only; a changed key is still refused",
             {"action": "store_true"},
         ),
+    ),
+    "clusterproof: AWS": (
+        Option("--region", "the AWS region (default: AWS_REGION, or the profile's)", {"metavar": "REGION"}),
+        Option(
+            "--ssm-rate",
+            "SSM sessions to open a second (default 3: an account is allowed about that)",
+            {"type": float, "metavar": "N"},
+        ),
+        Option(
+            "--ssm-output",
+            "where SSM puts answers of EC2 instances that are longer than the 24,000 characters it shows",
+            {"metavar": "s3://BUCKET/PREFIX"},
+        ),
+        Option(
+            "--fsx-window",
+            "how far back to look at the load of FSx file systems, e.g. 90m, 12h or 2d (default 3h; at most 15d)",
+            {"default": "3h", "metavar": "TIME"},
+        ),
+        Option("--profile", "the AWS profile (default: AWS_PROFILE, or the default one)", {"metavar": "NAME"}),
     ),
     "clusterproof: the probe": (
         Option(
@@ -132,12 +152,31 @@ def check_options(option: Any) -> None:
         ("--connect-timeout", option.connect_timeout, 0.1),
         ("--probe-timeout", option.probe_timeout, 0.1),
         ("--answer-timeout", option.answer_timeout, 0.1),
+        ("--ssm-rate", option.ssm_rate, 0.1),
     ):
         if value is not None and not value >= least:
             raise pytest.UsageError(f"{flag} is {value:g}; expected at least {least:g}")
+    if option.ssm_output and not option.ssm_output.startswith("s3://"):
+        raise pytest.UsageError(f"--ssm-output is {option.ssm_output!r}; expected s3://BUCKET or s3://BUCKET/PREFIX")
+    window_minutes(option.fsx_window)
     if not option.host_root.startswith("/"):
         raise pytest.UsageError(f"--host-root is {option.host_root!r}; expected a folder that begins with /")
     try:
         window(option.since)
     except ValueError as why:
         raise pytest.UsageError(str(why)) from None
+
+
+def window_minutes(text: str) -> int:
+    """The minutes of `--fsx-window`. Raises pytest.UsageError."""
+    number, unit = text[:-1], text[-1:]
+    minutes = int(number) * _MINUTES[unit] if _IS_NUMBER(number) and unit in _MINUTES else 0
+    if not _LEAST_WINDOW <= minutes <= _MOST_WINDOW:
+        raise pytest.UsageError(f"--fsx-window is {text!r:.40}; expected from 15m to 15d, as 90m, 12h or 2d")
+    return minutes
+
+
+_MINUTES = {"m": 1, "h": 60, "d": 24 * 60}
+_LEAST_WINDOW = 15  # minutes: the rule of sustained load looks at so many together
+_MOST_WINDOW = 15 * 24 * 60  # CloudWatch keeps points of one minute so long
+_IS_NUMBER = re.compile(r"[0-9]{1,6}").fullmatch

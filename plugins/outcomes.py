@@ -14,6 +14,7 @@ from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.forms import forms
 from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.summary import summary
+from clusterproof.reports.topology import lines, topology_of
 
 EXIT_INCOMPLETE = 6  # nothing failed, and something could not be measured
 DEFAULT_REPORTCHARS = "fE"  # pytest's own
@@ -115,6 +116,9 @@ class Outcomes:
         terminalreporter.section(self.cluster.name, sep="=")
         for line in summary(self.results, terminalreporter._tw.fullwidth, self.config.get_verbosity() > 0):  # noqa: SLF001
             terminalreporter.write_line(line.text, **line.markup)
+        places = topology_of(self.config)
+        for text in lines(places) if places else ():
+            terminalreporter.write_line(text)
 
 
 def result_of(report: object) -> Result | None:

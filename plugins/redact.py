@@ -11,7 +11,8 @@ from typing import Any
 
 from clusterproof.plugins.evidence import NodeEvidence
 from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.naming import FORMS, Names, is_telling, name_in
+from clusterproof.plugins.naming import FORMS, Names, has_form, host_places, is_telling, name_in
+from clusterproof.plugins.texts import in_all_texts, named
 
 # Values that name one thing, whatever they look like, by their key in the evidence.
 _NAMING_KEYS = {
@@ -20,7 +21,12 @@ _NAMING_KEYS = {
     "uuid": "uuid",
     "cluster_uuid": "fabric",
     "boot_id": "boot",
+    "UltraServerId": "ultraserver",
+    "CapacityBlockId": "ultraserver",
+    "layers": "networknode",
+    "NetworkNodes": "networknode",
 }
+_NAMED = (*_NAMING_KEYS, "source")
 _NO_NAME = re.compile(r"[0-]*|none|n/a|unknown|not specified", re.IGNORECASE)
 _VERSIONS = frozenset({"driver", "kernel", "vbios", "version", "os"})  # keys of numbers that are no addresses
 _PCI_IDS = frozenset({"vendor", "device", "class"})
@@ -31,6 +37,12 @@ _LOGIN = re.compile(  # where the words of a failed log-in name a host, also one
     r"(\bjump host |\bno route to |\bssh-keyscan (?:-p \d+ )?)([A-Za-z0-9][\w.-]*)"
     r"|(?<![\w.-])()((?=[\d_.-]*[A-Za-z])[A-Za-z0-9][\w.-]*)(?=\]?:\d{1,5}\b| does not resolve)"
 )
+CLUSTER = "cluster"  # the word for any cluster
+_OF_AWS = ("region", "arn")  # settings that say what kind of a cluster it is
+_ARN = re.compile(r"arn:[a-z-]+:sagemaker:[a-z0-9-]+:(?P<account>\d{12}):cluster/(?P<id>[a-z0-9]+)")
+_INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}$")
+_ACCOUNT = re.compile(r"(?<![\w.-])\d{12}(?![\w.-])")
+_NAMES_OF_AWS = {"MountName": "filesystem", "UltraServerId": "ultraserver", "CapacityBlockId": "ultraserver"}
 _SCHEMA_KEY = re.compile(r"[a-z][a-z_]*")
 
 
@@ -54,7 +66,13 @@ class Redaction:
         for target in cluster.targets:
             for name in filter(None, (target.name, target.address)):
                 self._is_host(name, self._nodes[target.name])
-        self.cluster = replace(cluster, name="cluster", targets=tuple(map(self._target, cluster.targets)))
+        self._is_cluster(cluster)
+        self.cluster = replace(
+            cluster,
+            name=CLUSTER,
+            targets=tuple(map(self._target, cluster.targets)),
+            settings={key: self.text(cluster.settings[key]) for key in _OF_AWS if key in cluster.settings},
+        )
 
     @contextmanager
     def rewriting(self, keep: Callable[[NodeEvidence], None]) -> Iterator[Callable[[NodeEvidence], None]]:
@@ -75,7 +93,7 @@ class Redaction:
         """Take note of the names that a node tells: its own, its hardware's and its file servers'."""
         self._done.clear()
         for leaf in evidence.leaves.values():
-            for key, told in _named(leaf.value):
+            for key, told in named(leaf.value, _NAMED):
                 if key == "hostname":
                     self._is_host(told, self._nodes[evidence.node])
                 elif key in _NAMING_KEYS:
@@ -97,6 +115,26 @@ class Redaction:
             probe=self._value(dict(evidence.probe)),
             leaves={
                 self._key(name): replace(leaf, value=self._value(leaf.value), detail=self.text(leaf.detail))
+                for name, leaf in evidence.leaves.items()
+            },
+        )
+
+    def of_aws(self, evidence: NodeEvidence) -> NodeEvidence:
+        """What AWS told of the cluster, without names; every node has been learned before."""
+        self._done.clear()
+        for leaf in evidence.leaves.values():
+            for key, told in named(leaf.value, _NAMES_OF_AWS):
+                self._is_known(told, _NAMES_OF_AWS[key])
+        return replace(
+            evidence,
+            node=self.cluster.name,
+            detail=self._without_accounts(self.text(evidence.detail)),
+            leaves={
+                name: replace(
+                    leaf,
+                    value=in_all_texts(self._value(leaf.value), self._without_accounts),
+                    detail=self._without_accounts(self.text(leaf.detail)),
+                )
                 for name, leaf in evidence.leaves.items()
             },
         )
@@ -161,15 +199,32 @@ class Redaction:
                 self._names_for(known).add(known, word)
             else:
                 self._common.add(known)
-                self._common_places = _places(self._common)
+                self._common_places = host_places(self._common)
+
+    def _is_cluster(self, cluster: Cluster) -> None:
+        """Let words stand for the cluster, its account and its instances, which are in the addresses of its nodes."""
+        arn = _ARN.fullmatch(cluster.settings.get("arn", ""))
+        for name in (cluster.name, arn["id"] if arn else ""):
+            if is_telling(name) and not has_form(name):
+                self._plain.add(name, CLUSTER)
+        if arn:
+            self._is_known(arn["account"], "account")
+        for target in cluster.targets:
+            instance = _INSTANCE.search(target.address)
+            if instance:
+                self._is_host(instance[0], self._nodes[target.name])
+
+    def _without_accounts(self, text: str) -> str:
+        """A text of AWS's without account ids: nothing else that AWS tells has twelve digits."""
+        return _ACCOUNT.sub(lambda found: self._word("account", found[0]), text)
 
     def _is_known(self, name: str, kind: str) -> None:
         """Let a word stand for a name wherever it stands, if it is no common word."""
-        if is_telling(name) and not _form_of(name):
+        if is_telling(name) and not has_form(name):
             self._plain.add(name, self._word(kind, name))
 
     def _names_for(self, name: str) -> Names:
-        return self._structured if _form_of(name) else self._plain
+        return self._structured if has_form(name) else self._plain
 
     def _login_host(self, name: str) -> str:
         return name if name in self._words.values() else self._word("host", name)
@@ -191,29 +246,3 @@ def _prefix(names: list[str]) -> str:
     taken = [name.lower() for name in names]
     free = (word for word in ("node", "machine") if not any(re.match(rf"{word}\W?\d", name) for name in taken))
     return next(free, "redacted")
-
-
-def _form_of(name: str) -> bool:
-    """Whether a name holds an address or an id."""
-    return any(found and form.is_name(found) for form in FORMS for found in [form.pattern.search(name)])
-
-
-def _named(told: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Every value of an answer that names something, with its key."""
-    if isinstance(told, str):
-        if told and (key == "source" or key in _NAMING_KEYS):
-            yield key, told
-    elif isinstance(told, dict):
-        for name, entry in told.items():
-            yield from _named(entry, name)
-    elif isinstance(told, list):
-        for entry in told:
-            yield from _named(entry, key)
-
-
-def _places(names: set[str]) -> re.Pattern[str]:
-    """These names where only a host's can stand: behind `host `, `@` or `//`; before ` kernel:`, `:/` or a port."""
-    either = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    behind = rf"(?:(?<=\bhost )|(?<=\bto )|(?<=@)|(?<=//))(?:{either})(?![\w-])"
-    before = rf"(?<![\w.:-])(?:{either})(?= kernel:|:/|:\d{{2,5}}(?![\w.:]))"
-    return re.compile(f"{behind}|{before}", re.IGNORECASE)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.aws.account import Account, AwsError
 from clusterproof.plugins.catalog.instance_types import InstanceType, instance_types
 from clusterproof.plugins.printable import printable
 
@@ -21,7 +22,6 @@ FIELDS = (
     *("gpus", "gpu_model", "gpu_memory_mib", "neuron_devices"),
     *("efa", "network_gbps", "vcpus", "memory_mib", "nvme", "nvme_gb"),
 )
-MAX_TYPES = 10_000  # EC2 has about 1,400
 
 
 class RefreshError(Exception):
@@ -105,18 +105,13 @@ def types_of_ec2(region: str) -> tuple[dict[str, dict[str, Any]], str]:
     Raises RefreshError.
     """
     try:
-        import boto3
-        from botocore.exceptions import BotoCoreError, ClientError
-        from botocore.parsers import ResponseParserError
+        account = Account(region)
+        answers = list(account.listed("ec2", "describe_instance_types", "InstanceTypes"))
     except ImportError:
         raise RefreshError("boto3 is not installed; pip install boto3") from None
-    try:
-        client = boto3.Session().client("ec2", region_name=region or None)
-        pages = client.get_paginator("describe_instance_types").paginate(PaginationConfig={"MaxItems": MAX_TYPES})
-        answers = [entry for page in pages for entry in page.get("InstanceTypes", ())]
-    except (BotoCoreError, ClientError, ResponseParserError) as problem:
-        raise RefreshError(printable(" ".join(str(problem).split()), 300)) from None
-    return {str(entry.get("InstanceType")): told_of(entry) for entry in answers}, str(client.meta.region_name)
+    except AwsError as problem:
+        raise RefreshError(printable(str(problem), 300)) from None
+    return {str(entry.get("InstanceType")): told_of(entry) for entry in answers}, account.region
 
 
 def told_of(answer: Mapping[str, Any]) -> dict[str, Any]:

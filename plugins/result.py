@@ -10,6 +10,8 @@ from clusterproof.plugins.verdict import Verdict
 SCHEMA = 1
 SEVERITIES = {Verdict.FAIL: "error", Verdict.CONCERN: "warning", Verdict.INCOMPLETE: "unknown"}
 
+OF_THE_CLUSTER = ("cluster", "file_system")  # subjects of checks that run once for the cluster, not on each node
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -40,6 +42,11 @@ class Result:
     instance_type: str = ""
     gpu_uuids: tuple[str, ...] = ()
     duration_s: float = 0.0
+
+    @property
+    def is_of_cluster(self) -> bool:
+        """Whether it is about the cluster as a whole; `node` then is the cluster's name."""
+        return self.subject in OF_THE_CLUSTER
 
     def to_json(self) -> dict[str, Any]:
         """The record as `--results` writes it (reports/result.schema.json)."""

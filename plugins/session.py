@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clusterproof.plugins.collect import leaves_of
-from clusterproof.plugins.connection import Connection, Limits, connection_for
-from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.plugins.aws import leaf as aws
+from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.aws.mounted import SETTING, Source, as_setting, sources_of
+from clusterproof.plugins.collect import CheckItem, aws_leaves_of, leaves_of
+from clusterproof.plugins.connection import Connection, Limits, Unusable, connection_for
+from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.facts.fact import ONLY_CAPTURED
 from clusterproof.plugins.facts.window import window
 from clusterproof.plugins.gather import gather, replay
 from clusterproof.plugins.inventory.model import Cluster
-from clusterproof.plugins.inventory.recording import write_cluster, write_node
+from clusterproof.plugins.inventory.recording import read_aws, write_aws, write_cluster, write_node
 from clusterproof.plugins.nodeset import fold
+from clusterproof.plugins.options import window_minutes
 from clusterproof.plugins.policy.model import NO_POLICY
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from clusterproof.plugins.progress import progress
-from clusterproof.plugins.state import CLUSTER, EVIDENCE, POLICY
+from clusterproof.plugins.state import AWS_EVIDENCE, CLUSTER, EVIDENCE, POLICY, is_of_aws
 
 if TYPE_CHECKING:
     from clusterproof.plugins.capture.collection import Understood
@@ -51,6 +56,7 @@ class Session:
         return [
             f"cluster: {shown.name}: {count} ({nodes}) by {shown.connection}"
             + (f", {', '.join(types)}" if types else ""),
+            *(f"cluster: {note}" for note in shown.notes),
             *self._window(),
             *self._not_understood(),
         ]
@@ -82,10 +88,12 @@ class Session:
         """With xdist the controller gathers before any worker starts; a worker reads what it gathered."""
         worker = getattr(self.config, "workerinput", None)
         if worker is not None:
-            self.config.stash[EVIDENCE] = replay(Path(worker["clusterproof_recording"]), self.cluster)
+            folder = Path(worker["clusterproof_recording"])
+            self.config.stash[EVIDENCE] = replay(folder, self.cluster)
+            self.config.stash[AWS_EVIDENCE] = read_aws(folder, self.cluster.name)
         elif self.config.getoption("dist", "no") != "no" and not self.config.option.collectonly:
             self.shared = tempfile.TemporaryDirectory(prefix="clusterproof-")
-            self.gather(frozenset(leaf_names()), Path(self.shared.name))
+            self.gather(frozenset(leaf_names()), frozenset(aws.leaf_names()), Path(self.shared.name))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -98,7 +106,9 @@ class Session:
         """Gather what the selected checks need, then let them run."""
         items = session.items if hasattr(session, "items") else []
         if items and EVIDENCE not in self.config.stash and not self.config.option.collectonly:
-            self.gather(ALWAYS.union(*(leaves_of(item) for item in items)) - ONLY_CAPTURED, None)
+            self.gather(
+                needed(items) - ONLY_CAPTURED, frozenset[str]().union(*(aws_leaves_of(item) for item in items)), None
+            )
         return (yield)
 
     def pytest_unconfigure(self) -> None:
@@ -106,12 +116,13 @@ class Session:
         if self.shared:
             self.shared.cleanup()
 
-    def gather(self, leaves: frozenset[str], shared: Path | None) -> None:
-        """Ask every node once; keep the answers in the stash, and on disk where somebody asked for that."""
+    def gather(self, leaves: frozenset[str], aws_leaves: frozenset[str], shared: Path | None) -> None:
+        """Ask every node once, and AWS; keep the answers in the stash, and on disk where somebody asked for that."""
         folders = [folder for folder in (self._record_folder(), shared) if folder]
         for folder in folders:
             write_cluster(folder, self.config.stash[CLUSTER])
         kept: dict[str, NodeEvidence] = {}
+        mounted: set[Source] = set()
         self.config.stash[EVIDENCE] = kept
 
         def keep(evidence: NodeEvidence) -> None:
@@ -121,12 +132,32 @@ class Session:
 
         if self.redaction:
             with self.redaction.rewriting(keep) as learn:
-                self._ask(leaves, learn)
+                self._ask(leaves, noting(mounted, learn))
         else:
-            self._ask(leaves, keep)
+            self._ask(leaves, noting(mounted, keep))
+        if is_of_aws(self.cluster) and aws_leaves:
+            told = self._ask_aws(aws_leaves, mounted)
+            self.config.stash[AWS_EVIDENCE] = self.redaction.of_aws(told) if self.redaction else told
+            for folder in folders:
+                write_aws(folder, self.config.stash[AWS_EVIDENCE])
+
+    def _ask_aws(self, leaves: frozenset[str], mounted: set[Source]) -> NodeEvidence:
+        """What AWS tells of the cluster, and of the file systems that its nodes mount."""
+        if self.cluster.connection == "replay":
+            return read_aws(Path(self.cluster.settings["recording"]), self.cluster.name)
+        settings = self.cluster.settings
+        try:
+            account = Account(settings["region"], settings.get("profile", ""))
+        except AwsError as problem:
+            broke = Leaf(Status.BROKE, detail=str(problem))
+            return NodeEvidence(self.cluster.name, dict.fromkeys(leaves, broke))
+        asked = {SETTING: as_setting(mounted), "fsx_window_minutes": str(window_minutes(self.config.option.fsx_window))}
+        return aws.ask(account, replace(self.cluster, settings={**settings, **asked}), leaves)
 
     def _ask(self, leaves: frozenset[str], keep: Callable[[NodeEvidence], None]) -> None:
-        """Hand every node's answer to `keep`, as it comes."""
+        """Hand every node's answer to `keep`, as it comes; where nothing is asked of them, no node is."""
+        if not leaves:
+            return
         if self.cluster.connection == "replay":
             for evidence in replay(Path(self.cluster.settings["recording"]), self.cluster).values():
                 keep(evidence)
@@ -141,15 +172,18 @@ class Session:
                 keep(evidence)
                 shown(evidence)
 
-            gather(
-                self.cluster,
-                self._connection(),
-                leaves,
-                self._probe_options(),
-                self._limits(),
-                told,
-                self._further_leaves(),
-            )
+            try:
+                gather(
+                    self.cluster,
+                    self._connection(),
+                    leaves,
+                    self._probe_options(),
+                    self._limits(),
+                    told,
+                    self._further_leaves(),
+                )
+            except Unusable as problem:
+                raise pytest.UsageError(str(problem)) from None
 
     def _connection(self) -> Connection:
         found = self.config.hook.pytest_cluster_connection(config=self.config, cluster=self.cluster)
@@ -174,6 +208,7 @@ class Session:
         settings = dict(self.cluster.settings)
         if option.accept_new_host_keys:
             settings["accept_new_host_keys"] = "yes"
+        settings |= {key: str(told) for key in ("ssm_rate", "ssm_output") if (told := getattr(option, key))}
         return Limits(
             fanout=option.fanout,
             connect_s=option.connect_timeout,
@@ -183,6 +218,23 @@ class Session:
 
     def _record_folder(self) -> Path | None:
         return Path(self.config.option.record) if self.config.option.record else None
+
+
+def needed(items: list[pytest.Item]) -> frozenset[str]:
+    """The leaves that nodes are asked for; none where every check is of the cluster and looks at no node."""
+    of_nodes = [ALWAYS for item in items if not (isinstance(item, CheckItem) and item.check.is_of_cluster)]
+    leaves = frozenset[str]().union(*of_nodes[:1], *(leaves_of(item) for item in items))
+    return leaves | ALWAYS if leaves else leaves
+
+
+def noting(mounted: set[Source], keep: Callable[[NodeEvidence], None]) -> Callable[[NodeEvidence], None]:
+    """`keep`, which also takes note of what a node mounts: AWS is asked for those file systems."""
+
+    def note(evidence: NodeEvidence) -> None:
+        mounted.update(sources_of(evidence))
+        keep(evidence)
+
+    return note
 
 
 def redaction(cluster: Cluster) -> Redaction:

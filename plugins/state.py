@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.evidence import NodeEvidence, Unreached
+from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.group import Group
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.window import BOOT, Window, window
@@ -20,10 +21,26 @@ from clusterproof.plugins.routing import OCCASIONS, Route
 CLUSTER: pytest.StashKey[Cluster] = pytest.StashKey()
 CLUSTER_IS_MISSING: pytest.StashKey[bool] = pytest.StashKey()  # a check was collected, and no --cluster given
 EVIDENCE: pytest.StashKey[dict[str, NodeEvidence]] = pytest.StashKey()
+AWS_EVIDENCE: pytest.StashKey[NodeEvidence] = pytest.StashKey()
+WHOLE: pytest.StashKey[ClusterFacts] = pytest.StashKey()
 NAMES: pytest.StashKey[frozenset[str]] = pytest.StashKey()
 NODES: pytest.StashKey[Mapping[str, Node]] = pytest.StashKey()
 POLICY: pytest.StashKey[Policy] = pytest.StashKey()
 ROUTES: pytest.StashKey[dict[Callable[..., Any], Route]] = pytest.StashKey()
+
+
+def is_of_aws(cluster: Cluster) -> bool:
+    """Whether AWS knows the cluster: its inventory came from there, now or when it was recorded."""
+    return "region" in cluster.settings
+
+
+def cluster_of(config: pytest.Config) -> ClusterFacts:
+    """The run's cluster, with what AWS told of it."""
+    if WHOLE not in config.stash:
+        cluster = config.stash[CLUSTER]
+        told = config.stash.get(AWS_EVIDENCE, None) or NodeEvidence(cluster.name)
+        config.stash[WHOLE] = ClusterFacts(cluster, told, nodes_of(config), config.stash.get(POLICY, NO_POLICY))
+    return config.stash[WHOLE]
 
 
 def names_of(config: pytest.Config) -> frozenset[str]:

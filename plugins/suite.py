@@ -22,6 +22,12 @@ def all_checks() -> dict[str, Check]:
     return {check.route.check: check for check in checks}
 
 
+@cache
+def node_checks() -> dict[str, Check]:
+    """Those of the checks that run on each node."""
+    return {name: check for name, check in all_checks().items() if not check.is_of_cluster}
+
+
 def _of_file(path: Path) -> Iterator[Check]:
     name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
     module = importlib.import_module(f"clusterproof.{name}")

@@ -47,6 +47,8 @@ class Finding:
 
     def where(self, nodes: str) -> str:
         """`3 of 16 nodes (gpu[003,007-008]), 5 GPUs`; `nodes` as they are to be shown."""
+        if self.first.is_of_cluster:
+            return f"cluster {nodes}"
         words = f"{len(self.results)} of {_count(self.judged, 'node', 'nodes')} ({nodes})"
         devices = sum(len(result.devices) for result in self.results)
         noun = _NOUNS.get(self.first.subject)
@@ -98,7 +100,11 @@ class Gap:
 def headline(results: Iterable[Result]) -> str:
     """How many nodes are fit, in one line."""
     worst: dict[str, Verdict] = {}
+    of_cluster: set[Verdict] = set()
     for result in results:
+        if result.is_of_cluster:
+            of_cluster.add(result.verdict)
+            continue
         worst[result.node] = min(result.verdict, worst.get(result.node, result.verdict), key=lambda one: one.rank)
     failed = sum(verdict is Verdict.FAIL for verdict in worst.values())
     unsure = sum(verdict is Verdict.INCOMPLETE for verdict in worst.values())
@@ -107,9 +113,21 @@ def headline(results: Iterable[Result]) -> str:
         (failed, "failed"),
         (unsure, "not proven: something is incomplete"),
     )
-    return f"{_count(len(worst), 'node', 'nodes')}: " + ", ".join(
+    nodes = f"{_count(len(worst), 'node', 'nodes')}: " + ", ".join(
         f"{number} {words}" for number, words in counts if number
     )
+    whole = next((words for verdict, words in _OF_CLUSTER if verdict in of_cluster), "")
+    return "; ".join(
+        filter(None, (nodes if worst or not whole else "", f"the cluster itself {whole}" if whole else ""))
+    )
+
+
+_OF_CLUSTER = (
+    (Verdict.FAIL, "failed"),
+    (Verdict.INCOMPLETE, "is not proven: something is incomplete"),
+    (Verdict.CONCERN, "is fit as far as checked"),
+    (Verdict.PASS, "is fit as far as checked"),
+)
 
 
 def findings(results: Sequence[Result], verdict: Verdict) -> list[Finding]:

@@ -15,6 +15,7 @@ from clusterproof.plugins.report import in_words, owner_of
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.page import proof
+from clusterproof.reports.topology import section, topology_of
 
 # Rows of each verdict, at most: a browser takes a minute and gigabytes for 40,000. The words above them have all.
 MOST_ROWS = {
@@ -93,7 +94,9 @@ class HtmlForm:
         style = Path(__file__).with_name("html.css").read_text(encoding="utf-8")
         left_out = Counter(result.verdict for result in self._results) - self._listed
         nodes = [target.name for target in self._cluster.targets]
-        prefix.append(f"<style>{style}</style>{proof(self._results, nodes, left_out)}")
+        places = topology_of(self._config)
+        where = section(places) if places else ""
+        prefix.append(f"<style>{style}</style>{proof(self._results, nodes, left_out, where)}")
         if self._page is not None:
             self._count(self._page.outcomes)
             rows = self._page.data["tests"]

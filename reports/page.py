@@ -14,8 +14,11 @@ from clusterproof.reports.matrix import legend, matrix
 MOST_LINES = 12  # of what was seen, per finding; the rows below have more
 
 
-def proof(results: Sequence[Result], nodes: Sequence[str], left_out: Mapping[Verdict, int]) -> str:
-    """The headline, every finding and gap with its nodes folded, and the matrix. Everything of a node is escaped."""
+def proof(results: Sequence[Result], nodes: Sequence[str], left_out: Mapping[Verdict, int], where: str = "") -> str:
+    """The headline, every finding and gap with its nodes folded, and the matrix. Everything of a node is escaped.
+
+    `where` is the section on where the nodes stand, which is HTML already.
+    """
     if not results:
         return ""
     parts = [
@@ -27,6 +30,7 @@ def proof(results: Sequence[Result], nodes: Sequence[str], left_out: Mapping[Ver
             for finding in findings(results, verdict)
         ),
         *(_gap(gap) for gap in gaps(results)),
+        *([where] if where else []),
         f'<div class="scroll">{matrix(results, nodes)}</div>',
         legend(),
         f"<p>{escape(_rows_below(left_out))}</p>",

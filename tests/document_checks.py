@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clusterproof.plugins.catalog import thresholds
-from clusterproof.plugins.check import Check
+from clusterproof.plugins.check import WHOLE, Check
 from clusterproof.plugins.report import owner_of
 from clusterproof.plugins.routing import SUBSYSTEMS
 from clusterproof.plugins.suite import all_checks, occasions
 from clusterproof.plugins.verdict import Verdict
+from tests.aws.cluster_faults import FAULTS as CLUSTER_FAULTS
 from tests.faults import ALL_FAULTS
 from tests.rules import Rule, rules, thresholds_of
 
@@ -55,7 +56,10 @@ def _check(name: str) -> Iterator[str]:
 
 def _reads(check: Check) -> str:
     what = f"{', '.join(f'`{leaf}`' for leaf in sorted(check.leaves))}" or "whether the node answered"
-    return what if check.subject == "node" else f"{what}; once for each `{check.subject}`"
+    if check.is_of_cluster:
+        of_aws = ", ".join(f"`{leaf}`" for leaf in sorted(check.aws_leaves))
+        what = f"of AWS {of_aws}" + (f"; of the nodes {what}" if check.leaves else "")
+    return what if check.subject in WHOLE else f"{what}; once for each `{check.subject}`"
 
 
 def _worst_first(found: list[Rule]) -> list[Rule]:
@@ -70,12 +74,24 @@ def _thresholds(check: Check) -> Iterator[str]:
 
 
 def _faults(name: str) -> str:
+    if all_checks()[name].is_of_cluster:
+        return _faults_of_cluster(name)
     by_verdict = [
         f"{fault.name} ({fault.expect[name].value})"
         for fault in ALL_FAULTS
         if name in fault.expect and (next(iter(fault.expect)) == name or fault.expect[name] in _FOUND)
     ]
     return "; ".join(by_verdict) or "none"
+
+
+def _faults_of_cluster(name: str) -> str:
+    subsystem, _, check = name.partition(".")
+    told = [
+        f"{put.__name__.replace('_', ' ')} ({expected[check].value})"
+        for put, (expected, _) in CLUSTER_FAULTS.items()
+        if subsystem == "control_plane" and expected.get(check) in _FOUND
+    ]
+    return "; ".join(told) or "clusters of `tests/aws`"
 
 
 _FOUND = (Verdict.FAIL, Verdict.CONCERN)

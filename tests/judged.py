@@ -15,7 +15,7 @@ from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from clusterproof.plugins.probe.payload import program
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.state import nodes
-from clusterproof.plugins.suite import all_checks
+from clusterproof.plugins.suite import node_checks
 from tests.testbed.image import NodeImage
 from tests.testbed.node import entered
 
@@ -48,4 +48,4 @@ def results(
     everyone = {told.node: told for told in (evidence, *peers)}
     cluster = Cluster("fakes", "local", tuple(Target(name, **target) for name in everyone))
     node = nodes(cluster, everyone, occasion, policy)[evidence.node]
-    return {name: judge(check, node) for name, check in all_checks().items()}
+    return {name: judge(check, node) for name, check in node_checks().items()}

@@ -10,7 +10,7 @@ from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.window import window
 from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.result import Result
-from clusterproof.plugins.suite import all_checks
+from clusterproof.plugins.suite import node_checks
 from clusterproof.plugins.verdict import Verdict
 
 HOUR = 3600.0
@@ -37,7 +37,7 @@ def node(
 
 def result(check: str, of: Node) -> Result:
     """What a check says of the node."""
-    return judge(all_checks()[check], of)
+    return judge(node_checks()[check], of)
 
 
 def verdict(check: str, of: Node) -> Verdict:

@@ -13,7 +13,7 @@ from clusterproof.plugins.check import judge
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.inventory.model import Cluster, Target
 from clusterproof.plugins.state import nodes
-from clusterproof.plugins.suite import all_checks
+from clusterproof.plugins.suite import node_checks
 from clusterproof.plugins.verdict import Verdict
 from tests.samples import FOLDER, Sample, manifest, of_topic, sample
 
@@ -72,7 +72,7 @@ def verdict(text: str, check: str) -> Verdict:
     leaves = {leaf: Leaf(Status.TOLD, value) for leaf, value in values.items()}
     cluster = Cluster("altered", "capture", (Target("gpu001"),))
     node = nodes(cluster, {"gpu001": NodeEvidence("gpu001", leaves)}, "preflight")["gpu001"]
-    return judge(all_checks()[check], node).verdict
+    return judge(node_checks()[check], node).verdict
 
 
 @pytest.mark.parametrize(("file", "check"), faulty())

@@ -41,7 +41,7 @@ from clusterproof.plugins.facts import kernel_log as facts
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.result import Result
-from clusterproof.plugins.suite import all_checks
+from clusterproof.plugins.suite import node_checks
 from clusterproof.plugins.verdict import Verdict
 from tests.samples import Sample, manifest, of_topic
 
@@ -153,7 +153,7 @@ def judged(sample: Sample) -> list[Result]:
     leaves = {leaf: Leaf(Status.TOLD, value) for leaf, value in told.items()}
     kind = next((kind for part, kind in TYPES.items() if sample.name.startswith(part)), "")
     nodes = [Node(Target(name, instance_type=kind), NodeEvidence(name, leaves)) for name in names]
-    return [judge(check, node) for node in nodes for check in all_checks().values()]
+    return [judge(check, node) for node in nodes for check in node_checks().values()]
 
 
 def parameters(chosen: str = "") -> list[object]:

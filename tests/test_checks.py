@@ -15,7 +15,7 @@ from clusterproof.plugins.gather import replay
 from clusterproof.plugins.inventory.recording import DEMO, read_cluster
 from clusterproof.plugins.probe.options import leaf_names
 from clusterproof.plugins.state import nodes
-from clusterproof.plugins.suite import all_checks, occasions
+from clusterproof.plugins.suite import node_checks, occasions
 from clusterproof.plugins.verdict import Verdict
 
 # Checks over logs of tests that no probe runs: not applicable where nobody has captured one.
@@ -26,7 +26,7 @@ CAPTURED = {
     "network.nccl_transport",
     "neuron.nccom",
 }
-CHECKS = [pytest.param(check, id=name) for name, check in all_checks().items()]
+CHECKS = [pytest.param(check, id=name) for name, check in node_checks().items()]
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +72,14 @@ def test_no_check_passes_a_node_that_told_nothing(check: Check, demo: dict[str, 
 
 
 def test_a_finding_says_what_was_observed_and_what_was_expected(demo: dict[str, Node]) -> None:
-    results = [judge(check, node) for check in all_checks().values() for node in demo.values()]
+    results = [judge(check, node) for check in node_checks().values() for node in demo.values()]
     found = [result for result in results if result.verdict in (Verdict.FAIL, Verdict.CONCERN)]
     assert len(found) > 10
     assert [result.message for result in found if not (result.observed and result.expected)] == []
 
 
 def test_the_node_is_asked_for_little_before_a_job() -> None:
-    needed = {name: check.leaves for name, check in all_checks().items() if "prolog" in occasions(check)}
+    needed = {name: check.leaves for name, check in node_checks().items() if "prolog" in occasions(check)}
     assert "mounts" in needed["host.dev_shm"]
     assert needed["network.memlock"] == {"limits", "rdma", "platform", "imds"}
     assert needed["node.reachable"] == set()

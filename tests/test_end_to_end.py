@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.result import Result
-from clusterproof.plugins.suite import all_checks, occasions
+from clusterproof.plugins.suite import node_checks, occasions
 from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.results import read_results
 from tests.faults import BY_NAME
@@ -48,7 +48,7 @@ OF_A_GROUP = {
     "storage.mount_uniform",
 }
 REFUSING, HUNG, RUBBISH, NOISY = "gpu009", "gpu010", "gpu011", "gpu012"
-CHOSEN = [name for name, check in all_checks().items() if "preflight" in occasions(check)]
+CHOSEN = [name for name, check in node_checks().items() if "preflight" in occasions(check)]
 HEALTHY = dict.fromkeys(CHOSEN, Verdict.PASS) | dict.fromkeys(
     DOES_NOT_APPLY.intersection(CHOSEN), Verdict.NOT_APPLICABLE
 )

@@ -15,7 +15,7 @@ from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.gather import replay
 from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.inventory.recording import DEMO, read_cluster
-from clusterproof.plugins.suite import all_checks
+from clusterproof.plugins.suite import node_checks
 from clusterproof.plugins.verdict import Incomplete, NotApplicable, Verdict
 
 JSON = st.recursive(
@@ -54,7 +54,7 @@ def test_nothing_of_a_lost_gpu_can_be_read() -> None:
 @given(leaf=st.sampled_from(["boot", "platform", "nvml", "pci", "rdma", "kernel_log", "mounts", "services"]), told=JSON)
 def test_no_nonsense_from_a_node_breaks_a_check_or_passes_as_evidence(leaf: str, told: Any) -> None:
     node = Node(Target("gpu001", instance_type="p5.48xlarge"), NodeEvidence("gpu001", {leaf: Leaf(Status.TOLD, told)}))
-    for check in all_checks().values():
+    for check in node_checks().values():
         result = judge(check, node)
         assert "the check itself broke" not in result.message
         if leaf in check.leaves and check.leaves - {leaf}:
@@ -67,7 +67,7 @@ def test_one_spoilt_value_in_a_healthy_answer_never_breaks_a_check(place: int, p
     evidence = replay(DEMO, read_cluster(DEMO))["gpu001"]
     spoilt = from_json(_spoil(to_json(evidence), place, put))
     node = Node(Target("gpu001"), spoilt)
-    for check in all_checks().values():
+    for check in node_checks().values():
         assert "the check itself broke" not in judge(check, node).message
 
 

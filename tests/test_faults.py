@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.suite import all_checks
+from clusterproof.plugins.suite import node_checks
 from clusterproof.plugins.verdict import Verdict
 from tests.faults import FAULTS, captured
 from tests.faults.fault import DOES_NOT_APPLY, Fault, p5
@@ -34,7 +34,7 @@ def test_every_check_has_a_fault_that_it_finds() -> None:
         if verdict in (Verdict.FAIL, Verdict.CONCERN)
     }
     says_when_counts_prove_nothing = {"node.uptime_settled"}  # its finding is incomplete, never a fault
-    assert all_checks().keys() - found == says_when_counts_prove_nothing
+    assert node_checks().keys() - found == says_when_counts_prove_nothing
 
 
 @needs_nodes

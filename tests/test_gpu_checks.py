@@ -14,7 +14,7 @@ from clusterproof.plugins.facts.gpu import Gpu, NvlinkErrors
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.result import Result
-from clusterproof.plugins.suite import all_checks
+from clusterproof.plugins.suite import node_checks
 from clusterproof.plugins.verdict import Incomplete, NotApplicable, Verdict
 
 UNSUPPORTED = {"error": "NOT_SUPPORTED", "text": ""}
@@ -36,7 +36,7 @@ def judged(check: str, instance_type: str = "p5.48xlarge", *, gpus: list[dict[st
     nvml = {"init": None, "init_s": 0.1, "driver": "580.126.09", "count": len(gpus), "gpus": gpus}
     told = {"nvml": nvml, "pci": {"devices": [{**ON_BUS, "errors": NO_AER}]}} | leaves
     evidence = NodeEvidence("gpu001", {name: Leaf(Status.TOLD, value) for name, value in told.items()})
-    return judge(all_checks()[check], Node(Target("gpu001", instance_type=instance_type), evidence))
+    return judge(node_checks()[check], Node(Target("gpu001", instance_type=instance_type), evidence))
 
 
 def test_nvlink_errors_that_no_link_has_are_not_applicable() -> None:

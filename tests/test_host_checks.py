@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.inventory.model import Cluster, Target
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.state import nodes
-from clusterproof.plugins.suite import all_checks
+from clusterproof.plugins.suite import node_checks
 from clusterproof.plugins.verdict import Verdict
 
 PLENTY = {"memlock": None, "nofile": 1048576, "nproc": None}
@@ -28,7 +28,7 @@ def verdict_of(check: str, count: int = 1, **leaves: Any) -> Result:
     names = [f"node{number}" for number in range(count)]
     cluster = Cluster("alike", "local", tuple(Target(name) for name in names))
     made = nodes(cluster, {name: NodeEvidence(name, told) for name in names})
-    return judge(all_checks()[check], made["node0"])
+    return judge(node_checks()[check], made["node0"])
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_one_thread_per_core_leaves_half_of_the_cpus() -> None:
     assert verdict_of("host.thread_siblings", cpus=cpus, platform=EC2).verdict is Verdict.CONCERN
 
 
-HOST_CHECKS = sorted(name for name in all_checks() if name.startswith("host."))
+HOST_CHECKS = sorted(name for name in node_checks() if name.startswith("host."))
 
 
 @pytest.mark.parametrize("check", HOST_CHECKS)

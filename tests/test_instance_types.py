@@ -214,14 +214,15 @@ def test_a_region_that_offers_none_of_the_types_is_no_equality(answered: Callabl
     assert ran.out.startswith("0 types compared")
 
 
+NOT_ALLOWED = "ec2:DescribeInstanceTypes is not allowed to this identity"
 ERROR = "<Response><Errors><Error><Code>{}</Code><Message>{}</Message></Error></Errors></Response>"
 
 
 @pytest.mark.parametrize(
     ("pages", "status", "words"),
     [
-        (ERROR.format("AuthFailure", "the credentials are not valid"), 401, "AuthFailure"),
-        (ERROR.format("UnauthorizedOperation", "not authorized"), 403, "UnauthorizedOperation"),
+        (ERROR.format("AuthFailure", "the credentials are not valid"), 401, NOT_ALLOWED),
+        (ERROR.format("UnauthorizedOperation", "not authorized"), 403, NOT_ALLOWED),
         ("<html>a proxy's page", 200, "Unable to parse"),
         (page("<item><instanceType>p5.48xlarge</instanceType></item>"), 200, "p5.48xlarge is not understood"),
     ],
@@ -240,7 +241,7 @@ def test_what_ec2_refuses_or_mumbles_is_one_line_and_4(
     ("region", "environment", "words"),
     [
         ("us-east-1", {}, "Unable to locate credentials"),
-        ("", CREDENTIALS, "You must specify a region"),
+        ("", CREDENTIALS, "no AWS region; expected --region"),
         ("checks/gpu", CREDENTIALS, "'checks/gpu' is no region"),
         ("us-east-1", CREDENTIALS | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "Could not connect"),
     ],

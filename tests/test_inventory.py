@@ -96,7 +96,8 @@ def test_ssh_names_nodes_a_user_and_a_port(text: str, name: str, targets: tuple[
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "'' is empty; expected local, demo, replay:DIR, capture:PATH, ssh:[user@]NODESET[:port] or FILE.toml"),
+        ("", "'' is empty; expected local, demo, replay:DIR, capture:PATH, ssh:[user@]NODESET[:port], "),
+        ("", "ec2:tag:KEY=VALUE, asg:NAME, a HyperPod cluster's NAME or ARN or FILE.toml"),
         ("  ", "is empty"),
         ("lokal", "did you mean local?"),
         ("LOCAL", "did you mean local?"),
@@ -157,6 +158,8 @@ def test_every_kind_has_its_form_and_its_resolver() -> None:
         "replay:DIR",
         "capture:PATH",
         "ssh:[user@]NODESET[:port]",
+        "ec2:tag:KEY=VALUE",
+        "asg:NAME",
         "FILE.toml",
     ]
 

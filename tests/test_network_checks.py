@@ -14,7 +14,7 @@ from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.inventory import with_expectations
 from clusterproof.plugins.inventory.model import Cluster, Target
 from clusterproof.plugins.result import Result
-from clusterproof.plugins.suite import all_checks
+from clusterproof.plugins.suite import node_checks
 from clusterproof.plugins.verdict import Incomplete, Verdict
 
 FAIL, CONCERN, NA, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.PASS
@@ -23,7 +23,7 @@ FAIL, CONCERN, NA, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.NOT_APPLICABLE,
 def verdict(check: str, leaves: Mapping[str, Any], **target: Any) -> Result:
     """What a check says of a lone node that told these leaves."""
     told = {name: Leaf(Status.TOLD, value) for name, value in leaves.items()}
-    return judge(all_checks()[check], Node(Target("gpu001", **target), NodeEvidence("gpu001", told)))
+    return judge(node_checks()[check], Node(Target("gpu001", **target), NodeEvidence("gpu001", told)))
 
 
 def port(**values: Any) -> dict[str, Any]:

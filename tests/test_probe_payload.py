@@ -51,6 +51,7 @@ LEAVES = (
     "platform",
     "processes",
     "rdma",
+    "resource_config",
     "services",
     "striping",
     "versions",

@@ -16,7 +16,7 @@ from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.storage import is_network, is_read_only, mounted_alike
 from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.policy.model import Policy
-from clusterproof.plugins.suite import all_checks
+from clusterproof.plugins.suite import node_checks
 from clusterproof.plugins.verdict import Verdict
 from tests.recordings import boot, node
 from tests.runs import Runs
@@ -97,7 +97,7 @@ def test_the_stripe_count_of_a_folder_is_the_largest_of_its_layout(output: str, 
 def test_folders_that_the_node_was_not_asked_of_are_no_pass() -> None:
     told = node("gpu001", striping={"folders": []})
     one = Node(Target("gpu001"), told, policy=Policy(checkpoints=("/fsx/ckpt",)))
-    result = judge(all_checks()["storage.lustre_striping"], one)
+    result = judge(node_checks()["storage.lustre_striping"], one)
     assert (result.verdict, result.observed) == (Verdict.INCOMPLETE, "the node was not asked of /fsx/ckpt")
 
 
@@ -175,7 +175,7 @@ def test_without_a_client_lustre_is_a_question_only_where_it_is_mounted(
 ) -> None:
     absent = Leaf(Status.ABSENT, detail="no Lustre client")
     told = node("gpu001", boot=boot(), mounts=mounts, lustre=absent, lustre_space=absent)
-    result = judge(all_checks()[f"storage.{name}"], Node(Target("gpu001", instance_type="p5.48xlarge"), told))
+    result = judge(node_checks()[f"storage.{name}"], Node(Target("gpu001", instance_type="p5.48xlarge"), told))
     assert result.verdict is verdict, result.message
 
 
@@ -183,6 +183,6 @@ def test_without_a_client_lustre_is_a_question_only_where_it_is_mounted(
 @given(leaf=st.sampled_from(LEAVES), told=JSON, kind=st.sampled_from(["trn1.32xlarge", "p5.48xlarge", ""]))
 def test_no_nonsense_of_disks_and_devices_breaks_a_check(leaf: str, told: Any, kind: str) -> None:
     one = Node(Target("trn001", instance_type=kind), NodeEvidence("trn001", {leaf: Leaf(Status.TOLD, told)}))
-    for name, check in all_checks().items():
+    for name, check in node_checks().items():
         if name.startswith(("storage.", "neuron.")):
             assert "the check itself broke" not in judge(check, one).message

@@ -1,1 +1,1 @@
-"""What the scheduler and the cloud say of the cluster."""
+"""What AWS, Slurm and Kubernetes say of the cluster itself."""

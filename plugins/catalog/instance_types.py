@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -48,3 +49,20 @@ def instance_type(name: str) -> InstanceType | None:
     """The row of a type by EC2's or SageMaker's name (`ml.p5.48xlarge`), if there is one; a site's own first."""
     name = name.strip().removeprefix("ml.")
     return own_instance_types.get(name) or instance_types().get(name)
+
+
+_ACCELERATED = re.compile(r"(?:ml\.)?(?:p|g|gr|trn|inf|dl)\d")  # families of types that have accelerators
+
+
+def accelerators(name: str) -> int | None:
+    """How many GPUs or Neuron devices an instance of a type has; None where the catalogue does not tell."""
+    row = instance_type(name)
+    if row is None:
+        return None if _ACCELERATED.match(name) else 0
+    return row.gpus or row.neuron_devices or (0 if row.gpus == 0 else None)
+
+
+def efa_devices_of(name: str) -> int | None:
+    """How many EFA devices an instance of a type has at most; None where the catalogue does not tell."""
+    row = instance_type(name)
+    return row.efa if row else None

@@ -40,8 +40,15 @@ class Limits:
     settings: dict[str, str] = field(default_factory=dict)
 
 
+class Unusable(Exception):  # noqa: N818 - an outcome for the whole run
+    """A connection that reaches no node at all, whatever the nodes are; the message is one line with the way out."""
+
+
 class Connection(Protocol):
-    """Runs one program on many nodes."""
+    """Runs one program on many nodes.
+
+    One that cannot give a program standard input has `takes_stdin = False`, and gets all of it as one command line.
+    """
 
     def run(
         self,
@@ -52,7 +59,7 @@ class Connection(Protocol):
     ) -> None:
         """Run `program` once on each target and call `answered` once for each, from any thread.
 
-        Never raises for what one node does: that is an Answer with `unreached`.
+        Never raises for what one node does: that is an Answer with `unreached`. Raises Unusable.
         """
 
 
@@ -76,4 +83,21 @@ def _ssh() -> Connection:
     return Ssh()
 
 
-CONNECTIONS: Mapping[str, Callable[[], Connection]] = {"local": _local, "ssh": _ssh}
+def _hyperpod() -> Connection:
+    from clusterproof.plugins.connection.hyperpod import Hyperpod
+
+    return Hyperpod()
+
+
+def _ssm() -> Connection:
+    from clusterproof.plugins.connection.ssm import Ssm
+
+    return Ssm()
+
+
+CONNECTIONS: Mapping[str, Callable[[], Connection]] = {
+    "local": _local,
+    "ssh": _ssh,
+    "hyperpod": _hyperpod,
+    "ssm": _ssm,
+}

@@ -144,7 +144,13 @@ def told(name: str, leaf: Leaf) -> Told:
 
 def leaves_needed(function: Callable[..., Any], facts_of: type) -> frozenset[str]:
     """The leaves that a function can ask for: those of every fact whose name it, or what it calls, mentions."""
-    needed: set[str] = set()
+    facts = (getattr(facts_of, name, None) for name in names_mentioned(function, facts_of))
+    return frozenset(leaf for fact in facts if isinstance(fact, Fact) for leaf in fact.leaves)
+
+
+def names_mentioned(function: Callable[..., Any], facts_of: type) -> frozenset[str]:
+    """Every name in the code of a function, of what it calls, and of the facts that they mention."""
+    names: set[str] = set()
     seen: set[CodeType] = set()
     waiting: list[FunctionType] = [function] if isinstance(function, FunctionType) else []
     while waiting:
@@ -153,19 +159,24 @@ def leaves_needed(function: Callable[..., Any], facts_of: type) -> frozenset[str
             if code in seen:
                 continue
             seen.add(code)
+            names.update(code.co_names)
             for name in code.co_names:
                 mentioned = getattr(facts_of, name, None)
                 if isinstance(mentioned, Fact):
-                    needed.update(mentioned.leaves)
                     mentioned = mentioned.decode
                 elif isinstance(mentioned, property):
                     mentioned = mentioned.fget
                 waiting += [
                     found
                     for found in (mentioned, current.__globals__.get(name))
-                    if isinstance(found, FunctionType) and found.__code__ not in seen
+                    if isinstance(found, FunctionType) and found.__code__ not in seen and not _is_of_catalog(found)
                 ]
-    return frozenset(needed)
+    return frozenset(names)
+
+
+def _is_of_catalog(function: FunctionType) -> bool:
+    """Whether a function reads the catalogue: its rows have fields that are called as facts of nodes are."""
+    return function.__module__.startswith("clusterproof.plugins.catalog.")
 
 
 def _codes(code: CodeType) -> list[CodeType]:

@@ -56,6 +56,7 @@ class Node:
     instance_type = expectation.instance_type
     platform = expectation.platform
     metadata = expectation.metadata
+    resource_config = expectation.resource_config
     instance_type_by_metadata = expectation.instance_type_by_metadata
     instance_id = expectation.instance_id
     type = expectation.type_row

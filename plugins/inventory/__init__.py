@@ -31,7 +31,11 @@ KINDS = (
     Kind("replay:", "replay:DIR", "recording.replay"),
     Kind("capture:", "capture:PATH", "capture.capture"),
     Kind("ssh:", "ssh:[user@]NODESET[:port]", "hosts.ssh"),
+    Kind("ec2:", "ec2:tag:KEY=VALUE", "ec2.ec2"),
+    Kind("asg:", "asg:NAME", "ec2.asg"),
 )
+HYPERPOD = Kind("", "a HyperPod cluster's NAME or ARN", "hyperpod.hyperpod")
+AS_FILE = "the name is that of a file here; for a HyperPod cluster called so, give its ARN"
 FILE = Kind("", "FILE.toml", "file.toml")
 
 
@@ -45,7 +49,10 @@ def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
         if text == kind.word or (kind.word.endswith(":") and text.startswith(kind.word)):
             return _resolve(kind, text[len(kind.word) :], options or {})
     if text.endswith(".toml") or os.path.isfile(text):  # noqa: PTH113 - where Path.is_file raises, this does not
-        return _resolve(FILE, text, options or {})
+        found = _resolve(FILE, text, options or {})
+        return replace(found, notes=(*found.notes, AS_FILE)) if is_hyperpod(text) else found
+    if is_hyperpod(text) and not nearest(text.lower(), [kind.word for kind in KINDS]):
+        return _resolve(HYPERPOD, text, options or {})
     raise InventoryError(f"--cluster {text!r:.120}{_hint(text)}; expected {_forms()}")
 
 
@@ -95,6 +102,13 @@ def _resolve(kind: Kind, rest: str, options: Mapping[str, str]) -> Cluster:
     return replace(cluster, settings={**cluster.settings, **options})
 
 
+def is_hyperpod(text: str) -> bool:
+    """Whether X can be a HyperPod cluster's name or ARN."""
+    from clusterproof.plugins.inventory.hyperpod import ARN, NAME
+
+    return bool(NAME.fullmatch(text) or ARN.fullmatch(text))
+
+
 def _members(cluster: Cluster, text: str, option: str) -> frozenset[str]:
     try:
         names = frozenset(expand(text))
@@ -128,7 +142,7 @@ def _hint(text: str) -> str:
 
 
 def _forms() -> str:
-    forms = [kind.form for kind in (*KINDS, FILE)]
+    forms = [kind.form for kind in (*KINDS, HYPERPOD, FILE)]
     return f"{', '.join(forms[:-1])} or {forms[-1]}"
 
 

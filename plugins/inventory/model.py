@@ -27,13 +27,15 @@ class Cluster:
     """The nodes of a run and the connection that reaches them.
 
     `connection` is a key of `clusterproof.plugins.connection.CONNECTIONS`, `replay` or `capture`; `settings` are
-    that connection's own (`recording` for replay, `capture` for capture, `identity_file` for ssh, …).
+    that connection's own (`recording` for replay, `capture` for capture, `identity_file` for ssh, `region` and `arn`
+    for a cluster of AWS's, …).
     """
 
     name: str
     connection: str
     targets: tuple[Target, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # what a person should know of it, for the header
 
 
 class InventoryError(ValueError):

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote_from_bytes
 
-from clusterproof.plugins.evidence import NodeEvidence, to_json
+from clusterproof.plugins.evidence import EvidenceError, NodeEvidence, load, to_json
 from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
 from clusterproof.plugins.inventory.strict import Table, read_text
 
 SCHEMA = 1
+AWS_FILE = "aws.json"
+OF_AWS = ("region", "arn")  # settings of a cluster that AWS knows
 DEMO = Path(__file__).parents[2] / "fixtures" / "demo"
 _LONGEST_FILE = 200  # bytes; file systems end at 255, and the name while it is written is longer
 
@@ -63,6 +65,7 @@ def write_cluster(folder: Path, cluster: Cluster) -> None:
         "schema": SCHEMA,
         "cluster": cluster.name,
         "connection": cluster.connection,
+        "aws": {key: cluster.settings[key] for key in OF_AWS if key in cluster.settings},
         "nodes": [_node_to_json(target) for target in cluster.targets],
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,6 +77,21 @@ def write_node(folder: Path, evidence: NodeEvidence) -> None:
     nodes = folder / "nodes"
     nodes.mkdir(parents=True, exist_ok=True)
     write_whole(nodes / recording_file(evidence.node), json.dumps(to_json(evidence), indent=1) + "\n")
+
+
+def write_aws(folder: Path, evidence: NodeEvidence) -> None:
+    """Write what AWS told of the cluster, whole or not at all. Raises OSError."""
+    write_whole(folder / AWS_FILE, json.dumps(to_json(evidence), indent=1) + "\n")
+
+
+def read_aws(folder: Path, cluster: str) -> NodeEvidence:
+    """What AWS told of a recorded cluster; nothing where the recording has none that can be read."""
+    try:
+        return load((folder / AWS_FILE).read_bytes())
+    except FileNotFoundError:
+        return NodeEvidence(cluster)
+    except (OSError, EvidenceError) as problem:
+        return NodeEvidence(cluster, detail=f"{AWS_FILE}: {problem}")
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -102,8 +120,13 @@ def _cluster(table: Table, folder: Path) -> Cluster:
         name=table.text("cluster", default=None),
         connection="replay",
         targets=targets,
-        settings={"recording": str(folder)},
+        settings={"recording": str(folder), **_of_aws(table.table("aws"))},
     )
+
+
+def _of_aws(told: Table) -> dict[str, str]:
+    told.only(*OF_AWS)
+    return {key: told.text(key) for key in OF_AWS if key in told.values}
 
 
 def _target(node: Table) -> Target:

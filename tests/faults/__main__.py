@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-from clusterproof.plugins.suite import all_checks
+from clusterproof.plugins.suite import node_checks
 from clusterproof.plugins.verdict import Verdict
 from tests.faults import ALL_FAULTS, captured
 from tests.faults.captured import CapturedFault
@@ -100,8 +100,8 @@ def main(words: str) -> int:
     for finding in of_healthy:
         _say(f"FALSE       {finding}")
     caught = Counter(name for proof in proofs for name, verdict in proof.changed.items() if verdict in FINDINGS)
-    silent = sorted(all_checks().keys() - caught.keys())
-    _say(f"{len(all_checks())} checks × {len(chosen)} faults; {len(silent)} checks found none: {', '.join(silent)}")
+    silent = sorted(node_checks().keys() - caught.keys())
+    _say(f"{len(node_checks())} checks × {len(chosen)} faults; {len(silent)} checks found none: {', '.join(silent)}")
     detected = sum(proof.is_detected for proof in proofs)
     told = {
         "faults": len(chosen),

@@ -13,7 +13,7 @@ from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.probe.options import leaf_names
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.state import nodes
-from clusterproof.plugins.suite import all_checks
+from clusterproof.plugins.suite import node_checks
 from clusterproof.plugins.verdict import Verdict
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA
 from tests.testbed.outputs import (
@@ -54,7 +54,7 @@ def judged(files: Mapping[str, str]) -> dict[str, Result]:
         cluster = resolve(f"capture:{folder}")
         told = {one.evidence.node: one.evidence for one in read_capture(Path(folder), cluster, leaf_names())}
         node = nodes(cluster, told)[NODE]
-        return {name: judge(check, node) for name, check in all_checks().items()}
+        return {name: judge(check, node) for name, check in node_checks().items()}
 
 
 def changes(fault: CapturedFault) -> dict[str, Result]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clusterproof.plugins.suite import all_checks
+from clusterproof.plugins.suite import node_checks
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.testbed.needs import needs_frozen
 from tests.testbed.node import with_file, with_nvml, with_stuck_nvml, without_pci
 
 # What cannot be known of one GPU that does not answer, or of all while the driver does not.
 OF_A_GPU = {
-    **{name: INCOMPLETE for name, check in all_checks().items() if check.subject == "gpu"},
+    **{name: INCOMPLETE for name, check in node_checks().items() if check.subject == "gpu"},
     "gpu.fabric_uniform": INCOMPLETE,
     "gpu.gpu_identity": INCOMPLETE,
     "gpu.gpu_uniform": INCOMPLETE,

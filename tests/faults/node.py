@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.suite import all_checks
+from clusterproof.plugins.suite import node_checks
 from tests.faults.fault import FAIL, INCOMPLETE, Fault
 from tests.testbed.node import with_file, with_tool
 
@@ -10,7 +10,7 @@ FAULTS = (
     Fault(
         "a node that answers rubbish",
         lambda image: with_tool(image, "python3", "#!/bin/sh\ncat >/dev/null\nhead -c 500 /dev/urandom\n"),
-        {"node.reachable": FAIL, **{name: INCOMPLETE for name in all_checks() if name != "node.reachable"}},
+        {"node.reachable": FAIL, **{name: INCOMPLETE for name in node_checks() if name != "node.reachable"}},
         "garbled",
     ),
     Fault(

@@ -11,6 +11,7 @@ from clusterproof.plugins.facts.host import (
     Boot,
     Platform,
 )
+from clusterproof.plugins.facts.hyperpod import ResourceConfig
 from clusterproof.plugins.facts.metadata import Metadata
 from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
@@ -36,6 +37,7 @@ def instance_type(node: Node) -> str:
 
 platform = told_as("platform", Platform)
 metadata = told_as("imds", Metadata)
+resource_config = told_as("resource_config", ResourceConfig)
 
 
 @told_by()

@@ -1,0 +1,47 @@
+"""The HyperPod cluster: is it in service, and are all its nodes running?"""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.facts.cluster import ClusterFacts
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern
+
+pytestmark = [pytest.mark.control_plane, pytest.mark.preflight, pytest.mark.hyperpod_cluster_debugger("B")]
+
+
+@evidence("aws sagemaker describe-cluster --cluster-name NAME")
+def test_cluster_in_service(cluster: ClusterFacts) -> None:
+    """The HyperPod cluster is not in service.
+
+    Remedy: Wait where it is being updated; else read its failure message and its events.
+    """
+    cluster.require_hyperpod()
+    told = cluster.hyperpod
+    failure = f" ({told.failure})" if told.failure else ""
+    assert told.status == "InService", f"the cluster is {told.status}{failure}; expected InService"
+    if told.failure:
+        concern(f"the cluster is in service and still shows a failure: {told.failure}; expected none")
+
+
+@evidence("aws sagemaker list-cluster-nodes --cluster-name NAME; aws sagemaker describe-cluster --cluster-name NAME")
+def test_nodes_running(cluster: ClusterFacts) -> None:
+    """Nodes of the HyperPod cluster do not run, or are missing from their group.
+
+    Remedy: Read the node's status message. A group that stays short of its target waits for capacity or for a failing
+    lifecycle script.
+    """
+    cluster.require_hyperpod()
+    ill = [
+        f"{node.instance_id} ({node.group}) is {node.status}"
+        for node in cluster.hyperpod_nodes
+        if node.status != "Running"
+    ]
+    short = [
+        f"{group.name} has {group.current} of {group.target}"
+        for group in cluster.hyperpod.groups
+        if group.current != group.target
+    ]
+    seen = ", ".join([*ill[:20], *short])
+    assert not seen, f"{seen}; expected every node Running and every group complete"

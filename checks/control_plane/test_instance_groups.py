@@ -1,0 +1,98 @@
+"""The instance groups of a cluster: repair, health checks, and nodes that are all alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from clusterproof.plugins.catalog.instance_types import accelerators
+from clusterproof.plugins.facts.cluster import ClusterFacts
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern, incomplete, not_applicable
+
+pytestmark = [pytest.mark.control_plane, pytest.mark.preflight]
+
+DEEP_HEALTH_CHECKS = {"InstanceStress", "InstanceConnectivity"}
+DESCRIBE = "aws sagemaker describe-cluster --cluster-name NAME"
+LIST = "aws sagemaker list-cluster-nodes --cluster-name NAME; EC2: aws ec2 describe-instances --instance-ids ID"
+
+
+@pytest.mark.hyperpod_node_debugger("F")
+@evidence(f"{DESCRIBE} --query NodeRecovery")
+def test_node_recovery(cluster: ClusterFacts) -> None:
+    """Faulty nodes are not replaced by themselves.
+
+    Remedy: Set NodeRecovery to Automatic in UpdateCluster, unless somebody watches the cluster and replaces nodes.
+    """
+    cluster.require_hyperpod()
+    told = cluster.hyperpod.node_recovery
+    if told != "Automatic":
+        concern(f"NodeRecovery is {told}; expected Automatic")
+
+
+@pytest.mark.hyperpod_node_debugger("F")
+@evidence(f"{DESCRIBE} --query 'InstanceGroups[].[InstanceGroupName,OnStartDeepHealthChecks]'")
+def test_deep_health_checks(cluster: ClusterFacts) -> None:
+    """Nodes are handed over without deep health checks.
+
+    Remedy: Set OnStartDeepHealthChecks of the group to InstanceStress and InstanceConnectivity.
+    """
+    cluster.require_hyperpod()
+    groups = [group for group in cluster.hyperpod.groups if any(accelerators(name) != 0 for name in group.counts)]
+    if not groups:
+        not_applicable("no instance group of it has accelerators")
+    without = {group.name: sorted(DEEP_HEALTH_CHECKS - set(group.deep_health_checks)) for group in groups}
+    seen = [f"{name} starts without {' and '.join(missing)}" for name, missing in without.items() if missing]
+    if seen:
+        concern(f"{', '.join(seen)}; expected both of every group with accelerators")
+
+
+@pytest.mark.hyperpod_cluster_debugger("B")
+@evidence(LIST)
+def test_mixed_instance_types(cluster: ClusterFacts) -> None:
+    """Nodes of one group have different instance types.
+
+    A collective is as slow as its slowest node.
+
+    Remedy: Make a group of its own for each instance type.
+    """
+    if cluster.is_hyperpod:
+        told = [(node.group, node.ec2_type) for node in cluster.hyperpod_nodes]
+    else:
+        told = [(member.group, member.ec2_type) for member in cluster.members]
+    mixed = list(_unlike(told))
+    if mixed:
+        concern(f"{', '.join(mixed)}; expected one instance type in each group")
+
+
+@pytest.mark.hyperpod_version_checker
+@evidence(LIST)
+def test_image_uniform(cluster: ClusterFacts) -> None:
+    """Nodes of one group run different machine images.
+
+    Remedy: Update the software of the whole group (UpdateClusterSoftware), or replace the nodes that are behind.
+    """
+    if cluster.is_hyperpod:
+        told = [(node.group, node.image) for node in cluster.hyperpod_nodes]
+    else:
+        group_of = {member.name: member.group for member in cluster.members}
+        told = [(group_of[one.hostname], one.image) for one in cluster.ec2_instances]
+    mixed = list(_unlike((group, image) for group, image in told if image))
+    if mixed:
+        concern(f"{', '.join(mixed)}; expected one image in each group")
+    silent = sum(not image for _, image in told)
+    if silent:
+        incomplete(f"AWS tells no image of {silent} of {len(told)} nodes; expected that of each")
+
+
+def _unlike(told: Iterable[tuple[str, object]]) -> Iterator[str]:
+    """The groups that have several values, each with how many nodes have which."""
+    groups: dict[str, Counter[str]] = {}
+    for group, value in told:
+        groups.setdefault(group, Counter())[str(value)] += 1
+    for group, counts in groups.items():
+        if len(counts) > 1:
+            have = " and ".join(f"{count} of {value}" for value, count in counts.most_common(5))
+            yield f"{group or 'the nodes'}: {have}"

@@ -1,0 +1,78 @@
+"""The cluster's network in the account: security groups, subnets, VPC endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from clusterproof.plugins.facts.cluster import ClusterFacts
+from clusterproof.plugins.facts.vpc import efa_security_groups, missing_endpoints, subnets_used, table_of
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern
+
+pytestmark = [pytest.mark.control_plane, pytest.mark.preflight]
+
+MOST = 10  # of one kind in words
+
+
+@pytest.mark.hyperpod_cluster_debugger("A")
+@evidence(
+    "aws ec2 describe-security-groups --group-ids SG --query 'SecurityGroups[].[IpPermissions,IpPermissionsEgress]'"
+)
+def test_security_group_self_reference(cluster: ClusterFacts) -> None:
+    """A security group does not let its own members' traffic through.
+
+    EFA needs a rule for all traffic from the group to itself, in both directions, in every security group of the nodes.
+    A rule to 0.0.0.0/0 does not stand for it.
+
+    Remedy: Add the rule in the missing direction: all traffic, with the group itself as its source or destination.
+    """
+    bad = [
+        f"{group.id} lets no traffic of its own through {' and '.join(group.missing_directions)}"
+        + (", though all may leave to everywhere" if group.is_open_outward else "")
+        for group in efa_security_groups(cluster)
+        if group.missing_directions
+    ]
+    assert not bad, f"{', '.join(bad[:MOST])}; expected a rule for all traffic of the group with itself, in and out"
+
+
+@pytest.mark.hyperpod_node_debugger("B")
+@evidence(
+    "aws ec2 describe-subnets --subnet-ids SUBNET; aws ec2 describe-route-tables --filters Name=vpc-id,Values=VPC"
+)
+def test_subnet_private(cluster: ClusterFacts) -> None:
+    """Nodes are in a public subnet.
+
+    Nodes of HyperPod and instances with several network cards get no public address: in a subnet that routes to an
+    internet gateway they reach nothing outside, and what does get an address can be reached from outside.
+
+    Remedy: Use subnets whose default route leads to a NAT gateway, and that hand out no public addresses.
+    """
+    bad = list(_public(cluster))
+    if bad:
+        concern(f"{', '.join(bad[:MOST])}; expected private subnets")
+
+
+def _public(cluster: ClusterFacts) -> Iterator[str]:
+    for subnet in subnets_used(cluster):
+        is_open = table_of(subnet, cluster.route_tables).leads_to_internet
+        ways = ["routes to an internet gateway"] if is_open else []
+        ways += ["gives every instance a public address"] if subnet.is_giving_public_addresses else []
+        if ways:
+            yield f"{subnet.id} {' and '.join(ways)}"
+
+
+@pytest.mark.hyperpod_node_debugger("B")
+@evidence("aws ec2 describe-vpc-endpoints --filters Name=vpc-id,Values=VPC")
+def test_vpc_endpoints(cluster: ClusterFacts) -> None:
+    """A VPC endpoint is missing.
+
+    Without an endpoint traffic to S3 goes through a NAT gateway, slowly and at a price; from a subnet without a way to
+    the internet the service is not reached at all.
+
+    Remedy: Create the endpoint in the VPC; add a gateway endpoint to the route tables of the nodes' subnets.
+    """
+    missing = missing_endpoints(cluster)
+    if missing:
+        concern(f"{', '.join(missing[:MOST])}; expected the endpoints that the nodes' subnets need")

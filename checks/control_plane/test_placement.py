@@ -1,0 +1,88 @@
+"""Where nodes stand: a job's nodes should be as near to each other as AWS can put them."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.facts.cluster import ClusterFacts
+from clusterproof.plugins.facts.placement import (
+    Spread,
+    instances_of_an_ultraserver,
+    job_groups,
+    lowest_layers,
+    network_layers,
+    require_all_known,
+    spreads,
+    ultraservers,
+    zones,
+)
+from clusterproof.plugins.nodeset import fold
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern
+
+pytestmark = [pytest.mark.control_plane, pytest.mark.preflight, pytest.mark.hyperpod_cluster_debugger("B")]
+
+
+@evidence(
+    "aws sagemaker describe-cluster-node --cluster-name NAME --node-id ID --query NodeDetails.Placement; "
+    "EC2: aws ec2 describe-instances --instance-ids ID --query 'Reservations[].Instances[].Placement'"
+)
+def test_single_az(cluster: ClusterFacts) -> None:
+    """Nodes of one job group are in several availability zones.
+
+    EFA does not cross availability zones. A job group is an instance group whose nodes have accelerators.
+
+    Remedy: Give the instance group subnets of one zone only, and let the nodes outside it be replaced.
+    """
+    found = spreads(job_groups(cluster), zones(cluster))
+    wide = [spread for spread in found if len(spread.places) > threshold("placement.zones")]
+    assert not wide, f"{_in_words(wide)}; expected each job group in one availability zone"
+    require_all_known(found, "availability zone")
+
+
+@evidence("aws ec2 describe-instance-topology; on a HyperPod node: cat /opt/ml/config/resource_config.json")
+def test_network_layers(cluster: ClusterFacts) -> None:
+    """Nodes of one job group hang on several network nodes of the highest-numbered layer.
+
+    The highest-numbered layer is the one nearest to the instance: traffic between its network nodes takes more hops. A
+    large group cannot avoid it; a site says by placement.network_nodes how many it expects.
+
+    Remedy: Let the scheduler place jobs by topology, or ask for capacity in one block.
+    """
+    found = spreads(job_groups(cluster), lowest_layers(network_layers(cluster)))
+    most = int(threshold("placement.network_nodes"))
+    wide = [spread for spread in found if len(spread.places) > most]
+    if wide:
+        concern(f"{_in_words(wide)}; expected each job group on at most {most} network node of the nearest layer")
+    require_all_known(found, "network layer")
+
+
+@evidence("aws sagemaker list-cluster-nodes --cluster-name NAME --query 'ClusterNodeSummaries[].UltraServerInfo'")
+def test_ultraserver_block(cluster: ClusterFacts) -> None:
+    """Nodes of one job group are in more UltraServers than they need.
+
+    Between UltraServers there is EFA, within one there is NVLink.
+
+    Remedy: Give the scheduler UltraServers as its blocks, and ask for nodes in whole UltraServers.
+    """
+    found = {group: spreads([group], ultraservers(cluster))[0] for group in job_groups(cluster)}
+    outside = [
+        f"{spread.group or 'the nodes'}: {fold(spread.unknown)} of {len(group.nodes)} nodes in no UltraServer"
+        for group, spread in found.items()
+        if spread.places and spread.unknown
+    ]
+    if outside:
+        concern(f"{'; '.join(outside)}; expected every node of the group in one")
+    wide = [
+        spread
+        for group, spread in found.items()
+        if len(spread.places)
+        > -(-len(group.nodes) // (instances_of_an_ultraserver(cluster, group) or len(group.nodes)))
+    ]
+    if wide:
+        concern(f"{_in_words(wide)}; expected each job group in as few UltraServers as can hold it")
+
+
+def _in_words(wide: list[Spread]) -> str:
+    return "; ".join(spread.in_words for spread in wide)

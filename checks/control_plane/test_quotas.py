@@ -1,0 +1,37 @@
+"""The account's service quotas: do they allow the cluster that there is, and the nodes that it wants?"""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.facts.cluster import ClusterFacts
+from clusterproof.plugins.facts.quotas import needs
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import incomplete
+
+pytestmark = [pytest.mark.control_plane, pytest.mark.preflight, pytest.mark.hyperpod_node_debugger("C")]
+
+
+@evidence("aws service-quotas list-service-quotas --service-code sagemaker | vpc | ec2")
+def test_service_quotas(cluster: ClusterFacts) -> None:
+    """A service quota is too low for the cluster.
+
+    What a quota must allow is reckoned for this cluster alone; others in the account need more. A node takes a network
+    interface for each EFA device.
+
+    Remedy: Ask for the quota to be raised in the Service Quotas console, in this region.
+    """
+    told = {(quota.service, quota.name): quota.value for quota in cluster.service_quotas}
+    wanted = list(needs(cluster))
+    low = [
+        f"{need.name} is {told[need.key]:,.0f}, and {need.amount:,} are needed"
+        for need in wanted
+        if need.amount is not None and need.key in told and told[need.key] < need.amount
+    ]
+    assert not low, f"{', '.join(low)}; expected at least what the cluster needs"
+    unread = [need.name for need in wanted if need.key not in told]
+    if unread:
+        incomplete(f"AWS tells no quota {', '.join(unread)}; expected each")
+    unknown = [need.name for need in wanted if need.amount is None]
+    if unknown:
+        incomplete(f"the catalogue lacks an instance type: nobody knows how much of {', '.join(unknown)} is needed")

@@ -1,0 +1,175 @@
+"""File systems of FSx that nodes mount: are they saturated, or nearly full?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import pytest
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.catalog.fsx_metrics import fsx_metrics, limits
+from clusterproof.plugins.facts.field import require
+from clusterproof.plugins.facts.fsx import FileSystem, Series
+from clusterproof.plugins.facts.load import Period, Points, clock, may_be_sustained, sustained
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
+
+pytestmark = [pytest.mark.storage, pytest.mark.preflight, pytest.mark.hyperpod_performance_debugger("B")]
+
+SHOWN = 3  # servers or targets that a message names
+Told = tuple[Series, Points]
+
+
+@evidence(
+    "aws fsx describe-file-systems; aws cloudwatch get-metric-data: AWS/FSx DataReadBytes and DataWriteBytes, Sum, 60 s"
+)
+def test_fsx_throughput(file_system: FileSystem) -> None:
+    """An FSx file system is used up to the throughput that it is provisioned for.
+
+    Bytes read and written by clients, against the baseline: storage × throughput per TiB on Lustre, the throughput
+    capacity on OpenZFS. Bursts and cache lift it above 100 %, while they last. A single peak is none of this: the load
+    is sustained where 10 of 15 one-minute points are above the limit.
+
+    Remedy: Here the capacity is saturated: provision more throughput or storage, or read less (cache on NVMe, fewer or
+    staggered checkpoints). Jobs that wait for I/O on a file system that passes here have an inefficient pattern: small
+    files, small reads or files on one storage target.
+    """
+    points = file_system.throughput_percent
+    limit = threshold("fsx.load_fail_percent")
+    full = sustained(points, limit)
+    assert not full, f"{_throughput(file_system, full)}; expected less than {limit:g} % sustained"
+    limit = threshold("fsx.load_concern_percent")
+    high = sustained(points, limit)
+    if high:
+        concern(f"{_throughput(file_system, high)}; expected less than {limit:g} % sustained")
+    if may_be_sustained(points, limit):
+        told = sum(point is not None for point in points)
+        incomplete(f"throughput told of {told} of {len(points)} minutes; expected enough to rule out a sustained load")
+
+
+@evidence(
+    "aws cloudwatch get-metric-data: AWS/FSx NetworkThroughputUtilization, FileServerDiskThroughputUtilization, "
+    "FileServerDiskIopsUtilization, DiskIopsUtilization, CPUUtilization, Average, 60 s, each server and target"
+)
+def test_fsx_utilization(file_system: FileSystem) -> None:
+    """A server or disk of an FSx file system is saturated.
+
+    Network, disk throughput, disk IOPS (of an MDT: of metadata) and CPU of each server and target, as AWS reckons them
+    against their limits, sustained in 10 of 15 one-minute points. What is saturated while the throughput is low is so
+    by the pattern of the I/O, not for want of capacity.
+
+    Remedy: Where the pattern is to blame: larger reads and writes, fewer small files (shards, archives), no directory
+    walks, striping over all targets. Where the throughput is high besides: provision more.
+    """
+    told, unread = _percentages(file_system)
+    limit = threshold("fsx.load_fail_percent")
+    full = _loads(told, limit)
+    assert not full, f"{_utilization(file_system, full)}; expected less than {limit:g} % sustained"
+    limit = threshold("fsx.load_concern_percent")
+    high = _loads(told, limit)
+    if high:
+        concern(f"{_utilization(file_system, high)}; expected less than {limit:g} % sustained")
+    require(unread)
+    dark = [_name(series) for series, points in told if may_be_sustained(points, limit)]
+    if dark:
+        more = f" and {len(dark) - SHOWN} more" if len(dark) > SHOWN else ""
+        names = f"{', '.join(dark[:SHOWN])}{more}"
+        incomplete(f"too few minutes told of {names}; expected enough to rule out a sustained load")
+
+
+@evidence(
+    "aws cloudwatch get-metric-data: AWS/FSx FreeDataStorageCapacity, Minimum, Sum and SampleCount; "
+    "StorageCapacityUtilization; UsedStorageCapacity and StorageCapacity; lfs df -h PATH"
+)
+def test_fsx_capacity(file_system: FileSystem) -> None:
+    """An FSx file system, or one of its storage targets, is nearly full.
+
+    A write fails as soon as one target that holds a part of the file is full, however empty the whole is.
+
+    Remedy: Delete or move data; spread large files over all targets (lfs migrate, lfs setstripe); add storage.
+    """
+    if file_system.is_elastic:
+        not_applicable("its storage grows with what is put in")
+    used = file_system.used_percent
+    most, words = used, f"{used:.0f} % full"
+    if file_system.kind == "LUSTRE":
+        target, most = file_system.fullest_target
+        words = f"{target} is {most:.0f} % full, the whole {used:.0f} %"
+    limit = threshold("fsx.fill_fail_percent")
+    assert most < limit, f"{words}; expected less than {limit:g} %"
+    limit = threshold("fsx.fill_concern_percent")
+    if most >= limit:
+        concern(f"{words}; expected less than {limit:g} %")
+
+
+def _throughput(file_system: FileSystem, period: Period) -> str:
+    baseline = file_system.baseline_mb_s
+    left = max(0.0, baseline * (1 - period.mean / 100))
+    above = ", above it by bursts and cache" if period.mean > 100 else ""
+    return (
+        f"throughput at {period.mean:.0f} % of the baseline of {baseline:g} MB/s{above}, {_when(file_system, period)}, "
+        f"{left:.0f} MB/s left: the capacity is saturated"
+    )
+
+
+def _percentages(file_system: FileSystem) -> tuple[list[Told], list[Incomplete | NotApplicable]]:
+    """Every percentage of a limit that CloudWatch has of a file system, and why others could not be read."""
+    kind = file_system.kind
+    told: list[Told] = []
+    unread: list[Incomplete | NotApplicable] = []
+    for metric in fsx_metrics().values():
+        found = file_system.series(metric.metric) if metric.words else ()
+        if not found and metric.metric in limits(kind):
+            unread.append(Incomplete(f"CloudWatch has no {metric.metric} of it", f"no {metric.metric} in CloudWatch"))
+        for series in found:
+            try:
+                told.append((series, series.points))
+            except Incomplete as why:
+                unread.append(why)
+    return told, unread
+
+
+def _loads(told: Sequence[Told], limit: float) -> list[tuple[str, Period]]:
+    """What is sustained above a limit: of each metric the worst server or target, and how many more; worst first."""
+    found: list[tuple[str, Period]] = []
+    for _, alike in groupby(told, key=lambda one: one[0].metric):
+        hot = [(period, _name(series)) for series, points in alike if (period := sustained(points, limit))]
+        worst, name = max(hot, key=lambda one: one[0].mean, default=(None, ""))
+        if worst:
+            found.append((f"{name} (and {len(hot) - 1} more)" if len(hot) > 1 else name, worst))
+    return sorted(found, key=lambda load: -load[1].mean)
+
+
+def _utilization(file_system: FileSystem, loads: Sequence[tuple[str, Period]]) -> str:
+    words = [
+        f"{name} at {period.mean:.0f} %, {_when(file_system, period)}, {max(0.0, 100 - period.mean):.0f} % left"
+        for name, period in loads
+    ]
+    return f"{', '.join(words)}{_to_blame(file_system, loads[0][1])}"
+
+
+def _to_blame(file_system: FileSystem, period: Period) -> str:
+    """Whether capacity or pattern is to blame, by the throughput of the same minutes; empty where it is not told."""
+    try:
+        throughput = period.mean_of(file_system.throughput_percent)
+    except Incomplete:
+        return ""
+    if throughput is None:
+        return ""
+    is_low = throughput < threshold("fsx.low_throughput_percent")
+    blame = "the pattern is inefficient, not the capacity too small" if is_low else "the capacity is saturated"
+    return f": {blame}, for the throughput is at {throughput:.0f} % of its baseline"
+
+
+def _when(file_system: FileSystem, period: Period) -> str:
+    first, last = (clock(file_system.begin + 60 * minute) for minute in (period.first, period.last))
+    day = first.partition(" ")[0]
+    return f"{period.hot} of {period.minutes} minutes from {first} to {last.removeprefix(f'{day} ')} UTC"
+
+
+def _name(series: Series) -> str:
+    """A percentage in words: `disk IOPS of OST0002`; that of a metadata target is of metadata."""
+    words = fsx_metrics()[series.metric].words
+    words = words.replace("disk", "metadata") if series.target.startswith("MDT") else words
+    return f"{words} of {series.place}" if series.place else words

@@ -1,0 +1,190 @@
+"""One account and region of AWS: every call of the suite goes through here, and only those of aws_actions.toml."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from functools import cache
+from typing import Any, TypeVar
+
+from clusterproof.plugins.catalog.aws_actions import aws_actions
+
+T = TypeVar("T")
+
+ATTEMPTS = 8  # of one call, throttled ones waited for: adaptive retries slow the client down to what AWS allows
+CONNECT_S, READ_S = 5, 30
+MAX_PAGES = 200  # of one listing: 20,000 nodes
+_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthFailure", "NotAuthorized")
+_THROTTLED = ("Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequestsException")
+_EXPIRED = ("ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException")
+
+
+class AwsError(Exception):
+    """A call that told nothing; the message is one line, `code` AWS's word for it."""
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class AwsDenied(AwsError):  # noqa: N818 - what AWS calls it
+    """A call that this identity may not make; `action` is what it lacks."""
+
+    def __init__(self, action: str) -> None:
+        super().__init__(f"{action} is not allowed to this identity; docs/aws.md has the policy", "AccessDenied")
+        self.action = action
+
+
+class Account:
+    """AWS as one region and profile see it. Safe to use from several threads.
+
+    `throttled` is called, from any thread, with the action that AWS has just throttled and that is tried again; by
+    default it is said on standard error.
+    """
+
+    def __init__(self, region: str = "", profile: str = "", throttled: Callable[[str], None] | None = None) -> None:
+        """Find region and credentials in the usual places. Raises AwsError where there are none."""
+        import boto3  # 0.2 s, and only clusters of AWS's need it
+        from botocore.exceptions import BotoCoreError
+
+        try:
+            self._session = boto3.Session(
+                region_name=region or None,
+                profile_name=profile or None,
+                botocore_session=_with_models_kept(),
+            )
+            found = self._session.region_name
+        except BotoCoreError as problem:
+            raise AwsError(_one_line(problem)) from None
+        if not found:
+            raise AwsError("no AWS region; expected --region, AWS_REGION or one in the profile", "NoRegion")
+        self.region: str = found
+        self._throttled = throttled or _say_once()
+        self._clients: dict[str, Any] = {}
+        self._asked: dict[str, Future[Any]] = {}
+        self._lock = threading.Lock()
+
+    def call(self, service: str, operation: str, **arguments: object) -> Mapping[str, Any]:
+        """One call. Raises AwsDenied, AwsError; ValueError for a call that the suite has no leave to make."""
+        action = _action(service, operation)
+        with _told(action):
+            told: Mapping[str, Any] = getattr(self._client(service), operation)(**arguments)
+            return told
+
+    def listed(self, service: str, operation: str, key: str, **arguments: object) -> Iterator[Mapping[str, Any]]:
+        """The entries under `key` of all pages. Raises as `call` does, also in the middle."""
+        action = _action(service, operation)
+        with _told(action):
+            pages = self._client(service).get_paginator(operation).paginate(**arguments)
+            for number, page in enumerate(pages):
+                if number == MAX_PAGES:
+                    raise AwsError(f"{action} told more than {MAX_PAGES} pages; expected fewer", "TooMany")
+                yield from page.get(key, ())
+
+    def once(self, what: str, ask: Callable[[], T]) -> T:
+        """What `ask` tells, asked by the first who wants it; all others, at the same time or later, are told the same.
+
+        Raises what `ask` raises, to everybody.
+        """
+        with self._lock:
+            answer, is_first = self._asked.get(what), what not in self._asked
+            if answer is None:
+                answer = self._asked[what] = Future()
+        if is_first:
+            try:
+                answer.set_result(ask())
+            except BaseException as problem:  # it is everybody's
+                answer.set_exception(problem)
+        told: T = answer.result()
+        return told
+
+    def _client(self, service: str) -> Any:
+        with self._lock:
+            if service not in self._clients:
+                from botocore.config import Config
+
+                patience = Config(
+                    connect_timeout=CONNECT_S,
+                    read_timeout=READ_S,
+                    retries={"mode": "adaptive", "total_max_attempts": ATTEMPTS},
+                )
+                client = self._session.client(service, config=patience)
+                client.meta.events.register("needs-retry.*.*", self._look_at_answer)
+                self._clients[service] = client
+            return self._clients[service]
+
+    def _look_at_answer(self, response: Any = None, operation: Any = None, **_: object) -> None:
+        code = response[1].get("Error", {}).get("Code") if response else ""
+        if code in _THROTTLED and operation is not None:
+            self._throttled(f"{operation.service_model.service_name}:{operation.name}")
+
+
+def _say_once() -> Callable[[str], None]:
+    """Tells whoever waits that AWS throttles an action, and each action once."""
+    said: set[str] = set()
+
+    def say(action: str) -> None:
+        if action not in said:
+            said.add(action)
+            sys.stderr.write(f"AWS throttles {action}; waiting for it\n")
+
+    return say
+
+
+def _with_models_kept() -> Any:
+    """A session of botocore's that reads each service's model once in a process: that of EC2 takes 0.2 s."""
+    from botocore.session import get_session
+
+    session = get_session()
+    session.register_component("data_loader", _models())
+    return session
+
+
+@cache
+def _models() -> Any:
+    from botocore.loaders import create_loader
+
+    return create_loader()
+
+
+def _action(service: str, operation: str) -> str:
+    row = aws_actions().get((service, operation))
+    if row is None:
+        raise ValueError(f"{service}.{operation} is not in aws_actions.toml: the suite has no leave to call it")
+    return row.action
+
+
+class _told:  # noqa: N801 - reads as a verb where it is used
+    """Turns botocore's exceptions into ours, each one line."""
+
+    def __init__(self, action: str) -> None:
+        self.action = action
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, problem: BaseException | None, _trace: object) -> None:
+        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
+
+        if isinstance(problem, ClientError):
+            raise _of_service(self.action, problem.response.get("Error", {})) from None
+        if isinstance(problem, (BotoCoreError, ResponseParserError)):
+            raise AwsError(f"{self.action}: {_one_line(problem)}", type(problem).__name__) from None
+
+
+def _of_service(action: str, error: Mapping[str, Any]) -> AwsError:
+    code, words = str(error.get("Code", "")), _one_line(error.get("Message", ""))
+    if code in _DENIED or code.startswith("AccessDenied"):
+        return AwsDenied(action)
+    if code in _EXPIRED:
+        return AwsError(f"{action}: the credentials are not valid or have expired; sign in again", "Expired")
+    if code in _THROTTLED:
+        return AwsError(f"{action}: throttled by AWS {ATTEMPTS} times in a row; try again later", code)
+    return AwsError(f"{action}: {code}: {words}", code)
+
+
+def _one_line(problem: object) -> str:
+    return " ".join(str(problem).split())[:300]

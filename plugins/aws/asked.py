@@ -1,0 +1,131 @@
+"""What several leaves want to know of a cluster: asked of AWS once for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clusterproof.plugins.aws.account import Account
+from clusterproof.plugins.inventory.model import Cluster
+
+Told = Mapping[str, Any]
+
+PAGE = 100
+AT_ONCE = 500  # instance ids in one call
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The subnets and security groups of one instance group, by their ids."""
+
+    subnets: tuple[str, ...]
+    security_groups: tuple[str, ...]
+
+
+def is_hyperpod(cluster: Cluster) -> bool:
+    """Whether SageMaker owns the nodes; else they are EC2 instances of this account."""
+    return "arn" in cluster.settings
+
+
+def described(account: Account, cluster: Cluster) -> Told:
+    """The HyperPod cluster. Raises AwsError."""
+    arn = cluster.settings["arn"]
+    return account.once("cluster", lambda: account.call("sagemaker", "describe_cluster", ClusterName=arn))
+
+
+def instance_groups(told: Told) -> list[Told]:
+    """The instance groups of a described cluster, restricted ones too."""
+    return [*told.get("InstanceGroups", ()), *told.get("RestrictedInstanceGroups", ())]
+
+
+def types_of(group: Told) -> Mapping[str, int]:
+    """The instance types of a group and how many of each there are or are wanted; flexible groups have several."""
+    if group.get("InstanceType"):
+        return {str(group["InstanceType"]): max(int(group.get("CurrentCount", 0)), int(group.get("TargetCount", 0)))}
+    return {str(one["InstanceType"]): int(one.get("CurrentCount", 0)) for one in group.get("InstanceTypeDetails", ())}
+
+
+def nodes(account: Account, cluster: Cluster) -> Sequence[Told]:
+    """Every node of the HyperPod cluster. Raises AwsError."""
+    asked = {"ClusterName": cluster.settings["arn"], "PaginationConfig": {"PageSize": PAGE}}
+    return account.once(
+        "nodes", lambda: list(account.listed("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", **asked))
+    )
+
+
+def instances(account: Account, cluster: Cluster) -> Sequence[Told]:
+    """The cluster's EC2 instances. Raises AwsError."""
+
+    def ask() -> list[Told]:
+        found: list[Told] = []
+        for ids in portions(instance_ids(cluster), AT_ONCE):
+            for reservation in account.listed("ec2", "describe_instances", "Reservations", InstanceIds=ids):
+                found += reservation["Instances"]
+        return found
+
+    return account.once("instances", ask)
+
+
+def networks(account: Account, cluster: Cluster) -> Mapping[str, Network]:
+    """The network of each instance group; of EC2 instances, under no name, that of all. Raises AwsError."""
+    if not is_hyperpod(cluster):
+        found = instances(account, cluster)
+        groups = {group for instance in found for group in security_groups_of(instance)}
+        subnets_used = {str(instance["SubnetId"]) for instance in found if instance.get("SubnetId")}
+        return {"": Network(tuple(sorted(subnets_used)), tuple(sorted(groups)))}
+    told = described(account, cluster)
+    return {
+        str(group["InstanceGroupName"]): _network(group.get("OverrideVpcConfig") or told.get("VpcConfig") or {})
+        for group in instance_groups(told)
+    }
+
+
+def security_groups_of(instance: Told) -> set[str]:
+    """The security groups of all network interfaces of an EC2 instance."""
+    interfaces = instance.get("NetworkInterfaces", ())
+    every = [*instance.get("SecurityGroups", ()), *(group for one in interfaces for group in one.get("Groups", ()))]
+    return {str(group["GroupId"]) for group in every}
+
+
+def subnets(account: Account, cluster: Cluster) -> Sequence[Told]:
+    """The subnets of all instance groups; none where SageMaker runs the cluster in a network of its own.
+
+    Raises AwsError.
+    """
+
+    def ask() -> list[Told]:
+        ids = sorted({subnet for network in networks(account, cluster).values() for subnet in network.subnets})
+        return list(account.listed("ec2", "describe_subnets", "Subnets", SubnetIds=ids)) if ids else []
+
+    return account.once("subnets", ask)
+
+
+def in_vpcs(account: Account, cluster: Cluster) -> list[Told]:
+    """The filter for what belongs to the cluster's VPCs; empty where it has none. Raises AwsError."""
+    vpcs = sorted({str(subnet["VpcId"]) for subnet in subnets(account, cluster)})
+    return [{"Name": "vpc-id", "Values": vpcs}] if vpcs else []
+
+
+def instance_ids(cluster: Cluster) -> list[str]:
+    """The instance ids of an EC2 cluster's nodes."""
+    return [target.address for target in cluster.targets]
+
+
+def hostnames(cluster: Cluster) -> Mapping[str, str]:
+    """The names of the cluster's nodes by instance id."""
+    return {instance_id(target.address): target.name for target in cluster.targets}
+
+
+def instance_id(address: str) -> str:
+    """The instance id in a node's address: `sagemaker-cluster:…_workers-i-0123…`, or the id itself."""
+    return f"i-{address.rpartition('i-')[2]}"
+
+
+def portions(ids: Sequence[str], most: int) -> Iterable[list[str]]:
+    """The ids, at most so many at a time."""
+    return (list(ids[first : first + most]) for first in range(0, len(ids), most))
+
+
+def _network(config: Told) -> Network:
+    return Network(tuple(config.get("Subnets", ())), tuple(config.get("SecurityGroupIds", ())))

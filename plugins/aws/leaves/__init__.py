@@ -1,0 +1,1 @@
+"""What AWS is asked: one file per kind of evidence, each with `read(account, cluster)`."""

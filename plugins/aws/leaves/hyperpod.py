@@ -1,0 +1,34 @@
+"""The HyperPod cluster, as SageMaker tells of it: what checks look at, and nothing that only names things."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.aws.account import Account
+from clusterproof.plugins.aws.asked import Told, described, types_of
+from clusterproof.plugins.inventory.model import Cluster
+
+KINDS = ("hyperpod",)
+OF_CLUSTER = ("ClusterStatus", "FailureMessage", "NodeRecovery", "VpcConfig")
+OF_GROUP = (
+    "InstanceGroupName",
+    "CurrentCount",
+    "TargetCount",
+    "Status",
+    "OnStartDeepHealthChecks",
+    "OverrideVpcConfig",
+)
+
+
+def read(account: Account, cluster: Cluster) -> object:
+    """The cluster with its instance groups."""
+    told = described(account, cluster)
+    kept: dict[str, object] = {key: told[key] for key in OF_CLUSTER if key in told}
+    for key in ("InstanceGroups", "RestrictedInstanceGroups"):
+        kept[key] = [_group(group) for group in told.get(key, ())]
+    return {"cluster": kept}
+
+
+def _group(told: Told) -> dict[str, object]:
+    volumes = [config.get("EbsVolumeConfig", {}) for config in told.get("InstanceStorageConfigs", ())]
+    sizes = [volume["VolumeSizeInGB"] for volume in volumes if "VolumeSizeInGB" in volume]
+    kept = {key: told[key] for key in OF_GROUP if key in told}
+    return {**kept, "CountsByType": types_of(told), "VolumeSizesInGB": sizes}

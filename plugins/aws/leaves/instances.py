@@ -1,0 +1,27 @@
+"""The EC2 instances that are the cluster's nodes."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.aws.account import Account
+from clusterproof.plugins.aws.asked import hostnames, instances, security_groups_of
+from clusterproof.plugins.inventory.model import Cluster
+
+KINDS = ("ec2",)
+
+
+def read(account: Account, cluster: Cluster) -> object:
+    """Each with its zone, its image and its network."""
+    names = hostnames(cluster)
+    return {
+        "instances": [
+            {
+                "hostname": names[str(told["InstanceId"])],
+                "InstanceType": told.get("InstanceType", ""),
+                "ImageId": told.get("ImageId"),
+                "AvailabilityZone": told.get("Placement", {}).get("AvailabilityZone"),
+                "SubnetId": told.get("SubnetId", ""),
+                "SecurityGroupIds": sorted(security_groups_of(told)),
+            }
+            for told in instances(account, cluster)
+        ]
+    }

@@ -1,0 +1,58 @@
+"""The service quotas that a cluster is held against: those of the account, and where it has none AWS's defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.aws.account import Account
+from clusterproof.plugins.aws.asked import described, instance_groups, is_hyperpod, types_of
+from clusterproof.plugins.catalog.quotas import PER_TYPE, SAGEMAKER, quotas
+from clusterproof.plugins.inventory.model import Cluster
+
+Told = Mapping[str, Any]
+
+
+def read(account: Account, cluster: Cluster) -> object:
+    """Each by its service and the part of its name that the catalogue has."""
+    return {
+        "quotas": [
+            {"service": service, "name": name, "value": told.get("Value")}
+            for service, names in _wanted(account, cluster).items()
+            for name, told in _found(account, service, names).items()
+        ]
+    }
+
+
+def _wanted(account: Account, cluster: Cluster) -> Mapping[str, set[str]]:
+    """The names of the quotas that matter, by service."""
+    wanted: dict[str, set[str]] = {}
+    for row in quotas():
+        if row.service == SAGEMAKER and not is_hyperpod(cluster):
+            continue
+        names = {row.name}
+        if row.needs == PER_TYPE:
+            groups = instance_groups(described(account, cluster))
+            names = {row.name.format(type=name) for group in groups for name in types_of(group)}
+        wanted.setdefault(row.service, set()).update(names)
+    return wanted
+
+
+def _found(account: Account, service: str, names: set[str]) -> Mapping[str, Told]:
+    """The quotas of these names; one that is called just so stands before one that only has the name in its own."""
+    found: dict[str, Told] = {}
+    for operation in ("list_service_quotas", "list_aws_default_service_quotas"):
+        missing = names - found.keys()
+        listed = account.listed("service-quotas", operation, "Quotas", ServiceCode=service) if missing else ()
+        for told in listed:
+            for name in missing:
+                if name.lower() in _name(told) and len(_name(told)) < len(_name(found.get(name, _LONG))):
+                    found[name] = told
+    return found
+
+
+def _name(told: Told) -> str:
+    return str(told.get("QuotaName", "")).lower()
+
+
+_LONG: Told = {"QuotaName": " " * 1000}

@@ -1,0 +1,45 @@
+"""The security groups of the cluster's nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from clusterproof.plugins.aws.account import Account
+from clusterproof.plugins.aws.asked import Told, networks
+from clusterproof.plugins.inventory.model import Cluster
+
+EVERYWHERE = ("0.0.0.0/0", "::/0")
+
+
+def read(account: Account, cluster: Cluster) -> object:
+    """Each with its rules: the protocol (`-1`: all traffic), the groups it names, and whether it is for everywhere."""
+    ids = sorted({group for network in networks(account, cluster).values() for group in network.security_groups})
+    told = account.listed("ec2", "describe_security_groups", "SecurityGroups", GroupIds=ids) if ids else ()
+    return {
+        "groups": [
+            {
+                "GroupId": group["GroupId"],
+                "inbound": _rules(group.get("IpPermissions", ())),
+                "outbound": _rules(group.get("IpPermissionsEgress", ())),
+            }
+            for group in told
+        ]
+    }
+
+
+def _rules(told: Iterable[Told]) -> list[dict[str, object]]:
+    return [
+        {
+            "protocol": rule["IpProtocol"],
+            "groups": [pair["GroupId"] for pair in rule.get("UserIdGroupPairs", ()) if "GroupId" in pair],
+            "everywhere": any(_ranges(rule) & {where} for where in EVERYWHERE),
+        }
+        for rule in told
+    ]
+
+
+def _ranges(rule: Told) -> set[str]:
+    return {
+        *(str(one.get("CidrIp")) for one in rule.get("IpRanges", ())),
+        *(str(one.get("CidrIpv6")) for one in rule.get("Ipv6Ranges", ())),
+    }

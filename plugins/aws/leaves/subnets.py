@@ -1,0 +1,14 @@
+"""The subnets of the cluster's nodes."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.aws.account import Account
+from clusterproof.plugins.aws.asked import subnets
+from clusterproof.plugins.inventory.model import Cluster
+
+KEPT = ("SubnetId", "VpcId", "AvailabilityZone", "MapPublicIpOnLaunch")
+
+
+def read(account: Account, cluster: Cluster) -> object:
+    """Each with its zone and whether it hands out public addresses."""
+    return {"subnets": [{key: told[key] for key in KEPT if key in told} for told in subnets(account, cluster)]}

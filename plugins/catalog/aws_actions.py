@@ -1,0 +1,34 @@
+"""The actions of AWS that the suite may call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from clusterproof.plugins.catalog.rows import build, document
+
+FILE = "aws_actions.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsAction:
+    """One action: IAM's name for it, boto3's service and method, what it is needed for, and on which resources."""
+
+    action: str
+    service: str
+    operation: str
+    needed_for: str
+    source: str
+    on: tuple[str, ...] = ("*",)
+
+
+@cache
+def aws_actions() -> Mapping[tuple[str, str], AwsAction]:
+    """Every action by service and operation. Raises CatalogError."""
+    told = document(FILE)
+    rows = []
+    for name, row in told["action"].items():
+        words = {"action": name, **{key: value for key, value in row.items() if key != "for"}}
+        rows.append(build(AwsAction, {**words, "needed_for": row.get("for")}, f"{FILE}: {name}", told["sources"]))
+    return {(row.service, row.operation): row for row in rows}

@@ -1,0 +1,105 @@
+"""The cluster as a whole: what AWS tells of it, and its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.facts.ec2 import (
+    Endpoint,
+    Instance,
+    InstanceTopology,
+    Quota,
+    RouteTable,
+    SecurityGroup,
+    Subnet,
+)
+from clusterproof.plugins.facts.fact import list_told_as, told_as
+from clusterproof.plugins.facts.fsx import Metrics
+from clusterproof.plugins.facts.hyperpod import HyperpodCluster, HyperpodNode, NodeZone
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.policy.model import NO_POLICY, Policy
+from clusterproof.plugins.verdict import NotApplicable
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node that is validated: its name, its group, and EC2's name of its instance type."""
+
+    name: str
+    group: str
+    ec2_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """A cluster of AWS's. A fact raises Incomplete where AWS did not tell it, NotApplicable where it has no meaning."""
+
+    cluster: Cluster
+    evidence: NodeEvidence
+    nodes: Mapping[str, Node]
+    policy: Policy = NO_POLICY
+    known: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.cluster.name
+
+    @property
+    def type_name(self) -> str:
+        """A cluster has no instance type of its own."""
+        return ""
+
+    @property
+    def gpu_uuids(self) -> tuple[str, ...]:
+        """Nor GPUs."""
+        return ()
+
+    @property
+    def leaves(self) -> Mapping[str, Leaf]:
+        """What AWS answered, by leaf."""
+        return self.evidence.leaves
+
+    def leaf(self, name: str) -> Leaf:
+        """One leaf's answer."""
+        return self.evidence.leaves.get(name) or Leaf(Status.BROKE, detail="this evidence was not gathered")
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The nodes that are validated, as the inventory has them."""
+        targets = self.cluster.targets
+        return tuple(Member(one.name, one.group, one.instance_type.removeprefix("ml.")) for one in targets)
+
+    @property
+    def is_hyperpod(self) -> bool:
+        """Whether SageMaker owns the nodes; else they are EC2 instances of the account."""
+        return "arn" in self.cluster.settings
+
+    def require_hyperpod(self) -> None:
+        """Raise NotApplicable where it is no HyperPod cluster."""
+        if not self.is_hyperpod:
+            raise NotApplicable(f"{self.name} is no HyperPod cluster")
+
+    hyperpod = told_as("hyperpod", HyperpodCluster)
+    hyperpod_nodes = list_told_as("hyperpod_nodes", "nodes", HyperpodNode)
+    node_zones = list_told_as("zones", "nodes", NodeZone)
+    ec2_instances = list_told_as("instances", "instances", Instance)
+    instance_topologies = list_told_as("instance_topology", "instances", InstanceTopology)
+
+    # Its network
+
+    vpc_subnets = list_told_as("subnets", "subnets", Subnet)
+    security_groups = list_told_as("security_groups", "groups", SecurityGroup)
+    route_tables = list_told_as("route_tables", "tables", RouteTable)
+    vpc_endpoints = list_told_as("vpc_endpoints", "endpoints", Endpoint)
+
+    service_quotas = list_told_as("quotas", "quotas", Quota)
+
+    # Storage
+
+    fsx_systems = list_told_as("fsx", "file_systems", dict)
+    fsx_metrics = told_as("fsx_metrics", Metrics)

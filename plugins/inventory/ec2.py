@@ -1,0 +1,96 @@
+"""`--cluster ec2:tag:Key=Value`, `ec2:i-…,i-…` and `asg:NAME`: EC2 instances, reached through SSM or by ssh."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
+
+INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
+TAG = re.compile(r"tag:(?P<key>[^=]{1,128})=(?P<value>.{0,256})")
+FORMS = "ec2:tag:Key=Value or ec2:i-0123456789abcdef0,…"
+AT_ONCE = 500  # instance ids in one call
+
+
+def ec2(rest: str, options: Mapping[str, str]) -> Cluster:
+    """Running instances by tag, or those with these ids. Raises InventoryError."""
+    tag = TAG.fullmatch(rest)
+    ids = [word.strip() for word in rest.split(",") if word.strip()]
+    strangers = [word for word in ids if not INSTANCE.fullmatch(word)]
+    if not tag and (strangers or not ids):
+        stranger = repr(strangers[0][:40]) if strangers else "nothing"
+        raise InventoryError(f"--cluster 'ec2:{rest:.80}': {stranger} is no instance id; expected {FORMS}")
+    account = _account(f"ec2:{rest}", options)
+    try:
+        found = list(_by_tag(account, tag["key"], tag["value"]) if tag else _by_id(account, ids))
+    except AwsError as problem:
+        raise InventoryError(f"--cluster 'ec2:{rest:.80}': {problem}") from None
+    return _cluster(f"ec2:{rest}", account, found)
+
+
+def asg(rest: str, options: Mapping[str, str]) -> Cluster:
+    """The instances of an Auto Scaling group. Raises InventoryError."""
+    account = _account(f"asg:{rest}", options)
+    try:
+        told = account.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[rest])
+        groups = told["AutoScalingGroups"]
+        if not groups:
+            raise InventoryError(f"no Auto Scaling group {rest!r:.80} in {account.region}; expected one of that name")
+        ids = [str(instance["InstanceId"]) for instance in groups[0].get("Instances", ())]
+        found = list(_by_id(account, ids))
+    except AwsError as problem:
+        raise InventoryError(f"--cluster 'asg:{rest:.80}': {problem}") from None
+    return _cluster(rest, account, found)
+
+
+def _by_tag(account: Account, key: str, value: str) -> Iterator[Mapping[str, Any]]:
+    filters = [{"Name": f"tag:{key}", "Values": [value]}, {"Name": "instance-state-name", "Values": ["running"]}]
+    for reservation in account.listed("ec2", "describe_instances", "Reservations", Filters=filters):
+        yield from reservation["Instances"]
+
+
+def _by_id(account: Account, ids: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    for first in range(0, len(ids), AT_ONCE):
+        wanted = list(ids[first : first + AT_ONCE])
+        for reservation in account.listed("ec2", "describe_instances", "Reservations", InstanceIds=wanted):
+            yield from reservation["Instances"]
+
+
+def _cluster(name: str, account: Account, found: list[Mapping[str, Any]]) -> Cluster:
+    running = [instance for instance in found if instance["State"]["Name"] == "running"]
+    stopped = len(found) - len(running)
+    if not running:
+        raise InventoryError(f"{name:.80} in {account.region} has no running instance; expected at least one")
+    targets = tuple(_target(instance) for instance in sorted(running, key=lambda told: str(told["InstanceId"])))
+    notes = (f"not validated: {stopped} that do not run",) if stopped else ()
+    return Cluster(name, "ssm", _named_apart(targets), {"region": account.region}, notes)
+
+
+def _target(instance: Mapping[str, Any]) -> Target:
+    """The name is that of the tag Name, else of the private DNS, else the id."""
+    tags = {str(tag["Key"]): str(tag["Value"]) for tag in instance.get("Tags", ())}
+    dns = str(instance.get("PrivateDnsName", "")).partition(".")[0]
+    return Target(
+        name=tags.get("Name", "").strip() or dns or str(instance["InstanceId"]),
+        address=str(instance["InstanceId"]),
+        group=tags.get("aws:autoscaling:groupName", ""),
+        instance_type=str(instance.get("InstanceType", "")),
+    )
+
+
+def _named_apart(targets: tuple[Target, ...]) -> tuple[Target, ...]:
+    """The same, with the instance id for a name where two nodes have one name: Name tags often are all alike."""
+    counts = Counter(target.name for target in targets)
+    return tuple(target if counts[target.name] == 1 else replace(target, name=target.address) for target in targets)
+
+
+def _account(text: str, options: Mapping[str, str]) -> Account:
+    try:
+        return Account(options.get("region", ""), options.get("profile", ""))
+    except AwsError as problem:
+        raise InventoryError(f"--cluster {text!r:.80}: {problem}") from None

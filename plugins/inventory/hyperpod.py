@@ -1,0 +1,113 @@
+"""`--cluster NAME` or ARN: a SageMaker HyperPod cluster, all of its nodes, reached through SSM."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
+from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
+from clusterproof.plugins.inventory.strict import nearest
+
+NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
+ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:(?P<region>[a-z0-9-]+):\d{12}:cluster/(?P<id>[a-z0-9]{12})")
+PAGE = 100
+# Where the API does not tell a group's role: what the documentation and its examples call such groups.
+_BY_NAME = (("Controller", re.compile(r"controller|head-?node", re.I)), ("Login", re.compile(r"login", re.I)))
+_NOT_FOUND = ("ResourceNotFound", "ResourceNotFoundException")
+_LEFT_OUT = ("Controller", "Login")
+
+
+def hyperpod(text: str, options: Mapping[str, str]) -> Cluster:
+    """The workers of a HyperPod cluster by name or ARN. Raises InventoryError."""
+    arn = ARN.fullmatch(text)
+    try:
+        account = Account(options.get("region", "") or (arn["region"] if arn else ""), options.get("profile", ""))
+        return _cluster(account, text)
+    except AwsError as problem:
+        hint = "" if arn else f"; for a host say ssh:{text:.80}"
+        raise InventoryError(f"--cluster {text!r:.120} is taken for a HyperPod cluster: {problem}{hint}") from None
+
+
+def _cluster(account: Account, text: str) -> Cluster:
+    try:
+        told = account.call("sagemaker", "describe_cluster", ClusterName=text)
+    except AwsDenied:
+        raise
+    except AwsError as problem:
+        if problem.code in _NOT_FOUND or "could not find" in str(problem).lower():
+            raise InventoryError(_unknown(account, text)) from None
+        raise
+    arn, name = str(told["ClusterArn"]), str(told["ClusterName"])
+    roles = {str(group["InstanceGroupName"]): _role(group) for group in _groups(told)}
+    nodes = list(account.listed("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", **_page(name)))
+    workers = [node for node in nodes if roles.get(node["InstanceGroupName"]) not in _LEFT_OUT]
+    if not workers:
+        raise InventoryError(f"HyperPod cluster {name} in {account.region} has no worker node; expected at least one")
+    targets = tuple(_target(node, arn.rpartition("/")[2]) for node in sorted(workers, key=_order))
+    return Cluster(
+        name,
+        "hyperpod",
+        _named_apart(targets),
+        {"region": account.region, "arn": arn},
+        notes=tuple(_notes(Counter(roles.get(node["InstanceGroupName"], "") for node in nodes))),
+    )
+
+
+def _page(name: str) -> dict[str, Any]:
+    return {"ClusterName": name, "PaginationConfig": {"PageSize": PAGE}}
+
+
+def _groups(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*told.get("InstanceGroups", ()), *told.get("RestrictedInstanceGroups", ())]
+
+
+def _role(group: Mapping[str, Any]) -> str:
+    """Controller, Login or Compute, from the API, else from the group's name."""
+    told = group.get("SlurmConfig", {}).get("NodeType")
+    if told:
+        return str(told)
+    name = str(group["InstanceGroupName"])
+    return next((role for role, words in _BY_NAME if words.search(name)), "Compute")
+
+
+def _target(node: Mapping[str, Any], cluster_id: str) -> Target:
+    instance, group = str(node["InstanceId"]), str(node["InstanceGroupName"])
+    return Target(
+        name=str(node.get("PrivateDnsHostname", "")).partition(".")[0] or instance,
+        address=f"sagemaker-cluster:{cluster_id}_{group}-{instance}",
+        group=group,
+        instance_type=str(node.get("InstanceType", "")).removeprefix("ml."),
+    )
+
+
+def _named_apart(targets: tuple[Target, ...]) -> tuple[Target, ...]:
+    """The same, with the instance id for a name where two nodes have one name."""
+    counts = Counter(target.name for target in targets)
+    return tuple(
+        target if counts[target.name] == 1 else replace(target, name=target.address.rpartition("_")[2])
+        for target in targets
+    )
+
+
+def _order(node: Mapping[str, Any]) -> tuple[str, str]:
+    return str(node["InstanceGroupName"]), str(node["InstanceId"])
+
+
+def _notes(roles: Counter[str]) -> list[str]:
+    left = [f"{count} {role.lower()}{'s' if count > 1 else ''}" for role, count in roles.items() if role in _LEFT_OUT]
+    return [f"not validated: {' and '.join(left)}"] if left else []
+
+
+def _unknown(account: Account, text: str) -> str:
+    """One line for a name that no cluster of the region has."""
+    where = f"no HyperPod cluster {text!r:.80} in {account.region}"
+    try:
+        known = [str(row["ClusterName"]) for row in account.listed("sagemaker", "list_clusters", "ClusterSummaries")]
+    except AwsError:
+        return f"{where}; for a host say ssh:{text:.80}"
+    there = f"there are {', '.join(known[:20])}" if known else "there is none"
+    return f"{where}{nearest(text, known)}; {there}; for a host say ssh:{text:.80}"

@@ -1,0 +1,43 @@
+"""The form in which boto3 talks to CloudWatch, as JSON and back: CBOR, as far as that service uses it."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+from botocore.parsers import BaseCBORParser
+
+TYPE = "application/cbor"
+_TIMES = ("Timestamps",)  # keys of lists of times, which are told as seconds since 1970
+
+
+def as_json(body: bytes) -> bytes:
+    """A request as JSON; times are seconds since 1970."""
+    parser = BaseCBORParser(timestamp_parser=float)
+    return json.dumps(parser.parse_data_item(parser.get_peekable_stream_from_bytes(body))).encode()
+
+
+def of_json(told: bytes) -> bytes:
+    """An answer that is told as JSON."""
+    return _item(json.loads(told))
+
+
+def _item(told: Any, key: str = "") -> bytes:
+    if told is None or isinstance(told, bool):
+        return {None: b"\xf6", False: b"\xf4", True: b"\xf5"}[told]
+    if isinstance(told, str):
+        return _head(3, len(told.encode())) + told.encode()
+    if isinstance(told, list):
+        return _head(4, len(told)) + b"".join(_time(entry) if key in _TIMES else _item(entry) for entry in told)
+    if isinstance(told, dict):
+        return _head(5, len(told)) + b"".join(_item(name) + _item(entry, name) for name, entry in told.items())
+    return b"\xfb" + struct.pack(">d", told)
+
+
+def _time(seconds: float) -> bytes:
+    return b"\xc1" + _item(seconds)
+
+
+def _head(major: int, length: int) -> bytes:
+    return bytes([major << 5 | 26]) + length.to_bytes(4, "big")

@@ -1,0 +1,241 @@
+"""Faults of a HyperPod cluster: what each puts in, which verdicts it changes, and words of what is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from clusterproof.plugins.verdict import Verdict
+from tests.aws.clients import client
+from tests.aws.clusters import instance_id
+from tests.aws.networks import Vpc, open_to_internet, with_quotas
+from tests.aws.service import Service
+
+
+def described(service: Service, change: Callable[[dict[str, Any]], None]) -> None:
+    """Let DescribeCluster answer with this change."""
+    before = service.changes["DescribeCluster"]
+
+    def changed(told: dict[str, Any]) -> None:
+        before(told)
+        change(told)
+
+    service.rewrites("DescribeCluster", changed)
+
+
+def listed(service: Service, change: Callable[[list[dict[str, Any]]], None]) -> None:
+    """Let ListClusterNodes answer with this change."""
+    before = service.served["ListClusterNodes"]
+
+    def changed(asked: dict[str, Any]) -> dict[str, Any]:
+        told = before(asked)
+        assert isinstance(told, dict)
+        rows = [dict(row) for row in told["ClusterNodeSummaries"]]
+        change(rows)
+        return {**told, "ClusterNodeSummaries": rows}
+
+    service.serves("ListClusterNodes", changed)
+
+
+def not_in_service(service: Service, vpc: Vpc) -> None:
+    described(service, lambda told: told.update(ClusterStatus="Failed", FailureMessage="no capacity"))
+
+
+def recovered(service: Service, vpc: Vpc) -> None:
+    described(service, lambda told: told.update(FailureMessage="no capacity"))
+
+
+def node_failed(service: Service, vpc: Vpc) -> None:
+    listed(service, lambda rows: rows[1].update(InstanceStatus={"Status": "Failure", "Message": "disk"}))
+
+
+def group_short(service: Service, vpc: Vpc) -> None:
+    described(service, lambda told: told["InstanceGroups"][0].update(TargetCount=5))
+
+
+def no_recovery(service: Service, vpc: Vpc) -> None:
+    described(service, lambda told: told.update(NodeRecovery="None"))
+
+
+def recovery_not_told(service: Service, vpc: Vpc) -> None:
+    described(service, lambda told: told.pop("NodeRecovery"))
+
+
+def without_stress(service: Service, vpc: Vpc) -> None:
+    described(service, lambda told: told["InstanceGroups"][0].update(OnStartDeepHealthChecks=["InstanceConnectivity"]))
+
+
+def without_deep_checks(service: Service, vpc: Vpc) -> None:
+    described(service, lambda told: told["InstanceGroups"][0].pop("OnStartDeepHealthChecks"))
+
+
+def another_type(service: Service, vpc: Vpc) -> None:
+    listed(service, lambda rows: rows[0].update(InstanceType="ml.p5e.48xlarge"))
+
+
+def another_image(service: Service, vpc: Vpc) -> None:
+    listed(service, lambda rows: rows[0].update(CurrentImageReleaseVersion="1.0.1400"))
+
+
+def image_not_told(service: Service, vpc: Vpc) -> None:
+    listed(service, lambda rows: rows[0].pop("CurrentImageReleaseVersion"))
+
+
+def in_two_zones(service: Service, vpc: Vpc) -> None:
+    described(service, lambda told: told["VpcConfig"].update(Subnets=[vpc.near, vpc.far]))
+    listed(service, lambda rows: rows[2].update(PrivateDnsHostname="ip-10-181-1-9.us-west-2.compute.internal"))
+
+
+def zone_not_told(service: Service, vpc: Vpc) -> None:
+    described(service, lambda told: told["VpcConfig"].update(Subnets=[vpc.near, vpc.far]))
+    listed(service, lambda rows: rows[2].update(PrivateDnsHostname="somewhere.internal"))
+
+
+def group_in_another_zone(service: Service, vpc: Vpc) -> None:
+    """Each group in one zone of its own: no job group is spread."""
+    described(
+        service, lambda told: told["InstanceGroups"][0].update(OverrideVpcConfig={**vpc.config, "Subnets": [vpc.far]})
+    )
+
+
+def in_two_ultraservers(service: Service, vpc: Vpc) -> None:
+    def change(rows: list[dict[str, Any]]) -> None:
+        for row, name in zip(rows, ("us-a", "us-a", "us-b"), strict=True):
+            row["UltraServerInfo"] = {"Id": name, "Type": "ml.u-p6e-gb200x72"}
+
+    listed(service, change)
+
+
+def in_ultraservers_of_two(service: Service, vpc: Vpc) -> None:
+    """Three nodes of 8 GPUs do not go into one UltraServer of 16 GPUs: two are as few as can be."""
+
+    def change(rows: list[dict[str, Any]]) -> None:
+        for row, name in zip(rows, ("us-a", "us-a", "us-b"), strict=True):
+            row["UltraServerInfo"] = {"Id": name, "Type": "ml.u-p5x16"}
+
+    listed(service, change)
+
+
+def outside_the_ultraserver(service: Service, vpc: Vpc) -> None:
+    def change(rows: list[dict[str, Any]]) -> None:
+        for row in rows[:2]:
+            row["UltraServerInfo"] = {"Id": "us-a", "Type": "ml.u-p6e-gb200x72"}
+
+    listed(service, change)
+
+
+def revoked(direction: str, service: Service, vpc: Vpc) -> None:
+    rule = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": vpc.security_group}]}]
+    getattr(client(service, "ec2"), f"revoke_security_group_{direction}")(
+        GroupId=vpc.security_group, IpPermissions=rule
+    )
+
+
+def closed_inward(service: Service, vpc: Vpc) -> None:
+    revoked("ingress", service, vpc)
+
+
+def closed_outward(service: Service, vpc: Vpc) -> None:
+    revoked("egress", service, vpc)
+
+
+def one_protocol_only(service: Service, vpc: Vpc) -> None:
+    revoked("ingress", service, vpc)
+    pairs = [{"GroupId": vpc.security_group}]
+    client(service, "ec2").authorize_security_group_ingress(
+        GroupId=vpc.security_group,
+        IpPermissions=[{"IpProtocol": "tcp", "FromPort": 0, "ToPort": 65535, "UserIdGroupPairs": pairs}],
+    )
+
+
+def second_group_closed(service: Service, vpc: Vpc) -> None:
+    other = client(service, "ec2").create_security_group(GroupName="other", Description="other", VpcId=vpc.id)[
+        "GroupId"
+    ]
+    described(service, lambda told: told["VpcConfig"].update(SecurityGroupIds=[vpc.security_group, other]))
+
+
+def public(service: Service, vpc: Vpc) -> None:
+    open_to_internet(service, vpc)
+
+
+def giving_addresses(service: Service, vpc: Vpc) -> None:
+    client(service, "ec2").modify_subnet_attribute(SubnetId=vpc.near, MapPublicIpOnLaunch={"Value": True})
+
+
+def routes_not_told(service: Service, vpc: Vpc) -> None:
+    empty = "<DescribeRouteTablesResponse><routeTableSet/></DescribeRouteTablesResponse>"
+    service.serves("DescribeRouteTables", lambda _: empty)
+
+
+def without_endpoint(service: Service, vpc: Vpc) -> None:
+    client(service, "ec2").delete_vpc_endpoints(VpcEndpointIds=[vpc.endpoint])
+
+
+def endpoint_elsewhere(service: Service, vpc: Vpc) -> None:
+    client(service, "ec2").modify_vpc_endpoint(VpcEndpointId=vpc.endpoint, RemoveRouteTableIds=[vpc.private])
+
+
+def without_internet(service: Service, vpc: Vpc) -> None:
+    client(service, "ec2").delete_route(RouteTableId=vpc.private, DestinationCidrBlock="0.0.0.0/0")
+
+
+def few_interfaces(service: Service, vpc: Vpc) -> None:
+    with_quotas(service, ["ml.p5.48xlarge"], Network=95)  # 3 nodes of 32 EFA devices take 96
+
+
+def few_of_the_type(service: Service, vpc: Vpc) -> None:
+    with_quotas(service, ["ml.p5.48xlarge"], **{"ml.p5.48xlarge": 2})
+
+
+def few_nodes(service: Service, vpc: Vpc) -> None:
+    with_quotas(service, ["ml.p5.48xlarge"], Maximum=2)
+
+
+def small_volumes(service: Service, vpc: Vpc) -> None:
+    sizes = [{"EbsVolumeConfig": {"VolumeSizeInGB": 20_000}}]
+    described(service, lambda told: told["InstanceGroups"][0].update(InstanceStorageConfigs=sizes))
+
+
+def quota_not_told(service: Service, vpc: Vpc) -> None:
+    with_quotas(service, [])
+
+
+IN_TWO_ZONES = "workers: 2 in us-west-2a (ip-10-181-0-[1-2]), 1 in us-west-2b (ip-10-181-1-9)"
+FAULTS: dict[Callable[[Service, Vpc], None], tuple[dict[str, Verdict], str]] = {
+    not_in_service: ({"cluster_in_service": Verdict.FAIL}, "the cluster is Failed (no capacity); expected InService"),
+    recovered: ({"cluster_in_service": Verdict.CONCERN}, "still shows a failure: no capacity"),
+    node_failed: ({"nodes_running": Verdict.FAIL}, f"{instance_id('workers-1')} (workers) is Failure"),
+    group_short: ({"nodes_running": Verdict.FAIL}, "workers has 3 of 5"),
+    no_recovery: ({"node_recovery": Verdict.CONCERN}, "NodeRecovery is None; expected Automatic"),
+    recovery_not_told: ({"node_recovery": Verdict.INCOMPLETE}, "NodeRecovery was not told"),
+    without_stress: ({"deep_health_checks": Verdict.CONCERN}, "workers starts without InstanceStress;"),
+    without_deep_checks: ({"deep_health_checks": Verdict.CONCERN}, "without InstanceConnectivity and InstanceStress;"),
+    another_type: ({"mixed_instance_types": Verdict.CONCERN}, "workers: 2 of p5.48xlarge and 1 of p5e.48xlarge"),
+    another_image: ({"image_uniform": Verdict.CONCERN}, "workers: 2 of 1.0.1481 and 1 of 1.0.1400"),
+    image_not_told: ({"image_uniform": Verdict.INCOMPLETE}, "AWS tells no image of 1 of 3 nodes"),
+    in_two_zones: ({"single_az": Verdict.FAIL}, IN_TWO_ZONES),
+    zone_not_told: ({"single_az": Verdict.INCOMPLETE}, "AWS tells no availability zone of somewhere"),
+    group_in_another_zone: ({}, ""),
+    in_two_ultraservers: ({"ultraserver_block": Verdict.CONCERN}, "workers: 2 in us-a (ip-10-181-0-[1-2]), 1 in us-b"),
+    in_ultraservers_of_two: ({}, ""),
+    outside_the_ultraserver: ({"ultraserver_block": Verdict.CONCERN}, "ip-10-181-0-3 of 3 nodes in no UltraServer"),
+    closed_inward: ({"security_group_self_reference": Verdict.FAIL}, "no traffic of its own through inbound, though"),
+    closed_outward: ({"security_group_self_reference": Verdict.FAIL}, "outbound, though all may leave to everywhere"),
+    one_protocol_only: ({"security_group_self_reference": Verdict.FAIL}, "lets no traffic of its own through inbound"),
+    second_group_closed: ({"security_group_self_reference": Verdict.FAIL}, "through inbound and outbound"),
+    public: ({"subnet_private": Verdict.CONCERN}, "routes to an internet gateway; expected private subnets"),
+    giving_addresses: ({"subnet_private": Verdict.CONCERN}, "gives every instance a public address"),
+    routes_not_told: (
+        {"subnet_private": Verdict.INCOMPLETE, "vpc_endpoints": Verdict.INCOMPLETE},
+        "AWS tells no route table of subnet-",
+    ),
+    without_endpoint: ({"vpc_endpoints": Verdict.CONCERN}, "the endpoint for s3 is deleted (lifecycle scripts"),
+    endpoint_elsewhere: ({"vpc_endpoints": Verdict.CONCERN}, "does not lead to the endpoint for s3"),
+    without_internet: ({"vpc_endpoints": Verdict.CONCERN}, "has no endpoint for ecr.api (container images)"),
+    few_interfaces: ({"service_quotas": Verdict.FAIL}, "Network interfaces per Region is 95, and 96 are needed"),
+    few_of_the_type: ({"service_quotas": Verdict.FAIL}, "ml.p5.48xlarge for cluster usage is 2, and 3 are needed"),
+    few_nodes: ({"service_quotas": Verdict.FAIL}, "per SageMaker HyperPod cluster is 2, and 3 are needed"),
+    small_volumes: ({"service_quotas": Verdict.FAIL}, "cluster instance is 10,000, and 20,000 are needed"),
+    quota_not_told: ({"service_quotas": Verdict.INCOMPLETE}, "AWS tells no quota ml.p5.48xlarge for cluster usage"),
+}  # fmt: skip

@@ -1,0 +1,109 @@
+"""HyperPod clusters in moto, told as SageMaker itself tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.aws.clients import client
+from tests.aws.networks import Vpc, with_quotas, with_vpc
+from tests.aws.service import Service, environment
+
+NAME, ID = "ml-cluster", "a1b2c3d4e5f6"
+ARN = f"arn:aws:sagemaker:us-west-2:123456789012:cluster/{ID}"
+
+
+def with_cluster(service: Service, groups: Mapping[str, tuple[str, int]], name: str = NAME) -> Vpc:
+    """A cluster with these instance groups: type and number of nodes, by name; the VPC that it is in."""
+    vpc = with_vpc(service, f"10.{_second_number(next(iter(groups)))}")
+    with_quotas(service, {instance_type for instance_type, _ in groups.values()})
+    client(service, "sagemaker").create_cluster(
+        ClusterName=name,
+        InstanceGroups=[
+            {
+                "InstanceGroupName": group,
+                "InstanceType": instance_type,
+                "InstanceCount": count,
+                "LifeCycleConfig": {"SourceS3Uri": "s3://sagemaker-lifecycle/", "OnCreate": "on_create.sh"},
+                "ExecutionRole": "arn:aws:iam::123456789012:role/node",
+                "ThreadsPerCore": 1,
+            }
+            for group, (instance_type, count) in groups.items()
+        ],
+    )
+    service.calls.clear()
+    service.rewrites("DescribeCluster", _as_described(vpc))
+    service.requests["DescribeCluster"] = _by_name(name)
+    nodes = [
+        _node(group, instance_type, number)
+        for group, (instance_type, count) in groups.items()
+        for number in range(count)
+    ]
+    service.serves("ListClusterNodes", lambda asked: _page(asked, nodes))
+    return vpc
+
+
+def instance_id(node: str) -> str:
+    """The instance id that a node of moto's (`workers-7`) has here."""
+    group, _, number = node.rpartition("-")
+    return f"i-{sum(map(ord, group)):05x}{int(number):012x}"
+
+
+def private_name(node: str) -> str:
+    """Its private DNS name."""
+    group, _, number = node.rpartition("-")
+    return f"ip-10-{_second_number(group)}-{int(number) // 250}-{int(number) % 250 + 1}.us-west-2.compute.internal"
+
+
+def _second_number(group: str) -> int:
+    """The second number of the addresses of a group's nodes."""
+    return sum(map(ord, group)) % 200
+
+
+def _as_described(vpc: Vpc) -> Callable[[dict[str, Any]], None]:
+    """What moto leaves out of an answer."""
+
+    def change(told: dict[str, Any]) -> None:
+        told["ClusterArn"] = ARN
+        told["ClusterStatus"] = "InService"
+        told["NodeRecovery"] = "Automatic"
+        told["VpcConfig"] = vpc.config
+        for group in told["InstanceGroups"]:
+            group["CurrentCount"] = group["TargetCount"]
+            group["OnStartDeepHealthChecks"] = ["InstanceStress", "InstanceConnectivity"]
+
+    return change
+
+
+def _by_name(name: str) -> Callable[[dict[str, Any]], None]:
+    """Moto knows no ids of clusters: whoever asks by ARN is given the name."""
+
+    def change(asked: dict[str, Any]) -> None:
+        if asked["ClusterName"] == ARN:
+            asked["ClusterName"] = name
+
+    return change
+
+
+def _node(group: str, instance_type: str, number: int) -> dict[str, Any]:
+    name = f"{group}-{number}"
+    return {
+        "InstanceGroupName": group,
+        "InstanceId": instance_id(name),
+        "InstanceType": instance_type,
+        "LaunchTime": 1763580000.0,
+        "InstanceStatus": {"Status": "Running", "Message": ""},
+        "PrivateDnsHostname": private_name(name),
+        "CurrentImageReleaseVersion": "1.0.1481",
+    }
+
+
+def _page(asked: dict[str, Any], nodes: list[dict[str, Any]]) -> dict[str, Any]:
+    """One page of a listing, as long as was asked for and never longer than 100."""
+    first = int(asked.get("NextToken") or 0)
+    after = first + min(int(asked.get("MaxResults", 100)), 100)
+    more = {"NextToken": str(after)} if after < len(nodes) else {}
+    return {"ClusterNodeSummaries": nodes[first:after], **more}
+
+
+__all__ = ["ARN", "ID", "NAME", "client", "environment", "instance_id", "private_name", "with_cluster"]

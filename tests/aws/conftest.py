@@ -1,0 +1,60 @@
+"""One moto server for all tests of AWS; a clean one, behind a proxy, for each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.aws.service import Service, environment, moto, service_before
+from tests.aws.storage import LUSTRE_MOUNT, CloudWatch, lustre, nodes_that_mount, quiet_lustre
+from tests.aws.systems_manager import Streams, SystemsManager, install_plugin
+
+
+@pytest.fixture(scope="session")
+def moto_url() -> Iterator[str]:
+    """Where moto's server listens."""
+    with moto() as url:
+        yield url
+
+
+@pytest.fixture
+def service(moto_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    """AWS, empty; boto3 finds it."""
+    with service_before(moto_url) as service:
+        for name, value in environment(service).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.delenv("AWS_PROFILE", raising=False)
+        yield service
+
+
+@pytest.fixture
+def manager(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SystemsManager]:
+    """Systems Manager, which runs commands on this machine, and a session-manager-plugin on PATH."""
+    manager = SystemsManager()
+    manager.serve(service)
+    streams = Streams(manager)
+    (tmp_path / "bin").mkdir()
+    install_plugin(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    yield manager
+    streams.close()
+
+
+@pytest.fixture
+def watch(service: Service) -> CloudWatch:
+    """CloudWatch, which knows nothing yet."""
+    watch = CloudWatch()
+    watch.serve(service)
+    return watch
+
+
+@pytest.fixture
+def system(service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A quiet Lustre file system that three nodes mount."""
+    name = lustre(service)
+    quiet_lustre(watch, name)
+    nodes_that_mount(service, monkeypatch, LUSTRE_MOUNT)
+    return name

@@ -1,0 +1,29 @@
+"""Runs of the checks of FSx over a cluster in moto."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.result import Result
+from clusterproof.plugins.verdict import Verdict
+from tests.aws.clusters import NAME
+from tests.runs import ROOT, Runs
+
+CHECKS = str(ROOT / "checks" / "storage" / "test_fsx.py")
+THROUGHPUT, UTILIZATION, CAPACITY = "storage.fsx_throughput", "storage.fsx_utilization", "storage.fsx_capacity"
+ALL = (THROUGHPUT, UTILIZATION, CAPACITY)
+FULL = 240e6 * 60  # bytes of a minute at the whole baseline of the small Lustre file system
+PASSED = dict.fromkeys(ALL, Verdict.PASS)
+
+
+def ran(runs: Runs, *arguments: str) -> dict[str, Result]:
+    """The results of the checks of FSx over the cluster, by check."""
+    runs.run("--cluster", NAME, "--results", str(runs.results_file), CHECKS, *arguments)
+    return {result.check: result for result in runs.results}
+
+
+def verdicts(results: dict[str, Result]) -> dict[str, Verdict]:
+    return {check: result.verdict for check, result in results.items()}
+
+
+def only(check: str, verdict: Verdict) -> dict[str, Verdict]:
+    """All checks pass but one."""
+    return PASSED | {check: verdict}

@@ -1,0 +1,95 @@
+"""The VPC of a cluster in moto, as it should be: subnets, routes, a security group, endpoints, quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.aws.clients import client
+from tests.aws.service import Service
+
+ENOUGH = 10_000.0
+QUOTAS: Mapping[str, tuple[str, ...]] = {
+    "sagemaker": (
+        "Maximum number of instances allowed per SageMaker HyperPod cluster",
+        "Total number of instances allowed across SageMaker HyperPod clusters",
+        "Maximum size of EBS volume in GB for a SageMaker HyperPod cluster instance",
+        "ml.m5.2xlarge for endpoint usage",
+    ),
+    "vpc": ("VPCs per Region", "Internet gateways per Region", "Network interfaces per Region"),
+    "ec2": ("EC2-VPC Elastic IPs", "Number of EIPs - VPC EIPs"),
+}
+
+
+@dataclass(frozen=True)
+class Vpc:
+    """The ids of what was made: two subnets, of which only the first is a cluster's, in two zones."""
+
+    id: str
+    near: str
+    far: str
+    security_group: str
+    private: str  # the route table of both subnets
+    endpoint: str
+
+    @property
+    def config(self) -> dict[str, list[str]]:
+        """The VpcConfig of a cluster in it."""
+        return {"SecurityGroupIds": [self.security_group], "Subnets": [self.near]}
+
+
+def with_vpc(service: Service, block: str) -> Vpc:
+    """A VPC of the block `10.1`; a node's address `10.1.0.x` is in the near subnet, `10.1.1.x` in the far one."""
+    ec2 = client(service, "ec2")
+    vpc = ec2.create_vpc(CidrBlock=f"{block}.0.0/16")["Vpc"]["VpcId"]
+    near, far = (
+        ec2.create_subnet(VpcId=vpc, CidrBlock=f"{block}.{third}.0/24", AvailabilityZone=zone)["Subnet"]["SubnetId"]
+        for third, zone in ((0, "us-west-2a"), (1, "us-west-2b"))
+    )
+    table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    for subnet in (near, far):
+        ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
+    address = ec2.allocate_address(Domain="vpc")["AllocationId"]
+    nat = ec2.create_nat_gateway(SubnetId=near, AllocationId=address)["NatGateway"]["NatGatewayId"]
+    ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=nat)
+    endpoint = ec2.create_vpc_endpoint(
+        VpcId=vpc, ServiceName="com.amazonaws.us-west-2.s3", VpcEndpointType="Gateway", RouteTableIds=[table]
+    )["VpcEndpoint"]["VpcEndpointId"]
+    group = ec2.create_security_group(GroupName="nodes", Description="nodes", VpcId=vpc)["GroupId"]
+    itself = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}]
+    ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=itself)
+    ec2.authorize_security_group_egress(GroupId=group, IpPermissions=itself)
+    return Vpc(vpc, near, far, group, table, endpoint)
+
+
+def with_quotas(service: Service, types: Iterable[str], defaults: Iterable[str] = (), **values: float) -> None:
+    """Quotas that are high enough, but those of `values`, by their names' first words; `defaults` nobody raised."""
+    names = {**QUOTAS, "sagemaker": (*QUOTAS["sagemaker"], *(f"{one} for cluster usage" for one in types))}
+
+    def listed(is_default: bool) -> Any:
+        def answer(asked: dict[str, Any]) -> dict[str, Any]:
+            rows = [
+                {"ServiceCode": asked["ServiceCode"], "QuotaName": name, "Value": values.get(name.split()[0], ENOUGH)}
+                for name in names[asked["ServiceCode"]]
+                if is_default or name not in defaults
+            ]
+            first = int(asked.get("NextToken") or 0)
+            return {
+                "Quotas": rows[first : first + 2],
+                **({"NextToken": str(first + 2)} if len(rows) > first + 2 else {}),
+            }
+
+        return answer
+
+    service.serves("ListServiceQuotas", listed(is_default=False))
+    service.serves("ListAWSDefaultServiceQuotas", listed(is_default=True))
+
+
+def open_to_internet(service: Service, vpc: Vpc) -> None:
+    """Let the subnets' default route lead to an internet gateway."""
+    ec2 = client(service, "ec2")
+    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc.id)
+    ec2.delete_route(RouteTableId=vpc.private, DestinationCidrBlock="0.0.0.0/0")
+    ec2.create_route(RouteTableId=vpc.private, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)

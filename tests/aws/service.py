@@ -1,0 +1,238 @@
+"""Runs moto's server, and in front of it a proxy that answers for it where a test says so."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs
+
+from tests.aws import cbor
+
+START_S = 30.0
+JSON = "application/x-amz-json-1.1"
+XML = "text/xml"
+Told = tuple[int, bytes, str]  # a status, a body and its type
+Change = Callable[[dict[str, Any]], None]
+Serve = Callable[[dict[str, Any]], "dict[str, Any] | Answer | str"]  # text is the XML of a service that speaks it
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the proxy says in place of the service."""
+
+    status: int
+    code: str = ""
+    message: str = ""
+
+
+DENIED = Answer(400, "AccessDeniedException", "User: someone is not authorized to perform this")
+THROTTLED = Answer(400, "ThrottlingException", "Rate exceeded")
+BROKEN = Answer(200, "", "<not json")
+
+
+@dataclass
+class Service:
+    """AWS as a test has it: `calls` are the actions that were asked for, in order; `signed` with the service's name."""
+
+    url: str
+    moto_url: str
+    calls: list[str] = field(default_factory=list)
+    signed: list[str] = field(default_factory=list)
+    answers: dict[str, list[Answer]] = field(default_factory=dict)
+    changes: dict[str, Change] = field(default_factory=dict)
+    requests: dict[str, Change] = field(default_factory=dict)
+    served: dict[str, Serve] = field(default_factory=dict)
+    delay_s: dict[str, float] = field(default_factory=dict)
+    allows_first: dict[str, int] = field(default_factory=dict)  # calls before `answers` begin
+
+    def says(self, action: str, *answers: Answer) -> None:
+        """The next calls of an action get these answers; the last one stays where it is denied."""
+        self.answers[action] = list(answers)
+
+    def serves(self, action: str, serve: Serve) -> None:
+        """An action is answered by `serve`, from what was asked; moto is not."""
+        self.served[action] = serve
+
+    def rewrites(self, action: str, change: Change) -> None:
+        """Every answer of an action passes through `change` first."""
+        self.changes[action] = change
+
+
+def environment(service: Service, region: str = "us-west-2") -> dict[str, str]:
+    """The variables with which boto3 finds the service."""
+    return {
+        "AWS_ENDPOINT_URL": service.url,
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": region,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": "/nonexistent",
+        "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
+    }
+
+
+@contextmanager
+def moto() -> Iterator[str]:
+    """A running moto server; its URL."""
+    port = free_port()
+    words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _wait_for(port, server)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+@contextmanager
+def service_before(moto_url: str) -> Iterator[Service]:
+    """The proxy before a moto server, with a clean slate behind it."""
+    urllib.request.urlopen(urllib.request.Request(f"{moto_url}/moto-api/reset", method="POST")).close()
+    service = Service("", moto_url)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _proxy(moto_url, service))
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    service.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield service
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _proxy(moto_url: str, service: Service) -> type[BaseHTTPRequestHandler]:
+    class Proxy(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            action = _action(dict(self.headers), body) or self.path.partition("/operation/")[2]
+            service.calls.append(action)
+            service.signed.append(f"{_signed_for(self.headers.get('Authorization', ''))}:{action}")
+            time.sleep(service.delay_s.get(action, 0.0))
+            is_cbor = self.headers.get("Content-Type") == cbor.TYPE
+            said = _said(service, action, cbor.as_json(body) if is_cbor else body)
+            if said and is_cbor and said[1].startswith(b"{"):
+                said = said[0], cbor.of_json(said[1]), cbor.TYPE
+            status, told, kind = said or self._of_moto(action, body)
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(told)))
+            self.end_headers()
+            self.wfile.write(told)
+
+        do_GET = do_POST  # noqa: N815
+
+        def _of_moto(self, action: str, body: bytes) -> Told:
+            if action in service.requests:
+                asked = json.loads(body)
+                service.requests[action](asked)
+                body = json.dumps(asked).encode()
+            status, told, kind = _forward(self.command, f"{moto_url}{self.path}", dict(self.headers), body)
+            if status == 200 and action in service.changes:
+                record = json.loads(told)
+                service.changes[action](record)
+                told = json.dumps(record).encode()
+            return status, told, kind
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return Proxy
+
+
+def _said(service: Service, action: str, body: bytes) -> Told | None:
+    """What a test says in place of moto, if it does."""
+    waiting = service.answers.get(action)
+    if service.allows_first.get(action, 0) >= service.calls.count(action):
+        waiting = None
+    if waiting:
+        answer = waiting.pop(0) if len(waiting) > 1 or waiting[0] is THROTTLED else waiting[0]
+        return _refused(answer, body)
+    if action not in service.served:
+        return None
+    told = service.served[action](json.loads(body) if _is_json(body) else _form(body))
+    if isinstance(told, Answer):
+        return _refused(told, body)
+    return (200, told.encode(), XML) if isinstance(told, str) else (200, json.dumps(told).encode(), JSON)
+
+
+def _is_json(body: bytes) -> bool:
+    return body[:1] == b"{"
+
+
+def _form(body: bytes) -> dict[str, Any]:
+    return {key: values[0] for key, values in parse_qs(body.decode()).items()}
+
+
+def _refused(answer: Answer, body: bytes) -> Told:
+    """An error as the service would tell it: JSON, or XML where it was asked by a form."""
+    if _is_json(body) or not answer.code:
+        return answer.status, _error_of(answer), JSON
+    told = f"<Error><Code>{answer.code}</Code><Message>{answer.message}</Message></Error>"
+    return answer.status, f"<Response><Errors>{told}</Errors><RequestID>1</RequestID></Response>".encode(), XML
+
+
+def _signed_for(authorization: str) -> str:
+    """The service that a request is signed for."""
+    found = re.search(r"Credential=\S+?/\d{8}/[\w-]+/([\w-]+)/aws4_request", authorization)
+    return found[1] if found else ""
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody has now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + START_S
+    while time.monotonic() < until and server.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return
+    raise RuntimeError("moto's server did not start")
+
+
+def _action(headers: dict[str, str], body: bytes) -> str:
+    """The operation that a request asks for: in a header, or in a form."""
+    target = next((value for key, value in headers.items() if key.lower() == "x-amz-target"), "")
+    found = re.search(rb"(?:^|&)Action=(\w+)", body)
+    return target.rpartition(".")[2] or (found[1].decode() if found else "")
+
+
+def _error_of(answer: Answer) -> bytes:
+    if not answer.code:
+        return answer.message.encode()
+    return json.dumps({"__type": answer.code, "message": answer.message}).encode()
+
+
+def _forward(method: str, url: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes, str]:
+    kept = {
+        key: value for key, value in headers.items() if key.lower() not in ("content-length", "connection", "expect")
+    }
+    request = urllib.request.Request(url, data=body, headers=kept, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.read(), answer.headers.get("Content-Type", "")
+    except urllib.error.HTTPError as problem:
+        return problem.code, problem.read(), problem.headers.get("Content-Type", "")

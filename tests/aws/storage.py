@@ -1,0 +1,200 @@
+"""File systems of FSx in moto, CloudWatch with what they told, and nodes that mount them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins import session
+from clusterproof.plugins.inventory.model import Cluster
+from tests.aws.clusters import client, with_cluster
+from tests.aws.service import Service
+from tests.recordings import boot, node, unreached
+
+SUBNET = "subnet-0123456789abcdef0"
+LUSTRE_MOUNT = ("lustre", "10.1.71.197@tcp:/oyuutbev", "/fsx")  # as a node shows it that has mounted it by DNS name
+OST_BYTES = 1200 * 2**30
+PAGE = 700  # points of a page of GetMetricData
+METRICS = 10  # of a page of ListMetrics
+Points = Sequence["float | None"]
+Mount = tuple[str, str, str]  # type, source, path
+
+
+def lustre(
+    service: Service, name: str = "oyuutbev", capacity_gib: int = 4800, kind: str = "LUSTRE", **configuration: object
+) -> str:
+    """A Lustre file system that is mounted by `name`; its id. Without more it is made for 240 MB/s."""
+    told = {"DeploymentType": "PERSISTENT_1", "PerUnitStorageThroughput": 50, **configuration, "MountName": name}
+    return _made(service, kind, capacity_gib, LustreConfiguration=told)
+
+
+def openzfs(service: Service, capacity_gib: int = 1000, **configuration: object) -> str:
+    """An OpenZFS file system; its id. Without more it is made for 160 MB/s."""
+    told = {"DeploymentType": "SINGLE_AZ_2", "ThroughputCapacity": 160, **configuration}
+    return _made(service, "OPENZFS", capacity_gib, OpenZFSConfiguration=told)
+
+
+def _made(service: Service, kind: str, capacity_gib: int, **more: Any) -> str:
+    """A file system in moto; what nobody can ask for when making one is told of it all the same."""
+    made = client(service, "fsx").create_file_system(
+        FileSystemType=kind, StorageCapacity=capacity_gib, SubnetIds=[SUBNET]
+    )
+    name = str(made["FileSystem"]["FileSystemId"])
+    before = service.changes.get("DescribeFileSystems", lambda _: None)
+
+    def change(told: dict[str, Any]) -> None:
+        before(told)
+        for system in told["FileSystems"]:
+            if system["FileSystemId"] == name:
+                system.update(more, StorageType=more.get("StorageType", "SSD"))
+
+    service.rewrites("DescribeFileSystems", change)
+    return name
+
+
+def dns_name(name: str) -> str:
+    """The DNS name of a file system."""
+    return f"{name}.fsx.us-west-2.amazonaws.com"
+
+
+@dataclass
+class CloudWatch:
+    """CloudWatch in place of moto's: pages, batches, any order, and points that end where the question ends."""
+
+    told: dict[tuple[str, str, tuple[tuple[str, str], ...]], Points] = field(default_factory=dict)
+    codes: dict[str, str] = field(default_factory=dict)  # the status code of a metric's results
+    asked: list[dict[str, Any]] = field(default_factory=list)
+
+    def put(self, name: str, metric: str, statistic: str, points: Points, **place: str) -> None:
+        """What a metric tells; the last point is of the last minute asked for."""
+        dimensions = (("FileSystemId", name), *((_PLACES[key], value) for key, value in place.items()))
+        self.told[metric, statistic, dimensions] = points
+
+    def serve(self, service: Service) -> None:
+        """Answer for moto."""
+        service.serves("ListMetrics", self._listed)
+        service.serves("GetMetricData", self._page)
+
+    def _listed(self, asked: dict[str, Any]) -> dict[str, Any]:
+        assert asked["Namespace"] == "AWS/FSx"
+        own = {(entry["Name"], entry["Value"]) for entry in asked["Dimensions"]}
+        found = {(metric, dimensions): None for metric, _, dimensions in self.told if own <= set(dimensions)}
+        first = int(asked.get("NextToken") or 0)
+        metrics = [_metric(*one) for one in found][first : first + METRICS]
+        return {"Metrics": metrics, **({"NextToken": str(first + METRICS)} if first + METRICS < len(found) else {})}
+
+    def _page(self, asked: dict[str, Any]) -> dict[str, Any]:
+        queries = asked["MetricDataQueries"]
+        assert 0 < len(queries) <= 500
+        self.asked.append(asked)
+        points = [(query, time, value) for query in queries for time, value in self._points(query, asked)]
+        first = int(asked.get("NextToken") or 0)
+        results: dict[str, dict[str, Any]] = {}
+        for query, time, value in points[first : first + PAGE]:
+            name = query["MetricStat"]["Metric"]["MetricName"]
+            result = results.setdefault(
+                query["Id"],
+                {"Id": query["Id"], "Timestamps": [], "Values": [], "StatusCode": self.codes.get(name, "Complete")},
+            )
+            result["Timestamps"].append(time)
+            result["Values"].append(value)
+        more = {"NextToken": str(first + PAGE)} if first + PAGE < len(points) else {}
+        return {"MetricDataResults": list(results.values()), **more}
+
+    def _points(self, query: dict[str, Any], asked: dict[str, Any]) -> list[tuple[float, float]]:
+        """The newest first, as CloudWatch has it."""
+        stat = query["MetricStat"]
+        assert stat["Period"] == 60
+        dimensions = tuple((entry["Name"], entry["Value"]) for entry in stat["Metric"]["Dimensions"])
+        told = self.told.get((stat["Metric"]["MetricName"], stat["Stat"], dimensions), ())
+        minutes = [(asked["EndTime"] - 60 * before, value) for before, value in enumerate(reversed(told), 1)]
+        return [(time, value) for time, value in minutes if value is not None and time >= asked["StartTime"]]
+
+
+_PLACES = {"server": "FileServer", "target": "StorageTargetId"}
+
+
+def _metric(metric: str, dimensions: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    told = [{"Name": name, "Value": value} for name, value in dimensions]
+    return {"Namespace": "AWS/FSx", "MetricName": metric, "Dimensions": told}
+
+
+def quiet_lustre(watch: CloudWatch, name: str, minutes: int = 180) -> None:
+    """A healthy Lustre file system of 4.8 TiB: a quarter of its throughput, half full, four storage targets."""
+    flat = _flat(minutes)
+    watch.put(name, "DataReadBytes", "Sum", flat(50e6 * 60))
+    watch.put(name, "DataWriteBytes", "Sum", flat(10e6 * 60))
+    for statistic, value in (("Sum", 2 * OST_BYTES), ("Minimum", OST_BYTES // 2), ("SampleCount", 4)):
+        watch.put(name, "FreeDataStorageCapacity", statistic, flat(value))
+    for server in ("OSS0000", "OSS0001"):
+        watch.put(name, "NetworkThroughputUtilization", "Average", flat(20), server=server)
+        watch.put(name, "FileServerDiskThroughputUtilization", "Average", flat(25), server=server)
+    for target in ("OST0000", "OST0001", "OST0002", "OST0003", "MDT0000"):
+        watch.put(name, "DiskIopsUtilization", "Average", flat(5), target=target)
+    watch.put(name, "CPUUtilization", "Average", flat(7), server="MDS0000")
+
+
+def quiet_openzfs(watch: CloudWatch, name: str, minutes: int = 180) -> None:
+    """A healthy OpenZFS file system of 1000 GiB, half full."""
+    flat = _flat(minutes)
+    for metric, statistic, value in (
+        ("DataReadBytes", "Sum", 10e6 * 60),
+        ("DataWriteBytes", "Sum", 10e6 * 60),
+        ("StorageCapacity", "Average", 1000 * 2**30),
+        ("UsedStorageCapacity", "Average", 500 * 2**30),
+        *((metric, "Average", 10) for metric in OPENZFS_LIMITS),
+    ):
+        watch.put(name, metric, statistic, flat(value))
+
+
+OPENZFS_LIMITS = (
+    "NetworkThroughputUtilization",
+    "FileServerDiskThroughputUtilization",
+    "FileServerDiskIopsUtilization",
+    "DiskIopsUtilization",
+    "CPUUtilization",
+)
+
+
+def _flat(minutes: int) -> Any:
+    return lambda value: [float(value)] * minutes
+
+
+def mounting(*mounts: Mount) -> dict[str, object]:
+    """What the leaf `mounts` tells of these, beside a root volume."""
+    told = [("ext4", "/dev/root", "/"), *mounts]
+    entry = {"options": "rw", "alive": "yes", "total_kib": 1, "free_kib": 1, "inodes": 1, "inodes_free": 1}
+    return {
+        "mounts": [{"type": kind, "source": source, "path": path, **entry} for kind, source, path in told],
+        "fstab": [],
+        "passed_over": 0,
+    }
+
+
+def nodes_that_mount(
+    service: Service, monkeypatch: pytest.MonkeyPatch, *mounts: Mount, of: Mapping[int, Sequence[Mount] | None] = {}
+) -> None:
+    """A HyperPod cluster of three nodes that all tell these mounts; `of` says it of single ones, None: unreached."""
+    if "ListClusterNodes" not in service.served:
+        with_cluster(service, {"workers": ("ml.p5.48xlarge", 3)})
+
+    def told(cluster: Cluster, *arguments: Any) -> None:
+        keep = arguments[4]
+        for number, target in enumerate(cluster.targets):
+            own = of.get(number, mounts)
+            answer = (
+                unreached(target.name)
+                if own is None
+                else node(
+                    target.name,
+                    boot=boot(hostname=target.name),
+                    mounts=mounting(*own),
+                    platform={"vendor": "", "product": ""},
+                )
+            )
+            keep(answer)
+
+    monkeypatch.setattr(session, "gather", told)

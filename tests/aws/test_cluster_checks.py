@@ -1,0 +1,196 @@
+"""Checks of the cluster itself, as a person runs them: pytest, AWS over HTTP, a recording, a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.check import SUBJECTS_OF_CLUSTER
+from clusterproof.plugins.result import OF_THE_CLUSTER
+from clusterproof.plugins.suite import all_checks
+from clusterproof.plugins.verdict import Verdict
+from tests.aws.cluster_faults import FAULTS, described, in_two_zones, listed
+from tests.aws.clusters import NAME, with_cluster
+from tests.aws.networks import Vpc, with_quotas
+from tests.aws.service import DENIED, Service
+from tests.runs import ROOT, Runs
+
+pytest_plugins = ["pytester"]
+CHECKS = str(ROOT / "checks" / "control_plane")
+WORKERS = {"workers": ("ml.p5.48xlarge", 3)}
+OF_AWS_ALONE = ("-k", "not network_layers and not slurm")  # which look at nodes
+OF_CONTROL_PLANE = [name for name, check in all_checks().items() if check.subject == "cluster"]
+FOUND = (Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE)
+PASSING = Verdict.PASS
+NOWHERE = {"control_plane.ultraserver_block": Verdict.NOT_APPLICABLE}
+
+
+def verdicts(runs: Runs) -> dict[str, Verdict]:
+    """The verdict of each check of the cluster."""
+    return {result.check: result.verdict for result in runs.results}
+
+
+def found(runs: Runs) -> dict[str, Verdict]:
+    """Those that are neither a pass nor not applicable, by the name without its subsystem."""
+    return {name.partition(".")[2]: verdict for name, verdict in verdicts(runs).items() if verdict in FOUND}
+
+
+def messages(runs: Runs) -> str:
+    return "\n".join(result.message for result in runs.results)
+
+
+def ran(runs: Runs, *arguments: str) -> pytest.RunResult:
+    """The checks of the control plane over the cluster, as far as AWS alone tells."""
+    return runs.run("--cluster", NAME, "--results", str(runs.results_file), CHECKS, *OF_AWS_ALONE, *arguments)
+
+
+def test_the_subjects_of_the_cluster_are_those_that_results_know() -> None:
+    assert set(SUBJECTS_OF_CLUSTER) <= set(OF_THE_CLUSTER)
+
+
+def test_a_cluster_in_service_passes(runs: Runs, service: Service) -> None:
+    with_cluster(service, WORKERS)
+    told = ran(runs)
+    assert verdicts(runs) == dict.fromkeys(verdicts(runs), PASSING) | NOWHERE
+    assert len(verdicts(runs)) == len(OF_CONTROL_PLANE) - 1
+    told.stdout.fnmatch_lines(["cluster: ml-cluster: 3 nodes (ip-*) by hyperpod, p5.48xlarge"])
+    told.stdout.fnmatch_lines(["the cluster itself is fit as far as checked"])
+    told.stdout.no_fnmatch_line("*topology *")
+
+
+@pytest.mark.parametrize("put", FAULTS, ids=lambda put: put.__name__)
+def test_a_fault_changes_its_verdicts_and_no_other(
+    runs: Runs, service: Service, put: Callable[[Service, Vpc], None]
+) -> None:
+    put(service, with_cluster(service, WORKERS))
+    ran(runs)
+    expected, words = FAULTS[put]
+    assert found(runs) == expected, messages(runs)
+    assert words in messages(runs)
+
+
+def test_every_check_of_the_control_plane_is_proven_to_fail_or_worry() -> None:
+    bad = (Verdict.FAIL, Verdict.CONCERN)
+    proven = {name for expected, _ in FAULTS.values() for name, verdict in expected.items() if verdict in bad}
+    there = {name.partition(".")[2] for name in OF_CONTROL_PLANE}
+    assert proven | {"network_layers"} == there
+
+
+def test_a_spread_is_a_line_of_the_summary_and_the_page_has_every_place(runs: Runs, service: Service) -> None:
+    in_two_zones(service, with_cluster(service, WORKERS))
+    told = ran(runs, "--html", "page.html")
+    told.stdout.fnmatch_lines(["topology    workers in 2 availability zones: 2 in us-west-2a, 1 in us-west-2b"])
+    page = (runs.folder / "page.html").read_text()
+    assert "<td>workers</td><td>us-west-2a</td><td>–</td><td>2</td><td>ip-10-181-0-[1-2]</td>" in page
+
+
+def test_quotas_that_nobody_raised_are_those_of_aws(runs: Runs, service: Service) -> None:
+    with_cluster(service, WORKERS)
+    with_quotas(service, ["ml.p5.48xlarge"], defaults=["VPCs per Region"])
+    ran(runs)
+    assert found(runs) == {}
+    assert service.calls.count("ListAWSDefaultServiceQuotas") == 2  # two pages of the one service that lacks some
+
+
+def test_groups_without_accelerators_are_no_job_groups(runs: Runs, service: Service) -> None:
+    with_cluster(service, {"workers": ("ml.c5.large", 2)})
+    ran(runs)
+    not_applicable = {name.partition(".")[2] for name, told in verdicts(runs).items() if told is Verdict.NOT_APPLICABLE}
+    assert found(runs) == {}
+    assert not_applicable == {"single_az", "ultraserver_block", "deep_health_checks", "security_group_self_reference"}
+
+
+def test_a_cluster_in_a_network_of_sagemakers_own_cannot_be_asked_of_it(runs: Runs, service: Service) -> None:
+    with_cluster(service, WORKERS)
+    described(service, lambda told: told.pop("VpcConfig"))
+    ran(runs)
+    assert found(runs) == {"single_az": Verdict.INCOMPLETE}
+    assert messages(runs).count("runs in a network of SageMaker's own") == 3
+    assert "DescribeSubnets" not in service.calls
+
+
+def test_a_replay_gives_the_same_verdicts_without_aws(runs: Runs, service: Service, tmp_path: Path) -> None:
+    with_cluster(service, WORKERS)
+    ran(runs, "--record", str(tmp_path / "recorded"))
+    before = verdicts(runs)
+    service.calls.clear()
+    runs.run("--cluster", f"replay:{tmp_path / 'recorded'}", "--results", str(runs.results_file), CHECKS, *OF_AWS_ALONE)
+    assert verdicts(runs) == before
+    assert service.calls == []
+
+
+# What each denied action costs
+
+NETWORK = {"single_az", "security_group_self_reference", "subnet_private", "vpc_endpoints"}
+NEEDED_BY: dict[str, tuple[str, set[str]]] = {
+    "DescribeCluster": (
+        "sagemaker",
+        {"cluster_in_service", "nodes_running", "node_recovery", "deep_health_checks", "service_quotas", *NETWORK},
+    ),
+    "ListClusterNodes": (
+        "sagemaker",
+        {"nodes_running", "single_az", "mixed_instance_types", "image_uniform", "ultraserver_block"},
+    ),
+    "DescribeSubnets": ("ec2", {"single_az", "subnet_private", "vpc_endpoints"}),
+    "DescribeSecurityGroups": ("ec2", {"security_group_self_reference"}),
+    "DescribeRouteTables": ("ec2", {"subnet_private", "vpc_endpoints"}),
+    "DescribeVpcEndpoints": ("ec2", {"vpc_endpoints"}),
+    "ListServiceQuotas": ("servicequotas", {"service_quotas"}),
+    "ListAWSDefaultServiceQuotas": ("servicequotas", {"service_quotas"}),
+}
+
+
+def denied_after_inventory(service: Service, action: str) -> None:
+    """Deny an action; those of the inventory once it has been made."""
+    if action not in ("DescribeCluster", "ListClusterNodes"):
+        service.says(action, DENIED)
+    elif action == "DescribeCluster":
+        described(service, lambda _: service.says(action, DENIED))
+    else:
+        listed(service, lambda _: service.says(action, DENIED))
+
+
+@pytest.mark.parametrize("action", NEEDED_BY)
+def test_a_denied_action_costs_the_checks_that_need_it_and_is_named(runs: Runs, service: Service, action: str) -> None:
+    with_cluster(service, WORKERS)
+    with_quotas(service, ["ml.p5.48xlarge"], defaults=["VPCs per Region"])
+    denied_after_inventory(service, action)
+    told = ran(runs)
+    prefix, needing = NEEDED_BY[action]
+    assert found(runs) == dict.fromkeys(needing, Verdict.INCOMPLETE)
+    incomplete = [result.message for result in runs.results if result.verdict is Verdict.INCOMPLETE]
+    assert all(f"{prefix}:{action} is not allowed to this identity" in message for message in incomplete)
+    assert told.ret == 6
+
+
+def test_what_one_answer_tells_several_leaves_is_asked_once(runs: Runs, service: Service) -> None:
+    with_cluster(service, WORKERS)
+    ran(runs)
+    assert {action: service.calls.count(action) for action in NEEDED_BY} == {
+        "DescribeCluster": 2,  # once for the inventory
+        "ListClusterNodes": 2,
+        "DescribeSubnets": 1,
+        "DescribeSecurityGroups": 1,
+        "DescribeRouteTables": 1,
+        "DescribeVpcEndpoints": 1,
+        "ListServiceQuotas": 6,  # pages
+        "ListAWSDefaultServiceQuotas": 0,
+    }
+
+
+def test_workers_of_xdist_judge_the_cluster_by_what_the_controller_asked(runs: Runs, service: Service) -> None:
+    with_cluster(service, WORKERS)
+    recorded = runs.folder / "recorded"
+    ran(runs, "--record", str(recorded))
+    before = verdicts(runs)
+    service.calls.clear()
+    runs.run("--cluster", f"replay:{recorded}", "--results", str(runs.results_file), CHECKS, *OF_AWS_ALONE, "-n2")
+    assert verdicts(runs) == before
+    assert service.calls == []
+
+
+def test_a_cluster_that_aws_does_not_know_has_no_such_checks(runs: Runs) -> None:
+    runs.run("--cluster", "demo", "--results", str(runs.results_file), CHECKS)
+    assert {result.check for result in runs.results} == {"control_plane.slurm_nodes"}  # which asks each node

@@ -1,0 +1,148 @@
+"""One SSM session for each node, its answer told apart from all that comes with it, and the session always closed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from clusterproof.plugins.connection import Answer, Limits, Unusable
+from clusterproof.plugins.connection.hyperpod import MISSING, Hyperpod
+from clusterproof.plugins.connection.rate import StartRate
+from clusterproof.plugins.evidence import NodeEvidence, Unreached
+from clusterproof.plugins.gather import evidence_of
+from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
+from clusterproof.plugins.probe.payload import program
+from tests.aws.service import DENIED, THROTTLED, Service
+from tests.aws.systems_manager import SystemsManager, here
+
+QUICK = Limits(fanout=8, connect_s=20, answer_s=20, settings={"region": "us-west-2", "ssm_rate": "1000"})
+
+
+def targets(count: int = 1) -> list[Target]:
+    """Nodes as the inventory makes them."""
+    return [
+        Target(f"ip-10-0-0-{number}", f"sagemaker-cluster:a1b2c3d4e5f6_workers-i-{number:017x}", group="workers")
+        for number in range(count)
+    ]
+
+
+def asked(count: int = 1, limits: Limits = QUICK, leaves: frozenset[str] = frozenset({"boot"})) -> list[NodeEvidence]:
+    """What that many nodes tell, in their order."""
+    to_run, nonce = program(leaves, ProbeOptions(), on_stdin=False)
+    told: dict[str, NodeEvidence] = {}
+
+    def answered(target: Target, answer: Answer) -> None:
+        assert target.name not in told
+        told[target.name] = evidence_of(target, answer, nonce)
+
+    Hyperpod().run(targets(count), to_run, limits, answered)
+    return [told[target.name] for target in targets(count)]
+
+
+def test_a_node_answers_in_one_session_which_is_closed(manager: SystemsManager) -> None:
+    (told,) = asked()
+    assert not told.unreached
+    assert told.leaves["boot"].value["uptime_s"] > 0
+    assert manager.started == [targets()[0].address]
+    assert manager.open == {}
+
+
+def test_every_leaf_fits_into_one_parameter(manager: SystemsManager) -> None:
+    (told,) = asked(leaves=frozenset(leaf_names()))
+    assert set(told.leaves) == set(leaf_names())
+
+
+def test_many_nodes_are_asked_side_by_side_and_no_more_than_wanted(manager: SystemsManager) -> None:
+    told = asked(12, replace(QUICK, fanout=4))
+    assert [evidence.unreached for evidence in told] == [None] * 12
+    assert 1 < manager.most_open <= 4
+    assert manager.open == {}
+
+
+VICES: dict[str, Callable[[bytes], bytes]] = {
+    "carriage returns": lambda told: told.replace(b"\n", b"\r\n"),
+    "colours": lambda told: told.replace(b"\n", b"\x1b[0m\n"),
+    "newlines that became blanks": lambda told: told.replace(b"\n", b" "),
+    "a banner": lambda told: b"Welcome to Ubuntu 22.04\nLast login: today\n" + told,
+    "words after the end": lambda told: told + b"\n*** System restart required ***\n",
+    "an echo of the command": lambda told: b"$ /bin/sh -c 'n=...'\n" + told,
+}
+
+
+@pytest.mark.parametrize("vice", VICES.values(), ids=VICES)
+def test_what_comes_with_the_answer_does_no_harm(manager: SystemsManager, vice: Callable[[bytes], bytes]) -> None:
+    manager.vices.append(vice)
+    (told,) = asked()
+    assert not told.unreached
+
+
+EOF = b"Cannot perform start session: EOF"
+
+
+@pytest.mark.parametrize("failing", [EOF, b"", b"InternalServerError"], ids=["EOF", "nothing", "an error of SSM's"])
+def test_a_session_that_fails_in_passing_is_tried_again(manager: SystemsManager, failing: bytes) -> None:
+    manager.fails_first = [failing]
+    (told,) = asked()
+    assert not told.unreached
+    assert len(manager.started) == 2
+    assert manager.open == {}
+
+
+def test_an_answer_that_is_cut_is_no_answer(manager: SystemsManager) -> None:
+    manager.vices.append(lambda told: told[: len(told) // 2])
+    (told,) = asked()
+    assert told.unreached is Unreached.CUT
+
+
+def test_a_node_without_its_agent_is_not_connected_and_costs_no_other(manager: SystemsManager) -> None:
+    manager.refuses = {targets(3)[1].address}
+    assert [told.unreached for told in asked(3)] == [None, Unreached.NOT_CONNECTED, None]
+
+
+def test_a_denied_session_names_the_action(manager: SystemsManager, service: Service) -> None:
+    service.says("StartSession", DENIED)
+    (told,) = asked()
+    assert told.unreached is Unreached.AUTH
+    assert "ssm:StartSession is not allowed" in told.detail
+    assert service.calls.count("StartSession") == 1
+
+
+def test_throttled_starts_are_waited_out(manager: SystemsManager, service: Service) -> None:
+    service.says("StartSession", THROTTLED, THROTTLED)
+    (told,) = asked()
+    assert not told.unreached
+
+
+def test_a_session_that_hangs_ends_at_its_deadline_and_is_closed(manager: SystemsManager) -> None:
+    manager.run = lambda _target, _words: here("", ["/bin/sleep", "3"])
+    (told,) = asked(limits=replace(QUICK, connect_s=0.5, answer_s=0.5))
+    assert told.unreached is Unreached.TIMED_OUT
+    until = time.monotonic() + 5
+    while manager.open and time.monotonic() < until:
+        time.sleep(0.02)
+    assert manager.open == {}
+
+
+def test_without_the_plugin_it_is_said_where_it_comes_from(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    with pytest.raises(Unusable) as said:
+        asked()
+    assert str(said.value) == MISSING
+
+
+def test_no_more_sessions_are_started_than_the_rate_allows() -> None:
+    clock = [100.0]
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock[0] += seconds
+
+    rate = StartRate(4.0, now=lambda: clock[0], sleep=sleep)
+    for _ in range(5):
+        rate.wait()
+    assert slept == [0.0, 0.25, 0.25, 0.25, 0.25]

@@ -1,0 +1,107 @@
+"""SendCommand to many instances at once, and each answer fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from clusterproof.plugins.connection import Answer, Limits
+from clusterproof.plugins.connection.ssm import Ssm
+from clusterproof.plugins.evidence import NodeEvidence, Unreached
+from clusterproof.plugins.gather import evidence_of
+from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.probe.options import ProbeOptions
+from clusterproof.plugins.probe.payload import program
+from tests.aws.clusters import client
+from tests.aws.service import DENIED, Service
+from tests.aws.systems_manager import SystemsManager, here
+
+LIMITS = Limits(fanout=8, connect_s=5, answer_s=10, settings={"region": "us-west-2"})
+
+
+def targets(count: int) -> list[Target]:
+    """Instances of EC2."""
+    return [Target(f"gpu{number:03d}", f"i-{number:017x}") for number in range(count)]
+
+
+def asked(count: int = 1, limits: Limits = LIMITS) -> list[NodeEvidence]:
+    """What that many instances tell, in their order."""
+    to_run, nonce = program(frozenset({"boot"}), ProbeOptions(), on_stdin=False)
+    told: dict[str, NodeEvidence] = {}
+
+    def answered(target: Target, answer: Answer) -> None:
+        assert target.name not in told
+        told[target.name] = evidence_of(target, answer, nonce)
+
+    Ssm().run(targets(count), to_run, limits, answered)
+    return [told[target.name] for target in targets(count)]
+
+
+def test_instances_answer(manager: SystemsManager) -> None:
+    told = asked(3)
+    assert [evidence.unreached for evidence in told] == [None] * 3
+    assert told[2].leaves["boot"].value["uptime_s"] > 0
+
+
+def test_more_than_fifty_take_several_commands(manager: SystemsManager, service: Service) -> None:
+    calm = manager.run("", ["/bin/true"])
+    manager.run = lambda _target, _words: calm
+    asked(120)
+    assert sorted(len(command) for command in manager.commands.values()) == [20, 50, 50]
+
+
+def test_an_instance_without_its_agent_costs_no_other(manager: SystemsManager) -> None:
+    manager.refuses = {targets(3)[1].address}
+    told = asked(3)
+    assert [evidence.unreached for evidence in told] == [None, Unreached.NOT_CONNECTED, None]
+    assert "not registered with Systems Manager" in told[1].detail
+
+
+def test_how_a_command_ended_says_why_nothing_is_known(manager: SystemsManager) -> None:
+    ids = [target.address for target in targets(4)]
+    manager.statuses = {ids[0]: "Undeliverable", ids[1]: "ExecutionTimedOut", ids[2]: "AccessDenied"}
+    assert [evidence.unreached for evidence in asked(4)] == [
+        Unreached.NOT_CONNECTED,
+        Unreached.TIMED_OUT,
+        Unreached.AUTH,
+        None,
+    ]
+
+
+def test_an_answer_longer_than_ssm_shows_is_cut_and_says_what_helps(manager: SystemsManager) -> None:
+    manager.run = lambda _target, words: run_with_noise(words)
+    (told,) = asked()
+    assert told.unreached is Unreached.CUT
+    assert "--ssm-output s3://BUCKET" in told.detail
+
+
+def test_an_answer_longer_than_ssm_shows_is_read_from_s3(manager: SystemsManager, service: Service) -> None:
+    manager.run = lambda _target, words: run_with_noise(words)
+    s3 = client(service, "s3", "us-east-1")
+    s3.create_bucket(Bucket="answers")
+    send = service.served["SendCommand"]
+
+    def send_and_store(wanted: dict[str, Any]) -> Any:
+        told = send(wanted)
+        for command_id, outputs in manager.commands.items():
+            for instance, output in outputs.items():
+                key = f"probe/{command_id}/{instance}/awsrunShellScript/0.awsrunShellScript/stdout"
+                s3.put_object(Bucket=wanted["OutputS3BucketName"], Key=key, Body=output)
+        return told
+
+    service.serves("SendCommand", send_and_store)
+    (told,) = asked(limits=replace(LIMITS, settings=LIMITS.settings | {"ssm_output": "s3://answers/probe"}))
+    assert not told.unreached
+
+
+def test_a_denied_command_names_the_action(manager: SystemsManager, service: Service) -> None:
+    service.says("SendCommand", DENIED)
+    (told,) = asked()
+    assert told.unreached is Unreached.AUTH
+    assert "ssm:SendCommand is not allowed" in told.detail
+
+
+def run_with_noise(words: Sequence[str]) -> bytes:
+    """What the command prints, after more than SSM shows."""
+    return b"noise\n" * 5000 + here("", words)

@@ -1,0 +1,211 @@
+"""Clusters by name, ARN, tag, id and Auto Scaling group."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.inventory import Cluster, InventoryError, resolve
+from tests.aws.clusters import ARN, ID, NAME, client, instance_id, with_cluster
+from tests.aws.service import DENIED, THROTTLED, Service
+
+WORKERS = {"workers": ("ml.p5.48xlarge", 3)}
+
+
+def refused(text: str, **settings: str) -> str:
+    """What is said of an X that is none."""
+    with pytest.raises(InventoryError) as said:
+        resolve(text, settings)
+    assert "\n" not in str(said.value)
+    return str(said.value)
+
+
+@pytest.mark.parametrize("text", [NAME, ARN])
+def test_a_hyperpod_cluster_is_named_by_its_name_or_arn(service: Service, text: str) -> None:
+    with_cluster(service, WORKERS)
+    found = resolve(text)
+    assert (found.name, found.connection) == (NAME, "hyperpod")
+    assert found.settings == {"region": "us-west-2", "arn": ARN}
+    assert [target.instance_type for target in found.targets] == ["p5.48xlarge"] * 3
+    first = found.targets[0]
+    assert first.address == f"sagemaker-cluster:{ID}_workers-{instance_id('workers-0')}"
+    assert first.name.startswith("ip-10-")
+    assert "." not in first.name
+    assert first.group == "workers"
+
+
+def test_every_page_of_a_large_cluster_is_read(service: Service) -> None:
+    with_cluster(service, {"workers": ("ml.p5.48xlarge", 1200)})
+    found = resolve(NAME)
+    assert len({target.address for target in found.targets}) == 1200
+    assert service.calls.count("ListClusterNodes") == 12
+
+
+def test_controllers_and_login_nodes_are_told_apart_and_left_out(service: Service) -> None:
+    with_cluster(service, WORKERS | {"controller-machine": ("ml.m5.xlarge", 1), "login-group": ("ml.m5.xlarge", 2)})
+    found = resolve(NAME)
+    assert {target.group for target in found.targets} == {"workers"}
+    assert found.notes == ("not validated: 1 controller and 2 logins",)
+
+
+def test_the_role_that_the_api_tells_stands_before_the_groups_name(service: Service) -> None:
+    with_cluster(service, {"controller-lookalikes": ("ml.p5.48xlarge", 1), "brain": ("ml.m5.xlarge", 1)})
+    describe = service.changes["DescribeCluster"]
+
+    def with_roles(told: dict[str, Any]) -> None:
+        describe(told)
+        for group, role in zip(told["InstanceGroups"], ("Compute", "Controller"), strict=True):
+            group["SlurmConfig"] = {"NodeType": role}
+
+    service.rewrites("DescribeCluster", with_roles)
+    assert [target.group for target in resolve(NAME).targets] == ["controller-lookalikes"]
+
+
+def test_nodes_of_one_name_are_told_apart_by_their_ids(service: Service) -> None:
+    with_cluster(service, WORKERS)
+    listed = service.served["ListClusterNodes"]
+
+    def nameless(asked: dict[str, Any]) -> dict[str, Any]:
+        told = listed(asked)
+        nodes = [{**node, "PrivateDnsHostname": "ip-10-0-0-1.internal"} for node in told["ClusterNodeSummaries"]]
+        return {"ClusterNodeSummaries": nodes}
+
+    service.serves("ListClusterNodes", nameless)
+    assert [target.name for target in resolve(NAME).targets] == [
+        f"workers-{instance_id(f'workers-{number}')}" for number in range(3)
+    ]
+
+
+def test_a_cluster_that_is_not_there_is_one_line_with_those_that_are(service: Service) -> None:
+    with_cluster(service, WORKERS)
+    assert refused("ml-clusters") == (
+        "no HyperPod cluster 'ml-clusters' in us-west-2 (did you mean ml-cluster?); there are ml-cluster; "
+        "for a host say ssh:ml-clusters"
+    )
+
+
+def test_a_name_that_is_a_file_too_is_the_files_and_says_so(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_cluster(service, WORKERS)
+    (tmp_path / NAME).write_text('[[group]]\nnodes = "gpu001"\n')
+    monkeypatch.chdir(tmp_path)
+    found = resolve(NAME)
+    assert [target.name for target in found.targets] == ["gpu001"]
+    assert found.notes == ("the name is that of a file here; for a HyperPod cluster called so, give its ARN",)
+    assert resolve(ARN).connection == "hyperpod"
+    assert "DescribeCluster" in service.calls
+
+
+def test_a_word_close_to_a_kind_is_not_looked_up(service: Service) -> None:
+    assert "did you mean local?" in refused("lokal")
+    assert service.calls == []
+
+
+@pytest.mark.parametrize(
+    ("action", "needs"),
+    [("DescribeCluster", "sagemaker:DescribeCluster"), ("ListClusterNodes", "sagemaker:ListClusterNodes")],
+)
+def test_a_denied_call_names_the_action_that_is_missing(service: Service, action: str, needs: str) -> None:
+    with_cluster(service, WORKERS)
+    service.says(action, DENIED)
+    assert f"{needs} is not allowed to this identity" in refused(NAME)
+
+
+def test_throttling_is_waited_out_and_said_once(service: Service, capsys: pytest.CaptureFixture[str]) -> None:
+    with_cluster(service, WORKERS)
+    service.says("ListClusterNodes", THROTTLED, THROTTLED)
+    assert len(resolve(NAME).targets) == 3
+    assert service.calls.count("ListClusterNodes") == 3
+    assert capsys.readouterr().err == "AWS throttles sagemaker:ListClusterNodes; waiting for it\n"
+
+
+def test_without_a_region_or_credentials_it_is_said_in_one_line(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name)
+    assert "no AWS region; expected --region, AWS_REGION or one in the profile" in refused(NAME)
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    assert "credentials" in refused(NAME, region="us-west-2")
+    assert "(nowhere) could not be found" in refused(NAME, profile="nowhere")
+
+
+def test_the_command_lines_region_outranks_the_environments(service: Service) -> None:
+    assert "in eu-west-1" in refused(NAME, region="eu-west-1")
+
+
+def launched(service: Service, count: int, **tags: str) -> list[str]:
+    """Instances of EC2, running."""
+    ec2 = client(service, "ec2")
+    told = ec2.run_instances(
+        ImageId="ami-12345678",
+        MinCount=count,
+        MaxCount=count,
+        InstanceType="p5.48xlarge",
+        TagSpecifications=[
+            {"ResourceType": "instance", "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
+        ],
+    )
+    return sorted(instance["InstanceId"] for instance in told["Instances"])
+
+
+def shown(cluster: Cluster) -> list[tuple[str, str]]:
+    return [(target.address, target.instance_type) for target in cluster.targets]
+
+
+def test_instances_are_found_by_a_tag(service: Service) -> None:
+    ids = launched(service, 3, Team="pretraining")
+    launched(service, 2, Team="other")
+    found = resolve("ec2:tag:Team=pretraining")
+    assert shown(found) == [(instance, "p5.48xlarge") for instance in ids]
+    assert found.connection == "ssm"
+
+
+def test_instances_are_found_by_their_ids(service: Service) -> None:
+    ids = launched(service, 3, Name="gpu")
+    found = resolve(f"ec2:{','.join(ids[:2])}")
+    assert shown(found) == [(instance, "p5.48xlarge") for instance in ids[:2]]
+    assert [target.name for target in found.targets] == ids[:2]  # all are called gpu
+
+
+def test_a_stopped_instance_is_left_out_and_noted(service: Service) -> None:
+    ids = launched(service, 2, Name="gpu")
+    client(service, "ec2").stop_instances(InstanceIds=ids[:1])
+    found = resolve(f"ec2:{','.join(ids)}")
+    assert [target.name for target in found.targets] == ["gpu"]
+    assert found.notes == ("not validated: 1 that do not run",)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ec2:", "nothing is no instance id"),
+        ("ec2:gpu001", "'gpu001' is no instance id; expected ec2:tag:Key=Value"),
+        ("ec2:tag:Team", "'tag:Team' is no instance id"),
+        ("ec2:tag:Team=nobody", "has no running instance"),
+        ("ec2:i-0123456789abcdef0", "InvalidInstanceID.NotFound"),
+        ("asg:nowhere", "no Auto Scaling group 'nowhere' in us-west-2"),
+    ],
+)
+def test_what_names_no_instance_is_one_line(service: Service, text: str, words: str) -> None:
+    assert words in refused(text)
+
+
+def test_the_instances_of_an_auto_scaling_group_are_found(service: Service) -> None:
+    ec2, scaling = client(service, "ec2"), client(service, "autoscaling")
+    template = ec2.create_launch_template(
+        LaunchTemplateName="gpu", LaunchTemplateData={"ImageId": "ami-12345678", "InstanceType": "p5.48xlarge"}
+    )["LaunchTemplate"]["LaunchTemplateId"]
+    scaling.create_auto_scaling_group(
+        AutoScalingGroupName="gpus",
+        MinSize=2,
+        MaxSize=2,
+        AvailabilityZones=["us-west-2a"],
+        LaunchTemplate={"LaunchTemplateId": template},
+    )
+    found = resolve("asg:gpus")
+    assert len(found.targets) == 2
+    assert {target.group for target in found.targets} == {"gpus"}

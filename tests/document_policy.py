@@ -1,0 +1,42 @@
+"""Writes the IAM policy of docs/aws.md out of plugins/catalog/aws_actions.toml: `python -m tests.document_policy`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from clusterproof.plugins.catalog.aws_actions import aws_actions
+
+PATH = Path(__file__).parents[1] / "docs" / "aws.md"
+BEGIN, END = "<!-- python -m tests.document_policy -->\n", "<!-- end -->"
+
+
+def policy() -> dict[str, Any]:
+    """The policy that allows what the suite may call, and nothing else: a statement for each set of resources."""
+    statements: dict[tuple[str, ...], list[str]] = {}
+    for row in aws_actions().values():
+        statements.setdefault(row.on, []).append(row.action)
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {"Effect": "Allow", "Action": sorted(actions), "Resource": list(on)} for on, actions in statements.items()
+        ],
+    }
+
+
+def document() -> str:
+    """The part of the page that is written out of the table."""
+    rows = [f"| `{row.action}` | {row.needed_for} |" for row in aws_actions().values()]
+    told = ["```json", json.dumps(policy(), indent=2), "```", "", "| action | needed for |", "|---|---|", *rows]
+    return "\n".join(told) + "\n"
+
+
+def in_place(text: str) -> str:
+    """The page with that part made new."""
+    before, _, rest = text.partition(BEGIN)
+    return f"{before}{BEGIN}{document()}{END}{rest.partition(END)[2]}"
+
+
+if __name__ == "__main__":
+    PATH.write_text(in_place(PATH.read_text(encoding="utf-8")), encoding="utf-8")
