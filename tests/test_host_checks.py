@@ -120,6 +120,8 @@ def test_one_thread_per_core_leaves_half_of_the_cpus() -> None:
     cpus = {"online": "0-95", "present": "0-95", "smt": "notsupported", "info": {"cores": 96}, "machine": "x86_64"}
     assert verdict_of("host.cpus_online", cpus=cpus, platform=EC2).verdict is Verdict.PASS
     assert verdict_of("host.thread_siblings", cpus=cpus, platform=EC2).verdict is Verdict.CONCERN
+    nobody_knows = {"vendor": "", "product": "", "serial": ""}  # a machine of another kind may well have one
+    assert verdict_of("host.thread_siblings", cpus=cpus, platform=nobody_knows).verdict is Verdict.NOT_APPLICABLE
 
 
 HOST_CHECKS = sorted(name for name in node_checks() if name.startswith("host."))

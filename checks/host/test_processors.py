@@ -101,7 +101,7 @@ def test_thread_siblings(node: Node) -> None:
     Remedy: Where that is not wanted, set ThreadsPerCore=2 for the instance group; take nosmt off the command line.
     """
     cpus = node.processors
-    if cpus.machine in ARM or node.is_outside_ec2 or not cpus.threads_per_core:
+    if cpus.machine in ARM or node.is_outside_ec2 or not (node.type_name and cpus.threads_per_core):
         not_applicable("only x86 types of EC2 are known to have two threads per core")
     due = int(threshold("cpu.threads_per_core"))
     if cpus.threads_per_core != due:
