@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import pytest
@@ -33,13 +34,8 @@ def test_transport_plan(node: Node) -> None:
     if node.environment_unread:
         incomplete(f"could not be read: {', '.join(node.environment_unread)}")
     absent = [variable for variable in variables if _names_no_interface(variable, node)]
-    told = [_in_words(broken)] if broken else []
-    told += [
-        f"{_setting(variable)} chooses no interface of this node; expected one of {', '.join(node.interface_names[:8])}"
-        for variable in absent
-    ]
-    if told:
-        concern(told[0])
+    if broken or absent:
+        concern(_in_words(broken, absent, node.interface_names))
 
 
 Broken: TypeAlias = list[tuple[Variable, EnvironmentRule]]
@@ -93,9 +89,11 @@ def _names_no_interface(variable: Variable, node: Node) -> bool:
     )
 
 
-def _in_words(broken: Broken) -> str:
-    observed = ", ".join(f"{_setting(variable)}: {rule.words}" for variable, rule in broken)
-    return f"{observed}; expected {', '.join(dict.fromkeys(rule.expected for _, rule in broken))}"
+def _in_words(broken: Broken, absent: Iterable[Variable] = (), interfaces: Sequence[str] = ()) -> str:
+    observed = [f"{_setting(variable)}: {rule.words}" for variable, rule in broken]
+    observed += [f"{_setting(variable)} chooses no interface of this node" for variable in absent]
+    expected = [rule.expected for _, rule in broken] + [f"one of {', '.join(interfaces[:8])}" for _ in absent]
+    return f"{', '.join(observed)}; expected {', '.join(dict.fromkeys(expected))}"
 
 
 def _setting(variable: Variable) -> str:

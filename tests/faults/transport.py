@@ -100,6 +100,12 @@ FAULTS = (
         "chooses no interface of this node; expected one of docker0, ens32, lo",
     ),
     Fault(
+        "NCCL's algorithm pinned, and its interface not there",
+        lambda image: with_file(image, "/etc/nccl.conf", "NCCL_ALGO=Ring\nNCCL_SOCKET_IFNAME==eth0\n"),
+        {PLAN: CONCERN},
+        "may not choose the algorithm, NCCL_SOCKET_IFNAME==eth0 (/etc/nccl.conf line 2) chooses no interface",
+    ),
+    Fault(
         "a task prolog of Slurm's that is not there",
         lambda image: with_task_prolog(image, ""),
         {PLAN: INCOMPLETE},
