@@ -69,7 +69,6 @@ def test_d1_a_node_that_tells_nothing_passes_no_check(
 
 
 @needs_nodes
-@needs_nodes
 def test_d2_time_that_cpus_wait_for_storage_is_seen() -> None:
     told = results(told_by(BY_NAME["CPUs that wait for I/O"].put(healthy_p5())))
     assert told["host.iowait"].verdict is Verdict.CONCERN
@@ -84,6 +83,7 @@ def test_d3_the_installers_own_line_is_read_and_libfabrics_version_is_none() -> 
     assert results(told_by(mistaken))["software.efa_installer_string"].verdict is Verdict.FAIL
 
 
+@needs_nodes
 def test_d4_rdma_devices_that_are_no_efa_do_not_stand_for_those_that_are_missing() -> None:
     image = healthy_p5()
     image = without_efa(image, efa_names(image)[4])
