@@ -51,8 +51,10 @@ def test_faults_fail_and_what_is_missing_says_what_to_collect(runs: Runs, captur
     assert "capture: gpu001/notes is none of the known forms" in output
     assert "gpu001: GPU 0: uncorrected ECC errors: 5 in DRAM and 5 in SRAM; expected 0" in output
     assert "gpu002: GPU at 0000:c8:00.0: the driver says GPU_IS_LOST; expected an answer" in output
-    assert "kernel_log: was not collected (no file of this capture tells it; collect: sudo dmesg" in output
+    assert "INCOMPLETE gpu[001-002]: evidence was not collected" in output  # one gap, whatever is lacking
     first, second = by_check(runs.results, "gpu001"), by_check(runs.results, "gpu002")
+    to_collect = "kernel_log: was not collected (no file of this capture tells it; collect: sudo dmesg"
+    assert first["gpu.no_xid"].message.startswith(to_collect)
     assert first["gpu.gpu_count"].verdict is Verdict.FAIL
     assert second["gpu.gpu_count"].verdict is Verdict.INCOMPLETE
     assert first["node.reachable"].verdict is Verdict.NOT_APPLICABLE

@@ -23,6 +23,7 @@ _WHY = {
     Status.STUCK: "hangs and cannot be killed",
     Status.UNCOLLECTED: "was not collected",
 }
+NOT_COLLECTED = "evidence was not collected"  # one gap of a capture, however many commands it lacks
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,8 @@ def told(name: str, leaf: Leaf) -> Told:
     if leaf.status is Status.ABSENT:
         raise Absent(f"{name}: not on this node{detail}", cause=f"{name} is not on the node")
     why = _WHY[leaf.status]
-    raise Incomplete(f"{name}: {why}{detail}", cause=f"{name} {why}")
+    cause = NOT_COLLECTED if leaf.status is Status.UNCOLLECTED else f"{name} {why}"
+    raise Incomplete(f"{name}: {why}{detail}", cause=cause)
 
 
 def leaves_needed(function: Callable[..., Any], facts_of: type) -> frozenset[str]:
