@@ -305,7 +305,7 @@ def test_an_address_cannot_smuggle_in_a_line_of_ssh_config(client: Client, tmp_p
 
 def test_a_log_in_that_was_abandoned_is_not_opened_again() -> None:
     login = Logins({"config": "/dev/null", "user": "x"}, connect_s=1.0).to(Target("localhost", port=free_port()))
-    login.interrupt()
+    login.abandon()
     with pytest.raises(LoginFailed, match="abandoned"):
         login.open()
 
@@ -417,6 +417,14 @@ def test_a_jump_host_is_not_overrun(tmp_path: Path, client: Client) -> None:
         )
         answers = client.visit(*(Target(f"node{number}") for number in range(40)), config=config, connect_s=60.0)
     assert [(answer.output, answer.detail) for answer in answers.values()] == [(b"hello\n", "")] * 40
+
+
+def test_a_jump_host_that_drops_the_connection_is_tried_twice(client: Client, tmp_path: Path) -> None:
+    once = f"if mkdir {tmp_path}/dropped; then exit 0; fi; exec {sys.executable} {RELAY} %h %p"
+    config = f"Host bastion\n  ProxyCommand sh -c '{once}'\nHost node1\n  ProxyJump bastion\n"
+    answer = client.one(config=config)
+    assert (answer.output, answer.detail) == (b"hello\n", "")
+    assert (tmp_path / "dropped").is_dir()
 
 
 def test_a_jump_host_may_be_the_same_sshd_under_another_name(client: Client) -> None:

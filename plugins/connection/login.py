@@ -31,19 +31,27 @@ class LoginFailed(Exception):  # noqa: N818
 class Login:
     """A way, a host to believe and keys to offer. Made on the main thread, as Fabric asks; opened on any."""
 
-    def __init__(self, connection: Connection, way: Way, host: HostIdentity, offer: Offer, connect_s: float) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        way: Way,
+        host: HostIdentity,
+        offer: Offer,
+        connect_s: float,
+        abandoned: threading.Event,  # shared by a node's log-in and those to its jump hosts
+    ) -> None:
         self._connection = connection
         self._way = way
         self._host = host
         self._offer = offer
         self._connect_s = connect_s
-        self._is_interrupted = False
+        self._abandoned = abandoned
         connection.connect_timeout = connect_s  # of the key exchange; Fabric itself takes whole seconds only
         connection.client.set_missing_host_key_policy(HostKeyPolicy(host))
 
     def open(self) -> Transport:
         """Connect, check the host, log in. Raises LoginFailed."""
-        if self._is_interrupted:
+        if self._abandoned.is_set():
             raise LoginFailed(Trouble(Unreached.LOST, "abandoned", may_pass=True))
         started = time.monotonic()
         try:
@@ -77,9 +85,13 @@ class Login:
         self._connection.transport = None
 
     def interrupt(self) -> None:
-        """Wake whoever waits for this log-in, and let it not be opened again; from any thread."""
-        self._is_interrupted = True
+        """Wake whoever waits for this log-in; from any thread. It may be opened again."""
         self._way.interrupt()
+
+    def abandon(self) -> None:
+        """Wake whoever waits for this log-in, and let it not be opened again; from any thread."""
+        self._abandoned.set()
+        self.interrupt()
 
     def _transport(self, sock: Any, **options: Any) -> Transport:
         transport = Transport(sock, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -43,9 +44,9 @@ class Logins:
             "User": target.user or self._settings.get("user", ""),
             "Port": str(target.port or self._settings.get("port", "") or ""),
         }
-        return self._login(target.name, lines, hops=0)
+        return self._login(target.name, lines, 0, threading.Event())
 
-    def _login(self, name: str, lines: Mapping[str, str], hops: int) -> Login:
+    def _login(self, name: str, lines: Mapping[str, str], hops: int, abandoned: threading.Event) -> Login:
         connection = self._connection(name, {**lines, "IdentityFile": self._settings.get("identity_file", "")})
         host, port, options = connection.host, connection.port, connection.ssh_config
         if not is_address(host) or not is_user(connection.user):
@@ -58,7 +59,8 @@ class Logins:
             checking=self._checking(host_key_checking(options)),
         )
         offer = self._identities.offer(connection.user, options, self._connect_s)
-        return Login(connection, self._way(name, connection, hops), identity, offer, self._connect_s)
+        way = self._way(name, connection, hops, abandoned)
+        return Login(connection, way, identity, offer, self._connect_s, abandoned)
 
     def _connection(self, name: str, lines: Mapping[str, str]) -> Connection:
         """A Fabric connection that has looked `name` up; `lines` of ssh_config outrank the files."""
@@ -78,21 +80,21 @@ class Logins:
         except ValueError as problem:
             raise NoWay(f"the ssh configuration of {name}: {problem}") from None
 
-    def _way(self, name: str, connection: Connection, hops: int) -> Way:
+    def _way(self, name: str, connection: Connection, hops: int, abandoned: threading.Event) -> Way:
         path = [hop for hop in jumps(connection.ssh_config) if hop != name]
         if path:
             if hops >= _MOST_JUMPS:
                 raise NoWay(f"the ProxyJump of {name} passes more than {_MOST_JUMPS} hosts; expected an end")
-            return self._jumped(path, connection, hops + 1)
+            return self._jumped(path, connection, hops + 1, abandoned)
         command = connection.ssh_config.get("proxycommand")
         return Proxied(command) if command else Straight(connection.host, connection.port)
 
-    def _jumped(self, path: list[str], connection: Connection, hops: int) -> Way:
+    def _jumped(self, path: list[str], connection: Connection, hops: int, abandoned: threading.Event) -> Way:
         """The way through the last host of a path of jumps; the one before it is its own jump host, and so on."""
         *before, last = path
         user, _, host_port = last.removeprefix("ssh://").rpartition("@")
         name, _, port = host_port.partition(":")
-        login = self._login(name, {"User": user, "Port": port, "ProxyJump": ",".join(before)}, hops)
+        login = self._login(name, {"User": user, "Port": port, "ProxyJump": ",".join(before)}, hops, abandoned)
         host = self._jump_hosts.setdefault(",".join(path), JumpHost(name))
         return Jumped(name, JumpLogin(host, login), connection.host, connection.port)
 

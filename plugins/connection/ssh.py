@@ -77,7 +77,7 @@ class _Visit:
 
     def abandon(self) -> None:
         """Wake the thread, so that it ends too."""
-        self._login.interrupt()
+        self._login.abandon()
 
     def _transport(self) -> Transport:
         try:
