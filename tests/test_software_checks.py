@@ -155,3 +155,24 @@ def test_nonsense_breaks_no_check_and_lets_none_of_software_pass(
     found = results(node("gpu001", versions=told, image=image), instance_type="p5.48xlarge")
     ours = [result for name, result in found.items() if name.startswith("software.")]
     assert not [result.message for result in ours if "the check itself broke" in result.message]
+
+
+UNREAD = {"error": "EACCES", "text": "/root: Permission denied"}
+CLEAN = {"cloud_init": {"errors": []}, "left": [], "keys": {}, "under_way": []}
+
+
+@pytest.mark.parametrize(
+    ("told", "verdict"),
+    [
+        ({}, PASS),
+        ({"left": [{"path": "/root/.aws/credentials", "bytes": UNREAD}]}, INCOMPLETE),
+        ({"left": [{"path": "/var/crash", "bytes": UNREAD}]}, INCOMPLETE),
+        ({"keys": {"root": UNREAD}}, INCOMPLETE),
+        ({"keys": {"root": UNREAD}, "left": [{"path": "/home/a/.bash_history", "bytes": 9}]}, FAIL),
+        ({"left": [{"path": "/root/.ssh/id_rsa", "bytes": UNREAD}, {"path": "/var/crash/a", "bytes": 9}]}, FAIL),
+    ],
+)
+def test_what_may_not_be_looked_at_is_neither_clean_nor_left_behind(told: dict[str, object], verdict: Verdict) -> None:
+    of_ec2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge", "serial": ""}
+    found = judged(node("gpu001", image=CLEAN | told, platform=of_ec2), "image_clean")
+    assert found.verdict is verdict, found.message

@@ -15,7 +15,7 @@ from clusterproof.plugins.probe.options import ProbeOptions
 from clusterproof.plugins.probe.reading import Node
 from tests.probed import probe
 from tests.test_probe_host_leaves import tell, value
-from tests.testbed.image import File
+from tests.testbed.image import File, Folder
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import healthy_cpu, healthy_p5, with_file, with_tool, without_file
 from tests.testbed.software import DPKG, EFA_RECORD, KEYS, dpkg, package
@@ -190,6 +190,15 @@ def test_what_was_left_behind_is_told_by_name_and_size_and_never_by_content(tmp_
     told: Any = image.read(root(tmp_path, {**files, "/root/.bash_history": ""}))
     assert {entry["path"]: entry["bytes"] for entry in told["left"]} == dict.fromkeys(files, len(secret))
     assert "wJalr" not in str(told)
+
+
+@needs_nodes
+def test_a_home_that_may_not_be_looked_into_is_told_as_such() -> None:
+    told = value(with_file(healthy_cpu(), "/root", Folder(0o700)), "image", user=NOBODY)
+    assert {entry["path"]: entry["bytes"]["error"] for entry in told["left"]} == {
+        f"/root/{name}": "EACCES" for name in image.LEFT
+    }
+    assert told["keys"]["root"]["error"] == "EACCES"
 
 
 def test_keys_are_counted_by_account_and_never_told(tmp_path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
+from clusterproof.plugins.facts.field import readings, require
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.of_node.expectation import EC2
-from clusterproof.plugins.facts.software import Library
+from clusterproof.plugins.facts.software import Image, Keys, Library
 from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, concern, incomplete, not_applicable
+from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
 
 pytestmark = [pytest.mark.software, pytest.mark.ami]
 
@@ -102,22 +105,36 @@ def test_image_clean(node: Node) -> None:
     image = node.image
     errors = image.cloud_init
     wrong = [f"cloud-init: {text}" for text in errors or ()]
-    wrong += [f"left behind: {', '.join(file.path for file in image.left)}"] if image.left else []
+    left, unread = left_behind(image)
+    wrong += [f"left behind: {', '.join(left)}"] if left else []
     wrong += [f"not ended: {', '.join(image.under_way)}"] if image.under_way else []
-    wrong += strangers(node)
+    told, no_keys = readings(image, "keys")
+    wrong += strangers(told.get("keys", {}))
     assert not wrong, f"{', '.join(wrong)}; expected none of it in an image"
+    require([*unread, *no_keys])
     if errors is None and node.platform.vendor == EC2:
         incomplete("cloud-init left no result")
 
 
-def strangers(node: Node) -> list[str]:
+def left_behind(image: Image) -> tuple[list[str], list[Incomplete | NotApplicable]]:
+    """The files that are there and hold something, and why others are not known: this user may not look at them."""
+    left: list[str] = []
+    unread: list[Incomplete | NotApplicable] = []
+    for file in image.left:
+        told, why = readings(file, "bytes")
+        left += [file.path] if told else []
+        unread += [Incomplete(f"{file.path}: {reason}", "may not be looked at") for reason in why]
+    return left, unread
+
+
+def strangers(keys: Mapping[str, Keys]) -> list[str]:
     """Who may log in that cloud-init did not let in."""
     found = []
-    for user, told in node.image.keys.items():
+    for user, told in keys.items():
         allowed = 1 if user in CLOUD_USERS else 0
-        keys = told.keys - told.commands
-        if keys > allowed:
-            found.append(f"{keys} keys may log in as {user}, cloud-init gives {allowed}")
+        usable = told.keys - told.commands
+        if usable > allowed:
+            found.append(f"{usable} keys may log in as {user}, cloud-init gives {allowed}")
     return found
 
 

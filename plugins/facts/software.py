@@ -88,11 +88,12 @@ def _version(told: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LeftFile:
-    """A file that an image should not carry, with its size in bytes."""
+    """A file that an image should not carry; of one that this user may not look at, the size cannot be read."""
 
     told: Mapping[str, Any]
 
     path = Field(text)
+    bytes = Field(whole)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,12 @@ def read(node: Node) -> object:
     """Names and sizes; never what is in a file that may hold a secret."""
     node.at("what was left behind")
     homes = {"root": "/root", **{name: f"/home/{name}" for name in node.names("/home")[:MAX]}}
-    left = [f"{home}/{name}" for home in homes.values() for name in LEFT]
-    left += [f"{folder}/{name}" for folder in DUMPS for name in _names(node, folder)[:MAX] if name[0] != "."]
+    homely = [told for home in homes.values() for name in LEFT for told in _file(node, f"{home}/{name}")]
+    dumps = [told for folder in DUMPS for told in _dumps(node, folder)]
     updates = "/var/lib/dpkg/updates"
     return {
         "cloud_init": _cloud_init(node),
-        "left": [told for path in left for told in _file(node, path) if told["bytes"]][:MAX],
+        "left": [told for told in [*dumps, *homely] if told["bytes"]][:MAX],
         "keys": {user: keys for user, home in homes.items() for keys in _keys(node, home)},
         "under_way": [path for path in UNDER_WAY if node.exists(path)]
         + [f"{updates}/{name}" for name in _names(node, updates)[:MAX] if name.isdigit()],
@@ -44,6 +44,15 @@ def _names(node: Node, folder: str) -> list[str]:
         return node.names(folder)
     except OSError:
         return []
+
+
+def _dumps(node: Node, folder: str) -> list[dict[str, object]]:
+    """The crash dumps in a folder; the folder itself where it may not be looked into."""
+    try:
+        names = node.names(folder)
+    except OSError as problem:
+        return [{"path": folder, "bytes": error(problem)}]
+    return [told for name in names[:MAX] if name[0] != "." for told in _file(node, f"{folder}/{name}")]
 
 
 def _file(node: Node, path: str) -> list[dict[str, object]]:
