@@ -12,6 +12,7 @@ from tests.faults import (
     gpu_settings,
     host,
     host_settings,
+    image,
     infiniband,
     interfaces,
     kernel_host,
@@ -45,6 +46,7 @@ PARTS = (
     processors,
     storage,
     software,
+    image,
 )
 FAULTS = tuple(fault for part in PARTS for fault in part.FAULTS)
 ALL_FAULTS = (*FAULTS, *captured.FAULTS)  # those of live nodes, and those in what people collected by hand

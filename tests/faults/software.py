@@ -1,4 +1,4 @@
-"""What is installed: versions, libraries, container runtimes, what an image carries."""
+"""What is installed: versions that fit together, that the group has, that the manifest asks for."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from clusterproof.plugins.policy.model import Policy
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA, Fault
 from tests.testbed import software
 from tests.testbed.gpus import healthy_gpu_node
-from tests.testbed.image import File, Folder, Link, NodeImage
-from tests.testbed.node import with_file, with_line, with_nvml, without_file
-from tests.testbed.software import DPKG, EFA_RECORD, LIBRARIES, OFI_NCCL
+from tests.testbed.image import Folder, Link, NodeImage
+from tests.testbed.node import with_file, with_nvml, without_file
+from tests.testbed.software import DPKG, EFA_RECORD, LIBRARIES
 
 DRIFT, COMPAT, INSTALLER = "software.version_drift", "software.version_compat", "software.efa_installer_string"
-LOAD, CLEAN, RUNTIME = "software.libraries_load", "software.image_clean", "software.container_runtime"
 EXPECTED = "software.versions_expected"
 CUDA = "/usr/local/cuda-12.9/version.json"
-NET = f"{OFI_NCCL}/libnccl-net"
 
 
 def with_package(image: NodeImage, name: str, version: str) -> NodeImage:
@@ -181,119 +179,6 @@ FAULTS = (
         {INSTALLER: FAIL, DRIFT: CONCERN},
         "expected EFA's software in the image",
         occasion="ami",
-    ),
-    Fault(
-        "a libcuda whose link leads nowhere",
-        lambda image: with_file(image, f"{LIBRARIES}/libcuda.so.1", Link("libcuda.so.550.54.14")),
-        {LOAD: FAIL},
-        "libcuda.so.1 leads nowhere",
-    ),
-    Fault(
-        "no libcuda on a node with GPUs",
-        without_libcuda,
-        {LOAD: FAIL, DRIFT: CONCERN},
-        "no libcuda.so.1; expected each to be found and whole",
-    ),
-    Fault(
-        "an empty NCCL",
-        lambda image: with_file(image, f"{LIBRARIES}/libnccl.so.2.27.7", ""),
-        {LOAD: FAIL},
-        "libnccl.so.2 is empty",
-    ),
-    Fault(
-        "no NCCL plug-in for EFA in an image",
-        lambda image: without_file(image, f"{NET}.so"),
-        {LOAD: FAIL},
-        "no libnccl-net.so",
-        occasion="ami",
-    ),
-    Fault(
-        "an NCCL whose size cannot be read",
-        lambda image: with_file(image, f"{LIBRARIES}/libnccl.so.2", Link("libnccl.so.2")),
-        {LOAD: INCOMPLETE},
-        "the size of libnccl.so.2 may not be read",
-    ),
-    Fault(
-        "a module of cloud-init that failed",
-        lambda image: with_file(
-            image, software.CLOUD_INIT, '{"v1": {"errors": ["(\'scripts_user\', RuntimeError(\'1 failed\'))"]}}'
-        ),
-        {CLEAN: FAIL},
-        "cloud-init: ('scripts_user', RuntimeError('1 failed'))",
-    ),
-    Fault(
-        "no result of cloud-init",
-        lambda image: without_file(image, software.CLOUD_INIT),
-        {CLEAN: INCOMPLETE},
-        "cloud-init left no result",
-    ),
-    Fault(
-        "a result of cloud-init that was cut",
-        lambda image: with_file(image, software.CLOUD_INIT, '{"v1": {"err'),
-        {CLEAN: INCOMPLETE},
-        "cloud_init could not be read (EINVAL)",
-    ),
-    Fault(
-        "credentials left in an image",
-        lambda image: with_file(image, "/root/.aws/credentials", File("[default]\n", 0o600)),
-        {CLEAN: FAIL},
-        "left behind: /root/.aws/credentials",
-    ),
-    Fault(
-        "a shell history and a crash dump left in an image",
-        lambda image: with_file(
-            with_file(image, "/root/.bash_history", "make install\n"), "/var/crash/_usr_bin_slurmd.0.crash", "core"
-        ),
-        {CLEAN: FAIL},
-        "left behind: /root/.bash_history, /var/crash/_usr_bin_slurmd.0.crash",
-    ),
-    Fault(
-        "the key of somebody who built the image",
-        lambda image: with_line(image, software.KEYS, "ssh-rsa AAAA builder"),
-        {CLEAN: FAIL},
-        "2 keys may log in as ubuntu, cloud-init gives 1",
-    ),
-    Fault(
-        "a key with which root may log in",
-        lambda image: with_file(image, "/root/.ssh/authorized_keys", "ssh-rsa AAAA builder\n"),
-        {CLEAN: FAIL},
-        "1 keys may log in as root, cloud-init gives 0",
-    ),
-    Fault(
-        "an installation that was interrupted",
-        lambda image: with_file(image, "/var/lib/dpkg/updates/0001", "Package: libc6\n"),
-        {CLEAN: FAIL},
-        "not ended: /var/lib/dpkg/updates/0001",
-    ),
-    Fault(
-        "a container toolkit without its configuration",
-        lambda image: without_file(image, software.TOOLKIT),
-        {RUNTIME: FAIL},
-        "no configuration of NVIDIA's container toolkit beside containerd",
-    ),
-    Fault(
-        "no container toolkit beside containerd",
-        lambda image: without_file(image, "/usr/bin/nvidia-container-runtime"),
-        {RUNTIME: FAIL},
-        "no nvidia-container-runtime beside containerd",
-    ),
-    Fault(
-        "a configuration of enroot without enroot",
-        lambda image: without_file(image, "/usr/bin/enroot"),
-        {RUNTIME: FAIL},
-        "/etc/enroot without enroot",
-    ),
-    Fault(
-        "a plug-in that Slurm requires and that is not there",
-        lambda image: without_file(image, software.PYXIS),
-        {RUNTIME: FAIL},
-        f"Slurm requires {software.PYXIS}, which is not there",
-    ),
-    Fault(
-        "a plug-in that Slurm may do without and that is not there",
-        lambda image: with_file(image, software.PLUGSTACK, "optional /usr/lib/slurm/x11.so\n"),
-        {RUNTIME: CONCERN},
-        "optional plug-ins /usr/lib/slurm/x11.so are not there",
     ),
     Fault(
         "a version that the manifest does not have",
