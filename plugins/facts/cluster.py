@@ -16,7 +16,8 @@ from clusterproof.plugins.facts.ec2 import (
     SecurityGroup,
     Subnet,
 )
-from clusterproof.plugins.facts.fact import list_told_as, told_as
+from clusterproof.plugins.facts.fact import Told, list_told_as, told_as, told_by
+from clusterproof.plugins.facts.field import at_least_one, objects
 from clusterproof.plugins.facts.fsx import Metrics
 from clusterproof.plugins.facts.hyperpod import HyperpodCluster, HyperpodNode, NodeZone
 from clusterproof.plugins.facts.node import Node
@@ -85,9 +86,19 @@ class ClusterFacts:
             raise NotApplicable(f"{self.name} is no HyperPod cluster")
 
     hyperpod = told_as("hyperpod", HyperpodCluster)
-    hyperpod_nodes = list_told_as("hyperpod_nodes", "nodes", HyperpodNode)
+
+    @told_by("hyperpod_nodes")
+    def hyperpod_nodes(self, told: Told) -> tuple[HyperpodNode, ...]:
+        """The nodes that SageMaker lists, at least one. Raises Incomplete."""
+        return tuple(HyperpodNode(entry) for entry in at_least_one(told.get("nodes", objects), "node"))
+
     node_zones = list_told_as("zones", "nodes", NodeZone)
-    ec2_instances = list_told_as("instances", "instances", Instance)
+
+    @told_by("instances")
+    def ec2_instances(self, told: Told) -> tuple[Instance, ...]:
+        """The EC2 instances of the account that AWS describes, at least one. Raises Incomplete."""
+        return tuple(Instance(entry) for entry in at_least_one(told.get("instances", objects), "instance"))
+
     instance_topologies = list_told_as("instance_topology", "instances", InstanceTopology)
 
     # Its network

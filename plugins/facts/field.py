@@ -131,6 +131,13 @@ def objects(told: object) -> list[dict[str, Any]]:
     return told
 
 
+def at_least_one(told: list[T], what: str) -> list[T]:
+    """A list that cannot be empty where all was told. Raises Incomplete."""
+    if not told:
+        raise Incomplete(f"no {what} was told; expected at least one", cause=f"no {what} was told")
+    return told
+
+
 def table(told: object) -> dict[str, Any]:
     """A JSON object that is not an error."""
     if not isinstance(told, dict) or "error" in told:

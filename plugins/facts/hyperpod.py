@@ -6,7 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clusterproof.plugins.facts.field import Field, flag, objects, optional, read, table, text, texts, values, whole
+from clusterproof.plugins.facts.field import (
+    Field,
+    at_least_one,
+    flag,
+    objects,
+    optional,
+    read,
+    table,
+    text,
+    texts,
+    values,
+    whole,
+)
 from clusterproof.plugins.verdict import NotApplicable
 
 
@@ -82,12 +94,12 @@ class HyperpodCluster:
 
     @property
     def groups(self) -> tuple[InstanceGroup, ...]:
-        """Its instance groups, restricted ones too."""
+        """Its instance groups, restricted ones too; at least one. Raises Incomplete."""
         told = [
             *read(self.described.get("InstanceGroups", []), objects, "InstanceGroups"),
             *read(self.described.get("RestrictedInstanceGroups", []), objects, "RestrictedInstanceGroups"),
         ]
-        return tuple(InstanceGroup(entry) for entry in told)
+        return tuple(InstanceGroup(entry) for entry in at_least_one(told, "instance group"))
 
     def network_of(self, group: InstanceGroup) -> Network:
         """The group's own network, else the cluster's. Raises NotApplicable where it is one of SageMaker's."""

@@ -95,7 +95,9 @@ def _may_have_efa(name: str) -> bool:
 
 
 def _found(ids: set[str], told: Iterable[T], what: str) -> list[T]:
-    """Those that were told of these ids. Raises Incomplete where one was not."""
+    """Those that were told of these ids. Raises Incomplete where one was not, or where there is no id."""
+    if not ids:
+        raise Incomplete(f"AWS names no {what} of its nodes", cause=f"no {what} was told")
     by_id = {one.id: one for one in told}
     lost = sorted(ids - by_id.keys())
     if lost:

@@ -55,7 +55,7 @@ def lustre_mounts(node: Node) -> tuple[Mount, ...]:
 def lustre_clients(node: Node) -> tuple[LustreClient, ...]:
     """The connections to the servers of the Lustre file systems that are mounted, at least one."""
     mounts = node.lustre_mounts
-    if node.lustre.left_out or not node.lustre.clients:
+    if node.lustre.left_out or not {"mdc", "osc"} <= {client.kind for client in node.lustre.clients}:
         raise Incomplete(f"{mounts[0].path} is Lustre, and its client does not tell of all its servers")
     return node.lustre.clients
 
