@@ -13,6 +13,7 @@ from clusterproof.plugins.check import Check, call, check_of, is_light, judge, n
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.fact import leaves_needed
 from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.inventory import forms
 from clusterproof.plugins.policy.model import NO_POLICY, words_of
 from clusterproof.plugins.report import properties, report_of, teardown_of
 from clusterproof.plugins.result import Result
@@ -98,10 +99,7 @@ def _item(collector: pytest.Collector, name: str, check: Check, node_name: str) 
     return CheckItem.from_parent(collector, name=name, nodeid=nodeid, check=check, node_name=node_name)
 
 
-NO_CLUSTER = (
-    "no cluster to validate; say which: --cluster local, demo, replay:DIR, capture:PATH, ssh:NODESET or an "
-    "inventory.toml"
-)
+NO_CLUSTER = f"no cluster to validate; say which: --cluster {forms()}"
 
 
 def _is_check(collector: pytest.Module, name: str, obj: object) -> bool:

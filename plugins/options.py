@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.facts.window import window
+from clusterproof.plugins.inventory import forms
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +23,7 @@ class Option:
 
 GROUPS: dict[str, tuple[Option, ...]] = {
     "clusterproof: which nodes": (
-        Option(
-            "--cluster",
-            "what to validate: local, demo, replay:DIR, capture:PATH, ssh:[user@]NODESET[:port], or an inventory "
-            "FILE.toml",
-            {"metavar": "X"},
-        ),
+        Option("--cluster", f"what to validate: {forms()}", {"metavar": "X"}),
         Option("--nodes", "only these nodes of it, folded: gpu[001-016,020]", {"metavar": "NODESET"}),
         Option("--exclude", "but not these", {"metavar": "NODESET"}),
         Option(
@@ -65,6 +61,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
     ),
     "clusterproof: AWS": (
         Option("--region", "the AWS region (default: AWS_REGION, or the profile's)", {"metavar": "REGION"}),
+        Option("--profile", "the AWS profile (default: AWS_PROFILE, or the default one)", {"metavar": "NAME"}),
         Option(
             "--ssm-rate",
             "SSM sessions to open a second (default 3: an account is allowed about that)",
@@ -80,7 +77,6 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "how far back to look at the load of FSx file systems, e.g. 90m, 12h or 2d (default 3h; at most 15d)",
             {"default": "3h", "metavar": "TIME"},
         ),
-        Option("--profile", "the AWS profile (default: AWS_PROFILE, or the default one)", {"metavar": "NAME"}),
     ),
     "clusterproof: the probe": (
         Option(

@@ -82,7 +82,7 @@ def test_the_packaged_checks_run_beside_a_users_own(installed: Path, tmp_path: P
         (["--version"], 0, "clusterproof 0."),
         (["--help"], 0, "6  nothing failed, but something could not be measured"),
         (["--help"], 0, "clusterproof: which nodes:"),
-        ([], 4, "no cluster to validate; say which: --cluster local"),
+        ([], 4, "no cluster to validate; say which: --cluster local, demo"),
         (["--cluster", "nonsense"], 4, "for a host say ssh:nonsense"),
         (["--cluster", ""], 4, "is empty"),
         (["--cluster", "replay:/nowhere"], 4, "expected a folder that --record wrote"),

@@ -53,7 +53,7 @@ def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
         return replace(found, notes=(*found.notes, AS_FILE)) if is_hyperpod(text) else found
     if is_hyperpod(text) and not nearest(text.lower(), [kind.word for kind in KINDS]):
         return _resolve(HYPERPOD, text, options or {})
-    raise InventoryError(f"--cluster {text!r:.120}{_hint(text)}; expected {_forms()}")
+    raise InventoryError(f"--cluster {text!r:.120}{_hint(text)}; expected {forms()}")
 
 
 def narrow(cluster: Cluster, nodes: str = "", exclude: str = "") -> Cluster:
@@ -141,9 +141,10 @@ def _hint(text: str) -> str:
     return f" is of no known kind (did you mean ssh:{text:.80}?)"
 
 
-def _forms() -> str:
-    forms = [kind.form for kind in (*KINDS, HYPERPOD, FILE)]
-    return f"{', '.join(forms[:-1])} or {forms[-1]}"
+def forms() -> str:
+    """What X may be, as a person writes it: `local, demo, …, or FILE.toml`."""
+    every = [kind.form for kind in (*KINDS, HYPERPOD, FILE)]
+    return f"{', '.join(every[:-1])}, or {every[-1]}"
 
 
 __all__ = [
@@ -153,6 +154,7 @@ __all__ = [
     "InventoryError",
     "Kind",
     "Target",
+    "forms",
     "narrow",
     "resolve",
     "with_expectations",
