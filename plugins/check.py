@@ -177,8 +177,7 @@ def subjects_of(check: Check, owner: Any) -> Iterable[Any]:
 def _of_nothing(subject: str, owner: Node | ClusterFacts) -> Finding:
     """What a check of devices says where there is none: incomplete where there should be some."""
     try:
-        counted = isinstance(owner, Node) and subject in _COUNTED
-        expected = owner.expected(_COUNTED[subject]) if counted else 0  # type: ignore[union-attr]
+        expected = owner.expected(_COUNTED[subject]) if isinstance(owner, Node) and subject in _COUNTED else 0
     except Incomplete:
         expected = 0  # nothing tells: then none is no loss, and the check that counts them is incomplete itself
     if expected:

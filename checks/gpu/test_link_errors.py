@@ -101,5 +101,7 @@ def replays_of(pci_device: PciDevice, node: Node, unread: list[Incomplete | NotA
             told, unknown = readings(gpu, "pcie_replays")
             unread += [one for one in unknown if isinstance(one, Incomplete)]
             return told.get("pcie_replays")
-    unread.append(Incomplete("no GPU answers at this address", cause="a GPU does not answer"))
+    lost = [gpu.label for gpu in gpus if gpu.lost]  # one that does not answer tells no address either
+    cause = f"{lost[0] if len(lost) == 1 else 'a GPU'} does not answer"
+    unread.append(Incomplete("no GPU answers at this address", cause))
     return None

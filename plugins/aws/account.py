@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
@@ -156,23 +157,18 @@ def _action(service: str, operation: str) -> str:
     return row.action
 
 
-class _told:  # noqa: N801 - reads as a verb where it is used
+@contextmanager
+def _told(action: str) -> Iterator[None]:
     """Turns botocore's exceptions into ours, each one line."""
+    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
 
-    def __init__(self, action: str) -> None:
-        self.action = action
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, problem: BaseException | None, _trace: object) -> None:
-        from botocore.exceptions import BotoCoreError, ClientError
-        from botocore.parsers import ResponseParserError
-
-        if isinstance(problem, ClientError):
-            raise _of_service(self.action, problem.response.get("Error", {})) from None
-        if isinstance(problem, (BotoCoreError, ResponseParserError)):
-            raise AwsError(f"{self.action}: {_one_line(problem)}", type(problem).__name__) from None
+    try:
+        yield
+    except ClientError as problem:
+        raise _of_service(action, problem.response.get("Error", {})) from None
+    except (BotoCoreError, ResponseParserError) as problem:
+        raise AwsError(f"{action}: {_one_line(problem)}", type(problem).__name__) from None
 
 
 def _of_service(action: str, error: Mapping[str, Any]) -> AwsError:

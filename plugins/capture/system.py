@@ -48,7 +48,8 @@ def _of_status(name: str, text: str) -> tuple[str, dict[str, str]]:
 
 def is_list(text: str) -> bool:
     """Whether it is `systemctl --failed` or list-units."""
-    return bool(_COUNTED.search(text) and (_HEADER.search(text) or _COUNTED.search(text)[1] == "0"))  # type: ignore[index]
+    counted = _COUNTED.search(text)
+    return bool(counted and (counted[1] == "0" or _HEADER.search(text)))
 
 
 def read_list(text: str) -> Mapping[str, object]:
