@@ -62,6 +62,16 @@ def _without_cluster() -> str:
     )
 
 
+def _without_slurm() -> str:
+    return (
+        _without_cluster()
+        or _without("slurmctld", "slurmctld")
+        or _without("slurmd", "slurmd")
+        or _without("srun", "slurm-client")
+        or _without("munged", "munge")
+    )
+
+
 def _without_frozen() -> str:
     return (
         _without_nodes()
@@ -86,3 +96,4 @@ needs_numa_balancing = _mark(
     _without_path("/proc/sys/kernel/numa_balancing", "its kernel is built without NUMA balancing")
 )
 needs_cluster = _mark(_without_cluster())  # testbed() works
+needs_slurm = _mark(_without_slurm())  # slurm() works

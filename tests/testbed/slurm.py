@@ -1,0 +1,174 @@
+"""A real Slurm over fake nodes: munge and slurmctld on a controller, munge and slurmd on every other node."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tests.testbed.cluster import Testbed, testbed
+from tests.testbed.healthy import healthy_cpu
+from tests.testbed.image import Content, Device, File, Folder, NodeImage
+from tests.testbed.node import Node
+
+CONTROLLER = "controller"
+START_S = 20.0
+GPUS = 8
+CPUS = 4
+
+# What Debian's Slurm needs on this machine: no accounting, no cgroups (the nodes' /sys is not the kernel's), and
+# nodes that are believed to have the processors that the file says.
+SLURM_CONF = """ClusterName=testbed
+SlurmctldHost={controller}
+SlurmUser=root
+SlurmdUser=root
+MpiDefault=none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+GresTypes=gpu
+ReturnToService=2
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmdPidFile=/run/slurmd.real.pid
+SlurmdSpoolDir=/var/spool/slurmd
+StateSaveLocation=/var/spool/slurmctld
+SlurmctldLogFile=/run/slurmctld.log
+SlurmdLogFile=/run/slurmd.log
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0,defer_batch
+SlurmdTimeout=60
+KillWait=1
+MessageTimeout=10
+RebootProgram=/bin/false
+{settings}
+{nodes}
+PartitionName=gpu Nodes={members} Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+@dataclass(slots=True)
+class SlurmBed:
+    """A running Slurm. Commands of Slurm's run on `controller`."""
+
+    __test__ = False
+
+    bed: Testbed
+    names: tuple[str, ...]
+
+    @property
+    def controller(self) -> Node:
+        return self.bed.nodes[CONTROLLER]
+
+    def node(self, name: str) -> Node:
+        return self.bed.nodes[name]
+
+    def run(self, *words: str, user: int = 0, timeout: float = 60.0) -> subprocess.CompletedProcess[bytes]:
+        """Run a command on the controller, where Slurm's are."""
+        return self.controller.run(words, user=user, timeout=timeout)
+
+    def told(self, *words: str, user: int = 0) -> str:
+        """What a command prints; an error is an error."""
+        done = self.run(*words, user=user)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(words)}: {(done.stdout + done.stderr).decode(errors='replace')}")
+        return done.stdout.decode()
+
+    def state(self, name: str) -> str:
+        """A node's state in Slurm's own words: `IDLE`, `MIXED+DRAIN`, …"""
+        return self._of_node(name, "State=")
+
+    def reason(self, name: str) -> str:
+        """Why a node is drained or down, with who said so and when; empty where it is not."""
+        return self._of_node(name, "Reason=")
+
+    def wait_for(self, name: str, *states: str, within_s: float = START_S) -> str:
+        """Wait until a node has one of these states. Raises TimeoutError."""
+        until = time.monotonic() + within_s
+        while (state := self.state(name)) not in states:
+            if time.monotonic() > until:
+                raise TimeoutError(f"{name} is {state}; expected {' or '.join(states)}: {self.log(name)}")
+            time.sleep(0.05)
+        return state
+
+    def log(self, name: str) -> str:
+        """The end of what a node's slurmd, or slurmctld, has logged."""
+        file = "slurmctld.log" if name == CONTROLLER else "slurmd.log"
+        return (self.node(name).root / "run" / file).read_text(errors="replace")[-2000:]
+
+    def start_slurmd(self, name: str) -> subprocess.Popen[bytes]:
+        return self.node(name).start(["/usr/sbin/slurmd", "-D", "-N", name])
+
+    def _of_node(self, name: str, key: str) -> str:
+        for line in self.told("scontrol", "show", "node", name).splitlines():
+            if line.strip().startswith(key):
+                value = line.strip().removeprefix(key)
+                return value if key == "Reason=" else value.split()[0]
+        return ""
+
+
+@contextlib.contextmanager
+def slurm(
+    images: Mapping[str, NodeImage],
+    *,
+    settings: Sequence[str] = (),
+    files: Mapping[str, Content] | None = None,
+    user: str = "root",
+) -> Iterator[SlurmBed]:
+    """A Slurm of these nodes for as long as the block runs.
+
+    `settings` are further lines of slurm.conf; `files` lie on every node, for what these lines name.
+    """
+    own = _files(tuple(images), settings)
+    whole = {CONTROLLER: _member(healthy_cpu(), {**own, **(files or {})})}
+    for name, image in images.items():
+        whole[name] = _member(image, {**own, **_gpus(image), **(files or {})})
+    with testbed(whole, user=user) as bed:
+        for node in bed.nodes.values():
+            _hosts(bed, node)
+        running = SlurmBed(bed, tuple(images))
+        for node in bed.nodes.values():
+            node.run(["/usr/sbin/munged", "--force"])
+        bed.nodes[CONTROLLER].start(["/usr/sbin/slurmctld", "-D"])
+        for name in images:
+            running.start_slurmd(name)
+        for name in images:
+            running.wait_for(name, "IDLE")
+        yield running
+
+
+def _member(image: NodeImage, files: Mapping[str, Content]) -> NodeImage:
+    """The image with Slurm's files, and without the stand-in for slurmd."""
+    daemons = {name: limit for name, limit in image.daemons.items() if name != "slurmd"}
+    return replace(image, files={**image.files, **files}, daemons=daemons)
+
+
+def _files(names: tuple[str, ...], settings: Sequence[str]) -> dict[str, Content]:
+    nodes = "\n".join(f"NodeName={name} CPUs={CPUS} Gres=gpu:{GPUS} State=UNKNOWN" for name in names)
+    conf = SLURM_CONF.format(controller=CONTROLLER, settings="\n".join(settings), nodes=nodes, members=",".join(names))
+    return {
+        "/etc/slurm/slurm.conf": conf,
+        "/etc/slurm/cgroup.conf": "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n",
+        "/etc/slurm/gres.conf": "",
+        "/etc/munge/munge.key": File("0123456789abcdef" * 8, 0o400),
+        "/run/munge": Folder(),
+        "/var/lib/munge": Folder(0o700),
+        "/var/log/munge": Folder(0o700),
+        "/var/spool/slurmd": Folder(),
+        "/var/spool/slurmctld": Folder(),
+    }
+
+
+def _gpus(image: NodeImage) -> dict[str, Content]:
+    """Devices that Slurm can give to jobs; there is nothing behind them."""
+    devices: dict[str, Content] = {f"/dev/nvidia{number}": Device(195, number) for number in range(GPUS)}
+    return {**devices, "/etc/slurm/gres.conf": f"Name=gpu File=/dev/nvidia[0-{GPUS - 1}]\n"}
+
+
+def _hosts(bed: Testbed, node: Node) -> None:
+    lines = [f"{address} {name}" for name, address in bed.addresses.items()]
+    (node.root / "etc/hosts").write_text("127.0.0.1 localhost\n" + "".join(f"{line}\n" for line in lines))
