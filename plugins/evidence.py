@@ -34,6 +34,9 @@ class Unreached(str, Enum):
     AUTH = "auth"
     THROTTLED = "throttled"
     NOT_CONNECTED = "not_connected"  # to Systems Manager, through which it is reached
+    BUSY = "busy"  # Slurm gave no place on it
+    DRAINED = "drained"  # Slurm starts nothing on it
+    DOWN = "down"  # … and believes that it is gone
     NO_PYTHON = "no_python"
     GARBLED = "garbled"  # it answered, but not with the probe's frame
     CUT = "cut"  # the frame began and did not end

@@ -60,7 +60,7 @@ class Client:
             f"  IdentityFile {self.server.identity}\n  IdentitiesOnly yes\n"
             f"  UserKnownHostsFile {self.known_hosts}\n  GlobalKnownHostsFile none\n"
         )
-        limits = Limits(fanout, connect_s, answer_s, {"config": str(path), **settings})
+        limits = Limits(fanout, connect_s, answer_s, settings={"config": str(path), **settings})
         answers: dict[str, Answer] = {}
 
         def answered(target: Target, answer: Answer) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.catalog import threshold
-from clusterproof.plugins.evidence import Status
+from clusterproof.plugins.evidence import Status, Unreached
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.routing import evidence
 from clusterproof.plugins.verdict import concern, incomplete, not_applicable
@@ -33,6 +33,8 @@ def test_reachable(node: Node) -> None:
     if told.probe.get("source") == "capture" and not told.unreached:
         not_applicable("a capture: nobody asked the node")
     reason = told.unreached.value.replace("_", " ") if told.unreached else ""
+    if told.unreached in (Unreached.BUSY, Unreached.DRAINED):
+        incomplete(f"{reason}: {told.detail}; expected a place on the node for a moment")
     assert not told.unreached, f"{reason}: {told.detail or 'no more is known'}; expected an answer from the probe"
 
 

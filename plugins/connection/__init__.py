@@ -37,6 +37,7 @@ class Limits:
     fanout: int = 64
     connect_s: float = 15.0
     answer_s: float = 30.0
+    answer_bytes: int = MAX_ANSWER_BYTES
     settings: dict[str, str] = field(default_factory=dict)
 
 
@@ -95,9 +96,16 @@ def _ssm() -> Connection:
     return Ssm()
 
 
+def _srun() -> Connection:
+    from clusterproof.plugins.connection.srun import Srun
+
+    return Srun()
+
+
 CONNECTIONS: Mapping[str, Callable[[], Connection]] = {
     "local": _local,
     "ssh": _ssh,
     "hyperpod": _hyperpod,
     "ssm": _ssm,
+    "srun": _srun,
 }

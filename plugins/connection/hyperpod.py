@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
-from clusterproof.plugins.connection import MAX_ANSWER_BYTES, Answer, Limits, Program, Unusable
+from clusterproof.plugins.connection import Answer, Limits, Program, Unusable
 from clusterproof.plugins.connection.rate import StartRate
 from clusterproof.plugins.connection.sweep import sweep
 from clusterproof.plugins.evidence import Unreached
@@ -156,7 +156,7 @@ class SessionVisit:
             return Answer(unreached=_why(problem), detail=str(problem), seconds=time.monotonic() - started)
         try:
             self._running = self.sessions.read(session, address, command)
-            return Answer(_read(self._running), seconds=time.monotonic() - started)
+            return Answer(_read(self._running, self.limits.answer_bytes), seconds=time.monotonic() - started)
         except OSError as problem:
             return Answer(unreached=Unreached.LOST, detail=f"{PLUGIN} does not start: {problem.strerror}")
         finally:
@@ -182,17 +182,17 @@ def _why(problem: AwsError) -> Unreached:
     return Unreached.LOST
 
 
-def _read(plugin: subprocess.Popen[bytes]) -> bytes:
+def _read(plugin: subprocess.Popen[bytes], most_bytes: int) -> bytes:
     """All that the plugin prints, to a limit."""
     assert plugin.stdout
     output = bytearray()
     with plugin.stdout:
-        while len(output) < MAX_ANSWER_BYTES:
+        while len(output) < most_bytes:
             read = os.read(plugin.stdout.fileno(), 65536)
             if not read:
                 break
             output += read
-    return bytes(output)
+    return bytes(output[:most_bytes])
 
 
 def _kill(plugin: subprocess.Popen[bytes]) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO
 
-from clusterproof.plugins.connection import MAX_ANSWER_BYTES, Answer, Limits, Program
+from clusterproof.plugins.connection import Answer, Limits, Program
 from clusterproof.plugins.evidence import Unreached
 from clusterproof.plugins.inventory.model import Target
 
@@ -32,10 +32,11 @@ class Local:
     ) -> None:
         """Run `program` here, once for each target."""
         for target in targets:
-            answered(target, _answer(program, limits.answer_s))
+            answered(target, _answer(program, limits))
 
 
-def _answer(program: Program, patience_s: float) -> Answer:
+def _answer(program: Program, limits: Limits) -> Answer:
+    patience_s = limits.answer_s
     started = time.monotonic()
     try:
         shell = subprocess.Popen(
@@ -48,7 +49,7 @@ def _answer(program: Program, patience_s: float) -> Answer:
     except OSError as problem:
         return Answer(unreached=Unreached.LOST, detail=f"{_SHELL} does not start: {problem.strerror}")
     try:
-        output, in_time = _converse(shell, program.stdin, started + patience_s)
+        output, in_time = _converse(shell, program.stdin, started + patience_s, limits.answer_bytes)
     finally:
         _end(shell)
     seconds = time.monotonic() - started
@@ -58,7 +59,7 @@ def _answer(program: Program, patience_s: float) -> Answer:
     return Answer(output, Unreached.TIMED_OUT, detail, seconds)
 
 
-def _converse(shell: subprocess.Popen[bytes], stdin: bytes, deadline: float) -> tuple[bytes, bool]:
+def _converse(shell: subprocess.Popen[bytes], stdin: bytes, deadline: float, most_bytes: int) -> tuple[bytes, bool]:
     """The output, and whether it ended in time. Writes and reads at once, so that no side waits for ever."""
     assert shell.stdin is not None
     assert shell.stdout is not None
@@ -68,7 +69,7 @@ def _converse(shell: subprocess.Popen[bytes], stdin: bytes, deadline: float) -> 
         os.set_blocking(shell.stdin.fileno(), False)
         ready.register(shell.stdout, selectors.EVENT_READ)
         ready.register(shell.stdin, selectors.EVENT_WRITE)
-        while len(output) < MAX_ANSWER_BYTES:
+        while len(output) < most_bytes:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 return bytes(output), False
@@ -82,7 +83,7 @@ def _converse(shell: subprocess.Popen[bytes], stdin: bytes, deadline: float) -> 
                         ready.unregister(shell.stdin)
                         _close(shell.stdin)
                 else:
-                    read = os.read(shell.stdout.fileno(), min(_CHUNK_BYTES, MAX_ANSWER_BYTES - len(output)))
+                    read = os.read(shell.stdout.fileno(), min(_CHUNK_BYTES, most_bytes - len(output)))
                     if not read:
                         return bytes(output), True
                     output += read

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from paramiko import Channel, SSHException, Transport
 
-from clusterproof.plugins.connection import MAX_ANSWER_BYTES, Answer, Limits, Program
+from clusterproof.plugins.connection import Answer, Limits, Program
 from clusterproof.plugins.connection.login import Login, LoginFailed
 from clusterproof.plugins.connection.logins import Logins
 from clusterproof.plugins.connection.sweep import Visit, sweep
@@ -64,7 +64,7 @@ class _Visit:
         try:
             transport = self._transport()
             self.deadline = time.monotonic() + self._limits.answer_s + _GRACE_S
-            output, trouble = _converse(transport, self._program, self._limits.answer_s)
+            output, trouble = _converse(transport, self._program, self._limits)
         except LoginFailed as failed:
             output, trouble = b"", failed.trouble
         finally:
@@ -108,8 +108,9 @@ class _NoVisit:
         """Nothing is open."""
 
 
-def _converse(transport: Transport, program: Program, patience_s: float) -> tuple[bytes, Trouble | None]:
+def _converse(transport: Transport, program: Program, limits: Limits) -> tuple[bytes, Trouble | None]:
     """Run one program, and read what it prints. What came is handed back, whatever happened after."""
+    patience_s = limits.answer_s
     deadline = time.monotonic() + patience_s
     output = bytearray()
     try:
@@ -117,7 +118,7 @@ def _converse(transport: Transport, program: Program, patience_s: float) -> tupl
         channel.set_combine_stderr(True)
         channel.exec_command(program.command)  # not Connection.run: that sends stdin byte by byte
         _send(channel, program.stdin, deadline)
-        _receive(channel, output, deadline)
+        _receive(channel, output, limits.answer_bytes, deadline)
     except (SSHException, OSError, EOFError) as problem:
         if time.monotonic() >= deadline:
             detail = f"did not end within {patience_s:g} s; {len(output)} bytes came"
@@ -140,16 +141,16 @@ def _send(channel: Channel, stdin: bytes, deadline: float) -> None:
         return  # the command has ended, or reads no further: what it printed says why
 
 
-def _receive(channel: Channel, output: bytearray, deadline: float) -> None:
-    """Read to the end, or up to MAX_ANSWER_BYTES. Raises TimeoutError at the deadline, or EOFError."""
-    while len(output) < MAX_ANSWER_BYTES:
+def _receive(channel: Channel, output: bytearray, most_bytes: int, deadline: float) -> None:
+    """Read to the end, or up to `most_bytes`. Raises TimeoutError at the deadline, or EOFError."""
+    while len(output) < most_bytes:
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             raise TimeoutError
         channel.settimeout(min(left_s, _QUIET_S))
         had_ended = channel.exit_status_ready()  # asked first: its last output may come just as the time runs out
         try:
-            read = channel.recv(min(_CHUNK_BYTES, MAX_ANSWER_BYTES - len(output)))
+            read = channel.recv(min(_CHUNK_BYTES, most_bytes - len(output)))
         except TimeoutError:
             if had_ended:
                 return

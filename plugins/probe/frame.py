@@ -32,7 +32,7 @@ def decode(node: str, answer: Answer, nonce: str) -> NodeEvidence:
     if answer.unreached:
         return NodeEvidence(node, unreached=answer.unreached, detail=answer.detail, seconds=answer.seconds)
     try:
-        told = _object(_inflate(_packed(answer.output, nonce)))
+        told = unpacked(answer.output, nonce)
         leaves = leaves_from_json(told.get("leaves"))
         probe = told.get("probe")
         if not isinstance(probe, dict):
@@ -43,6 +43,11 @@ def decode(node: str, answer: Answer, nonce: str) -> NodeEvidence:
         detail = printable(f"the probe's answer does not have its form: {problem}")
         return NodeEvidence(node, unreached=Unreached.GARBLED, detail=detail, seconds=answer.seconds)
     return NodeEvidence(node, leaves, probe=probe, seconds=answer.seconds)
+
+
+def unpacked(output: bytes, nonce: str) -> dict[str, Any]:
+    """The one JSON object of an answer, as it came. Raises FrameError, or ValueError for what has not its form."""
+    return _object(_inflate(_packed(output, nonce)))
 
 
 def printable(text: str) -> str:

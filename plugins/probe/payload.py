@@ -46,20 +46,29 @@ def program(
     `further` are files with leaves of others. Its text comes over standard input, or as the last argument.
     Raises ValueError for a leaf that does not exist or a program that is too large.
     """
-    text = payload(frozenset(leaves), options, tuple(further))
-    nonce = "cp" + secrets.token_hex(5)
+    nonce = new_nonce()
+    made = started_by_shell(payload(frozenset(leaves), options, tuple(further)), nonce, options.sudo, on_stdin)
+    size = len(made.command) + len(made.stdin)
+    if size > MAX_CHARACTERS:
+        raise ValueError(f"the probe has {size} characters; expected at most {MAX_CHARACTERS}")
+    return made, nonce
+
+
+def new_nonce() -> str:
+    """A word that nobody else prints."""
+    return "cp" + secrets.token_hex(5)
+
+
+def started_by_shell(text: str, nonce: str, sudo: bool, on_stdin: bool) -> Program:
+    """The program whose compressed text this is, as a shell command that finds a Python for it."""
     source = f"sys.stdin.buffer.read({len(text)})" if on_stdin else "sys.argv[4]"
     script = SHELL.format(
         nonce=nonce,
-        sudo=SUDO if options.sudo else "",
+        sudo=SUDO if sudo else "",
         python=PYTHON.format(text=source),
         argument="" if on_stdin else text,
     )
-    command = f"/bin/sh -c '{script}'"
-    size = len(command) + (len(text) if on_stdin else 0)
-    if size > MAX_CHARACTERS:
-        raise ValueError(f"the probe has {size} characters; expected at most {MAX_CHARACTERS}")
-    return Program(command, text.encode() if on_stdin else b""), nonce
+    return Program(f"/bin/sh -c '{script}'", text.encode() if on_stdin else b"")
 
 
 @cache
@@ -70,7 +79,7 @@ def payload(leaves: frozenset[str], options: ProbeOptions, further: tuple[Path, 
     pending = {"run", *leaves}
     while pending:
         name = pending.pop()
-        sources[name] = _source(files.get(name, FOLDER / f"{name}.py"))
+        sources[name] = source_of(files.get(name, FOLDER / f"{name}.py"))
         pending.update(set(IMPORTED.findall(sources[name])) - set(sources))
     modules = {f"{PACKAGE}.{name}": source for name, source in sorted(sources.items())}
     if any("import pynvml" in source for source in modules.values()):
@@ -78,11 +87,16 @@ def payload(leaves: frozenset[str], options: ProbeOptions, further: tuple[Path, 
     slowest_first = sorted(leaves, key=lambda leaf: (-options.deadline_s(leaf), leaf))
     deadlines = {leaf: options.deadline_s(leaf) for leaf in slowest_first}
     request = (modules, deadlines, options.host_root, options.mount_s, options.whole_s(leaves), options.checkpoints)
-    text = _source(FOLDER / "loader.py") + f"\nstart{request!r}\n"
+    return packed(source_of(FOLDER / "loader.py") + f"\nstart{request!r}\n")
+
+
+def packed(text: str) -> str:
+    """A program's text, compressed, as base64."""
     return b2a_base64(zlib.compress(text.encode(), 9), newline=False).decode()
 
 
-def _source(file: Path) -> str:
+def source_of(file: Path) -> str:
+    """The text of a program that travels, without what only its reader needs. Raises ValueError."""
     try:
         return _lean(file.read_text("utf-8"))
     except FileNotFoundError:

@@ -1,0 +1,128 @@
+"""Slurm's own fan-out: one srun starts the program on all nodes, from a host where Slurm's commands are."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from clusterproof.plugins.connection import Answer, Limits, Program, Unusable, connection_for
+from clusterproof.plugins.connection.submit_host import ask, submit_host
+from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.nodeset import fold
+from clusterproof.plugins.probe.frame import FrameError, printable, unpacked
+from clusterproof.plugins.probe.payload import new_nonce, packed, source_of, started_by_shell
+from clusterproof.plugins.slurm import FOLDER
+
+WAIT_S = 15.0  # for a place on nodes that others use; --slurm-wait
+END_S = 20.0  # beside the program itself: Slurm is asked about the nodes, and srun is ended
+MAX_CHARACTERS = 65_000  # of the whole program as one argument: AWS Systems Manager takes 65,535
+NODE_BYTES = 256 * 1024  # of one node's answer; a healthy 8-GPU node tells about 20 kB
+BESIDE_BYTES = 1024 * 1024
+TRAVELS = (FOLDER.parent / "probe" / "telling.py", FOLDER / "places.py", FOLDER / "launch.py")
+_WHY = {
+    "unknown": Unreached.NAME,
+    "busy": Unreached.BUSY,
+    "drained": Unreached.DRAINED,
+    "down": Unreached.DOWN,
+    "failed": Unreached.LOST,
+    "twice": Unreached.GARBLED,
+}
+_ELSEWHERE = (Unreached.BUSY, Unreached.DRAINED, Unreached.DOWN, Unreached.LOST)
+
+
+class Srun:
+    """Runs the program by srun. A target's name is Slurm's own for the node.
+
+    Settings: `submit_host` (see `submit_host`), `partition`, `slurm_wait`, `srun_options`, and `beside`: the connection
+    by which nodes are visited that Slurm starts nothing on.
+    """
+
+    takes_stdin = False
+
+    def run(
+        self,
+        targets: Sequence[Target],
+        program: Program,
+        limits: Limits,
+        answered: Callable[[Target, Answer], None],
+    ) -> None:
+        """Run `program` once on each target. Raises Unusable where Slurm cannot be asked."""
+        told = _launched([target.name for target in targets], program, limits)
+        elsewhere = []
+        for target in targets:
+            answer = _answer(told.get(target.name))
+            if answer.unreached in _ELSEWHERE and "beside" in limits.settings:
+                elsewhere.append(target)
+            else:
+                answered(target, answer)
+        if elsewhere:
+            connection_for(limits.settings["beside"]).run(elsewhere, program, limits, answered)
+
+
+def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping[str, Any]:
+    """What the submit host tells of each node. Raises Unusable."""
+    settings = limits.settings
+    wait_s = float(settings.get("slurm_wait") or WAIT_S)
+    whole_s = wait_s + limits.answer_s
+    nonce = new_nonce()
+    request = {
+        "name": f"clusterproof-{nonce}",
+        "names": list(names),
+        "nodeset": fold(names),
+        "partition": settings.get("partition", ""),
+        "options": settings.get("srun_options", "").split(),
+        "wait_s": max(1, math.ceil(wait_s)),
+        "minutes": math.ceil(limits.answer_s / 60) + 1,
+        "whole_s": whole_s,
+        "mark": f"{nonce}:node:",
+        "end": ":end:",
+        "most_bytes": NODE_BYTES,
+        "command": program.command,
+    }
+    host = submit_host(settings)
+    patient = replace(limits, answer_s=whole_s + END_S, answer_bytes=BESIDE_BYTES + NODE_BYTES * len(names))
+    answer = ask(host, launch_program(request, nonce), patient)
+    try:
+        told = unpacked(answer.output, nonce)
+    except FrameError as problem:
+        why = answer.detail or str(problem)
+        raise Unusable(f"{host}: srun was not started: {why}; expected Slurm's commands and Python 3.8 there") from None
+    except ValueError as problem:
+        raise Unusable(f"{host}: its answer does not have its form: {printable(str(problem))}") from None
+    if "wrong" in told or not isinstance(told.get("nodes"), dict):
+        why = printable(str(told.get("wrong", "it names no nodes")))
+        raise Unusable(f"{host}: {why}; expected a host of the cluster where srun and scontrol work")
+    return told["nodes"]  # type: ignore[no-any-return]
+
+
+def launch_program(request: Mapping[str, object], nonce: str) -> Program:
+    """The program for the submit host. Raises ValueError where it is too large."""
+    text = packed("\n".join(map(_of_its_own, TRAVELS)) + f"\nmain({request!r}, *sys.argv[1:3])\n")
+    made = started_by_shell(text, nonce, sudo=False, on_stdin=False)
+    if len(made.command) > MAX_CHARACTERS:
+        raise ValueError(f"the program for srun has {len(made.command)} characters; expected at most {MAX_CHARACTERS}")
+    return made
+
+
+def _of_its_own(file: Path) -> str:
+    """A module's text without what it imports from beside it: they travel as one."""
+    source = source_of(file)
+    imports = [line for line in ast.parse(source).body if isinstance(line, ast.ImportFrom)]
+    ours = [line for line in imports if str(line.module).startswith(("__future__", "clusterproof."))]
+    dropped = {number for line in ours for number in range(line.lineno, (line.end_lineno or 0) + 1)}
+    return "\n".join(line for number, line in enumerate(source.splitlines(), 1) if number not in dropped)
+
+
+def _answer(told: object) -> Answer:
+    """What one node said, or Slurm's word on why it said nothing."""
+    if not isinstance(told, dict):
+        return Answer(unreached=Unreached.LOST, detail="the submit host told nothing of it")
+    if isinstance(output := told.get("output"), str):
+        return Answer(output.encode("latin-1", "replace"))
+    why = _WHY.get(str(told.get("why")), Unreached.LOST)
+    return Answer(unreached=why, detail=printable(str(told.get("detail", ""))))

@@ -1,0 +1,41 @@
+"""A host where Slurm's commands are, and how a program runs there: here, over ssh, or through Systems Manager."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from clusterproof.plugins.connection import Answer, Limits, Program, connection_for
+from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.inventory.model import Target
+
+SETTING = "submit_host"  # `local`, `ssh:[user@]HOST[:port]` or `hyperpod:ADDRESS`
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitHost:
+    """The connection that reaches it, and where it is."""
+
+    connection: str
+    target: Target
+
+    def __str__(self) -> str:
+        return "this host" if self.connection == "local" else self.target.name
+
+
+def submit_host(settings: Mapping[str, str]) -> SubmitHost:
+    """The host that a cluster's settings name; this one where they name none."""
+    connection, _, address = settings.get(SETTING, "local").partition(":")
+    if connection != "ssh":
+        return SubmitHost(connection, Target(address or "local", address))
+    user, _, host_port = address.rpartition("@")
+    host, _, port = host_port.partition(":")
+    return SubmitHost("ssh", Target(host, user=user, port=int(port or 0)))
+
+
+def ask(host: SubmitHost, program: Program, limits: Limits) -> Answer:
+    """Run one program there, once."""
+    answers: list[Answer] = []
+    one = replace(limits, fanout=1)
+    connection_for(host.connection).run([host.target], program, one, lambda _, answer: answers.append(answer))
+    return answers[0] if answers else Answer(unreached=Unreached.LOST, detail="no answer")

@@ -1,0 +1,210 @@
+"""The program that runs where Slurm's commands are: starts one command on many nodes with srun.
+
+It travels as text, before the lines that call `main`; standard library only, for Python 3.8.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from clusterproof.plugins.probe.telling import tell
+from clusterproof.plugins.slurm.places import (
+    ASK_S,
+    CONSTRAINS,
+    MIN_MEMORY_MIB,
+    ask,
+    clean,
+    is_full,
+    nodes_of,
+    own_jobs,
+    plan,
+)
+
+FOLDERS = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/current/bin:/usr/local/bin:/usr/bin:/bin"
+BUSY = "Unable to allocate resources"
+OF_NODE = re.compile(r"error: (?:Task launch for \S+ failed on node (\S+): (.*)|([^\s:]+): (tasks? .*))")
+NOISE = "Unable to adjust maximum number of open files"
+LINE = re.compile(rb" *(\d+): ?(.*)", re.DOTALL)
+AT_ONCE = 32  # sruns: only where Slurm does not give all nodes together
+END_S = 2.0  # for an srun to give its nodes back
+
+
+def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
+    """Answer one request, and end."""
+    os.environ["PATH"] = os.environ.get("PATH", "/usr/bin") + ":" + FOLDERS
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda number, _frame: sys.exit(number))
+    tell(json.dumps(answer(request)).encode(), nonce)
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """What each node said, or Slurm's word on why it did not; or what is wrong for all."""
+    try:
+        records = nodes_of(ask("scontrol", "-o", "show", "node", request["nodeset"])[1])
+        config = ask("scontrol", "show", "config")
+        if config[0]:
+            return {"wrong": f"scontrol: {' '.join(config[1].split())[:300]}"}
+        jobs = own_jobs(request["nodeset"], [record for record in records.values() if is_full(record)])
+    except FileNotFoundError as problem:
+        return {"wrong": f"no {problem.filename} on PATH or in {FOLDERS}"}
+    except subprocess.TimeoutExpired as problem:
+        return {"wrong": f"{problem.cmd[0]} does not answer within {ASK_S:g} s"}
+    launches, refused = plan(request["names"], records, jobs, bool(CONSTRAINS.search(config[1])), request["partition"])
+    return {"nodes": {**refused, **run(launches, request)}}
+
+
+def words_of(launch: dict[str, Any], request: dict[str, Any]) -> list[str]:
+    """The command line of one srun."""
+    count = len(launch["nodes"])
+    words = ["srun", f"--job-name={request['name']}", f"--nodelist={','.join(launch['nodes'])}", f"--nodes={count}"]
+    words += [f"--ntasks={count}", "--ntasks-per-node=1", "--label", "--input=none", "--kill-on-bad-exit=0"]
+    words += ["--no-kill", "--export=NONE", "--propagate=NONE", "--chdir=/", "--mpi=none"]
+    if launch["job"]:
+        words += [f"--jobid={launch['job']}", "--overlap", "--mem=0"]
+    else:
+        words += [f"--immediate={request['wait_s']}", f"--time={request['minutes']}"]
+        words += [f"--partition={launch['partition']}"] if launch["partition"] else []
+        words += [f"--gres=gpu:{launch['gpus']}"] if launch["gpus"] else []
+        words += [f"--mem={MIN_MEMORY_MIB}M"] if launch["memory"] else []
+    return [
+        *words,
+        *request["options"],
+        "/bin/sh",
+        "-c",
+        f"echo {request['mark']}$SLURMD_NODENAME.;{request['command']}",
+    ]
+
+
+class Srun:
+    """One srun that runs: what each of its tasks prints, and what it says itself."""
+
+    def __init__(self, launch: dict[str, Any], request: dict[str, Any]) -> None:
+        self.launch = launch
+        self.waiting = set(launch["nodes"])
+        self.failed: dict[str, str] = {}
+        self.tasks: dict[bytes, bytearray] = {}
+        self.words: list[str] = []
+        self.request = request
+        self._parts = {1: b"", 2: b""}
+        self.process = subprocess.Popen(words_of(launch, request), stdin=-3, stdout=-1, stderr=-1, env=clean())
+        self.pipes = {self.process.stdout.fileno(): 1, self.process.stderr.fileno(): 2}  # type: ignore[union-attr]
+
+    def hear(self, pipe: int) -> bool:
+        """Take what a pipe brings; whether there may be more."""
+        read = os.read(pipe, 65536)
+        stream = self.pipes[pipe]
+        *lines, self._parts[stream] = (self._parts[stream] + read).split(b"\n")
+        for line in lines:
+            if stream == 1:
+                self._of_task(line)
+            else:
+                self._of_srun(line.decode("utf-8", "replace"))
+        return bool(read)
+
+    def _of_task(self, line: bytes) -> None:
+        labelled = LINE.fullmatch(line)
+        if not labelled:
+            return
+        kept = self.tasks.setdefault(labelled[1], bytearray())
+        kept += labelled[2][: self.request["most_bytes"] - len(kept)] + b"\n"
+        if self.request["end"].encode() in labelled[2]:
+            self.waiting.discard(named(kept, self.request["mark"]))
+
+    def _of_srun(self, line: str) -> None:
+        found = OF_NODE.search(line)
+        if found:
+            name = found[1] or found[3]
+            self.failed.setdefault(name, (found[2] or found[4])[:200])
+            self.waiting.discard(name)
+        elif "error:" in line and NOISE not in line:
+            self.words.append(line.partition("error:")[2].strip()[:200])
+
+    def answers(self) -> dict[str, dict[str, str]]:
+        """By node, what it said; where two say that they are the same node, neither is believed."""
+        told: dict[str, dict[str, str]] = {}
+        for kept in self.tasks.values():
+            name = named(kept, self.request["mark"])
+            if name in told:
+                told[name] = {"why": "twice", "detail": "two nodes answered under this name"}
+            elif name in self.launch["nodes"]:
+                told[name] = {"output": kept.decode("latin-1")}
+        for name in self.launch["nodes"]:
+            words = self.failed.get(name) or (self.words[0] if self.words else "srun started nothing on it in time")
+            told.setdefault(name, {"why": "busy" if BUSY in words else "failed", "detail": f"srun: {words}"})
+        return told
+
+
+def named(said: bytearray, mark: str) -> str:
+    """The name under which a task answers."""
+    found = re.search(re.escape(mark.encode()) + rb"([A-Za-z0-9._-]{1,253})\.\n", bytes(said[:4096]))
+    return found[1].decode() if found else ""
+
+
+def run(launches: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Make the sruns. Where Slurm does not give several nodes together, each is asked for alone."""
+    told: dict[str, dict[str, str]] = {}
+    running: list[Srun] = []
+    until = time.monotonic() + request["whole_s"]
+    try:
+        while (launches or running) and time.monotonic() < until:
+            while launches and len(running) < AT_ONCE:
+                running.append(Srun(launches.pop(0), request))
+            listen(running, until)
+            for srun in [one for one in running if not (one.pipes and one.waiting)]:
+                running.remove(srun)
+                end(srun)
+                answers = srun.answers()
+                if len(answers) > 1 and all(answer.get("why") == "busy" for answer in answers.values()):
+                    launches += [{**srun.launch, "gpus": "", "nodes": [name]} for name in srun.launch["nodes"]]
+                else:
+                    told.update(answers)
+    finally:
+        for srun in running:
+            end(srun)
+    for srun in running:
+        told.update(srun.answers())
+    for launch in launches:
+        told.update(
+            {name: {"why": "busy", "detail": "the time was over before srun was tried"} for name in launch["nodes"]}
+        )
+    return told
+
+
+def listen(running: list[Srun], until: float) -> None:
+    """Take what comes next, from whichever srun."""
+    pipes = {pipe: srun for srun in running for pipe in srun.pipes}
+    ready = select.select(list(pipes), [], [], max(0.0, until - time.monotonic()))[0]
+    for pipe in ready:
+        if not pipes[pipe].hear(pipe):
+            del pipes[pipe].pipes[pipe]
+
+
+def end(srun: Srun) -> None:
+    """See an srun off, so that its nodes are free again."""
+    if srun.process.poll() is None and not srun.pipes:
+        wait(srun)
+    if srun.process.poll() is None:
+        srun.process.terminate()
+        wait(srun)
+    if srun.process.poll() is None:
+        srun.process.kill()
+        wait(srun)
+        if not srun.launch["job"]:
+            ask("scancel", f"--name={srun.request['name']}")
+    for pipe in (srun.process.stdout, srun.process.stderr):
+        pipe.close()  # type: ignore[union-attr]
+
+
+def wait(srun: Srun) -> None:
+    """Wait a little for an srun to end."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        srun.process.wait(END_S)
