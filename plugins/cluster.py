@@ -63,14 +63,16 @@ def resolve_cluster(config: pytest.Config, text: str, policy: Policy) -> Any:
     worker = getattr(config, "workerinput", {})
     if "clusterproof_recording" in worker:
         return resolve(f"replay:{worker['clusterproof_recording']}")
-    found = config.hook.pytest_cluster_inventory(config=config, text=text) or resolve(text, aws_settings(option))
+    found = config.hook.pytest_cluster_inventory(config=config, text=text) or resolve(text, inventory_settings(option))
     found = narrow(found, option.nodes or "", option.exclude or "")
     return with_expectations(found, option.instance_type or "", option.expect or "", policy.expect)
 
 
-def aws_settings(option: Any) -> dict[str, str]:
-    """What the command line says of AWS."""
-    return {key: told for key in ("region", "profile") if (told := getattr(option, key))}
+def inventory_settings(option: Any) -> dict[str, str]:
+    """What the command line says of AWS and of Slurm."""
+    told = {key: getattr(option, key) for key in ("region", "profile", "via", "srun_options", "slurm_wait")}
+    told["include_drained"] = "yes" if option.include_drained else ""
+    return {key: str(value) for key, value in told.items() if value}
 
 
 def _marks() -> list[str]:

@@ -59,6 +59,29 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             {"action": "store_true"},
         ),
     ),
+    "clusterproof: Slurm": (
+        Option(
+            "--via",
+            "how to start the probe: controller (one srun there), nodes (a log-in or session for each), auto (the "
+            "default; HyperPod: controller above 32 nodes), or ssh:[user@]HOST[:port] (one srun on that log-in node)",
+            {"metavar": "WAY"},
+        ),
+        Option(
+            "--slurm-wait",
+            "seconds that srun may wait for a place on nodes that others use (default 15)",
+            {"type": float, "metavar": "S"},
+        ),
+        Option(
+            "--srun-options",
+            "further options of srun, e.g. '--account=ops --reservation=maintenance'",
+            {"metavar": "WORDS"},
+        ),
+        Option(
+            "--include-drained",
+            "also the nodes that Slurm starts nothing on: they are visited over ssh",
+            {"action": "store_true"},
+        ),
+    ),
     "clusterproof: AWS": (
         Option("--region", "the AWS region (default: AWS_REGION, or the profile's)", {"metavar": "REGION"}),
         Option("--profile", "the AWS profile (default: AWS_PROFILE, or the default one)", {"metavar": "NAME"}),
@@ -149,6 +172,7 @@ def check_options(option: Any) -> None:
         ("--probe-timeout", option.probe_timeout, 0.1),
         ("--answer-timeout", option.answer_timeout, 0.1),
         ("--ssm-rate", option.ssm_rate, 0.1),
+        ("--slurm-wait", option.slurm_wait, 1),
     ):
         if value is not None and not value >= least:
             raise pytest.UsageError(f"{flag} is {value:g}; expected at least {least:g}")

@@ -7,9 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clusterproof.plugins.facts.field import Field, objects, read, text
+from clusterproof.plugins.facts.field import Field, at_least_one, objects, optional, read, table, text, texts, values
+from clusterproof.plugins.nodeset import expand
 from clusterproof.plugins.verdict import Incomplete
 
+OUT_OF_USE = frozenset(
+    {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR", "INVAL", "INVALID_REG"}
+    | {"FUTURE", "UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "PLANNED_DOWN"}
+)
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,(]{1,100})?:(\d{1,4})(?=[,(]|$)")
 
 
@@ -25,6 +30,22 @@ class SlurmNode:
     reason = Field(text)
     reason_user = Field(text)
     reason_time = Field(text)
+    address = Field(text)
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partitions that it is in. Raises Incomplete."""
+        return _words(read(self.told.get("partitions"), text, "partitions"))
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What jobs can ask for by name. Raises Incomplete."""
+        return _words(read(self.told.get("features"), text, "features"))
+
+    @property
+    def takes_jobs(self) -> bool:
+        """Whether Slurm starts jobs on it, now or when others have ended. Raises Incomplete."""
+        return self.answers and bool(self.states) and not self.states & OUT_OF_USE
 
     @property
     def states(self) -> frozenset[str]:
@@ -65,3 +86,53 @@ class SlurmNodes:
         if own or (len(found) == 1 and len(names) == 1):
             return SlurmNode((own or found)[0])
         raise Incomplete(f"Slurm tells of {len(found)} nodes, and {names[0]} is none of them")
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition."""
+
+    told: Mapping[str, Any]
+
+    name = Field(text, "partitionname")
+    state = Field(text)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether jobs that name no partition go there."""
+        return self.told.get("default") == "YES"
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmCluster:
+    """A cluster as Slurm's commands tell of it."""
+
+    told: Mapping[str, Any]
+
+    config = Field(table)
+    topology = Field(optional(texts))
+
+    @property
+    def nodes(self) -> tuple[SlurmNode, ...]:
+        """Its nodes, at least one. Raises Incomplete."""
+        return tuple(map(SlurmNode, at_least_one(read(self.told.get("nodes"), objects, "slurm: nodes"), "node")))
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """Its partitions. Raises Incomplete."""
+        return tuple(map(Partition, read(self.told.get("partitions"), objects, "slurm: partitions")))
+
+    @property
+    def job(self) -> str:
+        """The job in which Slurm was asked; empty outside of any."""
+        return str(self.told.get("job") or "")
+
+    def nodes_of_job(self, job: str) -> tuple[str, ...]:
+        """The nodes of a job that runs, by its number or as `squeue` shows it; nothing where none does."""
+        rows = [texts(row) for row in read(self.told.get("jobs"), values, "slurm: jobs")]
+        found = [nodes for shown, number, nodes in rows if job in (shown, number)]
+        return tuple(sorted({name for nodes in found for name in expand(nodes)}))
+
+
+def _words(told: str) -> tuple[str, ...]:
+    return tuple(word for word in told.split(",") if word)

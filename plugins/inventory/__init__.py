@@ -31,6 +31,7 @@ KINDS = (
     Kind("replay:", "replay:DIR", "recording.replay"),
     Kind("capture:", "capture:PATH", "capture.capture"),
     Kind("ssh:", "ssh:[user@]NODESET[:port]", "hosts.ssh"),
+    Kind("slurm:", "slurm:[PARTITION|NODESET|job:ID]", "slurm.slurm"),
     Kind("ec2:", "ec2:tag:KEY=VALUE", "ec2.ec2"),
     Kind("asg:", "asg:NAME", "ec2.asg"),
 )

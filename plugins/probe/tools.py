@@ -20,6 +20,7 @@ FOLDERS = (
     "/bin",
     "/opt/amazon/efa/bin",
     "/opt/aws/neuron/bin",
+    "/opt/slurm/bin",
 )
 NOT_RUN = 127
 

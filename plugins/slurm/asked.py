@@ -1,0 +1,28 @@
+"""What Slurm tells of a cluster: the leaf `slurm`, read where its commands are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from clusterproof.plugins.connection import Limits, connection_for
+from clusterproof.plugins.connection.submit_host import SubmitHost, ask
+from clusterproof.plugins.evidence import Leaf, Status
+from clusterproof.plugins.gather import evidence_of
+from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.probe.options import ProbeOptions
+from clusterproof.plugins.probe.payload import program
+from clusterproof.plugins.slurm import FOLDER
+
+LEAF = "slurm"
+LEAF_S = 30.0  # slurmctld answers slowly when many jobs start
+
+
+def ask_slurm(host: SubmitHost, limits: Limits) -> Leaf:
+    """Slurm's answer, from one round trip to a host; one that is not reached is an answer that broke."""
+    on_stdin = getattr(connection_for(host.connection), "takes_stdin", True)
+    to_run, nonce = program({LEAF}, ProbeOptions(leaf_s=LEAF_S), (FOLDER / f"{LEAF}.py",), on_stdin)
+    answer = ask(host, to_run, replace(limits, answer_s=2 * LEAF_S))
+    told = evidence_of(Target(LEAF), answer, nonce)
+    if told.unreached:
+        return Leaf(Status.BROKE, detail=f"{host}: {told.unreached.value.replace('_', ' ')}: {told.detail}")
+    return told.leaves.get(LEAF) or Leaf(Status.BROKE, detail=f"{host}: the answer has no {LEAF}")
