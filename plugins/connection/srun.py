@@ -68,7 +68,7 @@ def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping
     """What the submit host tells of each node. Raises Unusable."""
     settings = limits.settings
     wait_s = float(settings.get("slurm_wait") or WAIT_S)
-    whole_s = wait_s + limits.answer_s
+    whole_s = 2 * wait_s + limits.answer_s  # twice: for all nodes together, then for each alone
     nonce = new_nonce()
     request = {
         "name": f"clusterproof-{nonce}",
@@ -76,7 +76,7 @@ def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping
         "nodeset": fold(names),
         "partition": settings.get("partition", ""),
         "options": settings.get("srun_options", "").split(),
-        "wait_s": max(1, math.ceil(wait_s)),
+        "wait_s": wait_s,
         "minutes": math.ceil(limits.answer_s / 60) + 1,
         "whole_s": whole_s,
         "mark": f"{nonce}:node:",

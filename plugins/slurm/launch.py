@@ -30,7 +30,8 @@ from clusterproof.plugins.slurm.places import (
 )
 
 FOLDERS = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/current/bin:/usr/local/bin:/usr/bin:/bin"
-BUSY = "Unable to allocate resources"
+GRANTED = ("has been allocated resources", "Nodes ready for job")
+REFUSED = "Unable to allocate resources"
 OF_NODE = re.compile(r"error: (?:Task launch for \S+ failed on node (\S+): (.*)|([^\s:]+): (tasks? .*))")
 NOISE = "Unable to adjust maximum number of open files"
 LINE = re.compile(rb" *(\d+): ?(.*)", re.DOTALL)
@@ -62,16 +63,26 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     return {"nodes": {**refused, **run(launches, request)}}
 
 
+def job_name(launch: dict[str, Any], request: dict[str, Any]) -> str:
+    """The name of an srun's job: no other job has it."""
+    return f"{request['name']}-{len(launch['nodes'])}-{launch['nodes'][0]}"
+
+
 def words_of(launch: dict[str, Any], request: dict[str, Any]) -> list[str]:
     """The command line of one srun."""
     count = len(launch["nodes"])
-    words = ["srun", f"--job-name={request['name']}", f"--nodelist={','.join(launch['nodes'])}", f"--nodes={count}"]
+    words = [
+        "srun",
+        f"--job-name={job_name(launch, request)}",
+        f"--nodelist={','.join(launch['nodes'])}",
+        f"--nodes={count}",
+    ]
     words += [f"--ntasks={count}", "--ntasks-per-node=1", "--label", "--input=none", "--kill-on-bad-exit=0"]
     words += ["--no-kill", "--export=NONE", "--propagate=NONE", "--chdir=/", "--mpi=none"]
     if launch["job"]:
         words += [f"--jobid={launch['job']}", "--overlap", "--mem=0"]
     else:
-        words += [f"--immediate={request['wait_s']}", f"--time={request['minutes']}"]
+        words += [f"--time={request['minutes']}"]  # and no --immediate: SchedulerParameters=defer would refuse it
         words += [f"--partition={launch['partition']}"] if launch["partition"] else []
         words += [f"--gres=gpu:{launch['gpus']}"] if launch["gpus"] else []
         words += [f"--mem={MIN_MEMORY_MIB}M"] if launch["memory"] else []
@@ -93,6 +104,8 @@ class Srun:
         self.failed: dict[str, str] = {}
         self.tasks: dict[bytes, bytearray] = {}
         self.words: list[str] = []
+        self.is_granted = bool(launch["job"])
+        self.give_up = time.monotonic() + request["wait_s"]
         self.request = request
         self._parts = {1: b"", 2: b""}
         self.process = subprocess.Popen(words_of(launch, request), stdin=-3, stdout=-1, stderr=-1, env=clean())
@@ -114,12 +127,27 @@ class Srun:
         labelled = LINE.fullmatch(line)
         if not labelled:
             return
+        self.is_granted = True
         kept = self.tasks.setdefault(labelled[1], bytearray())
         kept += labelled[2][: self.request["most_bytes"] - len(kept)] + b"\n"
         if self.request["end"].encode() in labelled[2]:
             self.waiting.discard(named(kept, self.request["mark"]))
 
+    def is_waited_for(self) -> bool:
+        """Whether it may still bring something: not where Slurm gives it no nodes in time."""
+        return bool(self.pipes and self.waiting) and (self.is_granted or time.monotonic() < self.give_up)
+
+    def refusal(self) -> str:
+        """Why Slurm gives it no nodes: its own word, or what it says of the job in its queue."""
+        told = [word for word in self.words if REFUSED in word]
+        if self.is_granted or told or not self.pipes:
+            return "".join(told[:1])
+        reason = ask("squeue", "-h", f"--name={job_name(self.launch, self.request)}", "-o", "%r")
+        words = reason[1].split("\n")[0][:100] or "no reason"
+        return f"no place within {self.request['wait_s']:g} s: {words}"
+
     def _of_srun(self, line: str) -> None:
+        self.is_granted = self.is_granted or any(words in line for words in GRANTED)
         found = OF_NODE.search(line)
         if found:
             name = found[1] or found[3]
@@ -138,8 +166,8 @@ class Srun:
             elif name in self.launch["nodes"]:
                 told[name] = {"output": kept.decode("latin-1")}
         for name in self.launch["nodes"]:
-            words = self.failed.get(name) or (self.words[0] if self.words else "srun started nothing on it in time")
-            told.setdefault(name, {"why": "busy" if BUSY in words else "failed", "detail": f"srun: {words}"})
+            words = self.failed.get(name) or (self.words[0] if self.words else "started nothing on it in time")
+            told.setdefault(name, {"why": "failed", "detail": f"srun: {words}"})
         return told
 
 
@@ -159,11 +187,16 @@ def run(launches: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, di
             while launches and len(running) < AT_ONCE:
                 running.append(Srun(launches.pop(0), request))
             listen(running, until)
-            for srun in [one for one in running if not (one.pipes and one.waiting)]:
+            for srun in [one for one in running if not one.is_waited_for()]:
+                refusal = srun.refusal()
                 running.remove(srun)
                 end(srun)
-                answers = srun.answers()
-                if len(answers) > 1 and all(answer.get("why") == "busy" for answer in answers.values()):
+                answers = (
+                    {name: {"why": "busy", "detail": refusal} for name in srun.launch["nodes"]}
+                    if refusal
+                    else srun.answers()
+                )
+                if refusal and len(answers) > 1:
                     launches += [{**srun.launch, "gpus": "", "nodes": [name]} for name in srun.launch["nodes"]]
                 else:
                     told.update(answers)
@@ -182,7 +215,8 @@ def run(launches: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, di
 def listen(running: list[Srun], until: float) -> None:
     """Take what comes next, from whichever srun."""
     pipes = {pipe: srun for srun in running for pipe in srun.pipes}
-    ready = select.select(list(pipes), [], [], max(0.0, until - time.monotonic()))[0]
+    wakes = [until, *(srun.give_up for srun in running if not srun.is_granted)]
+    ready = select.select(list(pipes), [], [], max(0.0, min(wakes) - time.monotonic()))[0]
     for pipe in ready:
         if not pipes[pipe].hear(pipe):
             del pipes[pipe].pipes[pipe]
@@ -199,7 +233,7 @@ def end(srun: Srun) -> None:
         srun.process.kill()
         wait(srun)
         if not srun.launch["job"]:
-            ask("scancel", f"--name={srun.request['name']}")
+            ask("scancel", f"--name={job_name(srun.launch, srun.request)}")
     for pipe in (srun.process.stdout, srun.process.stderr):
         pipe.close()  # type: ignore[union-attr]
 

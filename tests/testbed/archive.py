@@ -104,14 +104,18 @@ def _generated(image: NodeImage) -> dict[str, Content]:
 
 def _daemon(name: str, limits: Mapping[str, str]) -> str:
     """A program that only stays, with its process number and its limits as a real one would have them."""
-    edits = "".join(f"s|^{ROWS[one][1]}.*|{limits_row(one, limit)}|;" for one, limit in limits.items())
     return f"""#!/bin/sh
-sed '{edits}' /proc/$$/limits >/run/{name}.limits
-mount --bind /run/{name}.limits /proc/$$/limits
+{with_limits(name, limits)}
 echo $$ >/run/{name}.pid
 sleep infinity &
 wait
 """
+
+
+def with_limits(name: str, limits: Mapping[str, str]) -> str:
+    """Lines of a shell script after which /proc says of its process that it has these limits."""
+    edits = "".join(f"s|^{ROWS[one][1]}.*|{limits_row(one, limit)}|;" for one, limit in limits.items())
+    return f"sed '{edits}' /proc/$$/limits >/run/{name}.limits\nmount --bind /run/{name}.limits /proc/$$/limits"
 
 
 def _rooted(files: Mapping[str, Content]) -> dict[str, Content]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tests.testbed.archive import with_limits
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.healthy import healthy_cpu
 from tests.testbed.image import Content, Device, File, Folder, NodeImage
@@ -40,7 +41,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
-SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0,defer_batch
+SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
 SlurmdTimeout=60
 KillWait=1
 MessageTimeout=10
@@ -97,11 +98,18 @@ class SlurmBed:
 
     def log(self, name: str) -> str:
         """The end of what a node's slurmd, or slurmctld, has logged."""
+        return self.whole_log(name)[-2000:]
+
+    def whole_log(self, name: str) -> str:
+        """All that a node's slurmd, or slurmctld, has logged."""
         file = "slurmctld.log" if name == CONTROLLER else "slurmd.log"
-        return (self.node(name).root / "run" / file).read_text(errors="replace")[-2000:]
+        return (self.node(name).root / "run" / file).read_text(errors="replace")
 
     def start_slurmd(self, name: str) -> subprocess.Popen[bytes]:
-        return self.node(name).start(["/usr/sbin/slurmd", "-D", "-N", name])
+        """Start a node's slurmd; its limits are what the image says of it, whatever this machine permits."""
+        image = self.bed.images[name]
+        limits = with_limits("slurmd", {**image.limits, "memlock": image.memlock})
+        return self.node(name).start(["/bin/sh", "-c", f"{limits}\nexec slurmd -D -N {name}"])
 
     def _of_node(self, name: str, key: str) -> str:
         for line in self.told("scontrol", "show", "node", name).splitlines():
