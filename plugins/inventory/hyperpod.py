@@ -9,12 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
+from clusterproof.plugins.connection.submit_host import SETTING
 from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
 from clusterproof.plugins.inventory.strict import nearest
 
 NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:(?P<region>[a-z0-9-]+):\d{12}:cluster/(?P<id>[a-z0-9]{12})")
 PAGE = 100
+MOST_BY_SESSIONS = 32  # nodes; at 3 sessions a second more of them take longer than one srun from the controller
 # Where the API does not tell a group's role: what the documentation and its examples call such groups.
 _BY_NAME = (("Controller", re.compile(r"controller|head-?node", re.I)), ("Login", re.compile(r"login", re.I)))
 _NOT_FOUND = ("ResourceNotFound", "ResourceNotFoundException")
@@ -26,7 +28,7 @@ def hyperpod(text: str, options: Mapping[str, str]) -> Cluster:
     arn = ARN.fullmatch(text)
     try:
         account = Account(options.get("region", "") or (arn["region"] if arn else ""), options.get("profile", ""))
-        return _cluster(account, text)
+        return _by_way(_cluster(account, text), options.get("via", "auto"))
     except AwsError as problem:
         hint = "" if arn else f"; for a host say ssh:{text:.80}"
         raise InventoryError(f"--cluster {text!r:.120} is taken for a HyperPod cluster: {problem}{hint}") from None
@@ -47,14 +49,42 @@ def _cluster(account: Account, text: str) -> Cluster:
     workers = [node for node in nodes if roles.get(node["InstanceGroupName"]) not in _LEFT_OUT]
     if not workers:
         raise InventoryError(f"HyperPod cluster {name} in {account.region} has no worker node; expected at least one")
-    targets = tuple(_target(node, arn.rpartition("/")[2]) for node in sorted(workers, key=_order))
+    targets = tuple(_target(node, _id(arn)) for node in sorted(workers, key=_order))
+    controllers = [node for node in nodes if roles.get(node["InstanceGroupName"]) == "Controller"]
     return Cluster(
         name,
         "hyperpod",
         _named_apart(targets),
-        {"region": account.region, "arn": arn},
+        {
+            "region": account.region,
+            "arn": arn,
+            **({SETTING: f"hyperpod:{_target(controllers[0], _id(arn)).address}"} if controllers else {}),
+        },
         notes=tuple(_notes(Counter(roles.get(node["InstanceGroupName"], "") for node in nodes))),
     )
+
+
+def _by_way(cluster: Cluster, via: str) -> Cluster:
+    """The cluster with a session for each node, or one to the controller that fans out with srun.
+
+    Nodes that Slurm starts nothing on get a session of their own in either case. Raises InventoryError.
+    """
+    if via not in ("auto", "controller", "nodes"):
+        raise InventoryError(f"--via {via!r:.80} is no way to a HyperPod cluster; expected auto, controller or nodes")
+    if via == "controller" and SETTING not in cluster.settings:
+        raise InventoryError(
+            f"--via controller: HyperPod cluster {cluster.name} has no controller (an EKS one has none); "
+            "expected --via nodes"
+        )
+    if via == "nodes" or SETTING not in cluster.settings:
+        return cluster
+    if via == "auto" and len(cluster.targets) <= MOST_BY_SESSIONS:
+        return cluster
+    return replace(cluster, connection="srun", settings={**cluster.settings, "beside": "hyperpod"})
+
+
+def _id(arn: str) -> str:
+    return arn.rpartition("/")[2]
 
 
 def _page(name: str) -> dict[str, Any]:
