@@ -66,7 +66,7 @@ class Check:
     wants_owner: bool  # its node or its cluster, besides the device
     route: Route
     leaves: frozenset[str]  # that nodes tell
-    aws_leaves: frozenset[str]  # that AWS tells
+    control_leaves: frozenset[str]  # that AWS or Slurm tells
     path: str
     line: int
 
@@ -107,14 +107,14 @@ def check_of(function: Callable[..., Any], marks: Iterable[pytest.Mark]) -> Chec
     parameters = tuple(inspect.signature(function).parameters)
     subject = next((name for name in parameters if name not in WHOLE), parameters[0])
     code = inspect.unwrap(function).__code__
-    leaves, aws_leaves = _leaves(function, subject)
+    leaves, control_leaves = _leaves(function, subject)
     return Check(
         function,
         subject,
         len(parameters) == 2,
         route(function, marks),
         leaves,
-        aws_leaves,
+        control_leaves,
         code.co_filename,
         code.co_firstlineno - 1,
     )

@@ -23,8 +23,8 @@ from clusterproof.plugins.state import (
     CLUSTER_IS_MISSING,
     POLICY,
     ROUTES,
+    can_tell,
     cluster_of,
-    is_of_aws,
     names_of,
     nodes_of,
 )
@@ -88,8 +88,9 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
             return []
         return None  # somebody else's test, who has a `node` of his own
     check = check_of(obj, marks)  # type: ignore[arg-type]
-    if check.is_of_cluster:  # of clusters that AWS does not know there is nothing to ask
-        return [_item(collector, f"{name}[{cluster.name}]", check, cluster.name)] if is_of_aws(cluster) else []
+    if check.is_of_cluster:  # of clusters that neither AWS nor Slurm knows there is nothing to ask
+        is_told = any(can_tell(cluster, leaf) for leaf in check.control_leaves or ("region",))
+        return [_item(collector, f"{name}[{cluster.name}]", check, cluster.name)] if is_told else []
     return [_item(collector, f"{name}[{target.name}]", check, target.name) for target in cluster.targets]
 
 
@@ -225,9 +226,9 @@ def _node_name(item: pytest.Item) -> str:
     return name if name in names_of(item.config) else ""
 
 
-def aws_leaves_of(item: pytest.Item) -> frozenset[str]:
-    """The leaves that AWS is to be asked for."""
-    return item.check.aws_leaves if isinstance(item, CheckItem) else frozenset()
+def control_leaves_of(item: pytest.Item) -> frozenset[str]:
+    """The leaves that the control plane is to be asked for."""
+    return item.check.control_leaves if isinstance(item, CheckItem) else frozenset()
 
 
 def leaves_of(item: pytest.Item) -> frozenset[str]:

@@ -38,7 +38,7 @@ _LOGIN = re.compile(  # where the words of a failed log-in name a host, also one
     r"|(?<![\w.-])()((?=[\d_.-]*[A-Za-z])[A-Za-z0-9][\w.-]*)(?=\]?:\d{1,5}\b| does not resolve)"
 )
 CLUSTER = "cluster"  # the word for any cluster
-_OF_AWS = ("region", "arn")  # settings that say what kind of a cluster it is
+_KEPT = ("region", "arn", "submit_host", "partition")  # settings that say what kind of a cluster it is
 _ARN = re.compile(r"arn:[a-z-]+:sagemaker:[a-z0-9-]+:(?P<account>\d{12}):cluster/(?P<id>[a-z0-9]+)")
 _INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}$")
 _ACCOUNT = re.compile(r"(?<![\w.-])\d{12}(?![\w.-])")
@@ -71,7 +71,7 @@ class Redaction:
             cluster,
             name=CLUSTER,
             targets=tuple(map(self._target, cluster.targets)),
-            settings={key: self.text(cluster.settings[key]) for key in _OF_AWS if key in cluster.settings},
+            settings={key: self.text(cluster.settings[key]) for key in _KEPT if key in cluster.settings},
         )
 
     @contextmanager
@@ -119,8 +119,8 @@ class Redaction:
             },
         )
 
-    def of_aws(self, evidence: NodeEvidence) -> NodeEvidence:
-        """What AWS told of the cluster, without names; every node has been learned before."""
+    def of_control_plane(self, evidence: NodeEvidence) -> NodeEvidence:
+        """What the control plane told of the cluster, without names; every node has been learned before."""
         self._done.clear()
         for leaf in evidence.leaves.values():
             for key, told in named(leaf.value, _NAMES_OF_AWS):

@@ -14,20 +14,30 @@ import pytest
 from clusterproof.plugins.aws import leaf as aws
 from clusterproof.plugins.aws.account import Account, AwsError
 from clusterproof.plugins.aws.mounted import SETTING, Source, as_setting, sources_of
-from clusterproof.plugins.collect import CheckItem, aws_leaves_of, leaves_of
+from clusterproof.plugins.collect import CheckItem, control_leaves_of, leaves_of
 from clusterproof.plugins.connection import Connection, Limits, Unusable, connection_for
+from clusterproof.plugins.connection.submit_host import submit_host
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.facts.fact import ONLY_CAPTURED
 from clusterproof.plugins.facts.window import window
 from clusterproof.plugins.gather import gather, replay
 from clusterproof.plugins.inventory.model import Cluster
-from clusterproof.plugins.inventory.recording import read_aws, write_aws, write_cluster, write_node
+from clusterproof.plugins.inventory.recording import read_control_plane, write_cluster, write_control_plane, write_node
 from clusterproof.plugins.nodeset import fold
 from clusterproof.plugins.options import window_minutes
 from clusterproof.plugins.policy.model import NO_POLICY
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from clusterproof.plugins.progress import progress
-from clusterproof.plugins.state import AWS_EVIDENCE, CLUSTER, EVIDENCE, POLICY, is_of_aws
+from clusterproof.plugins.slurm.asked import ask_slurm
+from clusterproof.plugins.state import (
+    CLUSTER,
+    CONTROL_PLANE,
+    EVIDENCE,
+    POLICY,
+    SLURM_LEAF,
+    is_of_aws,
+    is_of_slurm,
+)
 
 if TYPE_CHECKING:
     from clusterproof.plugins.capture.collection import Understood
@@ -90,10 +100,10 @@ class Session:
         if worker is not None:
             folder = Path(worker["clusterproof_recording"])
             self.config.stash[EVIDENCE] = replay(folder, self.cluster)
-            self.config.stash[AWS_EVIDENCE] = read_aws(folder, self.cluster.name)
+            self.config.stash[CONTROL_PLANE] = read_control_plane(folder, self.cluster.name)
         elif self.config.getoption("dist", "no") != "no" and not self.config.option.collectonly:
             self.shared = tempfile.TemporaryDirectory(prefix="clusterproof-")
-            self.gather(frozenset(leaf_names()), frozenset(aws.leaf_names()), Path(self.shared.name))
+            self.gather(frozenset(leaf_names()), frozenset({SLURM_LEAF, *aws.leaf_names()}), Path(self.shared.name))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -107,7 +117,9 @@ class Session:
         items = session.items if hasattr(session, "items") else []
         if items and EVIDENCE not in self.config.stash and not self.config.option.collectonly:
             self.gather(
-                needed(items) - ONLY_CAPTURED, frozenset[str]().union(*(aws_leaves_of(item) for item in items)), None
+                needed(items) - ONLY_CAPTURED,
+                frozenset[str]().union(*(control_leaves_of(item) for item in items)),
+                None,
             )
         return (yield)
 
@@ -116,8 +128,8 @@ class Session:
         if self.shared:
             self.shared.cleanup()
 
-    def gather(self, leaves: frozenset[str], aws_leaves: frozenset[str], shared: Path | None) -> None:
-        """Ask every node once, and AWS; keep the answers in the stash, and on disk where somebody asked for that."""
+    def gather(self, leaves: frozenset[str], control_leaves: frozenset[str], shared: Path | None) -> None:
+        """Ask every node and the control plane once; keep the answers, and write them where that was asked."""
         folders = [folder for folder in (self._record_folder(), shared) if folder]
         for folder in folders:
             write_cluster(folder, self.config.stash[CLUSTER])
@@ -135,16 +147,24 @@ class Session:
                 self._ask(leaves, noting(mounted, learn))
         else:
             self._ask(leaves, noting(mounted, keep))
-        if is_of_aws(self.cluster) and aws_leaves:
-            told = self._ask_aws(aws_leaves, mounted)
-            self.config.stash[AWS_EVIDENCE] = self.redaction.of_aws(told) if self.redaction else told
+        if control_leaves:
+            told = self._ask_control_plane(control_leaves, mounted)
+            self.config.stash[CONTROL_PLANE] = self.redaction.of_control_plane(told) if self.redaction else told
             for folder in folders:
-                write_aws(folder, self.config.stash[AWS_EVIDENCE])
+                write_control_plane(folder, self.config.stash[CONTROL_PLANE])
+
+    def _ask_control_plane(self, leaves: frozenset[str], mounted: set[Source]) -> NodeEvidence:
+        """What AWS and Slurm tell of the cluster, and AWS of the file systems that its nodes mount."""
+        if self.cluster.connection == "replay":
+            return read_control_plane(Path(self.cluster.settings["recording"]), self.cluster.name)
+        of_aws = leaves - {SLURM_LEAF} if is_of_aws(self.cluster) else frozenset[str]()
+        told = self._ask_aws(of_aws, mounted) if of_aws else NodeEvidence(self.cluster.name)
+        if SLURM_LEAF not in leaves or not is_of_slurm(self.cluster):
+            return told
+        of_slurm = ask_slurm(submit_host(self.cluster.settings), self._limits())
+        return replace(told, leaves={**told.leaves, SLURM_LEAF: of_slurm})
 
     def _ask_aws(self, leaves: frozenset[str], mounted: set[Source]) -> NodeEvidence:
-        """What AWS tells of the cluster, and of the file systems that its nodes mount."""
-        if self.cluster.connection == "replay":
-            return read_aws(Path(self.cluster.settings["recording"]), self.cluster.name)
         settings = self.cluster.settings
         try:
             account = Account(settings["region"], settings.get("profile", ""))

@@ -21,11 +21,12 @@ from clusterproof.plugins.routing import OCCASIONS, Route
 CLUSTER: pytest.StashKey[Cluster] = pytest.StashKey()
 CLUSTER_IS_MISSING: pytest.StashKey[bool] = pytest.StashKey()  # a check was collected, and no --cluster given
 EVIDENCE: pytest.StashKey[dict[str, NodeEvidence]] = pytest.StashKey()
-AWS_EVIDENCE: pytest.StashKey[NodeEvidence] = pytest.StashKey()
+CONTROL_PLANE: pytest.StashKey[NodeEvidence] = pytest.StashKey()
 WHOLE: pytest.StashKey[ClusterFacts] = pytest.StashKey()
 NAMES: pytest.StashKey[frozenset[str]] = pytest.StashKey()
 NODES: pytest.StashKey[Mapping[str, Node]] = pytest.StashKey()
 POLICY: pytest.StashKey[Policy] = pytest.StashKey()
+SLURM_LEAF = "slurm"  # all others of a control plane are AWS's
 ROUTES: pytest.StashKey[dict[Callable[..., Any], Route]] = pytest.StashKey()
 
 
@@ -34,11 +35,21 @@ def is_of_aws(cluster: Cluster) -> bool:
     return "region" in cluster.settings
 
 
+def is_of_slurm(cluster: Cluster) -> bool:
+    """Whether Slurm knows the cluster: there is a host where its commands are, now or when it was recorded."""
+    return "submit_host" in cluster.settings
+
+
+def can_tell(cluster: Cluster, leaf: str) -> bool:
+    """Whether the cluster's control plane can be asked for a leaf."""
+    return is_of_slurm(cluster) if leaf == SLURM_LEAF else is_of_aws(cluster)
+
+
 def cluster_of(config: pytest.Config) -> ClusterFacts:
     """The run's cluster, with what AWS told of it."""
     if WHOLE not in config.stash:
         cluster = config.stash[CLUSTER]
-        told = config.stash.get(AWS_EVIDENCE, None) or NodeEvidence(cluster.name)
+        told = config.stash.get(CONTROL_PLANE, None) or NodeEvidence(cluster.name)
         config.stash[WHOLE] = ClusterFacts(cluster, told, nodes_of(config), config.stash.get(POLICY, NO_POLICY))
     return config.stash[WHOLE]
 

@@ -14,6 +14,7 @@ from clusterproof.plugins.verdict import Verdict
 from tests.aws.cluster_faults import FAULTS as CLUSTER_FAULTS
 from tests.faults import ALL_FAULTS
 from tests.rules import Rule, rules, thresholds_of
+from tests.slurm_faults import SLURM_FAULTS
 
 PATH = Path(__file__).parents[1] / "docs" / "checks.md"
 HEAD = """# The checks
@@ -57,8 +58,9 @@ def _check(name: str) -> Iterator[str]:
 def _reads(check: Check) -> str:
     what = f"{', '.join(f'`{leaf}`' for leaf in sorted(check.leaves))}" or "whether the node answered"
     if check.is_of_cluster:
-        of_aws = ", ".join(f"`{leaf}`" for leaf in sorted(check.aws_leaves))
-        what = f"of AWS {of_aws}" + (f"; of the nodes {what}" if check.leaves else "")
+        told = ", ".join(f"`{leaf}`" for leaf in sorted(check.control_leaves))
+        who = "Slurm" if check.control_leaves == {"slurm"} else "AWS"
+        what = f"of {who} {told}" + (f"; of the nodes {what}" if check.leaves else "")
     return what if check.subject in WHOLE else f"{what}; once for each `{check.subject}`"
 
 
@@ -86,6 +88,9 @@ def _faults(name: str) -> str:
 
 def _faults_of_cluster(name: str) -> str:
     subsystem, _, check = name.partition(".")
+    of_slurm = [f"{fault.name} ({fault.expect[check].value})" for fault in SLURM_FAULTS if check in fault.expect]
+    if of_slurm:
+        return "; ".join(of_slurm)
     told = [
         f"{put.__name__.replace('_', ' ')} ({expected[check].value})"
         for put, (expected, _) in CLUSTER_FAULTS.items()

@@ -158,6 +158,7 @@ def test_every_kind_has_its_form_and_its_resolver() -> None:
         "replay:DIR",
         "capture:PATH",
         "ssh:[user@]NODESET[:port]",
+        "slurm:[PARTITION|NODESET|job:ID]",
         "ec2:tag:KEY=VALUE",
         "asg:NAME",
         "FILE.toml",

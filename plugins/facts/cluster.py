@@ -1,4 +1,4 @@
-"""The cluster as a whole: what AWS tells of it, and its nodes."""
+"""The cluster as a whole: what AWS and Slurm tell of it, and its nodes."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from clusterproof.plugins.facts.field import at_least_one, objects
 from clusterproof.plugins.facts.fsx import Metrics
 from clusterproof.plugins.facts.hyperpod import HyperpodCluster, HyperpodNode, NodeZone
 from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.facts.slurm import SlurmCluster
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.policy.model import NO_POLICY, Policy
 from clusterproof.plugins.verdict import NotApplicable
@@ -37,7 +38,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """A cluster of AWS's. A fact raises Incomplete where AWS did not tell it, NotApplicable where it has no meaning."""
+    """A cluster that AWS or Slurm knows.
+
+    A fact raises Incomplete where its control plane did not tell it, NotApplicable where it has no meaning.
+    """
 
     cluster: Cluster
     evidence: NodeEvidence
@@ -62,7 +66,7 @@ class ClusterFacts:
 
     @property
     def leaves(self) -> Mapping[str, Leaf]:
-        """What AWS answered, by leaf."""
+        """What the control plane answered, by leaf."""
         return self.evidence.leaves
 
     def leaf(self, name: str) -> Leaf:
@@ -100,6 +104,8 @@ class ClusterFacts:
         return tuple(Instance(entry) for entry in at_least_one(told.get("instances", objects), "instance"))
 
     instance_topologies = list_told_as("instance_topology", "instances", InstanceTopology)
+
+    slurm = told_as("slurm", SlurmCluster)
 
     # Its network
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ OUT_OF_USE = frozenset(
     {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR", "INVAL", "INVALID_REG"}
     | {"FUTURE", "UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "PLANNED_DOWN"}
 )
+_HELD = re.compile(r"\bNodes=(\S{1,4000})")
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,(]{1,100})?:(\d{1,4})(?=[,(]|$)")
 
 
@@ -126,6 +127,36 @@ class SlurmCluster:
     def job(self) -> str:
         """The job in which Slurm was asked; empty outside of any."""
         return str(self.told.get("job") or "")
+
+    def nodes_beside(self, names: Iterable[str]) -> tuple[SlurmNode, ...]:
+        """Every node of the partitions that these nodes are in; these too. Raises Incomplete."""
+        wanted = frozenset(names)
+        partitions = {one for node in self.nodes if node.name in wanted for one in node.partitions}
+        return tuple(node for node in self.nodes if node.name in wanted or not partitions.isdisjoint(node.partitions))
+
+    def setting(self, name: str) -> str:
+        """A setting of slurm.conf, without its unit; empty where it is not set. Raises Incomplete."""
+        told = read(self.config.get(name), text, f"slurm: {name}")
+        return "" if told == "(null)" else told.removesuffix(" sec")
+
+    def program(self, name: str) -> str:
+        """The first `Prolog` or `Epilog`, which newer versions number; empty where there is none. Raises Incomplete."""
+        return self.setting(f"{name}[0]" if f"{name}[0]" in self.config else name)
+
+    def limit_of(self, name: str) -> str:
+        """The seconds that `Prolog` or `Epilog` may take, as Slurm tells them. Raises Incomplete.
+
+        Newer versions have a limit for each; PrologEpilogTimeout is 65534 where it is not set.
+        """
+        return self.setting(f"{name}Timeout" if f"{name}Timeout" in self.config else "PrologEpilogTimeout")
+
+    @property
+    def nodes_in_topology(self) -> frozenset[str] | None:
+        """The nodes that a switch or block holds; None where Slurm knows none of the network. Raises Incomplete."""
+        if self.topology is None:
+            return None
+        held = [found for line in self.topology for found in _HELD.findall(line)]
+        return frozenset(name for nodes in held for name in expand(nodes))
 
     def nodes_of_job(self, job: str) -> tuple[str, ...]:
         """The nodes of a job that runs, by its number or as `squeue` shows it; nothing where none does."""

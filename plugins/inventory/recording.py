@@ -20,8 +20,9 @@ from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
 from clusterproof.plugins.inventory.strict import Table, read_text
 
 SCHEMA = 1
-AWS_FILE = "aws.json"
+CONTROL_PLANE_FILE = "control_plane.json"
 OF_AWS = ("region", "arn")  # settings of a cluster that AWS knows
+OF_SLURM = ("submit_host", "partition")  # … and Slurm
 DEMO = Path(__file__).parents[2] / "fixtures" / "demo"
 _LONGEST_FILE = 200  # bytes; file systems end at 255, and the name while it is written is longer
 
@@ -66,6 +67,7 @@ def write_cluster(folder: Path, cluster: Cluster) -> None:
         "cluster": cluster.name,
         "connection": cluster.connection,
         "aws": {key: cluster.settings[key] for key in OF_AWS if key in cluster.settings},
+        "slurm": {key: cluster.settings[key] for key in OF_SLURM if key in cluster.settings},
         "nodes": [_node_to_json(target) for target in cluster.targets],
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -79,19 +81,19 @@ def write_node(folder: Path, evidence: NodeEvidence) -> None:
     write_whole(nodes / recording_file(evidence.node), json.dumps(to_json(evidence), indent=1) + "\n")
 
 
-def write_aws(folder: Path, evidence: NodeEvidence) -> None:
-    """Write what AWS told of the cluster, whole or not at all. Raises OSError."""
-    write_whole(folder / AWS_FILE, json.dumps(to_json(evidence), indent=1) + "\n")
+def write_control_plane(folder: Path, evidence: NodeEvidence) -> None:
+    """Write what the control plane told of the cluster, whole or not at all. Raises OSError."""
+    write_whole(folder / CONTROL_PLANE_FILE, json.dumps(to_json(evidence), indent=1) + "\n")
 
 
-def read_aws(folder: Path, cluster: str) -> NodeEvidence:
-    """What AWS told of a recorded cluster; nothing where the recording has none that can be read."""
+def read_control_plane(folder: Path, cluster: str) -> NodeEvidence:
+    """What the control plane told of a recorded cluster; nothing where the recording has none that can be read."""
     try:
-        return load((folder / AWS_FILE).read_bytes())
+        return load((folder / CONTROL_PLANE_FILE).read_bytes())
     except FileNotFoundError:
         return NodeEvidence(cluster)
     except (OSError, EvidenceError) as problem:
-        return NodeEvidence(cluster, detail=f"{AWS_FILE}: {problem}")
+        return NodeEvidence(cluster, detail=f"{CONTROL_PLANE_FILE}: {problem}")
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -120,13 +122,17 @@ def _cluster(table: Table, folder: Path) -> Cluster:
         name=table.text("cluster", default=None),
         connection="replay",
         targets=targets,
-        settings={"recording": str(folder), **_of_aws(table.table("aws"))},
+        settings={
+            "recording": str(folder),
+            **_told(table.table("aws"), OF_AWS),
+            **_told(table.table("slurm"), OF_SLURM),
+        },
     )
 
 
-def _of_aws(told: Table) -> dict[str, str]:
-    told.only(*OF_AWS)
-    return {key: told.text(key) for key in OF_AWS if key in told.values}
+def _told(told: Table, keys: tuple[str, ...]) -> dict[str, str]:
+    told.only(*keys)
+    return {key: told.text(key) for key in keys if key in told.values}
 
 
 def _target(node: Table) -> Target:

@@ -131,7 +131,7 @@ def test_points_that_are_none_are_incomplete(values: object) -> None:
 def test_the_checks_ask_nodes_for_their_mounts_and_aws_for_file_systems_and_metrics() -> None:
     for check in CHECKS:
         assert "mounts" in check.leaves <= {"mounts", "platform", "imds"}
-        assert check.aws_leaves == {"fsx", "fsx_metrics"}
+        assert check.control_leaves == {"fsx", "fsx_metrics"}
 
 
 LUSTRE = {

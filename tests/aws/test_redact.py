@@ -121,7 +121,7 @@ def redacted(detail: str, name: str = "prod-west") -> str:
     targets = (Target("gpu001", "sagemaker-cluster:a1b2c3d4e5f6_workers-i-0123456789abcdef0"),)
     settings = {"region": "us-west-2", "arn": "arn:aws:sagemaker:us-west-2:123456789012:cluster/a1b2c3d4e5f6"}
     told = NodeEvidence(name, {"hyperpod": Leaf(Status.BROKE, detail=detail)})
-    return Redaction(Cluster(name, "hyperpod", targets, settings)).of_aws(told).leaves["hyperpod"].detail
+    return Redaction(Cluster(name, "hyperpod", targets, settings)).of_control_plane(told).leaves["hyperpod"].detail
 
 
 @pytest.mark.parametrize(

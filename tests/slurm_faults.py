@@ -1,0 +1,150 @@
+"""A healthy cluster in Slurm's words, and the faults that its checks are proven on."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clusterproof.plugins.verdict import Verdict
+
+Told = dict[str, Any]
+FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
+NODES = 4
+
+
+def healthy() -> Told:
+    """What the leaf `slurm` tells of four p5 nodes in one partition."""
+    names = [f"gpu{number:03}" for number in range(1, NODES + 1)]
+    return {
+        "nodes": [
+            {
+                "name": name,
+                "host": name,
+                "address": name,
+                "state": "IDLE",
+                "gres": "gpu:8",
+                "partitions": "gpu",
+                "features": "p5.48xlarge",
+                "reason": "",
+                "reason_user": "",
+                "reason_time": "",
+            }
+            for name in names
+        ],
+        "partitions": [{"partitionname": "gpu", "nodes": "gpu[001-004]", "default": "YES", "state": "UP"}],
+        "jobs": [["7_1", "9", "gpu[001-002]"]],
+        "config": {
+            "Prolog": "/opt/clusterproof/prolog",
+            "Epilog": "/opt/clusterproof/epilog",
+            "PrologEpilogTimeout": "300",
+            "PrologFlags": "Alloc,Contain",
+            "HealthCheckProgram": "/opt/clusterproof/health-check",
+            "HealthCheckInterval": "300 sec",
+        },
+        "topology": ["SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=gpu[001-004]"],
+        "job": "",
+    }
+
+
+@dataclass(frozen=True)
+class SlurmFault:
+    """A fault: what it changes in what Slurm tells, the verdicts that it changes, and words of what is said."""
+
+    name: str
+    change: Callable[[Told], object]
+    expect: Mapping[str, Verdict]
+    words: str
+
+    def put(self) -> Told:
+        told = copy.deepcopy(healthy())
+        self.change(told)
+        return told
+
+
+def node(told: Told, number: int, **values: str) -> None:
+    told["nodes"][number].update(values)
+
+
+def config(told: Told, **values: str) -> None:
+    told["config"].update(values)
+
+
+def many(told: Told) -> None:
+    """Seventeen nodes, and no topology."""
+    told["nodes"] += [{**told["nodes"][0], "name": f"gpu{number:03}"} for number in range(5, 18)]
+    told["topology"] = None
+
+
+SLURM_FAULTS = (
+    SlurmFault(
+        "a node that somebody drained",
+        lambda told: node(told, 2, state="IDLE+DRAIN", reason="the fan is loud", reason_user="root"),
+        {"slurm_nodes_take_jobs": FAIL},
+        "gpu003: IDLE+DRAIN (the fan is loud, by root); expected nodes that take jobs",
+    ),
+    SlurmFault(
+        "a node that is down",
+        lambda told: node(told, 3, state="DOWN*", reason="Not responding"),
+        {"slurm_nodes_take_jobs": FAIL},
+        "gpu004: DOWN* (Not responding)",
+    ),
+    SlurmFault(
+        "a node that the health check drained",
+        lambda told: node(told, 0, state="IDLE+DRAIN", reason="clusterproof: gpu.no_xid: Xid 79"),
+        {"slurm_nodes_take_jobs": CONCERN},
+        "clusterproof: gpu.no_xid: Xid 79",
+    ),
+    SlurmFault(
+        "a node with fewer GPUs in its GRES",
+        lambda told: node(told, 1, gres="gpu:h100:7(S:0-1)"),
+        {"slurm_gres": FAIL},
+        "gpu002 has GRES gpu:h100:7(S:0-1) and 8 GPUs; expected the same number",
+    ),
+    SlurmFault(
+        "nodes without GRES",
+        lambda told: [node(told, number, gres="") for number in range(NODES)],
+        {"slurm_gres": FAIL},
+        "gpu[001-004] has GRES (null) and 8 GPUs",
+    ),
+    SlurmFault(
+        "a partition of 17 nodes without a topology", many, {"slurm_topology": CONCERN}, "17 nodes and no topology"
+    ),
+    SlurmFault(
+        "a node that no switch holds",
+        lambda told: told.update(topology=["BlockName=b1 BlockIndex=0 Nodes=gpu[001-003] BlockSize=4"]),
+        {"slurm_topology": CONCERN},
+        "no switch or block holds gpu004",
+    ),
+    SlurmFault(
+        "a prolog without a limit",
+        lambda told: config(told, PrologEpilogTimeout="65534"),
+        {"slurm_config": CONCERN},
+        "Prolog has no time limit, Epilog has no time limit",
+    ),
+    SlurmFault(
+        "an epilog without a limit of its own",
+        lambda told: config(told, PrologTimeout="300", EpilogTimeout="65534"),
+        {"slurm_config": CONCERN},
+        "Epilog has no time limit; expected",
+    ),
+    SlurmFault(
+        "a prolog that runs at the first step only",
+        lambda told: config(told, PrologFlags="(null)"),
+        {"slurm_config": CONCERN},
+        "PrologFlags is not set",
+    ),
+    SlurmFault(
+        "no health check",
+        lambda told: config(told, HealthCheckProgram="(null)"),
+        {"slurm_config": CONCERN},
+        "HealthCheckProgram is not set",
+    ),
+    SlurmFault(
+        "a health check that never runs",
+        lambda told: config(told, HealthCheckInterval="0 sec"),
+        {"slurm_config": CONCERN},
+        "HealthCheckInterval is 0",
+    ),
+)
