@@ -6,13 +6,19 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import nodes, runs
+from bench import nodes, replaced, runs
 from bench.figure import Figure
 
 
 def measure() -> Iterator[Figure]:
     """Every figure, in an order that leaves the machine quiet for the next."""
-    measures: list[Callable[[], Iterator[Figure]]] = [runs.start_up, runs.large_runs, nodes.probe, nodes.connections]
+    measures: list[Callable[[], Iterator[Figure]]] = [
+        runs.start_up,
+        runs.large_runs,
+        nodes.probe,
+        nodes.connections,
+        replaced.beside_the_script,
+    ]
     for part in measures:
         for figure in part():
             print(figure.words(), flush=True)
