@@ -15,6 +15,7 @@ from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.fact import leaves_needed, names_mentioned
 from clusterproof.plugins.facts.file_systems import file_systems
 from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.facts.of_node.gpus import HIDDEN
 from clusterproof.plugins.printable import printable
 from clusterproof.plugins.result import SEVERITIES, Result
 from clusterproof.plugins.routing import Route, route
@@ -165,7 +166,14 @@ def _findings(check: Check, owner: Node | ClusterFacts) -> list[Finding]:
         return [_finding("", ended)]
     if not subjects:
         return [_of_nothing(check.subject, owner)]
-    return [_examine(check, subject, owner) for subject in subjects]
+    return [*(_examine(check, subject, owner) for subject in subjects), *_unseen(check.subject, owner)]
+
+
+def _unseen(subject: str, owner: Node | ClusterFacts) -> list[Finding]:
+    """That there are GPUs which the probe was not let at: what holds for the others is no pass."""
+    if subject != "gpu" or not isinstance(owner, Node) or not owner.hidden_gpus:
+        return []
+    return [Finding(Verdict.INCOMPLETE, message=owner.hidden_gpus, cause=HIDDEN)]
 
 
 def subjects_of(check: Check, owner: Any) -> Iterable[Any]:

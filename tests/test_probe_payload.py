@@ -214,7 +214,7 @@ def test_what_runs_on_a_node_is_python_3_8_and_the_standard_library(file: Path) 
 @pytest.mark.parametrize("file", NODE_SIDE, ids=lambda file: file.stem)
 def test_what_travels_is_the_program_without_what_only_people_read(file: Path) -> None:
     source = file.read_text()
-    lean = payload._source(file)
+    lean = payload.source_of(file)
     assert not [line for line in lean.splitlines() if line.lstrip().startswith("# ")]
     assert ast.dump(ast.parse(lean)) == ast.dump(without_docstrings(ast.parse(source)))
 

@@ -16,6 +16,7 @@ from clusterproof.plugins.facts.field import (
     read,
     table,
     text,
+    texts,
     values,
     whole,
 )
@@ -181,6 +182,11 @@ class Nvml:
         if "init" not in self.told:
             raise Incomplete("whether the driver starts was not told", cause="not told by the node")
         return error_word(self.told["init"])
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The device files of GPUs that the probe may not open, and NVML does not count. Raises Incomplete."""
+        return texts(self.told.get("hidden") or [])
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:

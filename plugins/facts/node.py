@@ -71,6 +71,7 @@ class Node:
     driver_hangs = of_gpus.driver_hangs
     driver_error = of_gpus.driver_error
     gpu_count = of_gpus.gpu_count
+    hidden_gpus = of_gpus.hidden_gpus
     gpus = of_gpus.gpus
     pci_devices = of_gpus.pci_devices
     gpus_on_bus = of_gpus.gpus_on_bus

@@ -42,8 +42,28 @@ def read(node: Node) -> object:
         "driver": told(pynvml.nvmlSystemGetDriverVersion),
         "cuda": told(pynvml.nvmlSystemGetCudaDriverVersion_v2),
         "count": count,
+        "hidden": _hidden(node, count),
         "gpus": [gpu(node, index) for index in range(count if isinstance(count, int) else 0)],
     }
+
+
+def _hidden(node: Node, count: object) -> list[str]:
+    """The GPUs' device files that this process may not open, where NVML counts fewer than there are files.
+
+    A device cgroup hides a GPU so: of a Slurm step or a container that was not given it.
+    """
+    files = [f"/dev/{name}" for name in node.names("/dev") if name[:6] == "nvidia" and name[6:].isdigit()]
+    if not isinstance(count, int) or count >= len(files):
+        return []
+    hidden = []
+    for file in files:
+        try:
+            os.close(os.open(node.path(file), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
+        except PermissionError:
+            hidden.append(file)
+        except OSError:
+            continue  # it fails in the driver: that is no matter of permission
+    return hidden
 
 
 def _load(node: Node) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clusterproof.plugins.evidence import Status
-from clusterproof.plugins.facts.fact import Absent, list_told_as, told_as, told_by
+from clusterproof.plugins.facts.fact import Absent, Told, list_told_as, told_as, told_by
 from clusterproof.plugins.facts.gpu import Gpu, Nvml
 from clusterproof.plugins.facts.pci import PciDevice
 from clusterproof.plugins.verdict import Incomplete, NotApplicable
@@ -13,6 +13,8 @@ from clusterproof.plugins.verdict import Incomplete, NotApplicable
 if TYPE_CHECKING:
     from clusterproof.plugins.facts.node import Node
 
+
+HIDDEN = "may not be opened by the probe: it runs in a step or container that was not given all GPUs"
 
 nvml = told_as("nvml", Nvml)
 
@@ -35,8 +37,19 @@ def driver_error(node: Node) -> str:
 
 @told_by()
 def gpu_count(node: Node) -> int:
-    """How many GPUs NVML counts; 0 where the driver does not start."""
-    return 0 if node.driver_error else node.nvml.count
+    """How many GPUs NVML counts; 0 where the driver does not start. Raises Incomplete where some are hidden from it."""
+    if node.driver_error:
+        return 0
+    if node.hidden_gpus:
+        raise Incomplete(f"NVML counts {node.nvml.count} GPUs: {node.hidden_gpus}", cause=HIDDEN)
+    return node.nvml.count
+
+
+@told_by("nvml")
+def hidden_gpus(_node: Node, told: Told) -> str:
+    """Which GPUs a device cgroup keeps from the probe, in words; empty where none."""
+    hidden = Nvml(told.value).hidden
+    return f"{', '.join(hidden)} {HIDDEN}" if hidden else ""
 
 
 @told_by()
