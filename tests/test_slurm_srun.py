@@ -17,7 +17,7 @@ from tests.judged import results, told_by
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_p5
-from tests.testbed.slurm import SlurmBed, slurm
+from tests.testbed.slurm import CONTROLLER, SlurmBed, slurm
 
 pytestmark = needs_slurm
 ROOT = Path(__file__).parents[1]
@@ -176,6 +176,37 @@ def test_a_node_whose_slurmd_is_gone_is_told_in_slurms_words(bed: SlurmBed) -> N
         bed.start_slurmd("gpu001")
     assert "lost: srun: Communication connection failure" in run.message("gpu001", "node.reachable")
     assert run.verdicts("gpu002")["node.reachable"] == Verdict.PASS.value
+
+
+def test_from_elsewhere_the_log_in_node_starts_the_srun(bed: SlurmBed) -> None:
+    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", str(ROOT / "checks")]
+    before = next_job(bed)
+    done = bed.bed.run([*words, "--cluster", "slurm:gpu", "--via", f"ssh:{CONTROLLER}", "-m", "node and prolog"])
+    assert done.returncode == 0, done.stdout.decode()
+    assert b"cluster: slurm:gpu: 3 nodes (gpu[001-003]) by srun" in done.stdout
+    assert next_job(bed) == before + 1
+
+
+def test_a_log_in_node_that_is_not_reached_is_one_line(bed: SlurmBed) -> None:
+    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", str(ROOT / "checks")]
+    done = bed.bed.run([*words, "--cluster", "slurm:gpu", "--via", "ssh:nowhere.invalid"])
+    assert done.returncode == 4
+    assert b"slurm could not be read (nowhere.invalid: name: nowhere.invalid does not resolve" in (
+        done.stdout + done.stderr
+    )
+
+
+def test_a_recording_gives_the_same_verdicts_and_a_redacted_one_has_no_names(bed: SlurmBed) -> None:
+    live = ran(bed, "--cluster", "slurm:gpu", "--record", "/tmp/live", "-m", "preflight")
+    again = ran(bed, "--cluster", "replay:/tmp/live", "-m", "preflight", "-n2")
+    assert again.results
+    for name in (*bed.names, "slurm:gpu"):
+        assert again.verdicts(name) == live.verdicts(name), name
+    assert "control_plane.slurm_gres" in live.verdicts("slurm:gpu")
+    ran(bed, "--cluster", "slurm:gpu", "--record", "/tmp/redacted", "--redact", "-m", "preflight")
+    written = [path.read_text() for path in (bed.controller.root / "tmp/redacted").rglob("*.json")]
+    assert len(written) == 5
+    assert not [text for text in written if "gpu001" in text or CONTROLLER in text]
 
 
 def test_a_host_without_slurm_says_so(tmp_path: Path) -> None:

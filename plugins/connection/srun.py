@@ -13,7 +13,6 @@ from clusterproof.plugins.connection import Answer, Limits, Program, Unusable, c
 from clusterproof.plugins.connection.submit_host import ask, submit_host
 from clusterproof.plugins.evidence import Unreached
 from clusterproof.plugins.inventory.model import Target
-from clusterproof.plugins.nodeset import fold
 from clusterproof.plugins.probe.frame import FrameError, printable, unpacked
 from clusterproof.plugins.probe.payload import new_nonce, packed, source_of, started_by_shell
 from clusterproof.plugins.slurm import FOLDER
@@ -73,7 +72,6 @@ def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping
     request = {
         "name": f"clusterproof-{nonce}",
         "names": list(names),
-        "nodeset": fold(names),
         "partition": settings.get("partition", ""),
         "options": settings.get("srun_options", "").split(),
         "wait_s": wait_s,
@@ -101,12 +99,16 @@ def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping
 
 
 def launch_program(request: Mapping[str, object], nonce: str) -> Program:
-    """The program for the submit host. Raises ValueError where it is too large."""
-    text = packed("\n".join(map(_of_its_own, TRAVELS)) + f"\nmain({request!r}, *sys.argv[1:3])\n")
-    made = started_by_shell(text, nonce, sudo=False, on_stdin=False)
-    if len(made.command) > MAX_CHARACTERS:
-        raise ValueError(f"the program for srun has {len(made.command)} characters; expected at most {MAX_CHARACTERS}")
-    return made
+    """The program for the submit host; it goes to all nodes that Slurm has where there is no room for their names.
+
+    Raises ValueError where it is too large even so.
+    """
+    for asked in (request, {**request, "names": []}):
+        text = packed("\n".join(map(_of_its_own, TRAVELS)) + f"\nmain({asked!r}, *sys.argv[1:3])\n")
+        made = started_by_shell(text, nonce, sudo=False, on_stdin=False)
+        if len(made.command) <= MAX_CHARACTERS:
+            return made
+    raise ValueError(f"the program for srun has {len(made.command)} characters; expected at most {MAX_CHARACTERS}")
 
 
 def _of_its_own(file: Path) -> str:

@@ -50,16 +50,18 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """What each node said, or Slurm's word on why it did not; or what is wrong for all."""
     try:
-        records = nodes_of(ask("scontrol", "-o", "show", "node", request["nodeset"])[1])
+        records = nodes_of(ask("scontrol", "-o", "show", "node")[1])
         config = ask("scontrol", "show", "config")
         if config[0]:
             return {"wrong": f"scontrol: {' '.join(config[1].split())[:300]}"}
-        jobs = own_jobs(request["nodeset"], [record for record in records.values() if is_full(record)])
+        jobs = own_jobs([record for record in records.values() if is_full(record)])
     except FileNotFoundError as problem:
         return {"wrong": f"no {problem.filename} on PATH or in {FOLDERS}"}
     except subprocess.TimeoutExpired as problem:
         return {"wrong": f"{problem.cmd[0]} does not answer within {ASK_S:g} s"}
-    launches, refused = plan(request["names"], records, jobs, bool(CONSTRAINS.search(config[1])), request["partition"])
+    launches, refused = plan(
+        request["names"] or list(records), records, jobs, bool(CONSTRAINS.search(config[1])), request["partition"]
+    )
     return {"nodes": {**refused, **run(launches, request)}}
 
 

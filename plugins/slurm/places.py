@@ -52,14 +52,14 @@ def is_full(record: dict[str, str]) -> bool:
     return record.get("CPUAlloc") == record.get("CPUEfctv", record.get("CPUTot")) or not is_usable(record)
 
 
-def own_jobs(nodeset: str, full: list[dict[str, str]]) -> dict[str, str]:
+def own_jobs(full: list[dict[str, str]]) -> dict[str, str]:
     """By node, a running job of this user; the one that this program runs in before others."""
     inside = os.environ.get("SLURM_JOB_ID", "")
     jobs: dict[str, str] = {}
     if not (full or inside):
         return jobs
     user = str(os.getuid())
-    for line in ask("squeue", "-h", "-t", "R", "-u", user, "-w", nodeset, "-o", "%A %N")[1].splitlines():
+    for line in ask("squeue", "-h", "-t", "R", "-u", user, "-o", "%A %N")[1].splitlines():
         job, _, nodes = line.partition(" ")
         for name in ask("scontrol", "show", "hostnames", nodes)[1].split():
             if job == inside or (name not in jobs and any(record["NodeName"] == name for record in full)):
