@@ -38,11 +38,12 @@ _LOGIN = re.compile(  # where the words of a failed log-in name a host, also one
     r"|(?<![\w.-])()((?=[\d_.-]*[A-Za-z])[A-Za-z0-9][\w.-]*)(?=\]?:\d{1,5}\b| does not resolve)"
 )
 CLUSTER = "cluster"  # the word for any cluster
-_KEPT = ("region", "arn", "submit_host", "partition")  # settings that say what kind of a cluster it is
+_KEPT = ("region", "arn", "partition")  # settings that say what kind of a cluster it is
 _ARN = re.compile(r"arn:[a-z-]+:sagemaker:[a-z0-9-]+:(?P<account>\d{12}):cluster/(?P<id>[a-z0-9]+)")
 _INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}$")
 _ACCOUNT = re.compile(r"(?<![\w.-])\d{12}(?![\w.-])")
 _NAMES_OF_AWS = {"MountName": "filesystem", "UltraServerId": "ultraserver", "CapacityBlockId": "ultraserver"}
+_NAMES_OF_SLURM = {"name": "host", "host": "host", "address": "host", "reason_user": "user", "switch": "switch"}
 _SCHEMA_KEY = re.compile(r"[a-z][a-z_]*")
 
 
@@ -71,7 +72,10 @@ class Redaction:
             cluster,
             name=CLUSTER,
             targets=tuple(map(self._target, cluster.targets)),
-            settings={key: self.text(cluster.settings[key]) for key in _KEPT if key in cluster.settings},
+            settings={
+                **{key: self.text(cluster.settings[key]) for key in _KEPT if key in cluster.settings},
+                **({"submit_host": "local"} if "submit_host" in cluster.settings else {}),  # that there is one
+            },
         )
 
     @contextmanager
@@ -125,6 +129,11 @@ class Redaction:
         for leaf in evidence.leaves.values():
             for key, told in named(leaf.value, _NAMES_OF_AWS):
                 self._is_known(told, _NAMES_OF_AWS[key])
+        for key, told in named(evidence.leaves["slurm"].value, _NAMES_OF_SLURM) if "slurm" in evidence.leaves else ():
+            if _NAMES_OF_SLURM[key] == "host":
+                self._is_host(told, self._nodes.get(told) or self._word("host", told))
+            else:
+                self._is_known(told, _NAMES_OF_SLURM[key])
         return replace(
             evidence,
             node=self.cluster.name,

@@ -161,8 +161,7 @@ class Session:
         told = self._ask_aws(of_aws, mounted) if of_aws else NodeEvidence(self.cluster.name)
         if SLURM_LEAF not in leaves or not is_of_slurm(self.cluster):
             return told
-        of_slurm = ask_slurm(submit_host(self.cluster.settings), self._limits())
-        return replace(told, leaves={**told.leaves, SLURM_LEAF: of_slurm})
+        return replace(told, leaves={**told.leaves, **ask_slurm(submit_host(self.cluster.settings), self._limits())})
 
     def _ask_aws(self, leaves: frozenset[str], mounted: set[Source]) -> NodeEvidence:
         settings = self.cluster.settings

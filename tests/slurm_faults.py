@@ -33,8 +33,7 @@ def healthy() -> Told:
             }
             for name in names
         ],
-        "partitions": [{"partitionname": "gpu", "nodes": "gpu[001-004]", "default": "YES", "state": "UP"}],
-        "jobs": [["7_1", "9", "gpu[001-002]"]],
+        "partitions": [{"partition": "gpu", "state": "UP", "is_default": True}],
         "config": {
             "Prolog": "/opt/clusterproof/prolog",
             "Epilog": "/opt/clusterproof/epilog",
@@ -43,8 +42,7 @@ def healthy() -> Told:
             "HealthCheckProgram": "/opt/clusterproof/health-check",
             "HealthCheckInterval": "300 sec",
         },
-        "topology": ["SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=gpu[001-004]"],
-        "job": "",
+        "topology": [{"switch": "leaf1", "nodes": names}],
     }
 
 
@@ -113,7 +111,7 @@ SLURM_FAULTS = (
     ),
     SlurmFault(
         "a node that no switch holds",
-        lambda told: told.update(topology=["BlockName=b1 BlockIndex=0 Nodes=gpu[001-003] BlockSize=4"]),
+        lambda told: told["topology"][0].update(nodes=["gpu001", "gpu002", "gpu003"]),
         {"slurm_topology": CONCERN},
         "no switch or block holds gpu004",
     ),

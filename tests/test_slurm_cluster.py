@@ -12,12 +12,13 @@ import pytest
 from clusterproof.plugins.check import judge
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.facts.cluster import ClusterFacts
-from clusterproof.plugins.facts.slurm import SlurmCluster, SlurmNode
+from clusterproof.plugins.facts.slurm import SlurmCluster, SlurmJobs, SlurmNode
 from clusterproof.plugins.inventory.model import Cluster, Target
 from clusterproof.plugins.probe import tools
 from clusterproof.plugins.probe.reading import Absent, Broke, Node
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.slurm import slurm as leaf
+from clusterproof.plugins.slurm import slurm_jobs
 from clusterproof.plugins.state import nodes
 from clusterproof.plugins.suite import all_checks
 from clusterproof.plugins.verdict import Verdict
@@ -102,7 +103,7 @@ def test_the_states_of_a_node_that_takes_jobs(state: str, takes_jobs: bool) -> N
 
 @pytest.mark.parametrize(("job", "nodes"), [("9", ("gpu001", "gpu002")), ("7_1", ("gpu001", "gpu002")), ("7", ())])
 def test_a_job_is_known_by_its_number_and_as_squeue_shows_it(job: str, nodes: tuple[str, ...]) -> None:
-    assert SlurmCluster(healthy()).nodes_of_job(job) == nodes
+    assert SlurmJobs({"jobs": [["7_1", "9", "gpu[001-002]"]]}).nodes_of(job) == nodes
 
 
 # The leaf, over commands that print what real clusters printed
@@ -128,7 +129,10 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "node": NODE,
         "partition": "PartitionName=gpu AllowGroups=ALL Default=YES Nodes=gpu1 State=UP\n",
         "jobs": "12_3|15|gpu1\n",
-        "topology": "SwitchName=s0 Level=0 LinkSpeed=1 Nodes=gpu1\n",
+        "topology": "SwitchName=core Level=1 LinkSpeed=1 Nodes=gpu[1-2] Switches=leaf0\n"
+        "SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=gpu[1-2]\nBlockName=b1 BlockIndex=0 Nodes=gpu3 BlockSize=4\n",
+        "gpu[1-2]": "gpu1\ngpu2\n",
+        "gpu3": "gpu3\n",
     }.items():
         (tmp_path / name).write_text(text)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
@@ -140,7 +144,7 @@ def read() -> Any:
     return leaf.read(Node())
 
 
-def test_the_leaf_tells_nodes_partitions_jobs_configuration_and_topology(commands: Path) -> None:
+def test_the_leaf_tells_nodes_partitions_jobs_settings_and_topology(commands: Path) -> None:
     assert read() == {
         "nodes": [
             {
@@ -156,12 +160,11 @@ def test_the_leaf_tells_nodes_partitions_jobs_configuration_and_topology(command
                 "reason_time": "2026-07-22T23:31:17",
             }
         ],
-        "partitions": [{"partitionname": "gpu", "nodes": "gpu1", "default": "YES", "state": "UP"}],
-        "jobs": [["12_3", "15", "gpu1"]],
-        "config": {"ClusterName": "c1", "PrologEpilogTimeout": "300", "HealthCheckProgram": "(null)"},
-        "topology": ["SwitchName=s0 Level=0 LinkSpeed=1 Nodes=gpu1"],
-        "job": "15",
+        "partitions": [{"partition": "gpu", "state": "UP", "is_default": True}],
+        "config": {"PrologEpilogTimeout": "300", "HealthCheckProgram": "(null)"},
+        "topology": [{"switch": "leaf0", "nodes": ["gpu1", "gpu2"]}, {"switch": "b1", "nodes": ["gpu3"]}],
     }
+    assert slurm_jobs.read(Node()) == {"jobs": [["12_3", "15", "gpu1"]], "job": "15"}
 
 
 def test_a_cluster_without_a_topology_says_none(commands: Path) -> None:

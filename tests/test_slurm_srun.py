@@ -191,7 +191,7 @@ def test_a_log_in_node_that_is_not_reached_is_one_line(bed: SlurmBed) -> None:
     words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", str(ROOT / "checks")]
     done = bed.bed.run([*words, "--cluster", "slurm:gpu", "--via", "ssh:nowhere.invalid"])
     assert done.returncode == 4
-    assert b"slurm could not be read (nowhere.invalid: name: nowhere.invalid does not resolve" in (
+    assert b"slurm: could not be read (nowhere.invalid: name: nowhere.invalid does not resolve" in (
         done.stdout + done.stderr
     )
 
@@ -206,7 +206,7 @@ def test_a_recording_gives_the_same_verdicts_and_a_redacted_one_has_no_names(bed
     ran(bed, "--cluster", "slurm:gpu", "--record", "/tmp/redacted", "--redact", "-m", "preflight")
     written = [path.read_text() for path in (bed.controller.root / "tmp/redacted").rglob("*.json")]
     assert len(written) == 5
-    assert not [text for text in written if "gpu001" in text or CONTROLLER in text]
+    assert not [text for text in written if "gpu001" in text or f'"{CONTROLLER}"' in text]
 
 
 def test_a_host_without_slurm_says_so(tmp_path: Path) -> None:

@@ -7,7 +7,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clusterproof.plugins.facts.field import Field, at_least_one, objects, optional, read, table, text, texts, values
+from clusterproof.plugins.facts.field import (
+    Field,
+    at_least_one,
+    flag,
+    objects,
+    optional,
+    read,
+    table,
+    text,
+    texts,
+    values,
+)
 from clusterproof.plugins.nodeset import expand
 from clusterproof.plugins.verdict import Incomplete
 
@@ -15,7 +26,6 @@ OUT_OF_USE = frozenset(
     {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR", "INVAL", "INVALID_REG"}
     | {"FUTURE", "UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "PLANNED_DOWN"}
 )
-_HELD = re.compile(r"\bNodes=(\S{1,4000})")
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,(]{1,100})?:(\d{1,4})(?=[,(]|$)")
 
 
@@ -95,13 +105,10 @@ class Partition:
 
     told: Mapping[str, Any]
 
-    name = Field(text, "partitionname")
+    name = Field(text, "partition")
     state = Field(text)
 
-    @property
-    def is_default(self) -> bool:
-        """Whether jobs that name no partition go there."""
-        return self.told.get("default") == "YES"
+    is_default = Field(flag)  # jobs that name no partition go there
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +118,6 @@ class SlurmCluster:
     told: Mapping[str, Any]
 
     config = Field(table)
-    topology = Field(optional(texts))
 
     @property
     def nodes(self) -> tuple[SlurmNode, ...]:
@@ -122,11 +128,6 @@ class SlurmCluster:
     def partitions(self) -> tuple[Partition, ...]:
         """Its partitions. Raises Incomplete."""
         return tuple(map(Partition, read(self.told.get("partitions"), objects, "slurm: partitions")))
-
-    @property
-    def job(self) -> str:
-        """The job in which Slurm was asked; empty outside of any."""
-        return str(self.told.get("job") or "")
 
     def nodes_beside(self, names: Iterable[str]) -> tuple[SlurmNode, ...]:
         """Every node of the partitions that these nodes are in; these too. Raises Incomplete."""
@@ -153,14 +154,26 @@ class SlurmCluster:
     @property
     def nodes_in_topology(self) -> frozenset[str] | None:
         """The nodes that a switch or block holds; None where Slurm knows none of the network. Raises Incomplete."""
-        if self.topology is None:
+        told = read(self.told.get("topology"), optional(objects), "slurm: topology")
+        if told is None:
             return None
-        held = [found for line in self.topology for found in _HELD.findall(line)]
-        return frozenset(name for nodes in held for name in expand(nodes))
+        return frozenset(name for switch in told for name in read(switch.get("nodes"), texts, "slurm: topology"))
 
-    def nodes_of_job(self, job: str) -> tuple[str, ...]:
+
+@dataclass(frozen=True, slots=True)
+class SlurmJobs:
+    """The jobs that run, as `squeue` tells of them."""
+
+    told: Mapping[str, Any]
+
+    @property
+    def job(self) -> str:
+        """The job in which Slurm was asked; empty outside of any."""
+        return str(self.told.get("job") or "")
+
+    def nodes_of(self, job: str) -> tuple[str, ...]:
         """The nodes of a job that runs, by its number or as `squeue` shows it; nothing where none does."""
-        rows = [texts(row) for row in read(self.told.get("jobs"), values, "slurm: jobs")]
+        rows = [texts(row) for row in read(self.told.get("jobs"), values, "slurm_jobs: jobs")]
         found = [nodes for shown, number, nodes in rows if job in (shown, number)]
         return tuple(sorted({name for nodes in found for name in expand(nodes)}))
 

@@ -9,11 +9,11 @@ from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.connection import Limits
 from clusterproof.plugins.connection.submit_host import SETTING, submit_host
 from clusterproof.plugins.facts.fact import told
-from clusterproof.plugins.facts.slurm import SlurmCluster, SlurmNode
+from clusterproof.plugins.facts.slurm import SlurmCluster, SlurmJobs, SlurmNode
 from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
 from clusterproof.plugins.inventory.strict import nearest
 from clusterproof.plugins.nodeset import NodesetError, expand, fold
-from clusterproof.plugins.slurm.asked import ask_slurm
+from clusterproof.plugins.slurm.asked import JOBS, LEAF, ask_slurm
 from clusterproof.plugins.verdict import Incomplete
 
 FORM = "slurm:, slurm:PARTITION, slurm:NODESET or slurm:job:ID"
@@ -31,8 +31,8 @@ def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
     if via not in ("controller", "auto", "nodes") and not via.startswith("ssh:"):
         raise InventoryError(f"--via {via!r:.80} is no way to a Slurm cluster; expected {VIA}")
     settings = {SETTING: via if via.startswith("ssh:") else "local"}
-    cluster = slurm_told(settings, f"slurm:{rest}")
-    name, nodes = _chosen(cluster, rest)
+    cluster, jobs = _told(settings, f"slurm:{rest}")
+    name, nodes = _chosen(cluster, jobs, rest)
     kept = [node for node in nodes if node.takes_jobs or options.get("include_drained")]
     if not kept:
         raise InventoryError(
@@ -53,24 +53,25 @@ def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
     )
 
 
-def slurm_told(settings: Mapping[str, str], shown: str) -> SlurmCluster:
+def _told(settings: Mapping[str, str], shown: str) -> tuple[SlurmCluster, SlurmJobs]:
     """What Slurm tells on the host that the settings name. Raises InventoryError."""
     try:
-        return SlurmCluster(told("slurm", ask_slurm(submit_host(settings), Limits())).value)
+        leaves = ask_slurm(submit_host(settings), Limits(), (LEAF, JOBS))
+        return SlurmCluster(told(LEAF, leaves[LEAF]).value), SlurmJobs(told(JOBS, leaves[JOBS]).value)
     except Incomplete as problem:
         raise InventoryError(
             f"--cluster {shown!r:.90}: {problem}; expected a host where scontrol works (--via ssh:HOST for another)"
         ) from None
 
 
-def _chosen(cluster: SlurmCluster, rest: str) -> tuple[str, Sequence[SlurmNode]]:
+def _chosen(cluster: SlurmCluster, jobs: SlurmJobs, rest: str) -> tuple[str, Sequence[SlurmNode]]:
     """What it is called, and its nodes. Raises InventoryError."""
     shown = f"--cluster {'slurm:' + rest!r:.90}"
     nodes = {node.name: node for node in cluster.nodes}
-    if not rest and cluster.job:
-        rest = f"job:{cluster.job}"
+    if not rest and jobs.job:
+        rest = f"job:{jobs.job}"
     if rest.startswith("job:"):
-        found = cluster.nodes_of_job(rest.removeprefix("job:"))
+        found = jobs.nodes_of(rest.removeprefix("job:"))
         if not found:
             raise InventoryError(f"{shown}: job {rest[4:]!r:.40} does not run; expected one of squeue -t R")
         return rest, _known(nodes, found, shown)

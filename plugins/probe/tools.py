@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from clusterproof.plugins.probe.reading import Absent, Broke, Denied, Node
 
 MAX_OUTPUT_BYTES = 64 * 1024
+MAX_LISTING_BYTES = 32 * 1024 * 1024  # scontrol's of 20,000 nodes
 FOLDERS = (
     "/usr/local/sbin",
     "/usr/local/bin",
@@ -82,6 +83,18 @@ def command(node: Node, name: str, *arguments: str) -> dict[str, object]:
     for chunk in tool.chunks():
         output += chunk[: MAX_OUTPUT_BYTES - len(output)]
     return {"command": tool.line, "exit": tool.exit, "output": output.decode("utf-8", "replace")}
+
+
+def lines(node: Node, name: str, *arguments: str) -> list[str]:
+    """All that a program prints, by lines. Raises Absent, Denied, Broke where it fails."""
+    tool = Tool(node, name, *arguments)
+    output = bytearray()
+    for chunk in tool.chunks():
+        output += chunk[: MAX_LISTING_BYTES - len(output)]
+    text = output.decode("utf-8", "replace")
+    if tool.exit:
+        raise Broke(f"{tool.line} ended with {tool.exit}: {' '.join(text.split())[:300]}")
+    return text.splitlines()
 
 
 def _become(node: Node, program: str, words: tuple[str, ...], output: int) -> None:

@@ -13,16 +13,18 @@ from clusterproof.plugins.probe.options import ProbeOptions
 from clusterproof.plugins.probe.payload import program
 from clusterproof.plugins.slurm import FOLDER
 
-LEAF = "slurm"
+LEAF, JOBS = "slurm", "slurm_jobs"
 LEAF_S = 30.0  # slurmctld answers slowly when many jobs start
 
 
-def ask_slurm(host: SubmitHost, limits: Limits) -> Leaf:
-    """Slurm's answer, from one round trip to a host; one that is not reached is an answer that broke."""
+def ask_slurm(host: SubmitHost, limits: Limits, leaves: tuple[str, ...] = (LEAF,)) -> dict[str, Leaf]:
+    """Slurm's answers, from one round trip to a host; where that is not reached, every answer broke."""
     on_stdin = getattr(connection_for(host.connection), "takes_stdin", True)
-    to_run, nonce = program({LEAF}, ProbeOptions(leaf_s=LEAF_S), (FOLDER / f"{LEAF}.py",), on_stdin)
+    to_run, nonce = program(
+        leaves, ProbeOptions(leaf_s=LEAF_S), tuple(FOLDER / f"{leaf}.py" for leaf in leaves), on_stdin
+    )
     answer = ask(host, to_run, replace(limits, answer_s=2 * LEAF_S))
     told = evidence_of(Target(LEAF), answer, nonce)
-    if told.unreached:
-        return Leaf(Status.BROKE, detail=f"{host}: {told.unreached.value.replace('_', ' ')}: {told.detail}")
-    return told.leaves.get(LEAF) or Leaf(Status.BROKE, detail=f"{host}: the answer has no {LEAF}")
+    why = f"{told.unreached.value.replace('_', ' ')}: {told.detail}" if told.unreached else "it was not answered"
+    broke = Leaf(Status.BROKE, detail=f"{host}: {why}")
+    return {leaf: told.leaves.get(leaf, broke) for leaf in leaves}

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 
-from clusterproof.plugins.probe.reading import Absent, Broke, Node
-from clusterproof.plugins.probe.tools import Tool
+from clusterproof.plugins.probe.reading import Broke, Node
+from clusterproof.plugins.probe.tools import lines
 
-MAX_BYTES = 32 * 1024 * 1024  # of one command's output: 20,000 nodes
-MAX_JOBS = 20_000
 KEYS = {
     "name": "NodeName",
     "host": "NodeHostName",
@@ -21,31 +18,24 @@ KEYS = {
 }
 REASON = re.compile(r" Reason=(.{0,600}?)(?: \[([^\[\]@]{1,64})@([^\[\]]{1,40})\])?\s*(?:$| [A-Z][A-Za-z]{2,30}=)")
 SETTING = re.compile(r"^(\S{1,60})\s*=\s?(.*)$")
+# Of the settings those that checks look at: the rest is nobody's business, and names hosts and people.
+SETTINGS = re.compile(
+    r"(Prolog|Epilog)(\[\d+\]|Timeout)?|Prolog(EpilogTimeout|Flags)|HealthCheck.*|Topology.*|SLURM_VERSION"
+)
+HELD = re.compile(r"(?:SwitchName|BlockName)=(\S{1,200}).*?\bNodes=(\S{1,8000})")
+ABOVE = re.compile(r" Switches=[^( ]")  # a switch of switches
+MAX_SWITCHES = 2048
 
 
 def read(node: Node) -> object:
-    """Nodes, partitions, jobs that run, the configuration, and how the network is known to Slurm."""
-    config = [found for found in map(SETTING.match, _lines(node, "scontrol", "show", "config")) if found]
+    """Nodes, partitions, settings, and how Slurm knows the network."""
+    found = [setting for setting in map(SETTING.match, lines(node, "scontrol", "show", "config")) if setting]
     return {
-        "nodes": [_node(line) for line in _lines(node, "scontrol", "-o", "show", "node") if "NodeName=" in line],
-        "partitions": [_partition(line) for line in _lines(node, "scontrol", "-o", "show", "partition")],
-        "jobs": [line.split("|") for line in _lines(node, "squeue", "-h", "-t", "R", "-o", "%i|%A|%N")[:MAX_JOBS]],
-        "config": {found[1]: found[2].strip()[:300] for found in config},
+        "nodes": [_node(line) for line in lines(node, "scontrol", "-o", "show", "node") if "NodeName=" in line],
+        "partitions": [_partition(line) for line in lines(node, "scontrol", "-o", "show", "partition")],
+        "config": {setting[1]: setting[2].strip()[:300] for setting in found if SETTINGS.fullmatch(setting[1])},
         "topology": _topology(node),
-        "job": os.environ.get("SLURM_JOB_ID", ""),  # in which this is asked
     }
-
-
-def _lines(node: Node, *words: str) -> list[str]:
-    """What a command prints. Raises Absent, Broke."""
-    tool = Tool(node, *words)
-    output = bytearray()
-    for chunk in tool.chunks():
-        output += chunk[: MAX_BYTES - len(output)]
-    text = output.decode("utf-8", "replace")
-    if tool.exit:
-        raise Broke(f"{tool.line} ended with {tool.exit}: {' '.join(text.split())[:300]}")
-    return text.splitlines()
 
 
 def _node(line: str) -> dict[str, str]:
@@ -57,15 +47,23 @@ def _node(line: str) -> dict[str, str]:
     return {key: "" if value == "(null)" else value[:4000] for key, value in told.items()}
 
 
-def _partition(line: str) -> dict[str, str]:
+def _partition(line: str) -> dict[str, object]:
     words = dict(word.split("=", 1) for word in line.split() if "=" in word)
-    return {key.lower(): words.get(key, "") for key in ("PartitionName", "Nodes", "Default", "State")}
+    return {
+        "partition": words.get("PartitionName", ""),
+        "state": words.get("State", ""),
+        "is_default": words.get("Default") == "YES",
+    }
 
 
-def _topology(node: Node) -> list[str] | None:
-    """How switches or blocks hold the nodes; null where Slurm has no topology."""
+def _topology(node: Node) -> list[dict[str, object]] | None:
+    """Which nodes each switch or block holds itself; null where Slurm has no topology."""
     try:
-        lines = _lines(node, "scontrol", "show", "topology")
-    except (Absent, Broke):
+        told = lines(node, "scontrol", "show", "topology")
+    except Broke:
         return None
-    return [line[:4000] for line in lines if "=" in line][:4096] or None
+    held = [found for found in map(HELD.search, told) if found and not ABOVE.search(found.string)]
+    return [
+        {"switch": found[1], "nodes": lines(node, "scontrol", "show", "hostnames", found[2])}
+        for found in held[:MAX_SWITCHES]
+    ] or None

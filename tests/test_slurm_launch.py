@@ -1,0 +1,274 @@
+"""Which nodes go together in one srun, and what is made of what srun prints, of which there is a stand-in."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.connection import Limits, Program, Unusable, connection_for
+from clusterproof.plugins.connection.srun import MAX_CHARACTERS, launch_program
+from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
+from clusterproof.plugins.probe.payload import program
+from clusterproof.plugins.slurm.launch import words_of
+from clusterproof.plugins.slurm.places import CONSTRAINS, is_usable, nodes_of, plan
+
+NODE = (
+    "NodeName={name} CPUAlloc={used} CPUEfctv=4 CPUTot=4 Gres={gres} RealMemory={memory} State={state} "
+    "Partitions={partitions}"
+)
+
+
+def record(
+    name: str, state: str = "IDLE", used: int = 0, gres: str = "gpu:8", memory: int = 1, partitions: str = "gpu"
+) -> dict[str, dict[str, str]]:
+    """A node as scontrol tells of it."""
+    line = NODE.format(name=name, state=state, used=used, gres=gres, memory=memory, partitions=partitions)
+    return nodes_of(f"{line} Reason=the fan is loud [root@2026]\n" if "DRAIN" in state else line)
+
+
+def planned(
+    records: dict[str, dict[str, str]],
+    jobs: dict[str, str] | None = None,
+    constrains: bool = False,
+    partition: str = "",
+) -> tuple[list[dict[str, Any]], dict[str, dict[str, str]]]:
+    return plan(list(records), records, jobs or {}, constrains, partition)
+
+
+def test_nodes_that_are_alike_go_together() -> None:
+    launches, refused = planned({**record("a"), **record("b", "MIXED", used=2)})
+    assert [launch["nodes"] for launch in launches] == [["a", "b"]]
+    assert refused == {}
+
+
+def test_nodes_of_two_partitions_go_apart_unless_one_has_both() -> None:
+    records = {**record("a", partitions="gpu"), **record("b", partitions="cpu,gpu")}
+    assert [launch["partition"] for launch in planned(records)[0]] == ["gpu", "cpu"]
+    assert [launch["partition"] for launch in planned(records, partition="gpu")[0]] == ["gpu"]
+
+
+def test_gpus_are_asked_for_only_where_a_cgroup_hides_them_and_the_node_is_idle() -> None:
+    records = {**record("a", gres="gpu:h100:8(S:0-1)"), **record("b", "MIXED", used=1), **record("c", gres="(null)")}
+    assert {launch["gpus"] for launch in planned(records)[0]} == {""}
+    found = {launch["gpus"]: launch["nodes"] for launch in planned(records, constrains=True)[0]}
+    assert found == {"8": ["a"], "": ["b", "c"]}
+
+
+def test_memory_is_asked_for_only_where_nodes_are_configured_with_it() -> None:
+    records = {**record("a", memory=2_000_000), **record("b")}
+    assert [launch["memory"] for launch in planned(records)[0]] == [True, False]
+
+
+def test_a_node_with_a_job_of_ones_own_is_visited_inside_it() -> None:
+    launches, _ = planned({**record("a", "ALLOCATED", used=4), **record("b")}, jobs={"a": "17"})
+    assert [(launch["job"], launch["nodes"]) for launch in launches] == [("17", ["a"]), ("", ["b"])]
+    words = words_of(launches[0], REQUEST)
+    assert {"--jobid=17", "--overlap"} <= set(words)
+    assert not [word for word in words if word.startswith(("--time", "--partition", "--gres"))]
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        ("IDLE+DRAIN", "drained"),
+        ("MIXED+DRAIN", "drained"),
+        ("DOWN", "down"),
+        ("DOWN*+DRAIN", "down"),
+        ("IDLE*", "down"),
+    ],
+)
+def test_a_node_that_takes_no_jobs_is_refused_with_slurms_word(state: str, why: str) -> None:
+    launches, refused = planned(record("a", state))
+    assert launches == []
+    assert refused["a"]["why"] == why
+    assert refused["a"]["detail"].startswith(f"Slurm has it as {state}")
+
+
+def test_a_node_that_slurm_does_not_know_is_refused() -> None:
+    assert plan(["a"], {}, {}, False, "")[1]["a"] == {"why": "unknown", "detail": "Slurm knows no node a"}
+
+
+@pytest.mark.parametrize("state", ["IDLE", "MIXED", "ALLOCATED", "IDLE+CLOUD", "IDLE+COMPLETING", "MIXED+PLANNED"])
+def test_states_in_which_jobs_start(state: str) -> None:
+    assert is_usable({"State": state})
+
+
+@pytest.mark.parametrize(
+    ("told", "constrains"),
+    [("ConstrainDevices        = yes", True), ("ConstrainDevices        = no", False), ("", False)],
+)
+def test_whether_cgroups_hide_devices_is_read_from_the_configuration(told: str, constrains: bool) -> None:
+    assert bool(CONSTRAINS.search(f"AccountingStoreFlags = (null)\n{told}\nKillWait = 30 sec\n")) is constrains
+
+
+REQUEST: dict[str, Any] = {
+    "name": "clusterproof-cp1",
+    "minutes": 2,
+    "options": [],
+    "mark": "cp1:node:",
+    "command": "true",
+}
+
+
+def test_the_program_with_every_leaf_is_short_enough_for_systems_manager() -> None:
+    to_run, _ = program(leaf_names(), ProbeOptions(), (), False)
+    names = [f"ip-10-{n * 7 % 250}-{n * 13 % 250}-{n * 31 % 250}" for n in range(1000)]
+    assert len(launch_program({**REQUEST, "command": to_run.command, "names": names}, "cp1").command) < MAX_CHARACTERS
+    with pytest.raises(ValueError, match="expected at most 65000"):
+        launch_program({**REQUEST, "command": os.urandom(60_000).hex(), "names": names}, "cp1")
+
+
+# What srun prints
+
+SCONTROL = """#!/bin/sh
+case "$*" in
+    *config*) echo "ClusterName = c" ;;
+    *) for name in a b c; do echo "NodeName=$name CPUAlloc=0 CPUTot=4 Gres=(null) State=IDLE Partitions=gpu"; done ;;
+esac
+"""
+
+
+class Stand:
+    """Commands of Slurm's in a folder that comes first on PATH; `srun` is what a case writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.command("scontrol", SCONTROL)
+        self.command("squeue", "#!/bin/sh\necho Resources\n")
+        self.command("scancel", f"#!/bin/sh\necho $* >>{folder}/cancelled\n")
+
+    def command(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text)
+        (self.folder / name).chmod(0o755)
+
+    def srun(self, body: str) -> None:
+        """`$mark` is what a node says its name behind; `end` ends its answer."""
+        find = 'for last; do :; done; mark=${last#echo }; mark=${mark%%\\$*}; end() { echo "$1: cp:end:1:1:1."; }'
+        self.command("srun", f'#!/bin/sh\necho "$*" >>{self.folder}/called\n{find}\n{body}\n')
+
+    def answers(self, *names: str, **settings: str) -> dict[str, tuple[Unreached | None, str, bytes]]:
+        told: dict[str, tuple[Unreached | None, str, bytes]] = {}
+        limits = Limits(answer_s=3.0, settings={"slurm_wait": "1", **settings})
+        connection_for("srun").run(
+            [Target(name) for name in names],
+            Program("true"),
+            limits,
+            lambda target, answer: told.__setitem__(target.name, (answer.unreached, answer.detail, answer.output)),
+        )
+        return told
+
+
+@pytest.fixture
+def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    return Stand(tmp_path)
+
+
+def test_each_task_is_the_node_that_it_says_it_is(stand: Stand) -> None:
+    stand.srun('echo "1: ${mark}a."; echo "0: ${mark}b."; echo "1: one"; echo " 0: two"; end 0; end 1')
+    told = stand.answers("a", "b")
+    assert {name: answer[0] for name, answer in told.items()} == {"a": None, "b": None}
+    assert b"one\n" in told["a"][2]
+    assert b"two\n" in told["b"][2]
+
+
+def test_a_name_that_two_nodes_take_is_neithers(stand: Stand) -> None:
+    stand.srun('echo "0: ${mark}a."; echo "1: ${mark}a."; end 0; end 1')
+    told = stand.answers("a", "b")
+    assert told["a"][:2] == (Unreached.GARBLED, "two nodes answered under this name")
+    assert told["b"][0] is Unreached.LOST
+
+
+def test_a_name_that_nobody_asked_for_is_nobodys(stand: Stand) -> None:
+    stand.srun('echo "0: ${mark}c."; end 0')
+    assert stand.answers("a")["a"][0] is Unreached.LOST
+
+
+def test_lines_that_no_task_labels_are_no_answer(stand: Stand) -> None:
+    stand.srun('echo "srun: info"; echo "0: ${mark}a."; echo "x: 0: y"; end 0')
+    assert stand.answers("a")["a"][2].count(b"\n") == 2
+
+
+def test_a_node_that_talks_without_end_is_cut(stand: Stand) -> None:
+    stand.srun(
+        'echo "0: ${mark}a."; yes "0: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" | head -n 20000; end 0'
+    )
+    assert len(stand.answers("a")["a"][2]) < 300_000
+
+
+def test_what_srun_says_of_one_node_is_told_of_that_node(stand: Stand) -> None:
+    stand.srun(
+        'echo "srun: error: Task launch for StepId=7.0 failed on node b: Communication connection failure" >&2\n'
+        'echo "0: ${mark}a."; end 0'
+    )
+    told = stand.answers("a", "b")
+    assert told["a"][0] is None
+    assert told["b"][:2] == (Unreached.LOST, "srun: Communication connection failure")
+
+
+def test_nodes_that_are_refused_together_are_asked_for_alone(stand: Stand) -> None:
+    stand.srun(
+        'case "$*" in *--nodelist=b\\ *|*a,b*)\n'
+        '    echo "srun: error: Unable to allocate resources: Invalid account" >&2; exit 1;; esac\n'
+        'echo "0: ${mark}a."; end 0'
+    )
+    told = stand.answers("a", "b")
+    assert told["a"][0] is None
+    assert told["b"][0] is Unreached.BUSY
+    assert "Invalid account" in told["b"][1]
+    assert len((stand.folder / "called").read_text().splitlines()) == 3
+
+
+def test_a_queue_is_left_at_the_limit_with_slurms_reason(stand: Stand) -> None:
+    stand.srun('echo "srun: job 7 queued and waiting for resources" >&2; exec sleep 60')
+    assert stand.answers("a")["a"][:2] == (Unreached.BUSY, "no place within 1 s: Resources")
+
+
+def test_an_srun_that_does_not_end_is_cancelled(stand: Stand) -> None:
+    stand.srun('trap "" TERM; echo "srun: job 7 queued and waiting for resources" >&2; while :; do sleep 1; done')
+    assert stand.answers("a")["a"][0] is Unreached.BUSY
+    assert "--name=clusterproof-" in (stand.folder / "cancelled").read_text()
+
+
+def test_what_a_site_asks_of_srun_is_passed_on(stand: Stand) -> None:
+    stand.srun('echo "0: ${mark}a."; end 0')
+    stand.answers("a", srun_options="--account=ops --reservation=maintenance")
+    assert "--account=ops --reservation=maintenance /bin/sh -c" in (stand.folder / "called").read_text()
+
+
+def test_what_a_job_says_does_not_steer_srun(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_NTASKS", "64")
+    stand.srun(f'env >{stand.folder}/environment; echo "0: ${{mark}}a."; end 0')
+    stand.answers("a")
+    assert "SLURM_NTASKS" not in (stand.folder / "environment").read_text()
+
+
+def test_a_controller_that_does_not_answer_is_one_line(stand: Stand) -> None:
+    stand.command(
+        "scontrol", "#!/bin/sh\necho 'slurm_load_ctl_conf error: Unable to contact slurm controller' >&2\nexit 1\n"
+    )
+    with pytest.raises(Unusable, match="this host: scontrol: slurm_load_ctl_conf error: Unable to contact"):
+        stand.answers("a")
+
+
+def test_where_there_is_no_room_for_names_all_nodes_are_asked(stand: Stand) -> None:
+    stand.srun('echo "0: ${mark}a."; echo "1: ${mark}b."; echo "2: ${mark}c."; end 0; end 1; end 2')
+    names = ["a", *(os.urandom(40).hex() for _ in range(2000))]
+    assert stand.answers(*names)["a"][0] is None
+    assert "--nodelist=a,b,c" in (stand.folder / "called").read_text()
+
+
+def test_a_host_without_srun_is_one_line() -> None:
+    places = "from clusterproof.plugins.slurm import launch; launch.FOLDERS='/nowhere'; import os, json;"
+    places += "os.environ['PATH']='/nowhere'; print(json.dumps(launch.answer({'names': ['a']})))"
+    done = subprocess.run([sys.executable, "-c", places], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == {"wrong": "no scontrol on PATH or in /nowhere"}
