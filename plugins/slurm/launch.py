@@ -117,7 +117,8 @@ class Srun:
         """Take what a pipe brings; whether there may be more."""
         read = os.read(pipe, 65536)
         stream = self.pipes[pipe]
-        *lines, self._parts[stream] = (self._parts[stream] + read).split(b"\n")
+        *lines, part = (self._parts[stream] + read).split(b"\n")
+        self._parts[stream] = part[-self.request["most_bytes"] :]
         for line in lines:
             if stream == 1:
                 self._of_task(line)
@@ -131,7 +132,7 @@ class Srun:
             return
         self.is_granted = True
         kept = self.tasks.setdefault(labelled[1], bytearray())
-        kept += labelled[2][: self.request["most_bytes"] - len(kept)] + b"\n"
+        kept += (labelled[2] + b"\n")[: max(0, self.request["most_bytes"] - len(kept))]
         if self.request["end"].encode() in labelled[2]:
             self.waiting.discard(named(kept, self.request["mark"]))
 
@@ -190,28 +191,29 @@ def run(launches: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, di
                 running.append(Srun(launches.pop(0), request))
             listen(running, until)
             for srun in [one for one in running if not one.is_waited_for()]:
-                refusal = srun.refusal()
                 running.remove(srun)
-                end(srun)
-                answers = (
-                    {name: {"why": "busy", "detail": refusal} for name in srun.launch["nodes"]}
-                    if refusal
-                    else srun.answers()
-                )
-                if refusal and len(answers) > 1:
-                    launches += [{**srun.launch, "gpus": "", "nodes": [name]} for name in srun.launch["nodes"]]
-                else:
-                    told.update(answers)
+                answers, again = outcome(srun)
+                told.update(answers)
+                launches += again
     finally:
         for srun in running:
             end(srun)
     for srun in running:
         told.update(srun.answers())
-    for launch in launches:
-        told.update(
-            {name: {"why": "busy", "detail": "the time was over before srun was tried"} for name in launch["nodes"]}
-        )
-    return told
+    untried = {"why": "busy", "detail": "the time was over before srun was tried"}
+    return {**{name: untried for launch in launches for name in launch["nodes"]}, **told}
+
+
+def outcome(srun: Srun) -> tuple[dict[str, dict[str, str]], list[dict[str, Any]]]:
+    """What an srun brought, once it is seen off; or, where its nodes were refused together, an srun for each alone."""
+    refusal = srun.refusal()
+    end(srun)
+    nodes = srun.launch["nodes"]
+    if not refusal:
+        return srun.answers(), []
+    if len(nodes) > 1:
+        return {}, [{**srun.launch, "gpus": "", "nodes": [name]} for name in nodes]
+    return {nodes[0]: {"why": "busy", "detail": refusal}}, []
 
 
 def listen(running: list[Srun], until: float) -> None:
