@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.verdict import Verdict
+from clusterproof.reports.results import read_results
 from tests.faults import BY_NAME
 from tests.judged import results, told_by
 from tests.testbed.image import NodeImage
@@ -102,6 +103,18 @@ def test_a_partition_gives_the_verdicts_of_a_direct_probe_with_one_srun(bed: Slu
     assert run.code == 1
     assert next_job(bed) == before + 1
     assert "cluster: slurm:gpu: 3 nodes (gpu[001-003]) by srun" in run.words
+
+
+def test_srun_and_ssh_give_the_same_verdicts(bed: SlurmBed, tmp_path: Path) -> None:
+    every = ("-m", "preflight and not control_plane", "--instance-type", "p5.48xlarge")
+    by_srun = ran(bed, "--cluster", "slurm:gpu", *every)
+    written = tmp_path / "by_ssh.jsonl"
+    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", str(ROOT / "checks")]
+    done = bed.bed.run([*words, "--cluster", "ssh:gpu[001-003]", "--results", str(written), *every])
+    assert done.returncode == 1, done.stdout.decode()
+    by_ssh = {(told.node, told.check): told.verdict.value for told in read_results(written)}
+    assert by_ssh == {(told["node"], told["check"]): told["verdict"] for told in by_srun.results}
+    assert len(by_ssh) > 3 * 90
 
 
 @pytest.mark.parametrize(
