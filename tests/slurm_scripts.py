@@ -17,6 +17,10 @@ SCRIPTS = Path(__file__).parents[1] / "integrations" / "slurm"
 STATE = "var/lib/clusterproof/slurm"
 SETTINGS = "/etc/clusterproof/slurm.toml"
 SYSLOG = "run/syslog"
+POLICY = """[disabled."network.memlock"]
+reason = "this kernel does not let the testbed raise the limit of a real slurmd"
+until = 9999-12-31
+"""
 NAMES = {"Prolog": "prolog", "Epilog": "epilog", "HealthCheckProgram": "health-check"}
 
 # Stands in for syslogd: one datagram, one line.
@@ -98,7 +102,8 @@ def scripted(
 ) -> Iterator[Scripted]:
     """A Slurm whose slurm.conf names these scripts (`{"Prolog": "…"}` by its keyword, of `lines`)."""
     files: dict[str, Content] = {
-        SETTINGS: toml,
+        SETTINGS: f'policy = "/etc/clusterproof/policy.toml"\n{toml}',
+        "/etc/clusterproof/policy.toml": POLICY,
         "/opt/clusterproof": Link(sys.prefix),
         **{f"/etc/slurm/{name}": File(text, 0o755) for name, text in scripts.items()},
     }

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.faults import BY_NAME
-from tests.slurm_scripts import Scripted, eventually, lines, scripted
-from tests.testbed.needs import needs_frozen, needs_slurm
-from tests.testbed.node import healthy_p5, with_stuck_nvml
+from tests.slurm_scripts import Scripted, lines, scripted
+from tests.testbed.needs import needs_slurm
+from tests.testbed.node import healthy_p5
 
 pytestmark = needs_slurm
 
@@ -30,7 +28,12 @@ def bed() -> Iterator[Scripted]:
     images = {name: BY_NAME[fault].put(healthy_p5(name)) for name, (fault, _) in FAULTS.items()}
     images[HEALTHY] = healthy_p5(HEALTHY)
     toml = 'mode = "drain"\n'
-    with scripted(images, lines("prolog", "epilog"), toml, "SchedulerParameters=nohold_on_prolog_fail,defer_batch,sched_interval=1,bf_interval=1") as running:
+    with scripted(
+        images,
+        lines("prolog", "epilog"),
+        toml,
+        "SchedulerParameters=nohold_on_prolog_fail,defer_batch,sched_interval=1,bf_interval=1",
+    ) as running:
         yield running
 
 
@@ -46,7 +49,9 @@ def test_a_job_on_a_healthy_node_starts(bed: Scripted) -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_node_with_a_fault_drains_with_our_reason_and_the_job_goes_elsewhere(bed: Scripted, jobs: dict[str, str], name: str) -> None:
+def test_a_node_with_a_fault_drains_with_our_reason_and_the_job_goes_elsewhere(
+    bed: Scripted, jobs: dict[str, str], name: str
+) -> None:
     assert bed.reason_beginning(name, f"clusterproof: {FAULTS[name][1]}")
     assert bed.ran_on(jobs[name]) == HEALTHY
     assert f"{name}|clusterproof: " in bed.listed()

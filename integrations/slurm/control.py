@@ -92,7 +92,7 @@ def count_drained(listing: str) -> tuple[int, int]:
 
 
 def allowed(total: int, percent: int, nodes: int) -> int:
-    """How many nodes of a partition may be drained by us: the share or the number, the less of both; one in any case."""
+    """How many nodes of a partition we may drain: the share or the number, the less of both; one in any case."""
     return max(1, min(nodes, total * percent // 100))
 
 
