@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.testbed.image import Content, File, Link, NodeImage
-from tests.testbed.node import Node
-from tests.testbed.slurm import SlurmBed, slurm
+from tests.testbed.node import Node, with_file
+from tests.testbed.nvml.library import VALUES_PATH
+from tests.testbed.slurm import CPUS, SlurmBed, slurm
 
 SCRIPTS = Path(__file__).parents[1] / "integrations" / "slurm"
 STATE = "var/lib/clusterproof/slurm"
@@ -46,20 +47,34 @@ class Scripted:
     def state_file(self, name: str, file: str) -> Path:
         return self.node(name).root / STATE / file
 
+    def set(self, name: str, toml: str) -> None:
+        """Give a node other settings."""
+        (self.node(name).root / SETTINGS.lstrip("/")).write_text(settings(toml))
+
+    def nvml(self, name: str, image: NodeImage) -> None:
+        """From now on a node's driver answers as this image's."""
+        (self.node(name).root / VALUES_PATH.lstrip("/")).write_text(image.nvml or "")
+
     def logged(self, name: str) -> str:
         """What the scripts have told the node's syslog."""
         log = self.node(name).root / SYSLOG
         return log.read_text() if log.exists() else ""
 
-    def probes(self, name: str) -> int:
-        """How often the node was asked."""
-        return self.logged(name).count(" checks in ")
+    def probes(self, name: str, occasion: str) -> int:
+        """How often the node was asked on an occasion."""
+        return sum(f": {occasion}" in line and " checks in " in line for line in self.logged(name).splitlines())
 
-    def submit(self, *among: str, user: int = 0, script: str = "true") -> str:
-        """Submit a batch job for one of these nodes; its number."""
+    def processes(self, name: str, *words: str) -> str:
+        """The numbers of a node's processes whose command line has one of these words, of the longest-lived first."""
+        listed = self.node(name).run(["ps", "-eo", "pid=,args="]).stdout.decode().splitlines()
+        return " ".join(line.split()[0] for line in listed if any(word in line for word in words))
+
+    def submit(self, *among: str, user: int = 0, script: str = "true", array: str = "") -> str:
+        """Submit a batch job for one of these nodes, or an array of them; its number."""
         excluded = ",".join(sorted(set(self.bed.names) - set(among)))
         words = ["sbatch", "--parsable", "--output=/dev/null", f"--wrap={script}", "--chdir=/"]
         words += [f"--exclude={excluded}"] if excluded else []
+        words += [f"--array={array}"] if array else []
         return self.bed.told(*words, user=user).strip()
 
     def field(self, job: str, key: str) -> str:
@@ -98,17 +113,19 @@ def eventually(found: Callable[[], str], within_s: float = 30.0) -> str:
 
 @contextlib.contextmanager
 def scripted(
-    images: Mapping[str, NodeImage], scripts: Mapping[str, str], toml: str, *settings: str
+    images: Mapping[str, NodeImage], scripts: Mapping[str, str], toml: str, *more: str, cpus: int = CPUS
 ) -> Iterator[Scripted]:
-    """A Slurm whose slurm.conf names these scripts (`{"Prolog": "…"}` by its keyword, of `lines`)."""
+    """A Slurm whose slurm.conf names these scripts (`lines`), with `more` lines; an image may have its own settings."""
     files: dict[str, Content] = {
-        SETTINGS: f'policy = "/etc/clusterproof/policy.toml"\n{toml}',
         "/etc/clusterproof/policy.toml": POLICY,
         "/opt/clusterproof": Link(sys.prefix),
         **{f"/etc/slurm/{name}": File(text, 0o755) for name, text in scripts.items()},
     }
     named = [f"{keyword}=/etc/slurm/{name}" for keyword, name in NAMES.items() if name in scripts]
-    with slurm(images, settings=[*named, *settings], files=files) as bed:
+    told = {
+        name: with_file(image, SETTINGS, image.files.get(SETTINGS, settings(toml))) for name, image in images.items()
+    }
+    with slurm(told, settings=[*named, *more], files=files, cpus=cpus) as bed:
         for name in images:
             bed.node(name).start([sys.executable, "-c", LISTENER])
         yield Scripted(bed)
@@ -117,3 +134,8 @@ def scripted(
 def lines(*names: str) -> dict[str, str]:
     """The scripts' text by name."""
     return {name: (SCRIPTS / f"clusterproof-{name}").read_text() for name in names}
+
+
+def settings(toml: str) -> str:
+    """The scripts' settings, with a policy that suits the testbed."""
+    return f'policy = "/etc/clusterproof/policy.toml"\n{toml}'

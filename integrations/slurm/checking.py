@@ -11,11 +11,11 @@ from typing import Any
 
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.state import boot_id, since_boot_s
-from clusterproof.integrations.slurm.verdict import Cursor, Finding, Run, cursor_of
+from clusterproof.integrations.slurm.verdict import Cursor, Finding, Run, cursor_of, cut_short
 
 PACKAGE = Path(__file__).resolve().parents[2]
 PATIENT_S = 5.0  # the suite's own patience with one kind of evidence
-ASIDE_S = 1.25  # of the deadline, for what is not evidence: the start, the end of what hangs, the verdicts
+ASIDE_S = 2.0  # of the deadline, for what is not evidence: the start, the end of what hangs, the verdicts
 NVML = 3  # times the patience: the longest that any evidence may take
 
 
@@ -72,10 +72,9 @@ def check(markexpr: str, settings: Settings, deadline_s: float, cursor: Cursor |
         since_boot_s(),
         round(time.monotonic() - began, 3),
         heard.checked,
-        tuple(heard.findings),
+        tuple(heard.findings if leaf_s >= PATIENT_S else map(cut_short, heard.findings)),
         cursor,
         heard.cursor,
-        leaf_s >= PATIENT_S,
     )
 
 

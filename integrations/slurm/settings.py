@@ -76,7 +76,7 @@ def _settings(table: Table) -> Settings:
     table.only("mode", "deadline_s", "at_deadline", "reuse_s", "state", "policy", "instance_type", "health_check")
     return Settings(
         mode=_one_of(table, "mode", MODES, DEFAULT.mode),
-        deadline_s=table.number("deadline_s", 1, 8, DEFAULT.deadline_s),
+        deadline_s=table.number("deadline_s", 3, 8, DEFAULT.deadline_s),
         at_deadline=_one_of(table, "at_deadline", AT_DEADLINE, DEFAULT.at_deadline),
         reuse_s=table.number("reuse_s", 0, 3600, DEFAULT.reuse_s),
         state=_path(table, "state", DEFAULT.state),
@@ -90,7 +90,7 @@ def _health_check(table: Table) -> HealthCheck:
     default = DEFAULT.health_check
     table.only("deadline_s", "resume", "max_drained_percent", "max_drained_nodes")
     return HealthCheck(
-        deadline_s=table.number("deadline_s", 1, 50, default.deadline_s),
+        deadline_s=table.number("deadline_s", 3, 50, default.deadline_s),
         resume=table.flag("resume") if "resume" in table.values else default.resume,
         max_drained_percent=table.number("max_drained_percent", 0, 100, default.max_drained_percent),
         max_drained_nodes=table.number("max_drained_nodes", 1, 100_000, default.max_drained_nodes),

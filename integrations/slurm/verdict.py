@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from clusterproof.integrations.slurm.job import Job
@@ -12,8 +12,7 @@ from clusterproof.integrations.slurm.job import Job
 PREFIX = "clusterproof: "
 MAX_REASON = 240  # characters; sinfo shows them in one column
 
-# A fail of these says that something did not answer in its time. Cut short by the prolog's own deadline that proves
-# nothing; the health check has the time, and there it is a fail as any other.
+# A fail of these says that something did not answer in its time. Where that is cut short, it proves nothing.
 OF_TIME = frozenset({"node.evidence_complete", "gpu.driver_answers_in_time"})
 # These speak of what is in use: on a shared node the GPUs of other jobs are no business of this one.
 OF_USE = frozenset({"gpu.no_leftover_processes", "neuron.no_leftover_processes"})
@@ -54,8 +53,7 @@ class Finding:
 class Run:
     """One run: when it was done (seconds since boot), how much was checked, what was found.
 
-    The kernel log was read from the cursor `begins` (None: all of this boot) to `ends`. `is_patient` is whether every
-    kind of evidence had the time that the suite gives it.
+    The kernel log was read from the cursor `begins` (None: all of this boot) to `ends`.
     """
 
     boot_id: str
@@ -65,7 +63,6 @@ class Run:
     findings: tuple[Finding, ...]
     begins: Cursor | None
     ends: Cursor | None
-    is_patient: bool
 
     def of(self, verdict: str) -> tuple[Finding, ...]:
         """The findings with that verdict."""
@@ -93,7 +90,6 @@ def run_of(record: Mapping[str, Any]) -> Run | None:
             findings,
             cursor_of(record["begins"]),
             cursor_of(record["ends"]),
-            bool(record["is_patient"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
@@ -144,14 +140,21 @@ def later(one: Cursor | None, other: Cursor | None) -> Cursor | None:
 
 
 def draining(run: Run, job: Job, *, late_drains: bool = False, is_epilog: bool = False) -> tuple[Finding, ...]:
-    """The fails that are a reason to drain."""
+    """The findings that are a reason to drain: fails, and by choice what did not answer in its time."""
+    late = tuple(finding for finding in run.of("incomplete") if late_drains and finding.check in OF_TIME)
     return tuple(
         finding
-        for finding in run.of("fail")
-        if (run.is_patient or late_drains or finding.check not in OF_TIME)
-        and not (finding.check in OF_USE and is_of_others(finding, job))
+        for finding in run.of("fail") + late
+        if not (finding.check in OF_USE and is_of_others(finding, job))
         and not (is_epilog and job.id and finding.jobs and job.id not in finding.jobs)
     )
+
+
+def cut_short(finding: Finding) -> Finding:
+    """What a finding says where evidence had less time than the suite gives it."""
+    if finding.check in OF_TIME and finding.verdict == "fail":
+        return replace(finding, verdict="incomplete")
+    return finding
 
 
 def is_of_others(finding: Finding, job: Job) -> bool:
