@@ -30,7 +30,7 @@ def epilog(call: Call) -> Answer:
     """After a job: what it left, and what the kernel has logged since it began."""
     of_job = f"jobs/{call.job.id}"
     begins = cursor_of(call.state.read(of_job).get("cursor")) or call.cursor
-    run = check("epilog", call.settings, call.left_s, begins)
+    run = check(("epilog",), call.settings, call.left_s, begins)
     call.tell(run)
     call.state.forget(of_job)
     call.advance(run.ends)
@@ -44,7 +44,7 @@ def _checked(call: Call, came: float) -> Run:
     """The verdict of a run. What made the last one fail is judged again for as long as that is fresh."""
     last = run_of(call.state.read("verdict"))
     is_held = last and last.boot_id == boot_id() and last.of("fail") and came - last.at < call.settings.reuse_s
-    run = check("prolog", call.settings, call.left_s, last.begins if last and is_held else call.cursor)
+    run = check(("prolog",), call.settings, call.left_s, last.begins if last and is_held else call.cursor)
     call.tell(run)
     call.remember("verdict", run.to_json())
     call.advance(run.ends)

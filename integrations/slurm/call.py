@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
@@ -92,6 +91,8 @@ def end(call: Call, reason: str, begins: Cursor | None = None) -> None:
 
 def explain(call: Call) -> None:
     """Leave behind a process that gives Slurm our reason once it has drained the node for the script that failed."""
+    import subprocess  # few calls come here
+
     command = [sys.executable, "-I", "-c", "from clusterproof.integrations.slurm.main import main; main()", "explain"]
     nothing = subprocess.DEVNULL
     try:

@@ -10,12 +10,34 @@ from pathlib import Path
 from typing import Any
 
 from clusterproof.integrations.slurm.settings import Settings
+from clusterproof.integrations.slurm.standby import StandBy
 from clusterproof.integrations.slurm.state import boot_id, since_boot_s
 from clusterproof.integrations.slurm.verdict import Cursor, Finding, Run, cursor_of, cut_short
 
 PACKAGE = Path(__file__).resolve().parents[2]
 PATIENT_S = 5.0  # the suite's own patience with one kind of evidence
 ASIDE_S = 2.0  # of the deadline, for what is not evidence: the start, the end of what hangs, the verdicts
+# Plugins of pytest's own, each with a price at the start, that no check of ours asks for.
+NOT_NEEDED = (
+    "cacheprovider",
+    "capture",
+    "doctest",
+    "faulthandler",
+    "junitxml",
+    "legacypath",
+    "logging",
+    "pastebin",
+    "recwarn",
+    "setuponly",
+    "setupplan",
+    "stepwise",
+    "subtests",
+    "terminal",
+    "threadexception",
+    "unittest",
+    "unraisableexception",
+    "warnings",
+)
 NVML = 3  # times the patience: the longest that any evidence may take
 
 
@@ -26,11 +48,24 @@ class NoVerdict(Exception):  # noqa: N818 - an outcome, not an error
 class Heard:
     """The plugin object that keeps what pytest says."""
 
-    def __init__(self) -> None:
+    def __init__(self, here: StandBy, occasions: tuple[str, ...]) -> None:
+        self.here = here
+        self.occasions = occasions
         self.findings: list[Finding] = []
         self.checked = 0
         self.cursor: Cursor | None = None
         self.broken: list[str] = []
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Pass over files that do not even name an occasion asked for: no check in them has its mark."""
+        if collection_path.suffix != ".py":
+            return None
+        text = collection_path.read_bytes()
+        return None if any(word.encode() in text for word in self.occasions) else True
+
+    def pytest_cluster_connection(self) -> StandBy:
+        """Reach this machine by the process that stands by."""
+        return self.here
 
     def pytest_cluster_result(self, result: Any) -> None:
         """Keep a verdict."""
@@ -59,12 +94,15 @@ def patience_s(deadline_s: float) -> float:
     return max(0.1, min(PATIENT_S, (deadline_s - ASIDE_S) / NVML))
 
 
-def check(markexpr: str, settings: Settings, deadline_s: float, cursor: Cursor | None) -> Run:
-    """Run the checks of an occasion. Raises NoVerdict."""
+def check(occasions: tuple[str, ...], settings: Settings, deadline_s: float, cursor: Cursor | None) -> Run:
+    """Run the checks of these occasions. Raises NoVerdict."""
     began = time.monotonic()
-    heard = Heard()
+    heard = Heard(StandBy(), occasions)
     leaf_s = patience_s(deadline_s)
-    status, said = _pytest(arguments(markexpr, settings, leaf_s, deadline_s, cursor), heard)
+    try:
+        status, said = _pytest(arguments(" or ".join(occasions), settings, leaf_s, deadline_s, cursor), heard)
+    finally:
+        heard.here.end()
     if heard.broken or not heard.checked:
         raise NoVerdict("; ".join([*heard.broken, *said.split("\n")]) or f"pytest ended with {status}, without a check")
     return Run(
@@ -95,9 +133,11 @@ def _pytest(words: list[str], heard: Heard) -> tuple[int, str]:
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     import pytest
 
-    own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={PACKAGE}", "-p", "no:cacheprovider", "-p", "no:terminal"]
-    checks = str(PACKAGE / "checks")
+    from clusterproof.plugins import cluster
+
+    own = ["-c", os.devnull, f"--rootdir={PACKAGE}", "--import-mode=importlib", "--strict-markers", "--assert=plain"]
+    without = [word for name in NOT_NEEDED for word in ("-p", f"no:{name}")]
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
-        status = pytest.main([*own, "-p", "clusterproof.plugins.cluster", *words, checks], plugins=[heard])
+        status = pytest.main([*own, *without, *words, str(PACKAGE / "checks")], plugins=[cluster, heard])
     return int(status), said.getvalue().strip()

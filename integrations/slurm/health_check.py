@@ -13,14 +13,14 @@ from clusterproof.integrations.slurm.log import CRITICAL, ERROR, WARNING
 from clusterproof.integrations.slurm.verdict import Cursor, Drain, Run, draining, reason_of
 
 LOOK_S = 1.0
-MARKS = "prolog or epilog"
+OCCASIONS = ("prolog", "epilog")
 
 
 def health_check(call: Call) -> None:
     """Check, then drain or resume by what was found. Slurm is asked nothing about a node that is well."""
     ours = our_drain(call)
     begins = ours.begins if ours else call.cursor
-    run = check(MARKS, call.settings, call.left_s, begins)
+    run = check(OCCASIONS, call.settings, call.left_s, begins)
     call.tell(run)
     found = draining(run, call.job)
     if ours:

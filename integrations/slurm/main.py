@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import sys
@@ -18,6 +19,7 @@ from clusterproof.integrations.slurm.state import State
 
 def main() -> None:
     """Answer one call, and end this process: by 0, or by DRAIN where the node is to be drained."""
+    gc.disable()  # it ends soon
     occasion = sys.argv[1]
     job = job_of(os.environ)
     log = Log(" ".join(filter(None, (occasion, job.words))))

@@ -19,7 +19,9 @@ ROOT = 0  # its processes are prologs, epilogs and daemons, and no job's
 
 def read(node: Node) -> object:
     """The jobs that run here, processes of others, and what owners without a process have in /dev/shm."""
-    running, owners, started = set(), set(), []
+    running: set[str] = set()
+    owners: set[int] = set()
+    started: list[dict[str, object]] = []
     unread = 0
     for pid in node.names("/proc"):
         if not pid.isdigit():
@@ -50,7 +52,8 @@ def read(node: Node) -> object:
 
 def _shm(node: Node, owners: set[int]) -> object:
     """What lies in /dev/shm of each owner who has no process, largest first."""
-    now, found = time.time(), {}
+    now = time.time()
+    found: dict[int, dict[str, float]] = {}
     try:
         names = node.names(SHM)[:MAX_FILES]
     except OSError as problem:
