@@ -6,13 +6,14 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import nodes, runs
+from bench import nodes, runs, slurm
 from bench.figure import Figure
 
 
 def measure() -> Iterator[Figure]:
     """Every figure, in an order that leaves the machine quiet for the next."""
-    measures: list[Callable[[], Iterator[Figure]]] = [runs.start_up, runs.large_runs, nodes.probe, nodes.connections]
+    first: list[Callable[[], Iterator[Figure]]] = [runs.start_up, slurm.prolog]
+    measures = [*first, runs.large_runs, nodes.probe, nodes.connections]
     for part in measures:
         for figure in part():
             print(figure.words(), flush=True)

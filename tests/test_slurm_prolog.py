@@ -103,10 +103,10 @@ def test_fifty_jobs_at_once_cost_one_probe(bed: Scripted) -> None:
 
 def test_a_prolog_that_is_killed_half_way_leaves_nothing_behind(bed: Scripted) -> None:
     job = bed.submit(SLOW)
-    assert eventually(lambda: bed.processes(SLOW, "begin."))  # the probe runs
+    assert eventually(lambda: running if len((running := bed.processes(SLOW, "main() prolog")).split()) > 2 else "")
     prolog = bed.processes(SLOW, "/etc/slurm/prolog").split()[0]
     bed.node(SLOW).run(["kill", "-9", "--", f"-{prolog}"])  # its process group, as slurmd does
-    assert eventually(lambda: "gone" if not bed.processes(SLOW, "clusterproof", "begin.") else "")
+    assert eventually(lambda: "gone" if not bed.processes(SLOW, "main() prolog") else "")
     left = {path.name for path in bed.state_file(SLOW, "").iterdir()}
     assert left <= {"cursor.json"}  # of the epilog, which Slurm has run meanwhile
     assert bed.reason_beginning(SLOW, "Prolog error")  # Slurm's own word: a script that is killed has failed

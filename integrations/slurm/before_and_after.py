@@ -5,7 +5,7 @@ from __future__ import annotations
 from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.checking import check
 from clusterproof.integrations.slurm.state import boot_id, since_boot_s
-from clusterproof.integrations.slurm.verdict import Cursor, Run, cursor_of, draining, reason_of, run_of
+from clusterproof.integrations.slurm.verdict import Cursor, Run, cursor_of, draining, reaches, reason_of, run_of
 
 Answer = tuple[str, Cursor | None]  # the reason to drain, and from where on the kernel log was judged for it
 
@@ -27,15 +27,23 @@ def prolog(call: Call) -> Answer:
 
 
 def epilog(call: Call) -> Answer:
-    """After a job: what it left, and what the kernel has logged since it began."""
+    """After a job: what it left, and what the kernel has logged since it began.
+
+    Of jobs that end at once, those that wait for a run take the verdict of the next, which begins after all have come.
+    """
+    came = since_boot_s()
     of_job = f"jobs/{call.job.id}"
     begins = cursor_of(call.state.read(of_job).get("cursor")) or call.cursor
-    run = check(("epilog",), call.settings, call.left_s, begins)
-    call.tell(run)
+    with call.state.locked():
+        run = run_of(call.state.read("epilog"))
+        if run is None or run.boot_id != boot_id() or run.began < came or not reaches(run.begins, begins):
+            run = check(("epilog",), call.settings, call.left_s, begins)
+            call.tell(run)
+            call.remember("epilog", run.to_json())
+            call.advance(run.ends)
+            if run.findings:
+                call.state.forget("verdict")  # what the node is like now is not what the next job is to be told
     call.state.forget(of_job)
-    call.advance(run.ends)
-    if run.findings:
-        call.state.forget("verdict")  # what the node is like now is not what the next job is to be told
     found = draining(run, call.job, late_drains=call.settings.at_deadline == "drain", is_epilog=True)
     return (reason_of(found, call.job), begins) if found else ("", None)
 

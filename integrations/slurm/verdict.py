@@ -64,6 +64,11 @@ class Run:
     begins: Cursor | None
     ends: Cursor | None
 
+    @property
+    def began(self) -> float:
+        """When it began, in seconds since boot."""
+        return self.at - self.took_s
+
     def of(self, verdict: str) -> tuple[Finding, ...]:
         """The findings with that verdict."""
         return tuple(finding for finding in self.findings if finding.verdict == verdict)
@@ -137,6 +142,11 @@ def later(one: Cursor | None, other: Cursor | None) -> Cursor | None:
     if one is None or other is None or one[0] != other[0]:
         return other or one
     return max(one, other, key=lambda cursor: cursor[1:])
+
+
+def reaches(one: Cursor | None, other: Cursor | None) -> bool:
+    """Whether a log that was read from one cursor on holds all from the other on."""
+    return one is None or (other is not None and one[0] == other[0] and one[1:] <= other[1:])
 
 
 def draining(run: Run, job: Job, *, late_drains: bool = False, is_epilog: bool = False) -> tuple[Finding, ...]:
