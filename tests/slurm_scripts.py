@@ -137,5 +137,6 @@ def lines(*names: str) -> dict[str, str]:
 
 
 def settings(toml: str) -> str:
-    """The scripts' settings, with a policy that suits the testbed."""
-    return f'policy = "/etc/clusterproof/policy.toml"\n{toml}'
+    """The scripts' settings, with a policy and a patience that suit the testbed."""
+    patience = "" if "deadline_s" in toml else "deadline_s = 8\n"
+    return f'policy = "/etc/clusterproof/policy.toml"\n{patience}{toml}'

@@ -20,11 +20,12 @@ from tests.testbed.node import Node, entered, healthy_p5, with_file, with_tmpfs
 pytestmark = needs_nodes
 
 XID = "an Xid of the hardware"
+PATIENT = 'mode = "drain"\ndeadline_s = 8\n'
 BIN = Path(sys.prefix) / "bin"
 
 
 @contextmanager
-def node(image: NodeImage, toml: str = 'mode = "drain"\n', python: str = sys.prefix) -> Iterator[Node]:
+def node(image: NodeImage, toml: str = PATIENT, python: str = sys.prefix) -> Iterator[Node]:
     """A node with the settings, and with clusterproof where the scripts look for it."""
     with entered(with_file(with_file(image, SETTINGS, toml), "/opt/clusterproof", Link(python)), "gpu001") as running:
         yield running
@@ -83,7 +84,7 @@ def test_a_verdict_that_found_a_fault_is_not_taken_for_the_next_job() -> None:
 
 
 def test_an_old_xid_drains_no_node_for_ever() -> None:
-    with node(BY_NAME[XID].put(healthy_p5()), 'mode = "drain"\nreuse_s = 0\n') as running:
+    with node(BY_NAME[XID].put(healthy_p5()), PATIENT + "reuse_s = 0\n") as running:
         assert [script(running).returncode for _ in range(3)] == [1, 0, 0]
 
 
