@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.faults import BY_NAME
-from tests.slurm_scripts import SCRIPTS, SETTINGS, STATE
+from tests.slurm_scripts import SCRIPTS, SETTINGS, STATE, eventually
 from tests.testbed.image import File, Link, NodeImage
 from tests.testbed.needs import needs_nodes
-from tests.testbed.node import Node, entered, healthy_p5, with_file, with_tmpfs
+from tests.testbed.node import Node, entered, healthy_p5, with_file, with_tmpfs, with_tool
 
 pytestmark = needs_nodes
 
@@ -32,7 +32,7 @@ def node(image: NodeImage, toml: str = PATIENT, python: str = sys.prefix) -> Ite
 
 
 def script(running: Node, name: str = "prolog", job: str = "42") -> subprocess.CompletedProcess[bytes]:
-    return running.run([str(SCRIPTS / f"clusterproof-{name}")], env={"SLURM_JOB_ID": job})
+    return running.run([str(SCRIPTS / f"clusterproof-{name}")], env={"SLURM_JOB_ID": job, "SLURMD_NODENAME": "gpu001"})
 
 
 def state(running: Node, name: str) -> dict[str, object]:
@@ -81,6 +81,26 @@ def test_a_verdict_that_found_a_fault_is_not_taken_for_the_next_job() -> None:
     with node(BY_NAME[XID].put(healthy_p5())) as running:
         assert [script(running).returncode for _ in range(2)] == [1, 1]
         assert told(script(running)).count(" checks in ") == 1
+
+
+SLOW_CONTROLLER = """#!/bin/sh
+echo "$*" >>/run/scontrol
+case $1 in
+    show) [ "$(grep -c show /run/scontrol)" -gt 4 ] && state=IDLE+DRAIN reason="Prolog error [root@2026-03-01T08:00:00]"
+        printf 'NodeName=%s\\n   State=%s\\n   Reason=%s\\n' "$3" "${state:-IDLE}" "$reason" ;;
+esac
+"""
+
+
+def test_the_reason_waits_for_a_controller_that_drains_late_and_is_told_once() -> None:
+    with node(with_tool(BY_NAME[XID].put(healthy_p5()), "scontrol", SLOW_CONTROLLER)) as running:
+        assert [script(running, "prolog", job).returncode for job in ("41", "42")] == [1, 1]
+        log = running.root / "run/scontrol"
+        calls = eventually(lambda: text if log.exists() and "update" in (text := log.read_text()) else "")
+        assert eventually(lambda: str(state(running, "drained")["is_told"]).replace("False", ""))
+    updates = [line for line in calls.splitlines() if "update" in line]
+    assert len(updates) == 1
+    assert updates[0].startswith("update NodeName=gpu001 State=DRAIN Reason=clusterproof: gpu.no_xid: Xid 79 ")
 
 
 def test_an_old_xid_drains_no_node_for_ever() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.integrations.slurm import control
+from clusterproof.integrations.slurm.checking import patience_s
 from clusterproof.integrations.slurm.job import Job, gpus_of
 from clusterproof.integrations.slurm.settings import Settings, SettingsError, read_settings
 from clusterproof.integrations.slurm.verdict import (
@@ -23,6 +24,7 @@ from clusterproof.integrations.slurm.verdict import (
     reason_of,
     run_of,
 )
+from clusterproof.plugins.probe.options import ProbeOptions
 from tests.slurm_scripts import SCRIPTS
 
 LOST = Finding("gpu.gpu_answers", "fail", "GPU 3: the driver says GPU_IS_LOST; expected an answer")
@@ -160,6 +162,16 @@ def test_a_log_read_from_a_cursor_holds_what_comes_after_a_later_one(one: object
 )
 def test_slurm_job_gpus_is_a_list_of_numbers(told: str | None, gpus: set[int] | None) -> None:
     assert gpus_of(told) == gpus
+
+
+@pytest.mark.parametrize(("deadline_s", "leaf_s"), [(3, 1 / 3), (5, 1.0), (8, 2.0), (40, 5.0)])
+def test_all_evidence_comes_before_the_deadline_and_the_health_check_has_the_time_of_a_run_by_hand(
+    deadline_s: float, leaf_s: float
+) -> None:
+    assert patience_s(deadline_s) == leaf_s
+    options = ProbeOptions(leaf_s=leaf_s)
+    assert options.deadline_s("nvml") < deadline_s - 1
+    assert leaf_s <= ProbeOptions().leaf_s
 
 
 @pytest.mark.parametrize(

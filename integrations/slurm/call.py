@@ -84,7 +84,7 @@ def end(call: Call, reason: str, begins: Cursor | None = None) -> None:
     waiting = call.drained
     call.remember("drained", Drain(reason, begins, time.time()).to_json())
     print(reason, flush=True)  # noqa: T201 - slurmd logs what a script that fails has printed
-    if waiting is None or time.time() - waiting.at > EXPLAIN_S:
+    if waiting is None or waiting.is_told or time.time() - waiting.at > EXPLAIN_S:
         explain(call)
     leave(DRAIN)
 

@@ -35,7 +35,7 @@ def explain(call: Call) -> None:
     while time.monotonic() < until:
         time.sleep(LOOK_S)
         try:
-            if our_drain(call) is None or control.node_state(call.node).is_drained:
+            if our_drain(call) or control.node_state(call.node).is_drained:
                 return
         except SlurmError as problem:
             call.log(f"asks again: {problem}", WARNING)
