@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from tests.slurm_scripts import SCRIPTS
 LOST = Finding("gpu.gpu_answers", "fail", "GPU 3: the driver says GPU_IS_LOST; expected an answer")
 HELD = Finding("gpu.no_leftover_processes", "fail", "GPU 3: held by python3 (pid 7), of no job; expected no process")
 LEFT = Finding("host.job_leftovers", "fail", "sleep (pid 9) of job 41, of no job that runs here; expected no process")
+LEAKED = Finding("host.shm_leaked", "fail", "300 GiB, 15 % of the memory: 3 files of user 1000; expected none")
 HOT = Finding("gpu.temperature", "concern", "GPU 1: 85 °C; expected less than 84 °C")
 UNREAD = Finding("gpu.row_remap", "incomplete", "GPU 1: retired pages cannot be counted")
 HANGS = Finding(
@@ -45,14 +47,17 @@ def run(*findings: Finding) -> Run:
     ("finding", "job", "is_epilog", "late_drains", "drains"),
     [
         (LOST, Job("42"), False, False, True),
-        (LOST, Job("42", frozenset({0})), False, False, True),
+        (LOST, Job("42", "1000", frozenset({0})), False, False, True),
         (HOT, Job("42"), False, False, False),
         (UNREAD, Job("42"), False, True, False),
-        (HELD, Job("42", frozenset({3, 4})), False, False, True),
-        (HELD, Job("42", frozenset({0, 1})), False, False, False),
+        (HELD, Job("42", "1000", frozenset({3, 4})), False, False, True),
+        (HELD, Job("42", "1000", frozenset({0, 1})), False, False, False),
         (HELD, Job("42"), False, False, True),
         (LEFT, Job("41"), True, False, True),
         (LEFT, Job("42"), True, False, False),
+        (LEAKED, Job("42", "1000"), True, False, True),
+        (LEAKED, Job("42", "1001"), True, False, False),
+        (LEAKED, Job("42", "1001"), False, False, True),
         (cut_short(HANGS), Job("42"), False, False, False),
         (cut_short(HANGS), Job("42"), False, True, True),
         (HANGS, Job(), False, False, True),
@@ -67,6 +72,9 @@ def run(*findings: Finding) -> Run:
         "a process where Slurm deals no GPUs out",
         "what this job has left",
         "what another job has left",
+        "what its user has left in /dev/shm",
+        "what another user has left in /dev/shm",
+        "what another user has left in /dev/shm, before a job",
         "a driver that was not waited for",
         "a driver that was not waited for, where the settings say so",
         "a driver that was waited for",
@@ -99,7 +107,7 @@ def test_a_reason_names_the_check_its_evidence_and_what_else_fails() -> None:
 def test_a_reason_blames_no_job_for_the_gpu_of_another(
     finding: Finding, gpus: frozenset[int] | None, after: str
 ) -> None:
-    reason = reason_of((finding,), Job("42", gpus))
+    reason = reason_of((finding,), Job("42", "1000", gpus))
     assert reason.removeprefix(f"{PREFIX}{finding.words}") == after
 
 
@@ -194,6 +202,30 @@ def test_a_wrong_setting_is_one_clear_line(text: str, says: str, tmp_path: Path)
         read_settings(file)
     assert says in str(wrong.value)
     assert "\n" not in str(wrong.value)
+
+
+def test_the_settings_that_the_documentation_shows_are_the_defaults(tmp_path: Path) -> None:
+    text = (SCRIPTS / "install.md").read_text()
+    shown = text.partition('    mode = "observe"')[2].partition("\n\nObserve")[0]
+    file = tmp_path / "slurm.toml"
+    file.write_text("mode = 'observe'" + shown)
+    assert read_settings(file) == Settings()
+    assert "max_drained_nodes = 10" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("found", "is_reusable"),
+    [
+        ((), True),
+        ((HOT, UNREAD), True),
+        ((LOST,), False),
+        ((cut_short(replace(HANGS, check="node.evidence_complete")),), False),
+    ],
+)
+def test_a_verdict_serves_further_jobs_where_nothing_failed_and_all_evidence_came(
+    found: tuple[Finding, ...], is_reusable: bool
+) -> None:
+    assert run(*found).is_reusable is is_reusable
 
 
 def test_without_settings_it_only_observes(tmp_path: Path) -> None:

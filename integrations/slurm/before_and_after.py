@@ -21,7 +21,7 @@ def prolog(call: Call) -> Answer:
         call.log(f"the verdict of {came - run.at:.0f} s ago")
     found = draining(run, call.job, late_drains=call.settings.at_deadline == "drain")
     if call.job.id and not (found and call.settings.drains):
-        call.state.sweep("jobs")
+        call.state.sweep()
         call.remember(f"jobs/{call.job.id}", {"cursor": run.ends})
     return (reason_of(found), run.begins) if found else ("", None)
 
@@ -64,5 +64,5 @@ def _fresh(call: Call, came: float) -> Run | None:
     run = run_of(call.state.read("verdict"))
     if run is None or run.boot_id != boot_id() or run.at > since_boot_s():
         return None
-    is_young = came - run.at < call.settings.reuse_s and not run.of("fail")
+    is_young = came - run.at < call.settings.reuse_s and run.is_reusable
     return run if run.at >= came or is_young else None

@@ -18,7 +18,7 @@ OCCASIONS = ("prolog", "epilog")
 
 def health_check(call: Call) -> None:
     """Check, then drain or resume by what was found. Slurm is asked nothing about a node that is well."""
-    ours = our_drain(call)
+    ours = our_drain(call) if call.settings.drains else None
     begins = ours.begins if ours else call.cursor
     run = check(OCCASIONS, call.settings, call.left_s, begins)
     call.tell(run)

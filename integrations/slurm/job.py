@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job; `gpus` are its GPUs' numbers on this node, None where Slurm does not deal GPUs out."""
+    """A job, its user's number, and its GPUs' numbers on this node: None where Slurm does not deal GPUs out."""
 
     id: str = ""
+    uid: str = ""
     gpus: frozenset[int] | None = None
 
     @property
@@ -20,9 +21,10 @@ class Job:
 
 
 def job_of(environment: Mapping[str, str]) -> Job:
-    """The job of SLURM_JOB_ID and SLURM_JOB_GPUS."""
-    told = environment.get("SLURM_JOB_ID", "")
-    return Job(told if told.isdecimal() else "", gpus_of(environment.get("SLURM_JOB_GPUS")))
+    """The job of SLURM_JOB_ID, SLURM_JOB_UID and SLURM_JOB_GPUS."""
+    number, uid = (environment.get(name, "") for name in ("SLURM_JOB_ID", "SLURM_JOB_UID"))
+    gpus = gpus_of(environment.get("SLURM_JOB_GPUS"))
+    return Job(number if number.isdecimal() else "", uid if uid.isdecimal() else "", gpus)
 
 
 def gpus_of(told: str | None) -> frozenset[int] | None:

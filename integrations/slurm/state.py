@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 KEPT_S = 30 * 24 * 3600.0  # of a job whose epilog never came
+UNFINISHED_S = 3600.0
 MAX_BYTES = 1024 * 1024
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -76,12 +77,13 @@ class State:
         with contextlib.suppress(OSError):
             (self.folder / f"{name}.json").unlink()
 
-    def sweep(self, folder: str) -> None:
-        """Remove what was written long ago, or begun and never finished."""
-        with contextlib.suppress(OSError):
-            for file in (self.folder / folder).iterdir():
-                if file.is_file() and time.time() - file.stat().st_mtime > KEPT_S:
-                    file.unlink()
+    def sweep(self) -> None:
+        """Remove what jobs without an epilog have left, and what was begun and never finished."""
+        for pattern, kept_s in (("jobs/*", KEPT_S), (".*.json.*", UNFINISHED_S)):
+            for file in self.folder.glob(pattern):
+                with contextlib.suppress(OSError):
+                    if time.time() - file.stat().st_mtime > kept_s:
+                        file.unlink()
 
 
 def boot_id() -> str:

@@ -21,6 +21,7 @@ NO_JOB = Job()
 
 _GPU = re.compile(r"\bGPU (\d{1,3})\b")
 _JOB = re.compile(r"\bjob (\d+)\b")
+_USER = re.compile(r"\buser (\d+)\b")
 
 Cursor = tuple[str, int, float]  # of the kernel log: boot id, sequence number, seconds since boot
 
@@ -42,6 +43,11 @@ class Finding:
     def jobs(self) -> frozenset[str]:
         """The jobs that it names."""
         return frozenset(_JOB.findall(self.message))
+
+    @property
+    def users(self) -> frozenset[str]:
+        """The users that it names, by their numbers."""
+        return frozenset(_USER.findall(self.message))
 
     @property
     def words(self) -> str:
@@ -72,6 +78,11 @@ class Run:
     def of(self, verdict: str) -> tuple[Finding, ...]:
         """The findings with that verdict."""
         return tuple(finding for finding in self.findings if finding.verdict == verdict)
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether it may serve further jobs: no fault was found, and all evidence came in its time."""
+        return not self.of("fail") and not any(finding.check == "node.evidence_complete" for finding in self.findings)
 
     @property
     def is_passing(self) -> bool:
@@ -156,7 +167,7 @@ def draining(run: Run, job: Job, *, late_drains: bool = False, is_epilog: bool =
         finding
         for finding in run.of("fail") + late
         if not (finding.check in OF_USE and is_of_others(finding, job))
-        and not (is_epilog and job.id and finding.jobs and job.id not in finding.jobs)
+        and not (is_epilog and is_left_by_others(finding, job))
     )
 
 
@@ -170,6 +181,12 @@ def cut_short(finding: Finding) -> Finding:
 def is_of_others(finding: Finding, job: Job) -> bool:
     """Whether a finding names GPUs, and none of the job's."""
     return bool(job.gpus is not None and finding.gpus and finding.gpus.isdisjoint(job.gpus))
+
+
+def is_left_by_others(finding: Finding, job: Job) -> bool:
+    """Whether a finding names jobs or users, and neither this job nor its user."""
+    told = ((job.id, finding.jobs), (job.uid, finding.users))
+    return any(own and named and own not in named for own, named in told)
 
 
 def reason_of(findings: Iterable[Finding], job: Job = NO_JOB) -> str:
