@@ -1,14 +1,16 @@
-"""What the scripts remember: whole records or none, and nothing for ever."""
+"""What the scripts remember: whole records or none, and nothing for ever. And what they log."""
 
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from clusterproof.integrations.slurm.log import Log
 from clusterproof.integrations.slurm.state import KEPT_S, UNFINISHED_S, State
 
 
@@ -84,3 +86,27 @@ def test_what_is_old_is_swept_and_what_is_young_or_in_use_is_not(state: State) -
     state.sweep()
     left = sorted(str(path.relative_to(state.folder)) for path in state.folder.rglob("*.json*"))
     assert left == [".cursor.json.77", "cursor.json", "jobs/2.json"]
+
+
+def test_a_line_waits_for_room_in_syslogs_queue(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(tmp_path / "log"))
+        log = Log("prolog job 42", str(tmp_path / "log"))
+        heard = []
+        reader = threading.Thread(target=lambda: heard.extend(listener.recv(8192).decode() for _ in range(100)))
+        reader.start()
+        for number in range(100):
+            log(f"line {number}\nof two")
+        reader.join()
+    assert heard == [f"<30>clusterproof: prolog job 42: line {number} of two" for number in range(100)]
+
+
+def test_a_syslog_that_hangs_is_waited_for_once_and_no_line_is_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(tmp_path / "log"))
+        log = Log("prolog", str(tmp_path / "log"))
+        for number in range(1000):
+            log(f"line {number}")
+    assert "clusterproof: prolog: line 999\n" in capsys.readouterr().err
