@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import nodes, replaced, runs
+from bench import nodes, replaced, runs, slurm
 from bench.figure import Figure
 
 
@@ -14,6 +14,7 @@ def measure() -> Iterator[Figure]:
     """Every figure, in an order that leaves the machine quiet for the next."""
     measures: list[Callable[[], Iterator[Figure]]] = [
         runs.start_up,
+        slurm.prolog,
         runs.large_runs,
         nodes.probe,
         nodes.connections,

@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 import pytest
@@ -66,10 +67,18 @@ class Check:
     subject: str
     wants_owner: bool  # its node or its cluster, besides the device
     route: Route
-    leaves: frozenset[str]  # that nodes tell
-    control_leaves: frozenset[str]  # that AWS or Slurm tells
     path: str
     line: int
+
+    @property
+    def leaves(self) -> frozenset[str]:
+        """What it needs that nodes tell."""
+        return _leaves(self.function, self.subject)[0]
+
+    @property
+    def control_leaves(self) -> frozenset[str]:
+        """What it needs that AWS or Slurm tells."""
+        return _leaves(self.function, self.subject)[1]
 
     @property
     def is_of_cluster(self) -> bool:
@@ -108,21 +117,19 @@ def check_of(function: Callable[..., Any], marks: Iterable[pytest.Mark]) -> Chec
     parameters = tuple(inspect.signature(function).parameters)
     subject = next((name for name in parameters if name not in WHOLE), parameters[0])
     code = inspect.unwrap(function).__code__
-    leaves, control_leaves = _leaves(function, subject)
     return Check(
         function,
         subject,
         len(parameters) == 2,
         route(function, marks),
-        leaves,
-        control_leaves,
         code.co_filename,
         code.co_firstlineno - 1,
     )
 
 
+@cache
 def _leaves(function: Callable[..., Any], subject: str) -> tuple[frozenset[str], frozenset[str]]:
-    """What a check needs of each node, and of AWS. One of the cluster needs of nodes only what it asks `nodes` for."""
+    """What a check needs of each node, which one of the cluster may not need at all, and of the control plane."""
     if subject in SUBJECTS:
         return leaves_needed(function, Node) | leaves_needed(SUBJECTS[subject], Node), frozenset()
     both = (function, SUBJECTS_OF_CLUSTER[subject])

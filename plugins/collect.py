@@ -14,6 +14,7 @@ from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.fact import leaves_needed
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.inventory import forms
+from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.policy.model import NO_POLICY, words_of
 from clusterproof.plugins.report import properties, report_of, teardown_of
 from clusterproof.plugins.result import Result
@@ -23,8 +24,10 @@ from clusterproof.plugins.state import (
     CLUSTER_IS_MISSING,
     POLICY,
     ROUTES,
-    can_tell,
+    SLURM_LEAF,
     cluster_of,
+    is_of_aws,
+    is_of_slurm,
     names_of,
     nodes_of,
 )
@@ -88,10 +91,16 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
             return []
         return None  # somebody else's test, who has a `node` of his own
     check = check_of(obj, marks)  # type: ignore[arg-type]
-    if check.is_of_cluster:  # of clusters that neither AWS nor Slurm knows there is nothing to ask
-        is_told = any(can_tell(cluster, leaf) for leaf in check.control_leaves or ("region",))
-        return [_item(collector, f"{name}[{cluster.name}]", check, cluster.name)] if is_told else []
+    if check.is_of_cluster:
+        return [_item(collector, f"{name}[{cluster.name}]", check, cluster.name)] if can_tell(cluster, check) else []
     return [_item(collector, f"{name}[{target.name}]", check, target.name) for target in cluster.targets]
+
+
+def can_tell(cluster: Cluster, check: Check) -> bool:
+    """Whether the cluster has the control plane that a check asks: of others there is nothing to ask."""
+    if not (is_of_aws(cluster) or is_of_slurm(cluster)):
+        return False  # known without a look at what the check needs
+    return is_of_slurm(cluster) if check.control_leaves == {SLURM_LEAF} else is_of_aws(cluster)
 
 
 def _item(collector: pytest.Collector, name: str, check: Check, node_name: str) -> CheckItem:

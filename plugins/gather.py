@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from clusterproof.plugins.connection import Answer, Connection, Limits
+from clusterproof.plugins.connection import Answer, Connection, Limits, Program
 from clusterproof.plugins.evidence import EvidenceError, NodeEvidence, Unreached, load
 from clusterproof.plugins.inventory.model import Cluster, Target
 from clusterproof.plugins.inventory.recording import recording_file
@@ -30,11 +30,10 @@ def gather(
     `further` are files of third parties, each a leaf that is always read. A node that does not answer is evidence too:
     every node of the cluster is in the result.
     """
-    from clusterproof.plugins.probe.payload import program  # a replayed run needs no payload
-
     gathered: dict[str, NodeEvidence] = {}
     lock = threading.Lock()
     on_stdin = getattr(connection, "takes_stdin", True)
+    program = getattr(connection, "program", None) or _payload
     to_run, nonce = program({*leaves, *(path.stem for path in further)}, options, further, on_stdin)
 
     def answered(target: Target, answer: Answer) -> None:
@@ -45,6 +44,15 @@ def gather(
 
     connection.run(cluster.targets, to_run, limits, answered)
     return gathered
+
+
+def _payload(
+    leaves: Iterable[str], options: ProbeOptions, further: Sequence[Path], on_stdin: bool
+) -> tuple[Program, str]:
+    """The probe packed up for a machine that has nothing of it."""
+    from clusterproof.plugins.probe.payload import program  # a replayed run needs no payload
+
+    return program(leaves, options, further, on_stdin)
 
 
 def evidence_of(target: Target, answer: Answer, nonce: str) -> NodeEvidence:

@@ -10,6 +10,7 @@ import pytest
 
 from clusterproof.plugins.facts.window import window
 from clusterproof.plugins.inventory import forms
+from clusterproof.plugins.probe.reading import NO_CURSOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,12 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "node's own clock), or all of this boot (boot, the default)",
             {"default": "boot", "metavar": "WINDOW"},
         ),
+        Option(
+            "--log-cursor",
+            "of the kernel log only what came after this counts (BOOT_ID:SEQUENCE:SECONDS, as the evidence tells it); "
+            "where the node has booted since, all of this boot does",
+            {"default": "", "metavar": "CURSOR"},
+        ),
     ),
     "clusterproof: records": (
         Option("--results", "write one JSON record per check and node (JSON Lines)", {"metavar": "FILE"}),
@@ -179,6 +186,7 @@ def check_options(option: Any) -> None:
     if option.ssm_output and not option.ssm_output.startswith("s3://"):
         raise pytest.UsageError(f"--ssm-output is {option.ssm_output!r}; expected s3://BUCKET or s3://BUCKET/PREFIX")
     window_minutes(option.fsx_window)
+    log_cursor(option.log_cursor)
     if not option.host_root.startswith("/"):
         raise pytest.UsageError(f"--host-root is {option.host_root!r}; expected a folder that begins with /")
     try:
@@ -196,6 +204,17 @@ def window_minutes(text: str) -> int:
     return minutes
 
 
+def log_cursor(text: str) -> tuple[str, int, float]:
+    """The cursor of `--log-cursor`. Raises pytest.UsageError."""
+    if not text:
+        return NO_CURSOR
+    told = _CURSOR.fullmatch(text)
+    if not told:
+        raise pytest.UsageError(f"--log-cursor is {text!r:.80}; expected BOOT_ID:SEQUENCE:SECONDS")
+    return told[1], int(told[2]), float(told[3])
+
+
+_CURSOR = re.compile(r"([0-9a-f-]{1,64}):(-1|[0-9]{1,18}):([0-9]{1,12}(?:\.[0-9]{1,9})?)")
 _MINUTES = {"m": 1, "h": 60, "d": 24 * 60}
 _LEAST_WINDOW = 15  # minutes: the rule of sustained load looks at so many together
 _MOST_WINDOW = 15 * 24 * 60  # CloudWatch keeps points of one minute so long

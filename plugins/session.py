@@ -24,7 +24,7 @@ from clusterproof.plugins.gather import gather, replay
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.inventory.recording import read_control_plane, write_cluster, write_control_plane, write_node
 from clusterproof.plugins.nodeset import fold
-from clusterproof.plugins.options import window_minutes
+from clusterproof.plugins.options import log_cursor, window_minutes
 from clusterproof.plugins.policy.model import NO_POLICY
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from clusterproof.plugins.progress import progress
@@ -220,6 +220,7 @@ class Session:
             leaf_s=option.probe_timeout,
             sudo=option.sudo,
             checkpoints=self.config.stash.get(POLICY, NO_POLICY).checkpoints,
+            log_cursor=log_cursor(option.log_cursor),
         )
 
     def _limits(self) -> Limits:

@@ -40,11 +40,6 @@ def is_of_slurm(cluster: Cluster) -> bool:
     return "submit_host" in cluster.settings
 
 
-def can_tell(cluster: Cluster, leaf: str) -> bool:
-    """Whether the cluster's control plane can be asked for a leaf."""
-    return is_of_slurm(cluster) if leaf == SLURM_LEAF else is_of_aws(cluster)
-
-
 def cluster_of(config: pytest.Config) -> ClusterFacts:
     """The run's cluster, with what AWS told of it."""
     if WHOLE not in config.stash:

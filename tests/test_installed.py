@@ -102,3 +102,11 @@ def test_a_command_line_answers_in_one_clear_line(
     ran = run(installed, tmp_path, sys.executable, str(installed / "bin" / "clusterproof"), *arguments)
     assert (ran.returncode, words in ran.stdout + ran.stderr) == (exit_code, True), ran.stdout + ran.stderr
     assert "Traceback (most" not in ran.stdout + ran.stderr
+
+
+def test_slurms_scripts_lie_beside_it_and_can_be_run(installed: Path) -> None:
+    for name in ("prolog", "epilog", "health-check"):
+        script = installed / "bin" / f"clusterproof-{name}"
+        assert os.access(script, os.X_OK)
+        assert script.read_text() == (ROOT / "integrations" / "slurm" / script.name).read_text()
+    assert (installed / "clusterproof" / "integrations" / "slurm" / "install.md").is_file()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.testbed.node import (
 )
 
 NOBODY = 65534
+BOOT_ID = "3f1c9a52-6d0e-4b77-9c1d-5a2e8f704b16"  # of every fake node
 FOR_EVER = "while :; do sleep 1; done"
 DENIED = "#!/bin/sh\necho dmesg: read kernel buffer failed: Operation not permitted >&2\nexit 1\n"
 
@@ -54,7 +56,9 @@ def test_the_kernels_own_records_are_told_and_those_of_programs_are_not() -> Non
         "not a record\n"
         "3,5,5000000,-;NVRM: cut"
     )
-    assert value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log") == {
+    told = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
+    assert told.pop("cursor") == [BOOT_ID, 5, 5.0]
+    assert told == {
         "source": "/dev/kmsg",
         "lines": [
             [0.0001, "Linux version 6.8.0"],
@@ -67,6 +71,45 @@ def test_the_kernels_own_records_are_told_and_those_of_programs_are_not() -> Non
         "truncated": False,
         "whole_from": 0.0,
     }
+
+
+@needs_nodes
+@pytest.mark.parametrize(
+    ("boot_id", "sequence", "seconds", "lines", "is_lost"),
+    [
+        ("this", 7, 30.0, ["NVRM: third"], False),
+        ("this", 8, 40.0, [], False),
+        ("this", 5, 10.0, ["NVRM: first", "NVRM: second", "NVRM: third"], False),
+        ("this", 3, 5.0, ["NVRM: first", "NVRM: second", "NVRM: third"], True),
+        ("another", 7, 30.0, ["NVRM: first", "NVRM: second", "NVRM: third"], True),
+    ],
+    ids=["some are new", "none is new", "all are new", "records between are lost", "of another boot"],
+)
+def test_behind_a_cursor_only_what_is_new_is_told(
+    boot_id: str, sequence: int, seconds: float, lines: list[str], is_lost: bool
+) -> None:
+    log = "".join(
+        f"3,{6 + at},{20 + 10 * at}000000,-;NVRM: {word}\n" for at, word in enumerate(["first", "second", "third"])
+    )
+    options = replace(PATIENT, log_cursor=(BOOT_ID if boot_id == "this" else boot_id, sequence, seconds))
+    told = value(with_tool(with_file(healthy_cpu(), "/dev/kmsg", log), "journalctl", DENIED), "kernel_log", options)
+    assert [text for _, text in told["lines"]] == lines
+    assert told["truncated"] is is_lost
+    assert told["cursor"] == [BOOT_ID, 8, 40.0]
+
+
+@needs_nodes
+@pytest.mark.parametrize(
+    ("seconds", "lines", "is_lost"), [(7100.0, ["NVRM: late"], False), (7050.0, ["NVRM: early", "NVRM: late"], True)]
+)
+def test_a_log_without_sequence_numbers_is_told_from_the_cursors_time_on(
+    seconds: float, lines: list[str], is_lost: bool
+) -> None:
+    image = with_tool(with_file(healthy_cpu(), "/dev/kmsg", ABSENT), "journalctl", DENIED)
+    image = with_tool(image, "dmesg", "#!/bin/sh\necho '[ 7100.0] NVRM: early'\necho '[ 7200.5] NVRM: late'\n")
+    told = value(image, "kernel_log", replace(PATIENT, log_cursor=(BOOT_ID, -1, seconds)))
+    assert [text for _, text in told["lines"]] == lines
+    assert (told["truncated"], told["cursor"]) == (is_lost, [BOOT_ID, -1, 7200.5])
 
 
 LOST = "6,9000,7200000000,-;NVRM: first that is left\n"

@@ -35,6 +35,7 @@ LEAVES = (
     "image",
     "imds",
     "interfaces",
+    "jobs",
     "kernel",
     "kernel_log",
     "libfabric",

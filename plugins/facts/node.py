@@ -108,6 +108,7 @@ class Node:
     processors = host.processors
     main_memory = host.main_memory
     kernel_state = host.kernel_state
+    jobs = host.jobs
     process_limits = host.process_limits
     services = host.services
     failed_units = host.failed_units

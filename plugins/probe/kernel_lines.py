@@ -43,7 +43,11 @@ XID = re.compile(r"NVRM: Xid \([^()]{1,60}\): \d{1,6}|nvidia-nvswitch\d{1,4}: SX
 class Kept:
     """The lines that are told, and how many were read and left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, sequence: int = -1, seconds: float = -1.0) -> None:
+        self.has_cursor = seconds >= 0  # what came until then was looked at before
+        self.is_at_cursor = True
+        self.sequence = sequence  # of the last record read
+        self.seconds = seconds  # since boot, of the last line read
         self._first: dict[str, list[Line]] = {}
         self._last: dict[str, deque[Line]] = {}
         self._counts: dict[str, int] = {}
@@ -56,9 +60,10 @@ class Kept:
         """Read a log to its end: lines with their seconds since boot."""
         read = 0
         for seconds, text in lines:
-            if self.is_lost or (read == 0 and seconds >= BOOT_S):
+            if self.is_lost or (read == 0 and seconds >= BOOT_S and not self.has_cursor):
                 self.truncated, self.is_lost, self._whole_from = True, False, seconds
             read += 1
+            self.seconds = max(self.seconds, seconds)
             small = text.lower()
             topic = HINT.search(small) and MATTERS.search(small)
             if topic:

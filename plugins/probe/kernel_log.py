@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from clusterproof.plugins.probe.kernel_lines import BOOT_S, Kept
-from clusterproof.plugins.probe.reading import Absent, Broke, Denied, Node
+from clusterproof.plugins.probe.reading import NO_CURSOR, Absent, Broke, Denied, Node
 from clusterproof.plugins.probe.tools import Tool
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     Line = tuple[float, bytes]  # seconds since boot, and the text
 
 KMSG = "/dev/kmsg"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 BLOCK_BYTES = 64 * 1024  # a device gives one record at a time, of at most 8 KiB
-RECORD = re.compile(rb"(\d+),\d+,(\d+),[^;]*;(.*)")  # priority and facility, microseconds, text
+RECORD = re.compile(rb"(\d+),(\d+),(\d+),[^;]*;(.*)")  # priority and facility, sequence, microseconds, text
 PRINTED = re.compile(rb"\[ *(\d+\.\d+)\] (.*)")  # as dmesg prints a line
 JOURNALED = re.compile(rb"\[ *(\d+\.\d+)\] \S+ kernel: (.*)")
 ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
@@ -26,19 +27,22 @@ KERNEL_FACILITY = 8  # priorities from here on are of programs that wrote to the
 
 def read(node: Node) -> object:
     """The lines of this boot that name what matters, from the first source that may be read."""
+    told = node.text(BOOT_ID, absent="")
+    boot_id = told if isinstance(told, str) else ""
+    begins = node.log_cursor if node.log_cursor[0] == boot_id else NO_CURSOR
     refused, empty = [], []
     for source, lines in SOURCES.items():
         node.at(source)
         try:
-            kept = Kept()
-            told = kept.of(lines(node, kept))
+            kept = Kept(*begins[1:])
+            read = kept.of(lines(node, kept))
         except Denied as why:
             refused.append(str(why))
         except Absent:
             continue
         else:
-            if told["read"]:
-                return {"source": source, **told}
+            if read["read"] or kept.has_cursor:
+                return {"source": source, **read, "cursor": [boot_id, kept.sequence, kept.seconds]}
             empty.append(f"{source} holds nothing")  # where a container has put something else in its place
     if refused:
         raise Denied("; ".join(refused + empty))
@@ -51,8 +55,9 @@ def _kmsg(node: Node, kept: Kept) -> Iterator[Line]:
     """The kernel's ring buffer, and out of the journal what it no longer holds of this boot."""
     records = _of_kernel(node, kept)
     for first in records:
-        if first[0] >= BOOT_S:
-            yield from _journal_until(node, first[0], kept)
+        if kept.is_lost or (first[0] >= BOOT_S and not kept.has_cursor):
+            kept.is_lost = False
+            yield from _after(_journal_until(node, first[0], kept), kept)
         yield first
         yield from records
 
@@ -74,8 +79,16 @@ def _of_kernel(node: Node, kept: Kept) -> Iterator[Line]:
     """The kernel's own records; what programs wrote into its log is not its word, and is left out."""
     for line in _lines(_records(node, kept)):
         record = RECORD.match(line)
-        if record and int(record[1]) < KERNEL_FACILITY:
-            yield int(record[2]) / 1e6, ESCAPED.sub(lambda code: bytes([int(code[1], 16)]), record[3])
+        if not record:
+            continue
+        sequence = int(record[2])
+        if kept.has_cursor and sequence <= kept.sequence:
+            continue
+        if kept.has_cursor and kept.is_at_cursor and sequence > kept.sequence + 1:
+            kept.is_lost = True
+        kept.sequence, kept.is_at_cursor = sequence, False
+        if int(record[1]) < KERNEL_FACILITY:
+            yield int(record[3]) / 1e6, ESCAPED.sub(lambda code: bytes([int(code[1], 16)]), record[4])
 
 
 def _records(node: Node, kept: Kept) -> Iterator[bytes]:
@@ -105,6 +118,18 @@ def _records(node: Node, kept: Kept) -> Iterator[bytes]:
 def _journal(node: Node, _kept: Kept, within_s: float | None = None) -> Iterator[Line]:
     tool = Tool(node, "journalctl", "-k", "-b", "-o", "short-monotonic", "--no-pager")
     return _printed(tool, JOURNALED, within_s)
+
+
+def _after(lines: Iterable[Line], kept: Kept) -> Iterator[Line]:
+    """Those that are later than the cursor, by their time; some are lost where the log begins later than it."""
+    begins_s, is_known = kept.seconds, not kept.has_cursor
+    for line in lines:
+        if line[0] <= begins_s:
+            is_known = True
+            continue
+        if not is_known:
+            kept.is_lost = is_known = True
+        yield line
 
 
 def _dmesg(node: Node, _kept: Kept) -> Iterator[Line]:
@@ -138,6 +163,6 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 SOURCES: dict[str, Callable[[Node, Kept], Iterator[Line]]] = {
     KMSG: _kmsg,
-    "journalctl -k -b": _journal,
-    "dmesg": _dmesg,
+    "journalctl -k -b": lambda node, kept: _after(_journal(node, kept), kept),
+    "dmesg": lambda node, kept: _after(_dmesg(node, kept), kept),
 }

@@ -37,10 +37,11 @@ def start(
     root: str,
     mount_s: float,
     whole_s: float,
-    checkpoints: tuple[str, ...] = (),
+    checkpoints: tuple[str, ...],
+    log_cursor: tuple[str, int, float],
 ) -> None:
     """Answer with the modules that came along; the command line says the nonce and what became of sudo."""
     sys.meta_path.insert(0, Travelled(sources))
     from clusterproof.plugins.probe.run import main
 
-    main(leaves, root, mount_s, whole_s, checkpoints, *sys.argv[1:3])
+    main(leaves, root, mount_s, whole_s, checkpoints, log_cursor, *sys.argv[1:3])

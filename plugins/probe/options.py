@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from clusterproof.plugins.probe.reading import NO_CURSOR
+
 FOLDER = Path(__file__).parent
 
 PATIENCE = {"nvml": 3.0}  # times `leaf_s`: without persistence mode, NVML's first call starts every GPU
@@ -23,6 +25,7 @@ class ProbeOptions:
     mount_s: float = 2.0  # for one mounted file system, within its leaf
     sudo: bool = False  # run as root through `sudo -n` where that is permitted
     checkpoints: tuple[str, ...] = ()  # folders that jobs save to: the probe tells how their files are striped
+    log_cursor: tuple[str, int, float] = NO_CURSOR  # boot id, sequence, seconds: the kernel log is read from there on
 
     def deadline_s(self, leaf: str) -> float:
         """Seconds for one leaf."""

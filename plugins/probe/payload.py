@@ -86,7 +86,8 @@ def payload(leaves: frozenset[str], options: ProbeOptions, further: tuple[Path, 
         modules["pynvml"] = _pynvml_for(modules.values())
     slowest_first = sorted(leaves, key=lambda leaf: (-options.deadline_s(leaf), leaf))
     deadlines = {leaf: options.deadline_s(leaf) for leaf in slowest_first}
-    request = (modules, deadlines, options.host_root, options.mount_s, options.whole_s(leaves), options.checkpoints)
+    limits = (options.mount_s, options.whole_s(leaves))
+    request = (modules, deadlines, options.host_root, *limits, options.checkpoints, options.log_cursor)
     return packed(source_of(FOLDER / "loader.py") + f"\nstart{request!r}\n")
 
 

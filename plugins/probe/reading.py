@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 MAX_FILE_BYTES = 1024 * 1024
 MAX_LINKS = 8
+NO_CURSOR = ("", -1, -1.0)  # nothing was: all of this boot counts
 
 
 class Absent(Exception):  # noqa: N818 - a leaf's status rather than an error
@@ -32,12 +33,14 @@ class Node:
         leaf_s: float = 5.0,
         mount_s: float = 2.0,
         checkpoints: tuple[str, ...] = (),
+        log_cursor: tuple[str, int, float] = NO_CURSOR,
     ) -> None:
         self.root = root.rstrip("/")  # empty: the machine's own
         self.at = at
         self.leaf_s = leaf_s
         self.mount_s = mount_s
         self.checkpoints = checkpoints  # folders of the node that its jobs save to
+        self.log_cursor = log_cursor  # what of the kernel log was looked at before: boot id, sequence number, seconds
 
     def path(self, path: str) -> str:
         """Where a path of the node lies for this process; an absolute link stays under the root."""

@@ -23,6 +23,7 @@ def main(
     mount_s: float,
     whole_s: float,
     checkpoints: tuple[str, ...],
+    log_cursor: tuple[str, int, float],
     nonce: str,
     sudo: str,
 ) -> None:
@@ -32,7 +33,7 @@ def main(
         _prepare(whole_s)
         began, clock = time.time(), time.monotonic()
         for name, leaf_s in leaves.items():
-            running.append(Running(name, leaf_s, root, mount_s, checkpoints))
+            running.append(Running(name, leaf_s, root, mount_s, checkpoints, log_cursor))
         collect(running)
         _reap(running)
         probe = {

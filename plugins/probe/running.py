@@ -10,7 +10,7 @@ from mmap import mmap
 
 from clusterproof.plugins.probe.group import living
 from clusterproof.plugins.probe.leaf import live
-from clusterproof.plugins.probe.reading import Node
+from clusterproof.plugins.probe.reading import NO_CURSOR, Node
 
 MAX_TOLD_BYTES = 4 * 1024 * 1024
 NOTE_BYTES = 1024
@@ -20,7 +20,15 @@ END_PATIENCE_S = 0.5  # from SIGKILL to giving a process up
 class Running:
     """One leaf of a run. `record` is empty until it has ended in some way."""
 
-    def __init__(self, name: str, leaf_s: float, root: str, mount_s: float, checkpoints: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        leaf_s: float,
+        root: str,
+        mount_s: float,
+        checkpoints: tuple[str, ...] = (),
+        log_cursor: tuple[str, int, float] = NO_CURSOR,
+    ) -> None:
         self.name = name
         self.leaf_s = leaf_s
         self.record: dict[str, object] = {}
@@ -40,7 +48,7 @@ class Running:
             self._settle("broke", f"could not be started: {problem.strerror}")
             return
         if not self._pid:
-            live(name, Node(root, self._write_note, leaf_s, mount_s, checkpoints), writing)
+            live(name, Node(root, self._write_note, leaf_s, mount_s, checkpoints, log_cursor), writing)
         os.close(writing)
 
     def reading(self) -> str:

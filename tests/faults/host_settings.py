@@ -17,6 +17,19 @@ touch -d '3 hours ago' /dev/shm/nccl-a1B2c3
 echo ready
 sleep 60
 """
+LEFT_RUNNING = """
+setpriv --reuid=1234 --clear-groups env SLURM_JOB_ID=41 sleep 60 &
+while [ "$(cat /proc/$!/comm)" != sleep ]; do sleep 0.01; done
+echo ready
+wait
+"""
+LEFT_IN_SHM = """
+head -c 4194304 /dev/zero >/dev/shm/torch_77
+chown 1234 /dev/shm/torch_77
+touch -d '3 hours ago' /dev/shm/torch_77
+echo ready
+sleep 60
+"""
 
 FAULTS = (
     Fault(
@@ -61,6 +74,40 @@ FAULTS = (
         {"host.shm_leftovers": CONCERN},
         "3 NCCL segments of 12 MiB, the oldest 180 minutes old, and no job; expected none",
         beside=LEFTOVERS,
+    ),
+    Fault(
+        "a process that an ended job has left",
+        lambda image: image,
+        {"host.job_leftovers": CONCERN},
+        "sleep (pid ",
+        beside=LEFT_RUNNING,
+    ),
+    Fault(
+        "a process that an ended job has left after another",
+        lambda image: image,
+        {"host.job_leftovers": FAIL},
+        " of job 41, of no job that runs here; expected no process of an ended job",
+        beside=LEFT_RUNNING,
+        occasion="epilog",
+    ),
+    Fault(
+        "files that somebody who has gone has left in /dev/shm",
+        lambda image: image,
+        {"host.shm_leaked": CONCERN},
+        "4 MiB, 0.0 % of the memory, of nobody who runs a process: 1 files of user 1234, the oldest 180 minutes old",
+        beside=LEFT_IN_SHM,
+    ),
+    Fault(
+        "much of the memory in /dev/shm of somebody who has gone",
+        lambda image: with_meminfo(image, MemTotal=32 * 1024),
+        {
+            "host.shm_leaked": FAIL,
+            **dict.fromkeys(("host.memory_uniform", "host.hugepages"), CONCERN),
+            "host.memory_size": FAIL,
+        },
+        "4 MiB, 12.5 % of the memory",
+        beside=LEFT_IN_SHM,
+        occasion="prolog",
     ),
     Fault(
         "a socket with half of its memory",

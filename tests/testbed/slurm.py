@@ -125,13 +125,14 @@ def slurm(
     *,
     settings: Sequence[str] = (),
     files: Mapping[str, Content] | None = None,
+    cpus: int = CPUS,
     user: str = "root",
 ) -> Iterator[SlurmBed]:
     """A Slurm of these nodes for as long as the block runs.
 
     `settings` are further lines of slurm.conf; `files` lie on every node, for what these lines name.
     """
-    own = _files(tuple(images), settings)
+    own = _files(tuple(images), settings, cpus)
     whole = {CONTROLLER: _member(healthy_cpu(), {**own, **(files or {})})}
     for name, image in images.items():
         whole[name] = _member(image, {**own, **_gpus(image), **(files or {})})
@@ -155,8 +156,8 @@ def _member(image: NodeImage, files: Mapping[str, Content]) -> NodeImage:
     return replace(image, files={**image.files, **files}, daemons=daemons)
 
 
-def _files(names: tuple[str, ...], settings: Sequence[str]) -> dict[str, Content]:
-    nodes = "\n".join(f"NodeName={name} CPUs={CPUS} Gres=gpu:{GPUS} State=UNKNOWN" for name in names)
+def _files(names: tuple[str, ...], settings: Sequence[str], cpus: int) -> dict[str, Content]:
+    nodes = "\n".join(f"NodeName={name} CPUs={cpus} Gres=gpu:{GPUS} State=UNKNOWN" for name in names)
     conf = SLURM_CONF.format(controller=CONTROLLER, settings="\n".join(settings), nodes=nodes, members=",".join(names))
     return {
         "/etc/slurm/slurm.conf": conf,

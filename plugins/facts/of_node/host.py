@@ -14,6 +14,7 @@ from clusterproof.plugins.facts.host import (
     ProcessLimits,
     Service,
 )
+from clusterproof.plugins.facts.jobs import Jobs
 from clusterproof.plugins.facts.kernel import Kernel
 from clusterproof.plugins.facts.memory import MainMemory
 from clusterproof.plugins.facts.processors import Processors
@@ -35,6 +36,7 @@ blocked_processes = list_told_as("processes", "blocked", BlockedProcess)
 processors = told_as("cpus", Processors)
 main_memory = told_as("memory", MainMemory)
 kernel_state = told_as("kernel", Kernel)
+jobs = told_as("jobs", Jobs)
 
 
 @told_by("limits")

@@ -1,0 +1,68 @@
+"""What ended jobs have left on the node, beside what they left on GPUs."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.facts.kernel_told import in_list
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern, incomplete
+
+pytestmark = [
+    pytest.mark.host,
+    pytest.mark.preflight,
+    pytest.mark.prolog,
+    pytest.mark.epilog,
+    pytest.mark.hyperpod_node_debugger("I"),
+]
+
+MIB_IN_KIB = 2**10
+GIB_IN_KIB = 2**20
+MINUTE_S = 60
+
+
+@evidence("grep -lz SLURM_JOB_ID= /proc/[0-9]*/environ; pgrep -af slurmstepd")
+def test_job_leftovers(node: Node) -> None:
+    """Processes of an ended job still run.
+
+    A process that Slurm started for a job, and that no step of that job on this node accounts for any more, takes
+    processors and memory from the jobs after it. After a job this fails; at any other time it is a concern.
+
+    Remedy: End the processes. ProctrackType=proctrack/cgroup lets none escape.
+    """
+    left = node.jobs.left
+    if left:
+        told = in_list(f"{process.name} (pid {process.pid}) of job {process.job}" for process in left)
+        more = f"; and {node.jobs.left_out} more" if node.jobs.left_out else ""
+        message = f"{told}{more}, of no job that runs here; expected no process of an ended job"
+        assert node.occasion != "epilog", message
+        concern(message)
+    if node.jobs.unread:
+        incomplete(f"{node.jobs.unread} processes may not be looked into; run as root, or with --sudo")
+
+
+@evidence("ls -la /dev/shm; ps -eo uid= | sort -u")
+def test_shm_leaked(node: Node) -> None:
+    """Users who have gone have left files in /dev/shm.
+
+    They hold memory until they are removed or the node reboots. Before a job and after it this fails where it is much
+    of the memory; at any other time, and where it is little, it is a concern.
+
+    Remedy: Remove the files while their owner has no job here; find out why the job was killed.
+    """
+    leaked = node.jobs.shm
+    if not leaked:
+        return
+    kib = sum(owned.kib for owned in leaked)
+    percent = 100 * kib / node.boot.memory_kib if node.boot.memory_kib else 100.0
+    told = in_list(
+        f"{owned.count} files of user {owned.uid}, the oldest {owned.oldest_s / MINUTE_S:.0f} minutes old"
+        for owned in leaked
+    )
+    size = f"{kib / GIB_IN_KIB:.3g} GiB" if kib >= GIB_IN_KIB else f"{kib / MIB_IN_KIB:.3g} MiB"
+    limit = threshold("shm.leaked_fail_percent")
+    message = f"{size}, {percent:.1f} % of the memory, of nobody who runs a process: {told}; expected none"
+    assert percent < limit or node.occasion not in ("prolog", "epilog"), message
+    concern(message)

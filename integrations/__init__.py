@@ -1,0 +1,1 @@
+"""What a user points other programs to."""

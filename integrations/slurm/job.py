@@ -1,0 +1,40 @@
+"""The job that a script is called for, as Slurm's environment tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job, its user's number, and its GPUs' numbers on this node: None where Slurm does not deal GPUs out."""
+
+    id: str = ""
+    uid: str = ""
+    gpus: frozenset[int] | None = None
+
+    @property
+    def words(self) -> str:
+        """`job 42`, or nothing where there is none."""
+        return f"job {self.id}" if self.id else ""
+
+
+def job_of(environment: Mapping[str, str]) -> Job:
+    """The job of SLURM_JOB_ID, SLURM_JOB_UID and SLURM_JOB_GPUS."""
+    number, uid = (environment.get(name, "") for name in ("SLURM_JOB_ID", "SLURM_JOB_UID"))
+    gpus = gpus_of(environment.get("SLURM_JOB_GPUS"))
+    return Job(number if number.isdecimal() else "", uid if uid.isdecimal() else "", gpus)
+
+
+def gpus_of(told: str | None) -> frozenset[int] | None:
+    """The numbers of `0,2-3`; None where nothing is told, or nothing that is a list of numbers."""
+    if not told:
+        return None
+    numbers: set[int] = set()
+    for part in told.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal() or len(first + last) > 8:
+            return None
+        numbers.update(range(int(first), int(last or first) + 1))
+    return frozenset(numbers)

@@ -1,0 +1,178 @@
+"""The scripts on one fake node, without a Slurm: what they cost, remember, and survive."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.faults import BY_NAME
+from tests.slurm_scripts import SCRIPTS, SETTINGS, STATE, eventually
+from tests.testbed.image import File, Link, NodeImage
+from tests.testbed.needs import needs_nodes
+from tests.testbed.node import Node, entered, healthy_p5, with_file, with_tmpfs, with_tool
+
+pytestmark = needs_nodes
+
+XID = "an Xid of the hardware"
+PATIENT = 'mode = "drain"\ndeadline_s = 8\n'
+BIN = Path(sys.prefix) / "bin"
+
+
+@contextmanager
+def node(image: NodeImage, toml: str = PATIENT, python: str = sys.prefix) -> Iterator[Node]:
+    """A node with the settings, and with clusterproof where the scripts look for it."""
+    with entered(with_file(with_file(image, SETTINGS, toml), "/opt/clusterproof", Link(python)), "gpu001") as running:
+        yield running
+
+
+def script(running: Node, name: str = "prolog", job: str = "42") -> subprocess.CompletedProcess[bytes]:
+    return running.run([str(SCRIPTS / f"clusterproof-{name}")], env={"SLURM_JOB_ID": job, "SLURMD_NODENAME": "gpu001"})
+
+
+def state(running: Node, name: str) -> dict[str, object]:
+    told: dict[str, object] = json.loads((running.root / STATE / f"{name}.json").read_text())
+    return told
+
+
+def told(ran: subprocess.CompletedProcess[bytes]) -> str:
+    return ran.stderr.decode()
+
+
+def test_its_verdicts_are_those_of_pytest() -> None:
+    with node(BY_NAME["two GPUs lost at once"].put(healthy_p5())) as running:
+        script(running)
+        running.run([str(BIN / "clusterproof"), "--cluster", "local", "-m", "prolog", "--results", "/run/results"])
+        results = [json.loads(line) for line in (running.root / "run/results").read_text().splitlines()]
+        verdict = state(running, "verdict")
+    applicable = [result for result in results if result["verdict"] != "not applicable"]
+    found = [
+        {"check": result["check"], "verdict": result["verdict"], "message": result["message"]}
+        for result in applicable
+        if result["verdict"] != "pass"
+    ]
+    assert len(found) > 5
+    assert verdict["findings"] == found
+    assert verdict["checked"] == len(applicable)
+
+
+def test_twenty_at_once_cost_one_probe() -> None:
+    with node(healthy_p5()) as running:
+        words = f"for job in $(seq 20); do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-prolog & done; wait"
+        said = told(running.run(["/bin/sh", "-c", words]))
+    assert said.count(" checks in ") == 1
+    assert "no verdict" not in said
+
+
+def test_twenty_epilogs_at_once_cost_a_probe_or_two() -> None:
+    with node(healthy_p5()) as running:
+        words = f"for job in $(seq 20); do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-epilog & done; wait"
+        said = told(running.run(["/bin/sh", "-c", words]))
+    assert 1 <= said.count(" checks in ") <= 5  # a run serves all that came before it began
+    assert "no verdict" not in said
+
+
+def test_a_verdict_that_found_a_fault_is_not_taken_for_the_next_job() -> None:
+    with node(BY_NAME[XID].put(healthy_p5())) as running:
+        assert [script(running).returncode for _ in range(2)] == [1, 1]
+        assert told(script(running)).count(" checks in ") == 1
+
+
+SLOW_CONTROLLER = """#!/bin/sh
+echo "$*" >>/run/scontrol
+case $1 in
+    show) [ "$(grep -c show /run/scontrol)" -gt 4 ] && state=IDLE+DRAIN reason="Prolog error [root@2026-03-01T08:00:00]"
+        printf 'NodeName=%s\\n   State=%s\\n   Reason=%s\\n' "$3" "${state:-IDLE}" "$reason" ;;
+esac
+"""
+
+
+def test_the_reason_waits_for_a_controller_that_drains_late_and_is_told_once() -> None:
+    with node(with_tool(BY_NAME[XID].put(healthy_p5()), "scontrol", SLOW_CONTROLLER)) as running:
+        assert [script(running, "prolog", job).returncode for job in ("41", "42")] == [1, 1]
+        log = running.root / "run/scontrol"
+        calls = eventually(lambda: text if log.exists() and "update" in (text := log.read_text()) else "")
+        assert eventually(lambda: str(state(running, "drained")["is_told"]).replace("False", ""))
+    updates = [line for line in calls.splitlines() if "update" in line]
+    assert len(updates) == 1
+    assert updates[0].startswith("update NodeName=gpu001 State=DRAIN Reason=clusterproof: gpu.no_xid: Xid 79 ")
+
+
+def test_an_old_xid_drains_no_node_for_ever() -> None:
+    with node(BY_NAME[XID].put(healthy_p5()), PATIENT + "reuse_s = 0\n") as running:
+        assert [script(running).returncode for _ in range(3)] == [1, 0, 0]
+
+
+def test_an_epilog_looks_at_what_the_kernel_has_logged_since_its_own_job_began() -> None:
+    with node(healthy_p5()) as running:
+        assert script(running, "prolog", "41").returncode == 0
+        with (running.root / "dev/kmsg").open("a") as log:
+            log.write(
+                "3,9000,90000000000,-;NVRM: Xid (PCI:0000:53:00): 79, pid=1, name=a, GPU has fallen off the bus.\n"
+            )
+        ran = script(running, "epilog", "41")
+    assert ran.returncode == 1
+    assert b"gpu.no_xid: Xid 79" in ran.stdout
+    assert b"(after job 41)" in ran.stdout
+
+
+@pytest.mark.parametrize("record", ["verdict", "cursor", "drained", "jobs/42"])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"findings": 3, "cursor": [1, 2], "reason": 7}'])
+def test_a_state_that_is_corrupt_costs_a_probe_and_nothing_else(record: str, text: str) -> None:
+    with node(healthy_p5()) as running:
+        file = running.root / STATE / f"{record}.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+        assert script(running).returncode == 0
+        assert script(running, "epilog").returncode == 0
+
+
+def test_a_disk_that_is_full_costs_a_probe_and_nothing_else() -> None:
+    image = with_tmpfs(BY_NAME[XID].put(healthy_p5()), "/var/lib/clusterproof", "8k")
+    with node(image) as running:
+        running.run(["/bin/sh", "-c", "mkdir /var/lib/clusterproof/slurm; cat /dev/zero >/var/lib/clusterproof/full"])
+        ran = script(running)
+        left = sorted(path.name for path in (running.root / STATE).iterdir())
+    assert ran.returncode == 1
+    assert "verdict is not remembered: No space left on device" in told(ran)
+    assert left == []
+
+
+@pytest.mark.parametrize(
+    ("toml", "says"),
+    [
+        ('mode = "drain', "does nothing: /etc/clusterproof/slurm.toml is not TOML"),
+        ('mode = "drain"\npolicy = "/etc/none.toml"\n', "no verdict: NoVerdict: ERROR: '/etc/none.toml'"),
+        ('mode = "drain"\nstate = "/proc/none"\n', "nothing is remembered from job to job"),
+        ('mode = "off"\n', ""),
+    ],
+)
+def test_a_wrong_setting_fails_no_job(toml: str, says: str) -> None:
+    with node(healthy_p5(), toml) as running:
+        ran = script(running)
+    assert ran.returncode == 0
+    assert says in told(ran)
+
+
+@pytest.mark.parametrize(
+    ("python", "says"),
+    [("exec sleep 60", "no answer within 1 s"), ("exit 1", "it ended with 1"), ("kill -9 $$", "it ended with 137")],
+)
+def test_a_python_that_hangs_or_breaks_fails_no_job(python: str, says: str) -> None:
+    image = with_file(healthy_p5(), "/opt/broken/bin/python", File(f"#!/bin/sh\n{python}\n", 0o755))
+    text = (SCRIPTS / "clusterproof-prolog").read_text().replace("limit_s=9", "limit_s=1")
+    image = with_file(image, "/etc/slurm/prolog", File(text, 0o755))
+    with node(image, python="/opt/broken") as running:
+        ran = running.run(["/etc/slurm/prolog"])
+    assert ran.returncode == 0
+    assert f"clusterproof: prolog: no verdict: {says}" in told(ran)
+
+
+def test_without_clusterproof_no_job_fails() -> None:
+    with node(healthy_p5(), python="/nowhere") as running:
+        assert running.run([str(SCRIPTS / "clusterproof-prolog")]).returncode == 0
