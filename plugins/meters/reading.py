@@ -1,0 +1,25 @@
+"""What one run of a meter brought."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One run. `busbw_gb_per_s` (10^9 bytes a second) is None where the run failed, and `problem` then says why.
+
+    `size_bytes` is the message's; `is_correct` is None where results were not compared with the right ones. `network`
+    is what the run itself proves of the network that it used ("efa, 32 devices", "Socket", "eth0"), empty where it
+    proves nothing. `culprit` is the node that is to blame for a failure, where the run says so.
+    """
+
+    busbw_gb_per_s: float | None = None
+    algbw_gb_per_s: float | None = None
+    time_us: float | None = None
+    size_bytes: int = 0
+    is_correct: bool | None = None
+    network: str = ""
+    problem: str = ""
+    culprit: str = ""
+    seconds: float = 0.0  # that the run took, its start included
