@@ -17,8 +17,10 @@ class Pair:
     def __str__(self) -> str:
         return f"{self.a}~{self.b}"
 
-    def __iter__(self):  # type: ignore[no-untyped-def]  # noqa: ANN204
-        return iter((self.a, self.b))
+    @property
+    def nodes(self) -> tuple[str, str]:
+        """Both ends."""
+        return self.a, self.b
 
     def other(self, node: str) -> str:
         """The other end."""
