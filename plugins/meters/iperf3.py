@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -52,7 +53,7 @@ def client(settings: MeterSettings, address: str, port: int) -> str:
     """
     size = f" -l {settings.size_bytes}" if settings.size_bytes else ""
     run = (
-        f'"$program" -c {shell.words(address)} -p {port} -J -i 0 -t {SECONDS} -O {SKIPPED_SECONDS} -P {STREAMS}'
+        f'"$program" -c {shlex.quote(address)} -p {port} -J -i 0 -t {SECONDS} -O {SKIPPED_SECONDS} -P {STREAMS}'
         f" --connect-timeout {CONNECT_MS}{size} {shell.words(settings.options)}"
     )
     # with -J it ends with 0 whatever happened
@@ -132,7 +133,7 @@ def _direction(name: str, report: Mapping[str, Any]) -> Direction:
             f"{name}: {start.get('protocol')!r:.20}, reverse {is_reverse!r:.20}; expected a run of TCP"
         )
     seconds = total.get("seconds")
-    if not isinstance(seconds, (int, float)) or not 0 < seconds < LONGEST_SECONDS:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < LONGEST_SECONDS:
         raise UnreadableError(f"{name}: it took {seconds!r:.40} seconds; expected a number above 0")
     read = Direction(_whole(total, "bytes", name), float(seconds), _whole(start, "blksize", name))
     if not is_believable(read.gb_per_s):
