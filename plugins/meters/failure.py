@@ -12,7 +12,7 @@ LONGEST = 300
 LONGEST_LINE = 1000
 MAX_LINES = 200_000
 
-_HOST = r"([A-Za-z0-9][\w.-]{0,252})"
+_HOST = r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,252})"
 _MISSING = re.compile(rf"clusterproof: {_HOST}: (.{{1,{LONGEST}}})", re.ASCII)
 _TELLING = re.compile(
     r"\b(?:error|failed|failure|refused|denied|cannot|could not|unable to|not found|no such|killed|aborted|timed out"
