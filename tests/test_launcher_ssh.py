@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from clusterproof.plugins.launchers.ssh import ssh
 from clusterproof.plugins.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.meters.reading import Reading
 from clusterproof.plugins.pairwise.model import Pair
-from tests.launched import PATIENT, cluster_of, measured, of_run, sending
+from tests.launched import PATIENT, are_soon_quiet, cluster_of, measured, of_run, sending, wait_for
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster, needs_iperf3
 from tests.testbed.node import healthy_cpu
@@ -35,7 +33,6 @@ BROKEN = Meter(
     client=lambda *_: "exit 1",
 )
 ROOT = Path(__file__).parents[1]
-GONE_S = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -52,15 +49,6 @@ def campaign(bed: Testbed, meter: Meter, run_s: float = 40.0) -> Campaign:
 
 def limits(cluster: Cluster):  # type: ignore[no-untyped-def]
     return type(PATIENT)(connect_s=10.0, answer_s=30.0, settings=dict(cluster.settings))
-
-
-def are_soon_quiet(bed: Testbed, *names: str) -> bool:
-    """Whether nothing of any run is left on these nodes, after a while at the latest."""
-    until = time.monotonic() + GONE_S
-    while (left := [words for name in names for words in of_run(bed.nodes[name].root)]) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not left
-    return True
 
 
 def test_on_one_machine_a_client_meets_its_server() -> None:
@@ -99,7 +87,7 @@ def test_a_round_of_eight_nodes_that_only_ssh_config_has_names_for(bed: Testbed)
         again = measured(launcher, [Pair("gpu-1", "gpu-8"), Pair("gpu-2", "gpu-7")])
     assert {pair: one.problem for pair, one in {**told, **again}.items() if one.problem} == {}
     assert {one.network for one in told.values()} == {"net:eth0"}
-    assert are_soon_quiet(bed, *NAMES)
+    assert are_soon_quiet(*bed.nodes.values())
 
 
 @needs_cluster
@@ -175,7 +163,7 @@ def test_a_node_that_dies_in_mid_round_is_to_blame_and_the_others_are_measured(v
         other = {"a": "gpu-2", "b": "gpu-1"}[victim]
         assert told["gpu-1~gpu-2"].culprit == {"a": "gpu-1", "b": "gpu-2"}[victim]
         assert told["gpu-3~gpu-4"].problem == ""
-        assert are_soon_quiet(bed, other, "gpu-3", "gpu-4")
+        assert are_soon_quiet(*(bed.nodes[name] for name in (other, "gpu-3", "gpu-4")))
 
 
 CONTROLLER = """
@@ -201,7 +189,7 @@ def test_when_the_controller_is_killed_in_mid_round_nothing_is_left_on_the_nodes
     finally:
         controller.send_signal(signal.SIGKILL)
         controller.wait()
-    assert are_soon_quiet(bed, "gpu-1", "gpu-2")
+    assert are_soon_quiet(*(bed.nodes[name] for name in ("gpu-1", "gpu-2")))
 
 
 @needs_cluster
@@ -212,13 +200,4 @@ def test_an_interrupted_round_is_ended_by_close(bed: Testbed) -> None:
         wait_for(bed.nodes["gpu-6"].root / "tmp/came")
         launcher.close()
         launcher.close()
-    assert are_soon_quiet(bed, "gpu-5", "gpu-6")
-
-
-def wait_for(file: Path) -> None:
-    until = time.monotonic() + GONE_S
-    while not file.exists():
-        assert time.monotonic() < until, file
-        time.sleep(0.05)
-    with contextlib.suppress(OSError):
-        file.unlink()
+    assert are_soon_quiet(*(bed.nodes[name] for name in ("gpu-5", "gpu-6")))

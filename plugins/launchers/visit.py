@@ -18,7 +18,7 @@ SWEEP_S = 10.0
 SWEEP_CONNECT_S = 5.0
 MOST_BYTES = 128 * 1024  # of a command's output: its head and its tail
 ASK: Mapping[str, object] = {}  # a request for nothing but what the node is
-_TRAVELS = (
+TRAVELS = (
     FOLDER.parent / "probe" / "telling.py",
     *(FOLDER / f"{name}.py" for name in ("sent", "sweeping", "command", "meeting", "on_node")),
 )
@@ -78,7 +78,7 @@ class Visitor:
 
 def node_program(request: Mapping[str, object], nonce: str, on_stdin: bool) -> Program:
     """The program that answers one request on a node."""
-    text = packed(joined(_TRAVELS) + f"\nmain({dict(request)!r}, *sys.argv[1:3])\n")
+    text = packed(joined(TRAVELS) + f"\nmain({dict(request)!r}, *sys.argv[1:3])\n")
     return started_by_shell(text, nonce, sudo=False, on_stdin=on_stdin)
 
 
