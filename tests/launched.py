@@ -103,8 +103,9 @@ def of_run(root: Path) -> list[str]:
     found = []
     for process in (root / "proc").glob("[0-9]*"):
         try:
-            if b"\0CLUSTERPROOF_RUN=" in b"\0" + (process / "environ").read_bytes():
-                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            words = (process / "cmdline").read_bytes()
+            if b"\0CLUSTERPROOF_RUN=" in b"\0" + (process / "environ").read_bytes() or b"clusterproof_run" in words:
+                found.append(words.replace(b"\0", b" ").decode())
         except OSError:
             continue
     return found

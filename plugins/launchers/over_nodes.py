@@ -98,24 +98,33 @@ class OverNodes:
             outcome = self.take(turn)
         except Exception as problem:  # a fault of ours, or of a meter's, costs one reading
             outcome = Outcome(Reading(problem=f"{type(problem).__name__}: {problem}"), tuple(turn.pair))
-        seconds = time.monotonic() - started
-        left = self._sweep([self.campaign.target(node) for node in outcome.unswept], turn.run)
-        for node in outcome.unswept:
-            self._where.forget(node)
+        seconds = round(time.monotonic() - started, 3)
+        reading = replace(outcome.reading, seconds=outcome.reading.seconds or seconds)
+        swept = self._sweep([self.campaign.target(node) for node in outcome.unswept], turn.run)
         self._running.pop(turn.run, None)
-        reading = replace(outcome.reading, seconds=outcome.reading.seconds or round(seconds, 3))
-        return replace(reading, problem=f"{reading.problem}; {left}") if left else reading
+        return reading if reading.busbw_gb_per_s is not None else _with(reading, swept)
 
-    def _sweep(self, targets: list[Target], run: str) -> str:
-        """End what a run has left; what cannot be ended, in words."""
+    def _sweep(self, targets: list[Target], run: str) -> dict[str, Told]:
+        """End what a run has left; nodes that do not answer are asked again what they are, before the next run."""
         if not targets:
-            return ""
+            return {}
         try:
             swept = self.visitor.sweep(targets, [run])
         except (Unusable, InventoryError):
-            return ""
-        stuck = [f"{', '.join(told.left)} on {node}" for node, told in swept.items() if told.left]
-        return f"SIGKILL does not end {', '.join(stuck)}" if stuck else ""
+            return {}
+        for node, told in swept.items():
+            if told.unreached:
+                self._where.forget(node)
+        return swept
+
+
+def _with(reading: Reading, swept: Mapping[str, Told]) -> Reading:
+    """A failure with what the sweep saw: what it could not end, and the one node that was silent."""
+    stuck = [f"SIGKILL does not end {', '.join(told.left)} on {node}" for node, told in swept.items() if told.left]
+    silent = [node for node, told in swept.items() if told.unreached]
+    culprit = reading.culprit or (silent[0] if len(silent) == 1 else "")
+    said = [f"{culprit} does not answer any more"] if culprit in silent and not reading.culprit else []
+    return replace(reading, problem="; ".join([reading.problem, *said, *stuck]), culprit=culprit)
 
 
 def not_reached(why: Mapping[str, str]) -> Reading:

@@ -9,6 +9,9 @@ import signal
 import time
 
 VARIABLE = "CLUSTERPROOF_RUN"  # in the environment of all that is started
+ARGUMENT = (
+    "clusterproof_run"  # before the run in the words of what mpirun starts on the other node, without our environment
+)
 SWEEP_S = 3.0
 LOOK_S = 0.05
 
@@ -29,16 +32,18 @@ def sweep(run: str) -> list[str]:
 def of_run(run: str) -> list[int]:
     """The processes of this user that have the run's variable, but not this one."""
     numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    return [pid for pid in numbers if pid != os.getpid() and is_of_run(pid, f"{VARIABLE}={run}".encode())]
+    return [pid for pid in numbers if pid != os.getpid() and is_of_run(pid, run)]
 
 
-def is_of_run(pid: int, word: bytes) -> bool:
-    """Whether a process is this user's and has that word in its environment."""
+def is_of_run(pid: int, run: str) -> bool:
+    """Whether a process is this user's, and has the run in its environment or its arguments."""
     try:
         if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
             return False
-        with open(f"/proc/{pid}/environ", "rb") as environment:
-            return word in environment.read().split(b"\0")
+        with open(f"/proc/{pid}/environ", "rb") as environment, open(f"/proc/{pid}/cmdline", "rb") as arguments:
+            if f"{VARIABLE}={run}".encode() in environment.read().split(b"\0"):
+                return True
+            return f"\0{ARGUMENT}\0{run}\0".encode() in arguments.read()
     except OSError:
         return False
 

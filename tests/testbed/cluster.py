@@ -128,6 +128,18 @@ class Testbed:
         ):
             yield
 
+    def let_nodes_log_in_to_each_other(self) -> None:
+        """As root, by their addresses: each has the key that all let in, and knows the others' host keys."""
+        for node in self.nodes.values():
+            own = node.root / "root/.ssh"
+            own.mkdir(mode=0o700, exist_ok=True)
+            for name, text in (
+                ("id_ed25519", self.identity.read_text()),
+                ("known_hosts", self.known_hosts.read_text()),
+            ):
+                (own / name).write_text(text)
+                (own / name).chmod(0o600)
+
     def stop(self, name: str) -> None:
         """Power a node off: its address falls silent, and its connections break without a word."""
         _ip(
