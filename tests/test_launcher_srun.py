@@ -149,7 +149,7 @@ def test_a_node_that_dies_in_mid_round_is_to_blame_and_the_others_are_measured()
             round_.join()
             assert told["gpu003~gpu004"].problem == ""
             assert told["gpu001~gpu002"].culprit == "gpu002"
-            assert "Slurm starts nothing on gpu002" in told["gpu001~gpu002"].problem
+            assert "gpu002 does not answer any more: " in told["gpu001~gpu002"].problem
             again = measured(launcher, [Pair("gpu001", "gpu003")])
             assert again["gpu001~gpu003"].problem == ""
         assert are_soon_quiet(*(bed.node(name) for name in ("gpu001", "gpu003", "gpu004")))

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from clusterproof.plugins.launchers.blame import NOT_STARTED, attributed
 from clusterproof.plugins.launchers.launcher import Campaign
 from clusterproof.plugins.launchers.visit import MOST_BYTES, Told
 from clusterproof.plugins.meters.reading import Reading
@@ -14,7 +15,6 @@ from clusterproof.plugins.pairwise.model import Pair
 ADDRESS = "clusterproofaddress"  # in the client's command: the address is known only once it was tried
 PORTS = range(20_000, 30_000, 2)  # below those that a kernel gives by itself
 MEET_S = 15.0  # beside two log-ins
-NOT_STARTED = (126, 127)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,8 @@ def reading_of(campaign: Campaign, pair: Pair, server: Told, client: Told) -> Re
     if server.is_lost or client.is_lost:
         return Reading(problem=f"{a} and {b} lost touch of each other in mid-run")
     reading = campaign.meter.read(campaign.settings, (*client.outputs, *server.outputs))
+    was_ended = any(output.exit is None for output in (*client.outputs, *server.outputs))
+    reading = attributed(reading, {a: [server.name], b: [client.name]}, was_ended)
     if reading.busbw_gb_per_s is not None or reading.culprit:
         return reading
     unable = [node for node, told in ((a, server), (b, client)) if any(o.exit in NOT_STARTED for o in told.outputs)]

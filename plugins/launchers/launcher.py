@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
-from clusterproof.plugins.connection import Connection, Limits, connection_for
+from clusterproof.plugins.connection import Connection, Limits, Unusable, connection_for
 from clusterproof.plugins.inventory.model import Cluster, Target
 from clusterproof.plugins.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.meters.reading import Reading
@@ -42,6 +42,19 @@ class Campaign:
     def target(self, node: str) -> Target:
         """A node by its name. Raises LookupError."""
         return next(target for target in self.cluster.targets if target.name == node)
+
+
+def check(campaign: Campaign) -> None:
+    """Ask the meter for its command lines. Raises Unusable for settings that it does not take."""
+    meter, settings = campaign.meter, campaign.settings
+    try:
+        if meter.ranks:
+            meter.ranks(settings)
+        elif meter.server and meter.client:
+            meter.server(settings, 1)
+            meter.client(settings, "localhost", 1)
+    except ValueError as problem:
+        raise Unusable(f"{meter.name}: {problem}") from None
 
 
 class Launcher(Protocol):

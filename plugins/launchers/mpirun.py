@@ -6,7 +6,8 @@ import re
 import shlex
 
 from clusterproof.plugins.connection import Unusable
-from clusterproof.plugins.launchers.launcher import Campaign
+from clusterproof.plugins.launchers.blame import attributed
+from clusterproof.plugins.launchers.launcher import Campaign, check
 from clusterproof.plugins.launchers.over_nodes import Outcome, OverNodes, Turn
 from clusterproof.plugins.launchers.ranks import merged, rank_shell, ranks_per_node
 from clusterproof.plugins.launchers.sweeping import ARGUMENT
@@ -37,6 +38,7 @@ def mpirun(campaign: Campaign) -> OverNodes:
     """The launcher for meters of ranks where there is no Slurm. Raises Unusable for another meter."""
     if not campaign.meter.is_collective:
         raise Unusable(f"{campaign.meter.name} has two ends; expected the launcher ssh or srun for it, and not mpirun")
+    check(campaign)
     return OverNodes(campaign, by_mpirun)
 
 
@@ -59,7 +61,8 @@ def by_mpirun(turn: Turn) -> Outcome:
     if stopped:
         return Outcome(Reading(problem=f"{a}: no mpirun on PATH; expected Open MPI on every node", culprit=a))
     reading = campaign.meter.read(campaign.settings, (merged(output, turn.run),))
-    return Outcome(reading, () if output.exit == 0 else (b,))
+    called = {node: [told.name, *told.addresses] for node, told in turn.where.items()}
+    return Outcome(attributed(reading, called, output.exit is None), () if output.exit == 0 else (b,))
 
 
 def start_shell(turn: Turn) -> str:

@@ -11,6 +11,7 @@ from types import TracebackType
 
 from clusterproof.plugins.connection import Unusable
 from clusterproof.plugins.inventory.model import InventoryError, Target
+from clusterproof.plugins.launchers.blame import silenced
 from clusterproof.plugins.launchers.launcher import Campaign, Measured
 from clusterproof.plugins.launchers.visit import Told, Visitor, Whereabouts
 from clusterproof.plugins.meters.reading import Reading
@@ -119,12 +120,11 @@ class OverNodes:
 
 
 def _with(reading: Reading, swept: Mapping[str, Told]) -> Reading:
-    """A failure with what the sweep saw: what it could not end, and the one node that was silent."""
+    """A failure with what the sweep saw: the nodes that are silent, and what could not be ended on others."""
+    if not reading.culprit:
+        reading = silenced(reading, {node: told.unreached for node, told in swept.items() if told.unreached})
     stuck = [f"SIGKILL does not end {', '.join(told.left)} on {node}" for node, told in swept.items() if told.left]
-    silent = [node for node, told in swept.items() if told.unreached]
-    culprit = reading.culprit or (silent[0] if len(silent) == 1 else "")
-    said = [f"{culprit} does not answer any more"] if culprit in silent and not reading.culprit else []
-    return replace(reading, problem="; ".join([reading.problem, *said, *stuck]), culprit=culprit)
+    return replace(reading, problem="; ".join([reading.problem, *stuck]))
 
 
 def not_reached(why: Mapping[str, str]) -> Reading:

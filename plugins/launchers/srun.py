@@ -13,8 +13,9 @@ from clusterproof.plugins.connection import Answer, Unusable, connection_for
 from clusterproof.plugins.connection.srun import WAIT_S
 from clusterproof.plugins.connection.submit_host import ask, submit_host
 from clusterproof.plugins.launchers import FOLDER
+from clusterproof.plugins.launchers.blame import attributed, silenced
 from clusterproof.plugins.launchers.ends import ends_of, reading_of
-from clusterproof.plugins.launchers.launcher import Campaign, Measured
+from clusterproof.plugins.launchers.launcher import Campaign, Measured, check
 from clusterproof.plugins.launchers.over_nodes import not_reached
 from clusterproof.plugins.launchers.ranks import merged, rank_shell, ranks_per_node
 from clusterproof.plugins.launchers.visit import ENDS_S, MOST_BYTES, TRAVELS, Told, output_of, read
@@ -158,6 +159,7 @@ class BySrun:
         if self.campaign.meter.is_collective:
             output = output_of(told["steps"][key])
             reading = self.campaign.meter.read(self.campaign.settings, (merged(output, run),))
+            reading = attributed(reading, self._called(pair), output.exit is None)
             reading = replace(reading, seconds=reading.seconds or output.seconds)
             launched = _NOT_LAUNCHED.search(output.text)
             if launched and launched[1] in pair and reading.busbw_gb_per_s is None:
@@ -166,12 +168,11 @@ class BySrun:
             server, client = (told["steps"][f"{key}.{end}"] for end in ("server", "client"))
             reading = reading_of(self.campaign, pair, *(_told(one, nonce) or Told() for one in (server, client)))
             reading = replace(reading, seconds=reading.seconds or float(client["seconds"]))
-        silent = {node: one.unreached for node, one in swept.items() if one and one.unreached}
-        if reading.busbw_gb_per_s is not None or not silent:
-            return reading
-        words = ", ".join(f"Slurm starts nothing on {node}: {why}" for node, why in silent.items())
-        culprit = next(iter(silent)) if len(silent) == 1 else ""
-        return replace(reading, problem=f"{reading.problem}; {words}", culprit=reading.culprit or culprit)
+        return silenced(reading, {node: one.unreached for node, one in swept.items() if one and one.unreached})
+
+    def _called(self, pair: Pair) -> dict[str, Sequence[str]]:
+        """By what other names the nodes of a pair go."""
+        return {node: self._reserved.addresses.get(node, ()) if self._reserved else () for node in pair}
 
     def _ask(self, request: Mapping[str, object], within_s: float) -> dict[str, Any]:
         """What the submit host answers to one request. Raises Unusable."""
@@ -195,7 +196,8 @@ class BySrun:
 
 
 def srun(campaign: Campaign) -> BySrun:
-    """The launcher by Slurm's steps."""
+    """The launcher by Slurm's steps. Raises Unusable for settings that the meter does not take."""
+    check(campaign)
     return BySrun(campaign)
 
 

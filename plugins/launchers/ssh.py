@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 
 from clusterproof.plugins.connection import Unusable
 from clusterproof.plugins.launchers.ends import Ends, ends_of, is_worth_another_port, reading_of
-from clusterproof.plugins.launchers.launcher import Campaign
+from clusterproof.plugins.launchers.launcher import Campaign, check
 from clusterproof.plugins.launchers.over_nodes import Outcome, OverNodes, Turn
 from clusterproof.plugins.launchers.visit import ENDS_S, Told
 
@@ -20,6 +20,7 @@ def ssh(campaign: Campaign) -> OverNodes:
     """The launcher for meters of two ends. Raises Unusable for another meter."""
     if not (campaign.meter.server and campaign.meter.client):
         raise Unusable(f"{campaign.meter.name} needs ranks; expected the launcher mpirun or srun for it, and not ssh")
+    check(campaign)
     return OverNodes(campaign, two_ends)
 
 
