@@ -76,6 +76,13 @@ def test_ranks_measure_what_goes_between_the_nodes_of_each_pair(bed: SlurmBed) -
     assert all(one.is_correct for one in told.values())
 
 
+def test_ranks_that_fail_at_once_say_why(bed: SlurmBed) -> None:
+    told = round_of(bed, campaign(bed, all_reduce(before="echo $(uname -n) has no GPU >&2; exit 3")))
+    for pair, reading in told.items():
+        assert reading.problem.startswith("ended with 3: "), pair
+        assert all(f"{node} has no GPU" in reading.problem for node in pair.split("~"))
+
+
 def test_all_rounds_are_steps_of_one_job_that_is_given_back(bed: SlurmBed) -> None:
     with bed.bed.joined(), srun(campaign(bed, sending())) as launcher:
         measured(launcher, ROUND)

@@ -27,8 +27,10 @@ FOLDERS = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/current/bin
 OUTPUT = 1
 TICK_S = 0.5
 ENDS_S = 2.0
+OTHERS_S = 10  # for the other ranks, once one has ended
 OF_STEPS = ("--mpi", "--export", "--container", "--cpu-bind", "--label")  # options that salloc does not know
 GRANTED = re.compile(r"Granted job allocation (\d+)")
+NOISE = re.compile(rb"^srun: error: Unable to adjust maximum number of open files.*\n?", re.MULTILINE)
 LABEL = re.compile(rb"^ *\d+: ?", re.MULTILINE)
 GPUS = re.compile(r"gpu(?::[^:,(\s]+)?:(\d+)")
 TEXT = "@TEXT@"  # in the words that start the program on a node: its packed text
@@ -204,7 +206,8 @@ class Step:
         minutes = math.ceil(self.asked["deadline_s"] / 60) + 1
         words = ["srun", f"--jobid={request['job']}", f"--job-name={self.name}", f"--nodelist={','.join(nodes)}"]
         words += [f"--nodes={len(nodes)}", f"--ntasks={len(nodes) * tasks}", f"--ntasks-per-node={tasks}"]
-        words += ["--overlap", "--mem=0", "--label", "--input=none", "--kill-on-bad-exit=1", f"--time={minutes}"]
+        words += ["--overlap", "--mem=0", "--label", "--input=none", f"--time={minutes}"]
+        words += ["--kill-on-bad-exit=0", f"--wait={OTHERS_S}"]  # killed at once, ranks could not say why they failed
         words += ["--export=NONE", "--propagate=NONE", "--chdir=/", "--cpu-bind=none", *request["options"]]
         return [*words, "/bin/sh", "-c", self.asked.get("shell") or shell_of(self.asked["visit"], request["program"])]
 
@@ -234,7 +237,7 @@ class Step:
 
     def told(self) -> dict[str, Any]:
         """What there is to tell of it."""
-        text = LABEL.sub(b"", bytes(self.head + self.tail)).decode("utf-8", "replace")
+        text = LABEL.sub(b"", NOISE.sub(b"", bytes(self.head + self.tail))).decode("utf-8", "replace")
         return {"text": text, "exit": self.exit, "seconds": round(self.seconds, 3)}
 
 
