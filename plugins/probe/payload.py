@@ -104,6 +104,20 @@ def source_of(file: Path) -> str:
         raise ValueError(f"{file.stem} is no leaf of the probe") from None
 
 
+@cache
+def joined(files: tuple[Path, ...]) -> str:
+    """Modules as one text, without what they import from beside them: they travel together. Raises ValueError."""
+    return "\n".join(("from __future__ import annotations", *map(_of_its_own, files)))
+
+
+def _of_its_own(file: Path) -> str:
+    source = source_of(file)
+    imports = [line for line in ast.parse(source).body if isinstance(line, ast.ImportFrom)]
+    ours = [line for line in imports if str(line.module).startswith(("__future__", "clusterproof."))]
+    dropped = {number for line in ours for number in range(line.lineno, (line.end_lineno or 0) + 1)}
+    return "\n".join(line for number, line in enumerate(source.splitlines(), 1) if number not in dropped)
+
+
 def _lean(source: str) -> str:
     """A program without docstrings and without comments that have a line of their own; line numbers stay.
 

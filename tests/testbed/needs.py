@@ -98,4 +98,5 @@ needs_numa_balancing = _mark(
     _without_path("/proc/sys/kernel/numa_balancing", "its kernel is built without NUMA balancing")
 )
 needs_cluster = _mark(_without_cluster())  # testbed() works
+needs_openmpi = _mark(_without("mpirun", "openmpi-bin"))
 needs_slurm = _mark(_without_slurm())  # slurm() works
