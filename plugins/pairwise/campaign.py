@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from random import Random
 
 from clusterproof.plugins.pairwise.model import Measurement, Pair, pair
@@ -22,24 +23,43 @@ FEWEST_PAIRS = 4  # in a retest round after the first, however small the cluster
 SAMPLED_OF_A_PLACE = 3  # nodes of a slow place that are measured again in each round
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
-    """The nodes and how they are to be measured; `asked` are the only pairs where a person named them."""
+    """The nodes and how they are to be measured; `asked` are the only pairs where a person named them.
+
+    `absent` are nodes of the plan that cannot be measured. `first_rounds` is how many of the first rounds there is time
+    for, None for all.
+    """
 
     nodes: tuple[str, ...]
-    settings: Settings
+    places: Mapping[str, str]
+    min_effect: float
     is_full: bool = False
     asked: tuple[Pair, ...] = ()
     seed: int = 0
+    absent: frozenset[str] = frozenset()
+    first_rounds: int | None = None
 
-    @property
+    @cached_property
     def first(self) -> list[Round]:
         """The rounds that do not depend on any measurement."""
+        return [
+            tuple(one for one in pairs if not self.absent & set(one)) for pairs in self.planned[: self.first_rounds]
+        ]
+
+    @cached_property
+    def planned(self) -> list[Round]:
+        """The first rounds of all nodes, whoever is absent and however little time there is."""
         if self.asked:
             return disjoint(self.asked)
         if self.is_full:
-            return full(self.nodes, self.settings.places)
-        return quick(self.nodes, self.settings.places, FIRST_ROUNDS, Random(self.seed))  # noqa: S311 - no secret
+            return full(self.nodes, self.places)
+        return quick(self.nodes, self.places, FIRST_ROUNDS, Random(self.seed))  # noqa: S311 - no secret
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What the analysis is to know of it."""
+        return Settings(self.min_effect, self.places, len(self.first))
 
 
 def plan(
@@ -53,10 +73,7 @@ def plan(
     """A plan for these nodes. `places` names each node's rack, UltraServer or zone as far as it is known."""
     ordered = tuple(sorted(nodes))
     known = {node: places.get(node, "") for node in ordered}
-    if len(set(known.values())) < 2:
-        known = {}
-    made = Plan(ordered, Settings(min_effect, known, 0), is_full, tuple(asked), seed)
-    return Plan(ordered, Settings(min_effect, known, len(made.first)), is_full, tuple(asked), seed)
+    return Plan(ordered, known if len(set(known.values())) > 1 else {}, min_effect, is_full, tuple(asked), seed)
 
 
 def disjoint(pairs: Iterable[Pair]) -> list[Round]:
@@ -116,14 +133,15 @@ class _Draw:
     def __init__(self, plan: Plan, measurements: Sequence[Measurement], screened: Screened, number: int) -> None:
         self.pairs: list[Pair] = []
         self.screened = screened
-        self.places = plan.settings.places
+        self.places = plan.places
         self.across = number % 2 == 1  # partners of another place and of one's own, by turns
         self.met = {one.pair for one in measurements}
         self.busy: set[str] = set()
         of_slow_places = {node for place in screened.places for node in place.nodes}
         self.bad = {*_suspects(screened)}
         in_links = {node for one in screened.links for node in one.nodes}
-        good = [node for node in plan.nodes if node not in self.bad and node not in of_slow_places]
+        unfit = self.bad | of_slow_places | plan.absent
+        good = [node for node in plan.nodes if node not in unfit]
         Random(f"{plan.seed} {number}").shuffle(good)  # noqa: S311 - no secret
         used: Counter[str] = Counter()
         for one in measurements:
@@ -135,12 +153,8 @@ class _Draw:
     def retest(self, suspects: Sequence[str]) -> None:
         """Each suspect with a good partner of its own, whom it has not met where there is such a one."""
         for node in suspects:
-            wishes: tuple[Callable[[str], bool], ...] = (
-                lambda other, node=node: self._is_new(node, other) and self._is_across(node, other) == self.across,
-                lambda other, node=node: self._is_new(node, other),
-                lambda _: True,
-            )
-            self._add(node, wishes)
+            new = partial(self._is_new, node)
+            self._add(node, (partial(self._is_new_there, node), new, _anybody))
 
     def again(self, links: Sequence[Pair], suspects: int) -> None:
         """Suspect pairs as they are, so many that a good partner is left for every suspect."""
@@ -154,7 +168,7 @@ class _Draw:
         for place in self.screened.places:
             free = [node for node in place.nodes if node not in self.busy and node not in self.bad]
             for node in free[:SAMPLED_OF_A_PLACE]:
-                self._add(node, (lambda other, node=node: self._is_across(node, other),))
+                self._add(node, (partial(self._is_across, node),))
 
     def controls(self, capacity: int, most: int) -> None:
         """Pairs of good nodes, as many as there is room for."""
@@ -162,7 +176,7 @@ class _Draw:
             node = next((node for node in self.good if node not in self.busy), None)
             if node is None:
                 return
-            self._add(node, (lambda other, node=node: self._is_across(node, other) == self.across, lambda _: True))
+            self._add(node, (partial(self._is_there, node), _anybody))
 
     def _add(self, node: str, wishes: Sequence[Callable[[str], bool]]) -> None:
         free = [other for other in self.good if other not in self.busy and other != node]
@@ -177,5 +191,15 @@ class _Draw:
     def _is_new(self, node: str, other: str) -> bool:
         return pair(node, other) not in self.met
 
+    def _is_there(self, node: str, other: str) -> bool:
+        return self._is_across(node, other) == self.across
+
+    def _is_new_there(self, node: str, other: str) -> bool:
+        return self._is_new(node, other) and self._is_there(node, other)
+
     def _is_across(self, node: str, other: str) -> bool:
         return not is_inside(pair(node, other), self.places)
+
+
+def _anybody(_node: str) -> bool:
+    return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, log
+from math import exp, log, sqrt
 from statistics import median
 
 _MAD_TO_SIGMA = 1.4826  # of a normal distribution
@@ -29,7 +29,7 @@ def location(values: Sequence[float]) -> float:
 
 def location_error(count: int, sigma: float) -> float:
     """The standard error of `location` of so many values."""
-    return _HODGES_LEHMANN * sigma / max(count, 1) ** 0.5
+    return _HODGES_LEHMANN * sigma / sqrt(max(count, 1))
 
 
 def share(effect: float) -> float:

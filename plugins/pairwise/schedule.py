@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from random import Random
 
@@ -89,10 +89,11 @@ def _across(by_place: Sequence[Sequence[str]], random: Random) -> Round:
     return tuple(pair(one, other) for one, other in zip(row[:half], row[half:], strict=True))
 
 
-def _fewest(tried: object, met: set[Pair]) -> Round:
+def _fewest(tried: Iterable[Round], met: set[Pair]) -> Round:
+    """The round in which the fewest meet a partner again; the first in which nobody does."""
     best: Round = ()
-    fewest = None
-    for pairs in tried:  # type: ignore[attr-defined]
+    fewest: int | None = None
+    for pairs in tried:
         again = sum(one in met for one in pairs)
         if fewest is None or again < fewest:
             best, fewest = pairs, again
