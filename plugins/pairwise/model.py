@@ -17,7 +17,7 @@ class Pair:
     def __str__(self) -> str:
         return f"{self.a}~{self.b}"
 
-    def __iter__(self):  # type: ignore[no-untyped-def]  # noqa: ANN204
+    def __iter__(self):  # type: ignore[no-untyped-def]
         return iter((self.a, self.b))
 
     def other(self, node: str) -> str:

@@ -86,7 +86,7 @@ def payload(leaves: frozenset[str], options: ProbeOptions, further: tuple[Path, 
     return started(f"{PACKAGE}.run", modules, request)
 
 
-def modules_for(names: Iterable[str], files: Mapping[str, Path] = {}) -> dict[str, str]:  # noqa: B006 - only read
+def modules_for(names: Iterable[str], files: Mapping[str, Path] = {}) -> dict[str, str]:
     """The texts of modules and of what they import that travels, by full name; `files` lie elsewhere."""
     sources: dict[str, str] = {}
     pending = set(names)
