@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
+from clusterproof.plugins.check import Check
 from clusterproof.plugins.collect import leaves_of
 from clusterproof.plugins.load.options import DCGM_SECONDS, LEAVES, SECONDS, LoadOptions
 from clusterproof.plugins.options import Option
@@ -114,14 +115,16 @@ def leaves_of_packaged(option: Any) -> frozenset[str]:
 
     from clusterproof.plugins.suite import marks_of, node_checks
 
-    by_mark, by_name = (Expression.compile(words) for words in (option.markexpr, option.keyword or "test"))
-    wanted: set[str] = set()
-    for check in node_checks().values():
+    def says_yes(expression: str, holds: Callable[[str], bool]) -> bool:
+        def matches(word: str, /, **_details: str | int | bool | None) -> bool:
+            return holds(word)
+
+        return not expression or Expression.compile(expression).evaluate(matches)
+
+    def is_selected(check: Check) -> bool:
         marks, name = marks_of(check), f"{check.path} {check.function.__name__}".lower()
-        if (
-            "perf" in marks
-            and by_mark.evaluate(marks.__contains__)
-            and by_name.evaluate(lambda word: word.lower() in name)
-        ):  # type: ignore[arg-type] # noqa: B023
-            wanted |= check.leaves
-    return load_options(option).asked(wanted)
+        by_mark = says_yes(option.markexpr, lambda word: word in marks)
+        return "perf" in marks and by_mark and says_yes(option.keyword, lambda word: word.lower() in name)
+
+    wanted = (check.leaves for check in node_checks().values() if is_selected(check))
+    return load_options(option).asked(frozenset[str]().union(*wanted))
