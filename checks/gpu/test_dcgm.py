@@ -22,8 +22,8 @@ MAX_NAMED = 8  # results in one message
 def test_dcgm_diag(node: Node) -> None:
     """DCGM's diagnostic fails or warns.
 
-    With -m perf it is run (--dcgm-level); else every captured run counts. A test that was skipped is no pass, nor is a run that ended with an error, or whose log
-    ends too early. DCGM's own severity says what is to be done.
+    With -m perf it is run (--dcgm-level); else every captured run counts. A test that was skipped is no pass, nor is a
+    run that ended with an error, or whose log ends too early. DCGM's own severity says what is to be done.
 
     Remedy: Do what the severity names: isolate means replace the node, reset means reset the GPU, config means mend its
     settings. Run the failed test alone (dcgmi diag -r NAME) where it names none.

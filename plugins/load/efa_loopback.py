@@ -13,6 +13,7 @@ from clusterproof.plugins.probe.tools import Tool, find
 INFO = ("fi_info", "-p", "efa", "-t", "FI_EP_RDM")
 EXCHANGE = ("fi_pingpong", "-e", "rdm", "-p", "efa", "-I", "200", "-S", "1048576")
 ON_THE_DEVICE = {"FI_EFA_ENABLE_SHM_TRANSFER": "0"}  # else a message to the same host never reaches it
+OWN = ("/opt/amazon/efa/bin",)  # before the distribution's libfabric, which need not know EFA
 HERE = "127.0.0.1"
 DOMAIN = re.compile(r"^ *domain: (\S{1,100}) *$", re.MULTILINE)
 INFO_S, LISTEN_S, EXCHANGE_S, LINGER_S = 20.0, 3.0, 8.0, 1.0
@@ -24,8 +25,9 @@ LISTENING = "0A"  # in /proc/net/tcp
 
 def read(node: Node) -> object:
     """What the two ends print, domain by domain."""
-    program = find(node, "fi_pingpong", folders(node))
-    told = output_of(node, INFO, find(node, "fi_info"), INFO_S)
+    own = (*folders(node), *OWN)
+    program = find(node, "fi_pingpong", own)
+    told = output_of(node, INFO, find(node, "fi_info", own), INFO_S)
     names = [name for name in dict.fromkeys(DOMAIN.findall(str(told["output"]))) if not name.endswith("-dgrm")]
     if not names and told["exit"]:
         return {"none": " ".join(str(told["output"]).split())[:200]}

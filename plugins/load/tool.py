@@ -39,10 +39,15 @@ def measured(node: Node, name: str, *arguments: str, within_s: float = 0.0, ask_
 
 
 def output_of(
-    node: Node, words: tuple[str, ...], program: str, within_s: float, ask_s: float = 0.0
+    node: Node,
+    words: tuple[str, ...],
+    program: str,
+    within_s: float,
+    ask_s: float = 0.0,
+    variables: dict[str, str] = {},  # noqa: B006 - only read
 ) -> dict[str, object]:
     """Run the program that lies there under these words. Raises Denied, TimedOut."""
-    tool = Tool(node, *words, program=program, environment=environment(node))
+    tool = Tool(node, *words, program=program, environment={**environment(node), **variables})
     output = bytearray()
     began = time.monotonic()
     try:

@@ -18,6 +18,8 @@ PATTERNS = (  # in this order: what the image's maker put first on the path, the
 )
 MOST = 24  # that are tried
 TRY_S = 10.0  # an environment on a shared file system may take some
+SOURCE = "CLUSTERPROOF_SOURCE"  # the variable that it comes in
+RUN = f"import os; exec(os.environ.pop('{SOURCE}'))"
 HAS_TORCH = "import sys, importlib.util as u; sys.exit(u.find_spec('torch') is None)"
 
 
@@ -27,7 +29,7 @@ def torch_python(node: Node) -> str:
     tried = candidates(node, named)
     for python in tried:
         try:
-            if not output_of(node, ("python3", "-I", "-c", HAS_TORCH), python, TRY_S)["exit"]:
+            if not output_of(node, (python, "-I", "-c", HAS_TORCH), python, TRY_S)["exit"]:
                 return python
         except TimedOut:
             continue
@@ -49,5 +51,4 @@ def run_with_torch(node: Node, python: str, module: str, within_s: float) -> dic
     """What `main` of one of these modules prints there. Raises TimedOut."""
     spec = find_spec(module)
     source = spec.loader.get_source(module) if spec and spec.loader else ""  # type: ignore[attr-defined] # both have it
-    ran = output_of(node, ("python3", "-I", "-c", f"{source}\nmain()\n"), python, within_s)
-    return {**ran, "command": f"{python} ({module.rpartition('.')[2]})"}
+    return output_of(node, (python, "-I", "-c", RUN), python, within_s, variables={SOURCE: f"{source}\nmain()\n"})
