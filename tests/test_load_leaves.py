@@ -246,9 +246,8 @@ def test_a_run_that_is_cut_off_leaves_no_file_and_no_process(tmp_path: Path) -> 
 
 def writers(folder: Path) -> list[bytes]:
     """The programs that have this folder on their command line."""
-    return [
-        line for file in Path("/proc").glob("[0-9]*/cmdline") if f"--filename={folder}".encode() in (line := read(file))
-    ]
+    lines = map(read, Path("/proc").glob("[0-9]*/cmdline"))
+    return [line for line in lines if f"--filename={folder}".encode() in line]
 
 
 def test_a_scratch_file_is_removed_when_its_writers_are_killed(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def require_measured(log: NcclLog) -> Row:
         why = f": {log.problems[0]}" if log.problems else ""
         incomplete(f"all_reduce_perf measured nothing (exit status {log.exit}){why}; expected a row for each size")
     largest = max(log.rows, key=lambda row: row.size_bytes)
-    if log.exit or log.out_of_bounds is None:
+    if log.exit != 0 or log.out_of_bounds is None:
         why = f": {log.problems[0]}" if log.problems else ""
         incomplete(
             f"all_reduce_perf ended with exit status {log.exit} behind {size_in_words(largest)}{why}; expected 0"
@@ -147,7 +147,9 @@ def medians(node: Node, read: Callable[[Node], Mapping[str, Speeds]]) -> Mapping
 def require_comparison(node: Node, read: Callable[[Node], Mapping[str, Speeds]], unit: str) -> None:
     """Say so where a single GPU was measured, and there is nothing to hold it against."""
     told = read(node)
-    if any(len(speeds) > 1 for speeds in told.values()) or any(one.is_telling for one in medians(node, read).values()):
+    if any(len(speeds) > 1 and any(speeds.values()) for speeds in told.values()) or any(
+        one.is_telling for one in medians(node, read).values()
+    ):
         return
     values = in_words(f"{name}: {speed:.4g} {unit}" for name, speeds in told.items() for speed in speeds.values())
     incomplete(f"{values}; expected further GPUs or nodes to compare with")

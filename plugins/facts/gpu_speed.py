@@ -71,14 +71,16 @@ class GpuGemm:
 
 def _document(ran: Ran) -> Mapping[str, Any]:
     """The JSON object that ours in PyTorch prints. Raises Incomplete."""
-    lines = [line for line in ran.output.splitlines() if line.startswith("{")]
+    lines = [line for line in ran.output.splitlines() if line.startswith("{")] if ran.exit == 0 else []
     try:
-        told = read(json.loads(lines[-1]), table, ran.command) if lines and not ran.exit else None
-    except (ValueError, RecursionError):
-        told = None
-    if told is None:
-        raise Incomplete(f"{ran.ended}; expected its measurements")
+        told = read(json.loads(lines[-1], parse_constant=_constant), table, ran.command)
+    except (IndexError, ValueError, RecursionError):
+        raise Incomplete(f"{ran.ended}; expected its measurements") from None
     return told
+
+
+def _constant(word: str) -> None:
+    raise ValueError(f"{word} is no measurement")
 
 
 def _of_torch(ran: Ran) -> Mapping[str, Speeds]:
@@ -104,7 +106,7 @@ def _of_nvbandwidth(ran: Ran) -> Mapping[str, Speeds]:
     """The matrices of a run: one row of GPUs, or GPUs by GPUs. Raises Incomplete."""
     found = {DIRECTIONS[test]: _by_gpu(copies) for test, copies in _matrices(ran.output) if copies}
     is_waived = any(line.startswith("Waived") for line in ran.output.splitlines())
-    if ran.exit or not (found or is_waived):
+    if ran.exit != 0 or not (found or is_waived):
         raise Incomplete(f"{ran.ended}; expected a matrix of bandwidths")
     return found
 

@@ -12,7 +12,7 @@ __version__ = "2.6.0+cu126"
 own: dict[tuple[str, str], float] = {}
 GPUS = 8
 BLIND = False
-with open("/usr/lib/testbed/speeds") as rows:  # noqa: PTH123
+with open("/usr/lib/testbed/speeds") as rows:
     for row in rows:
         kind, *rest = row.split()
         if kind in ("gemm", "copy"):
