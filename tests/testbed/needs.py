@@ -89,6 +89,7 @@ needs_gcc = _mark(_without("gcc", "gcc"))
 needs_sshd = _mark(_without("sshd", "openssh-server"))
 needs_ssh = _mark(_without("ssh", "openssh-client"))
 needs_pynvml = _mark("" if importlib.util.find_spec("pynvml") else "pip install nvidia-ml-py")
+needs_fio = _mark(_without("fio", "fio"))
 needs_iperf3 = _mark(_without("iperf3", "iperf3"))
 needs_fi_pingpong = _mark(_without("fi_pingpong", "libfabric-bin"))
 needs_nodes = _mark(_without_nodes())  # entered() works
