@@ -42,7 +42,10 @@ SUBJECTS_OF_CLUSTER: dict[str, Callable[[ClusterFacts], Iterable[Any]]] = {
     "cluster": lambda cluster: (cluster,),
     "file_system": file_systems,
 }
+# Or for two nodes that were measured together.
+SUBJECTS_OF_PAIR: dict[str, Callable[[Any], Iterable[Any]]] = {"pair": lambda pair: pair.subjects}
 WHOLE = ("node", "cluster")  # what has no devices beside it
+UNLABELLED = (*WHOLE, *SUBJECTS_OF_PAIR)
 _DEVICES = {
     "gpu": "NVIDIA GPU",
     "pci_device": "NVIDIA, EFA or Mellanox device on the PCI bus",
@@ -85,9 +88,19 @@ class Check:
         """Whether it is run once for the cluster rather than on each node."""
         return self.subject in SUBJECTS_OF_CLUSTER
 
+    @property
+    def is_of_pair(self) -> bool:
+        """Whether it is run for each pair of nodes that was measured."""
+        return self.subject in SUBJECTS_OF_PAIR
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Whether pairs of nodes are to be measured for it."""
+        return self.is_of_pair or "pairwise" in names_mentioned(self.function, Node)
+
 
 class Owner(Protocol):
-    """A node, or the cluster: what a result is about."""
+    """A node, a pair of nodes, or the cluster: what a result is about."""
 
     @property
     def name(self) -> str:
@@ -132,6 +145,8 @@ def _leaves(function: Callable[..., Any], subject: str) -> tuple[frozenset[str],
     """What a check needs of each node, which one of the cluster may not need at all, and of the control plane."""
     if subject in SUBJECTS:
         return leaves_needed(function, Node) | leaves_needed(SUBJECTS[subject], Node), frozenset()
+    if subject in SUBJECTS_OF_PAIR:
+        return frozenset(), frozenset()
     both = (function, SUBJECTS_OF_CLUSTER[subject])
     of_aws = frozenset[str]().union(*(leaves_needed(one, ClusterFacts) for one in both))
     if not any("nodes" in names_mentioned(one, ClusterFacts) for one in both):
@@ -142,14 +157,16 @@ def _leaves(function: Callable[..., Any], subject: str) -> tuple[frozenset[str],
 def is_light(function: Callable[..., Any]) -> bool:
     """Whether a function asks for nothing but a node, or its devices one by one, or both; or so of the cluster."""
     parameters = inspect.signature(function).parameters.keys()
+    if parameters and SUBJECTS_OF_PAIR.keys() >= parameters:
+        return True
     return any(
         subjects >= parameters and len(parameters - {whole}) <= 1 <= len(parameters)
         for subjects, whole in ((SUBJECTS.keys(), "node"), (SUBJECTS_OF_CLUSTER.keys(), "cluster"))
     )
 
 
-def judge(check: Check, owner: Node | ClusterFacts) -> Result:
-    """Run a check on a node, or on the cluster: one result, as bad as the worst of its devices."""
+def judge(check: Check, owner: Owner) -> Result:
+    """Run a check on a node, a pair of them, or the cluster: one result, as bad as the worst of its devices."""
     started = time.perf_counter()
     findings = _findings(check, owner)
     return _result(check.route, check.subject, owner, findings, time.perf_counter() - started)
@@ -166,7 +183,7 @@ def result_of(about: Route, node: Owner, outcome: BaseException | None, seconds:
     return _result(about, "node", node, [finding], seconds)
 
 
-def _findings(check: Check, owner: Node | ClusterFacts) -> list[Finding]:
+def _findings(check: Check, owner: Owner) -> list[Finding]:
     try:
         subjects = list(subjects_of(check, owner))
     except (Incomplete, NotApplicable) as ended:
@@ -176,7 +193,7 @@ def _findings(check: Check, owner: Node | ClusterFacts) -> list[Finding]:
     return [*(_examine(check, subject, owner) for subject in subjects), *_unseen(check.subject, owner)]
 
 
-def _unseen(subject: str, owner: Node | ClusterFacts) -> list[Finding]:
+def _unseen(subject: str, owner: Owner) -> list[Finding]:
     """That there are GPUs which the probe was not let at: what holds for the others is no pass."""
     if subject != "gpu" or not isinstance(owner, Node) or not owner.hidden_gpus:
         return []
@@ -185,11 +202,10 @@ def _unseen(subject: str, owner: Node | ClusterFacts) -> list[Finding]:
 
 def subjects_of(check: Check, owner: Any) -> Iterable[Any]:
     """What the check is called for, one by one. Raises Incomplete, NotApplicable."""
-    find: Callable[[Any], Iterable[Any]] = SUBJECTS.get(check.subject) or SUBJECTS_OF_CLUSTER[check.subject]
-    return find(owner)
+    return {**SUBJECTS, **SUBJECTS_OF_PAIR, **SUBJECTS_OF_CLUSTER}[check.subject](owner)
 
 
-def _of_nothing(subject: str, owner: Node | ClusterFacts) -> Finding:
+def _of_nothing(subject: str, owner: Owner) -> Finding:
     """What a check of devices says where there is none: incomplete where there should be some."""
     try:
         expected = owner.expected(_COUNTED[subject]) if isinstance(owner, Node) and subject in _COUNTED else 0
@@ -201,17 +217,17 @@ def _of_nothing(subject: str, owner: Node | ClusterFacts) -> Finding:
     return Finding(Verdict.NOT_APPLICABLE, message=f"no {_DEVICES[subject]} on this {_whole(owner)}")
 
 
-def _whole(owner: Node | ClusterFacts) -> str:
+def _whole(owner: Owner) -> str:
     return "node" if isinstance(owner, Node) else "cluster"
 
 
-def _examine(check: Check, subject: Any, owner: Node | ClusterFacts) -> Finding:
+def _examine(check: Check, subject: Any, owner: Owner) -> Finding:
     try:
         call(check, subject, owner)
     except Exception as ended:  # whatever a check raises is a finding; its own crash is incomplete
-        return _finding("" if check.subject in WHOLE else _label(subject), ended)
+        return _finding("" if check.subject in UNLABELLED else _label(subject), ended)
     except (pytest.skip.Exception, pytest.fail.Exception) as ended:
-        return _finding("" if check.subject in WHOLE else _label(subject), ended)
+        return _finding("" if check.subject in UNLABELLED else _label(subject), ended)
     return _PASSED
 
 

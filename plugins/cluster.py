@@ -14,6 +14,7 @@ from clusterproof.plugins.inventory import InventoryError, narrow, resolve, with
 from clusterproof.plugins.load import command_line
 from clusterproof.plugins.options import add_options, check_options
 from clusterproof.plugins.outcomes import Outcomes
+from clusterproof.plugins.pairwise import command_line as of_pairs
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.policy.model import Policy
 from clusterproof.plugins.policy.ruling import Ruling
@@ -27,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the suite's options."""
     add_options(parser)
     add_options(parser, command_line.GROUPS)
+    add_options(parser, of_pairs.GROUPS)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -46,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     check_options(config.option)
     command_line.load_options(config.option)
+    of_pairs.pair_options(config.option)
     try:
         policy = find_policy(config.option.policy, config.invocation_params.dir)
         cluster = resolve_cluster(config, text, policy)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clusterproof.plugins.check import Check, call, check_of, is_light, judge, not_run, result_of, subjects_of
+from clusterproof.plugins.check import Check, Owner, call, check_of, is_light, judge, not_run, result_of, subjects_of
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.fact import leaves_needed
 from clusterproof.plugins.facts.node import Node
@@ -22,6 +22,7 @@ from clusterproof.plugins.routing import SUBSYSTEMS, Route, route
 from clusterproof.plugins.state import (
     CLUSTER,
     CLUSTER_IS_MISSING,
+    PAIRWISE,
     POLICY,
     ROUTES,
     SLURM_LEAF,
@@ -30,9 +31,14 @@ from clusterproof.plugins.state import (
     is_of_slurm,
     names_of,
     nodes_of,
+    pair_of,
 )
 from clusterproof.plugins.verdict import NotApplicable, Verdict
 
+if TYPE_CHECKING:
+    from clusterproof.plugins.facts.pairwise import MeasuredPair, NoPairs
+
+ALL_PAIRS = "pairs"  # in the name of an item that stands for all pairs
 # Marks that only pytest's own protocol honours: a test that carries one takes pytest's usual way.
 _USUAL_WAY = frozenset({"parametrize", "skip", "skipif", "xfail", "usefixtures"})
 
@@ -71,10 +77,12 @@ class CheckItem(pytest.Item):
             call(self.check, subject, self.owner)
 
     @property
-    def owner(self) -> Node | ClusterFacts:
-        """What the check is about: the node's facts, or the cluster's."""
+    def owner(self) -> Node | ClusterFacts | MeasuredPair | NoPairs:
+        """What the check is about: the node's facts, the cluster's, or a pair's."""
         if self.check.is_of_cluster:
             return cluster_of(self.config)
+        if self.check.is_of_pair:
+            return pair_of(self.config, self.node_name)
         return nodes_of(self.config)[self.node_name]
 
 
@@ -91,9 +99,34 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
             return []
         return None  # somebody else's test, who has a `node` of his own
     check = check_of(obj, marks)  # type: ignore[arg-type]
+    if check.is_of_pair:
+        return items_of_pairs(collector, name, check)
     if check.is_of_cluster:
         return [_item(collector, f"{name}[{cluster.name}]", check, cluster.name)] if can_tell(cluster, check) else []
     return [_item(collector, f"{name}[{target.name}]", check, target.name) for target in cluster.targets]
+
+
+def items_of_pairs(collector: pytest.Collector, name: str, check: Check) -> list[CheckItem]:
+    """One item for each pair that was measured; one that stands for all while nobody knows which they will be."""
+    run = collector.config.stash.get(PAIRWISE, None)
+    names = [pair.name for pair in run.pairs] if run else []
+    return [_item(collector, f"{name}[{each}]", check, each) for each in names or [ALL_PAIRS]]
+
+
+def with_measured_pairs(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The items, those that stand for all pairs replaced by one for each that was measured."""
+    made: list[pytest.Item] = []
+    for item in items:
+        if isinstance(item, CheckItem) and item.check.is_of_pair and item.parent:
+            made += items_of_pairs(item.parent, item.check.function.__name__, item.check)
+        else:
+            made.append(item)
+    return made
+
+
+def needs_pairs(item: pytest.Item) -> bool:
+    """Whether pairs of nodes are to be measured for an item."""
+    return isinstance(item, CheckItem) and item.check.needs_pairs
 
 
 def can_tell(cluster: Cluster, check: Check) -> bool:
@@ -203,7 +236,7 @@ def pytest_runtest_makereport(
     return report_of(item, result, call.start, report.sections)
 
 
-def _about(item: pytest.Item) -> tuple[Route, Node | ClusterFacts] | None:
+def _about(item: pytest.Item) -> tuple[Route, Owner] | None:
     """The route of an item and what it is about, or None where that is no node and no cluster."""
     about = route_of(item)
     if about is None:

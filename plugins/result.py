@@ -10,6 +10,7 @@ from clusterproof.plugins.verdict import Verdict
 SCHEMA = 1
 SEVERITIES = {Verdict.FAIL: "error", Verdict.CONCERN: "warning", Verdict.INCOMPLETE: "unknown"}
 
+OF_A_PAIR = "pair"  # subject of checks that run for each pair of nodes that was measured
 OF_THE_CLUSTER = ("cluster", "file_system")  # subjects of checks that run once for the cluster, not on each node
 
 
@@ -47,6 +48,11 @@ class Result:
     def is_of_cluster(self) -> bool:
         """Whether it is about the cluster as a whole; `node` then is the cluster's name."""
         return self.subject in OF_THE_CLUSTER
+
+    @property
+    def is_of_pair(self) -> bool:
+        """Whether it is about two nodes together; `node` then is `gpu1~gpu7`."""
+        return self.subject == OF_A_PAIR
 
     def to_json(self) -> dict[str, Any]:
         """The record as `--results` writes it (reports/result.schema.json)."""

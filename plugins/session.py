@@ -14,7 +14,13 @@ import pytest
 from clusterproof.plugins.aws import leaf as aws
 from clusterproof.plugins.aws.account import Account, AwsError
 from clusterproof.plugins.aws.mounted import SETTING, Source, as_setting, sources_of
-from clusterproof.plugins.collect import CheckItem, control_leaves_of, leaves_of
+from clusterproof.plugins.collect import (
+    CheckItem,
+    control_leaves_of,
+    leaves_of,
+    needs_pairs,
+    with_measured_pairs,
+)
 from clusterproof.plugins.connection import Connection, Limits, Unusable, connection_for
 from clusterproof.plugins.connection.submit_host import submit_host
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
@@ -35,6 +41,7 @@ from clusterproof.plugins.state import (
     CLUSTER,
     CONTROL_PLANE,
     EVIDENCE,
+    PAIRWISE,
     POLICY,
     SLURM_LEAF,
     is_of_aws,
@@ -103,11 +110,16 @@ class Session:
             folder = Path(worker["clusterproof_recording"])
             self.config.stash[EVIDENCE] = replay(folder, self.cluster)
             self.config.stash[CONTROL_PLANE] = read_control_plane(folder, self.cluster.name)
+            self._replay_pairs(folder)
         elif self.config.getoption("dist", "no") != "no" and not self.config.option.collectonly:
             self.shared = tempfile.TemporaryDirectory(prefix="clusterproof-")
             of_control_plane = frozenset({SLURM_LEAF, *aws.leaf_names()})
             loads = command_line.leaves_of_packaged(self.config.option)
             self.gather(frozenset(leaf_names()), of_control_plane, Path(self.shared.name), loads)
+            if command_line.needs_pairs_of_packaged(self.config.option):
+                self.measure_pairs(Path(self.shared.name))
+        elif self.cluster.connection == "replay":
+            self._replay_pairs(Path(self.cluster.settings["recording"]))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -122,10 +134,13 @@ class Session:
         if items and EVIDENCE not in self.config.stash and not self.config.option.collectonly:
             self.gather(
                 needed(items) - ONLY_CAPTURED - LEAVES,
-                frozenset[str]().union(*(control_leaves_of(item) for item in items)),
+                control_leaves_of_all(items, self.cluster),
                 None,
                 command_line.leaves_to_load(items, self.config.option),
             )
+            if any(needs_pairs(item) for item in items):
+                self.measure_pairs(None)
+                self._expand_pairs(session)
         return (yield)
 
     def pytest_unconfigure(self) -> None:
@@ -166,6 +181,31 @@ class Session:
             self.config.stash[CONTROL_PLANE] = self.redaction.of_control_plane(told) if self.redaction else told
             for folder in folders:
                 write_control_plane(folder, self.config.stash[CONTROL_PLANE])
+
+    def measure_pairs(self, shared: Path | None) -> None:
+        """Measure between nodes, where that is possible, and keep all of it for `--resume` and replay."""
+        if PAIRWISE in self.config.stash:
+            return
+        if self.cluster.connection in ("replay", "capture"):
+            self._replay_pairs(Path(self.cluster.settings.get("recording", "")))
+            return
+        from clusterproof.plugins.pairwise.of_session import measured  # few runs measure pairs
+
+        self.config.stash[PAIRWISE] = measured(
+            self.config, self.cluster, self._connection(), self._limits(), self.redaction, shared
+        )
+
+    def _replay_pairs(self, folder: Path) -> None:
+        from clusterproof.plugins.pairwise.measure import has_pairs, replayed  # few recordings have them
+
+        if has_pairs(folder):
+            self.config.stash[PAIRWISE] = replayed(folder, self.config.option.baseline)
+
+    def _expand_pairs(self, session: pytest.Session) -> None:
+        """Now it is known which pairs there are: a test for each."""
+        made = with_measured_pairs(session.items)
+        session.testscollected += len(made) - len(session.items)
+        session.items[:] = made
 
     def _ask_control_plane(self, leaves: frozenset[str], mounted: set[Source]) -> NodeEvidence:
         """What AWS and Slurm tell of the cluster, and AWS of the file systems that its nodes mount."""
@@ -261,8 +301,22 @@ class Session:
 def needed(items: list[pytest.Item]) -> frozenset[str]:
     """The leaves that nodes are asked for; none where every check is of the cluster and looks at no node."""
     of_nodes = [ALWAYS for item in items if not (isinstance(item, CheckItem) and item.check.is_of_cluster)]
-    leaves = frozenset[str]().union(*of_nodes[:1], *(leaves_of(item) for item in items))
+    of_pairs = [OF_TYPES for item in items if needs_pairs(item)]
+    leaves = frozenset[str]().union(*of_nodes[:1], *of_pairs[:1], *(leaves_of(item) for item in items))
     return leaves | ALWAYS if leaves else leaves
+
+
+OF_PLACES = frozenset({"hyperpod_nodes", "zones", "instances", "instance_topology"})  # what tells where nodes stand
+OF_TYPES = frozenset({"imds", "platform", "resource_config", "rdma", "nvml", "versions"})
+
+
+def control_leaves_of_all(items: list[pytest.Item], cluster: Cluster) -> frozenset[str]:
+    """What the control plane is asked for, where nodes stand included if pairs of them are measured."""
+    asked = frozenset[str]().union(*(control_leaves_of(item) for item in items))
+    if any(needs_pairs(item) for item in items):
+        asked |= OF_PLACES if is_of_aws(cluster) else frozenset[str]()
+        asked |= frozenset({SLURM_LEAF}) if is_of_slurm(cluster) else frozenset[str]()
+    return asked
 
 
 def noting(mounted: set[Source], keep: Callable[[NodeEvidence], None]) -> Callable[[NodeEvidence], None]:

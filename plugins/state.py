@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +18,9 @@ from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.policy.model import NO_POLICY, Policy
 from clusterproof.plugins.routing import OCCASIONS, Route
 
+if TYPE_CHECKING:
+    from clusterproof.plugins.facts.pairwise import MeasuredPair, NoPairs, PairwiseRun
+
 CLUSTER: pytest.StashKey[Cluster] = pytest.StashKey()
 CLUSTER_IS_MISSING: pytest.StashKey[bool] = pytest.StashKey()  # a check was collected, and no --cluster given
 EVIDENCE: pytest.StashKey[dict[str, NodeEvidence]] = pytest.StashKey()
@@ -26,6 +29,8 @@ WHOLE: pytest.StashKey[ClusterFacts] = pytest.StashKey()
 NAMES: pytest.StashKey[frozenset[str]] = pytest.StashKey()
 NODES: pytest.StashKey[Mapping[str, Node]] = pytest.StashKey()
 POLICY: pytest.StashKey[Policy] = pytest.StashKey()
+PAIRWISE: pytest.StashKey[PairwiseRun] = pytest.StashKey()
+PAIRS: pytest.StashKey[Mapping[str, MeasuredPair]] = pytest.StashKey()
 SLURM_LEAF = "slurm"  # all others of a control plane are AWS's
 ROUTES: pytest.StashKey[dict[Callable[..., Any], Route]] = pytest.StashKey()
 
@@ -49,6 +54,21 @@ def cluster_of(config: pytest.Config) -> ClusterFacts:
     return config.stash[WHOLE]
 
 
+def pair_of(config: pytest.Config, name: str) -> MeasuredPair | NoPairs:
+    """A pair that was measured, by its name; what stands for all where none was."""
+    if PAIRS not in config.stash:
+        run = config.stash.get(PAIRWISE, None)
+        config.stash[PAIRS] = {pair.name: pair for pair in run.pairs} if run else {}
+    return config.stash[PAIRS].get(name) or _no_pairs(config, name)
+
+
+def _no_pairs(config: pytest.Config, name: str) -> NoPairs:
+    from clusterproof.plugins.facts.pairwise import NoPairs  # few runs measure pairs
+
+    run = config.stash.get(PAIRWISE, None)
+    return NoPairs(name, (run.why_not if run else "") or "nothing was measured between nodes")
+
+
 def names_of(config: pytest.Config) -> frozenset[str]:
     """The names of the run's nodes."""
     if NAMES not in config.stash:
@@ -67,6 +87,7 @@ def nodes_of(config: pytest.Config) -> Mapping[str, Node]:
             occasion_of(config.option.markexpr),
             config.stash.get(POLICY, NO_POLICY),
             window(config.option.since),
+            config.stash.get(PAIRWISE, None),
         )
     return config.stash[NODES]
 
@@ -77,12 +98,13 @@ def nodes(
     occasion: str = "preflight",
     policy: Policy = NO_POLICY,
     since: Window = BOOT,
+    between: PairwiseRun | None = None,
 ) -> dict[str, Node]:
     """The nodes of a cluster by name, each beside those of its group."""
     groups: dict[tuple[str, str], Group] = defaultdict(Group)
     made: dict[str, Node] = {}
     for target in cluster.targets:
-        node = Node(target, told[target.name], occasion, policy, since)
+        node = Node(target, told[target.name], occasion, policy, since, between=between)
         group = groups[target.group, node.type_name]
         made[target.name] = replace(node, group=group)
         group.nodes.append(made[target.name])

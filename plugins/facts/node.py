@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.facts.group import Group
+from clusterproof.plugins.facts.of_node import between as between_nodes
 from clusterproof.plugins.facts.of_node import captured, expectation, host, kernel_log, network, perf, storage
 from clusterproof.plugins.facts.of_node import gpus as of_gpus
 from clusterproof.plugins.facts.of_node import neuron as of_neuron
@@ -17,6 +18,9 @@ from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.policy.model import NO_POLICY, Policy
 from clusterproof.plugins.printable import printable
 from clusterproof.plugins.verdict import Incomplete, NotApplicable
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.facts.pairwise import PairwiseRun
 
 MAX_NAME = 80  # characters of a name that goes into every result
 MAX_GPUS = 128  # whose UUIDs go there; no node has more than 16
@@ -32,6 +36,7 @@ class Node:
     policy: Policy = NO_POLICY
     since: Window = BOOT
     group: Group = field(default_factory=Group, repr=False)
+    between: PairwiseRun | None = field(default=None, repr=False)  # what was measured between nodes
     known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -149,6 +154,8 @@ class Node:
     gpu_gemm = perf.gpu_gemm
     efa_loopback = perf.efa_loopback
     fs_bandwidth = perf.fs_bandwidth
+
+    pairwise = between_nodes.pairwise
 
     # What only captures tell
 

@@ -160,6 +160,11 @@ class MeasuredPair:
         return ()
 
     @property
+    def subjects(self) -> tuple[MeasuredPair, ...]:
+        """Itself: what a check of pairs is called for."""
+        return (self,)
+
+    @property
     def measurements(self) -> tuple[Measurement, ...]:
         """Its measurements."""
         return self.campaign.of_pair[self.pair]
@@ -192,6 +197,21 @@ class MeasuredPair:
 
 def _holds_for_all(finding: Finding) -> bool:
     return finding.kind is Kind.CONTENTION and not finding.nodes
+
+
+@dataclass(frozen=True)
+class NoPairs:
+    """What stands for the pairs of a run that measured none."""
+
+    name: str
+    why_not: str
+    type_name: str = ""
+    gpu_uuids: tuple[str, ...] = ()
+
+    @property
+    def subjects(self) -> tuple[MeasuredPair, ...]:
+        """Nothing. Raises Incomplete."""
+        raise Incomplete(self.why_not, cause=self.why_not)
 
 
 @dataclass(frozen=True)

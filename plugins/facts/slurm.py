@@ -152,6 +152,16 @@ class SlurmCluster:
         return self.setting(f"{name}Timeout" if f"{name}Timeout" in self.config else "PrologEpilogTimeout")
 
     @property
+    def switches(self) -> Mapping[str, str]:
+        """The switch or block of each node; empty where Slurm knows none of the network. Raises Incomplete."""
+        told = read(self.told.get("topology"), optional(objects), "slurm: topology") or ()
+        return {
+            name: read(switch.get("switch"), text, "slurm: topology")
+            for switch in told
+            for name in read(switch.get("nodes"), texts, "slurm: topology")
+        }
+
+    @property
     def nodes_in_topology(self) -> frozenset[str] | None:
         """The nodes that a switch or block holds; None where Slurm knows none of the network. Raises Incomplete."""
         told = read(self.told.get("topology"), optional(objects), "slurm: topology")

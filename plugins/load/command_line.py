@@ -109,11 +109,22 @@ def leaves_of_packaged(option: Any) -> frozenset[str]:
 
     With xdist nodes are asked before anybody has collected a test.
     """
+    wanted = (check.leaves for check in _selected(option))
+    return load_options(option).asked(frozenset[str]().union(*wanted))
+
+
+def needs_pairs_of_packaged(option: Any) -> bool:
+    """Whether one of the packaged checks that the command line selects needs pairs of nodes measured."""
+    return any(check.needs_pairs for check in _selected(option))
+
+
+def _selected(option: Any) -> list[Check]:
+    """The packaged checks of load that the command line selects, as far as `-m` and `-k` tell."""
     if not is_named(option.markexpr, "perf"):
-        return frozenset()
+        return []
     from _pytest.mark.expression import Expression  # pytest has no public name for what reads -m and -k
 
-    from clusterproof.plugins.suite import marks_of, node_checks
+    from clusterproof.plugins.suite import all_checks, marks_of
 
     def says_yes(expression: str, holds: Callable[[str], bool]) -> bool:
         def matches(word: str, /, **_details: str | int | bool | None) -> bool:
@@ -126,5 +137,4 @@ def leaves_of_packaged(option: Any) -> frozenset[str]:
         by_mark = says_yes(option.markexpr, lambda word: word in marks)
         return "perf" in marks and by_mark and says_yes(option.keyword, lambda word: word.lower() in name)
 
-    wanted = (check.leaves for check in node_checks().values() if is_selected(check))
-    return load_options(option).asked(frozenset[str]().union(*wanted))
+    return [check for check in all_checks().values() if is_selected(check)]

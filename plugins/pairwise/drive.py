@@ -6,8 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
-from clusterproof.plugins.launchers.launcher import Launcher
+from clusterproof.plugins.launchers.launcher import Measured
 from clusterproof.plugins.meters.reading import Reading
 from clusterproof.plugins.pairwise.campaign import RETEST_ROUNDS, Plan, next_round
 from clusterproof.plugins.pairwise.journal import Journal, Writer
@@ -15,6 +16,13 @@ from clusterproof.plugins.pairwise.model import Measurement, Pair
 from clusterproof.plugins.pairwise.schedule import Round
 
 LEAST_FIRST_ROUNDS = 2  # one alone names nobody
+
+
+class Measuring(Protocol):
+    """What a launcher does for a campaign."""
+
+    def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
+        """Measure all these pairs at the same time; `measured` is called once for each, from any thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,7 @@ class Pace:
 def drive(
     journal: Journal,
     writer: Writer,
-    launcher: Launcher,
+    launcher: Measuring,
     budget_s: float,
     at_once: int,
     told: Callable[[Progress], None],
@@ -94,7 +102,7 @@ def shortened(plan: Plan, rounds_left: float, writer: Writer) -> Plan:
     return replace(plan, first_rounds=first_rounds)
 
 
-def _measure(launcher: Launcher, writer: Writer, batch: Round, number: int) -> list[Measurement]:
+def _measure(launcher: Measuring, writer: Writer, batch: Round, number: int) -> list[Measurement]:
     lock = threading.Lock()
     made: list[Measurement] = []
 
