@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -49,7 +49,8 @@ class Finding:
         """`3 of 16 nodes (gpu[003,007-008]), 5 GPUs`; `nodes` as they are to be shown."""
         if self.first.is_of_cluster:
             return f"cluster {nodes}"
-        words = f"{len(self.results)} of {_count(self.judged, 'node', 'nodes')} ({nodes})"
+        of_what = ("pair", "pairs") if self.first.is_of_pair else ("node", "nodes")
+        words = f"{len(self.results)} of {_count(self.judged, *of_what)} ({nodes})"
         devices = sum(len(result.devices) for result in self.results)
         noun = _NOUNS.get(self.first.subject)
         return f"{words}, {_count(devices, *noun)}" if noun and devices else words
@@ -98,10 +99,14 @@ class Gap:
 
 
 def headline(results: Iterable[Result]) -> str:
-    """How many nodes are fit, in one line."""
+    """How many nodes are fit, and how many pairs failed, in one line."""
     worst: dict[str, Verdict] = {}
     of_cluster: set[Verdict] = set()
+    of_pairs: Counter[Verdict] = Counter()
     for result in results:
+        if result.is_of_pair:
+            of_pairs[result.verdict] += 1
+            continue
         if result.is_of_cluster:
             of_cluster.add(result.verdict)
             continue
@@ -117,8 +122,16 @@ def headline(results: Iterable[Result]) -> str:
         f"{number} {words}" for number, words in counts if number
     )
     whole = next((words for verdict, words in _OF_CLUSTER if verdict in of_cluster), "")
+    pairs = f"{of_pairs[Verdict.FAIL]} of {_count(of_pairs.total(), 'pair', 'pairs')} of nodes failed"
     return "; ".join(
-        filter(None, (nodes if worst or not whole else "", f"the cluster itself {whole}" if whole else ""))
+        filter(
+            None,
+            (
+                nodes if worst or not whole else "",
+                pairs if of_pairs[Verdict.FAIL] else "",
+                f"the cluster itself {whole}" if whole else "",
+            ),
+        )
     )
 
 
