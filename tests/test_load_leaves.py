@@ -117,7 +117,7 @@ def test_leaves_run_one_after_another() -> None:
 @needs_nodes
 def test_the_first_python_that_has_pytorch_runs_the_products() -> None:
     value = told_of(loadable_p5(), "gpu_gemm").value
-    assert value["command"].startswith(f"{TORCH}/bin/python3 ")
+    assert value["command"] == f"{TORCH}/bin/python3: torch_gemm"
     told = json.loads(value["output"])
     assert (told["torch"], told["type"], len(told["tflops"]), len(told["tflops"][0])) == (
         *("2.6.0+cu126", "torch.bfloat16"),

@@ -73,10 +73,12 @@ def _document(ran: Ran) -> Mapping[str, Any]:
     """The JSON object that ours in PyTorch prints. Raises Incomplete."""
     lines = [line for line in ran.output.splitlines() if line.startswith("{")] if ran.exit == 0 else []
     try:
-        told = read(json.loads(lines[-1], parse_constant=_constant), table, ran.command)
+        told = json.loads(lines[-1], parse_constant=_constant)
     except (IndexError, ValueError, RecursionError):
         raise Incomplete(f"{ran.ended}; expected its measurements") from None
-    return told
+    if isinstance(told, dict) and isinstance(told.get("error"), str):
+        raise Incomplete(f"{ran.command}: {told['error'][:200]}")
+    return read(told, table, ran.command)
 
 
 def _constant(word: str) -> None:

@@ -51,11 +51,11 @@ def phase(node: Node, path: str, direction: str, size_mib: int, apart_mib: int =
     words += (apart, f"--numjobs={JOBS}", f"--runtime={RUN_S}", *PLAIN, *flush)
     ran = measured(node, "fio", *words, within_s=(node.leaf_s - END_S) / 2)
     if ran["exit"]:
-        raise Broke(f"{ran['command']} ended with {ran['exit']}: {' '.join(str(ran['output']).split())[:300]}")
+        raise Broke(f"fio ended its {direction} with {ran['exit']}: {' '.join(str(ran['output']).split())[:200]}")
     told = document_in(ran)
     jobs = told.get("jobs") if isinstance(told, dict) else None
     if not isinstance(jobs, list) or len(jobs) != JOBS:
-        raise Broke(f"{ran['command']} told of no {JOBS} jobs")
+        raise Broke(f"fio told nothing of its {JOBS} jobs")
     return [{"bytes": job[direction]["io_bytes"], "ms": job[direction]["runtime"]} for job in jobs]
 
 

@@ -51,4 +51,6 @@ def run_with_torch(node: Node, python: str, module: str, within_s: float) -> dic
     """What `main` of one of these modules prints there. Raises TimedOut."""
     spec = find_spec(module)
     source = spec.loader.get_source(module) if spec and spec.loader else ""  # type: ignore[attr-defined] # both have it
-    return output_of(node, (python, "-I", "-c", RUN), python, within_s, variables={SOURCE: f"{source}\nmain()\n"})
+    variables = {SOURCE: f"{source}\nmain()\n"}
+    ran = output_of(node, (python, "-I", "-c", RUN), python, within_s, variables=variables)
+    return {**ran, "command": f"{python}: {module.rpartition('.')[2]}"}

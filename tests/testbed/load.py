@@ -19,7 +19,7 @@ SCRATCH = "/fsx/scratch"
 TORCH = "/opt/pytorch"
 NCCL_TESTS = "/opt/nccl-tests/build/all_reduce_perf"
 EFA_BIN = "/opt/amazon/efa/bin"
-OPTIONS = LoadOptions(fs_folder=SCRATCH, fs_mib=64)
+OPTIONS = LoadOptions(fs_folder=SCRATCH, fs_mib=64, seconds={"dcgm_diag": 18.0})  # 3 of them before it is ended
 
 
 def of_gpus() -> dict[str, str]:

@@ -89,7 +89,7 @@ def efa_loopback(node: Node, told: Told) -> Loopback:
     return Loopback(told.value)
 
 
-@told_under_load("fs_bandwidth", "no folder is named to write into (--fs-bandwidth DIR)")
+@told_under_load("fs_bandwidth", "no folder is named to write into (--fs-bandwidth=DIR)")
 def fs_bandwidth(node: Node, told: Told) -> FsBandwidth:
     """A file written and read."""
     return FsBandwidth(told.value)
