@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 DEMO = ROOT / "fixtures" / "demo"
 NODES = 1000
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q"]
+REPORT = ["--report", "/dev/shm/clusterproof-bench"]  # not into the checkout
 SCRIPTS = Path(sys.executable).parent
 
 

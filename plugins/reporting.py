@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +15,9 @@ from clusterproof.plugins.printable import printable
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.state import cluster_of
 from clusterproof.reports.results import ResultsFile
+
+if TYPE_CHECKING:
+    from clusterproof.reports.run import Run
 
 
 class Reporting:
@@ -76,7 +80,7 @@ class Reporting:
         except OSError as problem:
             self._failed(problem)
 
-    def _run(self, exit_code: int) -> object:
+    def _run(self, exit_code: int) -> Run:
         from clusterproof.reports.rerun import command_of
         from clusterproof.reports.run import Run
 

@@ -16,7 +16,8 @@ MOST_NODES = 500  # characters of a nodeset
 MOST_WORDS = 500  # characters of a line
 _MARKS = {Verdict.FAIL: "❌", Verdict.INCOMPLETE: "❔", Verdict.CONCERN: "⚠️"}
 _STANDS = {"not fit": "❌", "not proven": "❔"}
-_MEANING = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:@/])")  # what Markdown, or GitHub, reads as more than itself
+# What Markdown, or GitHub, reads as more than itself: anywhere, or at the beginning of a line.
+_MEANING = re.compile(r"([\\`*\[\]#|<>~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|^[-+=]|(?<=^\d)[.)])")
 
 
 def markdown(run: Run) -> str:
@@ -39,8 +40,8 @@ def plain(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """A command, as code on one line; in a table too."""
-    line = " ".join(text.split()).replace("|", "\\|")
+    """A command, as code on one line."""
+    line = " ".join(text.split())
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
     space = " " if "`" in line else ""
     return f"{fence}{space}{line}{space}{fence}"

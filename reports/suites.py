@@ -18,7 +18,8 @@ from clusterproof.reports.findings import shortened, within
 from clusterproof.reports.junit import MAX_ATTRIBUTE, legal
 from clusterproof.reports.run import Run
 
-MOST_NODES = 300  # characters of the nodeset in a name; the case's text has all
+MOST_NODES = 300  # characters of the nodeset in a name
+MOST_OF_ALL_NODES = 100_000
 MOST_LINES = 100  # of what was seen
 MOST_WORDS = 2_000  # characters of a line
 OTHER = "other"  # the suite of checks that name no subsystem
@@ -110,7 +111,7 @@ def _words(check: str, verdict: Verdict, results: Sequence[Result], nodes: str) 
     rows = (
         ("check", check),
         ("verdict", verdict.value),
-        ("nodes", nodes),
+        ("nodes", within(nodes, MOST_OF_ALL_NODES)),
         ("by hand", first.evidence),
         ("owner", owner_of(first)),
         ("means", first.meaning),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 
@@ -64,17 +65,13 @@ def _system(system: FileSystem) -> str:
     rows = [row for words, lines in charts for row in _rows(words, lines)]
     figures = table(("percent of", "where", "mean", "highest"), rows)
     name = escape(printable(system.label, 3 * MAX_NAME))
-    return (
-        f'<h3>{name}</h3><div class="charts">{drawn}</div><details><summary>in figures</summary>{figures}</details>'
-    )
+    return f'<h3>{name}</h3><div class="charts">{drawn}</div><details><summary>in figures</summary>{figures}</details>'
 
 
 def _charts(system: FileSystem) -> Iterator[tuple[str, list[Line]]]:
     """What is drawn: words and lines."""
-    try:
+    with suppress(Incomplete, NotApplicable):
         yield "throughput, of what it is made for", [Line("", system.throughput_percent)]
-    except (Incomplete, NotApplicable):
-        pass
     for name, row in fsx_metrics().items():
         if row.words:
             lines = _lines(system, name)
@@ -96,7 +93,9 @@ def _figure(words: str, lines: list[Line], begin: float) -> str:
         return ""
     top = max([FULL, *(value for line in lines for value in line.told)])
     peak = max((value for line in lines for value in line.told), default=0.0)
-    drawn = "".join(f'<path class="line line-{number}" d="{_path(line.points, top)}"/>' for number, line in enumerate(lines))
+    drawn = "".join(
+        f'<path class="line line-{number}" d="{_path(line.points, top)}"/>' for number, line in enumerate(lines)
+    )
     full = HEIGHT * (1 - FULL / top)
     until = begin + MINUTE_S * (points - 1)
     return (

@@ -8,11 +8,19 @@ function drawGrid(filter) {
   const all = document.getElementById("all-checks").checked;
   const nodes = [];
   for (let node = 0; node <= CLUSTER; node++) if (filter.takesNode(node, among)) nodes.push(node);
-  grid.columns = all ? among : among.filter((check) => nodes.some((node) => "FIC".includes(letterOf(check, node))));
+  const worth = nodes.map((node) => [node, isSilent(node) ? "F" : "FIC"]);
+  const told = among.filter((check) => worth.some(([node, letters]) => letters.includes(letterOf(check, node))));
+  grid.columns = all || !told.length ? among : told;
   grid.columns.sort((a, b) => a.subsystem.localeCompare(b.subsystem) || a.number - b.number);
   grid.rows = grouped(nodes, grid.columns);
   grid.shown = Math.max(PAGE, grid.shown);
   render();
+}
+
+// A node that hardly told anything, as one that was not reached: its gaps have one cause, and no column for each.
+function isSilent(node) {
+  const judged = checks.filter((check) => "FIC.".includes(letterOf(check, node)));
+  return judged.filter((check) => letterOf(check, node) === "I").length > judged.length / 2;
 }
 
 function grouped(nodes, columns) {
@@ -36,14 +44,14 @@ function render() {
     return [group, ...(isOpen ? group.nodes.map((node) => ({ ...group, nodes: [node], isInner: true })) : [])];
   });
   const shown = lines.slice(0, grid.shown);
-  grid.table.replaceChildren(
+  fill(grid.table,
     el("caption", {}, columns.length + " of " + checks.length + " checks, " + rows.length + " rows"),
     el("thead", {}, subsystems(columns), el("tr", {}, el("td"), columns.map(heading))),
     el("tbody", {}, shown.map(line)),
   );
   const more = document.getElementById("more");
   more.hidden = shown.length === lines.length;
-  more.replaceChildren(el("button", { type: "button", onclick: () => { grid.shown += PAGE * 4; render(); } },
+  fill(more, el("button", { type: "button", onclick: () => { grid.shown += PAGE * 4; render(); } },
     "show more rows (" + (lines.length - shown.length) + " are not shown)"));
   const first = grid.table.querySelector("td.F, td.I, td.C") || grid.table.querySelector("tbody td");
   if (first) first.tabIndex = 0;
@@ -56,7 +64,7 @@ function subsystems(columns) {
     else runs.push([subsystem, 1]);
   }
   return el("tr", { class: "subsystems" }, el("td"),
-    runs.map(([name, count]) => el("th", { colspan: count, scope: "colgroup" }, name.replace("_", " "))));
+    runs.map(([name, count]) => el("th", { colspan: count, scope: "colgroup", title: visible(name) }, name.replace("_", " "))));
 }
 
 function heading(check) {
@@ -107,7 +115,7 @@ function tell(cell) {
   if (!check) return;
   const letter = group.letters[cell.cellIndex - 1];
   const messages = new Set(group.nodes.slice(0, 50).map((node) => wordsOf(check, node)));
-  document.getElementById("told").replaceChildren(
+  fill(document.getElementById("told"),
     el("b", {}, WORDS[letter] || "not run"), " " + within(fold(group.nodes.map(nameOf)), 200) + " · " + check.id + ": " + check.title,
     [...messages].filter(Boolean).slice(0, 3).map((words) => el("span", { class: "message" }, words)),
   );

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.nodeset import fold
 from clusterproof.plugins.printable import printable
 from clusterproof.reports.document.versions import versions_of
 
-MAX_CELL = 120  # characters
+MAX_CELL = 200  # characters
 MOST_ROWS = 64  # of a table
 
 KIB_OF_GIB = 1 << 20
@@ -23,7 +25,7 @@ def tables(node: Node) -> Iterator[Table]:
     yield "Node", (), tuple((word, told) for word, told in _itself(node) if told)
     found = (
         ("GPUs", ("GPU", "UUID", "serial", "name", "PCI", "VBIOS"), _gpus(node)),
-        ("RDMA devices", ("device", "driver", "firmware", "state", "rate"), _rdma(node)),
+        ("RDMA devices", ("devices", "count", "driver", "firmware", "state", "rate"), _rdma(node)),
         ("Mounts", ("path", "type", "source", "answers"), _mounts(node)),
         ("Versions", ("component", "version"), tuple(sorted(versions_of(node).items()))),
     )
@@ -60,15 +62,15 @@ def _gpus(node: Node) -> tuple[tuple[str, ...], ...]:
 
 
 def _rdma(node: Node) -> tuple[tuple[str, ...], ...]:
-    rows = []
+    """Devices that are alike share a row."""
+    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for device in _records(_told(node, "rdma").get("devices")):
         ports = _records(device.get("ports"))
-        states = ", ".join(filter(None, (_cell(port.get("state")) for port in ports)))
-        rates = ", ".join(filter(None, (_cell(port.get("rate")) for port in ports)))
-        rows.append(
-            (_cell(device.get("name")), _cell(device.get("driver")), _cell(device.get("firmware")), states, rates)
+        states, rates = (", ".join(filter(None, (_cell(port.get(key)) for port in ports))) for key in ("state", "rate"))
+        alike[_cell(device.get("driver")), _cell(device.get("firmware")), states, rates].append(
+            _cell(device.get("name"))
         )
-    return tuple(rows)
+    return tuple((_cell(fold(names)), str(len(names)), *rest) for rest, names in alike.items())
 
 
 def _mounts(node: Node) -> tuple[tuple[str, ...], ...]:
@@ -80,7 +82,9 @@ def _rows(told: object, keys: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def _records(told: object) -> list[Mapping[str, Any]]:
-    return [record for record in told if isinstance(record, dict)][:MOST_ROWS] if isinstance(told, list) else []
+    if not isinstance(told, list):
+        return []
+    return [record for record in told if isinstance(record, dict)][:MOST_ROWS]
 
 
 def _told(node: Node, leaf: str) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ function drawNode(node) {
   const counts = [...WORST_FIRST].map((letter) => [letter, checks.filter((check) => letterOf(check, node) === letter)]);
   const told = counts.filter(([, found]) => found.length);
   const facts = told.map(([letter, found]) => found.length + " " + WORDS[letter]).join(", ");
-  place.replaceChildren(
+  fill(place,
     el("p", {}, el("a", { href: "#grid" }, "← the whole cluster")),
     el("h2", {}, el("span", { class: "badge " + classOf(worstOf(node, checks)) }, WORDS[worstOf(node, checks)] || "not checked"), " " + nameOf(node)),
     el("p", {}, facts || "no check was run on it"),

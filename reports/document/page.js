@@ -70,7 +70,7 @@ function options(select, words) {
 function legend() {
   const place = document.querySelector(".legend");
   if (!place) return;
-  place.replaceChildren(...[...WORST_FIRST].map((letter) => el("span", {},
+  fill(place, [...WORST_FIRST].map((letter) => el("span", {},
     el("span", { class: "cell " + classOf(letter) }, letter === "." ? "·" : letter === "-" ? "–" : letter), " " + WORDS[letter])));
 }
 

@@ -16,7 +16,7 @@ MAX_DETAIL = 300
 
 
 def evidence(run: Run) -> str:
-    """JSON: the leaves' names, the values that were kept, and for each node how its leaves ended and which value each told.
+    """JSON: the values that were kept, and for each node how its leaves ended and which value each told.
 
     A value of which there was no room is -1; a leaf too long is a text that says so.
     """

@@ -21,10 +21,18 @@ MAX_VERSION = 80  # characters
 def versions_section(run: Run) -> Section | None:
     """A row for each component of each group."""
     rows = [row for group, nodes in _groups(run).items() for row in _rows(group, nodes)]
-    odd = sum(bool(row[4]) for row in rows)
-    words = f"{odd} of {len(rows)} differ from node to node" if odd else "the same on all nodes that tell"
-    head = ("component", "group", "version", "nodes", "the odd ones out")
-    return Section("versions", "Versions", table(head, rows, words)) if rows else None
+    if not rows:
+        return None
+    odd, same = ([row for row in rows if bool(row[-1]) is is_odd] for is_odd in (True, False))
+    words = f"{len(same)} components are the same on all nodes of a group that tell them"
+    parts = (
+        table((*_HEAD, "the odd ones out"), odd) if odd else "",
+        f"<details><summary>{words}</summary>{table(_HEAD, [row[:-1] for row in same])}</details>" if same else "",
+    )
+    return Section("versions", "Versions", "".join(parts))
+
+
+_HEAD = ("component", "group", "version", "nodes")
 
 
 def versions_of(node: Node) -> Mapping[str, str]:

@@ -20,10 +20,14 @@ function el(tag, attributes, ...children) {
     if (name === "onclick" || name === "ontoggle") made.addEventListener(name.slice(2), value);
     else if (value !== false && value !== undefined) made.setAttribute(name, value === true ? "" : value);
   }
-  for (const child of children.flat()) {
-    if (child !== null && child !== undefined && child !== "") made.append(child.nodeType ? child : visible(child));
-  }
-  return made;
+  return fill(made, ...children);
+}
+
+// What an element is to hold, in place of what it holds: elements, and texts as texts.
+function fill(place, ...children) {
+  const told = children.flat(3).filter((child) => child !== null && child !== undefined && child !== "");
+  place.replaceChildren(...told.map((child) => (child.nodeType ? child : visible(child))));
+  return place;
 }
 
 function nameOf(node) {
