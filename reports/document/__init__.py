@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -23,6 +24,7 @@ def document(run: Run) -> str:
     """The page of a run. What nodes and people named is text in it; no script runs but the page's own."""
     style, script = _joined(_STYLES), _joined(_SCRIPTS)
     told = sections(run)
+    body = "\n".join([_header(run, told), '<main id="main">', *(section.html for section in told)])
     return "\n".join(
         (
             "<!DOCTYPE html>",
@@ -33,15 +35,23 @@ def document(run: Run) -> str:
             f"<title>{escape(run.cluster.name)}: {standing(run.results)}</title>",
             f"<style>{style}</style></head><body>",
             '<a class="skip" href="#main">to the findings</a>',
-            _header(run, told),
-            '<main id="main">',
-            *(section.html for section in told),
+            _STEERING.sub(_made_visible, body),
             "</main>",
-            '<section id="node" tabindex="-1" hidden aria-live="polite"></section>',
+            '<section id="node" tabindex="-1" aria-label="one node" hidden></section>',
             f'<script type="application/json" id="data">{data(run)}</script>',
             f"<script>{script}</script></body></html>\n",
         )
     )
+
+
+# What steers instead of being read: of a name too, which no probe has made safe. The script has the same.
+_STEERING = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)
+
+
+def _made_visible(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 def _header(run: Run, told: list[Section]) -> str:

@@ -81,7 +81,7 @@ def _rows(told: object, keys: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(_cell(record.get(key)) for key in keys) for record in _records(told))
 
 
-def _records(told: object) -> list[Mapping[str, Any]]:
+def _records(told: object) -> Sequence[Mapping[str, Any]]:
     if not isinstance(told, list):
         return []
     return [record for record in told if isinstance(record, dict)][:MOST_ROWS]
