@@ -78,12 +78,15 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a thousand nodes, of which some have failed and one said nothing."""
-    healthy = (DEMO / "nodes" / "gpu001.json").read_text()
+    healthy = load((DEMO / "nodes" / "gpu001.json").read_text())
+    driver = healthy.leaves["nvml"]
     told: list[NodeEvidence] = []
     results: list[Result] = []
     for number in range(1, MANY + 1):
         name = f"gpu{number:04d}"
-        told.append(replace(load(healthy.replace("GPU-", f"GPU-{number:04d}")), node=name))
+        gpus = [{**one, "uuid": one["uuid"].replace("GPU-", f"GPU-{number:04d}")} for one in driver.value["gpus"]]
+        nvml_of_its_own = replace(driver, value={**driver.value, "gpus": gpus})
+        told.append(replace(healthy, node=name, leaves={**healthy.leaves, "nvml": nvml_of_its_own}))
         for check in range(CHECKS):
             is_sick = number % 20 == 0 and check == number % 7
             verdict = Verdict.INCOMPLETE if number == 501 else Verdict.FAIL if is_sick else Verdict.PASS

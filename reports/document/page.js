@@ -77,10 +77,11 @@ function legend() {
 options(subsystem, checks.map((check) => check.subsystem));
 options(owner, checks.map((check) => check.skill));
 for (const tools of document.querySelectorAll(".tools")) tools.hidden = false;
-for (const one of [search, subsystem, owner, ...boxes]) one.addEventListener("input", apply);
+search.addEventListener("input", apply);
+for (const one of [subsystem, owner, ...boxes]) one.addEventListener("change", apply);
 document.querySelector("form.tools").addEventListener("submit", (event) => event.preventDefault());
 const allChecks = document.getElementById("all-checks");
-if (allChecks) allChecks.addEventListener("input", apply);
+if (allChecks) allChecks.addEventListener("change", apply);
 addEventListener("keydown", (event) => {
   if (event.key === "/" && !/^(INPUT|SELECT)$/.test(document.activeElement.tagName)) {
     event.preventDefault();
