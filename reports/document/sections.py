@@ -62,13 +62,17 @@ def _grid(run: Run) -> Section | None:
 
 
 def _again(run: Run) -> Section | None:
-    told = [
-        f"<dt>{what}</dt><dd><pre>{escape(command)}</pre></dd>"
+    commands = {
+        what: command
         for verdict, what in ((Verdict.FAIL, "what failed"), (Verdict.INCOMPLETE, "what is incomplete"))
         if (command := again(run.command, run.results, verdict))
-    ]
+    }
+    if not commands:
+        return None
+    told = "".join(f"<dt>{what}</dt><dd><pre>{escape(command)}</pre></dd>" for what, command in commands.items())
     words = "<p>Checks that compare a node with its like need the others too: for those leave --nodes out.</p>"
-    return Section("again", "Run once more", f"<dl>{''.join(told)}</dl>{words}") if told else None
+    has_nodes = any("--nodes" in command for command in commands.values())
+    return Section("again", "Run once more", f"<dl>{told}</dl>{words if has_nodes else ''}")
 
 
 def _topology(run: Run) -> Section | None:
