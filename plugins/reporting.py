@@ -77,7 +77,7 @@ class Reporting:
             self.is_written = True
             if not self.config.option.report:
                 point_latest(self.where, self.folder)
-        except OSError as problem:
+        except Exception as problem:  # a report that breaks costs no verdict
             self._failed(problem)
 
     def _run(self, exit_code: int) -> Run:
@@ -96,16 +96,18 @@ class Reporting:
             broken=self.outcomes.broken,
         )
 
-    def _failed(self, problem: OSError) -> None:
-        why = problem.strerror or str(problem)
-        self.trouble = f"{problem.filename}: {why}" if problem.filename else why
+    def _failed(self, problem: Exception) -> None:
+        if isinstance(problem, OSError) and problem.filename:
+            self.trouble = f"{problem.filename}: {problem.strerror or problem}"
+        else:
+            self.trouble = str(problem) if isinstance(problem, OSError) else f"{type(problem).__name__}: {problem}"
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say where the reports are, or why there are none."""
         if self.trouble:
-            words = f"no report: {printable(self.trouble)} (--report DIR writes elsewhere, --no-report not at all)"
-            terminalreporter.write_line(words, yellow=True)
+            words = f"no report, or not all of it: {printable(self.trouble)}"
+            terminalreporter.write_line(f"{words} ({_WAYS_OUT})", yellow=True)
         elif self.is_written and self.folder:
             page = self.folder / "report.html"
             shown = page.relative_to(self.where) if page.is_relative_to(self.where) else page
@@ -113,3 +115,4 @@ class Reporting:
 
 
 _RESULTS = "results.jsonl"
+_WAYS_OUT = "--report DIR writes elsewhere, --no-report not at all"

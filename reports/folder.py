@@ -72,9 +72,15 @@ def point_latest(where: Path, folder: Path) -> None:
 
 
 def write_forms(folder: Path, run: Run) -> None:
-    """Write every form of the report. Raises OSError."""
+    """Write every form of the report that can be written. Raises what kept the first of the others from it."""
+    trouble: list[Exception] = []
     for name, form in FORMS.items():
-        write_whole(folder / name, form(run))
+        try:
+            write_whole(folder / name, form(run))
+        except Exception as problem:  # whatever it is: one form that breaks costs none of the others
+            trouble.append(problem)
+    if trouble:
+        raise trouble[0]
     summary = os.environ.get(JOB_SUMMARY)
     if summary:
         told = (folder / "summary.md").read_bytes()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.reports import folder
 from clusterproof.reports.folder import folder_of_its_own, point_latest, safe_name
 from clusterproof.reports.results import read_results
 from tests.recordings import boot, gpu, node, nvml
@@ -26,10 +27,10 @@ def over(runs: Runs, *arguments: str) -> pytest.RunResult:
 
 def test_a_plain_run_writes_its_reports_where_it_was_started(runs: Runs) -> None:
     ran = over(runs)
-    (folder,) = (runs.folder / "runs" / "small").iterdir()
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ", folder.name)
-    assert {path.name for path in folder.iterdir()} == FILES
-    ran.stdout.fnmatch_lines([f"report: runs/small/{folder.name}/report.html"])
+    (where,) = (runs.folder / "runs" / "small").iterdir()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ", where.name)
+    assert {path.name for path in where.iterdir()} == FILES
+    ran.stdout.fnmatch_lines([f"report: runs/small/{where.name}/report.html"])
     assert ran.ret == 1
 
 
@@ -64,8 +65,8 @@ def test_nothing_is_written_where_nothing_is_to_be_told(runs: Runs, arguments: l
 @pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
 def test_the_reports_of_a_run_are_written_once(runs: Runs, workers: list[str]) -> None:
     over(runs, *workers)
-    (folder,) = (runs.folder / "runs" / "small").iterdir()
-    assert len(read_results(folder / "results.jsonl")) == 8
+    (where,) = (runs.folder / "runs" / "small").iterdir()
+    assert len(read_results(where / "results.jsonl")) == 8
 
 
 def test_a_folder_that_cannot_be_written_costs_one_line_and_no_verdict(runs: Runs) -> None:
@@ -73,9 +74,19 @@ def test_a_folder_that_cannot_be_written_costs_one_line_and_no_verdict(runs: Run
     ran = over(runs)
     told = [line for line in ran.outlines if "no report" in line]
     assert len(told) == 1
-    assert re.match(r"no report: .*runs/small: Not a directory \(--report DIR writes elsewhere", told[0])
+    assert re.match(
+        r"no report, or not all of it: .*runs/small: Not a directory \(--report DIR writes elsewhere", told[0]
+    )
     assert ran.ret == 1
     assert "8 nodes: 4 fit" in ran.stdout.str()
+
+
+def test_a_form_that_breaks_costs_one_line_and_none_of_the_others(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(folder.FORMS, "summary.md", lambda run: str(run.cluster.targets[99]))  # type: ignore[arg-type]
+    ran = over(runs, "--report", "out")
+    ran.stdout.fnmatch_lines(["no report, or not all of it: IndexError: *"])
+    assert {path.name for path in (runs.folder / "out").iterdir()} == FILES - {"summary.md"}
+    assert ran.ret == 1
 
 
 def test_a_latest_that_is_somebody_elses_is_left_alone(runs: Runs) -> None:
@@ -83,7 +94,7 @@ def test_a_latest_that_is_somebody_elses_is_left_alone(runs: Runs) -> None:
     ran = over(runs)
     assert (runs.folder / "runs" / "latest").is_dir()
     assert not (runs.folder / "runs" / "latest").is_symlink()
-    ran.stdout.fnmatch_lines(["no report: *latest is no link *"])
+    ran.stdout.fnmatch_lines(["no report, *latest is no link *"])
 
 
 def test_a_run_that_is_stopped_reports_what_it_had_judged(runs: Runs) -> None:
@@ -110,9 +121,9 @@ def test_redacted_reports_name_nothing(runs: Runs) -> None:
     told = node("secretnode7", boot=boot("bad", hostname="secretnode7"), nvml=nvml(gpu(0)))
     cluster = runs.cluster([told, node("secretnode8", boot=boot("pass", hostname="secretnode8"))], name="secretcluster")
     ran = runs.plain("--cluster", cluster, "--redact")
-    (folder,) = (runs.folder / "runs" / "cluster").iterdir()
+    (where,) = (runs.folder / "runs" / "cluster").iterdir()
     names = ("secretnode", "secretcluster", str(told.leaves["nvml"].value["gpus"][0]["uuid"]))
-    for path in [*folder.iterdir()]:
+    for path in [*where.iterdir()]:
         text = path.read_text(encoding="utf-8")
         assert not [name for name in names if name in text], path.name
     assert "secretcluster" not in next(line for line in ran.outlines if line.startswith("report:"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,9 +79,9 @@ def browser() -> Iterator[Browser]:
     options = webdriver.ChromeOptions()
     for option in OPTIONS:
         options.add_argument(option)
-    options.binary_location = "/usr/bin/chromium"
+    options.binary_location = shutil.which("chromium") or "chromium"
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     try:
         yield Browser(driver)
     finally:
