@@ -18,7 +18,6 @@ from clusterproof.reports.text import text
 RUNS = "runs"
 LATEST = "latest"
 PAGE = "report.html"
-RESULTS = "results.jsonl"  # written as the verdicts come
 FORMS: Mapping[str, Callable[[Run], str]] = {
     PAGE: document,
     "summary.md": markdown,
