@@ -1,4 +1,4 @@
-# Names for the scripts: `make demo test faults lint bench`.
-.PHONY: demo test faults lint bench
-demo test faults lint bench:
+# Names for the scripts: `make demo test faults lint bench simulate`.
+.PHONY: demo test faults lint bench simulate
+demo test faults lint bench simulate:
 	scripts/$@

@@ -11,6 +11,7 @@ from clusterproof.plugins import collect, hookspecs
 from clusterproof.plugins.catalog import owners
 from clusterproof.plugins.collect import CheckItem
 from clusterproof.plugins.inventory import InventoryError, narrow, resolve, with_expectations
+from clusterproof.plugins.load import command_line
 from clusterproof.plugins.options import add_options, check_options
 from clusterproof.plugins.outcomes import Outcomes
 from clusterproof.plugins.policy.file import find_policy
@@ -20,12 +21,13 @@ from clusterproof.plugins.refresh_catalog import pytest_cmdline_main  # noqa: F4
 from clusterproof.plugins.reporting import Reporting
 from clusterproof.plugins.routing import OCCASIONS, SUBSYSTEMS
 from clusterproof.plugins.session import Session
-from clusterproof.plugins.state import CLUSTER, CLUSTER_IS_MISSING, POLICY, ROUTES
+from clusterproof.plugins.state import CLUSTER, CLUSTER_IS_MISSING, POLICY, ROUTES, is_named
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the suite's options."""
     add_options(parser)
+    add_options(parser, command_line.GROUPS)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -44,6 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if text is None or config.option.help:
         return
     check_options(config.option)
+    command_line.load_options(config.option)
     try:
         policy = find_policy(config.option.policy, config.invocation_params.dir)
         cluster = resolve_cluster(config, text, policy)
@@ -114,7 +117,8 @@ def is_only_by_name(item: pytest.Item, markexpr: str) -> bool:
 
     What loads the hardware, and what is of an image alone: on a node that people work on it finds their work.
     """
-    if item.get_closest_marker("perf"):
-        return "perf" not in markexpr
-    is_of_image_alone = item.get_closest_marker("ami") and not item.get_closest_marker("preflight")
+    has_another = item.get_closest_marker("preflight")
+    if item.get_closest_marker("perf") and not has_another:  # one that has reads logs then, and loads nothing
+        return not is_named(markexpr, "perf")
+    is_of_image_alone = item.get_closest_marker("ami") and not has_another
     return bool(is_of_image_alone) and "ami" not in markexpr

@@ -30,11 +30,18 @@ def gather(
     `further` are files of third parties, each a leaf that is always read. A node that does not answer is evidence too:
     every node of the cluster is in the result.
     """
-    gathered: dict[str, NodeEvidence] = {}
-    lock = threading.Lock()
     on_stdin = getattr(connection, "takes_stdin", True)
     program = getattr(connection, "program", None) or _payload
     to_run, nonce = program({*leaves, *(path.stem for path in further)}, options, further, on_stdin)
+    return ask(cluster, connection, to_run, nonce, limits, told)
+
+
+def ask(
+    cluster: Cluster, connection: Connection, to_run: Program, nonce: str, limits: Limits, told: Told
+) -> dict[str, NodeEvidence]:
+    """Run a program on every node; `told` is called with what each answers, one at a time."""
+    gathered: dict[str, NodeEvidence] = {}
+    lock = threading.Lock()
 
     def answered(target: Target, answer: Answer) -> None:
         evidence = evidence_of(target, answer, nonce)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -169,9 +170,9 @@ GROUPS: dict[str, tuple[Option, ...]] = {
 }
 
 
-def add_options(parser: pytest.Parser) -> None:
+def add_options(parser: pytest.Parser, groups: Mapping[str, Iterable[Option]] = GROUPS) -> None:
     """Declare every option to pytest."""
-    for title, options in GROUPS.items():
+    for title, options in groups.items():
         group = parser.getgroup(title)
         for option in options:
             group.addoption(option.flag, help=option.words, **option.more)

@@ -12,7 +12,9 @@ from clusterproof.plugins.inventory.model import Cluster
 
 
 @contextmanager
-def progress(config: pytest.Config, cluster: Cluster) -> Iterator[Callable[[NodeEvidence], None]]:
+def progress(
+    config: pytest.Config, cluster: Cluster, doing: str = "asking the nodes"
+) -> Iterator[Callable[[NodeEvidence], None]]:
     """Yield a function to call for each node that answered."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or not reporter.isatty or config.option.verbose < 0:
@@ -23,13 +25,13 @@ def progress(config: pytest.Config, cluster: Cluster) -> Iterator[Callable[[Node
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("asking the nodes", total=len(cluster.targets))
+        task = bar.add_task(doing, total=len(cluster.targets))
         unreached = 0
 
         def shown(evidence: NodeEvidence) -> None:
             nonlocal unreached
             unreached += evidence.unreached is not None
-            words = f"asking the nodes, {unreached} not reached" if unreached else "asking the nodes"
+            words = f"{doing}, {unreached} not reached" if unreached else doing
             bar.update(task, advance=1, description=words)
 
         yield shown

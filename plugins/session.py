@@ -23,6 +23,8 @@ from clusterproof.plugins.facts.window import window
 from clusterproof.plugins.gather import gather, replay
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.inventory.recording import read_control_plane, write_cluster, write_control_plane, write_node
+from clusterproof.plugins.load import command_line
+from clusterproof.plugins.load.options import LEAVES
 from clusterproof.plugins.nodeset import fold
 from clusterproof.plugins.options import log_cursor, window_minutes
 from clusterproof.plugins.policy.model import NO_POLICY
@@ -103,7 +105,9 @@ class Session:
             self.config.stash[CONTROL_PLANE] = read_control_plane(folder, self.cluster.name)
         elif self.config.getoption("dist", "no") != "no" and not self.config.option.collectonly:
             self.shared = tempfile.TemporaryDirectory(prefix="clusterproof-")
-            self.gather(frozenset(leaf_names()), frozenset({SLURM_LEAF, *aws.leaf_names()}), Path(self.shared.name))
+            of_control_plane = frozenset({SLURM_LEAF, *aws.leaf_names()})
+            loads = command_line.leaves_of_packaged(self.config.option)
+            self.gather(frozenset(leaf_names()), of_control_plane, Path(self.shared.name), loads)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -117,9 +121,10 @@ class Session:
         items = session.items if hasattr(session, "items") else []
         if items and EVIDENCE not in self.config.stash and not self.config.option.collectonly:
             self.gather(
-                needed(items) - ONLY_CAPTURED,
+                needed(items) - ONLY_CAPTURED - LEAVES,
                 frozenset[str]().union(*(control_leaves_of(item) for item in items)),
                 None,
+                command_line.leaves_to_load(items, self.config.option),
             )
         return (yield)
 
@@ -128,8 +133,17 @@ class Session:
         if self.shared:
             self.shared.cleanup()
 
-    def gather(self, leaves: frozenset[str], control_leaves: frozenset[str], shared: Path | None) -> None:
-        """Ask every node and the control plane once; keep the answers, and write them where that was asked."""
+    def gather(
+        self,
+        leaves: frozenset[str],
+        control_leaves: frozenset[str],
+        shared: Path | None,
+        loads: frozenset[str] = frozenset(),
+    ) -> None:
+        """Ask every node and the control plane once; keep the answers, and write them where that was asked.
+
+        `loads` are the leaves that load the nodes: for those they are visited a second time.
+        """
         folders = [folder for folder in (self._record_folder(), shared) if folder]
         for folder in folders:
             write_cluster(folder, self.config.stash[CLUSTER])
@@ -144,9 +158,9 @@ class Session:
 
         if self.redaction:
             with self.redaction.rewriting(keep) as learn:
-                self._ask(leaves, noting(mounted, learn))
+                self._ask(leaves, loads, noting(mounted, learn))
         else:
-            self._ask(leaves, noting(mounted, keep))
+            self._ask(leaves, loads, noting(mounted, keep))
         if control_leaves:
             told = self._ask_control_plane(control_leaves, mounted)
             self.config.stash[CONTROL_PLANE] = self.redaction.of_control_plane(told) if self.redaction else told
@@ -173,7 +187,7 @@ class Session:
         asked = {SETTING: as_setting(mounted), "fsx_window_minutes": str(window_minutes(self.config.option.fsx_window))}
         return aws.ask(account, replace(self.cluster, settings={**settings, **asked}), leaves)
 
-    def _ask(self, leaves: frozenset[str], keep: Callable[[NodeEvidence], None]) -> None:
+    def _ask(self, leaves: frozenset[str], loads: frozenset[str], keep: Callable[[NodeEvidence], None]) -> None:
         """Hand every node's answer to `keep`, as it comes; where nothing is asked of them, no node is."""
         if not leaves:
             return
@@ -192,7 +206,7 @@ class Session:
                 shown(evidence)
 
             try:
-                gather(
+                answered = gather(
                     self.cluster,
                     self._connection(),
                     leaves,
@@ -203,6 +217,10 @@ class Session:
                 )
             except Unusable as problem:
                 raise pytest.UsageError(str(problem)) from None
+        if loads:
+            from clusterproof.plugins.load.visit import load_nodes  # few runs load anything
+
+            load_nodes(self.config, self.cluster, self._connection(), self._limits(), loads, answered, keep)
 
     def _connection(self) -> Connection:
         found = self.config.hook.pytest_cluster_connection(config=self.config, cluster=self.cluster)

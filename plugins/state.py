@@ -95,6 +95,15 @@ def _not_asked(name: str) -> NodeEvidence:
 
 def occasion_of(markexpr: str) -> str:
     """The one occasion that `-m` asks for, for rules that differ by it; preflight where it asks for none or several."""
-    words = markexpr.replace("(", " ").replace(")", " ").split()
-    asked = {word for before, word in zip(["", *words], words) if word in OCCASIONS and before != "not"}  # noqa: B905
+    asked = _named(markexpr) & set(OCCASIONS)
     return asked.pop() if len(asked) == 1 else "preflight"
+
+
+def is_named(markexpr: str, mark: str) -> bool:
+    """Whether `-m` asks for a mark, and does not only rule it out."""
+    return mark in _named(markexpr)
+
+
+def _named(markexpr: str) -> set[str]:
+    words = markexpr.replace("(", " ").replace(")", " ").split()
+    return {word for before, word in zip(["", *words], words) if before != "not"}  # noqa: B905

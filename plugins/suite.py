@@ -37,11 +37,15 @@ def _of_file(path: Path) -> Iterator[Check]:
             yield check_of(function, [*getattr(function, "pytestmark", ()), *module.pytestmark])
 
 
+def marks_of(check: Check) -> frozenset[str]:
+    """The names of a check's marks."""
+    marks = [*getattr(check.function, "pytestmark", ()), *inspect.getmodule(check.function).pytestmark]  # type: ignore[union-attr]
+    return frozenset(mark.name for mark in marks)
+
+
 def occasions(check: Check) -> list[str]:
     """The occasions that a check is marked for."""
-    marks = [*getattr(check.function, "pytestmark", ()), *inspect.getmodule(check.function).pytestmark]  # type: ignore[union-attr]
-    named = {mark.name for mark in marks}
-    return [occasion for occasion in OCCASIONS if occasion in named]
+    return [occasion for occasion in OCCASIONS if occasion in marks_of(check)]
 
 
 def table() -> str:

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from clusterproof.plugins.check import judge
-from clusterproof.plugins.connection import Answer
+from clusterproof.plugins.connection import Answer, Program
 from clusterproof.plugins.evidence import NodeEvidence
 from clusterproof.plugins.gather import evidence_of
 from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.load.asking import merged
+from clusterproof.plugins.load.asking import program as load_program
+from clusterproof.plugins.load.options import LEAVES, SECONDS
 from clusterproof.plugins.policy.model import NO_POLICY, Policy
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from clusterproof.plugins.probe.payload import program
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.state import nodes
-from clusterproof.plugins.suite import node_checks
+from clusterproof.plugins.suite import node_checks, occasions
 from tests.testbed.image import NodeImage
-from tests.testbed.node import entered
+from tests.testbed.load import OPTIONS
+from tests.testbed.node import Node, entered
 
 
 def told_by(
-    image: NodeImage, name: str = "gpu001", leaf_s: float = 5.0, beside: str = "", checkpoints: tuple[str, ...] = ()
+    image: NodeImage,
+    name: str = "gpu001",
+    leaf_s: float = 5.0,
+    beside: str = "",
+    checkpoints: tuple[str, ...] = (),
+    loads: Collection[str] = (),
 ) -> NodeEvidence:
-    """What the real probe tells of a fake node: every leaf, in one run.
+    """What the real probe tells of a fake node: every leaf, in one run, and in a second one those that load it.
 
     `beside` is a shell script that runs on the node meanwhile; the probe begins when it has said its first line.
     """
@@ -33,8 +42,16 @@ def told_by(
             running = node.start(["/bin/sh", "-c", beside], stdout=subprocess.PIPE)
             assert running.stdout
             running.stdout.readline()
-        ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=60)
-    return evidence_of(Target(name), Answer(output=ran.stdout + ran.stderr), nonce)
+        told = _answered(node, to_run, nonce)
+        if not loads:
+            return told
+        in_order = [leaf for leaf in SECONDS if leaf in loads]
+        return merged(told, _answered(node, *load_program(in_order, OPTIONS)), in_order)
+
+
+def _answered(node: Node, to_run: Program, nonce: str) -> NodeEvidence:
+    ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=60)
+    return evidence_of(Target(node.name), Answer(output=ran.stdout + ran.stderr), nonce)
 
 
 def results(
@@ -44,8 +61,13 @@ def results(
     policy: Policy = NO_POLICY,
     **target: str,
 ) -> dict[str, Result]:
-    """The result of every check on one node, by the check's id; `peers` are the other nodes of its group."""
+    """The result of every check on one node, by the check's id; `peers` are the other nodes of its group.
+
+    Those that judge nothing but load are left out where the node was not loaded, as they are in a run.
+    """
     everyone = {told.node: told for told in (evidence, *peers)}
     cluster = Cluster("fakes", "local", tuple(Target(name, **target) for name in everyone))
     node = nodes(cluster, everyone, occasion, policy)[evidence.node]
-    return {name: judge(check, node) for name, check in node_checks().items()}
+    is_loaded = not LEAVES.isdisjoint(evidence.leaves)
+    checks = {name: check for name, check in node_checks().items() if is_loaded or occasions(check) != ["perf"]}
+    return {name: judge(check, node) for name, check in checks.items()}

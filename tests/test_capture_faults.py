@@ -7,13 +7,18 @@ from collections.abc import Mapping
 import pytest
 
 from clusterproof.plugins.facts.fact import ONLY_CAPTURED
-from clusterproof.plugins.suite import node_checks
+from clusterproof.plugins.load.options import LEAVES
+from clusterproof.plugins.suite import node_checks, occasions
 from clusterproof.plugins.verdict import Verdict
 from tests.faults.captured import FAULTS, CapturedFault, changes, judged
 from tests.testbed.outputs import P5, TRN1
 
 FOUND = (Verdict.FAIL, Verdict.CONCERN)
-LOGS = {name for name, check in node_checks().items() if check.leaves & ONLY_CAPTURED}
+LOGS = {
+    name
+    for name, check in node_checks().items()
+    if check.leaves & (ONLY_CAPTURED | LEAVES) and "preflight" in occasions(check)
+}
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

@@ -1,4 +1,4 @@
-"""DCGM's own diagnostic, out of its captured logs."""
+"""DCGM's own diagnostic: run under load, or out of its captured logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.routing import evidence
 from clusterproof.plugins.verdict import concern, incomplete
 
-pytestmark = [pytest.mark.gpu, pytest.mark.preflight, pytest.mark.hyperpod_node_debugger("G.1.b")]
+pytestmark = [pytest.mark.gpu, pytest.mark.preflight, pytest.mark.perf, pytest.mark.hyperpod_node_debugger("G.1.b")]
 
 NOT_PASSED = ("skip", "not run", "unknown")
 MAX_NAMED = 8  # results in one message
@@ -22,8 +22,8 @@ MAX_NAMED = 8  # results in one message
 def test_dcgm_diag(node: Node) -> None:
     """DCGM's diagnostic fails or warns.
 
-    Every captured run counts. A test that was skipped is no pass, nor is a run that ended with an error, or whose log
-    ends too early. DCGM's own severity says what is to be done.
+    With -m perf it is run (--dcgm-level); else every captured run counts. A test that was skipped is no pass, nor is a
+    run that ended with an error, or whose log ends too early. DCGM's own severity says what is to be done.
 
     Remedy: Do what the severity names: isolate means replace the node, reset means reset the GPU, config means mend its
     settings. Run the failed test alone (dcgmi diag -r NAME) where it names none.

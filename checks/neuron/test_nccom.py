@@ -1,23 +1,32 @@
-"""Collectives on Trainium, out of captured logs of nccom-test."""
+"""Collectives on Trainium: nccom-test, run under load, or out of its captured logs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
+from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.facts.nccom import NccomLog
 from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.facts.shortfall import below_median, worst_first
 from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import incomplete
+from clusterproof.plugins.verdict import concern, incomplete
 
-pytestmark = [pytest.mark.neuron, pytest.mark.preflight, pytest.mark.hyperpod_node_debugger("G")]
+pytestmark = [
+    pytest.mark.neuron,
+    pytest.mark.preflight,
+    pytest.mark.perf,
+    pytest.mark.hyperpod_node_debugger("G"),
+]
 
 
 @evidence("nccom-test -r 32 --minbytes 1kb --maxbytes 1gb --stepfactor 4 --datatype fp32 --check allr; echo exit: $?")
 def test_nccom(node: Node) -> None:
-    """nccom-test fails.
+    """nccom-test fails, or is slower than on the other nodes.
 
-    The smallest program that uses every NeuronCore and the links between them. That it ends with a bandwidth for every
-    size proves that collectives run; how fast they should be is another question.
+    The smallest program that uses every NeuronCore and the links between them. With -m perf it is run; else every
+    captured run counts. Compared is the bandwidth of the largest message, among nodes that ran the same command.
 
     Remedy: Read the error. NRT_ words are the runtime's: restart the Neuron driver, reboot the node; replace it where
     they return.
@@ -27,6 +36,7 @@ def test_nccom(node: Node) -> None:
     assert not problems, f"{problems[0].replace('; expected ', ', expected ')}; expected no error"
     for log in logs:
         require_end(log)
+    require_speed(node)
 
 
 def require_end(log: NccomLog) -> None:
@@ -40,3 +50,25 @@ def require_end(log: NccomLog) -> None:
         incomplete(f"no time or bandwidth for {silent[0]} bytes; expected numbers")
     if log.exit:
         incomplete(f"no error is told, and nccom-test ended with exit status {log.exit}; expected 0")
+
+
+def require_speed(node: Node) -> None:
+    """Fail, or worry, where the node stays far behind the median of its group."""
+    shared = node.group.medians("nccom", busbw)
+    found = [one for name, speed in busbw(node).items() for one in below_median(name, speed, shared[name])]
+    fail, worry = threshold("load.slower_fail_percent"), threshold("load.slower_concern_percent")
+    slow = ", ".join(one.observed("GB/s") for one in worst_first(found, fail))
+    assert not slow, f"{slow}; expected at most {fail:g} % below"
+    slow = ", ".join(one.observed("GB/s") for one in worst_first(found, worry))
+    if slow:
+        concern(f"{slow}; expected at most {worry:g} % below")
+
+
+def busbw(node: Node) -> Mapping[str, float]:
+    """The bandwidth of the largest message, run by run. A log that does not say what was run is left out."""
+    largest = [(log.command, max(log.rows, key=lambda row: row.size_bytes)) for log in node.nccom.logs if log.rows]
+    return {
+        f"{command}, {row.size_bytes} bytes": row.busbw_gb_per_s
+        for command, row in largest
+        if command and row.busbw_gb_per_s is not None
+    }

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.connection import Answer, Limits, Program, Unusable, connection_for
@@ -14,7 +12,7 @@ from clusterproof.plugins.connection.submit_host import ask, submit_host
 from clusterproof.plugins.evidence import Unreached
 from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.probe.frame import FrameError, printable, unpacked
-from clusterproof.plugins.probe.payload import new_nonce, packed, source_of, started_by_shell
+from clusterproof.plugins.probe.payload import joined, new_nonce, packed, started_by_shell
 from clusterproof.plugins.slurm import FOLDER
 
 WAIT_S = 15.0  # for a place on nodes that others use; --slurm-wait
@@ -104,20 +102,11 @@ def launch_program(request: Mapping[str, object], nonce: str) -> Program:
     Raises ValueError where it is too large even so.
     """
     for asked in (request, {**request, "names": []}):
-        text = packed("\n".join(map(_of_its_own, TRAVELS)) + f"\nmain({asked!r}, *sys.argv[1:3])\n")
+        text = packed(joined(TRAVELS) + f"\nmain({asked!r}, *sys.argv[1:3])\n")
         made = started_by_shell(text, nonce, sudo=False, on_stdin=False)
         if len(made.command) <= MAX_CHARACTERS:
             return made
     raise ValueError(f"the program for srun has {len(made.command)} characters; expected at most {MAX_CHARACTERS}")
-
-
-def _of_its_own(file: Path) -> str:
-    """A module's text without what it imports from beside it: they travel as one."""
-    source = source_of(file)
-    imports = [line for line in ast.parse(source).body if isinstance(line, ast.ImportFrom)]
-    ours = [line for line in imports if str(line.module).startswith(("__future__", "clusterproof."))]
-    dropped = {number for line in ours for number in range(line.lineno, (line.end_lineno or 0) + 1)}
-    return "\n".join(line for number, line in enumerate(source.splitlines(), 1) if number not in dropped)
 
 
 def _answer(told: object) -> Answer:

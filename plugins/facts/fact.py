@@ -13,8 +13,8 @@ from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 T = TypeVar("T")
 
-# Leaves that no probe reads, as it never loads the hardware nor asks the scheduler: only captures tell them.
-ONLY_CAPTURED = frozenset({"dcgm_diag", "nccl_tests", "nccom", "slurm_node"})
+# Leaves that no probe reads, as it never asks the scheduler nor runs jobs: only captures tell them.
+ONLY_CAPTURED = frozenset({"nccl_tests", "slurm_node"})
 
 _WHY = {
     Status.DENIED: "may not be read",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from statistics import median
 from typing import TYPE_CHECKING
 
 from clusterproof.plugins.catalog import threshold
@@ -39,6 +41,19 @@ class Difference:
         return f"{self.usual} as on {self.alike} of {self.telling} nodes" if self.usual else "one for all nodes"
 
 
+@dataclass(frozen=True, slots=True)
+class Median:
+    """The middle of what so many nodes measure."""
+
+    value: float
+    nodes: int
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether there are enough nodes for one to be compared with the others."""
+        return self.nodes >= threshold("group.minimum_nodes")
+
+
 @dataclass(slots=True)
 class Group:
     """Nodes of one group and instance type."""
@@ -46,6 +61,7 @@ class Group:
     nodes: list[Node] = field(default_factory=list)
     known: dict[str, frozenset[str]] = field(default_factory=dict)
     counted: dict[str, Mapping[str, Counter[str]]] = field(default_factory=dict)
+    measured: dict[str, Mapping[str, Median]] = field(default_factory=dict)
 
     def most(self, what: str, read: Callable[[Node], Iterable[str]]) -> frozenset[str]:
         """What more than half of its nodes tell under `what`; nothing in a group too small to have a majority.
@@ -68,6 +84,17 @@ class Group:
         if telling < threshold("group.minimum_nodes"):
             return frozenset()
         return frozenset(entry for entry, count in counts.items() if count > telling * threshold("group.majority"))
+
+    def medians(self, what: str, read: Callable[[Node], Mapping[str, float]]) -> Mapping[str, Median]:
+        """The median of what its nodes measure, by the measurement's name. A node that cannot tell counts nowhere."""
+        if what not in self.measured:
+            told: dict[str, list[float]] = {}
+            for node in self.nodes:
+                with suppress(Incomplete, NotApplicable):
+                    for name, value in read(node).items():
+                        told.setdefault(name, []).append(value)
+            self.measured[what] = {name: Median(median(values), len(values)) for name, values in told.items()}
+        return self.measured[what]
 
     def counts(self, what: str, read: Callable[[Node], Values]) -> Mapping[str, Counter[str]]:
         """How many nodes tell each value, by the value's name. A node that cannot tell counts nowhere."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.facts.group import Group
-from clusterproof.plugins.facts.of_node import captured, expectation, host, kernel_log, network, storage
+from clusterproof.plugins.facts.of_node import captured, expectation, host, kernel_log, network, perf, storage
 from clusterproof.plugins.facts.of_node import gpus as of_gpus
 from clusterproof.plugins.facts.of_node import neuron as of_neuron
 from clusterproof.plugins.facts.of_node import software as of_software
@@ -140,11 +140,19 @@ class Node:
     neuron_ls_hangs = of_neuron.neuron_ls_hangs
     neuron_hardware_errors = of_neuron.neuron_hardware_errors
 
+    # What its hardware does under load
+
+    dcgm_diag = perf.dcgm_diag
+    nccom = perf.nccom
+    node_busbw = perf.node_busbw
+    gpu_bandwidth = perf.gpu_bandwidth
+    gpu_gemm = perf.gpu_gemm
+    efa_loopback = perf.efa_loopback
+    fs_bandwidth = perf.fs_bandwidth
+
     # What only captures tell
 
-    dcgm_diag = captured.dcgm_diag
     nccl_tests = captured.nccl_tests
-    nccom = captured.nccom
     slurm_nodes = captured.slurm_nodes
     slurm_node = captured.slurm_node
 

@@ -38,9 +38,9 @@ class Output:
 class Meter:
     """One program.
 
-    A collective one has `ranks`: the shell command of every rank, which a launcher starts on both nodes. One of two ends has
-    `server` and `client` (shell commands, from the port, and from the server's address and the port); the server serves
-    one client and ends. `read` takes the ranks' merged output, or the client's and then the server's.
+    A collective one has `ranks`: the shell command of every rank, which a launcher starts on both nodes. One of two
+    ends has `server` and `client` (shell commands, from the port, and from the server's address and the port); the
+    server serves one client and ends. `read` takes the ranks' merged output, or the client's and then the server's.
     """
 
     name: str

@@ -23,3 +23,15 @@ class Reading:
     problem: str = ""
     culprit: str = ""
     seconds: float = 0.0  # that the run took, its start included
+    ranks: int = 0  # that took part, 0 where the run does not tell
+    hosts: tuple[
+        str, ...
+    ] = ()  # the names by which the run calls the nodes that took part; empty where it does not tell
+
+
+MOST_GB_PER_S = 100_000.0  # no network and no NVLink domain comes near it
+
+
+def is_believable(gb_per_s: float | None) -> bool:
+    """Whether it can be a bandwidth at all."""
+    return gb_per_s is not None and 0 < gb_per_s <= MOST_GB_PER_S

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from clusterproof.plugins.meters.reading import Reading
@@ -17,8 +18,14 @@ class Pair:
     def __str__(self) -> str:
         return f"{self.a}~{self.b}"
 
-    def __iter__(self):  # type: ignore[no-untyped-def]  # noqa: ANN204
+    def __iter__(self) -> Iterator[str]:
+        """Both ends, one after the other."""
         return iter((self.a, self.b))
+
+    @property
+    def nodes(self) -> tuple[str, str]:
+        """Both ends."""
+        return self.a, self.b
 
     def other(self, node: str) -> str:
         """The other end."""

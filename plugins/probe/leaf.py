@@ -8,17 +8,17 @@ import os
 import resource
 import signal
 
-from clusterproof.plugins.probe.reading import Absent, Broke, Denied, Node
+from clusterproof.plugins.probe.reading import Absent, Broke, Denied, Node, TimedOut
 
 ALARM_GRACE_S = 2  # a leaf whose runner is gone ends by itself
 
 
-def live(name: str, node: Node, pipe: int) -> None:
-    """Become the leaf: read, tell, end. Never returns."""
+def live(module: str, node: Node, pipe: int) -> None:
+    """Become the leaf of that module: read, tell, end. Never returns."""
     try:
         _detach(pipe)
         signal.alarm(int(node.leaf_s) + ALARM_GRACE_S)
-        _tell(_record(name, node), pipe)
+        _tell(_record(module, node), pipe)
     finally:
         os._exit(0)
 
@@ -37,15 +37,17 @@ def _detach(pipe: int) -> None:
     os.closerange(pipe + 1, 1024)
 
 
-def _record(name: str, node: Node) -> dict[str, object]:
+def _record(module: str, node: Node) -> dict[str, object]:
     """What the leaf's file tells, or how it failed."""
     try:
-        leaf = importlib.import_module("clusterproof.plugins.probe." + name)
+        leaf = importlib.import_module(module)
         return {"status": "told", "value": leaf.read(node)}
     except Absent as why:
         return {"status": "absent", "detail": str(why)}
     except (Denied, PermissionError) as why:
         return {"status": "denied", "detail": str(why)}
+    except TimedOut as why:
+        return {"status": "timed_out", "detail": str(why)}
     except Broke as why:
         return {"status": "broke", "detail": str(why)}
     except BaseException as crash:  # whatever it is, it is this leaf's evidence and nobody else's

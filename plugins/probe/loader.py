@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from importlib.machinery import ModuleSpec
-
-PACKAGES = ("clusterproof", "clusterproof.plugins", "clusterproof.plugins.probe")
 
 
 class Travelled:
@@ -13,35 +12,30 @@ class Travelled:
 
     def __init__(self, sources: dict[str, str]) -> None:
         self.sources = sources
+        self.packages = {name.rsplit(".", depth)[0] for name in sources for depth in (1, 2, 3)}
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
         """What the import system asks: a specification for a module that is here, else None."""
-        if name not in self.sources and name not in PACKAGES:
+        if name not in self.sources and name not in self.packages:
             return None
-        return ModuleSpec(name, self, is_package=name in PACKAGES)  # type: ignore[arg-type] # by its methods
+        return ModuleSpec(name, self, is_package=name not in self.sources)  # type: ignore[arg-type] # by its methods
 
     def create_module(self, _spec: ModuleSpec) -> None:
         """Leave the making of the module to Python."""
+
+    def get_source(self, name: str) -> str:
+        """The text of a module."""
+        return self.sources.get(name, "")
 
     def exec_module(self, module: object) -> None:
         """Run a module's text in it."""
         name = vars(module)["__name__"]
         file = name.rpartition(".")[2] + ".py"
-        code = compile(self.sources.get(name, ""), file, "exec", dont_inherit=True)
+        code = compile(self.get_source(name), file, "exec", dont_inherit=True)
         exec(code, vars(module))  # noqa: S102 - our own text, sent with this program
 
 
-def start(
-    sources: dict[str, str],
-    leaves: dict[str, float],
-    root: str,
-    mount_s: float,
-    whole_s: float,
-    checkpoints: tuple[str, ...],
-    log_cursor: tuple[str, int, float],
-) -> None:
-    """Answer with the modules that came along; the command line says the nonce and what became of sudo."""
+def start(sources: dict[str, str], runner: str, *request: object) -> None:
+    """Let one of the modules that came along answer; the command line says the nonce and what became of sudo."""
     sys.meta_path.insert(0, Travelled(sources))
-    from clusterproof.plugins.probe.run import main
-
-    main(leaves, root, mount_s, whole_s, checkpoints, log_cursor, *sys.argv[1:3])
+    import_module(runner).main(*request, *sys.argv[1:3])

@@ -8,7 +8,7 @@ import secrets
 import tokenize
 import zlib
 from binascii import b2a_base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -18,7 +18,8 @@ from clusterproof.plugins.probe.options import FOLDER, ProbeOptions
 from clusterproof.plugins.probe.pynvml_part import pynvml_source, reachable, words
 
 PACKAGE = "clusterproof.plugins.probe"
-IMPORTED = re.compile(rf"^ *from {re.escape(PACKAGE)}(?: import|\.)\s*(\w+)", re.MULTILINE)
+PLUGINS = FOLDER.parent  # its rooms probe and load travel
+IMPORTED = re.compile(r"^ *from (clusterproof\.plugins\.(?:probe|load))(?: import|\.)\s*(\w+)", re.MULTILINE)
 MAX_CHARACTERS = 60_000  # of the whole program as one argument: AWS Systems Manager takes 65,535
 
 # For any POSIX shell; in single quotes it passes through csh and fish too: no quote, "!" or backslash in it.
@@ -74,21 +75,32 @@ def started_by_shell(text: str, nonce: str, sudo: bool, on_stdin: bool) -> Progr
 @cache
 def payload(leaves: frozenset[str], options: ProbeOptions, further: tuple[Path, ...] = ()) -> str:
     """The probe's text for these leaves, compressed, as base64."""
-    files = {path.stem: path for path in further}
-    sources: dict[str, str] = {}
-    pending = {"run", *leaves}
-    while pending:
-        name = pending.pop()
-        sources[name] = source_of(files.get(name, FOLDER / f"{name}.py"))
-        pending.update(set(IMPORTED.findall(sources[name])) - set(sources))
-    modules = {f"{PACKAGE}.{name}": source for name, source in sorted(sources.items())}
+    names = {f"{PACKAGE}.{name}" for name in ("run", *leaves)}
+    modules = modules_for(names, {f"{PACKAGE}.{path.stem}": path for path in further})
     if any("import pynvml" in source for source in modules.values()):
         modules["pynvml"] = _pynvml_for(modules.values())
     slowest_first = sorted(leaves, key=lambda leaf: (-options.deadline_s(leaf), leaf))
     deadlines = {leaf: options.deadline_s(leaf) for leaf in slowest_first}
     limits = (options.mount_s, options.whole_s(leaves))
-    request = (modules, deadlines, options.host_root, *limits, options.checkpoints, options.log_cursor)
-    return packed(source_of(FOLDER / "loader.py") + f"\nstart{request!r}\n")
+    request = (deadlines, options.host_root, *limits, options.checkpoints, options.log_cursor)
+    return started(f"{PACKAGE}.run", modules, request)
+
+
+def modules_for(names: Iterable[str], files: Mapping[str, Path] = {}) -> dict[str, str]:
+    """The texts of modules and of what they import that travels, by full name; `files` lie elsewhere."""
+    sources: dict[str, str] = {}
+    pending = set(names)
+    while pending:
+        name = pending.pop()
+        room, _, module = name.removeprefix("clusterproof.plugins.").partition(".")
+        sources[name] = source_of(files.get(name, PLUGINS / room / f"{module}.py"))
+        pending.update({".".join(found) for found in IMPORTED.findall(sources[name])} - set(sources))
+    return dict(sorted(sources.items()))
+
+
+def started(runner: str, modules: Mapping[str, str], request: tuple[object, ...]) -> str:
+    """The text that lets `runner`, one of the modules, answer a request."""
+    return packed(source_of(FOLDER / "loader.py") + f"\nstart{(dict(modules), runner, *request)!r}\n")
 
 
 def packed(text: str) -> str:
@@ -102,6 +114,20 @@ def source_of(file: Path) -> str:
         return _lean(file.read_text("utf-8"))
     except FileNotFoundError:
         raise ValueError(f"{file.stem} is no leaf of the probe") from None
+
+
+@cache
+def joined(files: tuple[Path, ...]) -> str:
+    """Modules as one text, without what they import from beside them: they travel together. Raises ValueError."""
+    return "\n".join(("from __future__ import annotations", *map(_of_its_own, files)))
+
+
+def _of_its_own(file: Path) -> str:
+    source = source_of(file)
+    imports = [line for line in ast.parse(source).body if isinstance(line, ast.ImportFrom)]
+    ours = [line for line in imports if str(line.module).startswith(("__future__", "clusterproof."))]
+    dropped = {number for line in ours for number in range(line.lineno, (line.end_lineno or 0) + 1)}
+    return "\n".join(line for number, line in enumerate(source.splitlines(), 1) if number not in dropped)
 
 
 def _lean(source: str) -> str:

@@ -23,6 +23,10 @@ class Broke(Exception):  # noqa: N818
     """It exists, and told nothing that can be understood; the message says why."""
 
 
+class TimedOut(Exception):  # noqa: N818
+    """It did not end in the time that the leaf gives it, and was ended; the message names it."""
+
+
 class Node:
     """The node that a leaf reads: every path is looked up under its root; `at` notes what is being read."""
 
@@ -34,12 +38,14 @@ class Node:
         mount_s: float = 2.0,
         checkpoints: tuple[str, ...] = (),
         log_cursor: tuple[str, int, float] = NO_CURSOR,
+        settings: dict[str, str] = {},  # noqa: B006 - only read
     ) -> None:
         self.root = root.rstrip("/")  # empty: the machine's own
         self.at = at
         self.leaf_s = leaf_s
         self.mount_s = mount_s
         self.checkpoints = checkpoints  # folders of the node that its jobs save to
+        self.settings = settings  # what the user chose of the leaves that load the hardware
         self.log_cursor = log_cursor  # what of the kernel log was looked at before: boot id, sequence number, seconds
 
     def path(self, path: str) -> str:

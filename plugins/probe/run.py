@@ -8,7 +8,9 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 
+from clusterproof.plugins.probe.reading import Node
 from clusterproof.plugins.probe.running import Running
 from clusterproof.plugins.probe.telling import tell
 
@@ -27,14 +29,24 @@ def main(
     nonce: str,
     sudo: str,
 ) -> None:
-    """Answer one request and end this process; leaves that cannot be ended are left behind."""
+    """Answer one request and end this process: all leaves at once."""
+
+    def read(running: list[Running]) -> None:
+        for name, leaf_s in leaves.items():
+            node = Node(root, leaf_s=leaf_s, mount_s=mount_s, checkpoints=checkpoints, log_cursor=log_cursor)
+            running.append(Running(name, node))
+        collect(running)
+
+    answer(read, whole_s, root, nonce, sudo)
+
+
+def answer(read: Callable[[list[Running]], None], whole_s: float, root: str, nonce: str, sudo: str) -> None:
+    """Send what the leaves tell that `read` starts, and end this process; what cannot be ended is left behind."""
     running: list[Running] = []
     try:
         _prepare(whole_s)
         began, clock = time.time(), time.monotonic()
-        for name, leaf_s in leaves.items():
-            running.append(Running(name, leaf_s, root, mount_s, checkpoints, log_cursor))
-        collect(running)
+        read(running)
         _reap(running)
         probe = {
             "python": sys.version.split()[0],
@@ -59,8 +71,11 @@ def main(
         os._exit(0)
 
 
-def collect(running: list[Running]) -> None:
-    """Wait until every leaf has its record. Raises BrokenPipeError when nobody listens any more."""
+def collect(running: list[Running], beat_s: float = 0.0) -> None:
+    """Wait until every leaf has its record. Raises BrokenPipeError when nobody listens any more.
+
+    With `beat_s` an empty line is printed so often: a connection over which nothing comes is taken for a dead one.
+    """
     heard = {leaf.pipe: leaf for leaf in running if not leaf.record}
     ending: list[Running] = []
     poll = select.poll()
@@ -70,6 +85,9 @@ def collect(running: list[Running]) -> None:
     while heard or ending:
         next_deadline = min((leaf.deadline for leaf in heard.values()), default=0.0)
         pause_s = LOOK_S if ending else max(0.0, next_deadline - time.monotonic())
+        if beat_s and pause_s > beat_s:
+            os.write(OUTPUT, b"\n")
+            pause_s = beat_s
         spoke = {pipe for pipe, _ in poll.poll(1000 * pause_s + 1)}
         if OUTPUT in spoke:
             raise BrokenPipeError

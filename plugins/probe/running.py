@@ -10,8 +10,9 @@ from mmap import mmap
 
 from clusterproof.plugins.probe.group import living
 from clusterproof.plugins.probe.leaf import live
-from clusterproof.plugins.probe.reading import NO_CURSOR, Node
+from clusterproof.plugins.probe.reading import Node
 
+PROBE = "clusterproof.plugins.probe"
 MAX_TOLD_BYTES = 4 * 1024 * 1024
 NOTE_BYTES = 1024
 END_PATIENCE_S = 0.5  # from SIGKILL to giving a process up
@@ -20,17 +21,10 @@ END_PATIENCE_S = 0.5  # from SIGKILL to giving a process up
 class Running:
     """One leaf of a run. `record` is empty until it has ended in some way."""
 
-    def __init__(
-        self,
-        name: str,
-        leaf_s: float,
-        root: str,
-        mount_s: float,
-        checkpoints: tuple[str, ...] = (),
-        log_cursor: tuple[str, int, float] = NO_CURSOR,
-    ) -> None:
+    def __init__(self, name: str, node: Node, room: str = PROBE) -> None:
+        """Start the leaf of that room; what it notes of its reading is kept here."""
         self.name = name
-        self.leaf_s = leaf_s
+        self.leaf_s = node.leaf_s
         self.record: dict[str, object] = {}
         self.is_ending = False
         self.pipe = -1
@@ -40,7 +34,7 @@ class Running:
         self._told = bytearray()
         self._note = mmap(-1, NOTE_BYTES)  # shared: what it was reading is known even where it cannot speak
         self._began = time.monotonic()
-        self.deadline = self._began + leaf_s
+        self.deadline = self._began + self.leaf_s
         try:
             self.pipe, writing = os.pipe()
             self._pid = os.fork()
@@ -48,7 +42,8 @@ class Running:
             self._settle("broke", f"could not be started: {problem.strerror}")
             return
         if not self._pid:
-            live(name, Node(root, self._write_note, leaf_s, mount_s, checkpoints, log_cursor), writing)
+            node.at = self._write_note
+            live(f"{room}.{name}", node, writing)
         os.close(writing)
 
     def reading(self) -> str:

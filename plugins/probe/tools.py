@@ -29,9 +29,16 @@ NOT_RUN = 127
 class Tool:
     """A program that runs: its output as it comes, standard error merged, then its exit status."""
 
-    def __init__(self, node: Node, name: str, *arguments: str) -> None:
+    def __init__(
+        self,
+        node: Node,
+        name: str,
+        *arguments: str,
+        program: str = "",
+        environment: dict[str, str] = {},  # noqa: B006 - only read
+    ) -> None:
         """Start it. Raises Absent where it is not installed, Denied where another root may not be entered."""
-        program = find(node, name)
+        program = program or find(node, name)
         if node.root and os.geteuid():
             raise Denied(f"{name}: only root may run a program under {node.root}")
         self.line = " ".join((name, *arguments))
@@ -40,22 +47,36 @@ class Tool:
         self._output, writing = os.pipe()
         self._pid = os.fork()
         if not self._pid:
-            _become(node, program, (name, *arguments), writing)
+            _become(node, program, (name, *arguments), {**_environment(node), **environment}, writing)
         os.close(writing)
 
-    def chunks(self, within_s: float | None = None) -> Iterator[bytes]:
-        """Its output until it ends, or is not wanted any more. Raises Broke once its time is over, if it has one."""
+    def speaks(self) -> bool:
+        """Whether it has printed something that nobody has taken yet, or has ended."""
+        return bool(select.select([self._output], [], [], 0)[0])
+
+    def chunks(self, within_s: float | None = None, ask_s: float = 0.0) -> Iterator[bytes]:
+        """Its output until it ends, or is not wanted any more. Raises Broke once its time is over, if it has one.
+
+        With `ask_s` it is asked to end then (SIGINT), and killed so much later.
+        """
+        is_asked = False
         poll = select.poll()
         poll.register(self._output, select.POLLIN)
         until = None if within_s is None else time.monotonic() + within_s
         try:
             while True:
                 if until is not None and not poll.poll(1000 * max(0.0, until - time.monotonic())):
-                    raise Broke(f"{self.line} does not end within {within_s:g} s")
+                    if is_asked or not ask_s:
+                        raise Broke(f"{self.line} does not end within {within_s:g} s")
+                    os.kill(self._pid, signal.SIGINT)
+                    until, is_asked = until + ask_s, True
+                    continue
                 chunk = os.read(self._output, MAX_OUTPUT_BYTES)
                 if not chunk:
                     break
                 yield chunk
+            if is_asked:
+                raise Broke(f"{self.line} does not end within {within_s:g} s")
         except BaseException:
             os.kill(self._pid, signal.SIGKILL)
             raise
@@ -65,10 +86,10 @@ class Tool:
             self.exit = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
 
 
-def find(node: Node, name: str) -> str:
-    """Where a program lies within the node's root. Raises Absent."""
+def find(node: Node, name: str, further: tuple[str, ...] = ()) -> str:
+    """Where a program lies within the node's root, in `further` folders first. Raises Absent."""
     own = [] if node.root else os.environ.get("PATH", "").split(":")
-    for folder in (*own, *FOLDERS):
+    for folder in (*further, *own, *FOLDERS):
         program = f"{folder}/{name}"
         full = node.path(program)
         if os.path.isfile(full) and os.access(full, os.X_OK):
@@ -97,7 +118,7 @@ def lines(node: Node, name: str, *arguments: str) -> list[str]:
     return text.splitlines()
 
 
-def _become(node: Node, program: str, words: tuple[str, ...], output: int) -> None:
+def _become(node: Node, program: str, words: tuple[str, ...], environment: dict[str, str], output: int) -> None:
     """Turn this forked child into the program; never returns."""
     try:
         if node.root:
@@ -107,7 +128,7 @@ def _become(node: Node, program: str, words: tuple[str, ...], output: int) -> No
         signal.alarm(int(node.leaf_s) + 2)  # outlives exec: an end even where nobody is left to kill it
         os.dup2(output, 1)
         os.dup2(output, 2)
-        os.execve(program, words, _environment(node))  # noqa: S606 - a fixed list of words
+        os.execve(program, words, environment)  # noqa: S606 - a fixed list of words
     except OSError as problem:
         os.write(output, f"{program}: {problem.strerror}\n".encode())
     finally:

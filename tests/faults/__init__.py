@@ -17,6 +17,7 @@ from tests.faults import (
     interfaces,
     kernel_host,
     kernel_log,
+    load,
     network,
     neuron,
     node,
@@ -47,6 +48,7 @@ PARTS = (
     storage,
     software,
     image,
+    load,
 )
 FAULTS = tuple(fault for part in PARTS for fault in part.FAULTS)
 ALL_FAULTS = (*FAULTS, *captured.FAULTS)  # those of live nodes, and those in what people collected by hand

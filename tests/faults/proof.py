@@ -7,11 +7,13 @@ from dataclasses import replace
 from functools import cache
 
 from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.plugins.load.options import LEAVES
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.verdict import Verdict
 from tests.faults.fault import Fault
 from tests.judged import results, told_by
 from tests.testbed.image import NodeImage
+from tests.testbed.load import LOADABLE
 from tests.testbed.needs import needs_nodes
 
 NODE, PEERS = "gpu001", ("gpu002", "gpu003", "gpu004")
@@ -20,7 +22,7 @@ NODE, PEERS = "gpu001", ("gpu002", "gpu003", "gpu004")
 @cache
 def healthy(base: Callable[[], NodeImage]) -> NodeEvidence:
     """What the node tells that a fault is put into."""
-    return told_by(base(), NODE)
+    return told_by(base(), NODE, loads=LEAVES if base in LOADABLE else ())
 
 
 @cache
@@ -42,7 +44,10 @@ def reason_to_skip(fault: Fault) -> str:
 
 def changes(fault: Fault) -> dict[str, Result]:
     """The results of those checks whose verdict the fault changes, by the check's id."""
-    told = told_by(fault.put(fault.base()), NODE, fault.leaf_s, fault.beside, fault.policy.checkpoints)
+    told = told_by(fault.put(fault.base()), NODE, fault.leaf_s, fault.beside, fault.policy.checkpoints, fault.loads)
+    if fault.base in LOADABLE:
+        loads = {name: leaf for name, leaf in healthy(fault.base).leaves.items() if name in LEAVES}
+        told = replace(told, leaves=loads | dict(told.leaves))
     found = results(told, fault.occasion, peers(fault.base), fault.policy)
     before = verdicts_of_healthy(fault.base)
     return {name: result for name, result in found.items() if result.verdict is not before[name]}

@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.testbed import sshd
 from tests.testbed.image import NodeImage
 from tests.testbed.node import LEAVE_S, Node, boot, system_program
+from tests.testbed.shaping import shaped
 from tests.testbed.sshd import USER
 
 __all__ = ["USER", "Testbed", "testbed"]
@@ -26,10 +27,11 @@ NOBODY = "02:00:00:00:00:01"  # a link address that no interface has
 SSHD_S = 10.0
 CLONE_NEWNET = 0x40000000
 
-# The switch is a bridge in a network namespace of its own, which is also the control host's.
+# The switch is a bridge in a network namespace of its own, which is also the control host's. Its address is set: else
+# it is that of one of its ports, and changes for everybody when that port's node is stopped.
 SWITCH = f"""exec 2>&1
 ip link set lo up
-ip link add switch type bridge
+ip link add switch address 02:00:00:00:00:02 type bridge
 ip addr add {CONTROL}/24 dev switch
 ip link set switch up
 echo ready
@@ -101,6 +103,42 @@ class Testbed:
                 yield
             finally:
                 _set_network(before.fileno())
+
+    @contextlib.contextmanager
+    def slow_node(self, name: str, rate: str) -> Iterator[None]:
+        """All that a node sends and is sent goes at most at `rate` ("80mbit"), each way."""
+        with self.slow_group([name], rate):
+            yield
+
+    @contextlib.contextmanager
+    def slow_group(self, names: Sequence[str], rate: str) -> Iterator[None]:
+        """Each of these nodes is slow."""
+        with contextlib.ExitStack() as stack:
+            for name in names:
+                stack.enter_context(shaped(self.nodes[name].pid, "eth0", rate))
+                stack.enter_context(shaped(self._switch.pid, f"port{_number(self.addresses[name])}", rate))
+            yield
+
+    @contextlib.contextmanager
+    def slow_link(self, one: str, other: str, rate: str) -> Iterator[None]:
+        """What two nodes send each other goes at most at `rate`, each way; all else of theirs as it was."""
+        with (
+            shaped(self.nodes[one].pid, "eth0", rate, self.addresses[other]),
+            shaped(self.nodes[other].pid, "eth0", rate, self.addresses[one]),
+        ):
+            yield
+
+    def let_nodes_log_in_to_each_other(self) -> None:
+        """As root, by their addresses: each has the key that all let in, and knows the others' host keys."""
+        for node in self.nodes.values():
+            own = node.root / "root/.ssh"
+            own.mkdir(mode=0o700, exist_ok=True)
+            for name, text in (
+                ("id_ed25519", self.identity.read_text()),
+                ("known_hosts", self.known_hosts.read_text()),
+            ):
+                (own / name).write_text(text)
+                (own / name).chmod(0o600)
 
     def stop(self, name: str) -> None:
         """Power a node off: its address falls silent, and its connections break without a word."""

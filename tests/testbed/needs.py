@@ -91,6 +91,9 @@ needs_gcc = _mark(_without("gcc", "gcc"))
 needs_sshd = _mark(_without("sshd", "openssh-server"))
 needs_ssh = _mark(_without("ssh", "openssh-client"))
 needs_pynvml = _mark("" if importlib.util.find_spec("pynvml") else "pip install nvidia-ml-py")
+needs_fio = _mark(_without("fio", "fio"))
+needs_iperf3 = _mark(_without("iperf3", "iperf3"))
+needs_fi_pingpong = _mark(_without("fi_pingpong", "libfabric-bin"))
 needs_nodes = _mark(_without_nodes())  # entered() works
 needs_frozen = _mark(_without_frozen())  # … with a frozen file system
 needs_hung_mount = _mark(_without_nodes() or _without_path("/dev/fuse", "its kernel has no FUSE"))
@@ -98,4 +101,5 @@ needs_numa_balancing = _mark(
     _without_path("/proc/sys/kernel/numa_balancing", "its kernel is built without NUMA balancing")
 )
 needs_cluster = _mark(_without_cluster())  # testbed() works
+needs_openmpi = _mark(_without("mpirun", "openmpi-bin"))
 needs_slurm = _mark(_without_slurm())  # slurm() works

@@ -48,6 +48,7 @@ CUDA = '{"cuda": {"name": "CUDA SDK", "version": "VERSION"}}\n'
 LIBRARY = "\x7fELF"
 BENEATH = (
     *("usr/local/cuda*", "etc/ld.so.conf.d/*cuda*", ".dockerenv", "run/.containerenv", "var/run/secrets/*"),
+    *("usr/bin/fi_info", "usr/bin/fi_pingpong", "usr/bin/fio"),
     *("root/.aws", "root/.ssh/id_*", "home/*", "var/crash/*", "var/lib/dpkg/updates/*", "var/lib/cloud/data"),
 )
 CLOUD_INIT_RESULT = '{"v1": {"datasource": "DataSourceEc2Local", "errors": []}}\n'

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clusterproof.plugins.facts.dcgm import DcgmDiag
 from clusterproof.plugins.facts.fact import captured_as, told_by
 from clusterproof.plugins.facts.nccl_tests import NcclTests
-from clusterproof.plugins.facts.nccom import Nccom
 from clusterproof.plugins.facts.slurm import SlurmNode, SlurmNodes
 from clusterproof.plugins.verdict import Incomplete
 
@@ -15,9 +13,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.facts.node import Node
 
 
-dcgm_diag = captured_as("dcgm_diag", DcgmDiag, "log of dcgmi diag")
 nccl_tests = captured_as("nccl_tests", NcclTests, "log of nccl-tests or NCCL")
-nccom = captured_as("nccom", Nccom, "log of nccom-test")
 slurm_nodes = captured_as("slurm_node", SlurmNodes, "answer of scontrol or sinfo")
 
 

@@ -1,0 +1,62 @@
+"""Simulated clusters for `make simulate`: nodes, links and racks with known faults, and what is measured there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from clusterproof.plugins.meters.reading import Reading
+from clusterproof.plugins.pairwise.model import Measurement, Pair
+from clusterproof.plugins.pairwise.schedule import is_inside
+
+NOMINAL_GB_PER_S = 400.0
+OUTLIERS = 0.05
+OUTLIER_SHARES = (0.7, 0.95)
+RACK = 16
+
+
+@dataclass(slots=True)
+class Simulated:
+    """A cluster with known faults. A share of 0.93 is 7 % slow."""
+
+    nodes: tuple[str, ...]
+    random: Random
+    noise: float = 0.02
+    racks: Mapping[str, str] = field(default_factory=dict)
+    slow_nodes: Mapping[str, float] = field(default_factory=dict)
+    slow_links: Mapping[Pair, float] = field(default_factory=dict)
+    slow_racks: Mapping[str, float] = field(default_factory=dict)  # their way to other racks
+    dead: Collection[str] = ()
+    spine: float = 1.0  # the share of all pairs that may run at once before they slow each other
+    whole: float = 1.0  # of everything
+
+    def measure(self, pairs: Sequence[Pair], number: int, uses: Mapping[str, int] | None = None) -> list[Measurement]:
+        """Measure these pairs at once; `uses` is how many of them a node is in, where that is more than one."""
+        return [
+            Measurement(one, number, len(pairs), Reading(self._busbw(one, len(pairs), uses or {}))) for one in pairs
+        ]
+
+    def _busbw(self, one: Pair, at_once: int, uses: Mapping[str, int]) -> float | None:
+        if set(one.nodes) & set(self.dead):
+            return None
+        share = min(self.slow_nodes.get(node, 1.0) for node in one.nodes) * self.slow_links.get(one, 1.0) * self.whole
+        if not is_inside(one, self.racks):
+            share *= min(self.slow_racks.get(self.racks.get(node, ""), 1.0) for node in one.nodes)
+        room = self.spine * (len(self.nodes) // 2)
+        share *= min(1.0, room / at_once)
+        share /= max(uses.get(node, 1) for node in one.nodes)
+        noise = self.random.lognormvariate(0.0, self.noise)
+        outlier = self.random.uniform(*OUTLIER_SHARES) if self.random.random() < OUTLIERS else 1.0
+        return NOMINAL_GB_PER_S * share * noise * outlier
+
+
+def names(count: int) -> tuple[str, ...]:
+    """The nodes of a cluster."""
+    return tuple(f"n{number:04}" for number in range(count))
+
+
+def racks_of(nodes: Sequence[str]) -> dict[str, str]:
+    """Racks of RACK nodes, or of a quarter of a small cluster."""
+    size = min(RACK, max(2, len(nodes) // 4))
+    return {node: f"rack{number // size}" for number, node in enumerate(nodes)}

@@ -1,0 +1,99 @@
+"""Four peers' ways to find a slow node, made anew from their description (reference/peers.md, section 3).
+
+Each measures through the same simulated cluster, and says whom it accuses and how many rounds that took.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean, median
+
+from bench.clusters import NOMINAL_GB_PER_S, Simulated
+from clusterproof.plugins.pairwise.model import Pair, pair
+from clusterproof.plugins.pairwise.schedule import circle
+
+FLOOR = 0.8 * NOMINAL_GB_PER_S  # CHS: 150 GB/s where about 190 is usual
+TIMES_THE_MEDIAN = 2.0  # dlrover
+UNDER_THE_MEAN = 0.95
+
+Accused = tuple[set[str], int]
+
+
+def two_passes_with_a_floor(cluster: Simulated) -> Accused:
+    """Random pairs; those under a fixed floor again, each with a node that passed, good nodes taken in turn."""
+    nodes = cluster.random.sample(cluster.nodes, len(cluster.nodes))
+    first = _measure(cluster, _neighbours(nodes), 0)
+    suspects = sorted({node for one, busbw in first.items() if busbw < FLOOR for node in one.nodes})
+    good = [node for node in nodes if node not in set(suspects)]
+    if not suspects or not good:
+        return set(suspects), 1
+    again = [pair(node, good[number % len(good)]) for number, node in enumerate(suspects)]
+    uses = Counter(node for one in again for node in one.nodes)  # a good node may serve several at once
+    second = _measure(cluster, again, 1, uses)
+    return {node for node, one in zip(suspects, again, strict=True) if second[one] < FLOOR}, 2
+
+
+def neighbours_and_best_of(cluster: Simulated) -> Accused:
+    """Neighbours; the bad ones one after another with good nodes in turn; a node's best measurement counts."""
+    best: dict[str, float] = defaultdict(float)
+    first = _measure(cluster, _neighbours(cluster.nodes), 0)
+    _keep_best(best, first)
+    bad = sorted({node for one, busbw in first.items() if busbw < FLOOR for node in one.nodes})
+    good = [node for node in cluster.nodes if node not in set(bad)]
+    for number, node in enumerate(bad):
+        partner = good[number % len(good)] if good else bad[number - 1]
+        if partner != node:
+            _keep_best(best, _measure(cluster, [pair(node, partner)], number + 1))
+    return {node for node in cluster.nodes if best[node] < FLOOR}, 1 + len(bad)
+
+
+def twice_the_median(cluster: Simulated) -> Accused:
+    """Neighbours, then the fastest with the slowest; slow is whose better time is over twice the median."""
+    first = _measure(cluster, _neighbours(cluster.nodes), 0)
+    best: dict[str, float] = defaultdict(float)
+    _keep_best(best, first)
+    ordered = sorted(cluster.nodes, key=lambda node: best[node])
+    half = len(ordered) // 2
+    second = [pair(one, other) for one, other in zip(ordered[:half], reversed(ordered[half:]), strict=False)]
+    _keep_best(best, _measure(cluster, second, 1))
+    times = {node: 1 / max(best[node], 1e-9) for node in cluster.nodes}
+    usual = median(times.values())
+    return {node for node in cluster.nodes if times[node] > TIMES_THE_MEDIAN * usual}, 2
+
+
+def sweep_and_mean(cluster: Simulated) -> Accused:
+    """All pairs; slow is whose mean is 5 % under the mean of all."""
+    told: dict[str, list[float]] = defaultdict(list)
+    rounds = circle(cluster.nodes)
+    for number, pairs in enumerate(rounds):
+        for one, busbw in _measure(cluster, pairs, number).items():
+            for node in one.nodes:
+                told[node].append(busbw)
+    means = {node: fmean(values) for node, values in told.items()}
+    usual = fmean(means.values())
+    return {node for node, mean in means.items() if mean < UNDER_THE_MEAN * usual}, len(rounds)
+
+
+RULES: Mapping[str, Callable[[Simulated], Accused]] = {
+    "two passes, fixed floor": two_passes_with_a_floor,
+    "neighbours, best of": neighbours_and_best_of,
+    "twice the median": twice_the_median,
+    "full sweep, 5 % of the mean": sweep_and_mean,
+}
+
+
+def _neighbours(nodes: Sequence[str]) -> list[Pair]:
+    return [pair(one, other) for one, other in zip(nodes[::2], nodes[1::2], strict=False)]
+
+
+def _measure(
+    cluster: Simulated, pairs: Sequence[Pair], number: int, uses: Mapping[str, int] | None = None
+) -> dict[Pair, float]:
+    return {one.pair: one.reading.busbw_gb_per_s or 0.0 for one in cluster.measure(pairs, number, uses)}
+
+
+def _keep_best(best: dict[str, float], told: Mapping[Pair, float]) -> None:
+    for one, busbw in told.items():
+        for node in one.nodes:
+            best[node] = max(best[node], busbw)

@@ -1,0 +1,51 @@
+"""EFA under load: does every device send and receive, and as fast as the others?"""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.facts.fact import Absent
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern, incomplete, not_applicable
+
+pytestmark = [pytest.mark.network, pytest.mark.perf, pytest.mark.hyperpod_node_debugger("A")]
+
+MAX_NAMED = 8  # domains in one message
+
+
+@evidence("FI_EFA_ENABLE_SHM_TRANSFER=0 fi_pingpong -e rdm -p efa -d DOMAIN & the same with 127.0.0.1 behind it")
+def test_efa_loopback(node: Node) -> None:
+    """An EFA device does not exchange messages, or is slower than the others.
+
+    Server and client run on this node, one EFA domain after another, with libfabric's shared memory switched off, so
+    that every message goes through the device. The port's state proves nothing: EFA's driver always says ACTIVE.
+
+    Remedy: If no domain works, let the security group admit its own members in both directions, and look at memlock.
+    If one does not work or stays slow, replace the node.
+    """
+    try:
+        exchanges = node.efa_loopback.exchanges
+    except Absent as absent:
+        if not node.efa_devices:
+            not_applicable("no EFA device on this node")
+        incomplete(f"{absent}; expected EFA's software on the host")
+    if not exchanges:
+        incomplete("libfabric offers no EFA domain; expected one for each device")
+    speeds = {one.domain: one.mb_per_s for one in exchanges}
+    broken = [f"{one.domain} ({one.why_not})" for one in exchanges if speeds[one.domain] is None]
+    assert not broken, f"no exchange through {in_words(broken)}; expected one through each of {len(exchanges)} domains"
+    usual = median(speed for speed in speeds.values() if speed is not None)
+    share = threshold("load.loopback_percent")
+    slow = [f"{name} {speed:.0f} MB/s" for name, speed in speeds.items() if speed and speed < share / 100 * usual]
+    if slow:
+        concern(f"{in_words(slow)}; expected at least {share:g} % of the {usual:.0f} MB/s of most domains")
+
+
+def in_words(found: list[str]) -> str:
+    """The first few, and how many more there are."""
+    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    return ", ".join(found[:MAX_NAMED]) + more

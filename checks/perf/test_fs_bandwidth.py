@@ -1,0 +1,51 @@
+"""File systems under load: how fast does this node write and read?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern, incomplete
+
+pytestmark = [pytest.mark.storage, pytest.mark.perf, pytest.mark.hyperpod_performance_debugger("B")]
+
+
+@evidence("fio --name=x --directory=DIR --rw=write (read) --bs=1M --size=512M --numjobs=8 --thread --direct=1")
+def test_fs_bandwidth(node: Node) -> None:
+    """The node writes or reads files more slowly than the others.
+
+    Eight streams into one scratch file, past the node's own cache (direct I/O), then back. Where the folder is on a
+    shared file system a few nodes at a time share it, always as many, so that each has the same chance. Read is what
+    was just written: a file server may still have it in memory.
+
+    Remedy: Compare the node's mount options, its network and Lustre's tunables with a node that is fast. Where all
+    nodes are slow, look at the file system's own throughput (test_fsx_throughput).
+    """
+    told = node.fs_bandwidth.gb_per_s
+    folder = node.fs_bandwidth.folder
+    least = threshold("load.fs_gb_per_s")
+    low = [f"{direction} {speed:.3g} GB/s" for direction, speed in told.items() if speed < least]
+    if low:
+        concern(f"{folder}: {', '.join(low)}; expected at least {least:g} GB/s")
+    shared = node.group.medians("fs_bandwidth", speeds)
+    share = threshold("load.fs_percent")
+    usual = {one: shared[f"{one} in {folder}"] for one in told}
+    slow = [
+        f"{one} {speed:.3g} GB/s where {usual[one].nodes} nodes have {usual[one].value:.3g}"
+        for one, speed in told.items()
+        if usual[one].is_telling and speed < share / 100 * usual[one].value
+    ]
+    if slow:
+        concern(f"{folder}: {', '.join(slow)}; expected at least {share:g} % of their median")
+    if not least and not all(one.is_telling for one in usual.values()):
+        values = ", ".join(f"{one} {speed:.3g} GB/s" for one, speed in told.items())
+        incomplete(f"{folder}: {values}; expected further nodes to compare with, or a limit (load.fs_gb_per_s)")
+
+
+def speeds(node: Node) -> Mapping[str, float]:
+    """What the node's group is compared by."""
+    return {f"{one} in {node.fs_bandwidth.folder}": speed for one, speed in node.fs_bandwidth.gb_per_s.items()}

@@ -1,0 +1,172 @@
+"""GPUs under load: how fast they copy, compute, and reduce together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from statistics import median
+
+import pytest
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.catalog.floors import floor
+from clusterproof.plugins.facts.gpu_speed import DIRECTIONS, Speeds
+from clusterproof.plugins.facts.group import Median
+from clusterproof.plugins.facts.nccl_tests import NcclLog, Row
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.facts.shortfall import Shortfall, below_best, below_median, worst_first
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern, incomplete
+
+pytestmark = [pytest.mark.gpu, pytest.mark.perf]
+
+MAX_NAMED = 8  # values in one message
+
+
+@pytest.mark.hyperpod_performance_debugger("G")
+@evidence("nvbandwidth -t host_to_device_memcpy_ce (device_to_host_memcpy_ce, device_to_device_memcpy_read_ce)")
+def test_gpu_bandwidth(node: Node) -> None:
+    """A GPU copies more slowly than its like.
+
+    Copies from the host, to it, and between GPUs, one GPU at a time, by nvbandwidth or, without it, by PyTorch. What
+    holds a GPU back is its PCIe link or its NVLinks; a whole node is compared with the others of its group.
+
+    Remedy: Look at the link of that GPU (nvidia-smi -q -d PCIE, nvidia-smi nvlink -s) and for who else uses it. Run
+    again; where it stays slow, reset the GPU, then replace the node.
+    """
+    require_speed(shortfalls(node, copies), "GB/s")
+    limits = {
+        direction: floor(node.type_name, direction.lower().replace(" ", "_")) for direction in DIRECTIONS.values()
+    }
+    low = [
+        f"GPU {gpu}, {direction}: {speed:.4g} GB/s where others reach {limits[direction]:g}"
+        for direction, speeds in node.gpu_bandwidth.gb_per_s.items()
+        for gpu, speed in speeds.items()
+        if speed < (limits[direction] or 0.0)
+    ]
+    if low:
+        concern(f"{in_words(low)}; expected as much as others published for such nodes")
+    if not any(limits.values()):
+        require_comparison(node, copies, "GB/s")
+
+
+def copies(node: Node) -> Mapping[str, Speeds]:
+    """What test_gpu_bandwidth compares."""
+    return node.gpu_bandwidth.speeds
+
+
+@pytest.mark.hyperpod_performance_debugger("G")
+@evidence("gpu-fryer 60, or a loop of torch.matmul on every GPU at once, and nvidia-smi dmon beside it")
+def test_gpu_gemm(node: Node) -> None:
+    """A GPU computes more slowly than its like.
+
+    Products of large matrices in PyTorch on all GPUs at once, after they have warmed up. A GPU that is capped, hot or
+    short of power holds every other GPU of a training job back.
+
+    Remedy: Look at its clocks, temperature and power under load (nvidia-smi -q -d CLOCK,TEMPERATURE,POWER,PERFORMANCE)
+    and for a foreign process on it. Replace the node where it stays slow.
+    """
+    require_speed(shortfalls(node, products), "TFLOP/s")
+    require_comparison(node, products, "TFLOP/s")
+
+
+def products(node: Node) -> Mapping[str, Speeds]:
+    """What test_gpu_gemm compares."""
+    return node.gpu_gemm.speeds
+
+
+@pytest.mark.hyperpod_nccl
+@evidence("all_reduce_perf -b 1G -e 8G -f 2 -g 8 -c 1 -w 5 -n 20")
+def test_node_busbw(node: Node) -> None:
+    """NCCL is slow or wrong within the node.
+
+    An all-reduce over the GPUs of one node, without any network: what NVLink and NVSwitch bring. Judged is the largest
+    message, against the median of the group and, where somebody published one, the least of the type.
+
+    Remedy: Look for inactive NVLinks, the state of the fabric and the version of NCCL. Run it again alone on the node;
+    where it stays slow, or values are wrong, drain the node and replace it.
+    """
+    log = node.node_busbw
+    wrong = [f"{row.wrong} wrong values at {row.size_bytes} bytes" for row in log.rows if row.wrong]
+    assert not wrong, f"{in_words(wrong)}; expected 0"
+    outside = log.out_of_bounds or log.out_of_bounds_word not in ("", "OK")
+    assert not outside, f"out of bounds values: {log.out_of_bounds} {log.out_of_bounds_word}; expected 0 OK"
+    row = require_measured(log)
+    speed, name = row.out_of_place.busbw_gb_per_s or 0.0, size_in_words(row)
+    shared = node.group.medians("node_busbw", busbw).get(name)
+    require_speed(below_median(f"all-reduce of {name}", speed, shared), "GB/s")
+    least = floor(node.type_name, "all_reduce")
+    if least and speed < least:
+        concern(f"all-reduce of {name}: {speed:.4g} GB/s; expected {least:g} as others measured on {node.type_name}")
+    if not least and not (shared and shared.is_telling):
+        incomplete(f"all-reduce of {name}: {speed:.4g} GB/s; expected further nodes to compare with")
+
+
+def busbw(node: Node) -> Mapping[str, float]:
+    """What the node's group is compared by: the bandwidth of the largest message."""
+    row = require_measured(node.node_busbw)
+    return {size_in_words(row): row.out_of_place.busbw_gb_per_s or 0.0}
+
+
+def require_measured(log: NcclLog) -> Row:
+    """The row of the largest message. Says so where the run proves nothing."""
+    if not log.rows:
+        why = f": {log.problems[0]}" if log.problems else ""
+        incomplete(f"all_reduce_perf measured nothing (exit status {log.exit}){why}; expected a row for each size")
+    largest = max(log.rows, key=lambda row: row.size_bytes)
+    if log.exit != 0 or log.out_of_bounds is None:
+        why = f": {log.problems[0]}" if log.problems else ""
+        incomplete(
+            f"all_reduce_perf ended with exit status {log.exit} behind {size_in_words(largest)}{why}; expected 0"
+        )
+    if not largest.out_of_place.is_checked or largest.out_of_place.busbw_gb_per_s is None:
+        incomplete(f"no bandwidth or no check of {size_in_words(largest)}; expected both")
+    return largest
+
+
+def size_in_words(row: Row) -> str:
+    """`8 GiB`."""
+    return f"{row.size_bytes / 2**30:g} GiB"
+
+
+def shortfalls(node: Node, read: Callable[[Node], Mapping[str, Speeds]]) -> Iterator[Shortfall]:
+    """What every GPU lacks to the best of its node, and to the median of the nodes of its group."""
+    shared = medians(node, read)
+    for name, speeds in read(node).items():
+        yield from below_best(speeds, name)
+        for gpu, speed in speeds.items():
+            yield from below_median(f"GPU {gpu}, {name}", speed, shared.get(name))
+
+
+def medians(node: Node, read: Callable[[Node], Mapping[str, Speeds]]) -> Mapping[str, Median]:
+    """What the group is compared by: of each node the median of its GPUs."""
+    return node.group.medians(
+        read.__name__, lambda other: {name: median(speeds.values()) for name, speeds in read(other).items()}
+    )
+
+
+def require_comparison(node: Node, read: Callable[[Node], Mapping[str, Speeds]], unit: str) -> None:
+    """Say so where a single GPU was measured, and there is nothing to hold it against."""
+    told = read(node)
+    has_best = any(len(speeds) > 1 and any(speeds.values()) for speeds in told.values())
+    if has_best or any(one.is_telling for one in medians(node, read).values()):
+        return
+    values = in_words(f"{name}: {speed:.4g} {unit}" for name, speeds in told.items() for speed in speeds.values())
+    incomplete(f"{values}; expected further GPUs or nodes to compare with")
+
+
+def require_speed(found: Iterable[Shortfall], unit: str) -> None:
+    """Fail, or worry, where something stays far behind what it is compared with."""
+    found = list(found)
+    fail, worry = threshold("load.slower_fail_percent"), threshold("load.slower_concern_percent")
+    slow = in_words(one.observed(unit) for one in worst_first(found, fail))
+    assert not slow, f"{slow}; expected at most {fail:g} % below"
+    slow = in_words(one.observed(unit) for one in worst_first(found, worry))
+    if slow:
+        concern(f"{slow}; expected at most {worry:g} % below")
+
+
+def in_words(found: Iterable[str]) -> str:
+    """The first few, and how many more there are."""
+    found = list(found)
+    more = f", and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    return ", ".join(found[:MAX_NAMED]) + more

@@ -1,0 +1,154 @@
+"""Bandwidth between nodes: which pairs are slow, and which node, link or place is to blame."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.facts.pairwise import MeasuredPair, PairsOfNode
+from clusterproof.plugins.pairwise.findings import Finding, Kind
+from clusterproof.plugins.pairwise.words import blames, measured_in_words, slower_in_words
+from clusterproof.plugins.routing import evidence
+from clusterproof.plugins.verdict import concern, incomplete, not_applicable
+
+pytestmark = [pytest.mark.network, pytest.mark.perf, pytest.mark.hyperpod_performance_debugger("A")]
+
+NCCL_TESTS = "nccl-tests"
+FEWEST_PARTNERS = 2  # with which a node must have been measured before it passes
+SLOW = 0.95  # of what is normal: below it a single measurement is worth a word
+
+
+@evidence("mpirun -np 16 --host NODE:8,GOOD_NODE:8 all_reduce_perf -b 8G -e 8G -f 2 -g 1")
+def test_not_a_straggler(node: Node) -> None:
+    """This node is slower than the others, whoever its partner is.
+
+    A collective is as fast as its slowest node. Nodes are measured in pairs, those in slow pairs again with several
+    partners that are known to be good, and a node is named only where it, and not a link, a rack, contention or the
+    configuration of all, explains what was measured.
+
+    Remedy: Take the node out of the job, and look at its clocks, its PCIe links and its network devices. Replace it
+    where nothing there explains it.
+    """
+    pairs = node.pairwise
+    found = pairs.finding
+    if found and found.kind is Kind.INCONCLUSIVE:
+        incomplete(f"{slower_in_words(found)}; expected to tell: {found.words}")
+    if found and found.kind is Kind.INTERMITTENT:
+        concern(f"{found.words}; expected it to be as fast each time")
+    assert found is None or found.kind is not Kind.FAILING_NODE, (
+        f"{_failures(found)}; expected every measurement to succeed"
+    )
+    assert found is None, f"{slower_in_words(found)}; expected to be as fast as the others"
+    require_measured(pairs)
+    if pairs.shared:
+        concern(f"{blames(pairs.shared)}; expected all pairs to be alike")
+
+
+def _failures(found: Finding | None) -> str:
+    if found is None:
+        return ""
+    why = f": {found.words}" if found.words else ""
+    return f"{found.failures} of {found.attempts} measurements failed, whoever the partner was{why}"
+
+
+def require_measured(pairs: PairsOfNode) -> None:
+    """Say so where too little was measured to prove anything."""
+    if pairs.estimate is None:
+        incomplete(f"all {len(pairs.measurements)} measurements failed; expected one that succeeds")
+    floor = pairs.campaign.floor_gb_per_s
+    if pairs.is_one_of_two and floor is None:
+        incomplete(
+            "of two nodes nobody can tell which is slower, and no bandwidth is known to compare with; "
+            "expected a third node, or --baseline"
+        )
+    if pairs.partners < FEWEST_PARTNERS and not pairs.is_one_of_two:
+        incomplete(f"measured with {pairs.partners} partner; expected {FEWEST_PARTNERS} at least")
+
+
+@evidence("mpirun -np 16 --host A:8,B:8 all_reduce_perf -b 8G -e 8G -f 2 -g 1")
+def test_pairwise_busbw(pair: MeasuredPair) -> None:
+    """These two nodes are slow together, or cannot be measured together.
+
+    Compared with the other pairs of this run, and with the floor for this very instance type, number of ranks,
+    collective and size where one is known. A pair that is slow because of one of its nodes is a concern: the finding
+    is that of the node.
+
+    Remedy: Where each node is well with others, look at what lies between them: their rack, their switch, their
+    security groups. Where most pairs are under the floor, look at the configuration of all: the EFA plugin, NCCL's
+    environment.
+    """
+    found = pair.finding
+    said = measured_in_words(pair)
+    if found and found.kind is Kind.INCONCLUSIVE:
+        incomplete(f"{said}: {found.words}; expected enough to tell who is to blame")
+    assert found is None, f"{said}, though each node is well with others; expected what is usual"
+    if pair.explained and pair.explained.kind is Kind.CONFIGURATION:
+        pytest.fail(f"{said}; expected {pair.campaign.floor_gb_per_s:.4g} GB/s at least", pytrace=False)
+    if pair.explained and pair.explained.kind is Kind.SLOW_GROUP:
+        pytest.fail(f"{said}: {blames(pair.explained)}; expected what is usual", pytrace=False)
+    require_normal(pair, said)
+
+
+def require_normal(pair: MeasuredPair, said: str) -> None:
+    """What is left: pairs that something else explains, that were slow once, or that are under the floor."""
+    is_slow = len(pair.shares) < len(pair.measurements) or min(pair.shares, default=0.0) < SLOW
+    if is_slow and pair.explained:
+        concern(f"{said}: {blames(pair.explained)}; expected what is usual")
+    if not pair.shares:
+        incomplete(f"{said}; expected a measurement that succeeds")
+    floor = pair.campaign.floor_gb_per_s
+    assert not floor or (pair.best_gb_per_s or 0.0) >= floor, f"{said}; expected {floor:.4g} GB/s at least"
+    if is_slow and max(pair.shares) < SLOW:
+        incomplete(f"{said}, and it was not measured often enough to tell why; expected what is usual")
+    if is_slow:
+        concern(f"{said}: it is well at other times; expected what is usual each time")
+
+
+@pytest.mark.hyperpod_nccl("13")
+@evidence("NCCL_DEBUG=INFO all_reduce_perf -b 8G -e 8G -f 2 -g 1 | grep -E 'Selected provider|Using network'")
+def test_pairwise_transport(node: Node) -> None:
+    """NCCL did not use EFA between nodes, or not all of it.
+
+    Where the plugin or the provider is missing NCCL falls back to TCP without an error, and is many times slower. Every
+    measurement says itself which network carried it.
+
+    Remedy: Put the aws-ofi-nccl plugin on the library path of the job's container, and unset NCCL_NET_PLUGIN=none and
+    FI_PROVIDER=tcp.
+    """
+    pairs = node.pairwise
+    if pairs.meter != NCCL_TESTS:
+        not_applicable(f"measured with {pairs.meter or 'another program'}, which chooses its network itself")
+    networks = {one.reading.network for one in pairs.measurements if one.reading.busbw_gb_per_s} - {""}
+    if node.expected("efa") == 0:
+        not_applicable(f"{node.type_name or 'this node'} has no EFA")
+    others = sorted(name for name in networks if not name.startswith("efa"))
+    assert not others, f"NCCL used {', '.join(others)}; expected EFA"
+    if not networks:
+        incomplete("no measurement says which network carried it; expected the line of NCCL that names it")
+    expected = f"efa, {node.expected('efa')} "
+    fewer = sorted(name for name in networks if not name.startswith(expected))
+    if fewer:
+        concern(f"NCCL used {'; '.join(fewer)}; expected {node.expected('efa')} devices")
+
+
+@pytest.mark.hyperpod_nccl
+@evidence("mpirun -np 16 --host A:8,B:8 all_reduce_perf -b 8G -e 8G -f 2 -g 1 -c 1 | grep -E 'wrong|Out of bounds'")
+def test_pairwise_correct(node: Node) -> None:
+    """Results between this node and others are wrong.
+
+    nccl-tests compare every result with the right one. A wrong sum in a collective is a wrong gradient in training, and
+    nothing else tells of it.
+
+    Remedy: Drain the node, and find the GPU or the link: measure it alone, then with each neighbour.
+    """
+    pairs = node.pairwise
+    told = [one for one in pairs.measurements if one.reading.is_correct is not None]
+    if not told:
+        if pairs.meter != NCCL_TESTS:
+            not_applicable(f"{pairs.meter or 'the program that measured'} does not compare results")
+        incomplete("no measurement compared its results; expected one that ended well")
+    wrong = sorted({one.pair.other(node.name) for one in told if one.reading.is_correct is False})
+    with_right = {one.pair.other(node.name) for one in told if one.reading.is_correct} - set(wrong)
+    if wrong and with_right and len(wrong) == 1:
+        concern(f"wrong results with {wrong[0]}, right ones with {len(with_right)} others; expected right ones")
+    assert not wrong, f"wrong results with {len(wrong)} of {pairs.partners} partners; expected right ones"

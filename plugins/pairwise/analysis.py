@@ -1,0 +1,241 @@
+"""From measurements to findings: the only place where anybody is accused."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from math import comb, exp, hypot
+from statistics import median
+
+from clusterproof.plugins.pairwise.findings import Analysis, Estimate, Finding, Kind
+from clusterproof.plugins.pairwise.groups import SlowPlace
+from clusterproof.plugins.pairwise.likelihood import surely
+from clusterproof.plugins.pairwise.model import Measurement, Pair
+from clusterproof.plugins.pairwise.robust import location, location_error
+from clusterproof.plugins.pairwise.screen import Screened, failing_nodes, screen
+from clusterproof.plugins.pairwise.view import Normal, Settings, Value, is_relaxed, succeeded
+
+SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on nobody is accused
+SURE = 0.99
+ONE_SIDED = 1.645  # standard errors: at 19 in 20 the slowness may well be the minimum effect
+RETESTS = 3  # without which nobody is accused
+LINK_RETESTS = 2
+TOO_FEW = 3  # nodes: of two, nobody can tell which
+
+
+def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_per_s: float | None = None) -> Analysis:
+    """Everything that these measurements come to. The floor is in busbw; None where nobody knows it."""
+    screened = screen(measurements, settings)
+    nodes = {node for one in measurements for node in one.pair.nodes}
+    failing = _failing(measurements)
+    if screened.usual is None:
+        return Analysis(tuple(failing) or (_nothing(measurements),))
+    estimates = _estimates(screened, len(nodes))
+    contention = _contention(screened.usual, settings)
+    configuration = _configuration(measurements, floor_gb_per_s, bool(contention))
+    if configuration:
+        return Analysis((configuration, *failing), screened.usual, estimates)
+    places = [_place(place, screened, settings) for place in screened.places]
+    slow = [
+        finding
+        for node in sorted(screened.slow, key=lambda node: screened.slow[node])
+        if (finding := _slow_node(node, screened, estimates, settings))
+    ]
+    accused = {node for finding in (*failing, *slow) for node in finding.nodes}
+    links = _links(screened, measurements, accused, settings, len(nodes))
+    blamed = accused | {node for finding in links for node in finding.nodes}
+    base = _share_low(screened, settings)
+    intermittent = [
+        finding
+        for node in sorted(nodes - blamed)
+        if (finding := _intermittent(node, screened, estimates, settings, len(nodes), base))
+    ]
+    return Analysis((*contention, *places, *failing, *slow, *links, *intermittent), screened.usual, estimates)
+
+
+def _nothing(measurements: Sequence[Measurement]) -> Finding:
+    nodes = tuple(sorted({node for one in measurements for node in one.pair.nodes}))
+    return Finding(Kind.INCONCLUSIVE, nodes, attempts=len(measurements), words="nothing was measured")
+
+
+def _configuration(
+    measurements: Sequence[Measurement], floor_gb_per_s: float | None, is_contended: bool
+) -> Finding | None:
+    """That most pairs are under the floor: no one node does that. Of contended pairs those count that had room."""
+    most = max(one.at_once for one in measurements)
+    told = [one for one in succeeded(measurements) if is_relaxed(one, most) or not is_contended]
+    busbw = [one.reading.busbw_gb_per_s or 0.0 for one in told]
+    under = [one for one, value in zip(told, busbw, strict=True) if floor_gb_per_s and value < floor_gb_per_s]
+    if not floor_gb_per_s or len(under) <= SHARE_UNDER_FLOOR * len(told):
+        return None
+    words = (
+        f"{len(under)} of {len(told)} measurements are under the floor of {floor_gb_per_s:.4g} GB/s, "
+        f"their median is {median(busbw):.4g} GB/s"
+    )
+    nodes = tuple(sorted({node for one in under for node in one.pair.nodes}))
+    return Finding(Kind.CONFIGURATION, nodes, words=words, pairs=tuple({one.pair: None for one in under}))
+
+
+def _contention(usual: Normal, settings: Settings) -> list[Finding]:
+    """That pairs are faster where fewer run at once."""
+    found = []
+    for relief, what in ((usual.relief_inside, "inside places"), (usual.relief_across, "across places")):
+        if relief >= settings.min_effect:
+            words = f"pairs {what} are" if settings.places else "pairs are"
+            gained = f"{words} {1 - exp(-relief):.0%} slower when all run at once than when at most half do"
+            found.append(Finding(Kind.CONTENTION, estimate=_of(-relief, 0.0, 0), words=gained))
+        if not settings.places and found:
+            break
+    return found
+
+
+def _place(place: SlowPlace, screened: Screened, settings: Settings) -> Finding:
+    """A slow place; contention there, where its pairs are well when at most half run at once."""
+    assert screened.usual is not None
+    of_it = set(place.nodes)
+    touching = [value for value in screened.values if not value.is_inside and of_it & set(value.pair.nodes)]
+    again = [value.x + place.across for value in touching if value.is_retest and value.is_relaxed]
+    pairs = tuple({value.pair: None for value in touching})
+    estimate = _of(place.across, location_error(len(touching), screened.usual.sigma), len(touching))
+    recovered = len(again) >= RETESTS and median(again) > -settings.min_effect / 2
+    kind = Kind.CONTENTION if recovered else Kind.SLOW_GROUP
+    where = "inside too" if place.inside else "and well inside: what joins it to the others is slow"
+    words = "well with at most half the pairs at once" if recovered else where
+    return Finding(kind, place.nodes, place.name, estimate, words=words, pairs=pairs)
+
+
+def _slow_node(node: str, screened: Screened, estimates: Mapping[str, Estimate], settings: Settings) -> Finding | None:
+    """The accusation of a suspect: slow enough, sure enough, and slow again when asked again."""
+    assert screened.usual is not None
+    own = screened.own_values(node)
+    again = [value.x for value in own if value.is_retest]
+    all_of_them = [value.x for value in own]
+    error = hypot(location_error(len(own), screened.usual.sigma), screened.usual.error)
+    middle = location(all_of_them)
+    pairs = tuple({value.pair: None for value in own})
+    is_slow = middle <= -settings.min_effect + error
+    is_slow_again = bool(again) and location(again) <= -settings.min_effect / 2
+    partners = {value.pair.other(node) for value in own}
+    sure = estimates[node].surely >= SURE and len(own) >= RETESTS and len(again) >= RETESTS
+    if is_slow and is_slow_again and sure and len(partners) > 1:
+        return Finding(Kind.SLOW_NODE, (node,), estimate=estimates[node], pairs=pairs)
+    if is_slow and (is_slow_again or not again):
+        return Finding(
+            Kind.INCONCLUSIVE, (node,), estimate=estimates[node], words=_more(len(again), len(partners)), pairs=pairs
+        )
+    return None
+
+
+def _more(retests: int, partners: int) -> str:
+    if partners < 2:
+        return "only one partner was measured, and it may be that one; measure it with a third node"
+    if retests < RETESTS:
+        return f"measured again {retests} times with good partners; expected {RETESTS} times: measure it with more"
+    return "the noise is too large to be sure; measure it again with more partners or a larger size"
+
+
+def _estimates(screened: Screened, nodes: int) -> dict[str, Estimate]:
+    """How slow each node is, and how sure that is: the chance that none of so many healthy nodes looks so."""
+    assert screened.usual is not None
+    found = {}
+    for node in screened.of_node:
+        own = screened.own_values(node)
+        xs = [value.x for value in own]
+        partners = len({value.pair.other(node) for value in own})
+        if node in screened.slow:
+            middle, chance = location(xs), surely(xs, screened.usual.sigma, nodes)
+        else:
+            middle, chance = median(xs), 0.0
+        found[node] = _of(middle, location_error(len(xs), screened.usual.sigma), len(xs), partners, chance)
+    return found
+
+
+def tail(least: int, of: int, chance: float) -> float:
+    """The chance of at least so many of `of`, each having this chance."""
+    return sum(comb(of, count) * chance**count * (1 - chance) ** (of - count) for count in range(least, of + 1))
+
+
+def _of(middle: float, error: float, count: int, partners: int = 0, surely: float = 0.0) -> Estimate:
+    low, high = (1 - exp(middle + sign * 1.96 * error) for sign in (1, -1))
+    return Estimate(1 - exp(middle), low, high, count, partners, surely)
+
+
+def _links(
+    screened: Screened, measurements: Sequence[Measurement], accused: set[str], settings: Settings, nodes: int
+) -> list[Finding]:
+    """Pairs that stay slow, or fail, though both nodes are well with others."""
+    assert screened.usual is not None
+    of_pair: dict[Pair, list[Value]] = defaultdict(list)
+    for value in screened.values:
+        of_pair[value.pair].append(value)
+    found = []
+    for one in screened.links:
+        if accused & set(one.nodes) or nodes < TOO_FEW:
+            continue
+        tried = [each for each in measurements if each.pair == one]
+        failed = sum(not each.reading.busbw_gb_per_s for each in tried)
+        if failed:
+            found.append(_failed_link(one, failed, len(tried)))
+            continue
+        told = of_pair[one]
+        slow = _slow_link(one, told, screened.usual, settings, len(of_pair))
+        if slow:
+            found.append(slow)
+    return found
+
+
+def _slow_link(one: Pair, told: Sequence[Value], usual: Normal, settings: Settings, pairs: int) -> Finding | None:
+    """The pair, where it is slow each time, and surely among so many pairs."""
+    xs = [value.x for value in told]
+    again = [value.x for value in told if value.is_retest]
+    error = hypot(location_error(len(xs), usual.sigma), usual.error)
+    chance = surely(xs, usual.sigma, pairs)
+    is_slow = location(xs) <= -settings.min_effect + ONE_SIDED * error
+    if len(again) < LINK_RETESTS or max(again) > -settings.min_effect / 2 or not is_slow or chance < SURE:
+        return None
+    return Finding(Kind.SLOW_LINK, one.nodes, estimate=_of(location(xs), error, len(xs), 1, chance), pairs=(one,))
+
+
+def _failed_link(one: Pair, failed: int, attempts: int) -> Finding:
+    if failed < 2:
+        words = "it failed once, and was not measured again often enough; measure it again"
+        return Finding(Kind.INCONCLUSIVE, one.nodes, failures=failed, attempts=attempts, words=words, pairs=(one,))
+    words = "each end is well with others"
+    return Finding(Kind.FAILING_LINK, one.nodes, failures=failed, attempts=attempts, words=words, pairs=(one,))
+
+
+def _failing(measurements: Sequence[Measurement]) -> list[Finding]:
+    """Nodes with which measurements fail, whoever the partner is."""
+    found = []
+    for node in failing_nodes(measurements):
+        own = [one for one in measurements if node in one.pair.nodes]
+        failed = [one for one in own if not one.reading.busbw_gb_per_s]
+        partners = {one.pair.other(node) for one in failed}
+        named = sum(one.reading.culprit == node for one in failed)
+        problem = next((one.reading.problem for one in failed if one.reading.problem), "")
+        is_sure = len(failed) >= 2 and len(partners) >= 2 and 2 * len(failed) >= len(own)
+        kind = Kind.FAILING_NODE if is_sure or named > 1 else Kind.INCONCLUSIVE
+        pairs = tuple({one.pair: None for one in failed})
+        found.append(Finding(kind, (node,), failures=len(failed), attempts=len(own), words=problem, pairs=pairs))
+    return found
+
+
+def _share_low(screened: Screened, settings: Settings) -> float:
+    """The share of first measurements that are slow, whosever they are."""
+    first = [value.x for value in screened.values if not value.is_retest]
+    return (sum(x <= -settings.min_effect for x in first) + 1) / (len(first) + 2)
+
+
+def _intermittent(
+    node: str, screened: Screened, estimates: Mapping[str, Estimate], settings: Settings, nodes: int, base: float
+) -> Finding | None:
+    """A node that is slow now and then, more often than chance would have it in so many nodes."""
+    own = screened.of_node.get(node, ())
+    low = [value for value in own if value.x <= -settings.min_effect]
+    if len(low) < 2 or len({value.pair for value in low}) < 2:
+        return None
+    if nodes * tail(len(low), len(own), base) > 1 - SURE:
+        return None
+    worst = 1 - exp(min(value.x for value in low))
+    words = f"{len(low)} of {len(own)} measurements are slow, by up to {worst:.0%}, the others are well"
+    return Finding(Kind.INTERMITTENT, (node,), estimate=estimates.get(node), words=words)

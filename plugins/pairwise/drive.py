@@ -1,0 +1,119 @@
+"""Round after round through a launcher, within a budget of time; every measurement is on the disk before the next."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from clusterproof.plugins.launchers.launcher import Launcher
+from clusterproof.plugins.meters.reading import Reading
+from clusterproof.plugins.pairwise.campaign import RETEST_ROUNDS, Plan, next_round
+from clusterproof.plugins.pairwise.journal import Journal, Writer
+from clusterproof.plugins.pairwise.model import Measurement, Pair
+from clusterproof.plugins.pairwise.schedule import Round
+
+LEAST_FIRST_ROUNDS = 2  # one alone names nobody
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a campaign is. Rounds are counted from 1; `rounds` is how many there are at most."""
+
+    round: int
+    rounds: int
+    measured: int
+    seconds_left: float  # about, at most
+
+
+@dataclass(slots=True)
+class Pace:
+    """What a batch of pairs takes, and what of the budget is left."""
+
+    budget_s: float
+    started: float = field(default_factory=time.monotonic)
+    slowest_s: float = 0.0
+
+    def took(self, seconds: float) -> None:
+        """Take note of a batch."""
+        self.slowest_s = max(self.slowest_s, seconds)
+
+    @property
+    def batches_left(self) -> float:
+        """How many more there is time for."""
+        left_s = self.budget_s - (time.monotonic() - self.started)
+        return left_s / self.slowest_s if self.slowest_s else float("inf")
+
+
+def drive(
+    journal: Journal,
+    writer: Writer,
+    launcher: Launcher,
+    budget_s: float,
+    at_once: int,
+    told: Callable[[Progress], None],
+) -> Journal:
+    """Measure until nothing is left to ask, or the budget is used up. Raises Unusable where nothing can be measured.
+
+    With too little time for all, fewer of the first rounds are made, so that suspects can still be measured again.
+    """
+    pace = Pace(budget_s)
+    measurements = list(journal.measurements)
+    plan = journal.plan
+    left_out = ""
+    while not left_out:
+        number, pairs = next_round(plan, measurements)
+        if not pairs:
+            break
+        batches = [pairs[start : start + at_once] for start in range(0, len(pairs), at_once)]
+        for done, batch in enumerate(batches):
+            if pace.batches_left < 1:
+                left_out = _words(batches[done:], number)
+                break
+            started = time.monotonic()
+            measurements += _measure(launcher, writer, batch, number)
+            pace.took(time.monotonic() - started)
+            rounds = len(plan.first) + (0 if plan.asked else RETEST_ROUNDS)
+            batches_left = (rounds - number) * len(batches) - done - 1
+            told(Progress(number + 1, rounds, len(measurements), batches_left * pace.slowest_s))
+        if number == 0:
+            plan = shortened(plan, pace.batches_left / len(batches), writer)
+    words = "; ".join(filter(None, (_skipped(plan), left_out)))
+    writer.ended(words)
+    return replace(journal, plan=plan, measurements=tuple(measurements), ended=words)
+
+
+def shortened(plan: Plan, rounds_left: float, writer: Writer) -> Plan:
+    """The plan with as many first rounds as leave time for the rounds that ask again."""
+    fits = 1 + int(min(rounds_left, 1e9)) - RETEST_ROUNDS
+    first_rounds = max(LEAST_FIRST_ROUNDS, fits)
+    if plan.asked or first_rounds >= len(plan.first):
+        return plan
+    writer.limited(first_rounds)
+    return replace(plan, first_rounds=first_rounds)
+
+
+def _measure(launcher: Launcher, writer: Writer, batch: Round, number: int) -> list[Measurement]:
+    lock = threading.Lock()
+    made: list[Measurement] = []
+
+    def measured(one: Pair, reading: Reading) -> None:
+        with lock:
+            made.append(Measurement(one, number, len(batch), reading))
+            writer.measured(made[-1])
+
+    launcher.measure(batch, measured)
+    return made
+
+
+def _words(batches: Sequence[Round], number: int) -> str:
+    pairs = [one for batch in batches for one in batch]
+    shown = ", ".join(map(str, pairs[:4])) + (", …" if len(pairs) > 4 else "")
+    return f"{len(pairs)} pairs of round {number + 1} ({shown}), and what would have followed"
+
+
+def _skipped(plan: Plan) -> str:
+    skipped = plan.planned[len(plan.first) :]
+    pairs = sum(map(len, skipped))
+    return f"first rounds {len(plan.first) + 1} to {len(plan.planned)} ({pairs} pairs)" if skipped else ""

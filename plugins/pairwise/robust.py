@@ -1,0 +1,42 @@
+"""Location and spread of a few numbers, some of which are far off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp, log, sqrt
+from statistics import median
+
+_MAD_TO_SIGMA = 1.4826  # of a normal distribution
+_HODGES_LEHMANN = 1.05  # its standard error on normal noise, times that of the mean
+MOST_VALUES = 64  # above, a plain median is as good and does not cost their square
+
+
+def spread(values: Sequence[float]) -> float:
+    """The standard deviation that the middle of these values suggests (MAD); 0.0 of fewer than two."""
+    if len(values) < 2:
+        return 0.0
+    middle = median(values)
+    return _MAD_TO_SIGMA * median(abs(value - middle) for value in values)
+
+
+def location(values: Sequence[float]) -> float:
+    """The Hodges-Lehmann estimate: the median of all means of two. Two of eight values may be far off."""
+    if len(values) > MOST_VALUES:
+        return median(values)
+    ordered = sorted(values)
+    return median((one + other) / 2 for number, one in enumerate(ordered) for other in ordered[number:])
+
+
+def location_error(count: int, sigma: float) -> float:
+    """The standard error of `location` of so many values."""
+    return _HODGES_LEHMANN * sigma / sqrt(max(count, 1))
+
+
+def share(effect: float) -> float:
+    """The share of the normal bandwidth that a difference of logarithms means: log(0.93) → 0.93."""
+    return exp(effect)
+
+
+def effect(of_share: float) -> float:
+    """The inverse of `share`."""
+    return log(of_share)

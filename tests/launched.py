@@ -1,0 +1,130 @@
+"""Small meters, and what the tests of the launchers have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from clusterproof.plugins.connection import Limits
+from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.launchers.launcher import Launcher
+from clusterproof.plugins.meters.meter import Meter, MeterSettings, Output
+from clusterproof.plugins.meters.reading import Reading
+from clusterproof.plugins.pairwise.model import Pair
+from tests.testbed.node import Node
+from tests.testbed.ranks import ALL_REDUCE
+
+SOON_S = 20.0
+PATIENT = Limits(connect_s=10.0, answer_s=30.0)
+SENDS = (
+    "import socket as s,sys;c=s.create_connection((sys.argv[1],int(sys.argv[2])));c.sendall(bytes({count}));"
+    "c.shutdown(1);print('rate',c.recv(9).decode())"
+)
+TAKES = (
+    "import socket as s,sys;d=s.create_server(('',int(sys.argv[1])));c,_=d.accept();n=0\n"
+    "while True:\n r=c.recv(65536);n+=len(r)\n if not r:break\n"
+    "c.sendall(str(n).encode());print('took',n)"
+)
+
+
+def sending(count: int = 1_000_000, server: str = "", client: str = "") -> Meter:
+    """A meter of two ends that sends so many bytes; shell commands that run before the ends themselves."""
+    python = shlex.quote(sys.executable)
+    return Meter(
+        "sending",
+        read_sent,
+        server=lambda _, port: f"{server or ':'}; exec {python} -c {shlex.quote(TAKES)} {port}",
+        client=lambda _, address, port: (
+            f"{client or ':'}; exec {python} -c {shlex.quote(SENDS.format(count=count))} {address} {port}"
+        ),
+    )
+
+
+def read_sent(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
+    """What the client said of what it sent, and by which network."""
+    client = outputs[0]
+    if client.exit is None:
+        return Reading(problem="did not end in its time")
+    found = re.search(r"rate (\d+)", client.text)
+    if client.exit or not found:
+        return Reading(problem=f"ended with {client.exit}: {client.text.strip()[-200:]}")
+    network = ",".join(sorted(name for name, sent in client.sent_bytes.items() if sent >= int(found[1])))
+    return Reading(busbw_gb_per_s=int(found[1]) / 1e9, size_bytes=int(found[1]), network=network)
+
+
+def all_reduce(*options: str, before: str = ":") -> Meter:
+    """The stand-in for all_reduce_perf, read just so far; a shell command that runs before it on every rank."""
+    words = options or ("-b", "1M", "-e", "1M", "-n", "2")
+    return Meter("all_reduce", read_table, ranks=lambda _: f"{before}; exec {ALL_REDUCE} {shlex.join(words)}")
+
+
+def read_table(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
+    """The bus bandwidth of the table's last row."""
+    (told,) = outputs
+    if told.exit is None:
+        return Reading(problem="did not end in its time")
+    rows = re.findall(r"^ *(\d+) +\d+ +float +sum +-1 +\S+ +\S+ +(\S+) +(\d+) ", told.text, re.MULTILINE)
+    if told.exit or not rows:
+        return Reading(problem=f"ended with {told.exit}: {told.text.strip()[-300:]}")
+    size, busbw, wrong = rows[-1]
+    network = ",".join(sorted(name for name, sent in told.sent_bytes.items() if sent >= int(size)))
+    return Reading(float(busbw), size_bytes=int(size), is_correct=wrong == "0", network=network)
+
+
+def cluster_of(addresses: Mapping[str, str], connection: str, name: str = "testbed", **settings: str) -> Cluster:
+    """A cluster of these nodes."""
+    targets = tuple(Target(node, address) for node, address in addresses.items())
+    return Cluster(name, connection, targets, settings)
+
+
+def measured(launcher: Launcher, pairs: Sequence[Pair]) -> dict[str, Reading]:
+    """One round: the reading of every pair; none is told twice."""
+    told: dict[str, Reading] = {}
+    lock = threading.Lock()
+
+    def keep(pair: Pair, reading: Reading) -> None:
+        with lock:
+            assert str(pair) not in told
+            told[str(pair)] = reading
+
+    launcher.measure(pairs, keep)
+    assert set(told) == set(map(str, pairs))
+    return told
+
+
+def of_run(root: Path) -> list[str]:
+    """The processes under that root's /proc that some run has started."""
+    found = []
+    for process in (root / "proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes()
+            if b"\0CLUSTERPROOF_RUN=" in b"\0" + (process / "environ").read_bytes() or b"clusterproof_run" in words:
+                found.append(words.replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+def are_soon_quiet(*nodes: Node) -> bool:
+    """Whether nothing of any run is left on these nodes, after a while at the latest."""
+    until = time.monotonic() + SOON_S
+    while (left := [words for node in nodes for words in of_run(node.root)]) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not left
+    return True
+
+
+def wait_for(file: Path) -> None:
+    """Until a node has made a file, which is removed."""
+    until = time.monotonic() + SOON_S
+    while not file.exists():
+        assert time.monotonic() < until, file
+        time.sleep(0.05)
+    with contextlib.suppress(OSError):
+        file.unlink()

@@ -1,0 +1,62 @@
+"""Whom a failure is blamed on."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.connection import Unusable
+from clusterproof.plugins.launchers.blame import attributed, silenced
+from clusterproof.plugins.launchers.choose import LAUNCHERS
+from clusterproof.plugins.launchers.launcher import Campaign
+from clusterproof.plugins.meters.meter import Meter, MeterSettings
+from clusterproof.plugins.meters.reading import Reading
+from tests.launched import PATIENT, all_reduce, cluster_of
+
+CALLED = {"gpu-1": ["ip-10-0-0-1", "10.0.0.1"], "gpu-2": ["ip-10-0-0-2.ec2.internal"]}
+
+
+@pytest.mark.parametrize(
+    ("told", "node"),
+    [
+        ("gpu-1", "gpu-1"),
+        ("ip-10-0-0-1", "gpu-1"),
+        ("ip-10-0-0-1.ec2.internal", "gpu-1"),
+        ("ip-10-0-0-2", "gpu-2"),
+        ("10.0.0.1", "gpu-1"),
+        ("10.0.0.2", ""),
+        ("gpu-3", ""),
+        ("", ""),
+    ],
+)
+def test_a_node_is_blamed_by_the_name_that_the_cluster_has_for_it(told: str, node: str) -> None:
+    assert attributed(Reading(problem="NCCL failure", culprit=told), CALLED).culprit == node
+
+
+def test_what_programs_say_when_they_are_ended_from_outside_blames_nobody() -> None:
+    reading = Reading(problem="srun: error: gpu-1: task 0: Terminated", culprit="gpu-1")
+    assert attributed(reading, CALLED, was_ended=True).culprit == ""
+
+
+@pytest.mark.parametrize(
+    ("silent", "culprit"),
+    [({}, "gpu-1"), ({"gpu-2": "timed out"}, "gpu-2"), ({"gpu-1": "timed out", "gpu-2": "timed out"}, "gpu-1")],
+)
+def test_a_node_that_is_silent_alone_is_to_blame_whatever_the_other_says(silent: dict[str, str], culprit: str) -> None:
+    told = silenced(Reading(problem="it ended with 1", culprit="gpu-1"), silent)
+    assert told.culprit == culprit
+    assert all(f"{node} does not answer any more: timed out" in told.problem for node in silent)
+
+
+def test_a_measurement_is_one_even_if_a_node_is_silent_since() -> None:
+    assert silenced(Reading(busbw_gb_per_s=1.0), {"gpu-2": "timed out"}) == Reading(busbw_gb_per_s=1.0)
+
+
+@pytest.mark.parametrize("name", ["srun", "mpirun"])
+def test_settings_that_a_meter_does_not_take_are_told_before_anything_starts(name: str) -> None:
+    def ranks(settings: MeterSettings) -> str:
+        raise ValueError(f"{settings.collective!r} is no collective; expected all_reduce")
+
+    meter = Meter("nccl-tests", all_reduce().read, ranks=ranks)
+    settings = MeterSettings(collective="all_reduse")
+    with pytest.raises(Unusable, match="nccl-tests: 'all_reduse' is no collective; expected all_reduce"):
+        LAUNCHERS[name](Campaign(meter, settings, cluster_of({}, "local"), PATIENT))

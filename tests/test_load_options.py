@@ -1,0 +1,80 @@
+"""The command line's words for load."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import pytest
+
+from clusterproof.plugins.load.command_line import leaves_of_packaged, load_options, seconds
+from clusterproof.plugins.load.options import LEAVES, TAKES_TURNS
+
+DEFAULTS = {
+    "host_root": "/",
+    "sudo": False,
+    "dcgm_level": 2,
+    "load_timeout": "",
+    "load_path": "",
+    "torch_python": "",
+    "fs_bandwidth": "",
+    "fs_size": 4096,
+    "fs_at_once": 4,
+    "markexpr": "",
+    "keyword": "",
+}
+
+
+def given(**options: object) -> Namespace:
+    return Namespace(**(DEFAULTS | options))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("", {}), ("60", {"": 60}), ("dcgm_diag=1200,gpu_gemm=60.5", {"dcgm_diag": 1200, "gpu_gemm": 60.5})],
+)
+def test_deadlines_are_for_all_or_for_some(text: str, told: dict[str, float]) -> None:
+    assert seconds(text) == told
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "-5", "soon", "gemm=60", "dcgm_diag=", "dcgm_diag", "inf", "nan", "gpu_gemm=1e999"]
+)
+def test_a_deadline_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(pytest.UsageError, match="--load-timeout has"):
+        seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"fs_size": 8}, "--fs-size is 8; expected at least 64"),
+        ({"fs_at_once": 0}, "--fs-at-once is 0; expected at least 1"),
+        ({"fs_bandwidth": "scratch"}, "--fs-bandwidth is 'scratch'; expected a path of the nodes"),
+        ({"torch_python": "python3"}, "--torch-python is 'python3'; expected a path of the nodes"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused(options: dict[str, object], words: str) -> None:
+    with pytest.raises(pytest.UsageError, match=words):
+        load_options(given(**options))
+
+
+def test_the_file_system_is_loaded_only_where_a_folder_is_named() -> None:
+    assert load_options(given()).asked(LEAVES) == LEAVES - {TAKES_TURNS}
+    assert load_options(given(fs_bandwidth="/fsx")).asked(LEAVES | {"boot"}) == LEAVES
+
+
+@pytest.mark.parametrize(
+    ("markexpr", "keyword", "leaves"),
+    [
+        ("perf", "", LEAVES - {TAKES_TURNS}),
+        ("perf and gpu", "gemm or busbw", {"gpu_gemm", "node_busbw"}),
+        ("perf and not gpu", "", {"efa_loopback", "nccom"}),
+        ("perf", "not test_gpu_gemm and gpu_speed", {"gpu_bandwidth", "node_busbw"}),
+        ("gpu", "", set()),
+        ("not perf", "", set()),
+    ],
+)
+def test_before_anything_is_collected_m_and_k_say_what_will_be_loaded(
+    markexpr: str, keyword: str, leaves: set[str]
+) -> None:
+    assert leaves_of_packaged(given(markexpr=markexpr, keyword=keyword)) == leaves

@@ -1,0 +1,339 @@
+"""The meters of two ends: iperf3 and fi_pingpong, on written output and over this machine's loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.meters import METERS, Meter, MeterSettings, Output, Reading, fi_pingpong, iperf3
+from clusterproof.plugins.meters.counters import proven_network
+from tests.testbed.needs import SYSTEM_PATH, needs_fi_pingpong, needs_iperf3
+
+GB = 10**9
+
+
+def report(direction: int, received: Any, seconds: Any = 4.0) -> dict[str, Any]:
+    """One report of `iperf3 -c -J`, of the parts that are read."""
+    return {
+        "start": {"test_start": {"protocol": "TCP", "num_streams": 8, "blksize": 131072, "reverse": direction}},
+        "intervals": [],
+        "end": {"sum_received": {"bytes": received, "seconds": seconds, "bits_per_second": 1}},
+    }
+
+
+def printed(*reports: Any) -> str:
+    return "".join(json.dumps(each, indent=1) + "\n" for each in reports)
+
+
+def iperf(
+    text: str, end: int | None = 0, server: Output | None = None, sent: Mapping[str, int] | None = None
+) -> Reading:
+    ours = Output(text, end, sent or {})
+    return iperf3.read(MeterSettings(), (ours, server) if server else (ours,))
+
+
+@pytest.mark.parametrize(("there", "back"), [(40 * GB, 20 * GB), (20 * GB, 40 * GB)])
+def test_the_bandwidth_of_iperf3_is_the_slower_directions_in_10_9_bytes_a_second(there: int, back: int) -> None:
+    read = iperf(printed(report(0, there), report(1, back)))
+    assert (read.busbw_gb_per_s, read.algbw_gb_per_s, read.size_bytes) == (5.0, 5.0, 131072)
+    assert (read.problem, read.is_correct, read.network) == ("", None, "")
+
+
+@pytest.mark.parametrize("noise", ["warning: this version is old\n", "iperf3: interrupt { odd\n"])
+def test_lines_before_the_reports_are_passed_over(noise: str) -> None:
+    assert iperf(noise + printed(report(0, 4 * GB), report(1, 4 * GB))).busbw_gb_per_s == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (printed({"error": "unable to connect to server: Connection refused"}), "to the server: unable to connect"),
+        (
+            printed({"error": "the server is busy running a test. try again later"}),
+            "to the server: the server is busy running a test",
+        ),
+        (
+            printed(report(0, 4 * GB), {"error": "control socket has closed unexpectedly"}),
+            "from the server: control socket has closed",
+        ),
+        (printed({"error": ["odd"]}), "to the server: error"),
+        (printed(report(0, 4 * GB)), "from the server: no whole report of iperf3: it ended before"),
+        (printed(report(0, 4 * GB), report(1, 4 * GB))[:-30], "from the server: no whole report of iperf3"),
+        (printed(report(0, 4 * GB), report(0, 4 * GB)), "from the server: 'TCP', reverse 0; expected a run of TCP"),
+        (printed(report(0, 0), report(1, 4 * GB)), "to the server: 0 GB/s; expected more than 0"),
+        (
+            printed(report(0, -4 * GB), report(1, 4 * GB)),
+            "to the server: bytes is -4000000000; expected a whole number",
+        ),
+        (printed(report(0, 1.5), report(1, 4 * GB)), "to the server: bytes is 1.5; expected a whole number"),
+        (printed(report(0, True), report(1, 4 * GB)), "to the server: bytes is True; expected a whole number"),
+        (printed(report(0, 10**30), report(1, 4 * GB)), "to the server: bytes is 1000000000000000000000000000000;"),
+        (
+            printed(report(0, 4 * GB, 0), report(1, 4 * GB)),
+            "to the server: it took 0 seconds; expected a number above 0",
+        ),
+        (printed(report(0, 4 * GB, "4"), report(1, 4 * GB)), "to the server: it took '4' seconds"),
+        (printed(report(0, 4 * GB, True), report(1, 4 * GB)), "to the server: it took True seconds"),
+        (printed(report(0, 4 * GB, 10**400), report(1, 4 * GB)), "to the server: it took 1000000"),
+        (printed(report(0, 2**62, 1e-5), report(1, 4 * GB)), "to the server: 4.61169e+14 GB/s"),
+        (printed(report(0, 4 * GB, float("nan")), report(1, 4 * GB)), "to the server: no whole report of iperf3"),
+        (printed(report(0, 4 * GB, float("inf")), report(1, 4 * GB)), "to the server: no whole report of iperf3"),
+        (printed({"start": [], "end": {}}, {}), "its report has no start.test_start"),
+        ('{"a": ' * 100_000, "to the server: no whole report of iperf3"),
+        ('{"bytes": ' + "9" * 10_000 + "}", "to the server: no whole report of iperf3"),
+        ("iperf3: error - unable to create a new stream\n", "to the server: no whole report of iperf3: iperf3: error"),
+    ],
+)
+def test_what_is_no_whole_run_of_iperf3_is_a_problem(text: str, words: str) -> None:
+    read = iperf(text)
+    assert read.busbw_gb_per_s is None
+    assert read.problem.startswith(words)
+    assert read.problem.isprintable()
+
+
+def test_what_failed_at_the_server_is_told_with_it() -> None:
+    server = Output("clusterproof: gpu007: iperf3 is not installed: looked on PATH; install the package iperf3", 127)
+    read = iperf(printed({"error": "unable to connect to server: Connection refused"}), 1, server)
+    assert "the server: it ended with 127; clusterproof: gpu007: iperf3 is not installed" in read.problem
+    assert read.culprit == "gpu007"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "network"),
+    [
+        ({"net:eth0": 5 * GB, "net:lo": 3}, {"net:eth0": 5 * GB}, "eth0"),
+        ({"net:eth0": 5 * GB}, {"net:ens5": 5 * GB}, "eth0 and ens5"),
+        ({"net:eth0": 5 * GB}, {}, "eth0"),
+        ({"net:eth0": 5 * GB}, {"net:eth0": 3 * GB}, ""),
+        ({"net:eth0": 3 * GB}, {"net:eth0": 5 * GB}, ""),
+        ({"net:eth0": 2 * GB, "net:eth1": 2 * GB + 1}, {}, "eth0, eth1"),
+        ({}, {}, ""),
+    ],
+)
+def test_the_counters_tell_the_device_only_where_they_account_for_the_bytes(
+    ours: dict[str, int], theirs: dict[str, int], network: str
+) -> None:
+    text = printed(report(0, 4 * GB), report(1, 4 * GB))
+    assert iperf(text, server=Output("", 0, theirs), sent=ours).network == network
+
+
+@pytest.mark.parametrize(
+    ("sent", "carried", "network"),
+    [
+        ({"efa:a": 10, "efa:b": 10, "net:eth0": 1}, 20, "efa, 2 devices"),
+        ({"efa:a": 20}, 20, "efa, 1 device"),
+        ({"efa:a": 20, "efa:idle": 1}, 20, "efa, 1 device"),
+        ({"efa:a": 10, "net:eth0": 30}, 20, "eth0"),
+        ({"eth0": 30}, 20, "eth0"),
+        ({"net:eth0": 30}, 0, ""),
+        ({"net:eth0": 0}, 20, ""),
+        ({"net:eth0": -5}, 20, ""),
+    ],
+)
+def test_a_network_is_proven_by_the_devices_that_sent_most(sent: dict[str, int], carried: int, network: str) -> None:
+    assert proven_network(sent, carried) == network
+
+
+# fi_pingpong
+
+TABLE = """\
+bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
+16m     50      =50      1.5g        0.51s   3268.49    5133.02       0.00
+"""
+
+
+def pingpong(text: str, end: int | None = 0, options: str = "", *, sent: Mapping[str, int] | None = None) -> Reading:
+    return fi_pingpong.read(MeterSettings(options=options), (Output(text, end, sent or {}),))
+
+
+def test_the_table_of_fi_pingpong_is_read() -> None:
+    read = pingpong(TABLE)
+    assert (read.busbw_gb_per_s, read.time_us, read.size_bytes) == (3.26849, 5133.02, 16 * 2**20)
+    assert (read.problem, read.is_correct, read.network) == ("", None, "")
+
+
+def test_of_several_sizes_the_largest_is_taken() -> None:
+    small = "64      50      =50      6.2k        0.00s     10.39      24.65       0.04\n"
+    head, row = TABLE.splitlines(keepends=True)
+    assert pingpong(head + row + small).size_bytes == 16 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("text", "end", "words"),
+    [
+        (
+            "[error] util/pingpong.c:408 : failed to connect: Connection refused\n",
+            111,
+            "it ended with 111; [error] util/pingpong.c:408 : failed to connect: Connection refused",
+        ),
+        (
+            "fi_getinfo(): util/pingpong.c:1489, ret=-61 (No data available)\n",
+            61,
+            "it ended with 61; fi_getinfo(): util/pingpong.c:1489, ret=-61 (No data available)",
+        ),
+        (TABLE, None, "it did not end in its time"),
+        (TABLE, 1, "it ended with 1"),
+        (TABLE.splitlines()[0], 0, "no whole row"),
+        (TABLE.replace("=50", "=49"), 0, "no whole row"),
+        (TABLE.replace("3268.49", "inf"), 0, "no whole row"),
+        (TABLE.replace("3268.49", "0.00"), 0, "it measured 0 MB/s"),
+        (TABLE.replace("3268.49", "-1.00"), 0, "it measured -1 MB/s"),
+        (TABLE.replace("3268.49", "9" * 18), 0, "it measured 1e+18 MB/s"),
+        (TABLE.splitlines()[1], 0, "no whole row"),
+    ],
+)
+def test_what_is_no_whole_run_of_fi_pingpong_is_a_problem(text: str, end: int | None, words: str) -> None:
+    read = pingpong(text, end)
+    assert read.busbw_gb_per_s is None
+    assert read.problem.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("options", "sent", "network"),
+    [
+        ("-p efa", {}, "efa"),
+        ("-pefa", {}, "efa"),
+        ("-p efa", {"efa:rdmap0s0": GB}, "efa, 1 device"),
+        ("-p efa", {"efa:rdmap0s0": 1000, "net:eth0": 1000}, ""),
+        ("-p tcp", {"net:eth0": GB}, "eth0"),
+        ("-p tcp", {}, ""),
+        ("", {}, ""),
+    ],
+)
+def test_the_network_of_fi_pingpong_is_what_counters_or_efas_own_provider_prove(
+    options: str, sent: dict[str, int], network: str
+) -> None:
+    assert pingpong(TABLE, options=options, sent=sent).network == network
+
+
+def test_efas_provider_is_chosen_where_a_node_has_its_devices() -> None:
+    assert (fi_pingpong.options_for(32), fi_pingpong.options_for(0)) == ("-p efa", "-p tcp")
+    settings = MeterSettings(options=fi_pingpong.options_for(32))
+    for command in (fi_pingpong.server(settings, 5000), fi_pingpong.client(settings, "10.0.0.1", 5000)):
+        assert "export FI_EFA_ENABLE_SHM_TRANSFER=0\n" in command
+        assert "-e rdm -I 50 -S 16777216 -p efa" in command
+        assert "-p tcp" not in command
+
+
+# Both, as programs
+
+
+def start(script: str, **environment: str) -> subprocess.Popen[str]:
+    told = {"PATH": SYSTEM_PATH, **environment}
+    return subprocess.Popen(
+        ["/bin/sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=told
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> Output:
+    text, _ = process.communicate(timeout=60)
+    return Output(text, process.returncode)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def measured(meter: Meter, settings: MeterSettings) -> tuple[Reading, tuple[Output, Output]]:
+    """A client that is there before its server, as launchers cannot order them."""
+    assert meter.client
+    assert meter.server
+    port = free_port()
+    client = start(meter.client(settings, "127.0.0.1", port))
+    server = start(meter.server(settings, port))
+    outputs = (ended(client), ended(server))
+    return meter.read(settings, outputs), outputs
+
+
+@needs_iperf3
+def test_iperf3_measures_both_directions_over_loopback_and_its_server_ends() -> None:
+    read, outputs = measured(METERS["iperf3"], MeterSettings(options="-t 1 -P 1"))
+    assert read.problem == ""
+    assert read.busbw_gb_per_s is not None
+    there, back = iperf3.directions(outputs[0].text)
+    assert read.busbw_gb_per_s == min(there.gb_per_s, back.gb_per_s) > 0
+    assert [output.exit for output in outputs] == [0, 0]
+
+
+@needs_iperf3
+def test_an_iperf3_server_that_has_another_client_is_a_problem_and_not_a_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("clusterproof.plugins.meters.shell.TRIES", 1)
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        client = start(iperf3.client(MeterSettings(), "127.0.0.1", busy.getsockname()[1]))
+        connection, _ = busy.accept()
+        with connection:
+            connection.recv(37)  # its cookie
+            connection.sendall(b"\xff")  # iperf3's ACCESS_DENIED
+            output = ended(client)
+    read = iperf(output.text, output.exit)
+    assert (read.busbw_gb_per_s, output.exit) == (None, 1)
+    assert read.problem.startswith("to the server: the server is busy running a test")
+
+
+@needs_fi_pingpong
+def test_fi_pingpong_measures_over_loopback_and_its_server_ends() -> None:
+    read, outputs = measured(METERS["fi_pingpong"], MeterSettings(size_bytes=2**20, options="-p tcp -I 20"))
+    assert read.problem == ""
+    assert read.busbw_gb_per_s is not None
+    assert read.busbw_gb_per_s > 0
+    assert read.size_bytes == 2**20
+    assert [output.exit for output in outputs] == [0, 0]
+
+
+@needs_fi_pingpong
+def test_a_provider_that_is_not_there_is_a_problem_of_both_ends() -> None:
+    read, _ = measured(METERS["fi_pingpong"], MeterSettings(options="-p nosuch"))
+    assert read.busbw_gb_per_s is None
+    assert "the server: it ended with 61; fi_getinfo" in read.problem
+
+
+@pytest.mark.parametrize("name", ["iperf3", "fi_pingpong"])
+def test_a_server_that_never_listens_is_a_problem(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("clusterproof.plugins.meters.shell.TRIES", 2)
+    refusing = tmp_path / name
+    refusing.write_text('#!/bin/sh\necho \'{"error": "unable to connect to server: Connection refused"}\'\nexit 111\n')
+    refusing.chmod(0o755)
+    client = METERS[name].client
+    assert client
+    output = ended(start(client(MeterSettings(program=str(refusing)), "127.0.0.1", 1)))
+    assert output.text.count("Connection refused") == 1  # the last try's
+    read = METERS[name].read(MeterSettings(), (output,))
+    assert read.busbw_gb_per_s is None
+    assert "Connection refused" in read.problem
+
+
+@pytest.mark.parametrize("name", ["iperf3", "fi_pingpong"])
+def test_a_program_that_is_not_there_is_named_with_its_package(name: str, tmp_path: Path) -> None:
+    meter = METERS[name]
+    assert meter.server
+    assert meter.client
+    for script in (meter.server(MeterSettings(), 5000), meter.client(MeterSettings(), "127.0.0.1", 5000)):
+        output = ended(start(script.replace("/opt/amazon", str(tmp_path)), PATH=str(only_uname(tmp_path))))
+        read = meter.read(MeterSettings(), (output,))
+        assert output.exit == 127
+        assert f"{name} is not installed: looked on PATH" in read.problem
+        assert read.culprit == os.uname().nodename
+
+
+def only_uname(folder: Path) -> Path:
+    """A folder for PATH that has no program but uname."""
+    (folder / "uname").unlink(missing_ok=True)
+    (folder / "uname").symlink_to("/bin/uname")
+    return folder
+
+
+@pytest.mark.parametrize("client", [iperf3.client, fi_pingpong.client])
+def test_an_address_is_one_word(client: Any) -> None:
+    assert " '10.0.0.1; reboot'" in client(MeterSettings(), "10.0.0.1; reboot", 5000)

@@ -1,0 +1,88 @@
+"""What loads a healthy node: programs that print what real ones print, and a Python that has PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from clusterproof.plugins.load.options import LoadOptions
+from tests.testbed.faults import with_file, without_file
+from tests.testbed.healthy import healthy_p5
+from tests.testbed.image import Content, Folder, Link, NodeImage
+from tests.testbed.neuron import healthy_trn2
+from tests.testbed.outputs import dcgm_json
+
+HERE = Path(__file__).parent
+SPEEDS = "/usr/lib/testbed/speeds"
+DCGM = "/usr/lib/testbed/dcgm.json"
+SCRATCH = "/fsx/scratch"
+TORCH = "/opt/pytorch"
+NCCL_TESTS = "/opt/nccl-tests/build/all_reduce_perf"
+EFA_BIN = "/opt/amazon/efa/bin"
+OPTIONS = LoadOptions(fs_folder=SCRATCH, fs_mib=64)
+
+
+def of_gpus() -> dict[str, str]:
+    """The programs of a node with GPUs, by path."""
+    return {"dcgmi": tool("dcgmi"), "nvbandwidth": tool("nvbandwidth"), NCCL_TESTS: tool("all_reduce_perf")}
+
+
+def of_efa() -> dict[str, str]:
+    """Those of a node with EFA."""
+    return {f"{EFA_BIN}/fi_pingpong": tool("fi_pingpong")}
+
+
+def tool(name: str) -> str:
+    """The text of one of the fake programs."""
+    return (HERE / "tools" / name).read_text()
+
+
+def torch_files() -> dict[str, Content]:
+    """An environment of its own with a PyTorch, for whatever version of Python the node has."""
+    files: dict[str, Content] = {
+        f"{TORCH}/bin/python3": Link("/usr/bin/python3"),
+        f"{TORCH}/pyvenv.cfg": "home = /usr/bin\n",
+        f"{TORCH}/lib/python3/site-packages/torch/__init__.py": (HERE / "torch" / "__init__.py").read_text(),
+    }
+    return files | {f"{TORCH}/lib/python3.{minor}": Link("python3") for minor in range(8, 16)}
+
+
+def loadable(image: NodeImage, tools: dict[str, str], files: dict[str, Content]) -> NodeImage:
+    """A node with these programs and files, a folder to write into, and nothing special to say of its speed."""
+    common: dict[str, Content] = {SPEEDS: "", SCRATCH: Folder(0o777)}
+    return replace(image, tools=image.tools | {"fio": tool("fio")} | tools, files=image.files | common | files)
+
+
+def gpu_node(image: NodeImage) -> NodeImage:
+    """A node with GPUs and EFA that can be loaded."""
+    return loadable(image, of_gpus() | of_efa(), torch_files() | {DCGM: dcgm_json()})
+
+
+def neuron_node(image: NodeImage) -> NodeImage:
+    """A node with Trainium and EFA that can be loaded."""
+    return loadable(image, {"/opt/aws/neuron/bin/nccom-test": tool("nccom-test")} | of_efa(), {})
+
+
+def with_speed(image: NodeImage, *lines: str) -> NodeImage:
+    """Its hardware does as these lines of the file of speeds say."""
+    told = image.files[SPEEDS]
+    assert isinstance(told, str)
+    return with_file(image, SPEEDS, told + "".join(f"{line}\n" for line in lines))
+
+
+def without_torch(image: NodeImage) -> NodeImage:
+    """No Python has PyTorch."""
+    return without_file(image, TORCH)
+
+
+def loadable_p5() -> NodeImage:
+    """A p5.48xlarge with all that measures GPUs, EFA and files."""
+    return gpu_node(healthy_p5())
+
+
+def loadable_trn2() -> NodeImage:
+    """A trn2.48xlarge likewise."""
+    return neuron_node(healthy_trn2())
+
+
+LOADABLE = (loadable_p5, loadable_trn2)
