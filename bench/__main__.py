@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import nodes, replaced, runs, slurm
+from bench import nodes, replaced, reports, runs, slurm
 from bench.figure import Figure
 
 
@@ -16,6 +16,7 @@ def measure() -> Iterator[Figure]:
         runs.start_up,
         slurm.prolog,
         runs.large_runs,
+        reports.large_reports,
         nodes.probe,
         nodes.connections,
         replaced.beside_the_script,

@@ -53,7 +53,8 @@ def start_up() -> Iterator[Figure]:
         (empty / "test_empty.py").write_text("def test_nothing():\n    pass\n")
         ours, versions, empties = [], [], []
         for _ in range(10):
-            ours.append(cost([str(SCRIPTS / "clusterproof"), "--cluster", f"replay:{recording}", "-q"]).wall_s)
+            command = [str(SCRIPTS / "clusterproof"), "--cluster", f"replay:{recording}", "-q", "--report"]
+            ours.append(cost([*command, str(Path(folder) / "report")]).wall_s)
             versions.append(cost([str(SCRIPTS / "pytest"), "--version"]).wall_s)
             empties.append(cost([str(SCRIPTS / "pytest"), "-q", "-p", "no:cacheprovider"], empty, bare).wall_s)
     mine, version, floor = (statistics.median(times[1:]) for times in (ours, versions, empties))
@@ -70,8 +71,8 @@ def large_runs() -> Iterator[Figure]:
         empty = _empty_tests(Path(folder) / "empty", len(all_checks()))
         ours, sick, theirs = [], [], []
         for _ in range(3):
-            ours.append(cost([*PYTEST, "--cluster", f"replay:{healthy}"]))
-            sick.append(cost([*PYTEST, "--cluster", f"replay:{failing}"]))
+            ours.append(cost([*PYTEST, "--cluster", f"replay:{healthy}", "--report", f"{folder}/report"]))
+            sick.append(cost([*PYTEST, "--cluster", f"replay:{failing}", "--report", f"{folder}/report"]))
             theirs.append(cost([*PYTEST, "-p", "no:clusterproof.plugins.cluster"], cwd=empty))
     mine, base = _median(ours), _median(theirs)
     items = f"{NODES} nodes x {len(all_checks())} checks"

@@ -19,6 +19,7 @@ from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.policy.model import Policy
 from clusterproof.plugins.policy.ruling import Ruling
 from clusterproof.plugins.refresh_catalog import pytest_cmdline_main  # noqa: F401 - a hook
+from clusterproof.plugins.reporting import Reporting
 from clusterproof.plugins.routing import OCCASIONS, SUBSYSTEMS
 from clusterproof.plugins.session import Session
 from clusterproof.plugins.state import CLUSTER, CLUSTER_IS_MISSING, POLICY, ROUTES, is_named
@@ -60,7 +61,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[CLUSTER] = cluster
     config.pluginmanager.register(Session(config, cluster), "clusterproof-session")
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Outcomes(config, config.stash[CLUSTER]), "clusterproof-outcomes")
+        outcomes = Outcomes(config, config.stash[CLUSTER])
+        config.pluginmanager.register(outcomes, "clusterproof-outcomes")
+        if not (config.option.no_report or config.option.collectonly):
+            config.pluginmanager.register(Reporting(config, outcomes), "clusterproof-reporting")
 
 
 def resolve_cluster(config: pytest.Config, text: str, policy: Policy) -> Any:

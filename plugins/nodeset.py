@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import lru_cache
 
 MAX_NAMES = 100_000  # ClusterShell itself expands without a bound, and gpu[1-99999999] never ends
 _LONGEST_NAME = 253  # characters; the longest name that DNS carries
@@ -39,7 +40,11 @@ def expand(text: str) -> tuple[str, ...]:
 
 def fold(names: Iterable[str]) -> str:
     """The nodeset of `names`, for people. Never raises: names that no nodeset can hold stand behind it."""
-    known = set(names)
+    return _folded(frozenset(names))
+
+
+@lru_cache(maxsize=256)  # reports name the same nodes again and again
+def _folded(known: frozenset[str]) -> str:
     odd = sorted(name for name in known if not _is_name(name))
     folded = _fold_parts(_fold_one_number(known.difference(odd)))
     return ",".join([folded, *odd] if folded else odd)

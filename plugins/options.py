@@ -146,6 +146,12 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         ),
     ),
     "clusterproof: records": (
+        Option(
+            "--report",
+            "the folder to write the reports to (default: runs/CLUSTER/TIME here, where runs/latest leads)",
+            {"metavar": "DIR"},
+        ),
+        Option("--no-report", "write none of these reports", {"action": "store_true"}),
         Option("--results", "write one JSON record per check and node (JSON Lines)", {"metavar": "FILE"}),
         Option("--record", "keep the evidence in a folder, for --cluster replay:DIR", {"metavar": "DIR"}),
         Option(

@@ -135,6 +135,16 @@ def headline(results: Iterable[Result]) -> str:
     )
 
 
+def standing(results: Iterable[Result]) -> str:
+    """The whole cluster in a word or two: `not fit` for training, `not proven`, or `fit as far as checked`."""
+    told = {result.verdict for result in results}
+    if not told - {Verdict.NOT_APPLICABLE}:
+        return "not checked"
+    if Verdict.FAIL in told:
+        return "not fit"
+    return "not proven" if Verdict.INCOMPLETE in told else "fit as far as checked"
+
+
 _OF_CLUSTER = (
     (Verdict.FAIL, "failed"),
     (Verdict.INCOMPLETE, "is not proven: something is incomplete"),
@@ -170,6 +180,18 @@ def gaps(results: Iterable[Result]) -> list[Gap]:
             causes[result.cause or result.message].append(result)
     found = [Gap(cause, tuple(hit)) for cause, hit in causes.items()]
     return sorted(found, key=lambda gap: (-len(gap.results), gap.cause))
+
+
+def within(nodes: str, most: int) -> str:
+    """A nodeset in so many characters, cut behind one of its names where there is no end to it: not all names fold."""
+    if len(nodes) <= most:
+        return nodes
+    return f"{nodes[:most].rpartition(',')[0] or nodes[:most]},…"
+
+
+def shortened(text: str, most: int) -> str:
+    """A text in so many characters."""
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _is_probably_configuration(hit: int, judged: int) -> bool:

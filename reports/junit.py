@@ -41,10 +41,10 @@ class JUnitForm:
         elements: list[Element] = getattr(case, "nodes", [])
         if result.verdict is Verdict.CONCERN:
             words = Element("system-out")
-            words.text = _legal(in_words(result))
+            words.text = legal(in_words(result))
             elements.append(words)
         elif elements and elements[-1].tag == _TAGS[result.verdict]:
-            elements[-1].set("message", _legal(_shortened(f"{result.node}: {result.message}")))
+            elements[-1].set("message", legal(_shortened(f"{result.node}: {result.message}")))
             elements[-1].set("type", result.verdict.value)
 
     @pytest.hookimpl(wrapper=True)
@@ -76,7 +76,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= MAX_ATTRIBUTE else f"{text[:MAX_ATTRIBUTE]}…"
 
 
-def _legal(text: str) -> str:
+def legal(text: str) -> str:
     """The text without what XML 1.0 cannot hold."""
     return _ILLEGAL.sub("�", text)
 

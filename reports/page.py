@@ -8,10 +8,12 @@ from html import escape
 from clusterproof.plugins.catalog import owner
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.verdict import Verdict
-from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline
+from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline, shortened, within
 from clusterproof.reports.matrix import legend, matrix
 
 MOST_LINES = 12  # of what was seen, per finding; the rows below have more
+MOST_NODES = 1_500  # characters of a nodeset; the matrix has all
+MOST_WORDS = 1_000  # characters of a line of what was seen
 
 
 def proof(results: Sequence[Result], nodes: Sequence[str], left_out: Mapping[Verdict, int], where: str = "") -> str:
@@ -25,11 +27,11 @@ def proof(results: Sequence[Result], nodes: Sequence[str], left_out: Mapping[Ver
         '<div class="proof">',
         f'<p class="headline">{escape(headline(results))}</p>',
         *(
-            _finding(finding, verdict)
+            finding_block(finding, verdict)
             for verdict in (Verdict.FAIL, Verdict.CONCERN)
             for finding in findings(results, verdict)
         ),
-        *(_gap(gap) for gap in gaps(results)),
+        *(gap_block(gap) for gap in gaps(results)),
         *([where] if where else []),
         f'<div class="scroll">{matrix(results, nodes)}</div>',
         legend(),
@@ -39,7 +41,8 @@ def proof(results: Sequence[Result], nodes: Sequence[str], left_out: Mapping[Ver
     return "\n".join(parts)
 
 
-def _finding(finding: Finding, verdict: Verdict) -> str:
+def finding_block(finding: Finding, verdict: Verdict) -> str:
+    """One finding: open where it failed."""
     first = finding.first
     more = f'<p class="suspicion">{escape(finding.suspicion)}</p>' if finding.suspicion else ""
     rows = (
@@ -51,9 +54,10 @@ def _finding(finding: Finding, verdict: Verdict) -> str:
     )
     told = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
     is_open = " open" if verdict is Verdict.FAIL else ""
-    where = escape(finding.where(finding.nodes))
+    where = escape(finding.where(within(finding.nodes, MOST_NODES)))
+    about = f'data-checks="{escape(first.check)}" data-owner="{escape(first.owner)}"'
     return (
-        f'<details class="{verdict.value}"{is_open}><summary><b>{verdict.value}</b> {where}: '
+        f'<details class="{verdict.value}" {about}{is_open}><summary><b>{verdict.value}</b> {where}: '
         f"{escape(first.title)}</summary>{more}{_listed(finding.lines, MOST_LINES)}<dl>{told}</dl></details>"
     )
 
@@ -66,16 +70,18 @@ def _owner(result: Result, words: str) -> str:
     return f"{told} ({escape(row.channel)})" if row and row.channel else told
 
 
-def _gap(gap: Gap) -> str:
+def gap_block(gap: Gap) -> str:
+    """One reason for which verdicts are missing."""
     return (
-        f'<details class="incomplete"><summary><b>incomplete</b> {escape(gap.nodes)}: {escape(gap.cause)} '
+        f'<details class="incomplete" data-checks="{escape(" ".join(gap.checks))}"><summary><b>incomplete</b> '
+        f"{escape(within(gap.nodes, MOST_NODES))}: {escape(shortened(gap.cause, MOST_WORDS))} "
         f"({escape(gap.what)})</summary>{_listed(gap.messages, MOST_LINES)}"
         f"<dl><dt>checks</dt><dd>{escape(', '.join(gap.checks))}</dd></dl></details>"
     )
 
 
 def _listed(lines: Sequence[str], most: int) -> str:
-    shown = "".join(f"<li>{escape(line)}</li>" for line in lines[:most])
+    shown = "".join(f"<li>{escape(shortened(line, MOST_WORDS))}</li>" for line in lines[:most])
     more = f"<li>… and {len(lines) - most} more</li>" if len(lines) > most else ""
     return f"<ul>{shown}{more}</ul>" if lines else ""
 

@@ -20,7 +20,7 @@ class ResultsFile:
 
     def write(self, result: Result) -> None:
         """Append one result."""
-        self._file.write(json.dumps(result.to_json(), ensure_ascii=False, separators=(",", ":")) + "\n")
+        self._file.write(f"{_in_json(result.to_json())}\n")
 
     def close(self) -> None:
         """Close the file."""
@@ -33,6 +33,9 @@ class ResultsFile:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+_in_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def read_results(path: Path) -> list[Result]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.verdict import Verdict
-from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline
+from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline, within
 
 MOST_LINES = 4  # of what was seen, per finding; the reports have all
 MOST_NODES = 300  # characters of a nodeset
@@ -79,10 +79,7 @@ def _gap(gap: Gap, verbose: bool) -> Iterator[Line]:
 
 
 def _shown(nodes: str, verbose: bool) -> str:
-    """A nodeset, cut behind one of its names where there is no end to it: not all names fold."""
-    if verbose or len(nodes) <= MOST_NODES:
-        return nodes
-    return f"{nodes[:MOST_NODES].rpartition(',')[0] or nodes[:MOST_NODES]},…"
+    return nodes if verbose else within(nodes, MOST_NODES)
 
 
 def _some(lines: Sequence[str], verbose: bool) -> Iterator[Line]:

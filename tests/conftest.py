@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.runs import Runs
 
 pytest_plugins = ["pytester"]
+os.environ.pop("GITHUB_STEP_SUMMARY", None)  # runs of a test's own are no news for the job that runs the tests
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def record() -> None:
     shutil.rmtree(DEMO, ignore_errors=True)
     reached = [name for name in NAMES if name != UNREACHABLE]
     with testbed({name: image(name) for name in reached}, refusing=[UNREACHABLE]) as bed:
-        options = ["--cluster", "ssh:gpu[001-016]", "--record", str(DEMO), "-p", "no:cacheprovider"]
+        options = ["--cluster", "ssh:gpu[001-016]", "--record", str(DEMO), "--no-report", "-p", "no:cacheprovider"]
         ran = bed.run([sys.executable, "-m", "pytest", *options], timeout=120)
         print(ran.stdout.decode(), ran.stderr.decode())  # noqa: T201
     told = json.loads((DEMO / "cluster.json").read_text())

@@ -133,7 +133,11 @@ class Runs:
         self.pytester.makepyfile(**files)
 
     def run(self, *arguments: str) -> pytest.RunResult:
-        """Run pytest in this process, without the plugins that the suite does not use."""
+        """Run pytest in this process; it writes the reports only that the test asks for."""
+        return self.plain(*_without_reports(arguments))
+
+    def plain(self, *arguments: str) -> pytest.RunResult:
+        """Run pytest as a person types it, without the plugins that the suite does not use."""
         return self.pytester.runpytest_inprocess(
             "-p", "clusterproof.plugins.cluster", "-p", "no:hypothesispytest", *arguments
         )
@@ -144,7 +148,8 @@ class Runs:
 
     def started(self, *arguments: str) -> subprocess.Popen[str]:
         """Start pytest in a process of its own."""
-        words = [sys.executable, "-m", "pytest", "-p", "clusterproof.plugins.cluster", *arguments]
+        own = ["-p", "clusterproof.plugins.cluster", *_without_reports(arguments)]
+        words = [sys.executable, "-m", "pytest", *own]
         return subprocess.Popen(words, cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     @property
@@ -163,6 +168,10 @@ class Runs:
     def verdicts(self) -> dict[str, Verdict]:
         """The verdict of the one check on each node."""
         return {result.node: result.verdict for result in self.results}
+
+
+def _without_reports(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    return arguments if "--report" in arguments else (*arguments, "--no-report")
 
 
 def counts(result: pytest.RunResult) -> Counter[str]:

@@ -52,9 +52,10 @@ def test_the_console_script_finds_in_the_demo_what_pytest_finds_in_the_checkout(
     ran = run(installed, tmp_path, *script, "--cluster", "demo", "--results", "wheel.jsonl", "-v")
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "checks/gpu/test_memory.py::test_no_uncorrected_ecc[gpu003] FAILED" in ran.stdout
+    assert "1 of 16 nodes (gpu002)" in (tmp_path / "runs" / "latest" / "report.html").read_text(encoding="utf-8")
     checkout = [sys.executable, "-m", "pytest", "-p", "clusterproof.plugins.cluster", "-p", "no:cacheprovider"]
     again = subprocess.run(
-        [*checkout, "--cluster", "demo", "--results", str(tmp_path / "checkout.jsonl"), "-q"],
+        [*checkout, "--cluster", "demo", "--results", str(tmp_path / "checkout.jsonl"), "--no-report", "-q"],
         cwd=ROOT,
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,

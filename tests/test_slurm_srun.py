@@ -22,6 +22,7 @@ from tests.testbed.slurm import CONTROLLER, SlurmBed, slurm
 
 pytestmark = needs_slurm
 ROOT = Path(__file__).parents[1]
+PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--no-report"]
 SICK = {"gpu002": "uncorrected errors in DRAM", "gpu003": "a GPU that is lost"}
 UBUNTU = 1000
 
@@ -55,7 +56,7 @@ class Ran:
 
     def __init__(self, bed: SlurmBed, arguments: tuple[str, ...], user: int) -> None:
         written = f"/tmp/results-{time.monotonic_ns()}.jsonl"
-        words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", str(ROOT / "checks")]
+        words = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
         done = bed.controller.run(
             [*words, "--results", written, *arguments], user=user, timeout=100, env={"HOME": "/tmp"}
         )
@@ -109,7 +110,7 @@ def test_srun_and_ssh_give_the_same_verdicts(bed: SlurmBed, tmp_path: Path) -> N
     every = ("-m", "preflight and not control_plane", "--instance-type", "p5.48xlarge")
     by_srun = ran(bed, "--cluster", "slurm:gpu", *every)
     written = tmp_path / "by_ssh.jsonl"
-    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", str(ROOT / "checks")]
+    words = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
     done = bed.bed.run([*words, "--cluster", "ssh:gpu[001-003]", "--results", str(written), *every])
     assert done.returncode == 1, done.stdout.decode()
     by_ssh = {(told.node, told.check): told.verdict.value for told in read_results(written)}
@@ -150,7 +151,7 @@ def test_a_drained_node_is_visited_over_ssh_where_that_is_asked_for(bed: SlurmBe
 
 
 def test_inside_a_job_its_own_nodes_are_visited_in_it(bed: SlurmBed) -> None:
-    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", str(ROOT / "checks")]
+    words = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
     words += ["--cluster", "slurm:", "-m", "node and prolog"]
     done = bed.run("salloc", "-N2", "-n8", "-w", "gpu001,gpu002", *words, user=UBUNTU)
     said = (done.stdout + done.stderr).decode()
@@ -192,7 +193,7 @@ def test_a_node_whose_slurmd_is_gone_is_told_in_slurms_words(bed: SlurmBed) -> N
 
 
 def test_from_elsewhere_the_log_in_node_starts_the_srun(bed: SlurmBed) -> None:
-    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", str(ROOT / "checks")]
+    words = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
     before = next_job(bed)
     done = bed.bed.run([*words, "--cluster", "slurm:gpu", "--via", f"ssh:{CONTROLLER}", "-m", "node and prolog"])
     assert done.returncode == 0, done.stdout.decode()
@@ -201,7 +202,7 @@ def test_from_elsewhere_the_log_in_node_starts_the_srun(bed: SlurmBed) -> None:
 
 
 def test_a_log_in_node_that_is_not_reached_is_one_line(bed: SlurmBed) -> None:
-    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", str(ROOT / "checks")]
+    words = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
     done = bed.bed.run([*words, "--cluster", "slurm:gpu", "--via", "ssh:nowhere.invalid"])
     assert done.returncode == 4
     assert b"slurm: could not be read (nowhere.invalid: name: nowhere.invalid does not resolve" in (
@@ -223,7 +224,7 @@ def test_a_recording_gives_the_same_verdicts_and_a_redacted_one_has_no_names(bed
 
 
 def test_a_host_without_slurm_says_so(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", str(ROOT / "checks")]
+    words = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
     done = subprocess.run([*words, "--cluster", "slurm:gpu"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 4
     assert "--cluster 'slurm:gpu': slurm:" in done.stderr

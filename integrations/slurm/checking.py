@@ -118,7 +118,8 @@ def check(occasions: tuple[str, ...], settings: Settings, deadline_s: float, cur
 
 def arguments(markexpr: str, settings: Settings, leaf_s: float, deadline_s: float, cursor: Cursor | None) -> list[str]:
     """The command line: that of `pytest --cluster local -m …`, with what these settings change."""
-    words = ["--cluster", "local", "-m", markexpr, f"--probe-timeout={leaf_s:g}", f"--answer-timeout={deadline_s:g}"]
+    words = ["--cluster", "local", "--no-report", "-m", markexpr]
+    words += [f"--probe-timeout={leaf_s:g}", f"--answer-timeout={deadline_s:g}"]
     if cursor:
         words.append(f"--log-cursor={cursor[0]}:{cursor[1]}:{cursor[2]:.6f}")
     if settings.policy:

@@ -84,6 +84,8 @@ def _mark(reason: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(reason), reason=reason)
 
 
+needs_chromium = _mark(_without("chromium", "chromium") or _without("chromedriver", "chromium-driver"))
+needs_pdftotext = _mark(_without("pdftotext", "poppler-utils"))
 needs_root = _mark(_without_root())
 needs_gcc = _mark(_without("gcc", "gcc"))
 needs_sshd = _mark(_without("sshd", "openssh-server"))

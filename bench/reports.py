@@ -1,0 +1,101 @@
+"""The reports of a large run: what they take beside the same results as JSON, their size, and how fast they open."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from bench.figure import Figure
+from clusterproof.plugins.check import judge
+from clusterproof.plugins.evidence import NodeEvidence, load
+from clusterproof.plugins.facts.cluster import ClusterFacts
+from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.result import Result
+from clusterproof.plugins.state import nodes
+from clusterproof.plugins.suite import node_checks
+from clusterproof.plugins.verdict import Verdict
+from clusterproof.reports.document import document
+from clusterproof.reports.folder import FORMS, PAGE
+from clusterproof.reports.run import Run
+from tests.testbed.needs import needs_chromium
+
+NODES, CHECKS = 1000, 60
+SICK_EVERY = 20  # nodes
+ROUNDS = 3
+MB = 1_000_000
+
+
+def large_reports() -> Iterator[Figure]:
+    """1000 nodes with the evidence of a real one, 60 checks each, one node in twenty with a failure of its own."""
+    run = _run()
+    as_json = _seconds(lambda: "\n".join(json.dumps(result.to_json()) for result in run.results))
+    page, all_s = document(run), _seconds(lambda: [form(run) for form in FORMS.values()])
+    page_s = _seconds(lambda: document(run))
+    items = f"{NODES} nodes x {CHECKS} checks"
+    detail = f"{items}: {page_s:.2f} s beside {as_json:.2f} s"
+    yield Figure("report_page_vs_results_as_json", round(page_s / as_json, 2), "≤ 3", detail)
+    yield Figure("report_forms_vs_results_as_json", round(all_s / as_json, 2), "-", f"all {len(FORMS)}: {all_s:.2f} s")
+    yield Figure("report_page_mb", round(len(page.encode()) / MB, 2), "≤ 4", items)
+    yield from _opening(page)
+
+
+def _run() -> Run:
+    healthy = load((DEMO / "nodes" / "gpu001.json").read_bytes())
+    names = [f"gpu{number:04d}" for number in range(1, NODES + 1)]
+    told = {name: _of_its_own(healthy, name) for name in names}
+    cluster = Cluster("bench", "ssh", tuple(Target(name) for name in names))
+    found = nodes(cluster, told)
+    checks = list(node_checks().values())[:CHECKS]
+    one = [judge(check, found[names[0]]) for check in checks]
+    results = [
+        _failing(result, name) if at % SICK_EVERY == 0 and number == at % CHECKS else replace(result, node=name)
+        for at, name in enumerate(names)
+        for number, result in enumerate(one)
+    ]
+    facts = ClusterFacts(cluster, NodeEvidence(cluster.name), found)
+    return Run(facts, results, datetime.now(timezone.utc), 9.0, 1, ("pytest", "--cluster", "bench"), {})
+
+
+def _of_its_own(healthy: NodeEvidence, name: str) -> NodeEvidence:
+    """The evidence under another name, with GPUs of its own."""
+    driver = healthy.leaves["nvml"]
+    gpus = [{**gpu, "uuid": f"{gpu['uuid'][:-7]}{name}"} for gpu in driver.value["gpus"]]
+    leaves = {**healthy.leaves, "nvml": replace(driver, value={**driver.value, "gpus": gpus})}
+    return replace(healthy, node=name, leaves=leaves)
+
+
+def _failing(result: Result, name: str) -> Result:
+    return replace(result, node=name, verdict=Verdict.FAIL, message=f"GPU 3 of {name} is ill; expected health")
+
+
+def _opening(page: str) -> Iterator[Figure]:
+    """What Chromium takes from the first byte to a page that is drawn, beside an empty page."""
+    if needs_chromium.args[0]:
+        yield Figure("report_opens_s", None, "≤ 1", str(needs_chromium.kwargs["reason"]))
+        return
+    from tests.testbed.browser import browser
+
+    with tempfile.TemporaryDirectory() as folder, browser() as chromium:
+        path = Path(folder) / PAGE
+        path.write_text(page, encoding="utf-8")
+        taken = []
+        for _ in range(ROUNDS):
+            chromium.open(path)
+            taken.append(chromium.run("return performance.getEntriesByType('navigation')[0].duration") / 1000)
+    yield Figure("report_opens_s", round(statistics.median(taken), 2), "≤ 1", "to its load event, grid drawn")
+
+
+def _seconds(act: Callable[[], object]) -> float:
+    taken = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        act()
+        taken.append(time.perf_counter() - began)
+    return statistics.median(taken)

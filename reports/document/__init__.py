@@ -1,0 +1,93 @@
+"""`report.html`: one file that an operator opens first, and that asks the network for nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from functools import cache
+from html import escape
+from pathlib import Path
+
+from clusterproof.reports.document.data import data
+from clusterproof.reports.document.section import Section
+from clusterproof.reports.document.sections import sections
+from clusterproof.reports.findings import headline, standing
+from clusterproof.reports.run import Run
+
+_STYLES = ("page.css", "grid.css")
+_SCRIPTS = ("words.js", "grid.js", "node.js", "page.js")
+_CLASSES = {"not fit": "fail", "not proven": "incomplete", "fit as far as checked": "pass"}
+
+
+def document(run: Run) -> str:
+    """The page of a run. What nodes and people named is text in it; no script runs but the page's own."""
+    style, script = _joined(_STYLES), _joined(_SCRIPTS)
+    told = sections(run)
+    body = "\n".join([_header(run, told), '<main id="main">', *(section.html for section in told)])
+    return "\n".join(
+        (
+            "<!DOCTYPE html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="referrer" content="no-referrer">',
+            f"<title>{escape(run.cluster.name)}: {standing(run.results)}</title>",
+            f"<style>{style}</style></head><body>",
+            '<a class="skip" href="#main">to the findings</a>',
+            _STEERING.sub(_made_visible, body),
+            "</main>",
+            '<section id="node" tabindex="-1" aria-label="one node" hidden></section>',
+            f'<script type="application/json" id="data">{data(run)}</script>',
+            f"<script>{script}</script></body></html>\n",
+        )
+    )
+
+
+# What steers instead of being read: of a name too, which no probe has made safe. The script has the same.
+_STEERING = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)
+
+
+def _made_visible(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+def _header(run: Run, told: list[Section]) -> str:
+    stands = standing(run.results)
+    where = "".join(f'<a href="#{section.name}">{escape(section.title)}</a>' for section in told)
+    types = sorted({result.instance_type for result in run.results if result.instance_type})
+    facts = (
+        f"{run.began:%Y-%m-%d %H:%M:%S %Z}",
+        f"{run.seconds:.1f} s",
+        f"by {run.cluster.connection}",
+        f"{len({result.check for result in run.results})} checks",
+        ", ".join(types),
+        f"exit code {run.exit_code}",
+        f"{run.broken} tests broke that are nobody's verdict" if run.broken else "",
+    )
+    return (
+        f'<header><h1>{escape(run.cluster.name)}</h1><p class="verdict {_CLASSES.get(stands, "none")}">'
+        f'<strong>{stands}</strong> <span class="headline">{escape(headline(run.results))}</span></p>'
+        f'<p class="facts">{escape(" · ".join(filter(None, facts)))}</p>'
+        f'<nav aria-label="sections">{where}</nav></header>'
+    )
+
+
+def _policy(style: str, script: str) -> str:
+    """Only the page's own style and script, by their hashes; no picture, no font, no request, no form, no frame."""
+    return (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
+        "form-action 'none'; require-trusted-types-for 'script'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+@cache
+def _joined(names: tuple[str, ...]) -> str:
+    folder = Path(__file__).parent
+    return "\n".join((folder / name).read_text(encoding="utf-8").strip() for name in names)

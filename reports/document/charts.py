@@ -1,0 +1,133 @@
+"""How loaded file systems of FSx were, minute by minute, where CloudWatch told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from html import escape
+
+from clusterproof.plugins.catalog.fsx_metrics import fsx_metrics
+from clusterproof.plugins.facts.file_systems import file_systems
+from clusterproof.plugins.facts.fsx import FileSystem
+from clusterproof.plugins.facts.load import Points, clock
+from clusterproof.plugins.printable import printable
+from clusterproof.plugins.state import is_of_aws
+from clusterproof.plugins.verdict import Incomplete, NotApplicable
+from clusterproof.reports.document.section import Section, table
+from clusterproof.reports.run import Run
+
+MOST_SYSTEMS = 20
+MOST_LINES = 8  # of one metric: the servers or targets with the highest peaks
+WIDTH, HEIGHT = 600, 80  # units of the drawing
+FULL = 100.0  # percent
+MOST_POINTS = 600  # of a line; more are joined, the highest of each stretch kept
+MINUTE_S = 60
+MAX_NAME = 80  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a chart: of the file system, or of one of its servers or targets."""
+
+    place: str
+    points: Points
+
+    @property
+    def told(self) -> list[float]:
+        """The points that there are."""
+        return [point for point in self.points if point is not None]
+
+
+def file_systems_section(run: Run) -> Section | None:
+    """A chart for each percentage of each file system that nodes mount."""
+    if not is_of_aws(run.cluster):
+        return None
+    try:
+        found = file_systems(run.facts)
+    except (Incomplete, NotApplicable):
+        return None
+    parts = [part for system in found[:MOST_SYSTEMS] if (part := _system(system))]
+    if len(found) > MOST_SYSTEMS:
+        parts.append(f"<p>… and {len(found) - MOST_SYSTEMS} more file systems</p>")
+    return Section("storage", "File systems", "".join(parts)) if parts else None
+
+
+def _system(system: FileSystem) -> str:
+    charts = list(_charts(system))
+    if not charts:
+        return ""
+    try:
+        begin = system.begin
+    except Incomplete:
+        begin = 0.0
+    drawn = "".join(_figure(words, lines, begin) for words, lines in charts)
+    rows = [row for words, lines in charts for row in _rows(words, lines)]
+    figures = table(("percent of", "where", "mean", "highest"), rows)
+    name = escape(printable(system.label, 3 * MAX_NAME))
+    return f'<h3>{name}</h3><div class="charts">{drawn}</div><details><summary>in figures</summary>{figures}</details>'
+
+
+def _charts(system: FileSystem) -> Iterator[tuple[str, list[Line]]]:
+    """What is drawn: words and lines."""
+    with suppress(Incomplete, NotApplicable):
+        yield "throughput, of what it is made for", [Line("", system.throughput_percent)]
+    for name, row in fsx_metrics().items():
+        if row.words:
+            lines = _lines(system, name)
+            if lines:
+                yield row.words, lines
+
+
+def _lines(system: FileSystem, metric: str) -> list[Line]:
+    try:
+        lines = [Line(printable(one.place, MAX_NAME), one.points) for one in system.series(metric)]
+    except (Incomplete, NotApplicable):
+        return []
+    return sorted((line for line in lines if line.told), key=lambda line: -max(line.told))[:MOST_LINES]
+
+
+def _figure(words: str, lines: list[Line], begin: float) -> str:
+    points = max((len(line.points) for line in lines), default=0)
+    if not points:
+        return ""
+    top = max([FULL, *(value for line in lines for value in line.told)])
+    peak = max((value for line in lines for value in line.told), default=0.0)
+    drawn = "".join(
+        f'<path class="line line-{number}" d="{_path(line.points, top)}"/>' for number, line in enumerate(lines)
+    )
+    full = HEIGHT * (1 - FULL / top)
+    until = begin + MINUTE_S * (points - 1)
+    return (
+        f"<figure><figcaption>{escape(words)}: at most {peak:.0f} %</figcaption>"
+        f'<svg viewBox="-2 -2 {WIDTH + 4} {HEIGHT + 4}" role="img" aria-label="{escape(words)} by the minute, '
+        f'at most {peak:.0f} percent" preserveAspectRatio="none">'
+        f'<path class="axis" d="M0 {HEIGHT}H{WIDTH}"/><path class="full" d="M0 {full:.1f}H{WIDTH}"/>{drawn}</svg>'
+        f"<p><span>{clock(begin)}</span><span>dotted: 100 %</span><span>{clock(until)}</span></p></figure>"
+    )
+
+
+def _path(points: Points, top: float) -> str:
+    """A line with a gap where nothing is told."""
+    stride = -(-len(points) // MOST_POINTS)
+    joined = [max(filter(_is_told, points[at : at + stride]), default=None) for at in range(0, len(points), stride)]  # type: ignore[type-var]
+    step = WIDTH / max(1, len(joined) - 1)
+    words: list[str] = []
+    is_drawn = False
+    for number, value in enumerate(joined):
+        if value is not None:
+            height = HEIGHT * (1 - max(0.0, value) / top)
+            words.append(f"{'L' if is_drawn else 'M'}{number * step:.1f} {height:.1f}{'' if is_drawn else 'h.1'}")
+        is_drawn = value is not None
+    return "".join(words)
+
+
+def _is_told(point: float | None) -> bool:
+    return point is not None
+
+
+def _rows(words: str, lines: Iterable[Line]) -> Iterator[tuple[str, str, str, str]]:
+    for line in lines:
+        told = line.told
+        if told:
+            yield words, line.place or "as a whole", f"{sum(told) / len(told):.1f} %", f"{max(told):.1f} %"

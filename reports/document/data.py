@@ -1,0 +1,121 @@
+"""What the page's script reads: one block of JSON, in which what is alike stands once."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from clusterproof.plugins.printable import printable
+from clusterproof.plugins.report import owner_of
+from clusterproof.plugins.result import Result
+from clusterproof.plugins.verdict import Verdict
+from clusterproof.reports.document.known import tables
+from clusterproof.reports.document.told import evidence
+from clusterproof.reports.findings import shortened
+from clusterproof.reports.run import Run
+
+MOST_WORDS = 600  # characters of what a check said of a node
+MOST_OF_ALL = 700_000  # characters of all that checks said, what failed first
+MAX_NAME = 260  # characters of a node's name
+NOT_RUN = " "
+_WORST_FIRST = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN, Verdict.NOT_APPLICABLE)
+
+
+class Pool:
+    """Texts of JSON, each once, by their numbers."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def number(self, value: object) -> int:
+        """The number of a value."""
+        return self.numbers.setdefault(as_json(value), len(self.numbers))
+
+    @property
+    def json(self) -> str:
+        """All of them, as a list."""
+        return f"[{','.join(self.numbers)}]"
+
+
+def as_json(value: object) -> str:
+    """Compact JSON in ASCII."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def data(run: Run) -> str:
+    """The block; nothing in it can end the element that holds it."""
+    names = [*run.nodes]
+    nodes = {name: number for number, name in enumerate(names)}
+    checks: dict[str, Result] = {}
+    for result in run.results:
+        checks.setdefault(result.check, result)
+    pool = Pool()
+    known = [[pool.number(table) for table in tables(node)] for node in run.nodes.values()]
+    parts = {
+        "cluster": as_json(printable(run.cluster.name, MAX_NAME)),
+        "nodes": as_json([printable(name, MAX_NAME) for name in names]),
+        "checks": as_json([_about(result) for result in checks.values()]),
+        "letters": as_json(_letters(run.results, checks, nodes)),
+        "words": as_json(_words(run.results, checks, nodes)),
+        "tables": pool.json,
+        "known": as_json(known),
+        "evidence": evidence(run),
+    }
+    block = f"{{{','.join(f'{as_json(key)}:{value}' for key, value in parts.items())}}}"
+    return block.replace("<", "\\u003c")
+
+
+def _about(result: Result) -> list[Any]:
+    """What is the same on all nodes."""
+    return [
+        result.check,
+        result.title,
+        result.subsystem or "other",
+        owner_of(result),
+        result.owner,
+        result.evidence,
+        result.meaning,
+        result.remedy,
+    ]
+
+
+def _letters(results: Iterable[Result], checks: dict[str, Result], nodes: dict[str, int]) -> list[str]:
+    """For each check a letter for each node, and one for the cluster behind them."""
+    rows = {check: [NOT_RUN] * (len(nodes) + 1) for check in checks}
+    ranks = {verdict.letter: verdict.rank for verdict in Verdict} | {NOT_RUN: len(Verdict)}
+    for result in results:
+        number = len(nodes) if result.is_of_cluster else nodes.get(result.node)
+        if number is not None:
+            row, letter = rows[result.check], result.verdict.letter
+            if ranks[letter] < ranks[row[number]]:
+                row[number] = letter
+    return ["".join(row) for row in rows.values()]
+
+
+def _words(results: Sequence[Result], checks: dict[str, Result], nodes: dict[str, int]) -> list[list[Any]]:
+    """`[check, letter, what it said, nodes]` where it said something; the nodes as ranges of their numbers."""
+    numbers = {check: number for number, check in enumerate(checks)}
+    alike: dict[tuple[Verdict, str, str], list[int]] = defaultdict(list)
+    for result in results:
+        number = len(nodes) if result.is_of_cluster else nodes.get(result.node)
+        if result.message and result.verdict is not Verdict.PASS and number is not None:
+            alike[result.verdict, result.check, result.message].append(number)
+    room = MOST_OF_ALL
+    told: list[list[Any]] = []
+    for verdict in _WORST_FIRST:
+        for (of, check, message), where in alike.items():
+            if of is verdict:
+                words = shortened(message, MOST_WORDS)
+                room -= len(words)
+                told.append([numbers[check], verdict.letter, words if room > 0 else "", _ranges(where)])
+    return told
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """`0-3,7`."""
+    runs = groupby(enumerate(sorted(set(numbers))), key=lambda pair: pair[1] - pair[0])
+    ends = [[number for _, number in run] for _, run in runs]
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ends)

@@ -1,0 +1,102 @@
+"""What is known of one node, as tables for its page: read leniently, for a person, and never a reason for a verdict."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.nodeset import fold
+from clusterproof.plugins.printable import printable
+from clusterproof.reports.document.versions import versions_of
+
+MAX_CELL = 200  # characters
+MOST_ROWS = 64  # of a table
+
+KIB_OF_GIB = 1 << 20
+HOUR_S = 3600
+
+Table = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]  # title, head, rows
+
+
+def tables(node: Node) -> Iterator[Table]:
+    """The node itself, its GPUs, its RDMA devices, what is mounted, and its versions: what of it was told."""
+    yield "Node", (), tuple((word, told) for word, told in _itself(node) if told)
+    found = (
+        ("GPUs", ("GPU", "UUID", "serial", "name", "PCI", "VBIOS"), _gpus(node)),
+        ("RDMA devices", ("devices", "count", "driver", "firmware", "state", "rate"), _rdma(node)),
+        ("Mounts", ("path", "type", "source", "answers"), _mounts(node)),
+        ("Versions", ("component", "version"), tuple(sorted(versions_of(node).items()))),
+    )
+    for title, head, rows in found:
+        if rows:
+            yield title, head, tuple(rows[:MOST_ROWS])
+
+
+def _itself(node: Node) -> Iterator[tuple[str, str]]:
+    target, boot, nvml = node.target, _told(node, "boot"), _told(node, "nvml")
+    identity = _table(_told(node, "imds").get("identity"))
+    platform = _told(node, "platform")
+    unreached = node.evidence.unreached
+    yield "unreachable", f"{unreached.value.replace('_', ' ')}: {_cell(node.evidence.detail)}" if unreached else ""
+    yield "group", _cell(target.group)
+    yield "instance type", node.type_name
+    yield "instance id", _cell(identity.get("instance_id"))
+    yield "zone", _cell(identity.get("availability_zone"))
+    yield "image", _cell(identity.get("image_id"))
+    yield "serial", _cell(platform.get("serial"))
+    yield "host name", _cell(boot.get("hostname"))
+    yield "system", _cell(boot.get("os"))
+    yield "kernel", _cell(boot.get("kernel"))
+    yield "driver", _cell(nvml.get("driver"))
+    yield "CPUs", _cell(boot.get("cpus"))
+    memory, uptime = boot.get("memory_kib"), boot.get("uptime_s")
+    yield "memory", f"{memory / KIB_OF_GIB:.0f} GiB" if isinstance(memory, (int, float)) else ""
+    yield "up for", f"{uptime / HOUR_S:.1f} h" if isinstance(uptime, (int, float)) else ""
+    yield "answered in", f"{node.evidence.seconds:.1f} s" if not unreached and node.evidence.leaves else ""
+
+
+def _gpus(node: Node) -> tuple[tuple[str, ...], ...]:
+    return _rows(_told(node, "nvml").get("gpus"), ("index", "uuid", "serial", "name", "pci", "vbios"))
+
+
+def _rdma(node: Node) -> tuple[tuple[str, ...], ...]:
+    """Devices that are alike share a row."""
+    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for device in _records(_told(node, "rdma").get("devices")):
+        ports = _records(device.get("ports"))
+        states, rates = (", ".join(filter(None, (_cell(port.get(key)) for port in ports))) for key in ("state", "rate"))
+        alike[_cell(device.get("driver")), _cell(device.get("firmware")), states, rates].append(
+            _cell(device.get("name"))
+        )
+    return tuple((_cell(fold(names)), str(len(names)), *rest) for rest, names in alike.items())
+
+
+def _mounts(node: Node) -> tuple[tuple[str, ...], ...]:
+    return _rows(_told(node, "mounts").get("mounts"), ("path", "type", "source", "alive"))
+
+
+def _rows(told: object, keys: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(_cell(record.get(key)) for key in keys) for record in _records(told))
+
+
+def _records(told: object) -> Sequence[Mapping[str, Any]]:
+    if not isinstance(told, list):
+        return []
+    return [record for record in told if isinstance(record, dict)][:MOST_ROWS]
+
+
+def _told(node: Node, leaf: str) -> Mapping[str, Any]:
+    found = node.evidence.leaves.get(leaf)
+    return _table(found.value) if found else {}
+
+
+def _table(told: object) -> Mapping[str, Any]:
+    return told if isinstance(told, dict) else {}
+
+
+def _cell(told: object) -> str:
+    if isinstance(told, str):
+        return printable(told, MAX_CELL)
+    return str(told) if isinstance(told, (int, float)) else ""

@@ -1,0 +1,73 @@
+// The page of one node: `#node=gpu003`.
+function drawNode(node) {
+  const place = document.getElementById("node");
+  const counts = [...WORST_FIRST].map((letter) => [letter, checks.filter((check) => letterOf(check, node) === letter)]);
+  const told = counts.filter(([, found]) => found.length);
+  const facts = told.map(([letter, found]) => found.length + " " + WORDS[letter]).join(", ");
+  fill(place,
+    el("p", {}, el("a", { href: "#grid" }, "← the whole cluster")),
+    el("h2", {}, el("span", { class: "badge " + classOf(worstOf(node, checks)) }, WORDS[worstOf(node, checks)] || "not checked"), " " + nameOf(node)),
+    el("p", {}, facts || "no check was run on it"),
+    told.filter(([letter]) => "FIC".includes(letter)).map(([letter, found]) => found.map((check) => one(check, node, letter))),
+    (data.known[node] || []).map((number) => tableOf(data.tables[number])),
+    told.filter(([letter]) => letter === "-" || letter === ".").map(([letter, found]) => rest(letter, found, node)),
+    evidenceOf(node),
+  );
+}
+
+function classOf(letter) {
+  return { ".": "pass", "-": "na", " ": "na" }[letter] || letter;
+}
+
+function one(check, node, letter) {
+  const rows = [
+    ["see it", check.evidence && el("code", {}, check.evidence)],
+    ["means", check.meaning],
+    ["do", check.remedy],
+    ["owner", check.owner],
+    ["check", check.id],
+  ].filter(([, words]) => words);
+  return el("details", { class: WORDS[letter], open: true },
+    el("summary", {}, el("b", {}, WORDS[letter]), " " + check.title),
+    el("p", { class: "message" }, wordsOf(check, node)),
+    el("dl", {}, rows.map(([word, words]) => [el("dt", {}, word), el("dd", {}, words)])));
+}
+
+function rest(letter, found, node) {
+  return el("details", { class: "rest" },
+    el("summary", {}, found.length + " " + WORDS[letter]),
+    el("ul", {}, found.map((check) => {
+      const words = wordsOf(check, node);
+      return el("li", {}, el("code", {}, check.id), " " + check.title + (words ? ": " + words : ""));
+    })));
+}
+
+function tableOf([title, head, rows]) {
+  return el("section", {}, el("h3", {}, title), el("div", { class: "scroll" }, el("table", {},
+    head.length ? el("thead", {}, el("tr", {}, head.map((word) => el("th", { scope: "col" }, word)))) : "",
+    el("tbody", {}, rows.map(([first, ...others]) =>
+      el("tr", {}, el("th", { scope: "row" }, first), others.map((word) => el("td", {}, word))))))));
+}
+
+function evidenceOf(node) {
+  if (!data.evidence.nodes[node]) return "";
+  const [ending, values] = data.evidence.nodes[node];
+  const leaves = data.evidence.endings[ending];
+  if (!leaves.length) return "";
+  const kept = values.length ? "" : el("p", {},
+    "This page has no room for what it told: it keeps the evidence of the nodes that something is wrong with. --record DIR keeps all.");
+  return el("section", {}, el("h3", {}, "Evidence, as told"), kept, leaves.map(([name, status, detail], at) => {
+    const words = name + " " + status.replace("_", " ") + (detail ? ": " + detail : "");
+    const value = values[at];
+    if (value === undefined || value < 0) return el("p", { class: "leaf" }, words);
+    const place = el("pre");
+    return el("details", {
+      class: "leaf",
+      ontoggle: () => { if (!place.textContent) place.append(visible(asText(data.evidence.values[value]))); },
+    }, el("summary", {}, words), place);
+  }));
+}
+
+function asText(value) {
+  return typeof value === "string" ? value : JSON.stringify(value, null, 1);
+}

@@ -1,0 +1,122 @@
+"""The sections of the page, in their order. A further one is a function of the run, in this list."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+
+from clusterproof.plugins.nodeset import fold
+from clusterproof.plugins.result import Result
+from clusterproof.plugins.state import is_of_aws
+from clusterproof.plugins.verdict import Verdict
+from clusterproof.reports import topology
+from clusterproof.reports.document.charts import file_systems_section
+from clusterproof.reports.document.section import Section, table
+from clusterproof.reports.document.versions import versions_section
+from clusterproof.reports.findings import findings, gaps, shortened, within
+from clusterproof.reports.page import finding_block, gap_block
+from clusterproof.reports.rerun import again
+from clusterproof.reports.run import Run
+
+MOST_ROWS = 300  # of a table of what does not apply
+MOST_NODES = 600  # characters of a nodeset in it
+MOST_WORDS = 300  # characters of a reason
+
+_TOOLS = """<form class="tools" role="search" hidden>
+<label>Search <input type="search" id="search" placeholder="node, UUID, check, word …" autocomplete="off"></label>
+<fieldset><legend>Show</legend>
+<label><input type="checkbox" name="F" checked> fail</label>
+<label><input type="checkbox" name="I" checked> incomplete</label>
+<label><input type="checkbox" name="C" checked> concern</label></fieldset>
+<label>Subsystem <select id="subsystem"><option value="">all</option></select></label>
+<label>Owner <select id="owner"><option value="">all</option></select></label>
+<output id="shown" aria-live="polite"></output></form>"""
+_GRID = """<p class="legend"></p>
+<p class="tools" hidden><label><input type="checkbox" id="all-checks"> checks that pass too</label></p>
+<div class="scroll" id="grid-scroll"><table id="grid-table"></table></div>
+<p id="more" hidden></p>
+<p id="told" aria-live="polite"></p>
+<noscript><p>The grid, the search and the page of each node need this file's own script, which this browser does not
+run. The findings above have everything that is wrong.</p></noscript>"""
+
+
+def _findings(run: Run) -> Section | None:
+    found = [
+        finding_block(finding, verdict)
+        for verdict in (Verdict.FAIL, Verdict.CONCERN)
+        for finding in findings(run.results, verdict)
+    ]
+    nothing = "<p>Nothing failed, and nothing is worth a look, as far as it was checked.</p>"
+    return Section("findings", "Findings", f"{_TOOLS}{''.join(found) or nothing}")
+
+
+def _gaps(run: Run) -> Section | None:
+    found = [gap_block(gap) for gap in gaps(run.results)]
+    words = "<p>What could not be measured is no pass, and no reason to drain a node.</p>"
+    return Section("gaps", "Not measured", words + "".join(found)) if found else None
+
+
+def _grid(run: Run) -> Section | None:
+    return Section("grid", "Nodes × checks", _GRID) if run.results else None
+
+
+def _again(run: Run) -> Section | None:
+    commands = {
+        what: command
+        for verdict, what in ((Verdict.FAIL, "what failed"), (Verdict.INCOMPLETE, "what is incomplete"))
+        if (command := again(run.command, run.results, verdict))
+    }
+    if not commands:
+        return None
+    told = "".join(f"<dt>{what}</dt><dd><pre>{escape(command)}</pre></dd>" for what, command in commands.items())
+    words = "<p>Checks that compare a node with its like need the others too: for those leave --nodes out.</p>"
+    has_nodes = any("--nodes" in command for command in commands.values())
+    return Section("again", "Run once more", f"<dl>{told}</dl>{words if has_nodes else ''}")
+
+
+def _topology(run: Run) -> Section | None:
+    found = topology.topology(run.facts) if is_of_aws(run.cluster) else None
+    return Section("topology", "Topology", topology.section(found)) if found else None
+
+
+def _passed_over(run: Run) -> Section | None:
+    """What was not asked: because it makes no sense on a node, or because the command line left it out."""
+    reasons: dict[str, list[Result]] = defaultdict(list)
+    for result in run.results:
+        if result.verdict is Verdict.NOT_APPLICABLE:
+            reasons[result.message].append(result)
+    rows = list(_reasons(reasons))
+    body = ""
+    if rows:
+        body = table(("reason", "checks", "nodes"), rows[:MOST_ROWS])
+        body += f"<p>… and {len(rows) - MOST_ROWS} more reasons</p>" if len(rows) > MOST_ROWS else ""
+    if run.left_out:
+        named = "".join(f"<li><code>{escape(check)}</code> {escape(why)}</li>" for check, why in run.left_out.items())
+        body += f"<details><summary>{len(run.left_out)} checks were not chosen for this run</summary><ul>{named}</ul>"
+        body += "</details>"
+    return Section("passed-over", "Not applicable, not chosen", body) if body else None
+
+
+def _reasons(reasons: dict[str, list[Result]]) -> Iterator[Sequence[str]]:
+    for reason, results in sorted(reasons.items(), key=lambda entry: -len(entry[1])):
+        checks = sorted({result.check for result in results})
+        nodes = fold({result.node for result in results})
+        yield shortened(reason, MOST_WORDS), within(", ".join(checks), MOST_NODES), within(nodes, MOST_NODES)
+
+
+SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
+    _findings,
+    _gaps,
+    _grid,
+    _again,
+    _topology,
+    versions_section,
+    file_systems_section,
+    _passed_over,
+)
+
+
+def sections(run: Run) -> list[Section]:
+    """The sections that have something to tell."""
+    return [section for tell in SECTIONS if (section := tell(run))]

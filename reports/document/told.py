@@ -1,0 +1,70 @@
+"""The evidence as nodes told it, as much of it as a page can hold: what is alike once, the sick nodes' first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from clusterproof.plugins.evidence import Leaf, NodeEvidence
+from clusterproof.plugins.printable import printable
+from clusterproof.plugins.verdict import Verdict
+from clusterproof.reports.run import Run
+
+MOST_OF_ALL = 1_300_000  # characters of JSON
+MOST_OF_LEAF = 40_000
+MAX_DETAIL = 300
+
+
+def evidence(run: Run) -> str:
+    """JSON: the values that were kept, and for each node how its leaves ended and which value each told.
+
+    A value of which there was no room is -1; a leaf too long is a text that says so.
+    """
+    values: dict[str, int] = {}
+    endings: dict[str, int] = {}
+    nodes: dict[str, tuple[int, list[int]]] = {}
+    room = MOST_OF_ALL
+    for name in _worst_first(run):
+        told = run.nodes[name].evidence
+        ending = endings.setdefault(_endings(told), len(endings))
+        numbers: list[int] = []
+        for leaf in told.leaves.values() if room > 0 else ():
+            if leaf.value is None:
+                numbers.append(-1)
+                continue
+            text = _as_json(leaf)
+            if text not in values:
+                room -= len(text)
+                values[text] = len(values)
+            numbers.append(values[text])
+        nodes[name] = ending, numbers
+    order = json.dumps([nodes[name] for name in run.nodes], separators=(",", ":"))
+    return f'{{"values":[{",".join(values)}],"endings":[{",".join(endings)}],"nodes":{order}}}'
+
+
+def _worst_first(run: Run) -> Sequence[str]:
+    """The nodes that something is wrong with first; else as the inventory has them."""
+    ranks = dict.fromkeys(run.nodes, len(Verdict))
+    for result in run.results:
+        if result.node in ranks and not result.is_of_cluster:
+            ranks[result.node] = min(ranks[result.node], result.verdict.rank)
+    return sorted(ranks, key=lambda name: ranks[name])
+
+
+def _endings(told: NodeEvidence) -> str:
+    """`[[leaf, how it ended, detail], …]`."""
+    rows = [[name, leaf.status.value, printable(leaf.detail, MAX_DETAIL)] for name, leaf in told.leaves.items()]
+    return json.dumps(rows, separators=(",", ":"))
+
+
+def _as_json(leaf: Leaf) -> str:
+    """What a leaf told: JSON that a browser reads, whatever the node made of it."""
+    try:
+        text = json.dumps(leaf.value, separators=(",", ":"), allow_nan=False)
+    except ValueError:  # NaN and infinity, which are no JSON: as text
+        text = json.dumps(json.dumps(leaf.value)[:MOST_OF_LEAF])
+    except RecursionError:
+        text = '"nested too deeply to be shown; --record keeps it"'
+    if len(text) <= MOST_OF_LEAF:
+        return text
+    return json.dumps(f"{text[:MOST_OF_LEAF]} … ({len(text)} characters; --record keeps all)")

@@ -1,0 +1,75 @@
+"""Versions: what most nodes run, and who differs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.nodeset import fold
+from clusterproof.plugins.printable import printable
+from clusterproof.plugins.verdict import Incomplete, NotApplicable
+from clusterproof.reports.document.section import Section, table
+from clusterproof.reports.findings import within
+from clusterproof.reports.run import Run
+
+MOST_VERSIONS = 12  # of a component, the rarest left out
+MOST_NODES = 400  # characters of a nodeset
+MAX_VERSION = 80  # characters
+
+
+def versions_section(run: Run) -> Section | None:
+    """A row for each component of each group."""
+    rows = [row for group, nodes in _groups(run).items() for row in _rows(group, nodes)]
+    if not rows:
+        return None
+    odd, same = ([row for row in rows if bool(row[-1]) is is_odd] for is_odd in (True, False))
+    words = f"{len(same)} components are the same on all nodes of a group that tell them"
+    parts = (
+        table((*_HEAD, "the odd ones out"), odd) if odd else "",
+        f"<details><summary>{words}</summary>{table(_HEAD, [row[:-1] for row in same])}</details>" if same else "",
+    )
+    return Section("versions", "Versions", "".join(parts))
+
+
+_HEAD = ("component", "group", "version", "nodes")
+
+
+def versions_of(node: Node) -> Mapping[str, str]:
+    """The versions that a node tells, by component; empty where it cannot tell."""
+    told: dict[str, str] = {}
+    try:
+        for component in node.software.components:
+            told[printable(component, MAX_VERSION)] = _version(node, component)
+    except (Incomplete, NotApplicable):
+        return {}
+    return {component: version for component, version in told.items() if version}
+
+
+def _version(node: Node, component: str) -> str:
+    try:
+        return printable(node.software.version(component) or "", MAX_VERSION)
+    except (Incomplete, NotApplicable):
+        return ""
+
+
+def _groups(run: Run) -> Mapping[str, Sequence[Node]]:
+    """The nodes that are meant to be alike, by what their group is called."""
+    groups: dict[str, list[Node]] = defaultdict(list)
+    for node in run.nodes.values():
+        groups[" ".join(filter(None, (node.target.group, node.type_name)))].append(node)
+    return groups
+
+
+def _rows(group: str, nodes: Sequence[Node]) -> Iterator[tuple[str, str, str, str, str]]:
+    told: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for node in nodes:
+        for component, version in versions_of(node).items():
+            told[component][version].append(node.name)
+    for component, versions in sorted(told.items()):
+        (usual, most), *odd = sorted(versions.items(), key=lambda entry: (-len(entry[1]), entry[0]))
+        words = [f"{version}: {within(fold(names), MOST_NODES)}" for version, names in odd[:MOST_VERSIONS]]
+        if len(odd) > MOST_VERSIONS:
+            words.append(f"… and {len(odd) - MOST_VERSIONS} more versions")
+        telling = sum(map(len, versions.values()))
+        yield component, group, usual, f"{len(most)} of {telling}", "; ".join(words)

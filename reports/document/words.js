@@ -1,0 +1,106 @@
+"use strict";
+// What all parts of the page share: the data, elements made of text alone, and nodesets.
+const data = JSON.parse(document.getElementById("data").textContent);
+const CLUSTER = data.nodes.length; // its number, behind those of the nodes
+const WORDS = { F: "fail", I: "incomplete", C: "concern", ".": "pass", "-": "not applicable" };
+const WORST_FIRST = "FIC.-";
+const checks = data.checks.map(([id, title, subsystem, owner, skill, evidence, meaning, remedy], number) => ({
+  id, title, subsystem, owner, skill, evidence, meaning, remedy, number, letters: data.letters[number],
+}));
+
+// Characters that steer instead of being read, made visible.
+const STEERING = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+function visible(text) {
+  return String(text).replace(STEERING, (char) => "\\u" + char.charCodeAt(0).toString(16).padStart(4, "0"));
+}
+
+function el(tag, attributes, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name === "onclick" || name === "ontoggle") made.addEventListener(name.slice(2), value);
+    else if (value !== false && value !== undefined) made.setAttribute(name, value === true ? "" : value);
+  }
+  return fill(made, ...children);
+}
+
+// What an element is to hold, in place of what it holds: elements, and texts as texts.
+function fill(place, ...children) {
+  const told = children.flat(3).filter((child) => child !== null && child !== undefined && child !== "");
+  place.replaceChildren(...told.map((child) => (child.nodeType ? child : visible(child))));
+  return place;
+}
+
+function nameOf(node) {
+  return node === CLUSTER ? "cluster " + data.cluster : data.nodes[node];
+}
+
+function letterOf(check, node) {
+  return check.letters[node];
+}
+
+function worstOf(node, among) {
+  let worst = 5;
+  for (const check of among) {
+    const rank = WORST_FIRST.indexOf(check.letters[node]);
+    if (rank >= 0 && rank < worst) worst = rank;
+  }
+  return worst === 5 ? " " : WORST_FIRST[worst];
+}
+
+// `gpu[001-003,005]`: the last number of each name folded.
+function fold(names) {
+  const shapes = new Map();
+  for (const name of names) {
+    const parts = /^(.*?)(\d+)(\D*)$/s.exec(name);
+    const key = parts ? JSON.stringify([parts[1], parts[3], parts[2].length]) : name;
+    if (!shapes.has(key)) shapes.set(key, { parts, numbers: [] });
+    if (parts) shapes.get(key).numbers.push(parts[2]);
+  }
+  return [...shapes].map(([key, { parts, numbers }]) => {
+    if (!parts) return key;
+    if (numbers.length === 1) return parts[1] + numbers[0] + parts[3];
+    return parts[1] + "[" + ranges(numbers.sort((a, b) => a - b)) + "]" + parts[3];
+  }).join(",");
+}
+
+function ranges(numbers) {
+  const runs = [];
+  for (const number of numbers) {
+    const last = runs[runs.length - 1];
+    if (last && Number(number) === Number(last[1]) + 1) last[1] = number;
+    else runs.push([number, number]);
+  }
+  return runs.map(([first, last]) => (first === last ? first : first + "-" + last)).join(",");
+}
+
+function within(text, most) {
+  return text.length <= most ? text : text.slice(0, most) + "…";
+}
+
+// What checks said: for each node the entries of data.words that speak of it.
+const said = Array.from({ length: CLUSTER + 1 }, () => new Map());
+for (const [check, letter, words, where] of data.words) {
+  for (const range of where.split(",")) {
+    const [first, last] = range.split("-").map(Number);
+    for (let node = first; node <= (last === undefined ? first : last); node++) {
+      if (!said[node].has(check)) said[node].set(check, []);
+      said[node].get(check).push([letter, words]);
+    }
+  }
+}
+
+function wordsOf(check, node) {
+  const told = said[node].get(check.number) || [];
+  return told.map(([, words]) => words || "(said in results.jsonl)").join("\n");
+}
+
+function haystack(node) {
+  if (!haystack.known.has(node)) {
+    const tables = (data.known[node] || []).map((number) => JSON.stringify(data.tables[number]));
+    const found = checks.filter((check) => "FIC".includes(letterOf(check, node)));
+    const words = found.map((check) => [check.id, check.title, check.owner, wordsOf(check, node)].join(" "));
+    haystack.known.set(node, [nameOf(node), ...tables, ...words].join("\n").toLowerCase());
+  }
+  return haystack.known.get(node);
+}
+haystack.known = new Map();

@@ -1,0 +1,111 @@
+"""`summary.md`: the findings as a job's page shows them (GitHub's `$GITHUB_STEP_SUMMARY`, GitLab, a ticket)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from clusterproof.plugins.verdict import Verdict
+from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline, shortened, standing, within
+from clusterproof.reports.rerun import again
+from clusterproof.reports.run import Run
+
+MOST = 50  # findings of each kind: GitHub shows a mebibyte at most
+MOST_LINES = 10  # of what was seen, per finding
+MOST_NODES = 500  # characters of a nodeset
+MOST_WORDS = 500  # characters of a line
+_MARKS = {Verdict.FAIL: "❌", Verdict.INCOMPLETE: "❔", Verdict.CONCERN: "⚠️"}
+_STANDS = {"not fit": "❌", "not proven": "❔"}
+# What Markdown, or GitHub, reads as more than itself: anywhere, or at the beginning of a line.
+_MEANING = re.compile(r"([\\`*\[\]#|<>~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|^[-+=]|(?<=^\d)[.)])")
+
+
+def markdown(run: Run) -> str:
+    """The summary of a run."""
+    stands = standing(run.results)
+    parts = [
+        f"## {_STANDS.get(stands, '✅')} {plain(run.cluster.name)}: {stands}",
+        plain(headline(run.results) or "no check was run"),
+        *_table(run),
+        *_details(run),
+        *_again(run),
+        f"{run.began:%Y-%m-%d %H:%M:%S %Z}, {run.seconds:.1f} s, exit code {run.exit_code}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def plain(text: str) -> str:
+    """Text that Markdown shows as it is, on one line."""
+    return _MEANING.sub(r"\\\1", " ".join(text.split())).replace("&", "&amp;")
+
+
+def _code(text: str) -> str:
+    """A command, as code on one line."""
+    line = " ".join(text.split())
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
+    space = " " if "`" in line else ""
+    return f"{fence}{space}{line}{space}{fence}"
+
+
+def _table(run: Run) -> Iterator[str]:
+    rows = [
+        *(row for verdict in (Verdict.FAIL, Verdict.CONCERN) for row in _rows(findings(run.results, verdict), verdict)),
+        *_rows_of_gaps(gaps(run.results)),
+    ]
+    if rows:
+        yield "\n".join(["| verdict | check | where | what | owner |", "|---|---|---|---|---|", *rows])
+
+
+def _rows(found: Sequence[Finding], verdict: Verdict) -> Iterator[str]:
+    for finding in found[:MOST]:
+        first = finding.first
+        where = plain(finding.where(within(finding.nodes, MOST_NODES)))
+        words = f"{plain(first.title)}. {plain(finding.suspicion)}".rstrip(". ")
+        yield _row(verdict, plain(first.check), where, words, plain(finding.owner))
+    if len(found) > MOST:
+        yield _row(verdict, f"… and {len(found) - MOST} more", "", "", "")
+
+
+def _rows_of_gaps(found: Sequence[Gap]) -> Iterator[str]:
+    for gap in found[:MOST]:
+        nodes, cause = plain(within(gap.nodes, MOST_NODES)), plain(shortened(gap.cause, MOST_WORDS))
+        yield _row(Verdict.INCOMPLETE, plain(gap.what), nodes, cause, "")
+    if len(found) > MOST:
+        yield _row(Verdict.INCOMPLETE, f"… and {len(found) - MOST} more reasons", "", "", "")
+
+
+def _row(verdict: Verdict, *cells: str) -> str:
+    return f"| {_MARKS[verdict]} {verdict.value} | {' | '.join(cells)} |"
+
+
+def _details(run: Run) -> Iterator[str]:
+    for verdict in (Verdict.FAIL, Verdict.CONCERN):
+        for finding in findings(run.results, verdict)[:MOST]:
+            yield _detail(finding, verdict)
+
+
+def _detail(finding: Finding, verdict: Verdict) -> str:
+    first = finding.first
+    lines = finding.lines
+    told = [f"- {plain(shortened(line, MOST_WORDS))}" for line in lines[:MOST_LINES]]
+    if len(lines) > MOST_LINES:
+        told.append(f"- … and {len(lines) - MOST_LINES} more")
+    rows = [
+        f"**See it:** {_code(first.evidence)}" if first.evidence else "",
+        f"**Means:** {plain(first.meaning)}" if first.meaning else "",
+        f"**Do:** {plain(first.remedy)}" if first.remedy else "",
+    ]
+    summary = f"<summary>{_MARKS[verdict]} {_html(first.check)}: {_html(first.title)}</summary>"
+    return "\n\n".join([f"<details>{summary}", "\n".join(told), *filter(None, rows), "</details>"])
+
+
+def _html(text: str) -> str:
+    """Text inside of an HTML tag, where backslashes are nothing but themselves."""
+    return " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _again(run: Run) -> Iterator[str]:
+    for verdict, what in ((Verdict.FAIL, "what failed"), (Verdict.INCOMPLETE, "what is incomplete")):
+        command = again(run.command, run.results, verdict)
+        if command:
+            yield f"Run {what} once more: {_code(command)}"

@@ -1,0 +1,98 @@
+"""`metrics.prom`: what Prometheus reads of a run, by way of node_exporter's textfile collector."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from clusterproof.plugins.result import Result
+from clusterproof.plugins.verdict import Verdict
+from clusterproof.reports.findings import shortened
+from clusterproof.reports.run import Run
+
+MOST_FINDINGS = 10_000  # series, so that a broken cluster does not drown the server; the counts have all
+MOST_LABEL = 200  # characters
+_TOLD_BY_NODE = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN)
+
+
+def prometheus(run: Run) -> str:
+    """The metrics of a run, in Prometheus' text format."""
+    return "".join(f"{line}\n" for family in _families(run) for line in family)
+
+
+def _families(run: Run) -> Iterator[Iterable[str]]:
+    cluster = {"cluster": run.cluster.name}
+    yield _family("run_timestamp_seconds", "When the run began.", [(cluster, round(run.began.timestamp(), 3))])
+    yield _family("run_duration_seconds", "How long it took.", [(cluster, round(run.seconds, 3))])
+    yield _family(
+        "run_exit_code", "0 nothing failed, 1 a failure, 6 something is incomplete.", [(cluster, run.exit_code)]
+    )
+    worst: dict[str, Verdict] = {}
+    by_node: Counter[tuple[str, Verdict]] = Counter()
+    by_check: Counter[tuple[str, Verdict]] = Counter()
+    for result in run.results:
+        by_check[result.check, result.verdict] += 1
+        if not result.is_of_cluster:
+            by_node[result.node, result.verdict] += 1
+            worst[result.node] = min(result.verdict, worst.get(result.node, result.verdict), key=lambda one: one.rank)
+    nodes = Counter(worst.values())
+    yield _family(
+        "nodes",
+        "Nodes by the worst verdict on each.",
+        [({**cluster, "verdict": verdict.value}, nodes[verdict]) for verdict in Verdict],
+    )
+    yield _family(
+        "results",
+        "Verdicts of a check over all nodes.",
+        [
+            ({**cluster, "check": check, "verdict": verdict.value}, by_check[check, verdict])
+            for check in dict.fromkeys(check for check, _ in by_check)
+            for verdict in Verdict
+        ],
+    )
+    yield _family(
+        "node_results",
+        "Checks that do not pass on a node.",
+        [
+            ({**cluster, "node": node, "verdict": verdict.value}, by_node[node, verdict])
+            for node in worst
+            for verdict in _TOLD_BY_NODE
+        ],
+    )
+    found = sorted(
+        (result for result in run.results if result.verdict in _TOLD_BY_NODE), key=lambda result: result.verdict.rank
+    )
+    yield _family(
+        "finding",
+        "1 for each check that does not pass on a node, or on the cluster.",
+        [(cluster | _labels(result), 1) for result in found[:MOST_FINDINGS]],
+    )
+    left_out = max(0, len(found) - MOST_FINDINGS)
+    yield _family("findings_left_out", "Findings for which there is no series here.", [(cluster, left_out)])
+
+
+def _labels(result: Result) -> dict[str, str]:
+    return {
+        "node": result.node,
+        "check": result.check,
+        "verdict": result.verdict.value,
+        "owner": result.owner,
+        "instance_type": result.instance_type,
+        "subsystem": result.subsystem,
+    }
+
+
+def _family(name: str, words: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> Iterator[str]:
+    yield f"# HELP clusterproof_{name} {words}"
+    yield f"# TYPE clusterproof_{name} gauge"
+    seen: set[str] = set()
+    for labels, value in samples:
+        told = ",".join(f'{label}="{_quoted(text)}"' for label, text in labels.items())
+        if told not in seen:  # a series twice makes node_exporter refuse the whole file
+            seen.add(told)
+            yield f"clusterproof_{name}{{{told}}} {value}"
+
+
+def _quoted(text: str) -> str:
+    text = shortened(text, MOST_LABEL).encode("utf-8", "backslashreplace").decode()
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,66 @@
+"""The command that runs once more what failed, or what could not be measured."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.nodeset import fold
+from clusterproof.plugins.options import GROUPS, Option
+from clusterproof.plugins.result import Result
+from clusterproof.plugins.verdict import Verdict
+
+MOST_CHECKS = 40  # by name; more of them are run all
+_NOT_REPEATED = ("--nodes", "--exclude", "--log-cursor")
+_REPEATED = tuple(
+    option
+    for title, options in GROUPS.items()
+    if not title.endswith(("records", "the catalogue"))
+    for option in options
+    if option.flag not in _NOT_REPEATED
+)
+_IS_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}").fullmatch
+
+
+def command_of(config: pytest.Config) -> tuple[str, ...]:
+    """The words that ask for the same cluster in the same way: program, options, `-m`, and the tests named."""
+    program = Path(sys.argv[0]).name
+    words = [program if program in ("pytest", "clusterproof") else "pytest"]
+    for option in _REPEATED:
+        words += _words(option, getattr(config.option, option.flag[2:].replace("-", "_"), None))
+    if config.option.redact:
+        words[1:] = ["--cluster", "X"]
+    if config.option.markexpr:
+        words += ["-m", config.option.markexpr]
+    if config.args_source is config.ArgsSource.ARGS:
+        words += [str(argument) for argument in config.args]
+    return tuple(words)
+
+
+def _words(option: Option, value: Any) -> list[str]:
+    if option.more.get("action") == "store_true":
+        return [option.flag] if value else []
+    if value is None or value == option.more.get("default"):
+        return []
+    return [option.flag, f"{value:g}" if isinstance(value, float) else str(value)]
+
+
+def again(command: Sequence[str], results: Iterable[Result], verdict: Verdict) -> str:
+    """What a shell takes to run once more the checks that have this verdict, on the nodes that do; empty: none."""
+    found = [result for result in results if result.verdict is verdict]
+    if not found:
+        return ""
+    nodes = {result.node for result in found if not result.is_of_cluster and _IS_NODE(result.node)}
+    checks = list(dict.fromkeys(result.check.rpartition(".")[2] for result in found))
+    words = list(command)
+    if nodes and not any(result.is_of_cluster for result in found):
+        words += ["--nodes", fold(nodes)]
+    if len(checks) <= MOST_CHECKS:
+        words += ["-k", " or ".join(f"test_{name}" for name in checks)]
+    return shlex.join(words)

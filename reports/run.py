@@ -1,0 +1,36 @@
+"""A run as reports see it: its verdicts, what its nodes told, when it was, and how it is asked for again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from clusterproof.plugins.facts.cluster import ClusterFacts
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.result import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run over a cluster. `began` is of the machine that ran it, with its time zone."""
+
+    facts: ClusterFacts
+    results: Sequence[Result]
+    began: datetime
+    seconds: float
+    exit_code: int
+    command: tuple[str, ...]  # that asks for the same cluster in the same way, without nodes and checks
+    left_out: Mapping[str, str]  # checks that were collected and not run, by id: why
+    broken: int = 0  # failures that are nobody's verdict
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster, under names that may be written."""
+        return self.facts.cluster
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """Its nodes by name, in the order of the inventory."""
+        return self.facts.nodes

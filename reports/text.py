@@ -1,0 +1,87 @@
+"""`summary.txt`: what went wrong in the fewest words, for a mail."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from clusterproof.plugins.verdict import Verdict
+from clusterproof.reports.findings import Finding, findings, gaps, headline, shortened, standing, within
+from clusterproof.reports.rerun import again
+from clusterproof.reports.run import Run
+
+WIDTH = 100  # columns
+MOST = 20  # findings of each kind
+MOST_NODES = 200  # characters of a nodeset
+MOST_WORDS = 300  # characters of a line
+_INDENT = "  "
+
+
+def text(run: Run) -> str:
+    """The summary of a run, one paragraph for each finding."""
+    paragraphs = [
+        f"{run.cluster.name}: {standing(run.results)}\n{headline(run.results) or 'no check was run'}",
+        *_findings(run),
+        *_gaps(run),
+        *_again(run),
+        f"{run.began:%Y-%m-%d %H:%M:%S %Z}, {run.seconds:.1f} s, exit code {run.exit_code}",
+    ]
+    return "\n\n".join(_wrapped(paragraph) for paragraph in paragraphs) + "\n"
+
+
+def _findings(run: Run) -> Iterator[str]:
+    for verdict in (Verdict.FAIL, Verdict.CONCERN):
+        found = findings(run.results, verdict)
+        yield from (_finding(finding, verdict) for finding in found[:MOST])
+        if len(found) > MOST:
+            yield f"{verdict.name} … and {len(found) - MOST} more kinds"
+
+
+def _finding(finding: Finding, verdict: Verdict) -> str:
+    first = finding.first
+    lines = finding.lines
+    more = f" (and {len(lines) - 1} more lines)" if len(lines) > 1 else ""
+    told = [
+        f"{verdict.name} {first.check}: {finding.where(within(finding.nodes, MOST_NODES))}: {first.title}",
+        finding.suspicion,
+        *(f"{shortened(line, MOST_WORDS)}{more}" for line in lines[:1]),
+        f"do: {first.remedy}" if first.remedy else "",
+        f"owner: {finding.owner}" if finding.owner else "",
+    ]
+    return "\n".join(filter(None, told))
+
+
+def _gaps(run: Run) -> Iterator[str]:
+    found = gaps(run.results)
+    for gap in found[:MOST]:
+        words = shortened(gap.cause, MOST_WORDS)
+        yield f"{Verdict.INCOMPLETE.name} {gap.what}: {within(gap.nodes, MOST_NODES)}: {words}"
+    if len(found) > MOST:
+        yield f"{Verdict.INCOMPLETE.name} … for {len(found) - MOST} more reasons"
+
+
+def _again(run: Run) -> Iterator[str]:
+    for verdict, what in ((Verdict.FAIL, "what failed"), (Verdict.INCOMPLETE, "what is incomplete")):
+        command = again(run.command, run.results, verdict)
+        if command:
+            yield f"Run {what} once more:\n{command}"
+
+
+def _wrapped(paragraph: str) -> str:
+    """The first line from the margin, the others behind an indent. A command stays on one line: it is copied."""
+    first, *others = paragraph.split("\n")
+    if others and first.endswith("once more:"):
+        return "\n".join([first, *(f"{_INDENT}{line}" for line in others)])
+    lines = [*_fitted(first, ""), *(part for line in others for part in _fitted(line, _INDENT))]
+    return "\n".join(lines)
+
+
+def _fitted(line: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        line,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}{_INDENT}",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,207 @@
+"""Every form of report says the same of one run: each is read back, and compared verdict by verdict."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Callable, Iterable
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+from prometheus_client.parser import text_string_to_metric_families
+
+from clusterproof.plugins.nodeset import expand
+from clusterproof.plugins.verdict import Verdict
+from clusterproof.reports.results import read_results
+from tests.runs import ROOT
+
+BY_FINDING = ("fail", "concern")  # what the forms for people tell of each check with its nodes
+TOLD = (*BY_FINDING, "incomplete")
+HEADLINE = "16 nodes: 2 fit as far as checked, 14 failed"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything that one run over the demo cluster wrote."""
+    where = tmp_path_factory.mktemp("agree")
+    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pytest.toml"), "-q"]
+    words += ["-p", "no:cacheprovider", str(ROOT / "checks"), "--cluster", "demo", "--report", "."]
+    words += ["--junitxml", "pytest.xml", "--html", "pytest.html", "--self-contained-html"]
+    ran = subprocess.run(words, cwd=where, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    (where / "terminal.txt").write_text(ran.stdout, encoding="utf-8")
+    return where
+
+
+def truth(folder: Path, verdicts: Iterable[str] = tuple(verdict.value for verdict in Verdict)) -> list[tuple[str, ...]]:
+    """Check, node and verdict of each result."""
+    results = read_results(folder / "results.jsonl")
+    return sorted((one.check, one.node, one.verdict.value) for one in results if one.verdict.value in verdicts)
+
+
+def block(page: str) -> dict[str, object]:
+    """What the page's script reads."""
+    text = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert text
+    told: dict[str, object] = json.loads(text[1])
+    return told
+
+
+def of_the_grid(folder: Path) -> Iterable[tuple[str, ...]]:
+    told = block((folder / "report.html").read_text(encoding="utf-8"))
+    words = {verdict.letter: verdict.value for verdict in Verdict}
+    names = [*told["nodes"], told["cluster"]]  # type: ignore[misc]
+    for check, letters in zip(told["checks"], told["letters"], strict=True):  # type: ignore[call-overload]
+        for name, letter in zip(names, letters, strict=True):
+            if letter != " ":
+                yield check[0], name, words[letter]
+
+
+def of_the_suites(folder: Path) -> Iterable[tuple[str, ...]]:
+    for case in ET.parse(folder / "junit.xml").getroot().iter("testcase"):
+        told = dict(line.split(": ", 1) for line in (case[0].text or "").splitlines()[:3])
+        is_right = {"failure": "fail", "error": "incomplete", "skipped": "not applicable"}.get(case[0].tag)
+        assert is_right in (None, told["verdict"])
+        for node in expand(told["nodes"]):
+            yield told["check"], node, told["verdict"]
+
+
+def of_pytests_junit(folder: Path) -> Iterable[tuple[str, ...]]:
+    for case in ET.parse(folder / "pytest.xml").getroot().iter("testcase"):
+        told = {entry.attrib["name"]: entry.attrib["value"] for entry in case.iter("property")}
+        yield told["check"], told["node"], told["verdict"]
+
+
+@pytest.mark.parametrize("read", [of_the_grid, of_the_suites, of_pytests_junit])
+def test_forms_for_machines_have_every_verdict(folder: Path, read: Callable[[Path], Iterable[tuple[str, ...]]]) -> None:
+    assert sorted(read(folder)) == truth(folder)
+
+
+def of_prometheus(folder: Path) -> Iterable[tuple[str, ...]]:
+    for family in text_string_to_metric_families((folder / "metrics.prom").read_text(encoding="utf-8")):
+        for sample in family.samples:
+            if sample.name == "clusterproof_finding":
+                yield sample.labels["check"], sample.labels["node"], sample.labels["verdict"]
+
+
+def of_pytest_html(folder: Path) -> Iterable[tuple[str, ...]]:
+    blob = re.search(r'data-jsonblob="([^"]*)"', (folder / "pytest.html").read_text(encoding="utf-8"))
+    assert blob
+    for rows in json.loads(unescape(blob[1]))["tests"].values():
+        for row in rows:
+            if row["verdict"] in TOLD:
+                yield row["check"], row["node"], row["verdict"]
+
+
+@pytest.mark.parametrize("read", [of_prometheus, of_pytest_html])
+def test_forms_without_passes_have_all_that_is_wrong(
+    folder: Path, read: Callable[[Path], Iterable[tuple[str, ...]]]
+) -> None:
+    assert sorted(read(folder)) == truth(folder, TOLD)
+
+
+def test_prometheus_counts_every_verdict(folder: Path) -> None:
+    counted: Counter[tuple[str, str]] = Counter()
+    for family in text_string_to_metric_families((folder / "metrics.prom").read_text(encoding="utf-8")):
+        for sample in family.samples:
+            if sample.name == "clusterproof_results":
+                counted[sample.labels["check"], sample.labels["verdict"]] += int(sample.value)
+    assert +counted == Counter((check, verdict) for check, _, verdict in truth(folder))
+
+
+class Blocks(HTMLParser):
+    """The findings of the page as it reads without script: verdict, checks and the words of the summary."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, list[str], str]] = []
+        self.is_summary = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        told = dict(attrs)
+        if tag == "details" and "data-checks" in told:
+            self.found.append((told["class"] or "", (told["data-checks"] or "").split(), ""))
+        self.is_summary = tag in ("summary", "b") and bool(self.found)
+
+    def handle_data(self, data: str) -> None:
+        if self.is_summary:
+            verdict, checks, words = self.found.pop()
+            self.found.append((verdict, checks, words + data))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.is_summary = self.is_summary or tag == "b"
+        if tag == "summary":
+            self.is_summary = False
+
+
+def findings(pairs: Iterable[tuple[str, str, str]]) -> list[tuple[str, ...]]:
+    """Check, node and verdict of findings in words: `3 of 16 nodes (gpu[003,007-008]), …`."""
+    return sorted(
+        (check, node, verdict)
+        for verdict, check, words in pairs
+        for node in expand((re.search(r" nodes? \((\S+?)\)", words) or ["", ""])[1])
+    )
+
+
+def in_the_page(folder: Path) -> Iterable[tuple[str, str, str]]:
+    for verdict, checks, words in Blocks((folder / "report.html").read_text(encoding="utf-8")).found:
+        if verdict in BY_FINDING:
+            yield verdict, checks[0], words
+
+
+def in_markdown(folder: Path) -> Iterable[tuple[str, str, str]]:
+    html = MarkdownIt("commonmark").enable("table").render((folder / "summary.md").read_text(encoding="utf-8"))
+    for row in re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL):
+        verdict, check, where, *_ = re.findall(r"<t[hd]>(.*?)</t[hd]>", row)
+        if verdict.rpartition(" ")[2] in BY_FINDING:
+            yield verdict.rpartition(" ")[2], check, where
+
+
+def in_the_mail(folder: Path) -> Iterable[tuple[str, str, str]]:
+    for verdict, check, words in re.findall(
+        r"^(FAIL|CONCERN) (\S+): (.*)$", (folder / "summary.txt").read_text(encoding="utf-8"), re.MULTILINE
+    ):
+        yield verdict.lower(), check, words
+
+
+def in_the_terminal(folder: Path) -> Iterable[tuple[str, str, str]]:
+    text = (folder / "terminal.txt").read_text(encoding="utf-8")
+    for verdict, words, check in re.findall(
+        r"^(FAIL|CONCERN)  +(\d.*?)^ +check:  (\S+)$", text, re.MULTILINE | re.DOTALL
+    ):
+        yield verdict.lower(), check, words
+
+
+@pytest.mark.parametrize("read", [in_the_page, in_markdown, in_the_mail, in_the_terminal])
+def test_forms_for_people_name_every_node_that_fails_or_is_of_concern(
+    folder: Path, read: Callable[[Path], Iterable[tuple[str, str, str]]]
+) -> None:
+    assert findings(read(folder)) == truth(folder, BY_FINDING)
+
+
+def test_forms_for_people_name_every_gap(folder: Path) -> None:
+    page = [
+        (set(checks), words.partition("incomplete ")[2].partition(":")[0])
+        for verdict, checks, words in Blocks((folder / "report.html").read_text(encoding="utf-8")).found
+        if verdict == "incomplete"
+    ]
+    told = {(check, node) for checks, nodes in page for check in checks for node in expand(nodes)}
+    assert told == {(check, node) for check, node, _ in truth(folder, ["incomplete"])}
+    counts = [(f"{len(checks)} checks", nodes) for checks, nodes in page]
+    mail = (folder / "summary.txt").read_text(encoding="utf-8")
+    assert re.findall(r"^INCOMPLETE (\d+ checks): (\S+):", mail, re.MULTILINE) == counts
+    summary = (folder / "summary.md").read_text(encoding="utf-8").replace("\\", "")
+    assert re.findall(r"^\| ❔ incomplete \| (\d+ checks) \| (\S+) \|", summary, re.MULTILINE) == counts
+
+
+@pytest.mark.parametrize("name", ["report.html", "summary.md", "summary.txt", "terminal.txt", "pytest.html"])
+def test_forms_for_people_have_the_same_sentence(folder: Path, name: str) -> None:
+    assert HEADLINE in (folder / name).read_text(encoding="utf-8")

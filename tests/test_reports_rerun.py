@@ -1,0 +1,54 @@
+"""The command that runs once more what failed."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from clusterproof.plugins.result import Result
+from clusterproof.plugins.verdict import Verdict
+from clusterproof.reports.rerun import MOST_CHECKS, again
+from tests.reported import result
+from tests.runs import LIGHT, Runs, all_verdicts
+
+PYTEST = ("pytest", "--cluster", "prod")
+FAILED = Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("results", "words"),
+    [
+        ([], ""),
+        ([result("gpu.ecc", "gpu001")], ""),
+        ([result("gpu.ecc", f"gpu00{n}", FAILED) for n in (1, 2)], "--nodes 'gpu[001-002]' -k test_ecc"),
+        (
+            [result("gpu.ecc", "gpu001", FAILED), result("host.word", "gpu003", FAILED)],
+            "--nodes 'gpu[001,003]' -k 'test_ecc or test_word'",
+        ),
+        ([result("control_plane.quota", "prod", FAILED, subject="cluster")], "-k test_quota"),
+        (
+            [result("control_plane.quota", "prod", FAILED, subject="cluster"), result("gpu.ecc", "gpu001", FAILED)],
+            "-k 'test_quota or test_ecc'",
+        ),
+        ([result("gpu.ecc", "a b;rm -rf /", FAILED)], "-k test_ecc"),
+        ([result(f"gpu.c{n}", "gpu001", FAILED) for n in range(MOST_CHECKS + 1)], "--nodes gpu001"),
+    ],
+    ids=["nothing", "no failure", "folded", "two checks", "of the cluster", "of both", "no name of a node", "many"],
+)
+def test_it_names_the_nodes_and_the_checks(results: list[Result], words: str) -> None:
+    assert again(PYTEST, results, FAILED) == (f"pytest --cluster prod {words}" if words else "")
+
+
+def test_the_command_of_a_report_runs_just_that(runs: Runs) -> None:
+    passing = LIGHT.replace("test_word", "test_other").replace("say(node.boot.kernel)", "assert node.boot.kernel")
+    runs.checks(test_it=LIGHT, test_more=passing)
+    cluster = runs.cluster(all_verdicts())
+    runs.plain("--cluster", cluster, "--expect", "gpus=8", "--fanout", "3", "-m", "host", "--report", "out")
+    text = (runs.folder / "out/summary.txt").read_text()
+    command = next(line for line in text.splitlines() if "-k" in line and "gpu002" in line).strip()
+    assert "--expect gpus=8" in command
+    assert "--fanout 3" in command
+    assert "--report" not in command
+    runs.run(*shlex.split(command)[1:], "--results", str(runs.results_file))
+    assert [(one.check, one.node) for one in runs.results] == [("host.word", "gpu002")]

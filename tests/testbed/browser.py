@@ -1,0 +1,88 @@
+"""Debian's Chromium without a window, as a person uses it: keys, clicks, paper; and what it complains of."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+
+_EVENTS = ("requestWillBeSent", "loadingFailed")
+OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1300,1000")
+
+
+class Browser:
+    """One open browser."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self.driver = driver
+
+    def open(self, page: Path, where: str = "") -> None:
+        """Load a page afresh; forget what was complained of before."""
+        self.driver.get("about:blank")
+        self.complaints(), self.requests()
+        self.driver.get(f"file://{page}{where}")
+
+    def complaints(self) -> list[str]:
+        """What its console has got since the page was opened, or since this was asked."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def requests(self) -> list[str]:
+        """What it asked for since the page was opened, or since this was asked; not what its policy forbade."""
+        events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        told = {name: [event["params"] for event in events if event["method"] == f"Network.{name}"] for name in _EVENTS}
+        blocked = {one["requestId"] for one in told["loadingFailed"] if one.get("blockedReason") == "csp"}
+        sent = [one["request"]["url"] for one in told["requestWillBeSent"] if one["requestId"] not in blocked]
+        return [url for url in sent if not url.startswith("about:")]
+
+    def find(self, css: str) -> WebElement:
+        """The first element."""
+        return self.driver.find_element(By.CSS_SELECTOR, css)
+
+    def texts(self, css: str) -> list[str]:
+        """The texts of the elements that can be seen."""
+        return [one.text for one in self.driver.find_elements(By.CSS_SELECTOR, css) if one.is_displayed()]
+
+    def count(self, css: str) -> int:
+        """How many there are."""
+        return len(self.driver.find_elements(By.CSS_SELECTOR, css))
+
+    def run(self, script: str, *arguments: object) -> Any:
+        """What a function's body returns in the page."""
+        return self.driver.execute_script(script, *arguments)
+
+    def tell(self, command: str, **parameters: object) -> Any:
+        """A command of the DevTools protocol."""
+        return self.driver.execute_cdp_cmd(command, parameters)
+
+    def look(self, scheme: str = "light", width: int = 1300) -> None:
+        """A colour scheme, and so many pixels across."""
+        self.tell("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.tell("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+
+    def printed(self) -> bytes:
+        """The page as PDF."""
+        return base64.b64decode(self.tell("Page.printToPDF", printBackground=True)["data"])
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """A browser that asks nobody for a driver or an update."""
+    options = webdriver.ChromeOptions()
+    for option in OPTIONS:
+        options.add_argument(option)
+    options.binary_location = shutil.which("chromium") or "chromium"
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    try:
+        yield Browser(driver)
+    finally:
+        driver.quit()
