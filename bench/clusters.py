@@ -30,6 +30,7 @@ class Simulated:
     dead: Collection[str] = ()
     spine: float = 1.0  # the share of all pairs that may run at once before they slow each other
     whole: float = 1.0  # of everything
+    outliers: float = OUTLIERS
 
     def measure(self, pairs: Sequence[Pair], number: int, uses: Mapping[str, int] | None = None) -> list[Measurement]:
         """Measure these pairs at once; `uses` is how many of them a node is in, where that is more than one."""
@@ -47,7 +48,7 @@ class Simulated:
         share *= min(1.0, room / at_once)
         share /= max(uses.get(node, 1) for node in one.nodes)
         noise = self.random.lognormvariate(0.0, self.noise)
-        outlier = self.random.uniform(*OUTLIER_SHARES) if self.random.random() < OUTLIERS else 1.0
+        outlier = self.random.uniform(*OUTLIER_SHARES) if self.random.random() < self.outliers else 1.0
         return NOMINAL_GB_PER_S * share * noise * outlier
 
 

@@ -24,8 +24,8 @@ def all_checks() -> dict[str, Check]:
 
 @cache
 def node_checks() -> dict[str, Check]:
-    """Those of the checks that run on each node."""
-    return {name: check for name, check in all_checks().items() if not check.is_of_cluster}
+    """Those of the checks that run on each node, and need nothing but what the node tells."""
+    return {name: check for name, check in all_checks().items() if not (check.is_of_cluster or check.needs_pairs)}
 
 
 def _of_file(path: Path) -> Iterator[Check]:

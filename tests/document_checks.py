@@ -13,6 +13,7 @@ from clusterproof.plugins.suite import all_checks, occasions
 from clusterproof.plugins.verdict import Verdict
 from tests.aws.cluster_faults import FAULTS as CLUSTER_FAULTS
 from tests.faults import ALL_FAULTS
+from tests.pair_faults import PAIR_FAULTS
 from tests.rules import Rule, rules, thresholds_of
 from tests.slurm_faults import SLURM_FAULTS
 
@@ -56,6 +57,8 @@ def _check(name: str) -> Iterator[str]:
 
 
 def _reads(check: Check) -> str:
+    if check.needs_pairs:
+        return "measurements of pairs of nodes" + ("; once for each pair" if check.is_of_pair else "")
     what = f"{', '.join(f'`{leaf}`' for leaf in sorted(check.leaves))}" or "whether the node answered"
     if check.is_of_cluster:
         told = ", ".join(f"`{leaf}`" for leaf in sorted(check.control_leaves))
@@ -78,12 +81,24 @@ def _thresholds(check: Check) -> Iterator[str]:
 def _faults(name: str) -> str:
     if all_checks()[name].is_of_cluster:
         return _faults_of_cluster(name)
+    if all_checks()[name].needs_pairs:
+        return _faults_of_pairs(name)
     by_verdict = [
         f"{fault.name} ({fault.expect[name].value})"
         for fault in ALL_FAULTS
         if name in fault.expect and (next(iter(fault.expect)) == name or fault.expect[name] in _FOUND)
     ]
     return "; ".join(by_verdict) or "none"
+
+
+def _faults_of_pairs(name: str) -> str:
+    told = (
+        f"{fault.name} ({verdict.value})"
+        for fault in PAIR_FAULTS
+        for asked, verdict in fault.expect.items()
+        if asked.partition("@")[0] == name
+    )
+    return "; ".join(told) or "none"
 
 
 def _faults_of_cluster(name: str) -> str:

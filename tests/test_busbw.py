@@ -22,8 +22,11 @@ from clusterproof.plugins.catalog.busbw import (
 from clusterproof.plugins.catalog.instance_types import instance_type
 from clusterproof.plugins.catalog.rows import CatalogError
 from clusterproof.plugins.catalog.site import overrule
-from clusterproof.plugins.meters import METERS, MeterSettings, Output, Reading, baseline, key_of
+from clusterproof.plugins.meters import baseline
 from clusterproof.plugins.meters.baseline import BaselineError, Figure, Stack
+from clusterproof.plugins.meters.choose import METERS, key_of
+from clusterproof.plugins.meters.meter import MeterSettings, Output
+from clusterproof.plugins.meters.reading import Reading
 from tests.samples import sample
 
 GIB = 2**30

@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.meters import METERS, MeterSettings, Output, Reading, meter_for, nccl_tests, nccom_test
+from clusterproof.plugins.meters import nccl_tests, nccom_test
+from clusterproof.plugins.meters.choose import METERS, meter_for
+from clusterproof.plugins.meters.meter import MeterSettings, Output
+from clusterproof.plugins.meters.reading import Reading
 from tests.samples import FOLDER, of_topic, sample
 from tests.testbed.outputs import NCCL_ROWS, nccl_log, nccom_log
 

@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.meters import METERS, Meter, MeterSettings, Output, Reading, fi_pingpong, iperf3
+from clusterproof.plugins.meters import fi_pingpong, iperf3
+from clusterproof.plugins.meters.choose import METERS
 from clusterproof.plugins.meters.counters import proven_network
+from clusterproof.plugins.meters.meter import Meter, MeterSettings, Output
+from clusterproof.plugins.meters.reading import Reading
 from tests.testbed.needs import SYSTEM_PATH, needs_fi_pingpong, needs_iperf3
 
 GB = 10**9

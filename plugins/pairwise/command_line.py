@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.launchers.choose import LAUNCHERS
-from clusterproof.plugins.meters import METERS
 from clusterproof.plugins.meters.meter import MeterSettings
 from clusterproof.plugins.options import Option
 from clusterproof.plugins.pairwise.model import Pair, pair
 
 QUICK, FULL = "quick", "full"
+METERS = ("nccl-tests", "nccom-test", "iperf3", "fi_pingpong")  # not imported from their homes: every run pays for that
+LAUNCHERS = ("srun", "mpirun", "ssh")
 
 GROUPS: dict[str, tuple[Option, ...]] = {
     "clusterproof: pairs of nodes, where -m names perf": (
@@ -49,7 +49,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option(
             "--meter",
             f"what measures: {', '.join(METERS)} (default: by the nodes' devices)",
-            {"choices": tuple(METERS)},
+            {"choices": METERS},
         ),
         Option(
             "--meter-program",
@@ -78,7 +78,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option(
             "--launcher",
             f"what starts it: {', '.join(LAUNCHERS)} (default: by the cluster)",
-            {"choices": tuple(LAUNCHERS)},
+            {"choices": LAUNCHERS},
         ),
         Option("--baseline", "compare with the site's own figures of this file", {"metavar": "FILE"}),
         Option("--save-baseline", "keep this run's figures in a file, for --baseline", {"metavar": "FILE"}),

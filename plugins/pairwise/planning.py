@@ -12,8 +12,8 @@ from clusterproof.plugins.catalog.instance_types import accelerators
 from clusterproof.plugins.catalog.thresholds import threshold
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.meters import METERS, key_of, meter_for
 from clusterproof.plugins.meters.baseline import Stack
+from clusterproof.plugins.meters.choose import METERS, key_of, meter_for
 from clusterproof.plugins.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.pairwise.campaign import plan
 from clusterproof.plugins.pairwise.command_line import FULL, PairOptions, asked_pairs

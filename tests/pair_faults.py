@@ -1,0 +1,182 @@
+"""Faults between nodes that the checks of pairs are proven on, each put into a healthy simulated cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from math import log
+from random import Random
+
+from bench.clusters import NOMINAL_GB_PER_S, Simulated, names, racks_of
+from clusterproof.plugins.facts.pairwise import Campaign, PairwiseRun
+from clusterproof.plugins.meters.reading import Reading
+from clusterproof.plugins.pairwise.campaign import next_round, plan
+from clusterproof.plugins.pairwise.journal import Journal
+from clusterproof.plugins.pairwise.model import Measurement, Pair, pair
+from clusterproof.plugins.verdict import Verdict
+
+NODES = 32
+TYPE, EFA, SIZE_BYTES = "p5.48xlarge", 32, 8 * 2**30
+KEY = {
+    "instance_type": TYPE,
+    "efa": EFA,
+    "nodes": 2,
+    "ranks_per_node": 8,
+    "collective": "all_reduce",
+    "size_bytes": SIZE_BYTES,
+}
+WELL = "efa, 32 devices"
+
+Change = Callable[[Simulated], None]
+Touch = Callable[[Measurement], Measurement]
+
+
+@dataclass(frozen=True, eq=False)
+class PairFault:
+    """One fault. `expect` has the verdict of a check on a node or pair of the cluster (`network.x@n0003`)."""
+
+    name: str
+    put: Change = lambda _cluster: None
+    touch: Touch = lambda one: one
+    expect: Mapping[str, Verdict] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
+    nodes: int = NODES
+    first_rounds_only: bool = False
+    key: Mapping[str, object] = field(default_factory=lambda: KEY)
+
+
+@cache
+def run_of(fault: PairFault) -> PairwiseRun:
+    """The campaign over a cluster that has the fault."""
+    nodes = names(fault.nodes)
+    cluster = Simulated(
+        nodes, Random(11), noise=0.015, racks=racks_of(nodes) if fault.nodes >= 16 else {}, outliers=0.0
+    )
+    fault.put(cluster)
+    made = plan(nodes, cluster.racks, -log(0.95), seed=7)
+    made = replace(made, absent=frozenset(fault.absent))
+    told: list[Measurement] = []
+    while True:
+        number, pairs = next_round(made, told)
+        if not pairs or (fault.first_rounds_only and number >= len(made.first)):
+            break
+        told += [fault.touch(_as_nccl(one)) for one in cluster.measure(pairs, number)]
+    about = {"meter": "nccl-tests", "key": dict(fault.key)}
+    return PairwiseRun((Campaign(Journal(made, about, fault.absent, tuple(told), "")),))
+
+
+def _as_nccl(one: Measurement) -> Measurement:
+    if one.reading.busbw_gb_per_s is None:
+        return replace(one, reading=replace(one.reading, problem="no answer", is_correct=None))
+    return replace(one, reading=replace(one.reading, network=WELL, is_correct=True, size_bytes=SIZE_BYTES))
+
+
+def _slow(node: str, share: float) -> Change:
+    def put(cluster: Simulated) -> None:
+        cluster.slow_nodes = {node: share}
+
+    return put
+
+
+def _link(one: Pair, share: float) -> Change:
+    def put(cluster: Simulated) -> None:
+        cluster.slow_links = {one: share}
+
+    return put
+
+
+def _rack(name: str, share: float) -> Change:
+    def put(cluster: Simulated) -> None:
+        cluster.slow_racks = {name: share}
+
+    return put
+
+
+def _dead(*nodes: str) -> Change:
+    def put(cluster: Simulated) -> None:
+        cluster.dead = nodes
+
+    return put
+
+
+def _whole(share: float) -> Change:
+    def put(cluster: Simulated) -> None:
+        cluster.whole = share
+
+    return put
+
+
+def _spine(share: float) -> Change:
+    def put(cluster: Simulated) -> None:
+        cluster.spine = share
+
+    return put
+
+
+def _network(of: str, node: str = "") -> Touch:
+    def touch(one: Measurement) -> Measurement:
+        is_hit = one.reading.busbw_gb_per_s and (not node or node in one.pair)
+        return replace(one, reading=replace(one.reading, network=of)) if is_hit else one
+
+    return touch
+
+
+def _wrong(*of: str) -> Touch:
+    def touch(one: Measurement) -> Measurement:
+        if not set(of) <= set(one.pair):
+            return one
+        return replace(one, reading=Reading(is_correct=False, problem="3 values are wrong", network=WELL))
+
+    return touch
+
+
+def _now_and_then(node: str, rounds: tuple[int, ...]) -> Touch:
+    def touch(one: Measurement) -> Measurement:
+        if node not in one.pair or one.round not in rounds:
+            return one
+        return replace(one, reading=replace(one.reading, busbw_gb_per_s=(one.reading.busbw_gb_per_s or 0.0) * 0.7))
+
+    return touch
+
+
+def measured_first(fault: PairFault) -> Pair:
+    """A pair that the first round measures."""
+    return run_of(fault).pairs[0].pair
+
+
+HEALTHY = PairFault("nothing")
+LINK = measured_first(HEALTHY)
+FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
+STRAGGLER, BUSBW = "network.not_a_straggler", "network.pairwise_busbw"
+TRANSPORT, CORRECT = "network.pairwise_transport", "network.pairwise_correct"
+
+PAIR_FAULTS = (
+    PairFault("a node that is 20 % slower", _slow("n0003", 0.8), expect={f"{STRAGGLER}@n0003": FAIL}),
+    PairFault("a node that is 7 % slower", _slow("n0009", 0.93), expect={f"{STRAGGLER}@n0009": FAIL}),
+    PairFault("a node with which every measurement fails", _dead("n0005"), expect={f"{STRAGGLER}@n0005": FAIL}),
+    PairFault("two nodes that are slow together", _link(LINK, 0.7), expect={f"{BUSBW}@{LINK}": FAIL}),
+    PairFault("a rack that is slow to others", _rack("rack1", 0.8), expect={STRAGGLER: CONCERN, BUSBW: FAIL}),
+    PairFault("all pairs under the floor", _whole(0.3), expect={STRAGGLER: CONCERN, BUSBW: FAIL}),
+    PairFault("pairs that slow one another", _spine(0.6), expect={STRAGGLER: CONCERN}, key={}),
+    PairFault(
+        "a node that is slow now and then",
+        touch=_now_and_then("n0004", (0, 2, 4, 5)),
+        expect={f"{STRAGGLER}@n0004": CONCERN},
+    ),
+    PairFault(
+        "a slow node that was not measured again",
+        _slow("n0003", 0.8),
+        expect={f"{STRAGGLER}@n0003": INCOMPLETE},
+        first_rounds_only=True,
+    ),
+    PairFault("a node that was not reached", absent={"n0002": "refused"}, expect={f"{STRAGGLER}@n0002": INCOMPLETE}),
+    PairFault("two nodes only", nodes=2, key={}, expect={STRAGGLER: INCOMPLETE}),
+    PairFault("NCCL on TCP", touch=_network("Socket"), expect={TRANSPORT: FAIL}),
+    PairFault("NCCL with half the EFA devices", touch=_network("efa, 16 devices"), expect={TRANSPORT: CONCERN}),
+    PairFault("no word of the network", touch=_network(""), expect={TRANSPORT: INCOMPLETE}),
+    PairFault("a node that reckons wrong", touch=_wrong("n0006"), expect={f"{CORRECT}@n0006": FAIL}),
+    PairFault("two nodes that reckon wrong together", touch=_wrong(*LINK), expect={f"{CORRECT}@{LINK.a}": CONCERN}),
+)
+
+__all__ = ["HEALTHY", "NOMINAL_GB_PER_S", "PAIR_FAULTS", "PairFault", "pair", "run_of"]
