@@ -10,7 +10,7 @@ from random import Random
 
 from bench.clusters import NOMINAL_GB_PER_S, Simulated, names, racks_of
 from clusterproof.plugins.facts.pairwise import Campaign, PairwiseRun
-from clusterproof.plugins.meters.reading import Reading
+from clusterproof.plugins.meters.reading import NOT_INSTALLED, Reading
 from clusterproof.plugins.pairwise.campaign import next_round, plan
 from clusterproof.plugins.pairwise.journal import Journal
 from clusterproof.plugins.pairwise.model import Measurement, Pair, pair
@@ -131,6 +131,16 @@ def _wrong(*of: str) -> Touch:
     return touch
 
 
+def _without_program(node: str = "") -> Touch:
+    def touch(one: Measurement) -> Measurement:
+        if node and node not in one.pair:
+            return one
+        problem = f"clusterproof: {node or one.pair.a}: all_reduce_perf {NOT_INSTALLED} on PATH; install nccl-tests"
+        return replace(one, reading=Reading(problem=problem, culprit=node))
+
+    return touch
+
+
 def _now_and_then(node: str, rounds: tuple[int, ...]) -> Touch:
     def touch(one: Measurement) -> Measurement:
         if node not in one.pair or one.round not in rounds:
@@ -172,6 +182,8 @@ PAIR_FAULTS = (
     ),
     PairFault("a node that was not reached", absent={"n0002": "refused"}, expect={f"{STRAGGLER}@n0002": INCOMPLETE}),
     PairFault("two nodes only", nodes=2, key={}, expect={STRAGGLER: INCOMPLETE}),
+    PairFault("no node has the meter's program", touch=_without_program(), expect={STRAGGLER: INCOMPLETE}),
+    PairFault("a node without it", touch=_without_program("n0008"), expect={f"{STRAGGLER}@n0008": INCOMPLETE}),
     PairFault("NCCL on TCP", touch=_network("Socket"), expect={TRANSPORT: FAIL}),
     PairFault("NCCL with half the EFA devices", touch=_network("efa, 16 devices"), expect={TRANSPORT: CONCERN}),
     PairFault("no word of the network", touch=_network(""), expect={TRANSPORT: INCOMPLETE}),

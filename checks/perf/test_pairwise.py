@@ -54,7 +54,8 @@ def _failures(found: Finding | None) -> str:
 def require_measured(pairs: PairsOfNode) -> None:
     """Say so where too little was measured to prove anything."""
     if pairs.estimate is None:
-        incomplete(f"all {len(pairs.measurements)} measurements failed; expected one that succeeds")
+        why = next((one.reading.problem for one in pairs.measurements if one.reading.problem), "nothing told why")
+        incomplete(f"all {len(pairs.measurements)} measurements failed: {why}; expected one that succeeds")
     floor = pairs.campaign.floor_gb_per_s
     if pairs.is_one_of_two and floor is None:
         incomplete(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+NOT_INSTALLED, NO_PROGRAM = "is not installed: looked", "is not a program here"
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -27,6 +29,11 @@ class Reading:
     hosts: tuple[
         str, ...
     ] = ()  # the names by which the run calls the nodes that took part; empty where it does not tell
+
+    @property
+    def is_without_program(self) -> bool:
+        """Whether it failed because a node does not have the meter's program: that says nothing of its network."""
+        return any(words in self.problem for words in (NOT_INSTALLED, NO_PROGRAM))
 
 
 MOST_GB_PER_S = 100_000.0  # no network and no NVLink domain comes near it

@@ -6,6 +6,8 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
+from clusterproof.plugins.meters.reading import NO_PROGRAM, NOT_INSTALLED
+
 NOT_FOUND = 127
 SERVES_AT_MOST_SECONDS = 600  # a server whose client never comes ends by itself
 TRIES = 50  # of a client whose server does not listen yet, 0.2 s apart
@@ -36,7 +38,7 @@ def found(name: str, chosen: str, places: Sequence[str], remedy: str) -> str:
     """
     places = () if chosen else places
     looked = ", in ".join(["on PATH", *places])
-    missing = f"{chosen} is not a program here" if chosen else f"{name} is not installed: looked {looked}"
+    missing = f"{chosen} {NO_PROGRAM}" if chosen else f"{name} {NOT_INSTALLED} {looked}"
     lines = [f"program=$(command -v {shlex.quote(chosen or name)} 2>/dev/null) || program="]
     if places:
         tried = " ".join(f"{place}/{name}" for place in places)

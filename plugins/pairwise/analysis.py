@@ -19,6 +19,7 @@ SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on nobody is accused
 SURE = 0.99
 ONE_SIDED = 1.645  # standard errors: at 19 in 20 the slowness may well be the minimum effect
 RETESTS = 3  # without which nobody is accused
+FEWEST_GOOD_PAIRS = 2  # that say what is normal: of three nodes it may be the two others' link that is fast
 LINK_RETESTS = 2
 TOO_FEW = 3  # nodes: of two, nobody can tell which
 
@@ -29,7 +30,7 @@ def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_pe
     nodes = {node for one in measurements for node in one.pair.nodes}
     failing = _failing(measurements)
     if screened.usual is None:
-        return Analysis(tuple(failing) or (_nothing(measurements),))
+        return Analysis((_nothing(measurements),))
     estimates = _estimates(screened, len(nodes))
     contention = _contention(screened.usual, settings)
     configuration = _configuration(measurements, floor_gb_per_s, bool(contention))
@@ -116,19 +117,26 @@ def _slow_node(node: str, screened: Screened, estimates: Mapping[str, Estimate],
     is_slow = middle <= -settings.min_effect + error
     is_slow_again = bool(again) and location(again) <= -settings.min_effect / 2
     partners = {value.pair.other(node) for value in own}
+    good_pairs = {value.pair for value in screened.values if not screened.slow.keys() & set(value.pair)}
     sure = estimates[node].surely >= SURE and len(own) >= RETESTS and len(again) >= RETESTS
-    if is_slow and is_slow_again and sure and len(partners) > 1:
+    if is_slow and is_slow_again and sure and len(partners) > 1 and len(good_pairs) >= FEWEST_GOOD_PAIRS:
         return Finding(Kind.SLOW_NODE, (node,), estimate=estimates[node], pairs=pairs)
     if is_slow and (is_slow_again or not again):
         return Finding(
-            Kind.INCONCLUSIVE, (node,), estimate=estimates[node], words=_more(len(again), len(partners)), pairs=pairs
+            Kind.INCONCLUSIVE,
+            (node,),
+            estimate=estimates[node],
+            words=_more(len(again), len(partners), len(good_pairs)),
+            pairs=pairs,
         )
     return None
 
 
-def _more(retests: int, partners: int) -> str:
+def _more(retests: int, partners: int, good_pairs: int) -> str:
     if partners < 2:
         return "only one partner was measured, and it may be that one; measure it with a third node"
+    if good_pairs < FEWEST_GOOD_PAIRS:
+        return "too few pairs without it say what is normal; measure it with more nodes"
     if retests < RETESTS:
         return f"measured again {retests} times with good partners; expected {RETESTS} times: measure it with more"
     return "the noise is too large to be sure; measure it again with more partners or a larger size"
@@ -205,16 +213,19 @@ def _failed_link(one: Pair, failed: int, attempts: int) -> Finding:
 
 
 def _failing(measurements: Sequence[Measurement]) -> list[Finding]:
-    """Nodes with which measurements fail, whoever the partner is."""
+    """Nodes with which measurements fail, whoever the partner is; where that holds for most, nobody is accused."""
     found = []
-    for node in failing_nodes(measurements):
+    failing = failing_nodes(measurements)
+    nodes = {node for one in measurements for node in one.pair}
+    for node in failing:
         own = [one for one in measurements if node in one.pair.nodes]
         failed = [one for one in own if not one.reading.busbw_gb_per_s]
         partners = {one.pair.other(node) for one in failed}
         named = sum(one.reading.culprit == node for one in failed)
         problem = next((one.reading.problem for one in failed if one.reading.problem), "")
         is_sure = len(failed) >= 2 and len(partners) >= 2 and 2 * len(failed) >= len(own)
-        kind = Kind.FAILING_NODE if is_sure or named > 1 else Kind.INCONCLUSIVE
+        says_nothing = all(one.reading.is_without_program for one in failed) or 2 * len(failing) > len(nodes)
+        kind = Kind.FAILING_NODE if (is_sure or named > 1) and not says_nothing else Kind.INCONCLUSIVE
         pairs = tuple({one.pair: None for one in failed})
         found.append(Finding(kind, (node,), failures=len(failed), attempts=len(own), words=problem, pairs=pairs))
     return found
