@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.fixtures import node
+from clusterproof.fixtures import node, pairwise
 from clusterproof.plugins import collect, hookspecs
 from clusterproof.plugins.catalog import owners
 from clusterproof.plugins.collect import CheckItem
@@ -44,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[ROUTES] = {}
     config.pluginmanager.register(collect, "clusterproof-collect")
     config.pluginmanager.register(node, "clusterproof-fixtures")
+    config.pluginmanager.register(pairwise, "clusterproof-pairwise")
     text = config.getoption("--cluster")
     if text is None or config.option.help:
         return

@@ -126,7 +126,9 @@ def with_measured_pairs(items: list[pytest.Item]) -> list[pytest.Item]:
 
 def needs_pairs(item: pytest.Item) -> bool:
     """Whether pairs of nodes are to be measured for an item."""
-    return isinstance(item, CheckItem) and item.check.needs_pairs
+    if isinstance(item, CheckItem):
+        return item.check.needs_pairs
+    return "pairwise" in getattr(item, "fixturenames", ())
 
 
 def can_tell(cluster: Cluster, check: Check) -> bool:

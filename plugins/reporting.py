@@ -47,12 +47,12 @@ class Reporting:
             return
         try:
             if self.results is None:
-                self.results = ResultsFile(self._folder() / _RESULTS)
+                self.results = ResultsFile(self.made_folder() / _RESULTS)
             self.results.write(result)
         except OSError as problem:
             self._failed(problem)
 
-    def _folder(self) -> Path:
+    def made_folder(self) -> Path:
         """The folder of this run's reports, which is there now. Raises OSError."""
         if self.folder is None:
             from clusterproof.reports.folder import folder_of_its_own

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import shutil
 import subprocess
@@ -31,6 +32,12 @@ CHECKS = str(ROOT / "checks" / "perf" / "test_pairwise.py")
 NAMES = tuple(f"n{number}" for number in range(1, 9))
 QUICK_IPERF = ("--meter", "iperf3", "--meter-options=-t 1 -O 0")
 QUICK_NCCL = ("--meter", "nccl-tests", "--meter-size", "4M", "--meter-options=-n 2 -w 0", "--ranks-per-node", "1")
+OWN_TEST = """import pytest
+
+@pytest.mark.perf
+def test_all_were_measured(pairwise):
+    assert len(pairwise.campaigns[0].of_node) == 8
+"""
 ONE_PORT, SLOW_PORT = "200mbit", "100mbit"
 
 
@@ -86,8 +93,12 @@ def bed() -> Iterator[Testbed]:
 @needs_iperf3
 class TestOverSsh:
     def test_a_slow_node_is_named_and_nobody_else(self, bed: Testbed, tmp_path: Path) -> None:
+        figures, own = tmp_path / "figures.json", tmp_path / "test_own.py"
+        own.write_text(OWN_TEST)
         with wires(bed, NAMES, slow=["n3"]):
-            ran = run(bed, tmp_path, "--cluster", "ssh:n[1-8]", *QUICK_IPERF)
+            options = (*QUICK_IPERF, "--save-baseline", str(figures))
+            ran = run(bed, tmp_path, "--cluster", "ssh:n[1-8]", *options, str(own))
+        assert "::test_all_were_measured PASSED" in ran.output, ran.output
         assert ran.failed("not_a_straggler") == ["n3"], ran.output
         assert ran.failed("pairwise_busbw") == [], ran.output
         said = next(one.message for one in ran.results if (one.check, one.node) == ("network.not_a_straggler", "n3"))
@@ -96,6 +107,12 @@ class TestOverSsh:
         again = run(bed, tmp_path, "--cluster", f"replay:{ran.recording}")
         assert again.verdicts("not_a_straggler") == ran.verdicts("not_a_straggler")
         assert again.verdicts("pairwise_busbw") == ran.verdicts("pairwise_busbw")
+        told = json.loads(figures.read_text())
+        told["figures"][0]["busbw_gb_per_s"] *= 2
+        figures.write_text(json.dumps(told))
+        under = run(bed, tmp_path, "--cluster", f"replay:{ran.recording}", "--baseline", str(figures))
+        assert set(under.verdicts("pairwise_busbw").values()) == {Verdict.FAIL}, under.output
+        assert under.failed("not_a_straggler") == [], "where all pairs are under the floor nobody is accused"
 
     def test_a_slow_link_is_told_from_its_nodes(self, bed: Testbed, tmp_path: Path) -> None:
         with wires(bed, NAMES[:6], bare=["n2", "n6"]), bed.slow_link("n2", "n6", SLOW_PORT):

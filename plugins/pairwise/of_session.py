@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import shutil
-import time
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,12 +18,12 @@ from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.pairwise.command_line import pair_options
 from clusterproof.plugins.pairwise.measure import FILES, Ways, measure
 from clusterproof.plugins.policy.model import NO_POLICY
+from clusterproof.plugins.reporting import Reporting
 from clusterproof.plugins.state import CLUSTER, CONTROL_PLANE, EVIDENCE, POLICY, nodes
+from clusterproof.reports.folder import folder_of_its_own
 
 if TYPE_CHECKING:
     from clusterproof.plugins.redact import Redaction
-
-RUNS = Path("runs")
 
 
 def measured(
@@ -38,7 +37,11 @@ def measured(
     """Measure, and keep it in the recording or in `runs/`, besides where workers look. Raises pytest.UsageError."""
     options = pair_options(config.option)
     shown = config.stash[CLUSTER]
-    folder = _folder(config, shown.name)
+    try:
+        folder = _folder(config, shown.name)
+    except OSError as problem:
+        why = f"{problem.filename or 'runs'}: {problem.strerror or problem}"
+        return PairwiseRun(why_not=f"no place for the measurements: {why}; expected one, as --record DIR")
     ways = Ways(
         cluster,
         connection,
@@ -64,14 +67,16 @@ def _facts(config: pytest.Config, shown: Cluster) -> ClusterFacts:
 
 
 def _folder(config: pytest.Config, cluster: str) -> Path:
-    """The recording; that of the run which is gone on with; else one of this run's own."""
+    """The recording; that of the run which is gone on with; else where this run's reports are. Raises OSError."""
     if config.option.record:
         return Path(config.option.record)
     if config.option.resume:
         resumed = Path(config.option.resume)
         return resumed if resumed.is_dir() else resumed.parent
-    name = re.sub(r"[^\w.-]+", "_", cluster) or "cluster"
-    return config.invocation_params.dir / RUNS / name / time.strftime("%Y-%m-%dT%H-%M-%S")
+    reporting: Reporting | None = config.pluginmanager.get_plugin("clusterproof-reporting")
+    if reporting:
+        return reporting.made_folder()
+    return folder_of_its_own(config.invocation_params.dir, cluster, datetime.now(timezone.utc))
 
 
 def _say(config: pytest.Config) -> Callable[[str], None]:
