@@ -17,6 +17,7 @@ from tests.faults import (
     interfaces,
     kernel_host,
     kernel_log,
+    manifest,
     network,
     neuron,
     node,
@@ -46,6 +47,7 @@ PARTS = (
     processors,
     storage,
     software,
+    manifest,
     image,
 )
 FAULTS = tuple(fault for part in PARTS for fault in part.FAULTS)
