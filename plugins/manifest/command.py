@@ -14,6 +14,7 @@ from clusterproof.plugins.manifest.text import text_of
 from clusterproof.plugins.state import nodes_of
 
 CHECKS = "checks/software/test_manifest.py"  # what they read is what a manifest is made of
+BAD_COMMAND_LINE = 4  # as the rest of the suite has it; argparse's own 2 is an interruption here
 SILENT = ("-p", "no:terminal", "-m", "ami")
 
 
@@ -67,5 +68,8 @@ def command_line(arguments: list[str], package: Path) -> tuple[list[str], WriteM
     )
     parser.add_argument("--from", "--cluster", dest="source", required=True, metavar="X", help="what --cluster takes")
     parser.add_argument("--out", default="", metavar="FILE", help="where to write it (default: print it)")
-    told, further = parser.parse_known_args(arguments)
+    try:
+        told, further = parser.parse_known_args(arguments)
+    except SystemExit as end:
+        raise SystemExit(BAD_COMMAND_LINE if end.code else 0) from None
     return [*SILENT, "--cluster", told.source, str(package / CHECKS), *further], WriteManifest(told.source, told.out)
