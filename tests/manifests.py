@@ -18,7 +18,6 @@ from tests.judged import told_by
 from tests.testbed import software
 from tests.testbed.healthy import DRIVER, healthy_cpu, healthy_p5
 from tests.testbed.image import NodeImage, Service
-from tests.testbed.software import DPKG
 
 WITHOUT_GPU = Service("loaded", "inactive", "dead", "enabled")  # enabled, and its condition finds no GPU
 
@@ -63,6 +62,3 @@ def golden(text: str) -> Policy:
 def golden_of_good() -> Policy:
     """The golden manifest of that p5."""
     return golden(manifest_text(good()))
-
-
-__all__ = ["DPKG", "build_host", "golden", "golden_of_good", "good", "manifest_text"]

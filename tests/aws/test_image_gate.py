@@ -18,8 +18,8 @@ from tests.aws.command_line import install_aws
 from tests.aws.networks import with_vpc
 from tests.aws.service import DENIED, Service
 from tests.aws.systems_manager import SystemsManager
+from tests.deviations import DEVIATIONS
 from tests.manifests import good, manifest_text
-from tests.test_manifest import DEVIATIONS
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, NodeImage, entered, healthy_p5
 

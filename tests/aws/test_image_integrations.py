@@ -14,16 +14,15 @@ import pytest
 import yaml
 
 from tests.aws.command_line import install_aws
-from tests.aws.conftest import moto_url, service  # noqa: F401 - fixtures
 from tests.aws.service import DENIED, Service, environment
+from tests.deviations import DEVIATIONS
 from tests.faults import BY_NAME
 from tests.manifests import good, manifest_text
-from tests.test_manifest import DEVIATIONS
 from tests.testbed.image import File, Link
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import ENVIRONMENT, Node, NodeImage, entered, healthy_p5, with_file, with_tool
 
-INTEGRATIONS = Path(__file__).parents[1] / "integrations"
+INTEGRATIONS = Path(__file__).parents[2] / "integrations"
 COMPONENT = INTEGRATIONS / "image-builder" / "clusterproof.yml"
 GITHUB, GITLAB = INTEGRATIONS / "ci" / "github.yml", INTEGRATIONS / "ci" / "gitlab.yml"
 FIRST_BOOT = INTEGRATIONS / "user-data" / "first-boot.sh"
@@ -183,7 +182,7 @@ TOPIC = "arn:aws:sns:us-west-2:123456789012:nodes"
 
 
 @pytest.fixture
-def told(service: Service) -> list[dict[str, Any]]:  # noqa: F811 - the fixture
+def told(service: Service) -> list[dict[str, Any]]:
     """What the topic is told."""
     heard: list[dict[str, Any]] = []
 
@@ -196,7 +195,7 @@ def told(service: Service) -> list[dict[str, Any]]:  # noqa: F811 - the fixture
 
 
 @pytest.fixture
-def aws(service: Service, tmp_path: Path) -> dict[str, str]:  # noqa: F811 - the fixture
+def aws(service: Service, tmp_path: Path) -> dict[str, str]:
     """The variables with which a node finds AWS and the stand-ins."""
     install_aws(tmp_path)
     return environment(service) | {"PATH": f"{STAND_INS}:{tmp_path}:{ENVIRONMENT['PATH']}"}
@@ -254,7 +253,7 @@ def test_a_node_that_could_not_be_checked_notifies_too(
 @needs_nodes
 def test_a_topic_that_may_not_be_told_is_said_in_the_log(
     aws: dict[str, str],
-    service: Service,  # noqa: F811 - the fixture
+    service: Service,
 ) -> None:
     service.says("Publish", DENIED)
     failing = with_file(healthy_p5(), "/opt/clusterproof/bin/clusterproof", Link("/bin/false"))
