@@ -278,7 +278,7 @@ def _result(about: Route, subject: str, node: Owner, findings: list[Finding], se
     verdict = worst.verdict
     told = [finding for finding in findings if finding.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)]
     lines = _lines(told or [worst]) if told or worst.message else []  # mostly there is nothing to say
-    observed, expected = split_message(lines[0]) if lines else ("", "")
+    observed, expected = split_message(lines[0].partition("\n")[0]) if lines else ("", "")
     return Result(
         check=about.check,
         node=node.name,

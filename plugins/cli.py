@@ -49,13 +49,19 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments == ["--version"]:
         print(f"clusterproof {version('clusterproof')}")
         return 0
+    plugins_of_run: list[object] = [PackagedChecks()]
+    if arguments[:1] == ["manifest"]:
+        from clusterproof.plugins.manifest.command import command_line
+
+        arguments, writer = command_line(arguments[1:], PACKAGE)
+        plugins_of_run.append(writer)
     os.environ.setdefault("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     import pytest  # only now: it reads the environment when it is imported
 
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clusterproof"
     own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={PACKAGE}", "-o", f"cache_dir={cache}"]
     plugins = [word for plugin in ("clusterproof.plugins.cluster", *requested(arguments)) for word in ("-p", plugin)]
-    status = pytest.main([*own, *plugins, *arguments], plugins=[PackagedChecks()])
+    status = pytest.main([*own, *plugins, *arguments], plugins=plugins_of_run)
     if wants_help(arguments):
         print(EXIT_CODES)
     return int(status)

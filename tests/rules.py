@@ -58,8 +58,14 @@ def _said(tree: ast.AST) -> Iterator[Rule]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert) and node.msg:
             yield Rule("fail", _sentence(node.msg))
+        elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and _is_failure(node.exc.func):
+            yield Rule("fail", _sentence(node.exc.args[0]))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SAID_BY:
             yield Rule(SAID_BY[node.func.id], _sentence(node.args[0]))
+
+
+def _is_failure(raised: ast.expr) -> bool:
+    return isinstance(raised, ast.Name) and raised.id == "AssertionError"
 
 
 def _sentence(words: ast.expr) -> str:

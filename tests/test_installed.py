@@ -111,3 +111,22 @@ def test_slurms_scripts_lie_beside_it_and_can_be_run(installed: Path) -> None:
         assert os.access(script, os.X_OK)
         assert script.read_text() == (ROOT / "integrations" / "slurm" / script.name).read_text()
     assert (installed / "clusterproof" / "integrations" / "slurm" / "install.md").is_file()
+
+
+def test_what_is_copied_for_images_lies_in_it(installed: Path) -> None:
+    assert os.access(installed / "bin" / "clusterproof-idle", os.X_OK)
+    for name in ("ci/gate.sh", "ci/iam.json", "image-builder/clusterproof.yml", "systemd/clusterproof-idle.timer"):
+        assert (installed / "clusterproof" / "integrations" / name).read_bytes() == (
+            ROOT / "integrations" / name
+        ).read_bytes()
+    assert (installed / "clusterproof" / "integrations" / "user-data" / "first-boot.sh").is_file()
+
+
+def test_a_manifest_is_written_from_a_recording(installed: Path, tmp_path: Path) -> None:
+    script = [sys.executable, str(installed / "bin" / "clusterproof"), "manifest"]
+    made = run(installed, tmp_path, *script, "--from", "demo", "--nodes", "gpu001", "--out", "golden.toml")
+    assert (made.returncode, made.stdout) == (0, ""), made.stderr
+    gate = [sys.executable, str(installed / "bin" / "clusterproof"), "--cluster", "demo", "--nodes", "gpu001"]
+    kept = run(installed, tmp_path, *gate, "-m", "ami", "-k", "manifest", "--policy", "golden.toml")
+    assert (kept.returncode, "6 passed" in kept.stdout) == (0, True), kept.stdout
+    assert run(installed, tmp_path, *script).returncode == 4

@@ -130,14 +130,14 @@ def test_a_difference_outranks_a_package_database_that_could_not_be_read() -> No
 
 
 def test_a_manifest_that_is_kept_passes() -> None:
-    policy = Policy(versions={"driver": "== 580.126.09", "EFA-installer": ">= 1.43, < 1.50", "nccl": "!= 2.26"})
-    told = evidence(driver="580.126.09", efa_installer="1.44.0", nccl="2.27.7-1+cuda12.9")
+    policy = Policy(versions={"cuda": "== 12.9", "EFA-installer": ">= 1.43, < 1.50", "nccl": "!= 2.26"})
+    told = evidence(cuda="12.9.1", efa_installer="1.44.0", nccl="2.27.7-1+cuda12.9")
     assert judged(told, "versions_expected", policy=policy).verdict is PASS
 
 
 def test_a_row_of_the_manifest_whose_component_cannot_be_read_is_incomplete() -> None:
     told = evidence(driver={"error": "EACCES", "text": "denied"})
-    assert judged(told, "versions_expected", policy=Policy(versions={"driver": "== 580"})).verdict is INCOMPLETE
+    assert judged(told, "drivers_expected", policy=Policy(versions={"driver": "== 580"})).verdict is INCOMPLETE
 
 
 def test_a_component_is_not_missing_where_the_package_database_cannot_be_read() -> None:
@@ -158,7 +158,8 @@ def test_nonsense_breaks_no_check_and_lets_none_of_software_pass(
 
 
 UNREAD = {"error": "EACCES", "text": "/root: Permission denied"}
-CLEAN = {"cloud_init": {"errors": []}, "left": [], "keys": {}, "under_way": []}
+CLEAN = {"cloud_init": {"errors": []}, "left": [], "keys": {}, "under_way": [], "first_boot": None, "identity": []}
+OLD = {"path": "/etc/machine-id", "written": 1_000}
 
 
 @pytest.mark.parametrize(
@@ -168,6 +169,11 @@ CLEAN = {"cloud_init": {"errors": []}, "left": [], "keys": {}, "under_way": []}
         ({"left": [{"path": "/root/.aws/credentials", "bytes": UNREAD}]}, INCOMPLETE),
         ({"left": [{"path": "/var/crash", "bytes": UNREAD}]}, INCOMPLETE),
         ({"keys": {"root": UNREAD}}, INCOMPLETE),
+        ({"first_boot": 1_000_000, "identity": [OLD]}, FAIL),
+        ({"first_boot": 1_200, "identity": [OLD]}, PASS),
+        ({"first_boot": None, "identity": [OLD]}, PASS),
+        ({"first_boot": 1_000_000, "identity": [OLD | {"written": UNREAD}]}, INCOMPLETE),
+        ({"first_boot": UNREAD}, INCOMPLETE),
         ({"keys": {"root": UNREAD}, "left": [{"path": "/home/a/.bash_history", "bytes": 9}]}, FAIL),
         ({"left": [{"path": "/root/.ssh/id_rsa", "bytes": UNREAD}, {"path": "/var/crash/a", "bytes": 9}]}, FAIL),
     ],

@@ -7,8 +7,9 @@ import pytest
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.facts.kernel_log import HungTask
 from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.manifest.told import unattached
 from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, incomplete
+from clusterproof.plugins.verdict import concern, incomplete, not_applicable
 
 pytestmark = [pytest.mark.host, pytest.mark.preflight, pytest.mark.prolog]
 
@@ -80,20 +81,36 @@ def test_services(node: Node) -> None:
     """A service that the node needs does not run.
 
     A unit that failed, or one that is enabled and does not run. A service that is not installed or not enabled is not
-    missed, but for DCGM: without it nobody watches the GPUs while jobs run.
+    missed, but for DCGM: without it nobody watches the GPUs while jobs run. A machine that only builds an image need
+    not run those that are there for a device it has not.
 
     Remedy: Read its log (journalctl -u NAME), mend what it names and start it.
     """
-    failed = ", ".join(node.failed_units)
+    idle = deviceless(node)
+    failed = ", ".join(unit for unit in node.failed_units if unit.removesuffix(".service") not in idle)
     assert not failed, f"failed: {failed}; expected no failed unit"
     dead = [
         f"{name} is {service.active}"
         for name, service in node.services.items()
-        if service.is_installed
+        if name not in idle
+        and service.is_installed
         and service.enabled == "enabled"
         and service.active not in ("active", "activating", "reloading")
     ]
     assert not dead, f"{', '.join(dead)}; expected every enabled service active"
+    if idle:
+        not_applicable(f"no device for {', '.join(idle)} is attached to this {node.type_name}; all others run")
     dcgm = {name: service.active for name, service in node.services.items() if name in DCGM and service.is_installed}
     if dcgm and "active" not in dcgm.values():
         concern(f"{', '.join(f'{name} is {state}' for name, state in dcgm.items())}; expected DCGM to watch the GPUs")
+
+
+def deviceless(node: Node) -> list[str]:
+    """The services that wait for a device which a machine that only builds images has not."""
+    if node.occasion != "ami" or not node.is_build_host:
+        return []
+    return [
+        name
+        for name, service in node.services.items()
+        if service.is_installed and service.active != "active" and unattached(node, name)
+    ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.facts.field import readings, require
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.of_node.expectation import EC2
@@ -97,8 +98,9 @@ def test_image_clean(node: Node) -> None:
     """The image is not clean.
 
     Looked for on a node booted from it: errors of cloud-init, credentials, private keys and shell histories in homes,
-    keys of people who may log in besides the one of the launch, crash dumps, a package manager that did not end. Failed
-    units are test_services' matter. Names and sizes are read, never what is in these files.
+    keys of people who may log in besides the one of the launch, crash dumps, a package manager that did not end, and a
+    machine-id or host keys of sshd that are older than the instance: every machine would have the same. Failed units
+    are test_services' matter. Names, sizes and times are read, never what is in these files.
 
     Remedy: Remove them in the image's recipe and build it anew; see cloud-init's log for its errors.
     """
@@ -108,10 +110,12 @@ def test_image_clean(node: Node) -> None:
     left, unread = left_behind(image)
     wrong += [f"left behind: {', '.join(left)}"] if left else []
     wrong += [f"not ended: {', '.join(image.under_way)}"] if image.under_way else []
+    baked, unread_times = baked_in(image)
+    wrong += [f"older than the instance: {', '.join(baked)}"] if baked else []
     told, no_keys = readings(image, "keys")
     wrong += strangers(told.get("keys", {}))
     assert not wrong, f"{', '.join(wrong)}; expected none of it in an image"
-    require([*unread, *no_keys])
+    require([*unread, *no_keys, *unread_times])
     if errors is None and node.platform.vendor == EC2:
         incomplete("cloud-init left no result")
 
@@ -125,6 +129,20 @@ def left_behind(image: Image) -> tuple[list[str], list[Incomplete | NotApplicabl
         left += [file.path] if told else []
         unread += [Incomplete(f"{file.path}: {reason}", "may not be looked at") for reason in why]
     return left, unread
+
+
+def baked_in(image: Image) -> tuple[list[str], list[Incomplete | NotApplicable]]:
+    """The files that must be each machine's own and came with the image; where no first boot is known, none is."""
+    told, unread = readings(image, "first_boot", "identity")
+    if told.get("first_boot") is None:
+        return [], unread
+    before = told["first_boot"] - threshold("image.first_boot_s")
+    baked: list[str] = []
+    for file in told.get("identity", ()):
+        written, why = readings(file, "written")
+        baked += [file.path] if written and written["written"] < before else []
+        unread += [Incomplete(f"{file.path}: {reason}", "may not be looked at") for reason in why]
+    return baked, unread
 
 
 def strangers(keys: Mapping[str, Keys]) -> list[str]:

@@ -65,6 +65,7 @@ class Node:
     instance_type_by_metadata = expectation.instance_type_by_metadata
     instance_id = expectation.instance_id
     type = expectation.type_row
+    is_build_host = expectation.is_build_host
     expected = expectation.expected
     is_outside_ec2 = expectation.is_outside_ec2
     of_type = expectation.of_type

@@ -107,6 +107,16 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnFile:
+    """A file that must be each machine's own, and when it was written, in seconds since 1970."""
+
+    told: Mapping[str, Any]
+
+    path = Field(text)
+    written = Field(whole)
+
+
+@dataclass(frozen=True, slots=True)
 class Plugin:
     """A plug-in that Slurm loads by plugstack.conf: `required` or `optional`; its size is None where it is absent."""
 
@@ -123,6 +133,10 @@ def _errors(told: object) -> tuple[str, ...]:
 
 def _left(told: object) -> tuple[LeftFile, ...]:
     return tuple(LeftFile(entry) for entry in objects(told))
+
+
+def _own(told: object) -> tuple[OwnFile, ...]:
+    return tuple(OwnFile(entry) for entry in objects(told))
 
 
 def _plugins(told: object) -> tuple[Plugin, ...]:
@@ -149,7 +163,9 @@ class Image:
 
     `cloud_init` are the errors of cloud-init's last run, None where it left no result; `under_way` the signs of a
     package manager that has not ended; `programs` where the programs that run containers lie; `toolkit` the size of
-    the NVIDIA container toolkit's configuration, if it is there; `enroot` whether /etc/enroot is there.
+    the NVIDIA container toolkit's configuration, if it is there; `enroot` whether /etc/enroot is there; `first_boot`
+    when cloud-init first ran on this instance, None where it left no mark; `identity` the files that are each machine's
+    own; `modules` which kernel modules are installed for the kernel that runs.
     """
 
     told: Mapping[str, Any]
@@ -162,3 +178,6 @@ class Image:
     toolkit = Field(_sizes)
     enroot = Field(flag)
     plugins = Field(_plugins)
+    first_boot = Field(optional(whole))
+    identity = Field(_own)
+    modules = Field(texts)

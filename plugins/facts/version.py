@@ -57,8 +57,9 @@ def parse(text: str) -> Version:
 
 
 def rules(text: str) -> tuple[Rule, ...]:
-    """The conditions of one row of a manifest: `== 580.126.09`, `>= 1.43, < 1.50`. Raises ValueError."""
-    return tuple(_rule(part.strip()) for part in text[:MAX_LENGTH].split(","))
+    """The conditions of a row of a manifest: `== 580.126.09`, `>= 1.43, < 1.50`, `1.43 to 1.50`. Raises ValueError."""
+    parts = (part.strip() for part in text[:MAX_LENGTH].split(","))
+    return tuple(_rule(one) for part in parts for one in _ends(part))
 
 
 def broken(told: str, required: str) -> str:
@@ -72,10 +73,18 @@ def is_older(told: str, least: str) -> bool:
     return bool(broken(told, f">= {least}"))
 
 
+def _ends(part: str) -> list[str]:
+    """Both ends of a range, `1.43 to 1.50`, as conditions; any other condition as it is."""
+    least, word, most = part.partition(" to ")
+    return [f">= {least}", f"<= {most}"] if word else [part]
+
+
 def _rule(text: str) -> Rule:
     operator = next((operator for operator in OPERATORS if text.startswith(operator)), "")
     if not operator:
-        raise ValueError(f"{text[:60]!r} is no rule; expected one of {' '.join(OPERATORS)} and a version")
+        raise ValueError(
+            f"{text[:60]!r} is no rule; expected one of {' '.join(OPERATORS)} and a version, or 1.2 to 1.4"
+        )
     return Rule(operator, parse(text[len(operator) :]), text)
 
 

@@ -15,15 +15,15 @@ from typing import Any
 from clusterproof.plugins.catalog import CatalogError, owners, thresholds
 from clusterproof.plugins.catalog.instance_types import InstanceType
 from clusterproof.plugins.catalog.rows import build
-from clusterproof.plugins.facts.version import rules
 from clusterproof.plugins.inventory.model import InventoryError
 from clusterproof.plugins.inventory.strict import Table, nearest, read_text
+from clusterproof.plugins.policy.manifest import MANIFEST_TABLES, manifest_of
 from clusterproof.plugins.policy.model import NO_POLICY, READINGS, Disabled, Policy
 from clusterproof.plugins.verdict import Verdict
 
 OWN_FILE = "clusterproof.toml"
 PYPROJECT = "pyproject.toml"
-TABLES = ("thresholds", "instance_type", "expect", "disabled", "verdicts", "versions", "mounts")
+TABLES = ("thresholds", "instance_type", "expect", "disabled", "verdicts", "mounts", *MANIFEST_TABLES)
 
 
 def find_policy(named: str | None, folder: Path) -> Policy:
@@ -73,7 +73,7 @@ def _policy(table: Table) -> Policy:
         expect=table.expect(),
         disabled=_disabled(table.table("disabled")),
         readings=_readings(table.table("verdicts")),
-        versions=_versions(table.table("versions")),
+        **manifest_of(table),
         mounts=_paths(mounts, "expected"),
         checkpoints=_paths(mounts, "checkpoints"),
     )
@@ -145,16 +145,6 @@ def _reading(rule: Table, verdict: Verdict) -> Verdict:
             "(to do without a check, disable it to a date)"
         )
     return Verdict(told)
-
-
-def _versions(table: Table) -> dict[str, str]:
-    told = {str(name): table.text(str(name)) for name in table.values}
-    for name, rule in told.items():
-        try:
-            rules(rule)
-        except ValueError as wrong:
-            raise InventoryError(f"{table.where}: {name}: {wrong}") from None
-    return told
 
 
 def _paths(table: Table, key: str) -> tuple[str, ...]:

@@ -35,8 +35,10 @@ class Disabled:
 class Policy:
     """What a policy file says; an empty one changes nothing.
 
-    `disabled` is by check id, `readings` by check id or owner skill: what each verdict is read as. `versions` is the
-    golden manifest of an image, `mounts` what every node must have mounted, `checkpoints` folders that jobs save to.
+    `disabled` is by check id, `readings` by check id or owner skill: what each verdict is read as. `versions`,
+    `modules`, `libraries`, `services` and `sizes` are the golden manifest of an image, each a rule by name; `made_on`
+    is the instance type that its sizes are of. `mounts` is what every node must have mounted, `checkpoints` folders
+    that jobs save to.
     """
 
     source: str = ""
@@ -46,6 +48,11 @@ class Policy:
     disabled: Mapping[str, Disabled] = field(default_factory=dict)
     readings: Mapping[str, Mapping[Verdict, Verdict]] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    modules: Mapping[str, str] = field(default_factory=dict)
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    services: Mapping[str, str] = field(default_factory=dict)
+    sizes: Mapping[str, str] = field(default_factory=dict)
+    made_on: str = ""
     mounts: tuple[str, ...] = ()
     checkpoints: tuple[str, ...] = ()
     today: date = field(default_factory=date.today)

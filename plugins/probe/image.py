@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
-from clusterproof.plugins.probe.reading import Absent, Node, error
+from clusterproof.plugins.probe.rdma import MODULES
+from clusterproof.plugins.probe.reading import MAX_FILE_BYTES, Absent, Node, error
 from clusterproof.plugins.probe.tools import find
 
 RESULTS = ("/run/cloud-init/result.json", "/var/lib/cloud/data/result.json")
@@ -15,6 +17,8 @@ UNDER_WAY = ("/run/yum.pid", "/run/dnf.pid")  # while these are there, a package
 PROGRAMS = ("containerd", "dockerd", "nvidia-container-runtime", "nvidia-container-cli", "enroot")
 TOOLKIT = "/etc/nvidia-container-runtime/config.toml"
 ENROOT = "/etc/enroot"
+MACHINE_ID = "/etc/machine-id"
+FIRST_BOOT = "/var/lib/cloud/instance/sem"  # cloud-init marks here what it does once, at an instance's first boot
 SLURM = ("/etc/slurm", "/opt/slurm/etc", "/etc/slurm-llnl")
 MAX = 32  # of anything in a list
 
@@ -36,6 +40,9 @@ def read(node: Node) -> object:
         "toolkit": [told["bytes"] for told in _file(node, TOOLKIT)],
         "enroot": node.exists(ENROOT),
         "plugins": _plugins(node)[:MAX],
+        "first_boot": _first_boot(node),
+        "identity": _identity(node),
+        "modules": _modules(node),
     }
 
 
@@ -87,6 +94,50 @@ def _keys(node: Node, home: str) -> list[object]:
         return [text]
     lines = [line for line in text.splitlines() if line.strip() and line[0] != "#"]
     return [{"keys": len(lines), "commands": sum("command=" in line for line in lines)}] if lines else []
+
+
+def _first_boot(node: Node) -> object:
+    """When cloud-init first ran on this instance, in seconds since 1970; null where it left no mark."""
+    try:
+        times = [os.stat(node.path(f"{FIRST_BOOT}/{name}")).st_mtime for name in node.names(FIRST_BOOT)]
+    except OSError as problem:
+        return error(problem)
+    return int(min(times)) if times else None
+
+
+def _identity(node: Node) -> list[dict[str, object]]:
+    """When the files were written that must be each machine's own: its machine-id and the host keys of its sshd."""
+    names = (name for name in _names(node, "/etc/ssh") if name.startswith("ssh_host_") and name.endswith("_key"))
+    return [
+        {"path": path, "written": written}
+        for path in (MACHINE_ID, *(f"/etc/ssh/{name}" for name in names))
+        for written in _written(node, path)
+    ]
+
+
+def _written(node: Node, path: str) -> list[object]:
+    """When a file was written; nothing where it is not there or empty, as it should be in an image."""
+    try:
+        told = os.stat(node.path(path))
+    except FileNotFoundError:
+        return []
+    except OSError as problem:
+        return [error(problem)]
+    return [int(told.st_mtime)] if told.st_size else []
+
+
+def _modules(node: Node) -> object:
+    """Which of the kernel modules that matter here are installed for the kernel that runs."""
+    release = node.text("/proc/sys/kernel/osrelease")
+    if isinstance(release, dict):
+        return release
+    told = [node.text(f"/lib/modules/{release}/{name}", absent="") for name in ("modules.dep", "modules.builtin")]
+    if isinstance(told[0], dict):
+        return told[0]
+    if not told[0] or len(told[0]) >= MAX_FILE_BYTES - 1:
+        return {"error": "EFBIG" if told[0] else "ENOENT", "text": f"/lib/modules/{release}/modules.dep"}
+    found = {match.replace("-", "_") for text in told for match in re.findall(r"(?m)^\S*?([^/\s]+)\.ko\b", str(text))}
+    return [name for name in MODULES if name in found]
 
 
 def _program(node: Node, name: str) -> list[str]:

@@ -19,6 +19,7 @@ MODULES = (
     "mlx5_ib",
     "ena",
     "neuron",
+    "nouveau",
 )
 
 

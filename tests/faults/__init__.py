@@ -18,6 +18,7 @@ from tests.faults import (
     kernel_host,
     kernel_log,
     load,
+    manifest,
     network,
     neuron,
     node,
@@ -47,6 +48,7 @@ PARTS = (
     processors,
     storage,
     software,
+    manifest,
     image,
     load,
 )

@@ -32,7 +32,12 @@ DOES_NOT_APPLY = {
     "neuron.no_uncorrected_ecc",
     "storage.lustre_striping",  # no policy names a checkpoint folder
     "host.cpu_governor",  # only on bare metal the kernel sets the frequency
-    "software.versions_expected",  # no manifest is given
+    "software.drivers_expected",  # no manifest is given
+    "software.libraries_expected",
+    "software.modules_expected",
+    "software.services_expected",
+    "software.sizes_expected",
+    "software.versions_expected",
 }
 
 

@@ -92,6 +92,18 @@ FAULTS = (
         "1 keys may log in as root, cloud-init gives 0",
     ),
     Fault(
+        "the machine-id of the machine that built the image",
+        lambda image: with_file(image, software.MACHINE_ID, File("ec2f\n", written=software.BOOTED - 86_400)),
+        {CLEAN: FAIL},
+        "older than the instance: /etc/machine-id; expected none of it in an image",
+    ),
+    Fault(
+        "host keys of sshd of the machine that built the image",
+        lambda image: with_file(image, software.HOST_KEY, File("key\n", 0o600, software.BOOTED - 86_400)),
+        {CLEAN: FAIL},
+        f"older than the instance: {software.HOST_KEY}",
+    ),
+    Fault(
         "an installation that was interrupted",
         lambda image: with_file(image, "/var/lib/dpkg/updates/0001", "Package: libc6\n"),
         {CLEAN: FAIL},

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from clusterproof.plugins.policy.model import Policy
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA, Fault
 from tests.testbed import software
 from tests.testbed.gpus import healthy_gpu_node
@@ -14,7 +13,6 @@ from tests.testbed.node import with_file, with_nvml, without_file
 from tests.testbed.software import DPKG, EFA_RECORD, LIBRARIES
 
 DRIFT, COMPAT, INSTALLER = "software.version_drift", "software.version_compat", "software.efa_installer_string"
-EXPECTED = "software.versions_expected"
 CUDA = "/usr/local/cuda-12.9/version.json"
 
 
@@ -45,11 +43,6 @@ def without_libcuda(image: NodeImage) -> NodeImage:
 def b200() -> NodeImage:
     """A node with eight B200 and the software for them."""
     return healthy_gpu_node("B200")
-
-
-def manifest(**rules: str) -> Policy:
-    """A policy whose table [versions] has these rows."""
-    return Policy(source="image.toml", versions=rules)
 
 
 FAULTS = (
@@ -179,33 +172,5 @@ FAULTS = (
         {INSTALLER: FAIL, DRIFT: CONCERN},
         "expected EFA's software in the image",
         occasion="ami",
-    ),
-    Fault(
-        "a version that the manifest does not have",
-        lambda image: image,
-        {EXPECTED: FAIL},
-        "driver 580.126.09; expected driver == 580.95.05",
-        policy=manifest(driver="== 580.95.05", nccl=">= 2.27, < 2.28"),
-    ),
-    Fault(
-        "a version that the manifest denies",
-        lambda image: image,
-        {EXPECTED: FAIL},
-        "nccl 2.27.7; expected nccl != 2.27.7",
-        policy=manifest(nccl=">= 2.26, != 2.27.7"),
-    ),
-    Fault(
-        "a component that the manifest names and the node lacks",
-        lambda image: image,
-        {EXPECTED: FAIL},
-        "no neuron-tools; expected neuron-tools >= 2.20",
-        policy=Policy(versions={"neuron-tools": ">= 2.20"}),
-    ),
-    Fault(
-        "a row of the manifest that is no rule",
-        lambda image: image,
-        {EXPECTED: INCOMPLETE},
-        "driver: '580' is no rule; expected one of == != >= <= > < and a version",
-        policy=manifest(driver="580"),
     ),
 )

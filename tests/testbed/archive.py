@@ -169,5 +169,5 @@ def _member(name: str, entry: Entry) -> tuple[tarfile.TarInfo, bytes]:
         member.type, member.mode = tarfile.DIRTYPE, entry.mode
     else:
         data = entry.content.encode() if isinstance(entry.content, str) else entry.content
-        member.size, member.mode = len(data), entry.mode
+        member.size, member.mode, member.mtime = len(data), entry.mode, entry.written
     return member, data

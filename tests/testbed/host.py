@@ -30,6 +30,11 @@ for ((tick = 1; ; tick++)); do
     read -r -t 0.05 -u 3
 done
 """
+INSTALLED = (  # kernel modules, with DKMS's own spelling of some
+    *(f"updates/dkms/{name}" for name in ("nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-peermem", "gdrdrv", "efa")),
+    *(f"kernel/drivers/{name}" for name in ("infiniband/ib_core", "infiniband/ib_uverbs", "net/ena", "gpu/nouveau")),
+    "updates/kernel/fs/lustre/lustre",
+)
 BUSY = (30, 0, 10, 9_950, 5, 0, 5, 0, 0, 0)  # user, nice, system, idle, iowait, irq, softirq, steal, guest, nice guest
 
 
@@ -106,6 +111,7 @@ def host_files(kernel: str) -> dict[str, Content]:
     return {
         **{f"/lib/modules/{name}": ABSENT for name in others if name != kernel},
         f"/lib/modules/{kernel}/modules.order": "",
+        f"/lib/modules/{kernel}/modules.dep": "".join(f"{path}.ko.zst:\n" for path in INSTALLED),
         f"/boot/vmlinuz-{kernel}": "",
         "/usr/share/update-notifier": Folder(),
         "/usr/share/update-notifier/notify-reboot-required": File("#!/bin/sh\n", 0o755),

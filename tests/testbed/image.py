@@ -31,10 +31,11 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file whose mode matters."""
+    """A file whose mode matters, or when it was written (seconds since 1970)."""
 
     content: str | bytes
     mode: int = 0o644
+    written: int = 0
 
 
 ABSENT = Device(0, 0, 0)  # overlayfs's whiteout: hides what this machine itself has at that path

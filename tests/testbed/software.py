@@ -16,6 +16,10 @@ PLUGSTACK = "/opt/slurm/etc/plugstack.conf.d/pyxis.conf"
 PYXIS = "/usr/local/lib/slurm/spank_pyxis.so"
 TOOLKIT = "/etc/nvidia-container-runtime/config.toml"
 KEYS = "/home/ubuntu/.ssh/authorized_keys"
+FIRST_BOOT = "/var/lib/cloud/instance/sem/config_ssh"
+MACHINE_ID = "/etc/machine-id"
+HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
+BOOTED = 1_763_500_000  # when the healthy nodes were first booted
 
 COMMON = {
     "containerd.io": "1.7.27-1",
@@ -50,6 +54,7 @@ BENEATH = (
     *("usr/local/cuda*", "etc/ld.so.conf.d/*cuda*", ".dockerenv", "run/.containerenv", "var/run/secrets/*"),
     *("usr/bin/fi_info", "usr/bin/fi_pingpong", "usr/bin/fio"),
     *("root/.aws", "root/.ssh/id_*", "home/*", "var/crash/*", "var/lib/dpkg/updates/*", "var/lib/cloud/data"),
+    *("var/lib/cloud/instance", "etc/ssh/ssh_host_*_key", "usr/bin/fi_info"),
 )
 CLOUD_INIT_RESULT = '{"v1": {"datasource": "DataSourceEc2Local", "errors": []}}\n'
 FORCED = 'no-pty,command="echo Please login as the user ubuntu" ssh-ed25519 AAAA launch\n'
@@ -80,6 +85,9 @@ def files_of_any() -> dict[str, Content]:
         DPKG: dpkg(COMMON),
         "/opt/slurm/include/slurm/slurm_version.h": SLURM,
         CLOUD_INIT: CLOUD_INIT_RESULT,
+        FIRST_BOOT: File("", written=BOOTED),
+        MACHINE_ID: File("ec2f1e2d3c4b5a69788796a5b4c3d2e1\n", written=BOOTED - 20),
+        HOST_KEY: File("a key of the testbed\n", 0o600, BOOTED + 3),
         KEYS: File("ssh-ed25519 AAAA launch\n", 0o600),
         "/root/.ssh/authorized_keys": File(FORCED, 0o600),
         "/root/.bash_history": File("", 0o600),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from clusterproof.plugins import catalog
 from clusterproof.plugins.catalog import InstanceType
+from clusterproof.plugins.catalog.instance_types import accelerators
 from clusterproof.plugins.facts.fact import told_as, told_by
 from clusterproof.plugins.facts.host import (
     Boot,
@@ -59,10 +61,19 @@ def instance_id(node: Node) -> str:
 def type_row(node: Node) -> InstanceType:
     """Its row of the catalogue of instance types. Raises Incomplete where it is in none."""
     row = catalog.instance_type(node.instance_type)
+    if row is None and node.is_build_host:
+        nothing = InstanceType(name=node.instance_type, source="")
+        return replace(nothing, gpus=0, nvlinks_per_gpu=0, nvswitch=False, efa=0, neuron_devices=0)
     if row is None:
         words = f"instance type {node.instance_type!r} is not in the catalogue; give --expect gpus=N,efa=N"
         raise Incomplete(words, cause=UNKNOWN_TYPE)
     return row
+
+
+@told_by()
+def is_build_host(node: Node) -> bool:
+    """Whether an image is gated on a machine that only builds it: an EC2 type of a family without accelerators."""
+    return node.occasion == "ami" and node.platform.vendor == EC2 and accelerators(node.instance_type) == 0
 
 
 def expected(node: Node, what: str) -> int:
@@ -81,8 +92,12 @@ def is_outside_ec2(node: Node) -> bool:
 
 
 def of_type(node: Node, what: str) -> Any:
-    """A value of its instance type. Raises Incomplete where the catalogue does not know it."""
+    """A value of its instance type. Raises Incomplete where the catalogue does not know it, NotApplicable where no
+    training node is of this type.
+    """
     value = getattr(node.type, what)
+    if value is None and node.is_build_host:
+        raise NotApplicable(f"{node.instance_type} only builds the image: nobody says what {what} it should have")
     if value is None:
         raise Incomplete(f"the catalogue has no {what} for {node.instance_type}", cause="not in the catalogue")
     return value

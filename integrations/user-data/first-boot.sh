@@ -1,0 +1,76 @@
+#!/bin/sh
+# User data of an instance: checks the node once, after its first boot has ended, logs under /var/log/clusterproof, and
+# notifies an SNS topic of anything but a pass. It holds up nothing: cloud-init goes on, the check runs in a unit of its
+# own. Fill in the four lines; the instance's role needs sns:Publish on the topic, and s3:GetObject for the manifest.
+TOPIC=${TOPIC:-}                     # arn:aws:sns:… ; empty: only the log
+MANIFEST=${MANIFEST:-}               # s3://BUCKET/golden.toml ; empty: the checks of a node alone
+PACKAGE=${PACKAGE:-clusterproof}     # what pip installs, with its version
+HOME_FOLDER=${HOME_FOLDER:-/opt/clusterproof}
+
+set -u
+LOG=${LOG:-/var/log/clusterproof}
+mkdir -p "$LOG"
+chmod 750 "$LOG"
+export TOPIC MANIFEST PACKAGE HOME_FOLDER LOG
+
+if [ "${1:-}" != run ]; then # what cloud-init starts: hand over, and end
+    cp "$0" "$LOG/first-boot.sh"
+    exec systemd-run --unit=clusterproof-first-boot --collect --setenv=TOPIC="$TOPIC" --setenv=MANIFEST="$MANIFEST" \
+        --setenv=PACKAGE="$PACKAGE" --setenv=HOME_FOLDER="$HOME_FOLDER" --setenv=LOG="$LOG" \
+        /bin/sh "$LOG/first-boot.sh" run
+fi
+
+exec >>"$LOG/first-boot.log" 2>&1
+umask 027
+echo "clusterproof: first boot of $(uname -n), $(date -u +%Y-%m-%dT%H:%M:%SZ)"
+
+install() {
+    [ -x "$HOME_FOLDER/bin/clusterproof" ] && return
+    python3 -m venv "$HOME_FOLDER" && "$HOME_FOLDER/bin/pip" install --quiet "$PACKAGE"
+}
+
+settle() {
+    if command -v cloud-init >/dev/null; then
+        cloud-init status --wait >/dev/null || echo "cloud-init ended with an error"
+    fi
+    up=$(cut -d. -f1 /proc/uptime)
+    wait_s=$((${SETTLE_S:-180} - up))
+    [ "$wait_s" -le 0 ] || sleep "$wait_s"
+}
+
+check() {
+    set -- --cluster local --junitxml "$LOG/junit.xml" --results "$LOG/results.jsonl"
+    if [ -n "$MANIFEST" ]; then
+        aws s3 cp --quiet "$MANIFEST" "$LOG/golden.toml" || return 8
+        set -- "$@" -m ami --policy "$LOG/golden.toml"
+    fi
+    runuser -u root -- "$HOME_FOLDER/bin/clusterproof" "$@" # with the limits of a login, not those of a unit
+}
+
+words_of() {
+    case $1 in
+        0) echo "is fit as far as checked" ;;
+        1) echo "FAILED its checks" ;;
+        6) echo "is not proven: something could not be measured" ;;
+        8) echo "was not checked: $MANIFEST could not be read" ;;
+        9) echo "was not checked: clusterproof could not be installed" ;;
+        *) echo "was not checked: clusterproof ended with $1" ;;
+    esac
+}
+
+status=9
+if install; then
+    settle
+    check
+    status=$?
+fi
+echo "$status" >"$LOG/first-boot.exit"
+words="$(uname -n) $(words_of "$status")"
+echo "clusterproof: $words"
+if [ -n "$TOPIC" ] && [ "$status" -ne 0 ]; then
+    tail -c 8000 "$LOG/first-boot.log" >"$LOG/first-boot.message"
+    subject=$(printf 'clusterproof: %s' "$words" | cut -c1-100)
+    aws sns publish --topic-arn "$TOPIC" --subject "$subject" --message "file://$LOG/first-boot.message" >/dev/null ||
+        echo "clusterproof: nobody was notified: sns:Publish on $TOPIC failed"
+fi
+exit 0

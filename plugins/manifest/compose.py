@@ -1,0 +1,162 @@
+"""Composes the golden manifest of machines known to be good: what they have in common, and what they did not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from clusterproof.plugins.facts import version
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.manifest.told import (
+    size_of,
+    state_of_library,
+    state_of_module,
+    states_of_service,
+    unattached,
+    version_of,
+)
+from clusterproof.plugins.manifest.words import (
+    ABSENT,
+    FABRIC_MANAGER,
+    INSTALLED,
+    LOADED,
+    NOT_LOADED,
+    SIZES,
+    WHOLE,
+)
+from clusterproof.plugins.probe.rdma import MODULES
+from clusterproof.plugins.probe.services import WANTED as SERVICES
+from clusterproof.plugins.probe.versions import FILES, LIBRARIES, PACKAGES
+from clusterproof.plugins.probe.versions import LOADED as LIBRARY_NAMES
+from clusterproof.plugins.verdict import Incomplete, NotApplicable
+
+COMPONENTS = tuple(
+    dict.fromkeys([*(row[0] for row in FILES), *LIBRARIES.values(), "cuda_compat", FABRIC_MANAGER, *PACKAGES])
+)
+RUNTIMES = ("containerd", "docker", "enroot", "pyxis")  # an image that has one more than it should is another image
+UNWANTED_MODULES = ("nouveau",)  # it takes the GPUs before NVIDIA's driver can
+NOT_OF_IMAGE = ("lustre",)  # loaded by what somebody mounts, which the image does not do
+ALIASES = {"chronyd": "chrony", "sshd": "ssh"}  # one service by two names, where both are installed
+DIFFER_WITH_ROOM = ("memory_gib", "root_gib", "dev_shm_gib")  # more of it is no fault
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The rows of a manifest by table, each a rule by name; `unknown` are the names left out, by the reason."""
+
+    made_of: tuple[str, ...]
+    instance_type: str
+    tables: dict[str, dict[str, str]] = field(default_factory=dict)
+    unknown: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+
+
+def manifest_of(nodes: Sequence[Node]) -> Manifest:
+    """The manifest of nodes that answered, at least one."""
+    types = {node.type_name for node in nodes}
+    made = Manifest(tuple(node.name for node in nodes), types.pop() if len(types) == 1 else "")
+    _fill(made, "versions", COMPONENTS, nodes, version_told, version_rule)
+    _fill(made, "modules", MODULES, nodes, module_told, module_rule)
+    _fill(made, "libraries", LIBRARY_NAMES, nodes, library_told, one_rule)
+    _fill(made, "services", SERVICES, nodes, service_told, one_rule)
+    if made.instance_type:
+        _fill(made, "sizes", SIZES, nodes, lambda node, name: str(size_of(node, name)), size_rule)
+    else:
+        made.unknown["sizes"] = {"the nodes are not of one known instance type": list(SIZES)}
+    return made
+
+
+def _fill(
+    made: Manifest,
+    table: str,
+    names: Iterable[str],
+    nodes: Sequence[Node],
+    tell: Callable[[Node, str], str],
+    rule: Callable[[str, list[str]], str],
+) -> None:
+    """Fill one table; a name whose rule is empty says nothing of the image, and is left out without a word."""
+    rows: dict[str, str] = {}
+    unknown: dict[str, list[str]] = {}
+    for name in names:
+        try:
+            found = rule(name, [tell(node, name) for node in nodes])
+        except (Incomplete, NotApplicable, ValueError) as why:
+            unknown.setdefault(str(why), []).append(name)
+            continue
+        rows |= {name: found} if found else {}
+    made.tables[table] = rows
+    made.unknown[table] = unknown
+
+
+def version_told(node: Node, name: str) -> str:
+    """A component's version, or `absent`. Raises Incomplete, NotApplicable."""
+    found = version_of(node, name)
+    if found is None and (why := unattached(node, name)):
+        raise NotApplicable(why)
+    return found or ABSENT
+
+
+def module_told(node: Node, name: str) -> str:
+    """A module's state; what could only be seen with its device says so. Raises Incomplete, NotApplicable."""
+    state = state_of_module(node, name)
+    if state != LOADED and (why := unattached(node, name)) and state != INSTALLED:
+        raise NotApplicable(why)
+    return state
+
+
+def library_told(node: Node, name: str) -> str:
+    """A library's state. Raises Incomplete, and NotApplicable where it is broken: no rule asks for that."""
+    state = state_of_library(node, name)
+    if state not in (WHOLE, ABSENT):
+        raise NotApplicable(f"{state} on {node.name}")
+    return state
+
+
+def service_told(node: Node, name: str) -> str:
+    """What systemd says of a service; `absent` of its second name. Raises Incomplete, NotApplicable."""
+    states = states_of_service(node, name)
+    if name in ALIASES and states_of_service(node, ALIASES[name]) == states:
+        return ABSENT
+    if states[0] not in ("active", "inactive", ABSENT):
+        raise NotApplicable(f"{states[0]} on {node.name}")
+    why = unattached(node, name) if states[0] == "inactive" else ""
+    return ", ".join([INSTALLED, *states[1:]] if why else states)
+
+
+def version_rule(name: str, found: list[str]) -> str:
+    """`== X`, a range where the nodes differ, or `absent`; nothing for what most images are without."""
+    if ABSENT in found:
+        return ABSENT if set(found) == {ABSENT} and name in RUNTIMES else _alike(found, ABSENT)
+    if len(set(found)) == 1:
+        version.rules(f"== {found[0]}")
+        return f"== {found[0]}"
+    ordered = sorted(set(found), key=lambda one: (version.parse(one).numbers, version.parse(one).revision))
+    return f"{ordered[0]} to {ordered[-1]}"
+
+
+def module_rule(name: str, found: list[str]) -> str:
+    """What the image must have of a module."""
+    if name in UNWANTED_MODULES:
+        return "" if LOADED in found else NOT_LOADED
+    if ABSENT in found:
+        return _alike(found, ABSENT)
+    return LOADED if set(found) == {LOADED} and name not in NOT_OF_IMAGE else INSTALLED
+
+
+def one_rule(_name: str, found: list[str]) -> str:
+    """What all nodes say alike; nothing of what none has."""
+    return _alike(found, ABSENT)
+
+
+def size_rule(name: str, found: list[str]) -> str:
+    """`== N`, or `>= N` of what there may be more of."""
+    least, most = min(map(int, found)), max(map(int, found))
+    if name in DIFFER_WITH_ROOM:
+        return f">= {least}"
+    return f"== {least}" if least == most else f"{least} to {most}"
+
+
+def _alike(found: list[str], nothing: str) -> str:
+    """What all say, empty where that is nothing. Raises NotApplicable where they differ."""
+    if len(set(found)) > 1:
+        raise NotApplicable(f"the nodes differ: {', '.join(sorted(set(found)))}")
+    return "" if found[0] == nothing else found[0]

@@ -1,0 +1,185 @@
+"""The gate of a pipeline, as it is: launch, settle, hold against the manifest, terminate whatever happens."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from tests.aws.command_line import install_aws
+from tests.aws.networks import with_vpc
+from tests.aws.service import DENIED, Service
+from tests.aws.systems_manager import SystemsManager
+from tests.deviations import DEVIATIONS
+from tests.manifests import good, manifest_text
+from tests.testbed.needs import needs_nodes
+from tests.testbed.node import Node, NodeImage, entered, healthy_p5
+
+pytestmark = needs_nodes
+
+CI = Path(__file__).parents[2] / "integrations" / "ci"
+TAG = "clusterproof-gate"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, service: Service, manager: SystemsManager) -> Path:
+    """A pipeline's folder, with the manifest; `aws` is on PATH."""
+    install_aws(tmp_path / "bin")
+    (tmp_path / "golden.toml").write_text(manifest_text(good()))
+    return tmp_path
+
+
+@pytest.fixture
+def subnet(service: Service) -> str:
+    """Where instances are launched, with the profile that they have."""
+    boto3.client("iam").create_instance_profile(InstanceProfileName="gate")
+    return with_vpc(service, "10.9").near
+
+
+def launched_as(manager: SystemsManager, image: NodeImage) -> Iterator[Node]:
+    """Systems Manager's commands run on a fake node."""
+    with entered(image) as node:
+
+        def run(_target: str, words: Any) -> bytes:
+            ran = node.run(list(words), timeout=60)
+            return ran.stdout + ran.stderr
+
+        manager.run = run
+        yield node
+
+
+def gate(folder: Path, subnet: str, *words: str, **further: str) -> subprocess.CompletedProcess[str]:
+    """Run gate.sh as a pipeline does."""
+    told = {
+        "RUN": "run-1",
+        "IMAGE": "ami-12345678",
+        "INSTANCE_TYPE": "p5.48xlarge",
+        "SUBNET": subnet,
+        "INSTANCE_PROFILE": "gate",
+        "MANIFEST": "golden.toml",
+        "SETTLE_S": "0",
+        "PAUSE_S": "0",
+        "CLUSTERPROOF": f"{sys.executable} -c 'pass'",
+        **further,
+    }
+    return subprocess.run(
+        ["sh", str(CI / "gate.sh"), *words],
+        cwd=folder,
+        env=os.environ | told,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def states(service: Service) -> list[str]:
+    """The states of all instances of the run."""
+    found = boto3.client("ec2").describe_instances(Filters=[{"Name": f"tag:{TAG}", "Values": ["run-1"]}])
+    return [one["State"]["Name"] for reservation in found["Reservations"] for one in reservation["Instances"]]
+
+
+CLUSTERPROOF = str(Path(sys.executable).with_name("clusterproof"))
+
+
+def test_a_good_image_passes_and_its_instance_is_gone(
+    folder: Path, subnet: str, service: Service, manager: SystemsManager
+) -> None:
+    for _ in launched_as(manager, healthy_p5()):
+        ran = gate(folder, subnet, CLUSTERPROOF=CLUSTERPROOF, OPTIONS="-k manifest")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert states(service) == ["terminated"]
+    assert "<testsuite" in (folder / "reports" / "junit.xml").read_text()
+
+
+def test_a_deviation_fails_the_pipeline_and_the_instance_is_gone(
+    folder: Path, subnet: str, service: Service, manager: SystemsManager
+) -> None:
+    put, (line,) = DEVIATIONS["no enroot"]
+    for _ in launched_as(manager, put(healthy_p5())):
+        ran = gate(folder, subnet, CLUSTERPROOF=CLUSTERPROOF, OPTIONS="-k manifest")
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert line in " ".join(ran.stdout.split())
+    assert states(service) == ["terminated"]
+
+
+@pytest.mark.parametrize("status", [0, 1, 4, 6])
+def test_the_exit_code_is_clusterproofs(folder: Path, subnet: str, service: Service, status: int) -> None:
+    assert gate(folder, subnet, CLUSTERPROOF=ending(folder, f"exit {status}")).returncode == status
+    assert states(service) == ["terminated"]
+
+
+def ending(folder: Path, script: str) -> str:
+    """A program in clusterproof's place."""
+    (folder / "stand-in").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "stand-in").chmod(0o755)
+    return str(folder / "stand-in")
+
+
+@pytest.mark.parametrize("signal", ["INT", "TERM", "HUP"])
+def test_a_pipeline_that_is_stopped_leaves_no_instance(
+    folder: Path, subnet: str, service: Service, signal: str
+) -> None:
+    ran = gate(folder, subnet, CLUSTERPROOF=ending(folder, f"kill -{signal} $PPID"))
+    assert ran.returncode in (130, 143)
+    assert states(service) == ["terminated"]
+
+
+def test_what_a_killed_pipeline_leaves_its_last_step_terminates(folder: Path, subnet: str, service: Service) -> None:
+    gate(folder, subnet, CLUSTERPROOF=ending(folder, "kill -KILL $PPID"))
+    assert states(service) == ["running"]
+    last = gate(folder, subnet, "terminate")
+    assert (last.returncode, states(service)) == (0, ["terminated"]), last.stderr
+    assert gate(folder, subnet, "terminate").returncode == 0  # nothing is left, and that is well
+
+
+def test_an_instance_without_its_agent_ends_the_gate(
+    folder: Path, subnet: str, service: Service, manager: SystemsManager
+) -> None:
+    service.serves("DescribeInstanceInformation", lambda _: {"InstanceInformationList": []})
+    (folder / "bin" / "sleep").write_text("#!/bin/sh\n")
+    (folder / "bin" / "sleep").chmod(0o755)
+    ran = gate(folder, subnet)
+    assert (ran.returncode, "is not online in Systems Manager" in ran.stderr) == (1, True)
+    assert states(service) == ["terminated"]
+
+
+def test_an_instance_that_may_not_be_terminated_is_named(folder: Path, subnet: str, service: Service) -> None:
+    service.says("TerminateInstances", DENIED)
+    ran = gate(folder, subnet, CLUSTERPROOF="true")
+    assert ran.returncode == 3
+    assert f"NOT TERMINATED: the instances tagged {TAG}=run-1" in ran.stderr
+
+
+def test_the_instance_ends_itself_should_the_pipelines_machine_die(folder: Path, subnet: str, service: Service) -> None:
+    gate(folder, subnet, CLUSTERPROOF="true", LIFETIME_MINUTES="45")
+    ec2 = boto3.client("ec2")
+    (one,) = (i for r in ec2.describe_instances()["Reservations"] for i in r["Instances"])
+    told = ec2.describe_instance_attribute(InstanceId=one["InstanceId"], Attribute="instanceInitiatedShutdownBehavior")
+    assert told["InstanceInitiatedShutdownBehavior"]["Value"] == "terminate"
+    assert (folder / "reports" / "user-data").read_text() == "#!/bin/sh\nshutdown -P +45\n"
+
+
+def test_its_policy_allows_what_it_calls_and_nothing_that_it_does_not(
+    folder: Path, subnet: str, service: Service, manager: SystemsManager
+) -> None:
+    for _ in launched_as(manager, healthy_p5()):
+        service.signed.clear()
+        gate(folder, subnet, CLUSTERPROOF=CLUSTERPROOF, OPTIONS="-k manifest")
+    statements = json.loads((CI / "iam.json").read_text())["Statement"]
+    allowed = {
+        one for told in statements for one in ([told["Action"]] if isinstance(told["Action"], str) else told["Action"])
+    }
+    called = {call for call in service.signed if not call.endswith(":")}
+    assert called <= allowed, called - allowed
+    unseen = {"ec2:CreateTags", "iam:PassRole"}  # EC2 asks for these while it launches
+    assert allowed - called == unseen
+    assert not [action for action in allowed if fnmatch.fnmatch(action, "*[*]*")]
