@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from bench.clusters import Simulated
 from clusterproof.plugins.facts.pairwise import Campaign, PairwiseRun
 from clusterproof.plugins.meters.baseline import Figure, Stack
+from clusterproof.plugins.meters.reading import Reading
 from clusterproof.plugins.pairwise.model import Measurement, pair
 from clusterproof.plugins.result import ALL_PAIRS
 from clusterproof.plugins.verdict import Verdict
@@ -28,9 +31,11 @@ from clusterproof.reports.prometheus import prometheus
 from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
 from clusterproof.reports.suites import suites
-from tests.pair_faults import HEALTHY, LINK, PAIR_FAULTS, PairFault
+from tests.pair_faults import HEALTHY, LINK, PAIR_FAULTS, PairFault, write_recording
 from tests.pair_faults import run_of as measured
+from tests.recordings import boot, node, recorded
 from tests.reported import HOSTILE, result, run_of
+from tests.runs import ROOT
 from tests.test_reports_document import Page
 
 MOST_BYTES = 300_000
@@ -92,9 +97,9 @@ def table(between: PairwiseRun) -> list[dict[str, str]]:
     return list(csv.DictReader((measurements_csv(run(between)) or "").splitlines()))
 
 
-def verdicts(*told: Verdict, node: bool = True) -> Run:
+def verdicts(*told: Verdict, has_node: bool = True) -> Run:
     """A node that passes, and pairs with these verdicts."""
-    results = [result("network.not_a_straggler", "n0001")] if node else []
+    results = [result("network.not_a_straggler", "n0001")] if has_node else []
     results += [
         result("network.pairwise_busbw", f"n0001~n{number:04}", verdict, "slow; expected fast", subject="pair")
         for number, verdict in enumerate(told, 2)
@@ -103,7 +108,7 @@ def verdicts(*told: Verdict, node: bool = True) -> Run:
 
 
 @pytest.mark.parametrize(
-    ("told", "node", "words"),
+    ("told", "has_node", "words"),
     [
         ([Verdict.PASS], True, "1 node: 1 fit as far as checked"),
         ([Verdict.PASS, Verdict.FAIL], True, "1 node: 1 fit as far as checked; 2 pairs of nodes: 1 failed"),
@@ -112,8 +117,8 @@ def verdicts(*told: Verdict, node: bool = True) -> Run:
         ([Verdict.FAIL, Verdict.FAIL], False, "2 pairs of nodes: 2 failed"),
     ],
 )
-def test_the_headline_counts_pairs_as_pairs(told: list[Verdict], node: bool, words: str) -> None:
-    assert headline(verdicts(*told, node=node).results) == words
+def test_the_headline_counts_pairs_as_pairs(told: list[Verdict], has_node: bool, words: str) -> None:
+    assert headline(verdicts(*told, has_node=has_node).results) == words
 
 
 def test_what_stands_for_all_pairs_is_no_pair() -> None:
@@ -354,3 +359,27 @@ def test_the_table_is_there_only_where_pairs_were_measured(tmp_path: Path) -> No
     assert (tmp_path / "pairs.csv").read_text().startswith("pair,a,b,round,")
     write_forms(tmp_path, run(None))
     assert not (tmp_path / "pairs.csv").exists()
+
+
+def test_redacted_reports_of_a_recording_name_no_node_and_no_place(tmp_path: Path) -> None:
+    names = [f"secretnode{number:02d}" for number in range(4)]
+    cluster = recorded(tmp_path / "recording", [node(name, boot=boot(hostname=f"{name}-hidden")) for name in names])
+    silent = replace(Reading(), problem="secretnode02-hidden fell silent", culprit="n0002")
+
+    def dead(there: Simulated) -> None:
+        there.racks = {name: f"secret{number // 2}" for number, name in enumerate(there.nodes)}
+
+    def fails(one: Measurement) -> Measurement:
+        return replace(one, reading=silent) if "n0002" in one.pair else one
+
+    write_recording(PairFault("a dead one", dead, fails, nodes=len(names)), tmp_path / "recording", names)
+    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pytest.toml"), "-q"]
+    words += ["-p", "no:cacheprovider", str(ROOT / "checks/perf/test_pairwise.py"), "-m", "perf"]
+    words += ["--cluster", cluster, "--redact", "--report", "out"]
+    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    files = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "out").iterdir()}
+    assert not [name for name, text in {**files, "terminal": ran.stdout}.items() if "secret" in text]
+    assert "node1~node2" in files["pairs.csv"]
+    assert "node3 fell silent" in files["pairs.csv"]
+    assert "place-2" in files["report.html"]
