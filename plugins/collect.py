@@ -17,7 +17,7 @@ from clusterproof.plugins.inventory import forms
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.policy.model import NO_POLICY, words_of
 from clusterproof.plugins.report import properties, report_of, teardown_of
-from clusterproof.plugins.result import Result
+from clusterproof.plugins.result import ALL_PAIRS, Result
 from clusterproof.plugins.routing import SUBSYSTEMS, Route, route
 from clusterproof.plugins.state import (
     CLUSTER,
@@ -38,7 +38,6 @@ from clusterproof.plugins.verdict import NotApplicable, Verdict
 if TYPE_CHECKING:
     from clusterproof.plugins.facts.pairwise import MeasuredPair, NoPairs
 
-ALL_PAIRS = "pairs"  # in the name of an item that stands for all pairs
 # Marks that only pytest's own protocol honours: a test that carries one takes pytest's usual way.
 _USUAL_WAY = frozenset({"parametrize", "skip", "skipif", "xfail", "usefixtures"})
 
@@ -117,7 +116,7 @@ def with_measured_pairs(items: list[pytest.Item]) -> list[pytest.Item]:
     """The items, those that stand for all pairs replaced by one for each that was measured."""
     made: list[pytest.Item] = []
     for item in items:
-        if isinstance(item, CheckItem) and item.check.is_of_pair and item.parent:
+        if isinstance(item, CheckItem) and item.parent and item.check.is_of_pair and item.node_name == ALL_PAIRS:
             made += items_of_pairs(item.parent, item.check.function.__name__, item.check)
         else:
             made.append(item)

@@ -10,6 +10,7 @@ import pytest
 
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.result import Result, from_json
+from clusterproof.plugins.state import PAIRWISE
 from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.forms import forms
 from clusterproof.reports.results import ResultsFile
@@ -118,6 +119,16 @@ class Outcomes:
             terminalreporter.write_line(line.text, **line.markup)
         places = topology_of(self.config)
         for text in lines(places) if places else ():
+            terminalreporter.write_line(text)
+        self._tell_of_pairs(terminalreporter)
+
+    def _tell_of_pairs(self, terminalreporter: pytest.TerminalReporter) -> None:
+        between = self.config.stash.get(PAIRWISE, None)
+        if between is None:
+            return
+        from clusterproof.reports.pairs import lines_of_pairs  # few runs measure pairs
+
+        for text in lines_of_pairs(between, terminalreporter._tw.fullwidth):  # noqa: SLF001
             terminalreporter.write_line(text)
 
 

@@ -85,7 +85,7 @@ def owner_of(told: Result | Route) -> str:
 def properties(result: Result) -> list[tuple[str, object]]:
     """What JUnit writes beside every test case, by name."""
     return [
-        ("node", result.node),
+        ("pair" if result.is_of_pair else "node", result.node),
         ("check", result.check),
         ("verdict", result.verdict.value),
         ("owner", result.owner),

@@ -13,7 +13,7 @@ from clusterproof.plugins.collect import route_of
 from clusterproof.plugins.outcomes import Outcomes
 from clusterproof.plugins.printable import printable
 from clusterproof.plugins.result import Result
-from clusterproof.plugins.state import cluster_of
+from clusterproof.plugins.state import PAIRWISE, cluster_of
 from clusterproof.reports.results import ResultsFile
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ class Reporting:
             command=command_of(self.config),
             left_out={check: title for check, title in self.left_out.items() if check not in judged},
             broken=self.outcomes.broken,
+            between=self.config.stash.get(PAIRWISE, None),
         )
 
     def _failed(self, problem: Exception) -> None:

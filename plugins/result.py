@@ -11,6 +11,7 @@ SCHEMA = 1
 SEVERITIES = {Verdict.FAIL: "error", Verdict.CONCERN: "warning", Verdict.INCOMPLETE: "unknown"}
 
 OF_A_PAIR = "pair"  # subject of checks that run for each pair of nodes that was measured
+ALL_PAIRS = "pairs"  # stands in the place of their names where none was measured
 OF_THE_CLUSTER = ("cluster", "file_system")  # subjects of checks that run once for the cluster, not on each node
 
 
@@ -53,6 +54,11 @@ class Result:
     def is_of_pair(self) -> bool:
         """Whether it is about two nodes together; `node` then is `gpu1~gpu7`."""
         return self.subject == OF_A_PAIR
+
+    @property
+    def is_of_node(self) -> bool:
+        """Whether it is about one node, which `node` then names."""
+        return not (self.is_of_cluster or self.is_of_pair)
 
     def to_json(self) -> dict[str, Any]:
         """The record as `--results` writes it (reports/result.schema.json)."""

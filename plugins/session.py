@@ -198,8 +198,17 @@ class Session:
     def _replay_pairs(self, folder: Path) -> None:
         from clusterproof.plugins.pairwise.measure import has_pairs, replayed  # few recordings have them
 
-        if has_pairs(folder):
-            self.config.stash[PAIRWISE] = replayed(folder, self.config.option.baseline)
+        if not has_pairs(folder):
+            return
+        run = replayed(folder, self.config.option.baseline)
+        if self.redaction:
+            from clusterproof.plugins.pairwise.redacted import without_names
+
+            for evidence in replay(folder, self.cluster).values():
+                self.redaction.learn(evidence)
+            targets = zip(self.cluster.targets, self.redaction.cluster.targets, strict=True)
+            run = without_names(run, {real.name: shown.name for real, shown in targets}, self.redaction.text)
+        self.config.stash[PAIRWISE] = run
 
     def _expand_pairs(self, session: pytest.Session) -> None:
         """Now it is known which pairs there are: a test for each."""

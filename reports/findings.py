@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.nodeset import fold
 from clusterproof.plugins.report import owner_of
-from clusterproof.plugins.result import Result
+from clusterproof.plugins.result import ALL_PAIRS, Result
 from clusterproof.plugins.verdict import Verdict
 
 _NOUNS = {
@@ -38,7 +38,8 @@ class Finding:
         """What so many alike nodes suggest, or empty."""
         if not self.is_probably_configuration:
             return ""
-        return f"{len(self.results)} of {self.judged} nodes alike: probably configuration, not hardware"
+        of_what = "pairs" if self.first.is_of_pair else "nodes"
+        return f"{len(self.results)} of {self.judged} {of_what} alike: probably configuration, not hardware"
 
     @property
     def nodes(self) -> str:
@@ -99,18 +100,11 @@ class Gap:
 
 
 def headline(results: Iterable[Result]) -> str:
-    """How many nodes are fit, and how many pairs failed, in one line."""
-    worst: dict[str, Verdict] = {}
-    of_cluster: set[Verdict] = set()
-    of_pairs: Counter[Verdict] = Counter()
-    for result in results:
-        if result.is_of_pair:
-            of_pairs[result.verdict] += 1
-            continue
-        if result.is_of_cluster:
-            of_cluster.add(result.verdict)
-            continue
-        worst[result.node] = min(result.verdict, worst.get(result.node, result.verdict), key=lambda one: one.rank)
+    """How many nodes are fit, and how many pairs are not, in one line."""
+    results = list(results)
+    worst = worst_of(result for result in results if result.is_of_node)
+    pairs = _of_pairs(results, is_all=not worst)
+    of_cluster = {result.verdict for result in results if result.is_of_cluster}
     failed = sum(verdict is Verdict.FAIL for verdict in worst.values())
     unsure = sum(verdict is Verdict.INCOMPLETE for verdict in worst.values())
     counts = (
@@ -122,17 +116,43 @@ def headline(results: Iterable[Result]) -> str:
         f"{number} {words}" for number, words in counts if number
     )
     whole = next((words for verdict, words in _OF_CLUSTER if verdict in of_cluster), "")
-    pairs = f"{of_pairs[Verdict.FAIL]} of {_count(of_pairs.total(), 'pair', 'pairs')} of nodes failed"
     return "; ".join(
         filter(
             None,
             (
-                nodes if worst or not whole else "",
-                pairs if of_pairs[Verdict.FAIL] else "",
+                nodes if worst or not (whole or pairs) else "",
+                pairs,
                 f"the cluster itself {whole}" if whole else "",
             ),
         )
     )
+
+
+def worst_of(results: Iterable[Result]) -> dict[str, Verdict]:
+    """The worst verdict on each node, or pair, that these results are about."""
+    worst: dict[str, Verdict] = {}
+    for result in results:
+        worst[result.node] = min(result.verdict, worst.get(result.node, result.verdict), key=lambda one: one.rank)
+    return worst
+
+
+def pairs_by_verdict(results: Iterable[Result]) -> Counter[Verdict]:
+    """How many pairs were measured, by the worst verdict on each."""
+    of_pairs = (result for result in results if result.is_of_pair and result.node != ALL_PAIRS)
+    return Counter(worst_of(of_pairs).values())
+
+
+def _of_pairs(results: Iterable[Result], is_all: bool) -> str:
+    """What is wrong with pairs; where there is no word of nodes also that nothing is."""
+    results = [result for result in results if result.is_of_pair]
+    worst = pairs_by_verdict(results)
+    if results and not worst:
+        return "no pair of nodes was measured"
+    counts = ((worst[Verdict.FAIL], "failed"), (worst[Verdict.INCOMPLETE], "not proven"))
+    told = [f"{number} {words}" for number, words in counts if number]
+    if not told and is_all:
+        told = ["fit as far as checked"]
+    return f"{_count(worst.total(), 'pair', 'pairs')} of nodes: {', '.join(told)}" if worst and told else ""
 
 
 def standing(results: Iterable[Result]) -> str:

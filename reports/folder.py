@@ -10,6 +10,7 @@ from pathlib import Path
 
 from clusterproof.reports.document import document
 from clusterproof.reports.markdown import markdown
+from clusterproof.reports.measurements import measurements_csv
 from clusterproof.reports.prometheus import prometheus
 from clusterproof.reports.run import Run
 from clusterproof.reports.suites import suites
@@ -18,12 +19,13 @@ from clusterproof.reports.text import text
 RUNS = "runs"
 LATEST = "latest"
 PAGE = "report.html"
-FORMS: Mapping[str, Callable[[Run], str]] = {
+FORMS: Mapping[str, Callable[[Run], str | None]] = {  # None: the run has nothing for it
     PAGE: document,
     "summary.md": markdown,
     "summary.txt": text,
     "junit.xml": suites,
     "metrics.prom": prometheus,
+    "pairs.csv": measurements_csv,
 }
 JOB_SUMMARY = "GITHUB_STEP_SUMMARY"
 MOST_JOB_SUMMARY = 1_000_000  # bytes; GitHub shows no summary at all above 1 MiB
@@ -71,21 +73,28 @@ def point_latest(where: Path, folder: Path) -> None:
 
 
 def write_forms(folder: Path, run: Run) -> None:
-    """Write every form of the report that can be written. Raises what kept the first of the others from it."""
+    """Write every form of the report that can be written. Raises what kept the first of the others from it.
+
+    A file that this run has nothing for, and that an earlier one left there, goes.
+    """
     trouble: list[Exception] = []
     for name, form in FORMS.items():
         try:
-            write_whole(folder / name, form(run))
+            told = form(run)
+            if told is None:
+                (folder / name).unlink(missing_ok=True)
+            else:
+                write_whole(folder / name, told)
         except Exception as problem:  # whatever it is: one form that breaks costs none of the others
             trouble.append(problem)
     if trouble:
         raise trouble[0]
     summary = os.environ.get(JOB_SUMMARY)
     if summary:
-        told = (folder / "summary.md").read_bytes()
-        if len(told) <= MOST_JOB_SUMMARY:
+        of_job = (folder / "summary.md").read_bytes()
+        if len(of_job) <= MOST_JOB_SUMMARY:
             with Path(summary).open("ab") as file:
-                file.write(told)
+                file.write(of_job)
 
 
 def write_whole(path: Path, told: str) -> None:

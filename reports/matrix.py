@@ -31,9 +31,14 @@ Cells = Mapping[tuple[str, str], Result]  # by check and node
 
 
 def matrix(results: Iterable[Result], nodes: Sequence[str]) -> str:
-    """The matrix of a run; `nodes` in the order of the inventory. Empty where there is no result."""
+    """The matrix of a run; `nodes` in the order of the inventory. Empty where there is no result.
+
+    Pairs are no nodes, and have no cell here.
+    """
     cells: dict[tuple[str, str], Result] = {}
     for result in results:
+        if result.is_of_pair:
+            continue
         before = cells.get((result.check, result.node))
         if before is None or result.verdict.rank < before.verdict.rank:
             cells[result.check, result.node] = result

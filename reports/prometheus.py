@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.verdict import Verdict
-from clusterproof.reports.findings import shortened
+from clusterproof.reports.findings import pairs_by_verdict, shortened, worst_of
 from clusterproof.reports.run import Run
 
 MOST_FINDINGS = 10_000  # series, so that a broken cluster does not drown the server; the counts have all
@@ -27,23 +27,29 @@ def _families(run: Run) -> Iterator[Iterable[str]]:
     yield _family(
         "run_exit_code", "0 nothing failed, 1 a failure, 6 something is incomplete.", [(cluster, run.exit_code)]
     )
-    worst: dict[str, Verdict] = {}
     by_node: Counter[tuple[str, Verdict]] = Counter()
     by_check: Counter[tuple[str, Verdict]] = Counter()
     for result in run.results:
         by_check[result.check, result.verdict] += 1
-        if not result.is_of_cluster:
+        if result.is_of_node:
             by_node[result.node, result.verdict] += 1
-            worst[result.node] = min(result.verdict, worst.get(result.node, result.verdict), key=lambda one: one.rank)
+    worst = worst_of(result for result in run.results if result.is_of_node)
     nodes = Counter(worst.values())
+    pairs = pairs_by_verdict(run.results)
     yield _family(
         "nodes",
         "Nodes by the worst verdict on each.",
         [({**cluster, "verdict": verdict.value}, nodes[verdict]) for verdict in Verdict],
     )
+    if pairs:
+        yield _family(
+            "pairs",
+            "Pairs of nodes by the worst verdict on each.",
+            [({**cluster, "verdict": verdict.value}, pairs[verdict]) for verdict in Verdict],
+        )
     yield _family(
         "results",
-        "Verdicts of a check over all nodes.",
+        "Verdicts of a check over all nodes, or pairs.",
         [
             ({**cluster, "check": check, "verdict": verdict.value}, by_check[check, verdict])
             for check in dict.fromkeys(check for check, _ in by_check)
@@ -64,7 +70,7 @@ def _families(run: Run) -> Iterator[Iterable[str]]:
     )
     yield _family(
         "finding",
-        "1 for each check that does not pass on a node, or on the cluster.",
+        "1 for each check that does not pass on a node, on a pair of nodes, or on the cluster.",
         [(cluster | _labels(result), 1) for result in found[:MOST_FINDINGS]],
     )
     left_out = max(0, len(found) - MOST_FINDINGS)
@@ -73,7 +79,8 @@ def _families(run: Run) -> Iterator[Iterable[str]]:
 
 def _labels(result: Result) -> dict[str, str]:
     return {
-        "node": result.node,
+        "node": "" if result.is_of_pair else result.node,
+        **({"pair": result.node} if result.is_of_pair else {}),
         "check": result.check,
         "verdict": result.verdict.value,
         "owner": result.owner,

@@ -56,10 +56,10 @@ def again(command: Sequence[str], results: Iterable[Result], verdict: Verdict) -
     found = [result for result in results if result.verdict is verdict]
     if not found:
         return ""
-    nodes = {result.node for result in found if not result.is_of_cluster and _IS_NODE(result.node)}
+    nodes = {result.node for result in found if _IS_NODE(result.node)}
     checks = list(dict.fromkeys(result.check.rpartition(".")[2] for result in found))
     words = list(command)
-    if nodes and not any(result.is_of_cluster for result in found):
+    if nodes and all(result.is_of_node for result in found):  # what is normal for a pair the others tell
         words += ["--nodes", fold(nodes)]
     if len(checks) <= MOST_CHECKS:
         words += ["-k", " or ".join(f"test_{name}" for name in checks)]

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.result import Result
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.facts.pairwise import PairwiseRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class Run:
     command: tuple[str, ...]  # that asks for the same cluster in the same way, without nodes and checks
     left_out: Mapping[str, str]  # checks that were collected and not run, by id: why
     broken: int = 0  # failures that are nobody's verdict
+    between: PairwiseRun | None = None  # what was measured between nodes
 
     @property
     def cluster(self) -> Cluster:

@@ -111,7 +111,7 @@ def _words(check: str, verdict: Verdict, results: Sequence[Result], nodes: str) 
     rows = (
         ("check", check),
         ("verdict", verdict.value),
-        ("nodes", within(nodes, MOST_OF_ALL_NODES)),
+        ("pairs" if first.is_of_pair else "nodes", within(nodes, MOST_OF_ALL_NODES)),
         ("by hand", first.evidence),
         ("owner", owner_of(first)),
         ("means", first.meaning),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import log
+from pathlib import Path
 from random import Random
 
 from bench.clusters import NOMINAL_GB_PER_S, Simulated, names, racks_of
 from clusterproof.plugins.facts.pairwise import Campaign, PairwiseRun
 from clusterproof.plugins.meters.reading import NOT_INSTALLED, Reading
 from clusterproof.plugins.pairwise.campaign import next_round, plan
-from clusterproof.plugins.pairwise.journal import Journal
+from clusterproof.plugins.pairwise.journal import Journal, write
 from clusterproof.plugins.pairwise.model import Measurement, Pair, pair
 from clusterproof.plugins.verdict import Verdict
 
@@ -64,6 +65,16 @@ def run_of(fault: PairFault) -> PairwiseRun:
         told += [fault.touch(_as_nccl(one)) for one in cluster.measure(pairs, number)]
     about = {"meter": "nccl-tests", "key": dict(fault.key)}
     return PairwiseRun((Campaign(Journal(made, about, fault.absent, tuple(told), "")),))
+
+
+def write_recording(fault: PairFault, folder: Path, names_there: Sequence[str]) -> None:
+    """Put the campaign into a recording whose nodes have other names, in the same order."""
+    file = folder / "pairwise.jsonl"
+    write(file, run_of(fault).campaigns[0].journal)
+    text = file.read_text(encoding="utf-8")
+    for ours, theirs in zip(names(fault.nodes), names_there, strict=True):
+        text = text.replace(f'"{ours}"', f'"{theirs}"')
+    file.write_text(text, encoding="utf-8")
 
 
 def _as_nccl(one: Measurement) -> Measurement:
@@ -191,4 +202,4 @@ PAIR_FAULTS = (
     PairFault("two nodes that reckon wrong together", touch=_wrong(*LINK), expect={f"{CORRECT}@{LINK.a}": CONCERN}),
 )
 
-__all__ = ["HEALTHY", "NOMINAL_GB_PER_S", "PAIR_FAULTS", "PairFault", "pair", "run_of"]
+__all__ = ["HEALTHY", "NOMINAL_GB_PER_S", "PAIR_FAULTS", "PairFault", "pair", "run_of", "write_recording"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -17,22 +18,42 @@ import pytest
 from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
 
+from bench.clusters import Simulated
+from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.nodeset import expand
 from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.results import read_results
+from tests.pair_faults import PairFault, run_of, write_recording
 from tests.runs import ROOT
 
 BY_FINDING = ("fail", "concern")  # what the forms for people tell of each check with its nodes
 TOLD = (*BY_FINDING, "incomplete")
-HEADLINE = "16 nodes: 2 fit as far as checked, 14 failed"
+HEADLINES = {
+    "demo": "16 nodes: 2 fit as far as checked, 14 failed",
+    "pairs": "16 nodes: 1 failed, 15 not proven: something is incomplete; 42 pairs of nodes: 1 failed",
+}
+NODES = [f"gpu{number:03d}" for number in range(1, 17)]
+LINK = run_of(PairFault("nothing", nodes=len(NODES))).pairs[0].pair
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Everything that one run over the demo cluster wrote."""
+def faults(cluster: Simulated) -> None:
+    """A slow node, and two others that are slow together."""
+    cluster.slow_nodes = {"n0003": 0.8}
+    cluster.slow_links = {LINK: 0.7}
+
+
+@pytest.fixture(scope="module", params=HEADLINES)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything that one run over the demo cluster wrote, or one that measured its pairs too."""
     where = tmp_path_factory.mktemp("agree")
+    cluster = ["demo"]
+    if request.param == "pairs":
+        shutil.copytree(DEMO, where / "recording")
+        write_recording(PairFault("two", faults, nodes=len(NODES)), where / "recording", NODES)
+        cluster = ["replay:recording", "-m", "perf"]
+    (where / "headline").write_text(HEADLINES[request.param])
     words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pytest.toml"), "-q"]
-    words += ["-p", "no:cacheprovider", str(ROOT / "checks"), "--cluster", "demo", "--report", "."]
+    words += ["-p", "no:cacheprovider", str(ROOT / "checks"), "--report", ".", "--cluster", *cluster]
     words += ["--junitxml", "pytest.xml", "--html", "pytest.html", "--self-contained-html"]
     ran = subprocess.run(words, cwd=where, capture_output=True, text=True, check=False)
     assert ran.returncode == 1, ran.stdout + ran.stderr
@@ -44,6 +65,16 @@ def truth(folder: Path, verdicts: Iterable[str] = tuple(verdict.value for verdic
     """Check, node and verdict of each result."""
     results = read_results(folder / "results.jsonl")
     return sorted((one.check, one.node, one.verdict.value) for one in results if one.verdict.value in verdicts)
+
+
+def of_nodes(told: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """What is about nodes: a pair is in no row of a grid."""
+    return [one for one in told if "~" not in one[1]]
+
+
+def named(nodes: str) -> Iterable[str]:
+    """The nodes of a nodeset, or pairs."""
+    return nodes.split(",") if "~" in nodes else expand(nodes)
 
 
 def block(page: str) -> dict[str, object]:
@@ -69,17 +100,22 @@ def of_the_suites(folder: Path) -> Iterable[tuple[str, ...]]:
         told = dict(line.split(": ", 1) for line in (case[0].text or "").splitlines()[:3])
         is_right = {"failure": "fail", "error": "incomplete", "skipped": "not applicable"}.get(case[0].tag)
         assert is_right in (None, told["verdict"])
-        for node in expand(told["nodes"]):
+        for node in named(told["pairs" if "pairs" in told else "nodes"]):
+            assert ("~" in node) is ("pairs" in told)
             yield told["check"], node, told["verdict"]
 
 
 def of_pytests_junit(folder: Path) -> Iterable[tuple[str, ...]]:
     for case in ET.parse(folder / "pytest.xml").getroot().iter("testcase"):
         told = {entry.attrib["name"]: entry.attrib["value"] for entry in case.iter("property")}
-        yield told["check"], told["node"], told["verdict"]
+        yield told["check"], told["pair" if "pair" in told else "node"], told["verdict"]
 
 
-@pytest.mark.parametrize("read", [of_the_grid, of_the_suites, of_pytests_junit])
+def test_the_grid_has_every_verdict_on_a_node(folder: Path) -> None:
+    assert sorted(of_the_grid(folder)) == of_nodes(truth(folder))
+
+
+@pytest.mark.parametrize("read", [of_the_suites, of_pytests_junit])
 def test_forms_for_machines_have_every_verdict(folder: Path, read: Callable[[Path], Iterable[tuple[str, ...]]]) -> None:
     assert sorted(read(folder)) == truth(folder)
 
@@ -88,7 +124,8 @@ def of_prometheus(folder: Path) -> Iterable[tuple[str, ...]]:
     for family in text_string_to_metric_families((folder / "metrics.prom").read_text(encoding="utf-8")):
         for sample in family.samples:
             if sample.name == "clusterproof_finding":
-                yield sample.labels["check"], sample.labels["node"], sample.labels["verdict"]
+                told = sample.labels
+                yield told["check"], told["pair" if "pair" in told else "node"], told["verdict"]
 
 
 def of_pytest_html(folder: Path) -> Iterable[tuple[str, ...]]:
@@ -147,7 +184,7 @@ def findings(pairs: Iterable[tuple[str, str, str]]) -> list[tuple[str, ...]]:
     return sorted(
         (check, node, verdict)
         for verdict, check, words in pairs
-        for node in expand((re.search(r" nodes? \((\S+?)\)", words) or ["", ""])[1])
+        for node in named((re.search(r"\s(?:node|pair)s?\s+\((\S+?)\)", words) or ["", ""])[1])
     )
 
 
@@ -166,10 +203,10 @@ def in_markdown(folder: Path) -> Iterable[tuple[str, str, str]]:
 
 
 def in_the_mail(folder: Path) -> Iterable[tuple[str, str, str]]:
-    for verdict, check, words in re.findall(
-        r"^(FAIL|CONCERN) (\S+): (.*)$", (folder / "summary.txt").read_text(encoding="utf-8"), re.MULTILINE
-    ):
-        yield verdict.lower(), check, words
+    for paragraph in (folder / "summary.txt").read_text(encoding="utf-8").split("\n\n"):
+        found = re.match(r"(FAIL|CONCERN) (\S+): (.*)", " ".join(paragraph.split()))
+        if found:
+            yield found[1].lower(), found[2], found[3]
 
 
 def in_the_terminal(folder: Path) -> Iterable[tuple[str, str, str]]:
@@ -193,15 +230,16 @@ def test_forms_for_people_name_every_gap(folder: Path) -> None:
         for verdict, checks, words in Blocks((folder / "report.html").read_text(encoding="utf-8")).found
         if verdict == "incomplete"
     ]
-    told = {(check, node) for checks, nodes in page for check in checks for node in expand(nodes)}
+    told = {(check, node) for checks, nodes in page for check in checks for node in named(nodes)}
     assert told == {(check, node) for check, node, _ in truth(folder, ["incomplete"])}
-    counts = [(f"{len(checks)} checks", nodes) for checks, nodes in page]
+    counts = [(f"{len(checks)} checks" if len(checks) > 1 else min(checks), nodes) for checks, nodes in page]
     mail = (folder / "summary.txt").read_text(encoding="utf-8")
-    assert re.findall(r"^INCOMPLETE (\d+ checks): (\S+):", mail, re.MULTILINE) == counts
+    assert re.findall(r"^INCOMPLETE (\d+ checks|[\w.]+): (\S+):", mail, re.MULTILINE) == counts
     summary = (folder / "summary.md").read_text(encoding="utf-8").replace("\\", "")
-    assert re.findall(r"^\| ❔ incomplete \| (\d+ checks) \| (\S+) \|", summary, re.MULTILINE) == counts
+    assert re.findall(r"^\| ❔ incomplete \| (\d+ checks|[\w.]+) \| (\S+) \|", summary, re.MULTILINE) == counts
 
 
 @pytest.mark.parametrize("name", ["report.html", "summary.md", "summary.txt", "terminal.txt", "pytest.html"])
 def test_forms_for_people_have_the_same_sentence(folder: Path, name: str) -> None:
-    assert HEADLINE in (folder / name).read_text(encoding="utf-8")
+    words = " ".join((folder / name).read_text(encoding="utf-8").replace("\\", "").split())
+    assert (folder / "headline").read_text() in words

@@ -40,6 +40,18 @@ def blames(finding: Finding) -> str:
     return finding.words or finding.kind.value
 
 
+def finding_in_words(finding: Finding) -> str:
+    """A finding as a report lists it: `slow node n0003: 11 % slower than normal (9 to 13 %), …`."""
+    kind = finding.kind
+    if kind in (Kind.CONFIGURATION, Kind.CONTENTION, Kind.SLOW_GROUP):
+        return f"{kind.value}: {blames(finding)}"
+    is_of_link = kind in (Kind.SLOW_LINK, Kind.FAILING_LINK)
+    who = "~".join(finding.nodes) if is_of_link else fold(finding.nodes)
+    has_numbers = bool(finding.estimate or finding.attempts)
+    told = filter(None, (slower_in_words(finding) if has_numbers else "", finding.words))
+    return f"{kind.value} {who}: {'; '.join(told)}"
+
+
 def measured_in_words(pair: MeasuredPair) -> str:
     """`284 GB/s, 71 % of normal; again 99 %, 98 %`; what failed says why."""
     told = [_reading(pair, number) for number in range(len(pair.measurements))]

@@ -15,7 +15,7 @@ from clusterproof.reports.document.sections import sections
 from clusterproof.reports.findings import headline, standing
 from clusterproof.reports.run import Run
 
-_STYLES = ("page.css", "grid.css")
+_STYLES = ("page.css", "grid.css", "pairs.css")
 _SCRIPTS = ("words.js", "grid.js", "node.js", "page.js")
 _CLASSES = {"not fit": "fail", "not proven": "incomplete", "fit as far as checked": "pass"}
 

@@ -83,11 +83,11 @@ def _about(result: Result) -> list[Any]:
 
 
 def _letters(results: Iterable[Result], checks: dict[str, Result], nodes: dict[str, int]) -> list[str]:
-    """For each check a letter for each node, and one for the cluster behind them."""
+    """For each check a letter for each node, and one for the cluster behind them; nothing for one of pairs."""
     rows = {check: [NOT_RUN] * (len(nodes) + 1) for check in checks}
     ranks = {verdict.letter: verdict.rank for verdict in Verdict} | {NOT_RUN: len(Verdict)}
     for result in results:
-        number = len(nodes) if result.is_of_cluster else nodes.get(result.node)
+        number = _number(result, nodes)
         if number is not None:
             row, letter = rows[result.check], result.verdict.letter
             if ranks[letter] < ranks[row[number]]:
@@ -100,7 +100,7 @@ def _words(results: Sequence[Result], checks: dict[str, Result], nodes: dict[str
     numbers = {check: number for number, check in enumerate(checks)}
     alike: dict[tuple[Verdict, str, str], list[int]] = defaultdict(list)
     for result in results:
-        number = len(nodes) if result.is_of_cluster else nodes.get(result.node)
+        number = _number(result, nodes)
         if result.message and result.verdict is not Verdict.PASS and number is not None:
             alike[result.verdict, result.check, result.message].append(number)
     room = MOST_OF_ALL
@@ -112,6 +112,13 @@ def _words(results: Sequence[Result], checks: dict[str, Result], nodes: dict[str
                 room -= len(words)
                 told.append([numbers[check], verdict.letter, words if room > 0 else "", _ranges(where)])
     return told
+
+
+def _number(result: Result, nodes: dict[str, int]) -> int | None:
+    """Of the node, or of the cluster, that a result is about; None for a pair, which is in no row of the grid."""
+    if result.is_of_pair:
+        return None
+    return len(nodes) if result.is_of_cluster else nodes.get(result.node)
 
 
 def _ranges(numbers: Iterable[int]) -> str:

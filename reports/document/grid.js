@@ -4,7 +4,7 @@ const grid = { table: document.getElementById("grid-table"), rows: [], columns: 
 
 function drawGrid(filter) {
   if (!grid.table) return;
-  const among = checks.filter((check) => filter.takesCheck(check));
+  const among = checks.filter((check) => check.letters.trim() && filter.takesCheck(check)); // those of pairs have none
   const all = document.getElementById("all-checks").checked;
   const nodes = [];
   for (let node = 0; node <= CLUSTER; node++) if (filter.takesNode(node, among)) nodes.push(node);
@@ -45,7 +45,7 @@ function render() {
   });
   const shown = lines.slice(0, grid.shown);
   fill(grid.table,
-    el("caption", {}, columns.length + " of " + checks.length + " checks, " + rows.length + " rows"),
+    el("caption", {}, columns.length + " of " + checks.filter((check) => check.letters.trim()).length + " checks, " + rows.length + " rows"),
     el("thead", {}, subsystems(columns), el("tr", {}, el("td"), columns.map(heading))),
     el("tbody", {}, shown.map(line)),
   );

@@ -61,6 +61,14 @@ def _grid(run: Run) -> Section | None:
     return Section("grid", "Nodes × checks", _GRID) if run.results else None
 
 
+def _pairs(run: Run) -> Section | None:
+    if run.between is None:
+        return None
+    from clusterproof.reports.document.pairs import pairs_section  # few runs measure pairs
+
+    return pairs_section(run.between, run.nodes)
+
+
 def _again(run: Run) -> Section | None:
     commands = {
         what: command
@@ -109,6 +117,7 @@ SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
     _findings,
     _gaps,
     _grid,
+    _pairs,
     _again,
     _topology,
     versions_section,

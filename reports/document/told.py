@@ -46,7 +46,7 @@ def _worst_first(run: Run) -> Sequence[str]:
     """The nodes that something is wrong with first; else as the inventory has them."""
     ranks = dict.fromkeys(run.nodes, len(Verdict))
     for result in run.results:
-        if result.node in ranks and not result.is_of_cluster:
+        if result.node in ranks and result.is_of_node:
             ranks[result.node] = min(ranks[result.node], result.verdict.rank)
     return sorted(ranks, key=lambda name: ranks[name])
 

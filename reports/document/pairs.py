@@ -1,0 +1,227 @@
+"""What was measured between nodes: findings, a heat map of pairs, and a line of ticks for each of the worst nodes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping, Sequence
+from html import escape
+from statistics import median
+from urllib.parse import quote
+
+from clusterproof.plugins.facts.pairwise import Campaign, PairwiseRun
+from clusterproof.plugins.pairwise.analysis import TOO_FEW
+from clusterproof.plugins.pairwise.findings import Finding, Kind
+from clusterproof.plugins.pairwise.model import Measurement
+from clusterproof.plugins.pairwise.words import estimate_in_words, finding_in_words
+from clusterproof.plugins.printable import printable
+from clusterproof.reports.document import heat, strip
+from clusterproof.reports.document.data import MAX_NAME
+from clusterproof.reports.document.heat import Cell, HeatMap, Line
+from clusterproof.reports.document.places import Block, blocks, groups, in_order
+from clusterproof.reports.document.section import Section
+from clusterproof.reports.findings import shortened
+from clusterproof.reports.pairs import facts, measured
+
+MOST_CAMPAIGNS = 6  # kinds of nodes, each with a map
+MOST_CELL_BY_CELL = 64  # nodes
+MOST_MARKED = 24  # rows of nodes that the findings speak of, below a map of places
+MOST_FINDINGS = 30
+MOST_WORDS = 500  # characters of a finding, or of a fact
+MOST_TOLD = 6  # measurements in the title of a cell
+MAX_SHOWN = 60  # characters of a name under the pointer
+SLOW = 0.95  # of normal: below it one measurement is worth a tick of its own
+_NOBODY = "No node, link or place was found to be slower than the others."
+_TWO_NODES = "Of two nodes nobody can tell which is the slower one."
+_OF_SOME = (
+    Kind.SLOW_NODE,
+    Kind.FAILING_NODE,
+    Kind.SLOW_LINK,
+    Kind.FAILING_LINK,
+    Kind.INTERMITTENT,
+    Kind.INCONCLUSIVE,
+)  # that name nodes one by one, the worst first
+
+
+def pairs_section(run: PairwiseRun, known: Container[str]) -> Section | None:
+    """The section; None where nothing was measured. `known` are the nodes that have a page."""
+    campaigns = measured(run)
+    if not campaigns:
+        return None
+    parts = [_campaign(campaign, known, is_one=len(campaigns) == 1) for campaign in campaigns[:MOST_CAMPAIGNS]]
+    if len(campaigns) > MOST_CAMPAIGNS:
+        parts.append(f"<p>… and {len(campaigns) - MOST_CAMPAIGNS} more kinds of nodes; pairs.csv has all</p>")
+    if run.why_not:
+        parts.append(f"<p>{escape(shortened(run.why_not, MOST_WORDS))}</p>")
+    return Section("pairs", "Bandwidth between nodes", "".join(parts))
+
+
+def _campaign(campaign: Campaign, known: Container[str], is_one: bool) -> str:
+    kind = campaign.key.instance_type if campaign.key else ""
+    marks = _marks(campaign)
+    lines = list(_lines(campaign, marks, known))
+    nodes = in_order(campaign.of_node, campaign.journal.plan.places)
+    is_small = len(nodes) <= MOST_CELL_BY_CELL
+    drawing = _of_nodes(campaign, nodes, marks) if is_small else _of_places(campaign, nodes, marks)
+    return "".join(
+        (
+            "" if is_one else f"<h3>{escape(kind or 'nodes of no known type')}</h3>",
+            _findings(campaign),
+            _facts(campaign),
+            "<h3>Pairs, as shares of normal</h3>",
+            heat.legend(),
+            heat.drawn(drawing),
+            "<h3>Nodes, the worst first</h3><p>A tick for each measurement; in the band it is normal.</p>",
+            strip.drawn(lines, SLOW),
+        )
+    )
+
+
+def _findings(campaign: Campaign) -> str:
+    found = campaign.analysis.findings
+    if not found:
+        is_enough = len(campaign.of_node) >= TOO_FEW
+        return f"<p>{_NOBODY if is_enough else _TWO_NODES}</p>"
+    told = "".join(f"<li>{escape(shortened(finding_in_words(one), MOST_WORDS))}</li>" for one in found[:MOST_FINDINGS])
+    more = f"<li>… and {len(found) - MOST_FINDINGS} more</li>" if len(found) > MOST_FINDINGS else ""
+    return f'<ul class="of-pairs">{told}{more}</ul>'
+
+
+def _facts(campaign: Campaign) -> str:
+    told = "".join(
+        f"<dt>{word}</dt><dd>{escape(shortened(words, 2 * MOST_WORDS))}</dd>"
+        for word, words in facts(campaign)
+        if words
+    )
+    return f"<dl>{told}</dl>"
+
+
+def _marks(campaign: Campaign) -> dict[str, Finding]:
+    """The nodes that findings name one by one, and what each says of it, in the order of the kinds."""
+    found = sorted(
+        (one for one in campaign.analysis.findings if one.kind in _OF_SOME), key=lambda one: _OF_SOME.index(one.kind)
+    )
+    marks: dict[str, Finding] = {}
+    for one in found:
+        for node in one.nodes:
+            marks.setdefault(node, one)
+    return marks
+
+
+def _of_nodes(campaign: Campaign, nodes: Sequence[str], marks: Container[str]) -> HeatMap:
+    """Each node with each."""
+    at = {node: number for number, node in enumerate(nodes)}
+    cells = []
+    for pair, told in campaign.of_pair.items():
+        shares = _shares(campaign, told)
+        row, column = (at[node] for node in pair)
+        title = f"{_short(pair.a)} ~ {_short(pair.b)}: {_in_words(shares)}"
+        cells.append(Cell(((row, column), (column, row)), _middle(shares), title))
+    lines = [Line(node, node in marks) for node in nodes]
+    words = f"bandwidth of {len(cells)} pairs of {len(nodes)} nodes as shares of normal"
+    starts = _starts(groups(nodes, campaign.journal.plan.places))
+    return HeatMap(lines, lines, cells, starts, words, 16 if len(nodes) > 40 else 20)
+
+
+def _of_places(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, Finding]) -> HeatMap:
+    """Each place with each, and below them the nodes that findings name with each place."""
+    slow = {one.place for one in campaign.analysis.findings if one.place}
+    folded = blocks(nodes, campaign.journal.plan.places, slow)
+    place = {node: number for number, block in enumerate(folded) for node in block.nodes}
+    named = [node for node in marks if node in place][:MOST_MARKED]
+    row_of = {node: len(folded) + number for number, node in enumerate(named)}
+    shares: dict[tuple[int, int], list[float | None]] = defaultdict(list)
+    for pair, told in campaign.of_pair.items():
+        found = _shares(campaign, told)
+        row, column = sorted(place[node] for node in pair)
+        shares[row, column] += found
+        for node in pair:
+            if node in row_of:
+                shares[row_of[node], place[pair.other(node)]] += found
+    lines = [
+        *(Line(block.name, block.name in slow) for block in folded),
+        *(Line(node, is_marked=True) for node in named),
+    ]
+    cells = [
+        Cell(
+            ((row, column),) if row >= len(folded) or row == column else ((row, column), (column, row)),
+            _middle(found),
+            f"{_short(lines[row].name)} with {_short(lines[column].name)}: {_in_words(found)}",
+        )
+        for (row, column), found in shares.items()
+    ]
+    words = f"median bandwidth of {len(folded)} places of {len(nodes)} nodes as shares of normal"
+    below = {len(folded): "of the findings"} if named else {}
+    return HeatMap(lines, lines[: len(folded)], cells, {0: "medians", **below}, words, 26)
+
+
+def _starts(of_places: Sequence[Block]) -> dict[int, str]:
+    starts: dict[int, str] = {}
+    at = 0
+    for block in of_places:
+        starts[at] = block.name
+        at += len(block.nodes)
+    return starts
+
+
+def _lines(campaign: Campaign, marks: Mapping[str, Finding], known: Container[str]) -> Iterator[strip.Measured]:
+    """The nodes that findings name, then the slowest; those that are left in one line."""
+    told = {node: _shares(campaign, found) for node, found in campaign.of_node.items()}
+    slower = {node: one.slower for node, one in campaign.analysis.estimates.items()}
+    order = {node: number for number, node in enumerate(marks)}
+    ranked = sorted(told, key=lambda node: (order.get(node, len(order)), -slower.get(node, 1.0), node))
+    if len(ranked) > strip.MOST_LINES:
+        worth = [node for node in ranked if node in marks or any(share is None or share < SLOW for share in told[node])]
+        shown = worth[: strip.MOST_LINES - 1]
+    else:
+        shown = ranked
+    for node in shown:
+        yield _line(campaign, node, told[node], marks.get(node), known)
+    others = set(ranked).difference(shown)
+    if others:
+        rest = [share for node in others for share in told[node]]
+        yield strip.Measured(f"{len(others)} others", tuple(share for share in rest if share), rest.count(None))
+
+
+def _line(
+    campaign: Campaign, node: str, told: Sequence[float | None], finding: Finding | None, known: Container[str]
+) -> strip.Measured:
+    estimate = campaign.analysis.estimates.get(node)
+    words = f": {estimate_in_words(estimate)}" if estimate else ""
+    return strip.Measured(
+        name=node,
+        shares=tuple(share for share in told if share),
+        failures=list(told).count(None),
+        note=finding.kind.value if finding else "",
+        title=f"{_short(node)}{words}; {_in_words(told)}",
+        href=f"#node={quote(printable(node, MAX_NAME), safe='')}" if node in known else "",
+        is_marked=finding is not None,
+    )
+
+
+def _shares(campaign: Campaign, told: Sequence[Measurement]) -> list[float | None]:
+    """The measurements as shares of what is normal for their pairs; None for one that failed."""
+    return [_share(one.reading.busbw_gb_per_s, campaign.usual_gb_per_s(one.pair)) for one in told]
+
+
+def _share(busbw: float | None, usual: float | None) -> float | None:
+    return busbw / usual if busbw and usual else None
+
+
+def _middle(shares: Sequence[float | None]) -> float | None:
+    """Their median; None where at least half of them failed."""
+    well = [share for share in shares if share is not None]
+    return median(well) if 2 * len(well) > len(shares) else None
+
+
+def _in_words(shares: Sequence[float | None]) -> str:
+    """`71 %, 70 %, failed`; of many how many there are, the median and the lowest."""
+    if len(shares) <= MOST_TOLD:
+        return ", ".join("failed" if share is None else f"{share * 100:.0f} %" for share in shares)
+    well = [share for share in shares if share is not None]
+    failed = f", {len(shares) - len(well)} failed" if len(well) < len(shares) else ""
+    middle = f", median {median(well) * 100:.0f} %, lowest {min(well) * 100:.0f} %" if well else ""
+    return f"{len(shares)} measurements{middle}{failed}"
+
+
+def _short(name: str) -> str:
+    return shortened(name, MAX_SHOWN)

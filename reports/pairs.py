@@ -1,0 +1,158 @@
+"""What was measured between nodes, in words: for the terminal, and beside the heat map."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from math import exp
+
+from clusterproof.plugins.catalog.thresholds import threshold
+from clusterproof.plugins.facts.pairwise import Campaign, PairwiseRun
+from clusterproof.plugins.nodeset import fold
+from clusterproof.plugins.printable import printable
+from clusterproof.reports.findings import shortened, within
+
+MOST_LINES = 4  # in the terminal, of campaigns
+MOST_WORDS = 600  # characters of what was left out
+MOST_NODES = 300  # characters of a nodeset
+MOST_REASONS = 8  # for which nodes were not measured
+MOST_NETWORKS = 4
+ALIKE = 0.01  # inside places and across them, to be told as one
+BROKEN_OFF = "what followed: it was broken off"
+_LABEL = "pairs".ljust(12)
+_GIB, _MIB = 2**30, 2**20
+
+
+def measured(run: PairwiseRun) -> list[Campaign]:
+    """The campaigns that measured anything."""
+    return [campaign for campaign in run.campaigns if campaign.journal.measurements]
+
+
+def lines_of_pairs(run: PairwiseRun, width: int) -> Iterator[str]:
+    """What was measured, what is normal, and what was left out, for each campaign, in lines of so many columns."""
+    campaigns = measured(run)
+    for campaign in campaigns[:MOST_LINES]:
+        told = [f"{_count(campaign)}: normal {normal(campaign) or 'unknown: all failed'}"]
+        if wire := of_wire(campaign):
+            told.append(f" ({wire})")
+        if left_out(campaign):
+            told.append(f"; left out: {left_out(campaign)}")
+        words = printable("".join(told)).replace("\n", " ")
+        yield from textwrap.wrap(
+            f"{_LABEL}{words}",
+            max(width, 60),
+            subsequent_indent=" " * len(_LABEL),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    if len(campaigns) > MOST_LINES:
+        yield f"{_LABEL}… and {len(campaigns) - MOST_LINES} more kinds of nodes; the report has all"
+
+
+def facts(campaign: Campaign) -> Iterator[tuple[str, str]]:
+    """What a reader has to know of a campaign: a word and what there is to say of it."""
+    journal = campaign.journal
+    yield "measured", f"{_count(campaign)}, in {len({one.round for one in journal.measurements})} rounds"
+    yield "what", _what(campaign)
+    yield "network", _networks(campaign)
+    yield "normal", _normal_and_spread(campaign)
+    yield "of the wire", of_wire(campaign)
+    yield "floor", _floor(campaign)
+    yield "seed", str(journal.plan.seed)
+    yield "left out", left_out(campaign)
+    yield "not measured", _absent(campaign)
+
+
+def _count(campaign: Campaign) -> str:
+    pairs, nodes, times = len(campaign.of_pair), len(campaign.of_node), len(campaign.journal.measurements)
+    meter = campaign.journal.about.get("meter", "")
+    words = f"{pairs} {'pair' if pairs == 1 else 'pairs'} of {nodes} nodes, measured {times} times"
+    return f"{words} with {meter}" if meter else words
+
+
+def _what(campaign: Campaign) -> str:
+    key = campaign.key
+    if key is None:
+        sizes = {one.reading.size_bytes for one in campaign.journal.measurements if one.reading.size_bytes}
+        return ", ".join(map(_size, sorted(sizes)[:MOST_NETWORKS]))
+    size = f" of {_size(key.size_bytes)}" if key.size_bytes else ""
+    ranks = "rank" if key.ranks_per_node == 1 else "ranks"
+    devices = f", {key.efa} EFA {'device' if key.efa == 1 else 'devices'}" if key.efa else ""
+    kind = f"{key.instance_type}, " if key.instance_type else ""
+    return f"{key.collective}{size}, {kind}{key.ranks_per_node} {ranks} on each node{devices}"
+
+
+def _size(size_bytes: int) -> str:
+    for unit, word in ((_GIB, "GiB"), (_MIB, "MiB")):
+        if size_bytes >= unit and size_bytes % unit == 0:
+            return f"{size_bytes // unit} {word}"
+    return f"{size_bytes} bytes"
+
+
+def _networks(campaign: Campaign) -> str:
+    told = Counter(one.reading.network for one in campaign.journal.measurements if one.reading.network)
+    words = [f"{network} ({times} times)" for network, times in told.most_common(MOST_NETWORKS)]
+    if len(told) == 1:
+        words = list(told)
+    return "; ".join([*words, *(["…"] if len(told) > MOST_NETWORKS else [])])
+
+
+def _normals(campaign: Campaign) -> tuple[tuple[str, float], ...]:
+    """What is normal, in GB/s; by kind of pair where they differ."""
+    usual = campaign.analysis.usual
+    if usual is None:
+        return ()
+    if abs(usual.inside - usual.across) < ALIKE:
+        return (("", exp(usual.across)),)
+    return ("inside places ", exp(usual.inside)), ("across them ", exp(usual.across))
+
+
+def normal(campaign: Campaign) -> str:
+    """`398.7 GB/s`; empty where all failed."""
+    return ", ".join(f"{words}{busbw:.4g} GB/s" for words, busbw in _normals(campaign))
+
+
+def _normal_and_spread(campaign: Campaign) -> str:
+    usual = campaign.analysis.usual
+    return f"{normal(campaign)}, spread {usual.sigma * 100:.2g} %" if usual else ""
+
+
+def of_wire(campaign: Campaign) -> str:
+    """`95 % of the wire; with 2 nodes …`, and how that is to be read; empty where nobody knows the wire."""
+    told = [(words, found) for words, busbw in _normals(campaign) if (found := campaign.of_wire(busbw))]
+    if not told:
+        return ""
+    shares = ", ".join(f"{words}{found.share * 100:.3g} %" for words, found in told)
+    notes = "; ".join(dict.fromkeys(found.note for _, found in told if found.note))
+    words = f"{shares} of the wire, {told[0][1].wire_gb_per_s:.4g} GB/s"
+    return f"{words}; {notes}" if notes else words
+
+
+def _floor(campaign: Campaign) -> str:
+    floor = campaign.floor_gb_per_s
+    if floor is None:
+        return "none: nothing is known that was measured with the same key; --save-baseline makes a baseline"
+    share = f"{threshold('busbw.floor_share') * 100:.3g} %"
+    own = campaign.baseline
+    if own is None:
+        return f"{floor:.4g} GB/s, {share} of what was published for the same key"
+    words = f"{floor:.4g} GB/s, {share} of the baseline's {own.figure.busbw_gb_per_s:.4g} GB/s"
+    return f"{words}, of other software: {own.stack_differs}" if own.stack_differs else words
+
+
+def left_out(campaign: Campaign) -> str:
+    """What there was no time for, or that it was broken off; empty where all was measured."""
+    ended = campaign.journal.ended
+    return BROKEN_OFF if ended is None else shortened(ended, MOST_WORDS)
+
+
+def _absent(campaign: Campaign) -> str:
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for node, why in campaign.journal.absent.items():
+        reasons[why].append(node)
+    words = [
+        f"{within(fold(nodes), MOST_NODES)}: {shortened(why, MOST_NODES)}"
+        for why, nodes in list(reasons.items())[:MOST_REASONS]
+    ]
+    return "; ".join([*words, *(["…"] if len(reasons) > MOST_REASONS else [])])
