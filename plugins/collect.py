@@ -123,6 +123,13 @@ def with_measured_pairs(items: list[pytest.Item]) -> list[pytest.Item]:
     return made
 
 
+def expand_pairs(session: pytest.Session) -> None:
+    """Now it is known which pairs there are: a test for each."""
+    made = with_measured_pairs(session.items)
+    session.testscollected += len(made) - len(session.items)
+    session.items[:] = made
+
+
 def needs_pairs(item: pytest.Item) -> bool:
     """Whether pairs of nodes are to be measured for an item."""
     if isinstance(item, CheckItem):

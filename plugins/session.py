@@ -17,9 +17,9 @@ from clusterproof.plugins.aws.mounted import SETTING, Source, as_setting, source
 from clusterproof.plugins.collect import (
     CheckItem,
     control_leaves_of,
+    expand_pairs,
     leaves_of,
     needs_pairs,
-    with_measured_pairs,
 )
 from clusterproof.plugins.connection import Connection, Limits, Unusable, connection_for
 from clusterproof.plugins.connection.submit_host import submit_host
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.capture.collection import Understood
     from clusterproof.plugins.redact import Redaction
 
+PAIRS_FILES = "pairwise*.jsonl"  # what a recording has of pairs
 ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
 
 
@@ -111,15 +112,16 @@ class Session:
             self.config.stash[EVIDENCE] = replay(folder, self.cluster)
             self.config.stash[CONTROL_PLANE] = read_control_plane(folder, self.cluster.name)
             self._replay_pairs(folder)
-        elif self.config.getoption("dist", "no") != "no" and not self.config.option.collectonly:
+            return
+        if self.cluster.connection == "replay":
+            self._replay_pairs(Path(self.cluster.settings["recording"]))
+        if self.config.getoption("dist", "no") != "no" and not self.config.option.collectonly:
             self.shared = tempfile.TemporaryDirectory(prefix="clusterproof-")
             of_control_plane = frozenset({SLURM_LEAF, *aws.leaf_names()})
             loads = command_line.leaves_of_packaged(self.config.option)
             self.gather(frozenset(leaf_names()), of_control_plane, Path(self.shared.name), loads)
             if command_line.needs_pairs_of_packaged(self.config.option):
                 self.measure_pairs(Path(self.shared.name))
-        elif self.cluster.connection == "replay":
-            self._replay_pairs(Path(self.cluster.settings["recording"]))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -140,7 +142,7 @@ class Session:
             )
             if any(needs_pairs(item) for item in items):
                 self.measure_pairs(None)
-                self._expand_pairs(session)
+                expand_pairs(session)
         return (yield)
 
     def pytest_unconfigure(self) -> None:
@@ -183,38 +185,22 @@ class Session:
                 write_control_plane(folder, self.config.stash[CONTROL_PLANE])
 
     def measure_pairs(self, shared: Path | None) -> None:
-        """Measure between nodes, where that is possible, and keep all of it for `--resume` and replay."""
-        if PAIRWISE in self.config.stash:
-            return
-        if self.cluster.connection in ("replay", "capture"):
-            self._replay_pairs(Path(self.cluster.settings.get("recording", "")))
-            return
-        from clusterproof.plugins.pairwise.of_session import measured  # few runs measure pairs
+        """Measure between nodes, or read what a recording has of that; workers find it in `shared`."""
+        from clusterproof.plugins.pairwise import of_session as of_pairs  # few runs measure pairs
 
-        self.config.stash[PAIRWISE] = measured(
-            self.config, self.cluster, self._connection(), self._limits(), self.redaction, shared
-        )
+        if PAIRWISE not in self.config.stash and self.cluster.connection not in ("replay", "capture"):
+            self.config.stash[PAIRWISE] = of_pairs.measured(
+                self.config, self.cluster, self._connection(), self._limits(), self.redaction
+            )
+        if shared and PAIRWISE in self.config.stash:
+            of_pairs.write_journals(self.config.stash[PAIRWISE], shared)
 
     def _replay_pairs(self, folder: Path) -> None:
-        from clusterproof.plugins.pairwise.measure import has_pairs, replayed  # few recordings have them
+        """Read what a recording has of pairs, if it has any: then each of them gets a test."""
+        if any(folder.glob(PAIRS_FILES)):
+            from clusterproof.plugins.pairwise.of_session import read_again
 
-        if not has_pairs(folder):
-            return
-        run = replayed(folder, self.config.option.baseline)
-        if self.redaction:
-            from clusterproof.plugins.pairwise.redacted import without_names
-
-            for evidence in replay(folder, self.cluster).values():
-                self.redaction.learn(evidence)
-            targets = zip(self.cluster.targets, self.redaction.cluster.targets, strict=True)
-            run = without_names(run, {real.name: shown.name for real, shown in targets}, self.redaction.text)
-        self.config.stash[PAIRWISE] = run
-
-    def _expand_pairs(self, session: pytest.Session) -> None:
-        """Now it is known which pairs there are: a test for each."""
-        made = with_measured_pairs(session.items)
-        session.testscollected += len(made) - len(session.items)
-        session.items[:] = made
+            self.config.stash[PAIRWISE] = read_again(self.config, self.cluster, self.redaction, folder)
 
     def _ask_control_plane(self, leaves: frozenset[str], mounted: set[Source]) -> NodeEvidence:
         """What AWS and Slurm tell of the cluster, and AWS of the file systems that its nodes mount."""

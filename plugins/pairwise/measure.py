@@ -54,7 +54,7 @@ def measure(options: PairOptions, cluster: ClusterFacts, ways: Ways) -> Pairwise
         journal = planned(nodes, options, cluster)
         if options.resume:
             journal = _resumed(journal, begun, options.resume)
-        path = ways.folder / ("pairwise.jsonl" if not number else f"pairwise-{number + 1}.jsonl")
+        path = ways.folder / file_name(number)
         try:
             campaigns.append(Campaign(_driven(journal, path, options, ways, nodes), figures))
         except Unusable as problem:
@@ -70,9 +70,9 @@ def measure(options: PairOptions, cluster: ClusterFacts, ways: Ways) -> Pairwise
     return run
 
 
-def has_pairs(folder: Path) -> bool:
-    """Whether a recording has measurements between nodes."""
-    return bool(_files(folder))
+def file_name(number: int) -> str:
+    """The file of a run's first campaign, its second, …"""
+    return "pairwise.jsonl" if not number else f"pairwise-{number + 1}.jsonl"
 
 
 def replayed(folder: Path, baseline: str | None = None) -> PairwiseRun:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -14,9 +13,12 @@ from clusterproof.plugins.connection import Connection, Limits
 from clusterproof.plugins.evidence import NodeEvidence
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.pairwise import PairwiseRun
+from clusterproof.plugins.gather import replay
 from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.pairwise import journal
 from clusterproof.plugins.pairwise.command_line import pair_options
-from clusterproof.plugins.pairwise.measure import FILES, Ways, measure
+from clusterproof.plugins.pairwise.measure import Ways, file_name, measure, replayed
+from clusterproof.plugins.pairwise.redacted import without_names
 from clusterproof.plugins.policy.model import NO_POLICY
 from clusterproof.plugins.reporting import Reporting
 from clusterproof.plugins.state import CLUSTER, CONTROL_PLANE, EVIDENCE, POLICY, nodes
@@ -32,9 +34,8 @@ def measured(
     connection: Connection,
     limits: Limits,
     redaction: Redaction | None,
-    shared: Path | None,
 ) -> PairwiseRun:
-    """Measure, and keep it in the recording or in `runs/`, besides where workers look. Raises pytest.UsageError."""
+    """Measure, and keep it in the recording, or beside the run's reports. Raises pytest.UsageError."""
     options = pair_options(config.option)
     shown = config.stash[CLUSTER]
     try:
@@ -51,10 +52,24 @@ def measured(
         text=redaction.text if redaction else str,
         say=_say(config),
     )
-    run = measure(options, _facts(config, shown), ways)
-    for path in folder.glob(FILES) if shared else ():
-        shutil.copy(path, shared / path.name)  # type: ignore[operator]
-    return run
+    return measure(options, _facts(config, shown), ways)
+
+
+def read_again(config: pytest.Config, cluster: Cluster, redaction: Redaction | None, folder: Path) -> PairwiseRun:
+    """What a recording has of pairs, under the names that are shown. Raises pytest.UsageError."""
+    run = replayed(folder, config.option.baseline)
+    if redaction is None:
+        return run
+    for evidence in replay(folder, cluster).values():
+        redaction.learn(evidence)
+    targets = zip(cluster.targets, redaction.cluster.targets, strict=True)
+    return without_names(run, {real.name: shown.name for real, shown in targets}, redaction.text)
+
+
+def write_journals(run: PairwiseRun, folder: Path) -> None:
+    """Write what was measured where workers read it. Raises OSError."""
+    for number, campaign in enumerate(run.campaigns):
+        journal.write(folder / file_name(number), campaign.journal)
 
 
 def _facts(config: pytest.Config, shown: Cluster) -> ClusterFacts:
