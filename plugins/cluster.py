@@ -11,7 +11,7 @@ from clusterproof.plugins import collect, hookspecs
 from clusterproof.plugins.catalog import owners
 from clusterproof.plugins.collect import CheckItem
 from clusterproof.plugins.inventory import InventoryError, narrow, resolve, with_expectations
-from clusterproof.plugins.options import add_options, check_options
+from clusterproof.plugins.options import add_options, check_options, check_root
 from clusterproof.plugins.outcomes import Outcomes
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.policy.model import Policy
@@ -42,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     text = config.getoption("--cluster")
     if text is None or config.option.help:
         return
+    check_root(config)
     check_options(config.option)
     try:
         policy = find_policy(config.option.policy, config.invocation_params.dir)
