@@ -165,6 +165,14 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             {"action": "store_true"},
         ),
     ),
+    "clusterproof: who is told": (
+        Option(
+            "--notify",
+            "send one message where the run failed, or differs from the last one in --history, to a URL of Apprise's "
+            "(Slack, e-mail, SNS, webhook, …); may be given several times",
+            {"metavar": "URL", "action": "append"},
+        ),
+    ),
     "clusterproof: the catalogue": (
         Option(
             "--refresh-catalog",

@@ -28,6 +28,10 @@ def forms(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) ->
         from clusterproof.reports.html import HtmlForm
 
         yield "html", HtmlForm(config, cluster, results, is_redacted)
+    if config.option.notify:
+        from clusterproof.reports.notify import NotifyForm
+
+        yield "notify", NotifyForm(config, cluster, results, config.option.notify)
 
 
 def history_form(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> HistoryForm | None:

@@ -34,13 +34,14 @@ def lines_since(last: Run | None, changes: Changes) -> Iterator[str]:
         yield "since the last run: this is the first one in the history"
         return
     yield f"since the last run ({moment(last.began)}): {changes.headline}"
-    told = [line for kind, found in changes.kinds if kind != STILL for line in _folded(kind, found)]
+    told = [line for kind, found in changes.kinds if kind != STILL for line in folded(kind, found)]
     yield from told[:MOST_LINES]
     if len(told) > MOST_LINES:
         yield f"  … and {len(told) - MOST_LINES} more lines; `clusterproof history` has all"
 
 
-def _folded(kind: str, found: Iterable[Change]) -> Iterator[str]:
+def folded(kind: str, found: Iterable[Change]) -> Iterator[str]:
+    """A line for each check of what is new, still there or gone, with its nodes folded."""
     nodes: dict[tuple[str, Verdict, str], list[str]] = defaultdict(list)
     for change in found:
         nodes[change.check, change.now, change.title].append(change.node)
