@@ -172,6 +172,11 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "(Slack, e-mail, SNS, webhook, …); may be given several times",
             {"metavar": "URL", "action": "append"},
         ),
+        Option(
+            "--cloudwatch",
+            "send a few metrics of the run to CloudWatch under this namespace (cloudwatch:PutMetricData)",
+            {"metavar": "NAMESPACE"},
+        ),
     ),
     "clusterproof: the catalogue": (
         Option(
@@ -210,6 +215,10 @@ def check_options(option: Any) -> None:
     if not option.host_root.startswith("/"):
         raise pytest.UsageError(f"--host-root is {option.host_root!r}; expected a folder that begins with /")
     _check_history(option)
+    if option.cloudwatch is not None:
+        from clusterproof.reports.cloudwatch import check_namespace
+
+        check_namespace(option.cloudwatch)
     try:
         window(option.since)
     except ValueError as why:

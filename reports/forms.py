@@ -32,6 +32,10 @@ def forms(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) ->
         from clusterproof.reports.notify import NotifyForm
 
         yield "notify", NotifyForm(config, cluster, results, config.option.notify)
+    if config.option.cloudwatch and not config.option.collectonly:
+        from clusterproof.reports.cloudwatch import CloudWatchForm
+
+        yield "cloudwatch", CloudWatchForm(config, cluster, results, config.option.cloudwatch)
 
 
 def history_form(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> HistoryForm | None:
