@@ -148,6 +148,12 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option("--results", "write one JSON record per check and node (JSON Lines)", {"metavar": "FILE"}),
         Option("--record", "keep the evidence in a folder, for --cluster replay:DIR", {"metavar": "DIR"}),
         Option(
+            "--bundle",
+            "put recording, results, reports, policy and versions into one file for whoever is to help; with --redact, "
+            "without names",
+            {"metavar": "FILE.tar.zst"},
+        ),
+        Option(
             "--redact",
             "replace host names, addresses, serials and UUIDs, each always by the same word, in all that is written",
             {"action": "store_true"},
@@ -215,6 +221,8 @@ def check_options(option: Any) -> None:
     if not option.host_root.startswith("/"):
         raise pytest.UsageError(f"--host-root is {option.host_root!r}; expected a folder that begins with /")
     _check_history(option)
+    if option.bundle is not None and not option.bundle.endswith(".tar.zst"):
+        raise pytest.UsageError(f"--bundle is {option.bundle!r:.200}; expected a file that ends in .tar.zst")
     if option.cloudwatch is not None:
         from clusterproof.reports.cloudwatch import check_namespace
 

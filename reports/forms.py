@@ -36,6 +36,13 @@ def forms(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) ->
         from clusterproof.reports.cloudwatch import CloudWatchForm
 
         yield "cloudwatch", CloudWatchForm(config, cluster, results, config.option.cloudwatch)
+    if config.option.bundle and not config.option.collectonly:
+        from clusterproof.reports.bundle import BundleForm
+
+        run = config.pluginmanager.get_plugin("clusterproof-session")
+        redaction = getattr(run, "redaction", None)
+        without_names = redaction.text if redaction else str
+        yield "bundle", BundleForm(config, cluster, results, Path(config.option.bundle), without_names)
 
 
 def history_form(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> HistoryForm | None:
