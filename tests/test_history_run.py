@@ -83,8 +83,9 @@ def test_a_history_that_cannot_be_used_costs_a_line_and_no_verdict(
 )
 def test_a_folder_that_may_not_be_written_costs_a_line(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
-    told = runs.over([saying("gpu001", "pass")], "--history=/proc/sys/history.sqlite")
+    told = runs.over([saying("gpu001", "pass")], "--since-last", "--history=/proc/sys/history.sqlite")
     assert told.ret == 0
+    told.stdout.fnmatch_lines(["since the last run: this is the first one in the history"])
     told.stdout.fnmatch_lines(["warning: this run is not in the history: /proc/sys/history.sqlite: unable to open*"])
 
 

@@ -32,8 +32,10 @@ class HistoryForm:
         self.warning = ""
         self.last: Run | None = None
         self.before: Mapping[Pair, Verdict] = {}
+        self.is_compared = False
         try:
             self.last, self.before = read_before(path, cluster.name)
+            self.is_compared = True
         except HistoryError as problem:
             self.warning = f"no comparison with the last run: {problem}"
 
@@ -71,7 +73,7 @@ class HistoryForm:
             terminalreporter.write_line(f"warning: {self.warning}", yellow=True)
 
     def _told(self) -> Iterator[str]:
-        if self.config.option.since_last and self.results and not self.warning:
+        if self.config.option.since_last and self.results and self.is_compared:
             yield from lines_since(self.last, since_last(self.results))
 
 
