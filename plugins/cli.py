@@ -49,6 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments == ["--version"]:
         print(f"clusterproof {version('clusterproof')}")
         return 0
+    if arguments[:1] == ["history"]:
+        return _history(arguments[1:])
     plugins_of_run: list[object] = [PackagedChecks()]
     if arguments[:1] == ["manifest"]:
         from clusterproof.plugins.manifest.command import command_line
@@ -65,6 +67,18 @@ def main(arguments: list[str] | None = None) -> int:
     if wants_help(arguments):
         print(EXIT_CODES)
     return int(status)
+
+
+def _history(arguments: list[str]) -> int:
+    """`clusterproof history`: no run, and so no pytest. A pipe that is closed early, as by `head`, is no error."""
+    from clusterproof.reports.history.command import history
+
+    status, text = history(arguments)
+    try:
+        print(text, end="", file=sys.stderr if status else sys.stdout, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
 
 
 def requested(arguments: list[str]) -> list[str]:

@@ -12,7 +12,7 @@ from clusterproof.plugins.catalog import owners
 from clusterproof.plugins.collect import CheckItem
 from clusterproof.plugins.inventory import InventoryError, narrow, resolve, with_expectations
 from clusterproof.plugins.load import command_line
-from clusterproof.plugins.options import add_options, check_options
+from clusterproof.plugins.options import add_options, check_options, check_root
 from clusterproof.plugins.outcomes import Outcomes
 from clusterproof.plugins.pairwise import command_line as of_pairs
 from clusterproof.plugins.policy.file import find_policy
@@ -48,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     text = config.getoption("--cluster")
     if text is None or config.option.help:
         return
+    check_root(config)
     check_options(config.option)
     command_line.load_options(config.option)
     of_pairs.pair_options(config.option)

@@ -155,9 +155,40 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option("--results", "write one JSON record per check and node (JSON Lines)", {"metavar": "FILE"}),
         Option("--record", "keep the evidence in a folder, for --cluster replay:DIR", {"metavar": "DIR"}),
         Option(
+            "--bundle",
+            "put recording, results, reports, policy and versions into one file for whoever is to help; with --redact, "
+            "without names",
+            {"metavar": "FILE.tar.zst"},
+        ),
+        Option(
             "--redact",
             "replace host names, addresses, serials and UUIDs, each always by the same word, in all that is written",
             {"action": "store_true"},
+        ),
+    ),
+    "clusterproof: history": (
+        Option(
+            "--history",
+            "add the run to this SQLite file, for `clusterproof history`, and compare it with the last one there",
+            {"metavar": "FILE"},
+        ),
+        Option(
+            "--since-last",
+            "show what is new, still there and gone since the last run in --history",
+            {"action": "store_true"},
+        ),
+    ),
+    "clusterproof: who is told": (
+        Option(
+            "--notify",
+            "send one message where the run failed, or differs from the last one in --history, to a URL of Apprise's "
+            "(Slack, e-mail, SNS, webhook, …); may be given several times",
+            {"metavar": "URL", "action": "append"},
+        ),
+        Option(
+            "--cloudwatch",
+            "send a few metrics of the run to CloudWatch under this namespace (cloudwatch:PutMetricData)",
+            {"metavar": "NAMESPACE"},
         ),
     ),
     "clusterproof: the catalogue": (
@@ -196,10 +227,41 @@ def check_options(option: Any) -> None:
     log_cursor(option.log_cursor)
     if not option.host_root.startswith("/"):
         raise pytest.UsageError(f"--host-root is {option.host_root!r}; expected a folder that begins with /")
+    _check_history(option)
+    if option.bundle is not None and not option.bundle.endswith(".tar.zst"):
+        raise pytest.UsageError(f"--bundle is {option.bundle!r:.200}; expected a file that ends in .tar.zst")
+    if option.cloudwatch is not None:
+        from clusterproof.reports.cloudwatch import check_namespace
+
+        check_namespace(option.cloudwatch)
     try:
         window(option.since)
     except ValueError as why:
         raise pytest.UsageError(str(why)) from None
+
+
+def check_root(config: pytest.Config) -> None:
+    """Refuse a run that pytest began in another folder than the one it is started in. Raises pytest.UsageError.
+
+    Pytest looks for its configuration before it knows our options: the file of `--history FILE`, once it is there, is
+    a test to it, by whose folder it goes. Then what pytest.toml says here does not hold, and anything may be collected.
+    """
+    here = config.invocation_params.dir / "pytest.toml"
+    if here.is_file() and config.inipath is None and config.option.inifilename is None:
+        raise pytest.UsageError(
+            f"pytest took a path of the command line for a test and did not read {here}; "
+            "write every option that names a file elsewhere with an equals sign, as --history=FILE"
+        )
+
+
+def _check_history(option: Any) -> None:
+    """Refuse what has no meaning without a history, or with one. Raises pytest.UsageError."""
+    if option.since_last and not option.history:
+        raise pytest.UsageError("--since-last needs --history FILE: the runs to compare with")
+    if option.history and option.redact:
+        raise pytest.UsageError(
+            "--history with --redact: redacted names differ from run to run; expected one of the two"
+        )
 
 
 def window_minutes(text: str) -> int:

@@ -12,7 +12,7 @@ from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.result import Result, from_json
 from clusterproof.plugins.state import PAIRWISE
 from clusterproof.plugins.verdict import Verdict
-from clusterproof.reports.forms import forms
+from clusterproof.reports.forms import forms, history_form
 from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.summary import summary
 from clusterproof.reports.topology import lines, topology_of
@@ -40,11 +40,14 @@ class Outcomes:
         self.broken = 0  # failures that are nobody's verdict: a test of another kind, a collection error
         self.is_large = False
         path = config.option.results
+        self.history = history_form(config, cluster, self.results)
         self.file = ResultsFile(Path(path)) if path and not config.option.collectonly else None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
         """Join the report forms that the command line asks for: by now their own plugins are there."""
+        if self.history:
+            self.config.pluginmanager.register(self.history, "clusterproof-history")
         for name, form in forms(self.config, self.cluster, self.results):
             self.config.pluginmanager.register(form, f"clusterproof-{name}")
 
@@ -68,6 +71,7 @@ class Outcomes:
         if result is None:
             self.broken += report.failed
             return
+        result = self.history.marked(result) if self.history else result
         report.__dict__["clusterproof"] = result
         self.results.append(result)
         if self.file:

@@ -16,12 +16,23 @@ OF_THE_CLUSTER = ("cluster", "file_system")  # subjects of checks that run once 
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """One number that a run measured of a node, as `busbw` in `GB/s`; the history keeps it."""
+
+    name: str
+    node: str
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """One verdict with everything that a person or a program needs to act on it.
 
     `subject` is what the check looks at one by one (node, gpu, efa_device, …), `devices` those of them that the verdict
     speaks of ("GPU 3", "rdmap79s0", "/fsx"); `observed` and `expected` are the two halves of `message`; `cause` is the
-    same text wherever one thing is to blame for many results ("unreachable: refused"), so that reports can fold them.
+    same text wherever one thing is to blame for many results ("unreachable: refused"), so that reports can fold them;
+    `since_last` is new, still or gone, against the last run of a history; empty where it was fine and is.
     """
 
     check: str  # the stable id, e.g. gpu.no_uncorrected_ecc
@@ -44,6 +55,7 @@ class Result:
     instance_type: str = ""
     gpu_uuids: tuple[str, ...] = ()
     duration_s: float = 0.0
+    since_last: str = ""
 
     @property
     def is_of_cluster(self) -> bool:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.result import Result
+
+if TYPE_CHECKING:
+    from clusterproof.reports.history.form import HistoryForm
 
 
 def forms(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> Iterator[tuple[str, object]]:
@@ -23,3 +28,28 @@ def forms(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) ->
         from clusterproof.reports.html import HtmlForm
 
         yield "html", HtmlForm(config, cluster, results, is_redacted)
+    if config.option.notify:
+        from clusterproof.reports.notify import NotifyForm
+
+        yield "notify", NotifyForm(config, cluster, results, config.option.notify)
+    if config.option.cloudwatch and not config.option.collectonly:
+        from clusterproof.reports.cloudwatch import CloudWatchForm
+
+        yield "cloudwatch", CloudWatchForm(config, cluster, results, config.option.cloudwatch)
+    if config.option.bundle and not config.option.collectonly:
+        from clusterproof.reports.bundle import BundleForm
+
+        run = config.pluginmanager.get_plugin("clusterproof-session")
+        redaction = getattr(run, "redaction", None)
+        without_names = redaction.text if redaction else str
+        yield "bundle", BundleForm(config, cluster, results, Path(config.option.bundle), without_names)
+
+
+def history_form(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> HistoryForm | None:
+    """The form that says of every result what it is since the last run, and adds the run to the history."""
+    path = config.option.history
+    if not path or config.option.collectonly:
+        return None
+    from clusterproof.reports.history.form import HistoryForm
+
+    return HistoryForm(config, cluster, results, Path(path))

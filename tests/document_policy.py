@@ -14,15 +14,20 @@ BEGIN, END = "<!-- python -m tests.document_policy -->\n", "<!-- end -->"
 
 def policy() -> dict[str, Any]:
     """The policy that allows what the suite may call, and nothing else: a statement for each set of resources."""
-    statements: dict[tuple[str, ...], list[str]] = {}
+    statements: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for row in aws_actions().values():
-        statements.setdefault(row.on, []).append(row.action)
+        statements.setdefault((row.on, row.only_where), []).append(row.action)
     return {
         "Version": "2012-10-17",
         "Statement": [
-            {"Effect": "Allow", "Action": sorted(actions), "Resource": list(on)} for on, actions in statements.items()
+            {"Effect": "Allow", "Action": sorted(actions), "Resource": list(on), **_condition(only_where)}
+            for (on, only_where), actions in statements.items()
         ],
     }
+
+
+def _condition(only_where: tuple[str, ...]) -> dict[str, Any]:
+    return {"Condition": {"StringEquals": dict([only_where])}} if only_where else {}
 
 
 def document() -> str:

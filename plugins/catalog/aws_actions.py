@@ -13,7 +13,10 @@ FILE = "aws_actions.toml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsAction:
-    """One action: IAM's name for it, boto3's service and method, what it is needed for, and on which resources."""
+    """One action: IAM's name for it, boto3's service and method, what it is needed for, and on which resources.
+
+    `opt_in` is the option without which it is never called; `only_where` a key of IAM's and its value.
+    """
 
     action: str
     service: str
@@ -21,6 +24,8 @@ class AwsAction:
     needed_for: str
     source: str
     on: tuple[str, ...] = ("*",)
+    opt_in: str = ""
+    only_where: tuple[str, ...] = ()
 
 
 @cache

@@ -47,7 +47,16 @@ def test_the_policy_of_the_page_is_that_of_the_table() -> None:
 
 @pytest.mark.parametrize("row", ROWS)
 def test_an_action_only_reads_or_reaches_a_node(row: AwsAction) -> None:
-    assert READS.fullmatch(row.action.partition(":")[2]) or row.action in BESIDES
+    assert READS.fullmatch(row.action.partition(":")[2]) or row.action in BESIDES or row.opt_in
+
+
+def test_nothing_is_written_but_metrics_and_those_only_where_an_option_asks_for_them() -> None:
+    assert {row.action: row.opt_in for row in aws_actions().values() if row.opt_in} == {
+        "cloudwatch:PutMetricData": "--cloudwatch"
+    }
+    (statement,) = (told for told in policy()["Statement"] if "cloudwatch:PutMetricData" in told["Action"])
+    assert statement["Action"] == ["cloudwatch:PutMetricData"]
+    assert statement["Condition"] == {"StringEquals": {"cloudwatch:namespace": "NAMESPACE"}}
 
 
 @pytest.mark.parametrize("row", ROWS)

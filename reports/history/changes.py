@@ -1,0 +1,99 @@
+"""What is new, still there or gone: pure functions that every report form can call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from clusterproof.plugins.result import Result
+from clusterproof.plugins.verdict import Verdict
+from clusterproof.reports.history.model import FINE, FOUND, Pair, Past
+
+NEW, STILL, GONE = "new", "still", "gone"
+_WEIGHT = {Verdict.INCOMPLETE: 1, Verdict.CONCERN: 2, Verdict.FAIL: 3}  # what is known outweighs what is not
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A check and a node whose verdict is not fine, or was not."""
+
+    check: str
+    node: str
+    before: Verdict | None
+    now: Verdict
+    title: str = ""
+
+    @property
+    def kind(self) -> str:
+        """`new`, `still` or `gone`."""
+        return change(self.before, self.now)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What two runs differ in, and what they share."""
+
+    new: tuple[Change, ...] = ()
+    still: tuple[Change, ...] = ()
+    gone: tuple[Change, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.new or self.gone)
+
+    @property
+    def headline(self) -> str:
+        """`2 new, 3 still, 1 gone`."""
+        return f"{len(self.new)} {NEW}, {len(self.still)} {STILL}, {len(self.gone)} {GONE}"
+
+    @property
+    def kinds(self) -> Iterator[tuple[str, tuple[Change, ...]]]:
+        """Each kind by name, with its changes."""
+        yield from ((NEW, self.new), (STILL, self.still), (GONE, self.gone))
+
+
+def change(before: Verdict | None, now: Verdict) -> str:
+    """What became of a verdict: new, still, gone, or nothing where it was fine and is.
+
+    A finding that turns into no evidence is still there; what gets worse is new.
+    """
+    weight, weighed = _WEIGHT.get(now, 0), _WEIGHT.get(before, 0) if before else 0
+    if not weight:
+        return GONE if weighed else ""
+    return NEW if weight > weighed else STILL
+
+
+def standing(before: Verdict | None, now: Verdict) -> Verdict:
+    """What holds after a run: a finding stands until a run sees that it is gone."""
+    return before if before in FOUND and now is Verdict.INCOMPLETE else now
+
+
+def marked(result: Result, before: Mapping[Pair, Verdict]) -> Result:
+    """A result that says what it is since the last run; `before` has what stood, where that was not fine."""
+    return replace(result, since_last=change(before.get((result.check, result.node)), result.verdict))
+
+
+def since_last(results: Iterable[Result]) -> Changes:
+    """What a run's results say is new, still and gone since the last run; nothing where there is no history."""
+    kinds: dict[str, list[Change]] = {NEW: [], STILL: [], GONE: []}
+    for result in results:
+        if result.since_last:
+            kinds[result.since_last].append(Change(result.check, result.node, None, result.verdict, result.title))
+    return Changes(tuple(kinds[NEW]), tuple(kinds[STILL]), tuple(kinds[GONE]))
+
+
+def between(past: Past, before: int, now: int) -> Changes:
+    """What the run number `now` found otherwise than it stood after the run number `before`."""
+    kinds: dict[str, list[Change]] = {NEW: [], STILL: [], GONE: [], "": []}
+    for (check, node), track in past.tracks.items():
+        last = [entry for entry in track if entry.run == now]
+        if last:
+            stood = [entry.stands for entry in track if entry.run <= before]
+            found = Change(check, node, stood[-1] if stood else None, last[0].verdict)
+            kinds[found.kind].append(found)
+    return Changes(tuple(kinds[NEW]), tuple(kinds[STILL]), tuple(kinds[GONE]))
+
+
+def is_green(verdicts: Iterable[Verdict]) -> bool:
+    """Whether something was proven, nothing failed and nothing is incomplete."""
+    told = set(verdicts)
+    return bool(told) and told <= {*FINE, Verdict.CONCERN}

@@ -1,0 +1,71 @@
+"""`clusterproof history`: what a history tells of a cluster, as plain text."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from clusterproof.reports.history.model import FILE, HistoryError
+from clusterproof.reports.history.store import clusters, read_past
+from clusterproof.reports.history.words import MOST_ROWS, page
+
+RUNS = Path("runs")
+EXIT_UNREADABLE = 4  # as pytest's for a bad command line
+_MOST_RUNS = 50
+
+
+def history(arguments: Sequence[str]) -> tuple[int, str]:
+    """The exit code and what to print. Raises SystemExit where argparse does."""
+    option = _parser().parse_args(arguments)
+    try:
+        path = Path(option.history) if option.history else found(option.cluster)
+        return 0, "\n".join(_page(path, option)) + "\n"
+    except HistoryError as problem:
+        return EXIT_UNREADABLE, f"clusterproof history: {problem}\n"
+
+
+def found(cluster: str, runs: Path = RUNS) -> Path:
+    """The one history beside the reports. Raises HistoryError."""
+    from clusterproof.reports.history.model import default_path
+
+    paths = [default_path(cluster, runs)] if cluster else sorted(runs.glob(f"*/{FILE}"))
+    if len(paths) == 1:
+        return paths[0]
+    names = ", ".join(str(path) for path in paths[:10])
+    words = f"several histories under {runs}: {names}" if paths else f"no history under {runs}"
+    raise HistoryError(f"{words}; expected --history FILE" + (" or --cluster NAME" if paths else ""))
+
+
+def _page(path: Path, option: argparse.Namespace) -> Iterator[str]:
+    known = clusters(path)
+    cluster = option.cluster or (known[0] if known else "")
+    if cluster not in known:
+        words = f"; expected one of {', '.join(known[:10])}" if known else ": it has no run"
+        raise HistoryError(f"{path} knows no cluster {cluster!r}{words}")
+    if len(known) > 1 and not option.cluster:
+        others = ", ".join(known[1:10])
+        yield f"the newest of {len(known)} clusters; --cluster NAME shows another: {others}"
+    yield from page(read_past(path, cluster, option.runs), option.sort, 0 if option.all else MOST_ROWS)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="clusterproof history",
+        description="What is new, what flaps, which hardware fails again, and how measurements move.",
+    )
+    parser.add_argument("--history", metavar="FILE", help=f"the file of --history (default: the one at runs/*/{FILE})")
+    parser.add_argument("--cluster", metavar="NAME", default="", help="the cluster, where the file has several")
+    parser.add_argument(
+        "--runs", metavar="N", type=_count, default=_MOST_RUNS, help="look at so many runs (default 50)"
+    )
+    parser.add_argument("--sort", metavar="COLUMN", default="", help="sort tables by a column: nodes, check, runs, …")
+    parser.add_argument("--all", action="store_true", help=f"all rows, not the first {MOST_ROWS} of each table")
+    return parser
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{number}; expected from 1 to 1000000")
+    return number

@@ -1,0 +1,187 @@
+"""What several runs tell together: what flaps, which hardware fails again, how measurements move. Pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from statistics import median
+
+from clusterproof.plugins.verdict import Verdict
+from clusterproof.reports.history.model import FOUND, Entry, Identity, Past
+
+_GPU = re.compile(r"GPU (\d{1,3})")
+GPU, INSTANCE = "GPU", "instance"
+
+
+@dataclass(frozen=True, slots=True)
+class Flap:
+    """A check and a node whose finding came, went and came again."""
+
+    check: str
+    node: str
+    came: int
+    looked: int  # runs that measured it
+    now: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Offender:
+    """A piece of hardware that was found at fault in several runs, wherever it was.
+
+    `nodes` and `instances` are where it was when it was, in order of time; `now` the node that has it, else empty.
+    """
+
+    kind: str
+    id: str
+    serial: str
+    runs: tuple[int, ...]
+    nodes: tuple[str, ...]
+    instances: tuple[str, ...]
+    checks: tuple[str, ...]
+    now: str
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the fault went with it to another node or instance."""
+        return len(self.nodes) > 1 or len(self.instances) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A node that one check finds at fault with one machine in it, and with the next: neither is to blame."""
+
+    node: str
+    check: str
+    hardware: tuple[str, ...]
+    runs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """One measurement of one node over the runs, oldest first."""
+
+    name: str
+    node: str
+    unit: str
+    values: tuple[float, ...]
+
+    @property
+    def last(self) -> float:
+        """The newest value."""
+        return self.values[-1]
+
+    @property
+    def usual(self) -> float:
+        """The median of those before it; the value itself where it is the first."""
+        return median(self.values[:-1]) if len(self.values) > 1 else self.last
+
+    @property
+    def change(self) -> float:
+        """By how much of the usual the newest differs: -0.1 is a tenth less."""
+        return self.last / self.usual - 1 if self.usual else 0.0
+
+
+def flaps(past: Past) -> list[Flap]:
+    """What came again after it was seen to be gone, most often first."""
+    found = []
+    for (check, node), track in past.tracks.items():
+        measured = [entry.verdict for entry in track if entry.verdict is not Verdict.INCOMPLETE]
+        came = sum(
+            now in FOUND and before not in FOUND
+            for before, now in zip([Verdict.PASS, *measured], measured)  # noqa: B905
+        )
+        if came > 1:
+            found.append(Flap(check, node, came, len(measured), track[-1].stands))
+    return sorted(found, key=lambda flap: (-flap.came, flap.check, flap.node))
+
+
+@dataclass(slots=True)
+class _Record:
+    serial: str = ""
+    runs: set[int] = field(default_factory=set)
+    nodes: dict[str, None] = field(default_factory=dict)
+    instances: dict[str, None] = field(default_factory=dict)
+    checks: set[str] = field(default_factory=set)
+
+
+def offenders(past: Past) -> list[Offender]:
+    """Hardware that failed in more than one run, that of most runs first."""
+    records: dict[tuple[str, str], _Record] = defaultdict(_Record)
+    failed = [
+        (entry.run, check, node, entry)
+        for (check, node), track in past.tracks.items()
+        for entry in track
+        if entry.verdict is Verdict.FAIL
+    ]
+    for run, check, node, entry in sorted(failed, key=lambda one: one[:3]):
+        identity = past.identity(node, run)
+        for kind, name, serial in _at_fault(entry, identity):
+            record = records[kind, name]
+            record.serial = serial or record.serial
+            record.runs.add(run)
+            record.nodes[node] = None
+            record.checks.add(check)
+            if identity.instance_id:
+                record.instances[identity.instance_id] = None
+    owners = {key: node for node, told in past.identities.items() for key in _keys(told[-1][1])}
+    found = [
+        Offender(
+            kind,
+            name,
+            record.serial,
+            tuple(sorted(record.runs)),
+            tuple(record.nodes),
+            tuple(record.instances),
+            tuple(sorted(record.checks)),
+            owners.get((kind, name), ""),
+        )
+        for (kind, name), record in records.items()
+        if len(record.runs) > 1
+    ]
+    return sorted(found, key=lambda one: (-len(one.runs), not one.has_moved, one.kind, one.nodes, one.id))
+
+
+def places(past: Past) -> list[Place]:
+    """Nodes where one check fails whatever hardware is in them."""
+    found = []
+    for (check, node), track in past.tracks.items():
+        failed = [(entry, past.identity(node, entry.run)) for entry in track if entry.verdict is Verdict.FAIL]
+        machines: list[tuple[Identity, set[str]]] = []  # one after the other, with what of each was at fault
+        for entry, identity in failed:
+            at_fault = {name for _, name, _ in _at_fault(entry, identity)}
+            if at_fault and machines and identity.is_same_machine(machines[-1][0]):
+                machines[-1][1].update(at_fault)
+            elif at_fault:
+                machines.append((identity, at_fault))
+        if len(machines) > 1 and not set.intersection(*(at_fault for _, at_fault in machines)):
+            names = dict.fromkeys(", ".join(sorted(at_fault)) for _, at_fault in machines)
+            found.append(Place(node, check, tuple(names), tuple(entry.run for entry, _ in failed)))
+    return sorted(found, key=lambda place: (place.node, place.check))
+
+
+def trends(past: Past) -> list[Trend]:
+    """Every measurement of every node, the one that fell most first."""
+    found = [
+        Trend(name, node, values[-1][1].unit, tuple(one.value for _, one in values))
+        for (name, node), values in past.measured.items()
+    ]
+    return sorted(found, key=lambda trend: (trend.name, trend.change, trend.node))
+
+
+def _at_fault(entry: Entry, identity: Identity) -> Iterator[tuple[str, str, str]]:
+    """The hardware that a failure speaks of: its GPUs where it names some, else the machine."""
+    numbers = [int(told[1]) for device in entry.devices if (told := _GPU.fullmatch(device))]
+    known = {gpu.index: gpu for gpu in identity.gpus}
+    hit = [known[number] for number in numbers if number in known]
+    if hit:
+        yield from ((GPU, gpu.uuid, gpu.serial) for gpu in hit)
+    elif not numbers and identity.instance_id:
+        yield INSTANCE, identity.instance_id, identity.serial
+
+
+def _keys(identity: Identity) -> Iterator[tuple[str, str]]:
+    yield from ((GPU, gpu.uuid) for gpu in identity.gpus)
+    if identity.instance_id:
+        yield INSTANCE, identity.instance_id

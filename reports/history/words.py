@@ -1,0 +1,188 @@
+"""The history in words: lines for the terminal of a run, and the page that `clusterproof history` prints."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timezone
+
+from clusterproof.plugins.nodeset import fold
+from clusterproof.plugins.printable import printable
+from clusterproof.plugins.verdict import Verdict
+from clusterproof.reports.history.changes import GONE, STILL, Change, Changes, between
+from clusterproof.reports.history.model import Past, Run
+from clusterproof.reports.history.table import Table
+from clusterproof.reports.history.trends import GPU, Offender, Trend, flaps, offenders, places, trends
+
+MOST_ROWS = 20  # of a table, without --all
+MOST_LINES = 12  # of what is new or gone, in a run's own summary
+_BARS = "▁▂▃▄▅▆▇█"
+_SHOWN_VALUES = 12
+
+
+def moment(seconds: float) -> str:
+    """`2026-03-01 08:00 UTC`."""
+    try:
+        return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M} UTC"
+    except (ValueError, OverflowError, OSError):
+        return "a time that is none"
+
+
+def lines_since(last: Run | None, changes: Changes) -> Iterator[str]:
+    """What a run's summary says of the last run: counts, then what is new and what is gone, a line for each check."""
+    if last is None:
+        yield "since the last run: this is the first one in the history"
+        return
+    yield f"since the last run ({moment(last.began)}): {changes.headline}"
+    told = [line for kind, found in changes.kinds if kind != STILL for line in folded(kind, found)]
+    yield from told[:MOST_LINES]
+    if len(told) > MOST_LINES:
+        yield f"  … and {len(told) - MOST_LINES} more lines; `clusterproof history` has all"
+
+
+def folded(kind: str, found: Iterable[Change]) -> Iterator[str]:
+    """A line for each check of what is new, still there or gone, with its nodes folded."""
+    nodes: dict[tuple[str, Verdict, str], list[str]] = defaultdict(list)
+    for change in found:
+        nodes[change.check, change.now, change.title].append(change.node)
+    for (check, now, title), names in nodes.items():
+        word = "" if kind == GONE else f" {now.value}:"
+        yield printable(f"  {kind:<5} {fold(names)}:{word} {title or check}" + (f" ({check})" if title else ""))
+
+
+def page(past: Past, sort: str = "", most: int = MOST_ROWS) -> Iterator[str]:
+    """All that `clusterproof history` says of a cluster."""
+    last = past.runs[-1]
+    earlier = past.runs[:-1]
+    greens = [run for run in earlier if run.is_green]
+    yield f"{printable(last.cluster)}: {_count(len(past.runs), 'run')} since {moment(past.runs[0].began)}"
+    yield f"last run: {_run(last)}"
+    yield f"last green run before it: {_run(greens[-1]) if greens else 'none'}"
+    for title, table in _sections(past, last, earlier[-1:], greens[-1:]):
+        yield ""
+        yield title if table.rows else f"{title}: nothing"
+        if table.rows:
+            yield from (printable(f"  {line}") for line in table.sorted_by(sort).lines(most))
+
+
+def _sections(past: Past, last: Run, before: Iterable[Run], green: Iterable[Run]) -> Iterator[tuple[str, Table]]:
+    for run in before:
+        changes = between(past, run.number, last.number)
+        yield f"Since the run before it ({moment(run.began)}): {changes.headline}", _changes(changes)
+    for run in green:
+        changes = between(past, run.number, last.number)
+        yield f"Since the last green run ({moment(run.began)}): {changes.headline}", _changes(changes)
+    if not before:
+        changes = between(past, 0, last.number)
+        yield "Found by the first run", _changes(changes)
+    yield "Flapping: came, went and came again", _flapping(past)
+    yield "Hardware that failed in several runs", _offending(past)
+    yield "Nodes that fail with one set of hardware and with the next: look beyond the hardware", _places(past)
+    yield from _measured(trends(past))
+
+
+def _changes(changes: Changes) -> Table:
+    """A row for each check; of missing evidence, a row for each set of nodes, as it has one cause."""
+    nodes: dict[tuple[str, Verdict, str, str], list[str]] = defaultdict(list)
+    for kind, found in changes.kinds:
+        for change in sorted(found, key=lambda one: one.now.rank):
+            before = change.before.value if change.before else "not looked at"
+            nodes[kind, change.now, before, change.check].append(change.node)
+    checks: dict[tuple[str, Verdict, str, str, str], list[str]] = defaultdict(list)
+    for (kind, now, before, check), names in nodes.items():
+        checks[kind, now, before, "" if now is Verdict.INCOMPLETE else check, fold(names)].append(check)
+    rows = (
+        (kind, now.value, before, told[0] if len(told) == 1 else f"{len(told)} checks", names)
+        for (kind, now, before, _, names), told in checks.items()
+    )
+    return Table(("change", "now", "before", "check", "nodes"), tuple(rows))
+
+
+def _flapping(past: Past) -> Table:
+    nodes: dict[tuple[int, int, str, str], list[str]] = defaultdict(list)
+    for flap in flaps(past):
+        nodes[flap.came, flap.looked, flap.now.value, flap.check].append(flap.node)
+    rows = (
+        (_count(came, "time"), _count(looked, "run"), now, check, fold(names))
+        for (came, looked, now, check), names in nodes.items()
+    )
+    return Table(("came", "looked at in", "now", "check", "nodes"), tuple(rows))
+
+
+def _offending(past: Past) -> Table:
+    alike: dict[tuple[str, tuple[int, ...], tuple[str, ...], str], list[Offender]] = defaultdict(list)
+    for one in offenders(past):
+        where = _where(one)
+        alone = "" if where == _UNMOVED else f"{one.id} {where}"
+        alike[one.kind, one.runs, one.checks, alone].append(one)
+    return Table(("runs", "hardware", "nodes", "what became of it", "checks"), tuple(map(_offender, alike.values())))
+
+
+def _offender(alike: list[Offender]) -> tuple[str, ...]:
+    first = alike[0]
+    if len(alike) > 1:
+        name = f"{len(alike)} {first.kind}s"
+    else:
+        name = f"{first.id} (serial {first.serial})" if first.serial and first.kind == GPU else first.id
+    nodes = fold(node for one in alike for node in one.nodes)
+    return str(len(first.runs)), name, nodes, _where(first), ", ".join(first.checks)
+
+
+_UNMOVED = "still there"
+
+
+def _where(one: Offender) -> str:
+    """Whether a piece of hardware went elsewhere, and the fault with it."""
+    if len(one.nodes) > 1:
+        return f"moved from {one.nodes[0]} to {one.nodes[-1]}, and the fault with it"
+    if len(one.instances) > 1:
+        return f"came back in {one.instances[-1]}, and the fault with it"
+    if not one.now:
+        return "replaced"
+    return _UNMOVED if one.now == one.nodes[-1] else f"now in {one.now}"
+
+
+def _places(past: Past) -> Table:
+    rows = (
+        (place.node, place.check, _count(len(set(place.runs)), "run"), "; then ".join(place.hardware))
+        for place in places(past)
+    )
+    return Table(("node", "check", "failed in", "hardware, one after the other"), tuple(rows))
+
+
+def _measured(found: list[Trend]) -> Iterator[tuple[str, Table]]:
+    by_name: dict[tuple[str, str], list[Trend]] = defaultdict(list)
+    for trend in found:
+        by_name[trend.name, trend.unit].append(trend)
+    for (name, unit), rows in by_name.items():
+        title = f"{name} per node, in {unit}; usual: the median of the runs before"
+        columns = ("change", "last", "usual", "runs", "node", "trend")
+        yield title, Table(columns, tuple(map(_trend, rows)))
+
+
+def _trend(trend: Trend) -> tuple[str, ...]:
+    return (
+        f"{100 * trend.change:+.1f} %" if len(trend.values) > 1 else "",
+        f"{trend.last:.4g}",
+        f"{trend.usual:.4g}",
+        str(len(trend.values)),
+        trend.node,
+        _bars(trend.values[-_SHOWN_VALUES:]),
+    )
+
+
+def _bars(values: tuple[float, ...]) -> str:
+    """The values as a row of bars, from nothing to the largest."""
+    most = max(values)
+    if most <= 0:
+        return ""
+    return "".join(_BARS[round(max(value, 0) / most * (len(_BARS) - 1))] for value in values)
+
+
+def _run(run: Run) -> str:
+    green = ", green" if run.is_green else ""
+    return f"{moment(run.began)}, {run.occasion}, {_count(run.nodes, 'node')}, exit code {run.exit_code}{green}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

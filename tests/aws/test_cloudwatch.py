@@ -1,0 +1,96 @@
+"""`--cloudwatch`: the metrics of a run, as CloudWatch keeps them, and what becomes of a run that cannot send them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import boto3
+import pytest
+
+from clusterproof.plugins.result import Result
+from clusterproof.plugins.verdict import Verdict
+from clusterproof.reports.cloudwatch import MOST_METRICS, metrics_of
+from tests.aws.service import DENIED, Service
+from tests.runs import LIGHT, VERDICTS, Runs, all_verdicts
+
+pytest_plugins = ["pytester"]
+NAMESPACE = "clusterproof"
+
+
+def told(name: str, **dimensions: str) -> list[float]:
+    """What CloudWatch has of a metric."""
+    client: Any = boto3.client("cloudwatch")
+    now = datetime.now(timezone.utc)
+    answer = client.get_metric_statistics(
+        Namespace=NAMESPACE,
+        MetricName=name,
+        Dimensions=[{"Name": key, "Value": value} for key, value in dimensions.items()],
+        StartTime=now - timedelta(hours=1),
+        EndTime=now + timedelta(hours=1),
+        Period=7200,
+        Statistics=["Sum"],
+    )
+    return [point["Sum"] for point in answer["Datapoints"]]
+
+
+def test_cloudwatch_has_the_numbers_of_the_run(runs: Runs, service: Service) -> None:
+    runs.checks(test_it=LIGHT)
+    ran = runs.over(all_verdicts(), "--cloudwatch", NAMESPACE)
+    assert ran.ret == 1
+    assert "warning: " not in ran.stdout.str()
+    assert service.calls == ["PutMetricData"]
+    numbers = {"NodesFit": 4, "NodesFailed": 1, "NodesNotProven": 3, "Failures": 1, "Concerns": 1, "Incomplete": 3}
+    assert {name: told(name, Cluster="small") for name in numbers} == {name: [n] for name, n in numbers.items()}
+    assert told("SubsystemFailures", Cluster="small", Subsystem="host") == [1]
+    assert told("New", Cluster="small") == []
+
+
+def test_changes_are_counted_where_there_is_a_history(runs: Runs, service: Service) -> None:
+    runs.checks(test_it=LIGHT)
+    for _ in range(2):
+        runs.over(all_verdicts(), "--cloudwatch", NAMESPACE, "--history=history.sqlite")
+    assert told("New", Cluster="small") == [0]
+
+
+def test_nothing_is_sent_unasked_or_for_a_list_of_tests(runs: Runs, service: Service) -> None:
+    runs.checks(test_it=LIGHT)
+    runs.over(all_verdicts())
+    runs.over(all_verdicts(), "--cloudwatch", NAMESPACE, "--collect-only")
+    assert service.calls == []
+
+
+def test_what_is_denied_costs_a_line_and_no_verdict(runs: Runs, service: Service) -> None:
+    service.says("PutMetricData", DENIED)
+    runs.checks(test_it=LIGHT)
+    ran = runs.over(all_verdicts(), "--cloudwatch", NAMESPACE)
+    assert (ran.ret, runs.verdicts) == (1, VERDICTS)
+    ran.stdout.fnmatch_lines(
+        ["warning: CloudWatch has no metrics of this run: cloudwatch:PutMetricData is not allowed*"]
+    )
+
+
+def test_without_a_region_a_line_says_what_is_missing(
+    runs: Runs, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_REGION")
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    runs.checks(test_it=LIGHT)
+    ran = runs.over(all_verdicts(), "--cloudwatch", NAMESPACE)
+    ran.stdout.fnmatch_lines(["warning: CloudWatch has no metrics of this run: no AWS region*"])
+
+
+@pytest.mark.parametrize("name", ["", "AWS/EC2", "a b", ":x", "x" * 256, "ü"])
+def test_a_namespace_that_cloudwatch_refuses_is_refused_before_the_run(runs: Runs, name: str) -> None:
+    runs.checks(test_it=LIGHT)
+    ran = runs.over(all_verdicts(), f"--cloudwatch={name}")
+    assert ran.ret == 4
+    assert "--cloudwatch is" in ran.stderr.str()
+
+
+def test_however_large_the_cluster_the_metrics_are_few_and_of_characters_that_aws_takes() -> None:
+    results = [Result("a.b", f"n{number}", Verdict.FAIL, subsystem=f"s{number}\x00ü") for number in range(5_000)]
+    metrics = metrics_of(":\n\ud800" * 500, results, has_history=True)
+    assert len(metrics) == MOST_METRICS
+    values = [dimension["Value"] for metric in metrics for dimension in metric["Dimensions"]]
+    assert all(value.isascii() and value.isprintable() and len(value) <= 255 and value[0] != ":" for value in values)
