@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import comb, exp, hypot
 from statistics import median
 
@@ -11,16 +12,19 @@ from clusterproof.plugins.pairwise.findings import Analysis, Estimate, Finding, 
 from clusterproof.plugins.pairwise.groups import SlowPlace
 from clusterproof.plugins.pairwise.likelihood import surely
 from clusterproof.plugins.pairwise.model import Measurement, Pair
+from clusterproof.plugins.pairwise.normal import Normal
 from clusterproof.plugins.pairwise.robust import location, location_error
 from clusterproof.plugins.pairwise.screen import Screened, failing_nodes, screen
-from clusterproof.plugins.pairwise.view import Normal, Settings, Value, is_relaxed, succeeded
+from clusterproof.plugins.pairwise.view import Settings, Value, is_relaxed, succeeded
 
 SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on nobody is accused
 SURE = 0.99
 ONE_SIDED = 1.645  # standard errors: at 19 in 20 the slowness may well be the minimum effect
 RETESTS = 3  # without which nobody is accused
 FEWEST_GOOD_PAIRS = 2  # that say what is normal: of three nodes it may be the two others' link that is fast
-LINK_RETESTS = 2
+LINK_RETESTS = 1
+MOST_ALLOWED = 0.2  # of the minimum effect: by so little a node may miss it, where that is within the error
+SURELY_SLOW = 0.5  # of the minimum effect: the least that the middle over all partners but the worst must be
 TOO_FEW = 3  # nodes: of two, nobody can tell which
 
 
@@ -30,7 +34,8 @@ def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_pe
     nodes = {node for one in measurements for node in one.pair.nodes}
     failing = _failing(measurements)
     if screened.usual is None:
-        return Analysis((_nothing(measurements),))
+        named = tuple(finding for finding in failing if finding.kind is Kind.FAILING_NODE)
+        return Analysis(named or (_nothing(measurements),))
     estimates = _estimates(screened, len(nodes))
     contention = _contention(screened.usual, settings)
     configuration = _configuration(measurements, floor_gb_per_s, bool(contention))
@@ -51,12 +56,26 @@ def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_pe
         for node in sorted(nodes - blamed)
         if (finding := _intermittent(node, screened, estimates, settings, len(nodes), base))
     ]
-    return Analysis((*contention, *places, *failing, *slow, *links, *intermittent), screened.usual, estimates)
+    found = (*contention, *places, *failing, *slow, *links, *intermittent)
+    return Analysis(found or _too_few(screened, floor_gb_per_s, settings), screened.usual, estimates)
 
 
 def _nothing(measurements: Sequence[Measurement]) -> Finding:
     nodes = tuple(sorted({node for one in measurements for node in one.pair.nodes}))
     return Finding(Kind.INCONCLUSIVE, nodes, attempts=len(measurements), words="nothing was measured")
+
+
+def _too_few(screened: Screened, floor_gb_per_s: float | None, settings: Settings) -> tuple[Finding, ...]:
+    """That so few cannot be told apart: two have nobody to be compared with, and each of three is in most pairs."""
+    nodes = tuple(sorted(screened.of_node))
+    if len(nodes) < TOO_FEW and floor_gb_per_s is None:
+        words = "two nodes have nobody to be compared with; measure them with a third, or give a floor"
+        return (Finding(Kind.INCONCLUSIVE, nodes, attempts=len(screened.values), words=words),)
+    xs = [value.x for value in screened.values]
+    if len(nodes) == TOO_FEW and max(xs) - min(xs) > 2 * settings.min_effect:
+        words = f"pairs of three nodes differ by up to {1 - exp(min(xs) - max(xs)):.0%}; measure them with a fourth"
+        return (Finding(Kind.INCONCLUSIVE, nodes, attempts=len(xs), words=words),)
+    return ()
 
 
 def _configuration(
@@ -114,7 +133,8 @@ def _slow_node(node: str, screened: Screened, estimates: Mapping[str, Estimate],
     error = hypot(location_error(len(own), screened.usual.sigma), screened.usual.error)
     middle = location(all_of_them)
     pairs = tuple({value.pair: None for value in own})
-    is_slow = middle <= -settings.min_effect + error
+    allowance = min(error, MOST_ALLOWED * settings.min_effect)
+    is_slow = middle <= -settings.min_effect + allowance and screened.slow[node] <= -settings.min_effect * SURELY_SLOW
     is_slow_again = bool(again) and location(again) <= -settings.min_effect / 2
     partners = {value.pair.other(node) for value in own}
     good_pairs = {value.pair for value in screened.values if not screened.slow.keys() & set(value.pair)}
@@ -151,7 +171,8 @@ def _estimates(screened: Screened, nodes: int) -> dict[str, Estimate]:
         xs = [value.x for value in own]
         partners = len({value.pair.other(node) for value in own})
         if node in screened.slow:
-            middle, chance = location(xs), surely(xs, screened.usual.sigma, nodes)
+            telling = [value.x for value in own]
+            middle, chance = location(xs), surely(telling, screened.usual, nodes)
         else:
             middle, chance = median(xs), 0.0
         found[node] = _of(middle, location_error(len(xs), screened.usual.sigma), len(xs), partners, chance)
@@ -197,7 +218,7 @@ def _slow_link(one: Pair, told: Sequence[Value], usual: Normal, settings: Settin
     xs = [value.x for value in told]
     again = [value.x for value in told if value.is_retest]
     error = hypot(location_error(len(xs), usual.sigma), usual.error)
-    chance = surely(xs, usual.sigma, pairs)
+    chance = surely(xs, replace(usual, sample=()), pairs)
     is_slow = location(xs) <= -settings.min_effect + ONE_SIDED * error
     if len(again) < LINK_RETESTS or max(again) > -settings.min_effect / 2 or not is_slow or chance < SURE:
         return None
@@ -224,8 +245,9 @@ def _failing(measurements: Sequence[Measurement]) -> list[Finding]:
         named = sum(one.reading.culprit == node for one in failed)
         problem = next((one.reading.problem for one in failed if one.reading.problem), "")
         is_sure = len(failed) >= 2 and len(partners) >= 2 and 2 * len(failed) >= len(own)
-        says_nothing = all(one.reading.is_without_program for one in failed) or 2 * len(failing) > len(nodes)
-        kind = Kind.FAILING_NODE if (is_sure or named > 1) and not says_nothing else Kind.INCONCLUSIVE
+        says_nothing = all(one.reading.is_without_program for one in failed)
+        is_blamed = named > 1 or (is_sure and 2 * len(failing) <= len(nodes))
+        kind = Kind.FAILING_NODE if is_blamed and not says_nothing else Kind.INCONCLUSIVE
         pairs = tuple({one.pair: None for one in failed})
         found.append(Finding(kind, (node,), failures=len(failed), attempts=len(own), words=problem, pairs=pairs))
     return found

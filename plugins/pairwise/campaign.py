@@ -18,6 +18,7 @@ from clusterproof.plugins.pairwise.view import Settings
 
 FIRST_ROUNDS = 4
 RETEST_ROUNDS = 4
+LINK_RETESTS = 3  # of a suspect pair, which has its nodes to itself meanwhile
 MOST_CONTROLS = 16  # pairs of good nodes in a retest round: they show what fewer at once bring
 FEWEST_PAIRS = 4  # in a retest round after the first, however small the cluster: what is normal is to be well known
 SAMPLED_OF_A_PLACE = 3  # nodes of a slow place that are measured again in each round
@@ -98,7 +99,7 @@ def next_round(plan: Plan, measurements: Sequence[Measurement]) -> tuple[int, Ro
         pairs = first[number] if number < len(first) else retests(plan, before, number)
         measured = {one.pair for one in measurements if one.round == number}
         left = tuple(one for one in pairs if one not in measured)
-        if left or not pairs:
+        if left or (not pairs and number >= len(first)):
             return number, left
     return last, ()
 
@@ -143,10 +144,9 @@ class _Draw:
         unfit = self.bad | of_slow_places | plan.absent
         good = [node for node in plan.nodes if node not in unfit]
         Random(f"{plan.seed} {number}").shuffle(good)  # noqa: S311 - no secret
-        used: Counter[str] = Counter()
-        for one in measurements:
-            if one.round >= plan.settings.first_rounds:
-                used.update(one.pair.nodes)
+        again = [one.pair for one in measurements if one.round >= plan.settings.first_rounds]
+        self.retested = Counter(again)
+        used = Counter(node for one in again for node in one.nodes)
         good.sort(key=lambda node: (node in in_links, used[node]))  # the first are better kept for their own retest
         self.good = good
 
@@ -159,7 +159,7 @@ class _Draw:
     def again(self, links: Sequence[Pair], suspects: int) -> None:
         """Suspect pairs as they are, so many that a good partner is left for every suspect."""
         room = (len(self.good) - suspects) // 2
-        for one in links:
+        for one in (one for one in links if self.retested[one] < LINK_RETESTS):
             if not self.busy & set(one.nodes) and len(self.pairs) < room:
                 self._take(one)
 

@@ -40,8 +40,12 @@ class Pace:
     """What a batch of pairs takes, and what of the budget is left."""
 
     budget_s: float
-    started: float = field(default_factory=time.monotonic)
+    clock: Callable[[], float]
+    started: float = field(init=False)
     slowest_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
 
     def took(self, seconds: float) -> None:
         """Take note of a batch."""
@@ -50,7 +54,7 @@ class Pace:
     @property
     def batches_left(self) -> float:
         """How many more there is time for."""
-        left_s = self.budget_s - (time.monotonic() - self.started)
+        left_s = self.budget_s - (self.clock() - self.started)
         return left_s / self.slowest_s if self.slowest_s else float("inf")
 
 
@@ -61,12 +65,13 @@ def drive(
     budget_s: float,
     at_once: int,
     told: Callable[[Progress], None],
+    clock: Callable[[], float] = time.monotonic,
 ) -> Journal:
     """Measure until nothing is left to ask, or the budget is used up. Raises Unusable where nothing can be measured.
 
     With too little time for all, fewer of the first rounds are made, so that suspects can still be measured again.
     """
-    pace = Pace(budget_s)
+    pace = Pace(budget_s, clock)
     measurements = list(journal.measurements)
     plan = journal.plan
     left_out = ""
@@ -79,9 +84,9 @@ def drive(
             if pace.batches_left < 1:
                 left_out = _words(batches[done:], number)
                 break
-            started = time.monotonic()
+            started = clock()
             measurements += _measure(launcher, writer, batch, number)
-            pace.took(time.monotonic() - started)
+            pace.took(clock() - started)
             rounds = len(plan.first) + (0 if plan.asked else RETEST_ROUNDS)
             batches_left = (rounds - number) * len(batches) - done - 1
             told(Progress(number + 1, rounds, len(measurements), batches_left * pace.slowest_s))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from clusterproof.plugins.pairwise.model import Pair
-from clusterproof.plugins.pairwise.view import Normal
+from clusterproof.plugins.pairwise.normal import Normal
 
 
 class Kind(str, Enum):

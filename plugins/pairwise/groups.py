@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from clusterproof.plugins.pairwise.normal import Normal
 from clusterproof.plugins.pairwise.robust import location_error
-from clusterproof.plugins.pairwise.view import Normal, Settings, Value
+from clusterproof.plugins.pairwise.view import Settings, Value
 
 FEWEST_NODES = 3
 SHARE_OF_NODES = 0.75  # that must be slow, each by itself, before the place is and not they

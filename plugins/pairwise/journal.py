@@ -20,6 +20,12 @@ from clusterproof.plugins.pairwise.model import Measurement, Pair, pair
 SCHEMA = "clusterproof pairs 1"
 MAX_LINES = 5_000_000
 EXPECTED = "a pairwise.jsonl that a run wrote"
+_NUMBERS = ("busbw_gb_per_s", "algbw_gb_per_s", "time_us", "size_bytes", "seconds", "ranks")
+_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("network", "problem", "culprit"), str),
+    **dict.fromkeys(_NUMBERS, (int, float)),
+    "is_correct": bool,
+}
 
 
 class JournalError(ValueError):
@@ -115,7 +121,7 @@ def write(path: Path, journal: Journal) -> None:
 
 
 def read(path: Path) -> Journal:
-    """A journal, strictly but for a last line that was cut. Raises JournalError."""
+    """A journal, strictly but for lines that were cut when a run was. Raises JournalError."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except OSError as problem:
@@ -124,7 +130,7 @@ def read(path: Path) -> Journal:
         raise JournalError(f"{path}: byte {problem.start} is not UTF-8; expected {EXPECTED}") from None
     try:
         journal = _of_header(json.loads(lines[0]))
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise JournalError(f"{path}: its first line is no plan ({problem!s:.80}); expected {EXPECTED}") from None
     measurements: list[Measurement] = []
     ended: str | None = None
@@ -141,7 +147,8 @@ def read(path: Path) -> Journal:
             else:
                 measurements.append(_measurement(told, plan))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
-            if line.endswith("}"):
+            is_cut = isinstance(problem, json.JSONDecodeError) and line.startswith("{")
+            if not is_cut:
                 raise JournalError(f"{path}:{number}: {problem!s:.80}; expected a measurement") from None
     return replace(journal, plan=plan, measurements=tuple(measurements), ended=ended)
 
@@ -166,13 +173,22 @@ def _measurement(told: Mapping[str, Any], plan: Plan) -> Measurement:
     one = pair(*_two(told["pair"]))
     if not set(one) <= set(plan.nodes):
         raise ValueError(f"{one} is no pair of its nodes")
-    return Measurement(one, int(told["round"]), int(told["at_once"]), _reading(told["reading"]))
+    number, at_once = told["round"], told["at_once"]
+    if not (isinstance(number, int) and number >= 0):
+        raise ValueError(f"{number!r:.40} is no round")
+    if not (isinstance(at_once, int) and at_once >= 1):
+        raise ValueError(f"{at_once!r:.40} pairs at once cannot be")
+    return Measurement(one, number, at_once, _reading(told["reading"]))
 
 
 def _reading(told: Mapping[str, Any]) -> Reading:
     unknown = set(told) - {each.name for each in fields(Reading)}
     if unknown:
         raise ValueError(f"a reading has no {sorted(unknown)[0]!r:.40}")
+    for name, value in told.items():
+        is_rightly_bool = isinstance(value, bool) == (name == "is_correct")
+        if name != "hosts" and value is not None and not (is_rightly_bool and isinstance(value, _KINDS[name])):
+            raise ValueError(f"{value!r:.40} is no {name}")
     busbw = told.get("busbw_gb_per_s")
     if busbw is not None and not is_believable(busbw):
         raise ValueError(f"{busbw!r:.40} is no bandwidth")

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from clusterproof.plugins.pairwise.groups import SlowPlace, residuals, slow_places
 from clusterproof.plugins.pairwise.model import Measurement, Pair
-from clusterproof.plugins.pairwise.view import Normal, Settings, Value, by_node, normal, values
+from clusterproof.plugins.pairwise.normal import Normal
+from clusterproof.plugins.pairwise.robust import location_error
+from clusterproof.plugins.pairwise.view import Settings, Value, by_node, normal, values
 
 PASSES = 5  # over who is suspect, so that what is normal is taken from those who are not
 SUSPECT = 1 / 3  # of the minimum effect: from there on a node is measured again
-LINK_SIGMAS = 2.5  # and a pair
+LINK_SIGMAS = 2.0  # and a pair
+SHARE_OF_PARTNERS = 0.5  # with whom a node must fail, to be suspect after one failure
 CLEARED_AFTER = 2  # good retests
 ENOUGH_PARTNERS = 3  # to leave the worst one out
+EXPLAINS = 0.5  # of the minimum effect: from there on a suspect node is reason enough for its slow pairs
+STANDING_OUT = 2.0  # standard errors
 FEWEST_OWN = 2  # values with partners that are not slow, to judge a node by those alone
 
 
@@ -33,39 +38,59 @@ class Screened:
 
     def own_values(self, node: str) -> Sequence[Value]:
         """A node's values that no suspect partner and no suspect link explains."""
-        told = [value for value in self.of_node[node] if value.pair not in self.links]
-        return unexplained(told or self.of_node[node], node, self.slow)
+        told = [value for value in self.of_node[node] if value.pair not in self.links] or list(self.of_node[node])
+        return unexplained(told, node, _slower(self.slow, _score(told)))
 
 
 def screen(measurements: Sequence[Measurement], settings: Settings) -> Screened:
     """Look through all measurements so far."""
     failing = failing_nodes(measurements)
+    often = Counter(one.pair for one in measurements)
     slow: dict[str, float] = {}
-    usual, found, places = None, list[Value](), list[SlowPlace]()
-    for _ in range(PASSES):
-        usual = normal(measurements, slow, settings)
+    apart: set[str] = set()
+    links: tuple[Pair, ...] = ()
+    before: object = None
+    for number in range(PASSES):
+        repeated = {one for one in links if often[one] > 1}
+        usual = normal([one for one in measurements if one.pair not in repeated], apart, settings)
         if usual is None:
             return Screened(None, (), {}, failing, _failed_links(measurements, failing), ())
         found = values(measurements, usual, settings)
         places = slow_places(found, usual, settings)
         found = residuals(found, places, settings)
-        again = slow_nodes(found, slow, settings)
-        if again.keys() == slow.keys():
+        of_node = by_node(found)
+        slow = slow_nodes(found, slow, settings)
+        links = slow_links(found, slow, usual, settings)
+        apart = _standing_out(slow, of_node, usual) | (set() if number else _lowest(of_node))
+        if (slow.keys(), links, apart) == before:
             break
-        slow = again
-    assert usual is not None
-    links = (*_failed_links(measurements, failing), *slow_links(found, slow, usual, settings))
-    return Screened(usual, found, slow, failing, links, tuple(places), by_node(found))
+        before = slow.keys(), links, apart
+    return Screened(
+        usual, found, slow, failing, (*_failed_links(measurements, failing), *links), tuple(places), of_node
+    )
 
 
-def slow_nodes(found: Sequence[Value], suspects: Collection[str], settings: Settings) -> dict[str, float]:
+def _lowest(of_node: Mapping[str, Sequence[Value]]) -> set[str]:
+    """The lowest eighth, whoever they are: at first they may hide in the normal that they have a part in."""
+    scores = {node: _score(told) for node, told in of_node.items()}
+    return set(sorted(scores, key=lambda node: (scores[node], node))[: max(1, len(scores) // 8)])
+
+
+def _standing_out(slow: Mapping[str, float], of_node: Mapping[str, Sequence[Value]], usual: Normal) -> set[str]:
+    """Suspects that noise alone hardly makes: to leave out whoever was a little unlucky would make luck the normal."""
+    return {
+        node for node, score in slow.items() if score < -STANDING_OUT * location_error(len(of_node[node]), usual.sigma)
+    }
+
+
+def slow_nodes(found: Sequence[Value], suspects: Mapping[str, float], settings: Settings) -> dict[str, float]:
     """Nodes whose middle value is low, less what partners among the suspects so far explain, and retests cleared."""
     of_node = by_node(found)
     found_slow = {}
     for node, told in of_node.items():
         if _score(told) >= -settings.min_effect * SUSPECT:
             continue
-        own = unexplained(told, node, suspects)
+        own = unexplained(told, node, _slower(suspects, _score(told)))
         score = _score(own)
         if score < -settings.min_effect * SUSPECT and not _is_cleared(own, settings):
             found_slow[node] = score
@@ -73,12 +98,21 @@ def slow_nodes(found: Sequence[Value], suspects: Collection[str], settings: Sett
 
 
 def _score(told: Sequence[Value]) -> float:
-    """The middle over partners but the worst: one slow link makes no slow node, however often it is measured."""
+    """The middle over partners but the worst, however often that one was measured."""
+    middles = sorted(_middles(told).values())
+    return median(middles[1:] if len(middles) >= ENOUGH_PARTNERS else middles)
+
+
+def _middles(told: Sequence[Value]) -> dict[Pair, float]:
     of_partner: dict[Pair, list[float]] = defaultdict(list)
     for value in told:
         of_partner[value.pair].append(value.x)
-    middles = sorted(median(xs) for xs in of_partner.values())
-    return median(middles[1:] if len(middles) >= ENOUGH_PARTNERS else middles)
+    return {one: median(xs) for one, xs in of_partner.items()}
+
+
+def _slower(suspects: Mapping[str, float], score: float) -> set[str]:
+    """The suspects slow enough to explain at least half of what is seen of a partner of theirs."""
+    return {node for node, theirs in suspects.items() if theirs < score / 2}
 
 
 def unexplained(told: Sequence[Value], node: str, suspects: Collection[str]) -> Sequence[Value]:
@@ -95,12 +129,13 @@ def _is_cleared(own: Sequence[Value], settings: Settings) -> bool:
 def slow_links(
     found: Sequence[Value], slow: Mapping[str, float], usual: Normal, settings: Settings
 ) -> tuple[Pair, ...]:
-    """Pairs that are slow though neither node is suspect, unless retests cleared them; the slowest first."""
+    """Pairs far slower than their nodes are with others, unless retests cleared them; the slowest first."""
     cut = -max(settings.min_effect, LINK_SIGMAS * usual.sigma)
     of_pair: dict[Pair, list[Value]] = defaultdict(list)
     for value in found:
-        if not slow.keys() & set(value.pair.nodes):
-            of_pair[value.pair].append(value)
+        of_nodes = min(slow.get(node, 0.0) for node in value.pair.nodes)
+        if of_nodes > -settings.min_effect * EXPLAINS:
+            of_pair[value.pair].append(replace(value, x=value.x - of_nodes))
     suspects = {
         one: median(value.x for value in told)
         for one, told in of_pair.items()
@@ -116,24 +151,21 @@ def _is_well_again(told: Sequence[Value], settings: Settings) -> bool:
 
 
 def failing_nodes(measurements: Sequence[Measurement]) -> tuple[str, ...]:
-    """Nodes whose measurements failed and that are not cleared by enough that succeeded, those that failed most first.
+    """Nodes whose measurements failed and that are not cleared by partners with whom they succeeded; the worst first.
 
-    A failure with a partner that fails more often than oneself says nothing of oneself.
+    A failure with a partner that fails more often than oneself says nothing of oneself, and a pair that fails again and
+    again no more than once.
     """
-    failed: dict[str, int] = defaultdict(int)
-    told: dict[str, int] = defaultdict(int)
+    partners: dict[str, set[str]] = defaultdict(set)
+    failed: dict[str, set[str]] = defaultdict(set)
     for one in measurements:
         for node in one.pair.nodes:
-            told[node] += 1
-            failed[node] += not one.reading.busbw_gb_per_s
-    own: dict[str, int] = defaultdict(int)
-    for one in measurements:
-        if one.reading.busbw_gb_per_s:
-            continue
-        rates = {node: failed[node] / told[node] for node in one.pair.nodes}
-        for node in one.pair.nodes:
-            own[node] += rates[node] >= rates[one.pair.other(node)]
-    suspects = [node for node, count in own.items() if count > 1 or (count and 2 * failed[node] >= told[node])]
+            partners[node].add(one.pair.other(node))
+            if not one.reading.busbw_gb_per_s:
+                failed[node].add(one.pair.other(node))
+    rates = {node: len(failed[node]) / len(told) for node, told in partners.items()}
+    own = {node: sum(rates[node] >= rates[other] for other in failed[node]) for node in partners}
+    suspects = [node for node, count in own.items() if count > 1 or (count and rates[node] >= SHARE_OF_PARTNERS)]
     return tuple(sorted(suspects, key=lambda node: (-own[node], node)))
 
 

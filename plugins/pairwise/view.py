@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from math import log
 from statistics import median
 
+from clusterproof.plugins.pairwise.likelihood import LEAST_SIGMA, normal_part
 from clusterproof.plugins.pairwise.model import Measurement, Pair
-from clusterproof.plugins.pairwise.robust import MOST_VALUES, location, location_error, spread
+from clusterproof.plugins.pairwise.normal import Normal
+from clusterproof.plugins.pairwise.robust import MOST_VALUES, location, location_error
 from clusterproof.plugins.pairwise.schedule import is_inside
 
 ENOUGH = 4  # measurements for a normal of their own
 FEWEST_FOR_SIGMA = 6
-LEAST_SIGMA = 0.01  # of few values that happen to be alike
 MOST_PLACES = 8  # of more places one that is slow touches too few pairs to move their median
 
 
@@ -38,26 +39,6 @@ class Settings:
     first_rounds: int  # rounds whose pairs do not depend on any measurement
 
 
-@dataclass(frozen=True, slots=True)
-class Normal:
-    """What is normal: the centre of log(busbw) inside places and across them, and its spread."""
-
-    inside: float
-    across: float
-    sigma: float
-    error: float = 0.0  # standard error of the centre
-    relief_inside: float = 0.0  # how much faster they are when at most half of them run at once; 0.0 where not sure
-    relief_across: float = 0.0
-
-    def of(self, inside: bool) -> float:
-        """The centre for such pairs."""
-        return self.inside if inside else self.across
-
-    def relief(self, inside: bool) -> float:
-        """What fewer at once bring such pairs."""
-        return self.relief_inside if inside else self.relief_across
-
-
 def succeeded(measurements: Iterable[Measurement]) -> list[Measurement]:
     """Those that brought a bandwidth."""
     return [one for one in measurements if one.reading.busbw_gb_per_s]
@@ -74,8 +55,8 @@ def normal(measurements: Sequence[Measurement], without: Collection[str], settin
     logs: dict[bool, list[tuple[Pair, float]]] = defaultdict(list)
     for one in first:
         logs[is_inside(one.pair, settings.places)].append((one.pair, _log(one)))
-    whole = location([x for told_logs in logs.values() for _, x in told_logs])
-    inside = location([x for _, x in logs[True]]) if len(logs[True]) >= ENOUGH else whole
+    whole, _ = normal_part([x for told_logs in logs.values() for _, x in told_logs])
+    inside = normal_part([x for _, x in logs[True]])[0] if len(logs[True]) >= ENOUGH else whole
     across = _across(logs[False], settings) if len(logs[False]) >= ENOUGH else whole
     found = Normal(inside, across, 0.0)
     rest = [x - found.of(kind) for kind, told_logs in logs.items() for _, x in told_logs]
@@ -89,6 +70,7 @@ def normal(measurements: Sequence[Measurement], without: Collection[str], settin
         found,
         sigma=sigma,
         error=location_error(len(rest), sigma),
+        sample=tuple(rest) if len(rest) <= MOST_VALUES else (),
         relief_inside=_relief(relaxed[True], sigma, settings),
         relief_across=_relief(relaxed[False], sigma, settings),
     )
@@ -99,7 +81,7 @@ def _sigma(
 ) -> float:
     """The spread of good pairs; in a small cluster also that of each suspect's values about their own middle."""
     if len(rest) > MOST_VALUES:
-        return spread(rest)
+        return normal_part(rest)[1]
     of_suspects: dict[str, list[float]] = defaultdict(list)
     for one in told:
         mine = [node for node in one.pair.nodes if node in suspects]
@@ -107,7 +89,7 @@ def _sigma(
             of_suspects[mine[0]].append(_log(one) - usual.of(is_inside(one.pair, settings.places)))
     about = [x - location(xs) for xs in of_suspects.values() if len(xs) >= ENOUGH for x in xs]
     both = [*rest, *about]
-    return max(spread(both), LEAST_SIGMA) if len(both) >= FEWEST_FOR_SIGMA else LEAST_SIGMA * 2
+    return normal_part(both)[1] if len(both) >= FEWEST_FOR_SIGMA else LEAST_SIGMA * 2
 
 
 def _relief(relaxed: Sequence[float], sigma: float, settings: Settings) -> float:
@@ -120,7 +102,7 @@ def _relief(relaxed: Sequence[float], sigma: float, settings: Settings) -> float
 
 def _across(logs: Sequence[tuple[Pair, float]], settings: Settings) -> float:
     """The centre of pairs across places. Where one place is slow, it is that of the pairs without it."""
-    plain = location([x for _, x in logs])
+    plain, _ = normal_part([x for _, x in logs])
     touching: dict[str, list[int]] = defaultdict(list)
     for number, (one, _) in enumerate(logs):
         for node in one.nodes:

@@ -1,0 +1,91 @@
+"""Measurements of pairs of clusters whose faults are known; 100 GB/s and a little noise are normal."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from random import Random
+
+from clusterproof.plugins.meters.reading import Reading
+from clusterproof.plugins.pairwise.analysis import analyse
+from clusterproof.plugins.pairwise.campaign import Plan, next_round
+from clusterproof.plugins.pairwise.findings import Analysis, Finding, Kind
+from clusterproof.plugins.pairwise.model import Measurement, Pair
+from clusterproof.plugins.pairwise.schedule import is_inside
+
+NORMAL_GB_PER_S = 100.0
+
+
+def names(count: int) -> tuple[str, ...]:
+    """The nodes of a cluster: n000, n001, …"""
+    return tuple(f"n{number:03}" for number in range(count))
+
+
+def racks(nodes: Sequence[str], size: int) -> dict[str, str]:
+    """Racks of so many nodes: r0, r1, …"""
+    return {node: f"r{number // size}" for number, node in enumerate(nodes)}
+
+
+def failed(one: Pair, culprit: str = "") -> Reading:
+    """A run that brought no bandwidth."""
+    return Reading(problem=f"{one} did not end in its time", culprit=culprit)
+
+
+class Cluster:
+    """What is wrong where; a share of 0.9 is 10 % slow. The same seed measures the same."""
+
+    def __init__(
+        self,
+        nodes: Mapping[str, float] | None = None,
+        links: Mapping[Pair, float] | None = None,
+        ways_out: Mapping[str, float] | None = None,
+        dead: Collection[str] = (),
+        dead_links: Collection[Pair] = (),
+        now_and_then: Mapping[str, float] | None = None,
+        most_at_once: int | None = None,
+        whole: float = 1.0,
+        seed: int = 1,
+    ) -> None:
+        self.nodes = nodes or {}
+        self.links = links or {}
+        self.ways_out = ways_out or {}  # of a place
+        self.dead = dead
+        self.dead_links = dead_links
+        self.now_and_then = now_and_then or {}  # every second time
+        self.most_at_once = most_at_once  # pairs that do not slow each other
+        self.whole = whole
+        self.random = Random(seed)
+        self.turns: dict[str, int] = {}
+
+    def read(self, one: Pair, at_once: int, places: Mapping[str, str]) -> Reading:
+        """One run of this pair."""
+        if one in self.dead_links or set(one) & set(self.dead):
+            return failed(one)
+        share = min(self.nodes.get(node, 1.0) for node in one) * self.links.get(one, 1.0)
+        for node in set(one) & set(self.now_and_then):
+            self.turns[node] = self.turns.get(node, 0) + 1
+            share *= self.now_and_then[node] if self.turns[node] % 2 else 1.0
+        if not is_inside(one, places):
+            share *= min(self.ways_out.get(places.get(node, ""), 1.0) for node in one)
+        if self.most_at_once:
+            share *= min(1.0, self.most_at_once / at_once)
+        return Reading(NORMAL_GB_PER_S * self.whole * share * self.random.lognormvariate(0.0, 0.01))
+
+
+def measured(plan: Plan, cluster: Cluster) -> list[Measurement]:
+    """A whole campaign."""
+    told: list[Measurement] = []
+    while True:
+        number, pairs = next_round(plan, told)
+        if not pairs:
+            return told
+        told += [Measurement(one, number, len(pairs), cluster.read(one, len(pairs), plan.places)) for one in pairs]
+
+
+def concluded(plan: Plan, cluster: Cluster, floor_gb_per_s: float | None = None) -> Analysis:
+    """What a whole campaign comes to."""
+    return analyse(measured(plan, cluster), plan.settings, floor_gb_per_s)
+
+
+def verdicts(findings: Iterable[Finding]) -> set[tuple[Kind, str]]:
+    """Who or what is called what: a node, a pair, a place, or nothing in particular."""
+    return {(one.kind, one.place or "~".join(one.nodes)) for one in findings}
