@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import comb, exp, hypot
+from math import exp, hypot
 from statistics import median
 
 from clusterproof.plugins.pairwise.findings import Analysis, Estimate, Finding, Kind
 from clusterproof.plugins.pairwise.groups import SlowPlace
-from clusterproof.plugins.pairwise.likelihood import surely
+from clusterproof.plugins.pairwise.intermittent import slow_now_and_then
+from clusterproof.plugins.pairwise.likelihood import SURE, surely
 from clusterproof.plugins.pairwise.model import Measurement, Pair
 from clusterproof.plugins.pairwise.normal import Normal
 from clusterproof.plugins.pairwise.robust import location, location_error
-from clusterproof.plugins.pairwise.screen import Screened, failing_nodes, screen
+from clusterproof.plugins.pairwise.screen import Screened, but_the_worst, failing_nodes, screen
 from clusterproof.plugins.pairwise.view import Settings, Value, is_relaxed, succeeded
 
 SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on nobody is accused
-SURE = 0.99
 ONE_SIDED = 1.645  # standard errors: at 19 in 20 the slowness may well be the minimum effect
 RETESTS = 3  # without which nobody is accused
 FEWEST_GOOD_PAIRS = 2  # that say what is normal: of three nodes it may be the two others' link that is fast
 LINK_RETESTS = 1
 MOST_ALLOWED = 0.2  # of the minimum effect: by so little a node may miss it, where that is within the error
-SURELY_SLOW = 0.5  # of the minimum effect: the least that the middle over all partners but the worst must be
+BUT_FOR_ONE = 0.75  # of the minimum effect: so slow a node must be without its worst partner, too
 TOO_FEW = 3  # nodes: of two, nobody can tell which
 
 
@@ -50,12 +50,7 @@ def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_pe
     accused = {node for finding in (*failing, *slow) for node in finding.nodes}
     links = _links(screened, measurements, accused, settings, len(nodes))
     blamed = accused | {node for finding in links for node in finding.nodes}
-    base = _share_low(screened, settings)
-    intermittent = [
-        finding
-        for node in sorted(nodes - blamed)
-        if (finding := _intermittent(node, screened, estimates, settings, len(nodes), base))
-    ]
+    intermittent = slow_now_and_then(screened, nodes - blamed, estimates, settings)
     found = (*contention, *places, *failing, *slow, *links, *intermittent)
     return Analysis(found or _too_few(screened, floor_gb_per_s, settings), screened.usual, estimates)
 
@@ -134,7 +129,8 @@ def _slow_node(node: str, screened: Screened, estimates: Mapping[str, Estimate],
     middle = location(all_of_them)
     pairs = tuple({value.pair: None for value in own})
     allowance = min(error, MOST_ALLOWED * settings.min_effect)
-    is_slow = middle <= -settings.min_effect + allowance and screened.slow[node] <= -settings.min_effect * SURELY_SLOW
+    rest = location([value.x for value in but_the_worst(own)])
+    is_slow = middle <= -settings.min_effect + allowance and rest <= -settings.min_effect * BUT_FOR_ONE
     is_slow_again = bool(again) and location(again) <= -settings.min_effect / 2
     partners = {value.pair.other(node) for value in own}
     good_pairs = {value.pair for value in screened.values if not screened.slow.keys() & set(value.pair)}
@@ -171,17 +167,11 @@ def _estimates(screened: Screened, nodes: int) -> dict[str, Estimate]:
         xs = [value.x for value in own]
         partners = len({value.pair.other(node) for value in own})
         if node in screened.slow:
-            telling = [value.x for value in own]
-            middle, chance = location(xs), surely(telling, screened.usual, nodes)
+            middle, chance = location(xs), surely(xs, screened.usual, nodes)
         else:
             middle, chance = median(xs), 0.0
         found[node] = _of(middle, location_error(len(xs), screened.usual.sigma), len(xs), partners, chance)
     return found
-
-
-def tail(least: int, of: int, chance: float) -> float:
-    """The chance of at least so many of `of`, each having this chance."""
-    return sum(comb(of, count) * chance**count * (1 - chance) ** (of - count) for count in range(least, of + 1))
 
 
 def _of(middle: float, error: float, count: int, partners: int = 0, surely: float = 0.0) -> Estimate:
@@ -251,24 +241,3 @@ def _failing(measurements: Sequence[Measurement]) -> list[Finding]:
         pairs = tuple({one.pair: None for one in failed})
         found.append(Finding(kind, (node,), failures=len(failed), attempts=len(own), words=problem, pairs=pairs))
     return found
-
-
-def _share_low(screened: Screened, settings: Settings) -> float:
-    """The share of first measurements that are slow, whosever they are."""
-    first = [value.x for value in screened.values if not value.is_retest]
-    return (sum(x <= -settings.min_effect for x in first) + 1) / (len(first) + 2)
-
-
-def _intermittent(
-    node: str, screened: Screened, estimates: Mapping[str, Estimate], settings: Settings, nodes: int, base: float
-) -> Finding | None:
-    """A node that is slow now and then, more often than chance would have it in so many nodes."""
-    own = screened.of_node.get(node, ())
-    low = [value for value in own if value.x <= -settings.min_effect]
-    if len(low) < 2 or len({value.pair for value in low}) < 2:
-        return None
-    if nodes * tail(len(low), len(own), base) > 1 - SURE:
-        return None
-    worst = 1 - exp(min(value.x for value in low))
-    words = f"{len(low)} of {len(own)} measurements are slow, by up to {worst:.0%}, the others are well"
-    return Finding(Kind.INTERMITTENT, (node,), estimate=estimates.get(node), words=words)

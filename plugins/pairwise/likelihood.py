@@ -9,6 +9,7 @@ from statistics import median
 from clusterproof.plugins.pairwise.normal import Normal
 from clusterproof.plugins.pairwise.robust import MOST_VALUES, location, spread
 
+SURE = 0.99  # from which on anybody is accused
 # A healthy node's value is normal noise, and now and then anything slower: one in OUTLIERS, up to LONGEST slower.
 OUTLIERS = 0.05
 LONGEST = 0.7

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -13,7 +13,7 @@ from clusterproof.plugins.pairwise.normal import Normal
 from clusterproof.plugins.pairwise.robust import location_error
 from clusterproof.plugins.pairwise.view import Settings, Value, by_node, normal, values
 
-PASSES = 5  # over who is suspect, so that what is normal is taken from those who are not
+PASSES = 4  # over who is suspect, so that what is normal is taken from those who are not
 SUSPECT = 1 / 3  # of the minimum effect: from there on a node is measured again
 LINK_SIGMAS = 2.0  # and a pair
 SHARE_OF_PARTNERS = 0.5  # with whom a node must fail, to be suspect after one failure
@@ -39,7 +39,7 @@ class Screened:
     def own_values(self, node: str) -> Sequence[Value]:
         """A node's values that no suspect partner and no suspect link explains."""
         told = [value for value in self.of_node[node] if value.pair not in self.links] or list(self.of_node[node])
-        return unexplained(told, node, _slower(self.slow, _score(told)))
+        return unexplained(told, node, self.slow, _score(told))
 
 
 def screen(measurements: Sequence[Measurement], settings: Settings) -> Screened:
@@ -48,26 +48,27 @@ def screen(measurements: Sequence[Measurement], settings: Settings) -> Screened:
     often = Counter(one.pair for one in measurements)
     slow: dict[str, float] = {}
     apart: set[str] = set()
-    links: tuple[Pair, ...] = ()
-    before: object = None
+    repeated: set[Pair] = set()
     for number in range(PASSES):
-        repeated = {one for one in links if often[one] > 1}
-        usual = normal([one for one in measurements if one.pair not in repeated], apart, settings)
+        typical = [one for one in measurements if one.pair not in repeated] if repeated else measurements
+        usual = normal(typical, apart, settings)
         if usual is None:
-            return Screened(None, (), {}, failing, _failed_links(measurements, failing), ())
+            break
         found = values(measurements, usual, settings)
         places = slow_places(found, usual, settings)
         found = residuals(found, places, settings)
         of_node = by_node(found)
-        slow = slow_nodes(found, slow, settings)
+        slow = slow_nodes(of_node, slow, settings)
         links = slow_links(found, slow, usual, settings)
+        before = apart, repeated
         apart = _standing_out(slow, of_node, usual) | (set() if number else _lowest(of_node))
-        if (slow.keys(), links, apart) == before:
+        repeated = {one for one in links if often[one] > 1}
+        if (apart, repeated) == before:
             break
-        before = slow.keys(), links, apart
-    return Screened(
-        usual, found, slow, failing, (*_failed_links(measurements, failing), *links), tuple(places), of_node
-    )
+    failed = _failed_links(measurements, failing)
+    if usual is None:
+        return Screened(None, (), {}, failing, failed, ())
+    return Screened(usual, found, slow, failing, (*failed, *links), tuple(places), of_node)
 
 
 def _lowest(of_node: Mapping[str, Sequence[Value]]) -> set[str]:
@@ -83,16 +84,18 @@ def _standing_out(slow: Mapping[str, float], of_node: Mapping[str, Sequence[Valu
     }
 
 
-def slow_nodes(found: Sequence[Value], suspects: Mapping[str, float], settings: Settings) -> dict[str, float]:
+def slow_nodes(
+    of_node: Mapping[str, Sequence[Value]], suspects: Mapping[str, float], settings: Settings
+) -> dict[str, float]:
     """Nodes whose middle value is low, less what partners among the suspects so far explain, and retests cleared."""
-    of_node = by_node(found)
     found_slow = {}
+    cut = -settings.min_effect * SUSPECT
     for node, told in of_node.items():
-        if _score(told) >= -settings.min_effect * SUSPECT:
+        if all(value.x >= cut for value in told) or (whole := _score(told)) >= cut:
             continue
-        own = unexplained(told, node, _slower(suspects, _score(told)))
+        own = unexplained(told, node, suspects, whole)
         score = _score(own)
-        if score < -settings.min_effect * SUSPECT and not _is_cleared(own, settings):
+        if score < cut and not _is_cleared(own, settings):
             found_slow[node] = score
     return found_slow
 
@@ -103,21 +106,25 @@ def _score(told: Sequence[Value]) -> float:
     return median(middles[1:] if len(middles) >= ENOUGH_PARTNERS else middles)
 
 
+def but_the_worst(told: Sequence[Value]) -> Sequence[Value]:
+    """The values with all partners but the worst, where there are enough: one slow link makes no slow node."""
+    middles = _middles(told)
+    if len(middles) < ENOUGH_PARTNERS:
+        return told
+    worst = min(middles, key=lambda one: (middles[one], one))
+    return [value for value in told if value.pair != worst]
+
+
 def _middles(told: Sequence[Value]) -> dict[Pair, float]:
-    of_partner: dict[Pair, list[float]] = defaultdict(list)
+    of_partner: dict[Pair, list[float]] = {}
     for value in told:
-        of_partner[value.pair].append(value.x)
-    return {one: median(xs) for one, xs in of_partner.items()}
+        of_partner.setdefault(value.pair, []).append(value.x)
+    return {one: xs[0] if len(xs) == 1 else median(xs) for one, xs in of_partner.items()}
 
 
-def _slower(suspects: Mapping[str, float], score: float) -> set[str]:
-    """The suspects slow enough to explain at least half of what is seen of a partner of theirs."""
-    return {node for node, theirs in suspects.items() if theirs < score / 2}
-
-
-def unexplained(told: Sequence[Value], node: str, suspects: Collection[str]) -> Sequence[Value]:
-    """A node's values with partners that are not suspects; all of its values where those are too few."""
-    own = [value for value in told if value.pair.other(node) not in suspects]
+def unexplained(told: Sequence[Value], node: str, suspects: Mapping[str, float], score: float) -> Sequence[Value]:
+    """A node's values with partners that are not slow enough to explain half its score; all where those are too few."""
+    own = [value for value in told if suspects.get(value.pair.other(node), 0.0) >= score / 2]
     return own if len(own) >= FEWEST_OWN else told
 
 
@@ -131,11 +138,13 @@ def slow_links(
 ) -> tuple[Pair, ...]:
     """Pairs far slower than their nodes are with others, unless retests cleared them; the slowest first."""
     cut = -max(settings.min_effect, LINK_SIGMAS * usual.sigma)
+    enough = -settings.min_effect * EXPLAINS
+    of_nodes = {value.pair: min(slow.get(node, 0.0) for node in value.pair.nodes) for value in found if value.x < cut}
     of_pair: dict[Pair, list[Value]] = defaultdict(list)
     for value in found:
-        of_nodes = min(slow.get(node, 0.0) for node in value.pair.nodes)
-        if of_nodes > -settings.min_effect * EXPLAINS:
-            of_pair[value.pair].append(replace(value, x=value.x - of_nodes))
+        theirs = of_nodes.get(value.pair)
+        if theirs is not None and theirs > enough:
+            of_pair[value.pair].append(replace(value, x=value.x - theirs))
     suspects = {
         one: median(value.x for value in told)
         for one, told in of_pair.items()

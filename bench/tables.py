@@ -1,0 +1,146 @@
+"""The simulation's figures, for people and for programs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from bench.tally import Tally
+
+OURS = "clusterproof"
+GOAL_NOISE = 0.02
+GOAL_EFFECT = 0.07
+
+Key = tuple[str, float | None, float, int]  # the fault, how much slower, the noise, the nodes
+
+
+@dataclass
+class Told:
+    """Every rule's tally of every cell."""
+
+    cells: dict[str, dict[Key, Tally]] = field(default_factory=lambda: defaultdict(dict))
+
+    def add(self, key: Key, rule: str, tally: Tally) -> None:
+        """Keep one."""
+        self.cells[rule][key] = tally
+
+    def sum(
+        self,
+        rule: str,
+        what: str | None = None,
+        slower: float | None = None,
+        noise: float = GOAL_NOISE,
+        size: int | None = None,
+    ) -> Tally:
+        """All that fit; None is any."""
+        found = Tally()
+        for (of_what, of_slower, of_noise, of_size), tally in self.cells[rule].items():
+            if (
+                what in (None, of_what)
+                and slower in (None, of_slower)
+                and noise == of_noise
+                and size in (None, of_size)
+            ):
+                found += tally
+        return found
+
+    def values(self, index: int) -> list[object]:
+        """What there is of one part of the keys, in order."""
+        return list(dict.fromkeys(key[index] for key in self.cells[OURS] if key[index] is not None))
+
+
+def tables(told: Told, most_for_a_sweep: int) -> str:
+    """All tables, one after the other."""
+    rules = list(told.cells)
+    effects = sorted(float(str(each)) for each in told.values(1))
+    noises = sorted(float(str(each)) for each in told.values(2))
+    sizes = sorted(int(str(each)) for each in told.values(3))
+    kinds = [str(each) for each in told.values(0) if each != "slow nodes"]
+
+    def by_effect(show: Callable[[Tally], str], noise: float) -> Iterator[list[str]]:
+        for effect in effects:
+            shown = (show(told.sum(rule, "slow nodes", effect, noise)) for rule in rules)
+            yield [f"{effect:.0%} slower", *shown]
+
+    parts = [
+        _table(
+            f"Slow nodes that were named ({GOAL_NOISE:.0%} noise, 5 % outliers, {sizes[0]} to {sizes[-1]} nodes; "
+            f"the full sweep up to {most_for_a_sweep} nodes only, for its cost)",
+            ["", *rules],
+            by_effect(lambda tally: f"{tally.detection:.2%}", GOAL_NOISE),
+        ),
+        _table(
+            "Healthy nodes that were accused beside them",
+            ["", *rules],
+            [*by_effect(_accused, GOAL_NOISE), ["most rounds", *(str(told.sum(rule).rounds) for rule in rules)]],
+        ),
+        _table(
+            f"{OURS}: slow nodes named, healthy ones accused, by noise",
+            ["", *(f"{noise:.0%} noise" for noise in noises)],
+            (
+                [f"{effect:.0%} slower"]
+                + [_both(told.sum(OURS, "slow nodes", effect, noise)) for noise in noises]
+                for effect in effects
+            ),
+        ),
+        _table(
+            f"{OURS}: nodes {GOAL_EFFECT:.0%} slower, by the size of the cluster",
+            ["", *(f"{noise:.0%} noise" for noise in noises)],
+            (
+                [f"{size} nodes"] + [_both(told.sum(OURS, "slow nodes", GOAL_EFFECT, noise, size)) for noise in noises]
+                for size in sizes
+            ),
+        ),
+        _table(
+            "Clusters whose trouble was called by its name, and nothing else was",
+            ["", *rules, f"{OURS} said instead"],
+            (
+                [kind, *(f"{told.sum(rule, kind).kind_right:.2%}" for rule in rules), _instead(told.sum(OURS, kind))]
+                for kind in kinds
+            ),
+        ),
+        _table(
+            "Healthy nodes that were accused there", ["", *rules],
+            ([kind, *(_accused(told.sum(rule, kind)) for rule in rules)] for kind in kinds),
+        ),
+    ]  # fmt: skip
+    return "\n\n".join(parts)
+
+
+def _accused(tally: Tally) -> str:
+    return f"{tally.accused} of {tally.healthy}"
+
+
+def _both(tally: Tally) -> str:
+    return f"{tally.detection:.2%}, {_accused(tally)}"
+
+
+def _instead(tally: Tally) -> str:
+    return ", ".join(f"{said} {count}" for said, count in tally.wrong.most_common()) or "-"
+
+
+def _table(title: str, heads: list[str], rows: Iterator[list[str]] | list[list[str]]) -> str:
+    lines = [heads, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join([title, *("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)])
+
+
+def figures(told: Told) -> dict[str, object]:
+    """The figures that count."""
+    ours, *peers = ({"rule": rule, **_figures_of(told, rule)} for rule in told.cells)
+    return {**_without_name(ours), "peers": {str(peer["rule"]): _without_name(peer) for peer in peers}}
+
+
+def _without_name(told: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in told.items() if name != "rule"}
+
+
+def _figures_of(told: Told, rule: str) -> dict[str, object]:
+    whole, of_nodes = told.sum(rule), told.sum(rule, "slow nodes", GOAL_EFFECT)
+    return {
+        "detected_7pct": round(of_nodes.detection, 5),
+        "false_accusation": round(whole.false_accusation, 7),
+        "kind_right": round((whole.kinds_right + of_nodes.found) / (whole.kinds + of_nodes.slow), 5),
+        "rounds_max": whole.rounds,
+    }

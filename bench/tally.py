@@ -1,0 +1,66 @@
+"""What a rule did on simulated clusters, counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from bench.clusters import Simulated
+
+
+@dataclass
+class Tally:
+    """Slow nodes found, healthy ones accused, troubles called by their name."""
+
+    slow: int = 0
+    found: int = 0
+    healthy: int = 0
+    accused: int = 0
+    kinds: int = 0
+    kinds_right: int = 0
+    rounds: int = 0
+    wrong: Counter[str] = field(default_factory=Counter)
+
+    def nodes(self, cluster: Simulated, accused: set[str], rounds: int) -> None:
+        """Count whom it accuses in one cluster."""
+        slow, dead = set(cluster.slow_nodes), set(cluster.dead)
+        self.slow += len(slow)
+        self.found += len(accused & slow)
+        self.healthy += len(cluster.nodes) - len(slow | dead)
+        self.accused += len(accused - slow - dead)
+        self.rounds = max(self.rounds, rounds)
+
+    def kind(self, is_right: bool, said: str) -> None:
+        """Count what it calls the trouble of one cluster."""
+        self.kinds += 1
+        self.kinds_right += is_right
+        if not is_right:
+            self.wrong[said or "nothing"] += 1
+
+    def __add__(self, other: Tally) -> Tally:
+        """Both together."""
+        return Tally(
+            self.slow + other.slow,
+            self.found + other.found,
+            self.healthy + other.healthy,
+            self.accused + other.accused,
+            self.kinds + other.kinds,
+            self.kinds_right + other.kinds_right,
+            max(self.rounds, other.rounds),
+            self.wrong + other.wrong,
+        )
+
+    @property
+    def detection(self) -> float:
+        """The share of slow nodes that were named."""
+        return self.found / self.slow if self.slow else 0.0
+
+    @property
+    def false_accusation(self) -> float:
+        """The share of healthy nodes that were accused."""
+        return self.accused / self.healthy if self.healthy else 0.0
+
+    @property
+    def kind_right(self) -> float:
+        """The share of clusters whose trouble is called by its name, and nothing else is."""
+        return self.kinds_right / self.kinds if self.kinds else 0.0

@@ -1,0 +1,54 @@
+"""The simulation that `make simulate` runs, small: the same clusters each time, and no goal is grossly missed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bench.faults import FAULTS
+from bench.peer_rules import RULES
+from bench.simulate import Cell, run, simulate
+from bench.tables import GOAL_EFFECT, GOAL_NOISE, OURS, Told, figures, tables
+
+FIGURES = {"detected_7pct", "false_accusation", "kind_right", "rounds_max"}
+
+
+@pytest.fixture(scope="module")
+def told() -> Told:
+    """A few clusters of 8 and of 32 nodes."""
+    return simulate(0.02, (8, 32), processes=1)
+
+
+def test_the_figures_are_complete(told: Told) -> None:
+    shown = json.loads(json.dumps(figures(told)))
+    assert set(shown) == FIGURES | {"peers"}
+    assert set(shown["peers"]) == set(RULES)
+    assert all(set(peer) == FIGURES for peer in shown["peers"].values())
+
+
+def test_no_goal_is_grossly_missed(told: Told) -> None:
+    ours = told.sum(OURS)
+    assert told.sum(OURS, "slow nodes", GOAL_EFFECT).detection >= 0.9
+    assert ours.accused == 0
+    assert ours.kind_right >= 0.9
+    assert ours.rounds <= 8
+
+
+def test_from_the_goal_on_no_rule_finds_more_without_accusing_the_innocent(told: Told) -> None:
+    for effect in sorted({key[1] for key in told.cells[OURS] if key[1] and key[1] >= GOAL_EFFECT}):
+        ours = told.sum(OURS, "slow nodes", effect)
+        for rule in RULES:
+            theirs = told.sum(rule, "slow nodes", effect)
+            assert theirs.accused or theirs.detection <= ours.detection, (rule, effect)
+
+
+def test_the_tables_show_every_rule_fault_and_size(told: Told) -> None:
+    shown = tables(told, 256)
+    assert all(name in shown for name in (OURS, *RULES, *(fault.name for fault in FAULTS), "8 nodes", "32 nodes"))
+    assert "the full sweep up to 256 nodes only, for its cost" in shown
+
+
+def test_the_same_cell_comes_out_the_same() -> None:
+    cell = Cell("slow nodes", 16, GOAL_NOISE, 0.02, GOAL_EFFECT)
+    assert run(cell) == run(cell)
