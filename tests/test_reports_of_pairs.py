@@ -198,7 +198,7 @@ def test_the_section_tells_what_was_measured_and_how_good_that_is() -> None:
         "93 pairs of 32 nodes, measured 96 times with nccl-tests, in 8 rounds",
         "all_reduce of 8 GiB, p5.48xlarge, 8 ranks on each node, 32 EFA devices",
         "efa, 32 devices",
-        "398.7 GB/s, spread 1.5 %",
+        "398.8 GB/s, spread 1.5 %",
         "99.7 % of the wire, 400 GB/s; with 2 nodes NCCL's tree",
         "383.2 GB/s, 80 % of what was published",
         "seed7",
@@ -242,7 +242,7 @@ def test_nodes_that_were_not_reached_are_told_with_the_reason() -> None:
 
 
 def test_of_two_nodes_nobody_is_said_to_be_well() -> None:
-    assert "nobody can tell which is the slower one" in words_of(page(FAULTS["two nodes only"]))
+    assert "two nodes have nobody to be compared with" in words_of(page(FAULTS["two nodes only"]))
 
 
 def test_where_all_failed_there_is_no_normal() -> None:
@@ -258,7 +258,7 @@ def test_where_all_failed_there_is_no_normal() -> None:
 def test_the_terminal_has_one_sentence() -> None:
     (line,) = lines_of_pairs(measured(SLOW), 1000)
     assert line.startswith(
-        "pairs       93 pairs of 32 nodes, measured 96 times with nccl-tests: normal 398.7 GB/s (99.7 % of the wire"
+        "pairs       93 pairs of 32 nodes, measured 96 times with nccl-tests: normal 398.8 GB/s (99.7 % of the wire"
     )
     assert all(len(part) <= 100 for part in lines_of_pairs(measured(SLOW), 100))
 

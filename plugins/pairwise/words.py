@@ -12,7 +12,7 @@ SURE_AT_MOST = 0.9999  # nobody is surer than that of anything measured
 def slower_in_words(finding: Finding) -> str:
     """`11 % slower than normal (9 to 13 %), 8 measurements with 8 partners, 99.99 % sure`."""
     if finding.estimate is None:
-        return f"{finding.failures} of {finding.attempts} measurements failed"
+        return f"{finding.failures or 'none'} of {finding.attempts} measurements failed"
     told = finding.estimate
     sure = f", {min(told.surely, SURE_AT_MOST):.2%} sure".replace("%", " %") if told.surely else ""
     return f"{estimate_in_words(told)}, {told.measurements} measurements with {told.partners} partners{sure}"
@@ -20,6 +20,8 @@ def slower_in_words(finding: Finding) -> str:
 
 def estimate_in_words(told: Estimate) -> str:
     """`11 % slower than normal (9 to 13 %)`."""
+    if told.slower <= 0:
+        return "as fast as normal"
     low, high = sorted((told.low, told.high))
     return f"{told.slower * 100:.3g} % slower than normal ({max(low, 0.0) * 100:.3g} to {high * 100:.3g} %)"
 
