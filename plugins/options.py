@@ -247,7 +247,8 @@ def check_root(config: pytest.Config) -> None:
     a test to it, by whose folder it goes. Then what pytest.toml says here does not hold, and anything may be collected.
     """
     here = config.invocation_params.dir / "pytest.toml"
-    if here.is_file() and config.inipath is None and config.option.inifilename is None:
+    are_named = config.args_source is pytest.Config.ArgsSource.ARGS  # the tests: then none are looked for
+    if here.is_file() and config.inipath is None and config.option.inifilename is None and not are_named:
         raise pytest.UsageError(
             f"pytest took a path of the command line for a test and did not read {here}; "
             "write every option that names a file elsewhere with an equals sign, as --history=FILE"

@@ -125,7 +125,7 @@ class TestOverSsh:
         groups = {"a": "n[1-3]", "b": "n[4-6]", "c": "n[7-8]"}
         cluster.write_text("".join(f'[[group]]\nname = "{name}"\nnodes = "{of}"\n' for name, of in groups.items()))
         with wires(bed, NAMES, slow=["n1", "n2", "n3"]):
-            ran = run(bed, tmp_path, "--cluster", str(cluster), *QUICK_IPERF)
+            ran = run(bed, tmp_path, "--cluster", str(cluster), *QUICK_IPERF, "--pairs", "full")
         assert ran.failed("not_a_straggler") == [], ran.output
         assert {ran.verdicts("not_a_straggler")[name] for name in ("n1", "n2", "n3")} == {Verdict.CONCERN}
         assert "a (n[1-3]) is" in ran.output

@@ -146,7 +146,7 @@ def _figure(told: object, where: str) -> Figure:
             nodes=_whole(row, "nodes", where),
             ranks_per_node=_whole(row, "ranks_per_node", where),
             collective=_text(row, "collective", where),
-            size_bytes=_whole(row, "size_bytes", where),
+            size_bytes=_whole(row, "size_bytes", where, least=0),
         ),
         Stack(**{name: _text(parts, name, f"{where}: stack") for name in parts}),
         float(busbw),
