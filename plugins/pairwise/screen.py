@@ -19,8 +19,8 @@ LINK_SIGMAS = 2.0  # and a pair
 SHARE_OF_PARTNERS = 0.5  # with whom a node must fail, to be suspect after one failure
 CLEARED_AFTER = 2  # good retests
 ENOUGH_PARTNERS = 3  # to leave the worst one out
-EXPLAINS = 0.5  # of the minimum effect: from there on a suspect node is reason enough for slow pairs of its own,
-EXPLAINED_TIMES = 3  # but for those so many times as slow; from the minimum effect on for all
+EXPLAINS = 0.5  # of the minimum effect: from there on a suspect node is reason enough for its slow pairs,
+EXPLAINED_TIMES = 3  # up to so many times as slow; and from the minimum effect on for all of them
 STANDING_OUT = 2.0  # standard errors
 FEWEST_OWN = 2  # values with partners that are not slow, to judge a node by those alone
 
@@ -146,15 +146,20 @@ def slow_links(
             of_pair[value.pair].append(value)
     suspects = {}
     for one, told in of_pair.items():
-        of_nodes, middle = min(slow.get(node, 0.0) for node in one.nodes), median(value.x for value in told)
-        if of_nodes < -settings.min_effect or (
-            of_nodes < -settings.min_effect * EXPLAINS and middle > of_nodes * EXPLAINED_TIMES
-        ):
+        score, middle = min(slow.get(node, 0.0) for node in one.nodes), median(value.x for value in told)
+        if _explains(score, middle, settings):
             continue
-        beyond = [replace(value, x=value.x - of_nodes) for value in told]
+        beyond = [replace(value, x=value.x - score) for value in told]
         if min(value.x for value in beyond) < cut and not _is_well_again(beyond, settings):
             suspects[one] = middle
     return tuple(sorted(suspects, key=lambda one: (suspects[one], one)))
+
+
+def _explains(score: float, middle: float, settings: Settings) -> bool:
+    """Whether a node of this score is reason enough for a pair so slow: a barely suspect one is none for far more."""
+    if score > -settings.min_effect:
+        return score < -settings.min_effect * EXPLAINS and middle > score * EXPLAINED_TIMES
+    return True
 
 
 def _is_well_again(told: Sequence[Value], settings: Settings) -> bool:
