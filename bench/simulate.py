@@ -51,7 +51,7 @@ def cells(share: float, sizes: Sequence[int]) -> Iterator[Cell]:
     """All of them; the dearest first, so that no process waits for the other at the end."""
     for size in reversed(sizes):
         for fault in FAULTS:
-            more = GOAL_SHARE if fault.name == "nothing" else 1
+            more: float = GOAL_SHARE if fault.name == "nothing" else 1
             yield Cell(fault.name, size, GOAL_NOISE, share * more)
         for noise in NOISES:
             for slower in SLOWER:

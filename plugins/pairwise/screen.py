@@ -19,7 +19,8 @@ LINK_SIGMAS = 2.0  # and a pair
 SHARE_OF_PARTNERS = 0.5  # with whom a node must fail, to be suspect after one failure
 CLEARED_AFTER = 2  # good retests
 ENOUGH_PARTNERS = 3  # to leave the worst one out
-EXPLAINS = 0.5  # of the minimum effect: from there on a suspect node is reason enough for its slow pairs
+EXPLAINS = 0.5  # of the minimum effect: from there on a suspect node is reason enough for its slow pairs,
+EXPLAINED_TIMES = 3  # up to so many times as slow; and from the minimum effect on for all of them
 STANDING_OUT = 2.0  # standard errors
 FEWEST_OWN = 2  # values with partners that are not slow, to judge a node by those alone
 
@@ -138,19 +139,27 @@ def slow_links(
 ) -> tuple[Pair, ...]:
     """Pairs far slower than their nodes are with others, unless retests cleared them; the slowest first."""
     cut = -max(settings.min_effect, LINK_SIGMAS * usual.sigma)
-    enough = -settings.min_effect * EXPLAINS
-    of_nodes = {value.pair: min(slow.get(node, 0.0) for node in value.pair.nodes) for value in found if value.x < cut}
+    low = {value.pair for value in found if value.x < cut}
     of_pair: dict[Pair, list[Value]] = defaultdict(list)
     for value in found:
-        theirs = of_nodes.get(value.pair)
-        if theirs is not None and theirs > enough:
-            of_pair[value.pair].append(replace(value, x=value.x - theirs))
-    suspects = {
-        one: median(value.x for value in told)
-        for one, told in of_pair.items()
-        if min(value.x for value in told) < cut and not _is_well_again(told, settings)
-    }
+        if value.pair in low:
+            of_pair[value.pair].append(value)
+    suspects = {}
+    for one, told in of_pair.items():
+        score, middle = min(slow.get(node, 0.0) for node in one.nodes), median(value.x for value in told)
+        if _explains(score, middle, settings):
+            continue
+        beyond = [replace(value, x=value.x - score) for value in told]
+        if min(value.x for value in beyond) < cut and not _is_well_again(beyond, settings):
+            suspects[one] = middle
     return tuple(sorted(suspects, key=lambda one: (suspects[one], one)))
+
+
+def _explains(score: float, middle: float, settings: Settings) -> bool:
+    """Whether a node of this score is reason enough for a pair so slow: a barely suspect one is none for far more."""
+    if score > -settings.min_effect:
+        return score < -settings.min_effect * EXPLAINS and middle > score * EXPLAINED_TIMES
+    return True
 
 
 def _is_well_again(told: Sequence[Value], settings: Settings) -> bool:
