@@ -8,7 +8,7 @@ import secrets
 import tokenize
 import zlib
 from binascii import b2a_base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -131,16 +131,37 @@ def _of_its_own(file: Path) -> str:
 
 
 def _lean(source: str) -> str:
-    """A program without docstrings and without comments that have a line of their own; line numbers stay.
+    """A program without docstrings, types of functions, and comments that have a line of their own; line numbers stay.
 
     One that is not Python stays as it is: its leaf will say so.
     """
     try:
         dropped = _comment_lines(source) | _docstring_lines(source)
+        lines = _without_types(source).splitlines(keepends=True)
     except (SyntaxError, tokenize.TokenError):
         return source
-    lines = source.splitlines(keepends=True)
     return "".join("\n" if number in dropped else line for number, line in enumerate(lines, 1))
+
+
+def _without_types(source: str) -> str:
+    """Without what functions say of their arguments and of what they return, where that stands on one line."""
+    lines = source.encode().splitlines(keepends=True)  # for an AST counts bytes
+    for line, start, end in sorted(_types_of_functions(source), reverse=True):
+        before = lines[line - 1][:start].rstrip()
+        cut = before.removesuffix(b"->") if before.endswith(b"->") else before.removesuffix(b":")
+        lines[line - 1] = cut.rstrip() + lines[line - 1][end:]
+    return b"".join(lines).decode()
+
+
+def _types_of_functions(source: str) -> Iterator[tuple[int, int, int]]:
+    """Line, first and last column of each, in bytes."""
+    for function in ast.walk(ast.parse(source)):
+        if isinstance(function, ast.FunctionDef):
+            told = function.args
+            arguments = [*told.posonlyargs, *told.args, *told.kwonlyargs, told.vararg, told.kwarg]
+            for one in (*(argument and argument.annotation for argument in arguments), function.returns):
+                if one is not None and one.end_lineno == one.lineno and one.end_col_offset is not None:
+                    yield one.lineno, one.col_offset, one.end_col_offset
 
 
 def _comment_lines(source: str) -> set[int]:
