@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
+from pathlib import Path
 
 import pytest
 
 from tests.runs import Runs
 
 pytest_plugins = ["pytester"]
+sys.path.insert(0, str(Path(__file__).parents[1]))  # whose benches are tested too, as `bench`
+for stop in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(stop) is signal.SIG_IGN:  # as under nohup, and what a test starts would inherit that
+        signal.signal(stop, signal.SIG_DFL if stop is signal.SIGHUP else signal.default_int_handler)
 os.environ.pop("GITHUB_STEP_SUMMARY", None)  # runs of a test's own are no news for the job that runs the tests
 
 
