@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clusterproof.fixtures import node, pairwise
-from clusterproof.plugins import collect, hookspecs
+from clusterproof.plugins import collect, hookspecs, protocol
 from clusterproof.plugins.catalog import owners
 from clusterproof.plugins.collect import CheckItem
 from clusterproof.plugins.inventory import InventoryError, narrow, resolve, with_expectations
@@ -43,6 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", line)
     config.stash[ROUTES] = {}
     config.pluginmanager.register(collect, "clusterproof-collect")
+    config.pluginmanager.register(protocol, "clusterproof-protocol")
     config.pluginmanager.register(node, "clusterproof-fixtures")
     config.pluginmanager.register(pairwise, "clusterproof-pairwise")
     text = config.getoption("--cluster")

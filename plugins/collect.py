@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import inspect
-import time
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clusterproof.plugins.check import Check, Owner, call, check_of, is_light, judge, not_run, result_of, subjects_of
+from clusterproof.plugins.check import Check, call, check_of, is_light, subjects_of
 from clusterproof.plugins.facts.cluster import ClusterFacts
-from clusterproof.plugins.facts.fact import leaves_needed
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.inventory import forms
 from clusterproof.plugins.inventory.model import Cluster
-from clusterproof.plugins.policy.model import NO_POLICY, words_of
-from clusterproof.plugins.report import properties, report_of, teardown_of
-from clusterproof.plugins.result import ALL_PAIRS, Result
-from clusterproof.plugins.routing import SUBSYSTEMS, Route, route
+from clusterproof.plugins.result import ALL_PAIRS
+from clusterproof.plugins.routing import SUBSYSTEMS
 from clusterproof.plugins.state import (
     CLUSTER,
     CLUSTER_IS_MISSING,
     PAIRWISE,
-    POLICY,
-    ROUTES,
     SLURM_LEAF,
     cluster_of,
     is_of_aws,
     is_of_slurm,
-    names_of,
     nodes_of,
     pair_of,
 )
-from clusterproof.plugins.verdict import NotApplicable, Verdict
+from clusterproof.plugins.verdict import NotApplicable
 
 if TYPE_CHECKING:
     from clusterproof.plugins.facts.pairwise import MeasuredPair, NoPairs
@@ -130,13 +122,6 @@ def expand_pairs(session: pytest.Session) -> None:
     session.items[:] = made
 
 
-def needs_pairs(item: pytest.Item) -> bool:
-    """Whether pairs of nodes are to be measured for an item."""
-    if isinstance(item, CheckItem):
-        return item.check.needs_pairs
-    return "pairwise" in getattr(item, "fixturenames", ())
-
-
 def can_tell(cluster: Cluster, check: Check) -> bool:
     """Whether the cluster has the control plane that a check asks: of others there is nothing to ask."""
     if not (is_of_aws(cluster) or is_of_slurm(cluster)):
@@ -174,117 +159,3 @@ def _parametrizes_node(metafunc: pytest.Metafunc) -> bool:
     """Whether the test brings nodes of its own."""
     marks = metafunc.definition.iter_markers("parametrize")
     return any("node" in str(mark.args[0] if mark.args else mark.kwargs.get("argnames")) for mark in marks)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Pytest's own loop, but that light items do without the hooks around each test, which would double their cost."""
-    config = session.config
-    elsewhere = config.pluginmanager.hasplugin("dsession") or hasattr(config, "workerinput")
-    if elsewhere or config.option.collectonly or session.testsfailed:
-        return None
-    for number, item in enumerate(session.items):
-        after = session.items[number + 1] if number + 1 < len(session.items) else None
-        if isinstance(item, CheckItem) and not config.option.usepdb:
-            run(item)
-        else:
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
-        if session.shouldfail:
-            raise session.Failed(session.shouldfail)
-        if session.shouldstop:
-            raise session.Interrupted(session.shouldstop)
-    return True
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
-    """Run a light item where somebody else runs the loop: a worker of xdist."""
-    if not isinstance(item, CheckItem) or item.config.option.usepdb:
-        return None
-    run(item)
-    return True
-
-
-def run(item: CheckItem) -> None:
-    """Judge, report once, and once more where a report of its own teardown is waited for."""
-    hook, nodeid, location = item.ihook, item.nodeid, item.location
-    hook.pytest_runtest_logstart(nodeid=nodeid, location=location)
-    started = time.time()
-    result = verdict_on(item)
-    hook.pytest_runtest_logreport(report=report_of(item, result, started))
-    if result.verdict is not Verdict.PASS or getattr(item.config.option, "xmlpath", None):
-        hook.pytest_runtest_logreport(report=teardown_of(item, result, started))
-    hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
-
-
-def verdict_on(item: CheckItem) -> Result:
-    """What a check says of a node, as the site's policy reads it."""
-    policy = item.config.stash.get(POLICY, NO_POLICY)
-    rule = policy.disables(item.check.route.check)
-    if rule:
-        return not_run(item.check, item.owner, words_of(rule, policy.source))
-    return policy.read(judge(item.check, item.owner))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Give a test that pytest ran in its usual way, and that asks for a node, its verdict."""
-    report = yield
-    about = _about(item)
-    if about is None or (call.when != "call" and call.excinfo is None) or call.when == "teardown":
-        return report
-    if hasattr(report, "wasxfail"):
-        return report  # whoever marked it so wants pytest's own word
-    ended = call.excinfo.value if call.excinfo else None
-    policy = item.config.stash.get(POLICY, NO_POLICY)
-    result = policy.read(result_of(about[0], about[1], ended, call.duration))
-    item.user_properties.extend(properties(result))  # JUnit takes them from the report of the teardown
-    return report_of(item, result, call.start, report.sections)
-
-
-def _about(item: pytest.Item) -> tuple[Route, Owner] | None:
-    """The route of an item and what it is about, or None where that is no node and no cluster."""
-    about = route_of(item)
-    if about is None:
-        return None
-    return about, item.owner if isinstance(item, CheckItem) else nodes_of(item.config)[_node_name(item)]
-
-
-def route_of(item: pytest.Item) -> Route | None:
-    """The route of an item, or None where it is not about a node."""
-    if isinstance(item, CheckItem):
-        return item.check.route
-    if not _node_name(item):
-        return None
-    routes = item.config.stash[ROUTES]
-    function = item.function  # type: ignore[attr-defined]
-    if function not in routes:
-        routes[function] = route(function, item.iter_markers())
-    return routes[function]
-
-
-def _node_name(item: pytest.Item) -> str:
-    """The node that an item is about, else empty."""
-    if isinstance(item, CheckItem):
-        return item.node_name
-    callspec = getattr(item, "callspec", None)
-    if callspec is None or CLUSTER not in item.config.stash:
-        return ""
-    name = str(callspec.params.get("node"))
-    return name if name in names_of(item.config) else ""
-
-
-def control_leaves_of(item: pytest.Item) -> frozenset[str]:
-    """The leaves that the control plane is to be asked for."""
-    return item.check.control_leaves if isinstance(item, CheckItem) else frozenset()
-
-
-def leaves_of(item: pytest.Item) -> frozenset[str]:
-    """The leaves of evidence that an item needs."""
-    if isinstance(item, CheckItem):
-        return item.check.leaves
-    if "node" in getattr(item, "fixturenames", ()):
-        return leaves_needed(item.function, Node)  # type: ignore[attr-defined]
-    return frozenset()

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clusterproof.plugins.collect import route_of
 from clusterproof.plugins.outcomes import Outcomes
 from clusterproof.plugins.printable import printable
+from clusterproof.plugins.protocol import route_of
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.state import PAIRWISE, cluster_of
 from clusterproof.reports.results import ResultsFile

@@ -238,7 +238,9 @@ def for_the_machine(source: str) -> ast.Module:
 
 def test_what_travels_keeps_what_stands_beside_the_types(tmp_path: Path) -> None:
     file = tmp_path / "leaf.py"
-    file.write_text('def è(ä: str = "ü", *b: int, c: "list[int]" = [1], **d: object) -> dict[str, str]: return {ä: b}\n')
+    file.write_text(
+        'def è(ä: str = "ü", *b: int, c: "list[int]" = [1], **d: object) -> dict[str, str]: return {ä: b}\n'
+    )
     assert payload.source_of(file) == 'def è(ä = "ü", *b, c = [1], **d): return {ä: b}\n'
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from clusterproof.plugins.check import Check
-from clusterproof.plugins.collect import leaves_of
 from clusterproof.plugins.load.options import DCGM_SECONDS, LEAVES, SECONDS, LoadOptions
+from clusterproof.plugins.needs import leaves_of
 from clusterproof.plugins.options import Option
 from clusterproof.plugins.state import is_named
 
@@ -104,27 +105,29 @@ def leaves_to_load(items: Iterable[pytest.Item], option: Any) -> frozenset[str]:
     return load_options(option).asked(frozenset[str]().union(*wanted))
 
 
-def leaves_of_packaged(option: Any) -> frozenset[str]:
-    """Those that the packaged checks need which the command line selects, as far as `-m` and `-k` tell.
+def leaves_of_packaged(config: pytest.Config) -> frozenset[str]:
+    """Those that the packaged checks need which the command line selects, as far as files, `-m` and `-k` tell.
 
     With xdist nodes are asked before anybody has collected a test.
     """
-    wanted = (check.leaves for check in _selected(option))
-    return load_options(option).asked(frozenset[str]().union(*wanted))
+    wanted = (check.leaves for check in _selected(config))
+    return load_options(config.option).asked(frozenset[str]().union(*wanted))
 
 
-def needs_pairs_of_packaged(option: Any) -> bool:
+def needs_pairs_of_packaged(config: pytest.Config) -> bool:
     """Whether one of the packaged checks that the command line selects needs pairs of nodes measured."""
-    return any(check.needs_pairs for check in _selected(option))
+    return any(check.needs_pairs for check in _selected(config))
 
 
-def _selected(option: Any) -> list[Check]:
-    """The packaged checks of load that the command line selects, as far as `-m` and `-k` tell."""
-    if not is_named(option.markexpr, "perf"):
+def _selected(config: pytest.Config) -> list[Check]:
+    """The packaged checks of load that the command line selects, as far as files, `-m` and `-k` tell."""
+    if not is_named(config.option.markexpr, "perf"):
         return []
     from _pytest.mark.expression import Expression  # pytest has no public name for what reads -m and -k
 
     from clusterproof.plugins.suite import all_checks, marks_of
+
+    named = [(config.invocation_params.dir / word.partition("::")[0]).resolve() for word in config.args]
 
     def says_yes(expression: str, holds: Callable[[str], bool]) -> bool:
         def matches(word: str, /, **_details: str | int | bool | None) -> bool:
@@ -134,7 +137,11 @@ def _selected(option: Any) -> list[Check]:
 
     def is_selected(check: Check) -> bool:
         marks, name = marks_of(check), f"{check.path} {check.function.__name__}".lower()
-        by_mark = says_yes(option.markexpr, lambda word: word in marks)
-        return "perf" in marks and by_mark and says_yes(option.keyword, lambda word: word.lower() in name)
+        by_mark = says_yes(config.option.markexpr, lambda word: word in marks)
+        return "perf" in marks and by_mark and says_yes(config.option.keyword, lambda word: word.lower() in name)
 
-    return [check for check in all_checks().values() if is_selected(check)]
+    def is_named_file(check: Check) -> bool:
+        file = Path(check.function.__code__.co_filename).resolve()
+        return any(file.is_relative_to(path) for path in named)
+
+    return [check for check in all_checks().values() if is_selected(check) and is_named_file(check)]

@@ -8,10 +8,11 @@ import pytest
 
 from clusterproof.plugins.catalog import thresholds
 from clusterproof.plugins.catalog.site import overrule
-from clusterproof.plugins.collect import CheckItem, route_of
+from clusterproof.plugins.collect import CheckItem
 from clusterproof.plugins.inventory.model import InventoryError
 from clusterproof.plugins.policy.file import refuse_unknown
 from clusterproof.plugins.policy.model import Policy, words_of
+from clusterproof.plugins.protocol import route_of
 
 
 class Ruling:
