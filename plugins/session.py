@@ -86,9 +86,10 @@ class Session:
         if self.config.getoption("dist", "no") != "no" and not self.config.option.collectonly:
             self.shared = tempfile.TemporaryDirectory(prefix="clusterproof-")
             of_control_plane = frozenset({SLURM_LEAF, *aws.leaf_names()})
-            loads = command_line.leaves_of_packaged(self.config)
+            option, paths = self.config.option, command_line.paths_named(self.config)
+            loads = command_line.leaves_of_packaged(option, paths)
             self.gather(frozenset(leaf_names()), of_control_plane, Path(self.shared.name), loads)
-            if command_line.needs_pairs_of_packaged(self.config):
+            if command_line.needs_pairs_of_packaged(option, paths):
                 self.measure_pairs(Path(self.shared.name))
 
     @pytest.hookimpl(optionalhook=True)

@@ -7,6 +7,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from clusterproof.plugins.connection import Answer, Limits, connection_for
 from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.launchers import visit
+from clusterproof.plugins.launchers.meeting import READY, knock, let_in, open_door
 from clusterproof.plugins.launchers.sweeping import VARIABLE, sweep
 from clusterproof.plugins.launchers.visit import MOST_BYTES, Told, Visitor, node_program
 from clusterproof.plugins.probe.payload import new_nonce
@@ -176,6 +178,28 @@ def test_a_client_that_finds_nobody_says_where_it_looked_and_starts_nothing() ->
     told = visited("echo started", meeting=meeting(port := free_door(), **knocks))
     assert told.unmet == f"no way in on port {port} (127.0.0.1: Connection refused)"
     assert told.outputs == ()
+
+
+def test_the_first_address_is_the_way_in_though_the_door_opened_after_it_was_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    port, word, connect = free_door(), b"word", socket.create_connection
+    doors: list[socket.socket] = []
+
+    def answer() -> None:
+        let_in(doors[0], word, time.monotonic() + 10).sendall(READY)
+
+    def connecting(address: tuple[str, int], timeout: float) -> socket.socket:
+        if address[0] == "127.0.0.2" and not doors:
+            doors.append(open_door(port))
+            threading.Thread(target=answer, daemon=True).start()
+        return connect(address, timeout)
+
+    monkeypatch.setattr(socket, "create_connection", connecting)
+    other, address = knock(["127.0.0.1", "127.0.0.2"], port, word, time.monotonic() + 10)
+    other.close()
+    doors[0].close()
+    assert address == "127.0.0.1"
 
 
 def test_a_port_that_is_taken_is_told_before_anything_starts() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 
 from clusterproof.plugins.load.command_line import leaves_of_packaged, load_options, seconds
 from clusterproof.plugins.load.options import LEAVES, TAKES_TURNS
 
+ROOT = Path(__file__).resolve().parents[1]
 DEFAULTS = {
     "host_root": "/",
     "sudo": False,
@@ -64,17 +66,19 @@ def test_the_file_system_is_loaded_only_where_a_folder_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("markexpr", "keyword", "leaves"),
+    ("markexpr", "keyword", "path", "leaves"),
     [
-        ("perf", "", LEAVES - {TAKES_TURNS}),
-        ("perf and gpu", "gemm or busbw", {"gpu_gemm", "node_busbw"}),
-        ("perf and not gpu", "", {"efa_loopback", "nccom"}),
-        ("perf", "not test_gpu_gemm and gpu_speed", {"gpu_bandwidth", "node_busbw"}),
-        ("gpu", "", set()),
-        ("not perf", "", set()),
+        ("perf", "", "checks", LEAVES - {TAKES_TURNS}),
+        ("perf and gpu", "gemm or busbw", "checks", {"gpu_gemm", "node_busbw"}),
+        ("perf and not gpu", "", "checks", {"efa_loopback", "nccom"}),
+        ("perf", "not test_gpu_gemm and gpu_speed", "checks", {"gpu_bandwidth", "node_busbw"}),
+        ("perf", "", "checks/perf/test_efa_loopback.py", {"efa_loopback"}),
+        ("perf", "", "checks/perf/test_pairwise.py", set()),
+        ("gpu", "", "checks", set()),
+        ("not perf", "", "checks", set()),
     ],
 )
-def test_before_anything_is_collected_m_and_k_say_what_will_be_loaded(
-    markexpr: str, keyword: str, leaves: set[str]
+def test_before_anything_is_collected_the_command_line_says_what_will_be_loaded(
+    markexpr: str, keyword: str, path: str, leaves: set[str]
 ) -> None:
-    assert leaves_of_packaged(given(markexpr=markexpr, keyword=keyword)) == leaves
+    assert leaves_of_packaged(given(markexpr=markexpr, keyword=keyword), [ROOT / path]) == leaves

@@ -191,6 +191,19 @@ def test_one_run_that_failed_accuses_nobody() -> None:
     assert not {one.kind for one in found.findings} & {Kind.FAILING_NODE, Kind.FAILING_LINK, Kind.SLOW_NODE}
 
 
+def test_a_slow_node_of_which_some_runs_failed_is_named_once_with_both() -> None:
+    made = Case(16, {}).plan
+    told = measured(made, Cluster(nodes={"n004": 0.5}))
+    of_it = [number for number, one in enumerate(told) if "n004" in one.pair.nodes]
+    for number in (of_it[1], of_it[-1]):
+        told[number] = replace(told[number], reading=failed(told[number].pair))
+    found = analyse(told, made.settings)
+    (finding,) = [one for one in found.findings if "n004" in one.nodes]
+    assert (finding.kind, finding.failures, finding.attempts) == (Kind.SLOW_NODE, 2, len(of_it))
+    assert finding.words.startswith(f"besides, 2 of {len(of_it)} measurements failed: ")
+    assert {told[number].pair for number in of_it} == set(finding.pairs)
+
+
 def test_a_node_that_is_slow_now_and_then_is_kept_and_not_averaged_away() -> None:
     found = Case(64, {"now_and_then": {"n010": 0.6}}).concluded()
     about = [one for one in found.findings if "n010" in one.nodes]

@@ -32,7 +32,15 @@ CHECKS = str(ROOT / "checks" / "perf" / "test_pairwise.py")
 NAMES = tuple(f"n{number}" for number in range(1, 9))
 QUICK_IPERF = ("--meter", "iperf3", "--meter-options=-t 1 -O 0")
 QUICK_NCCL = ("--meter", "nccl-tests", "--meter-size", "4M", "--meter-options=-n 2 -w 0", "--ranks-per-node", "1")
-LIBFABRIC = ("--meter", "fi_pingpong", "--meter-options=-p tcp", "--meter-env", "FI_TCP_IFACE=eth0", "--meter-size", "96K")
+LIBFABRIC = (
+    "--meter",
+    "fi_pingpong",
+    "--meter-options=-p tcp",
+    "--meter-env",
+    "FI_TCP_IFACE=eth0",
+    "--meter-size",
+    "96K",
+)
 OWN_TEST = """import pytest
 
 @pytest.mark.perf

@@ -30,7 +30,7 @@ BY_FINDING = ("fail", "concern")  # what the forms for people tell of each check
 TOLD = (*BY_FINDING, "incomplete")
 HEADLINES = {
     "demo": "16 nodes: 2 fit as far as checked, 14 failed",
-    "pairs": "16 nodes: 1 failed, 15 not proven: something is incomplete; 42 pairs of nodes: 1 failed",
+    "pairs": "16 nodes: 1 failed, 15 not proven: something is incomplete; 43 pairs of nodes: 1 failed",
 }
 NODES = [f"gpu{number:03d}" for number in range(1, 17)]
 LINK = run_of(PairFault("nothing", nodes=len(NODES))).pairs[0].pair

@@ -38,7 +38,7 @@ def test_not_a_straggler(node: Node) -> None:
     assert found is None or found.kind is not Kind.FAILING_NODE, (
         f"{_failures(found)}; expected every measurement to succeed"
     )
-    assert found is None, f"{slower_in_words(found)}; expected to be as fast as the others"
+    assert found is None, f"{_slowness(found)}; expected to be as fast as the others"
     require_measured(pairs)
     if pairs.shared:
         concern(f"{blames(pairs.shared)}; expected all pairs to be alike")
@@ -49,6 +49,12 @@ def _failures(found: Finding | None) -> str:
         return ""
     why = f": {found.words}" if found.words else ""
     return f"{found.failures} of {found.attempts} measurements failed, whoever the partner was{why}"
+
+
+def _slowness(found: Finding | None) -> str:
+    if found is None:
+        return ""
+    return "; ".join(filter(None, (slower_in_words(found), found.words)))
 
 
 def require_measured(pairs: PairsOfNode) -> None:

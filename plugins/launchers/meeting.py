@@ -7,6 +7,7 @@ time; which of its addresses the other reaches is found by trying; and each noti
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import select
@@ -18,6 +19,7 @@ OUTPUT = 1
 READY, DONE = b"ready\n", b"done\n"
 KNOCK_S = 2.0  # for one address to answer
 AGAIN_S = 0.1
+REFUSED = os.strerror(errno.ECONNREFUSED)
 LISTENS = "0A"  # in /proc/net/tcp
 IPV4_OF = 0x8915  # linux/sockios.h: SIOCGIFADDR
 NO_NETWORK = ("lo", "docker", "virbr", "veth", "cni", "flannel", "kube", "br-")
@@ -76,12 +78,17 @@ def let_in(door: socket.socket, word: bytes, until: float) -> socket.socket:
 
 
 def knock(addresses: list[str], port: int, word: bytes, until: float) -> tuple[socket.socket, str]:
-    """The way in, and the address that led there. Raises Unmet, Unheard."""
+    """The way in, and the address that led there: the first of those that do. Raises Unmet, Unheard."""
     seen: dict[str, str] = {}
+    began_again = False
     while time.monotonic() < until:
-        for address in addresses:
+        for number, address in enumerate(addresses):
             try:
                 other = socket.create_connection((address, port), KNOCK_S)
+                if REFUSED in map(seen.get, addresses[:number]) and not began_again:
+                    began_again = True  # the door may have opened after the first addresses were tried
+                    other.close()
+                    break
                 other.sendall(word)
                 other.settimeout(max(KNOCK_S, until - time.monotonic()))
                 if other.recv(len(READY)) == READY:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -105,29 +105,32 @@ def leaves_to_load(items: Iterable[pytest.Item], option: Any) -> frozenset[str]:
     return load_options(option).asked(frozenset[str]().union(*wanted))
 
 
-def leaves_of_packaged(config: pytest.Config) -> frozenset[str]:
-    """Those that the packaged checks need which the command line selects, as far as files, `-m` and `-k` tell.
+def paths_named(config: pytest.Config) -> list[Path]:
+    """The folders and files whose tests the command line asks for."""
+    return [(config.invocation_params.dir / word.partition("::")[0]).resolve() for word in config.args]
+
+
+def leaves_of_packaged(option: Any, paths: Collection[Path]) -> frozenset[str]:
+    """Those that the packaged checks of these paths need which the command line selects, as far as `-m` and `-k` tell.
 
     With xdist nodes are asked before anybody has collected a test.
     """
-    wanted = (check.leaves for check in _selected(config))
-    return load_options(config.option).asked(frozenset[str]().union(*wanted))
+    wanted = (check.leaves for check in _selected(option, paths))
+    return load_options(option).asked(frozenset[str]().union(*wanted))
 
 
-def needs_pairs_of_packaged(config: pytest.Config) -> bool:
+def needs_pairs_of_packaged(option: Any, paths: Collection[Path]) -> bool:
     """Whether one of the packaged checks that the command line selects needs pairs of nodes measured."""
-    return any(check.needs_pairs for check in _selected(config))
+    return any(check.needs_pairs for check in _selected(option, paths))
 
 
-def _selected(config: pytest.Config) -> list[Check]:
-    """The packaged checks of load that the command line selects, as far as files, `-m` and `-k` tell."""
-    if not is_named(config.option.markexpr, "perf"):
+def _selected(option: Any, paths: Collection[Path]) -> list[Check]:
+    """The packaged checks of load that the command line selects, as far as paths, `-m` and `-k` tell."""
+    if not is_named(option.markexpr, "perf"):
         return []
     from _pytest.mark.expression import Expression  # pytest has no public name for what reads -m and -k
 
     from clusterproof.plugins.suite import all_checks, marks_of
-
-    named = [(config.invocation_params.dir / word.partition("::")[0]).resolve() for word in config.args]
 
     def says_yes(expression: str, holds: Callable[[str], bool]) -> bool:
         def matches(word: str, /, **_details: str | int | bool | None) -> bool:
@@ -137,11 +140,11 @@ def _selected(config: pytest.Config) -> list[Check]:
 
     def is_selected(check: Check) -> bool:
         marks, name = marks_of(check), f"{check.path} {check.function.__name__}".lower()
-        by_mark = says_yes(config.option.markexpr, lambda word: word in marks)
-        return "perf" in marks and by_mark and says_yes(config.option.keyword, lambda word: word.lower() in name)
+        by_mark = says_yes(option.markexpr, lambda word: word in marks)
+        return "perf" in marks and by_mark and says_yes(option.keyword, lambda word: word.lower() in name)
 
     def is_named_file(check: Check) -> bool:
         file = Path(check.function.__code__.co_filename).resolve()
-        return any(file.is_relative_to(path) for path in named)
+        return any(file.is_relative_to(path) for path in paths)
 
     return [check for check in all_checks().values() if is_selected(check) and is_named_file(check)]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from math import exp, hypot
 from statistics import median
 
+from clusterproof.plugins.pairwise.failures import failing_link, failing_or_suspect, told_once
 from clusterproof.plugins.pairwise.findings import Analysis, Estimate, Finding, Kind
 from clusterproof.plugins.pairwise.groups import SlowPlace
 from clusterproof.plugins.pairwise.intermittent import slow_now_and_then
@@ -15,7 +16,7 @@ from clusterproof.plugins.pairwise.likelihood import SURE, surely
 from clusterproof.plugins.pairwise.model import Measurement, Pair
 from clusterproof.plugins.pairwise.normal import Normal
 from clusterproof.plugins.pairwise.robust import location, location_error
-from clusterproof.plugins.pairwise.screen import Screened, but_the_worst, failing_nodes, screen
+from clusterproof.plugins.pairwise.screen import Screened, but_the_worst, screen
 from clusterproof.plugins.pairwise.view import Settings, Value, is_relaxed, succeeded
 
 SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on nobody is accused
@@ -32,7 +33,7 @@ def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_pe
     """Everything that these measurements come to. The floor is in busbw; None where nobody knows it."""
     screened = screen(measurements, settings)
     nodes = {node for one in measurements for node in one.pair.nodes}
-    failing = _failing(measurements)
+    failing = failing_or_suspect(measurements)
     if screened.usual is None:
         named = tuple(finding for finding in failing if finding.kind is Kind.FAILING_NODE)
         return Analysis(named or (_nothing(measurements),))
@@ -47,11 +48,12 @@ def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_pe
         for node in sorted(screened.slow, key=lambda node: screened.slow[node])
         if (finding := _slow_node(node, screened, estimates, settings))
     ]
-    accused = {node for finding in (*failing, *slow) for node in finding.nodes}
+    of_nodes = told_once(slow, failing)
+    accused = {node for finding in of_nodes for node in finding.nodes}
     links = _links(screened, measurements, accused, settings, len(nodes))
     blamed = accused | {node for finding in links for node in finding.nodes}
     intermittent = slow_now_and_then(screened, nodes - blamed, estimates, settings)
-    found = (*contention, *places, *failing, *slow, *links, *intermittent)
+    found = (*contention, *places, *of_nodes, *links, *intermittent)
     return Analysis(found or _too_few(screened, floor_gb_per_s, settings), screened.usual, estimates)
 
 
@@ -194,7 +196,7 @@ def _links(
         tried = [each for each in measurements if each.pair == one]
         failed = sum(not each.reading.busbw_gb_per_s for each in tried)
         if failed:
-            found.append(_failed_link(one, failed, len(tried)))
+            found.append(failing_link(one, failed, len(tried)))
             continue
         told = of_pair[one]
         slow = _slow_link(one, told, screened.usual, settings, len(of_pair))
@@ -213,31 +215,3 @@ def _slow_link(one: Pair, told: Sequence[Value], usual: Normal, settings: Settin
     if len(again) < LINK_RETESTS or max(again) > -settings.min_effect / 2 or not is_slow or chance < SURE:
         return None
     return Finding(Kind.SLOW_LINK, one.nodes, estimate=_of(location(xs), error, len(xs), 1, chance), pairs=(one,))
-
-
-def _failed_link(one: Pair, failed: int, attempts: int) -> Finding:
-    if failed < 2:
-        words = "it failed once, and was not measured again often enough; measure it again"
-        return Finding(Kind.INCONCLUSIVE, one.nodes, failures=failed, attempts=attempts, words=words, pairs=(one,))
-    words = "each end is well with others"
-    return Finding(Kind.FAILING_LINK, one.nodes, failures=failed, attempts=attempts, words=words, pairs=(one,))
-
-
-def _failing(measurements: Sequence[Measurement]) -> list[Finding]:
-    """Nodes with which measurements fail, whoever the partner is; where that holds for most, nobody is accused."""
-    found = []
-    failing = failing_nodes(measurements)
-    nodes = {node for one in measurements for node in one.pair}
-    for node in failing:
-        own = [one for one in measurements if node in one.pair.nodes]
-        failed = [one for one in own if not one.reading.busbw_gb_per_s]
-        partners = {one.pair.other(node) for one in failed}
-        named = sum(one.reading.culprit == node for one in failed)
-        problem = next((one.reading.problem for one in failed if one.reading.problem), "")
-        is_sure = len(failed) >= 2 and len(partners) >= 2 and 2 * len(failed) >= len(own)
-        says_nothing = all(one.reading.is_without_program for one in failed)
-        is_blamed = named > 1 or (is_sure and 2 * len(failing) <= len(nodes))
-        kind = Kind.FAILING_NODE if is_blamed and not says_nothing else Kind.INCONCLUSIVE
-        pairs = tuple({one.pair: None for one in failed})
-        found.append(Finding(kind, (node,), failures=len(failed), attempts=len(own), words=problem, pairs=pairs))
-    return found

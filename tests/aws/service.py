@@ -94,8 +94,8 @@ def moto() -> Iterator[str]:
         _wait_for(port, server)
         yield f"http://127.0.0.1:{port}"
     finally:
-        server.terminate()
-        server.wait(10)
+        server.kill()  # it keeps nothing, and told to end it ends its requests first
+        server.wait()
 
 
 @contextmanager
