@@ -33,21 +33,16 @@ NAMES = tuple(f"n{number}" for number in range(1, 9))
 QUICK_IPERF = ("--meter", "iperf3", "--meter-options=-t 1 -O 0")
 QUICK_NCCL = ("--meter", "nccl-tests", "--meter-size", "4M", "--meter-options=-n 2 -w 0", "--ranks-per-node", "1")
 LIBFABRIC = (
-    "--meter",
-    "fi_pingpong",
-    "--meter-options=-p tcp",
-    "--meter-env",
-    "FI_TCP_IFACE=eth0",
-    "--meter-size",
-    "96K",
-)
+    *("--meter", "fi_pingpong", "--meter-size", "256K"),
+    *("--meter-options=-p tcp -I 10", "--meter-env", "FI_TCP_IFACE=eth0"),
+)  # fmt: skip
 OWN_TEST = """import pytest
 
 @pytest.mark.perf
 def test_all_were_measured(pairwise):
     assert len(pairwise.campaigns[0].of_node) == 8
 """
-ONE_PORT, SLOW_PORT, VERY_SLOW_PORT = "200mbit", "100mbit", "40mbit"
+ONE_PORT, SLOW_PORT = "200mbit", "100mbit"
 
 
 @dataclass(frozen=True)
@@ -79,11 +74,15 @@ def run(bed: Testbed, folder: Path, *options: str) -> Run:
 
 @contextlib.contextmanager
 def wires(
-    bed: Testbed, names: Sequence[str], slow: Sequence[str] = (), bare: Sequence[str] = (), slow_port: str = SLOW_PORT
+    bed: Testbed,
+    names: Sequence[str],
+    slow: Sequence[str] = (),
+    bare: Sequence[str] = (),
+    ports: tuple[str, str] = (ONE_PORT, SLOW_PORT),
 ) -> Iterator[None]:
     """The nodes' ports with what they send, `slow` ones less; `bare` are left as they are."""
     rest = [name for name in names if name not in (*slow, *bare)]
-    with bed.slow_group(rest, ONE_PORT), bed.slow_group(slow, slow_port):
+    with bed.slow_group(rest, ports[0]), bed.slow_group(slow, ports[1]):
         yield
 
 
@@ -161,7 +160,7 @@ class TestOverSsh:
     def test_libfabric_measures_too_and_a_worker_of_xdist_reads_what_was_measured(
         self, bed: Testbed, tmp_path: Path
     ) -> None:
-        with wires(bed, NAMES[:6], slow=["n4"], slow_port=VERY_SLOW_PORT):  # in one of the directions of its mean
+        with wires(bed, NAMES[:6], slow=["n4"], ports=("100mbit", "20mbit")):  # slow in one of two directions
             ran = run(bed, tmp_path, "--cluster", "ssh:n[1-6]", *LIBFABRIC, "-n", "1")
         assert ran.failed("not_a_straggler") == ["n4"], ran.output
 
