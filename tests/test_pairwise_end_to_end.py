@@ -34,7 +34,7 @@ QUICK_IPERF = ("--meter", "iperf3", "--meter-options=-t 1 -O 0")
 QUICK_NCCL = ("--meter", "nccl-tests", "--meter-size", "4M", "--meter-options=-n 2 -w 0", "--ranks-per-node", "1")
 LIBFABRIC = (
     *("--meter", "fi_pingpong", "--meter-size", "256K"),
-    *("--meter-options=-p tcp -I 10", "--meter-env", "FI_TCP_IFACE=eth0"),
+    *("--meter-options=-p tcp -I 8", "--meter-env", "FI_TCP_IFACE=eth0"),
 )  # fmt: skip
 OWN_TEST = """import pytest
 
@@ -160,7 +160,7 @@ class TestOverSsh:
     def test_libfabric_measures_too_and_a_worker_of_xdist_reads_what_was_measured(
         self, bed: Testbed, tmp_path: Path
     ) -> None:
-        with wires(bed, NAMES[:6], slow=["n4"], ports=("100mbit", "20mbit")):  # slow in one of two directions
+        with wires(bed, NAMES[:6], slow=["n4"], ports=("200mbit", "40mbit")):  # slow in one of two directions
             ran = run(bed, tmp_path, "--cluster", "ssh:n[1-6]", *LIBFABRIC, "-n", "1")
         assert ran.failed("not_a_straggler") == ["n4"], ran.output
 

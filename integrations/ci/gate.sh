@@ -65,7 +65,7 @@ tries=0
 until [ "$(aws ssm describe-instance-information --filters "Key=InstanceIds,Values=$instance" \
     --query 'InstanceInformationList[0].PingStatus' --output text)" = Online ]; do
     tries=$((tries + 1))
-    [ "$tries" -lt 60 ] || { echo "$instance is not online in Systems Manager: its agent or its role" >&2; exit 1; }
+    [ "$tries" -lt "${AGENT_TRIES:-60}" ] || { echo "$instance is not online in Systems Manager: its agent or its role" >&2; exit 1; }
     sleep "${PAUSE_S:-10}"
 done
 echo "online in Systems Manager; settling"
