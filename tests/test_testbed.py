@@ -133,7 +133,8 @@ def test_an_ordinary_user_may_not_read_the_kernel_log() -> None:
 @needs_nodes
 def test_a_node_sees_its_own_processes_only() -> None:
     names = output(healthy_cpu(), "cat /proc/[0-9]*/comm").split()
-    assert set(names) == {"cat", "containerd", "imds", "sh", "sleep", "slurmd", "ticks"}
+    of_passing = {"cat", "sh", "sleep"}  # there or gone as it is looked
+    assert set(names) - of_passing == {"containerd", "imds", "slurmd", "ticks"}
 
 
 @needs_nodes

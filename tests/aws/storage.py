@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins import session
+from clusterproof.plugins import asking
 from clusterproof.plugins.inventory.model import Cluster
 from tests.aws.clusters import client, with_cluster
 from tests.aws.service import Service
@@ -197,4 +197,4 @@ def nodes_that_mount(
             )
             keep(answer)
 
-    monkeypatch.setattr(session, "gather", told)
+    monkeypatch.setattr(asking, "gather", told)
