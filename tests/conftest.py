@@ -23,3 +23,12 @@ os.environ.pop("GITHUB_STEP_SUMMARY", None)  # runs of a test's own are no news 
 def runs(pytester: pytest.Pytester, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Runs:
     """Runs of the real plugin over a small recording and small checks of the test's own."""
     return Runs.prepared(pytester, tmp_path_factory.mktemp("packages"), monkeypatch)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with a testbed run in one worker: several at once would measure how busy this machine is."""
+    with_testbed = {item.path for item in items if "bed" in getattr(item, "fixturenames", ())}
+    for item in items:
+        if item.path in with_testbed:
+            item.add_marker(pytest.mark.xdist_group("testbed"))

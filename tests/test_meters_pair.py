@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import struct
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -266,6 +267,20 @@ def test_iperf3_measures_both_directions_over_loopback_and_its_server_ends() -> 
     there, back = iperf3.directions(outputs[0].text)
     assert read.busbw_gb_per_s == min(there.gb_per_s, back.gb_per_s) > 0
     assert [output.exit for output in outputs] == [0, 0]
+
+
+@needs_iperf3
+def test_an_iperf3_client_that_still_meets_the_server_of_before_tries_again() -> None:
+    port, settings = free_port(), MeterSettings(options="-t 1 -P 1")
+    with socket.create_server(("127.0.0.1", port)) as going:
+        client = start(iperf3.client(settings, "127.0.0.1", port))
+        connection, _ = going.accept()
+        connection.recv(37)  # its cookie
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()  # with a reset
+    server = start(iperf3.server(settings, port))
+    outputs = (ended(client), ended(server))
+    assert METERS["iperf3"].read(settings, outputs).problem == ""
 
 
 @needs_iperf3

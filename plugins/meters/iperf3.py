@@ -18,7 +18,9 @@ SECONDS, SKIPPED_SECONDS = 4, 1  # the first of them is TCP's slow start
 LONGEST_SECONDS = 1e6  # that a report can mean
 STREAMS = 8  # one flow of EC2 gets 5 or 10 Gb/s at most
 CONNECT_MS = 5000
-REFUSALS = ("Connection refused", "server is busy")
+# The last, where it still meets the server of the direction before, which takes no more; one that ends in mid-run is
+# gone when it is tried again.
+REFUSALS = ("Connection refused", "server is busy", "Connection reset by peer")
 DIRECTIONS = ("to the server", "from the server")
 
 

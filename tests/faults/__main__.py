@@ -33,11 +33,14 @@ class Proof:
     changed: Mapping[str, Verdict]
     expected: Mapping[str, Verdict]
     skipped: str = ""
+    said: str = ""  # of the check that it is for, where that lacks the words that the fault asks for
 
     @property
     def is_detected(self) -> bool:
         """Whether every check that should find it does."""
-        return not self.skipped and all(self.changed.get(name) is verdict for name, verdict in self.expected.items())
+        if self.skipped or self.said:
+            return False
+        return all(self.changed.get(name) is verdict for name, verdict in self.expected.items())
 
     @property
     def false(self) -> dict[str, Verdict]:
@@ -48,7 +51,8 @@ class Proof:
         """`a GPU that is lost: fail gpu.gpu_answers, incomplete of 17`."""
         if self.skipped:
             return f"NOT PROVEN  {self.fault}: {self.skipped}"
-        wrong = "".join(f"; unexpected: {verdict.value} of {name}" for name, verdict in self.false.items())
+        wrong = f"; unexpected words: {self.said!r}" if self.said else ""
+        wrong += "".join(f"; unexpected: {verdict.value} of {name}" for name, verdict in self.false.items())
         return f"{'caught' if self.is_detected else 'MISSED':<10}  {self.fault}: {_by_verdict(self.changed)}{wrong}"
 
 
@@ -66,7 +70,9 @@ def prove(name: str) -> Proof:
     fault = next(fault for fault in ALL_FAULTS if fault.name == name)
     skipped = "" if isinstance(fault, CapturedFault) else reason_to_skip(fault)
     found = {} if skipped else captured.changes(fault) if isinstance(fault, CapturedFault) else changes(fault)
-    return Proof(name, {check: result.verdict for check, result in found.items()}, dict(fault.expect), skipped)
+    told = found.get(next(iter(fault.expect)))
+    said = told.message if told and fault.words not in told.message else ""
+    return Proof(name, {check: result.verdict for check, result in found.items()}, dict(fault.expect), skipped, said)
 
 
 def healthy_findings(faults: Iterable[Fault | CapturedFault]) -> list[str]:
