@@ -15,9 +15,9 @@ from clusterproof.plugins.pairwise.intermittent import slow_now_and_then
 from clusterproof.plugins.pairwise.likelihood import SURE, surely
 from clusterproof.plugins.pairwise.model import Measurement, Pair
 from clusterproof.plugins.pairwise.normal import Normal
-from clusterproof.plugins.pairwise.robust import location, location_error
+from clusterproof.plugins.pairwise.robust import location, location_error, spread
 from clusterproof.plugins.pairwise.screen import Screened, but_the_worst, screen
-from clusterproof.plugins.pairwise.view import Settings, Value, is_relaxed, succeeded
+from clusterproof.plugins.pairwise.view import Settings, Value, succeeded
 
 SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on nobody is accused
 ONE_SIDED = 1.645  # standard errors: at 19 in 20 the slowness may well be the minimum effect
@@ -39,7 +39,7 @@ def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_pe
         return Analysis(named or (_nothing(measurements),))
     estimates = _estimates(screened, len(nodes))
     contention = _contention(screened.usual, settings)
-    configuration = _configuration(measurements, floor_gb_per_s, bool(contention))
+    configuration = None if contention else _configuration(measurements, floor_gb_per_s)
     if configuration:
         return Analysis((configuration, *failing), screened.usual, estimates)
     places = [_place(place, screened, settings) for place in screened.places]
@@ -75,12 +75,9 @@ def _too_few(screened: Screened, floor_gb_per_s: float | None, settings: Setting
     return ()
 
 
-def _configuration(
-    measurements: Sequence[Measurement], floor_gb_per_s: float | None, is_contended: bool
-) -> Finding | None:
-    """That most pairs are under the floor: no one node does that. Of contended pairs those count that had room."""
-    most = max(one.at_once for one in measurements)
-    told = [one for one in succeeded(measurements) if is_relaxed(one, most) or not is_contended]
+def _configuration(measurements: Sequence[Measurement], floor_gb_per_s: float | None) -> Finding | None:
+    """That most pairs are under the floor: no one node does that. Contended pairs say nothing of it."""
+    told = succeeded(measurements)
     busbw = [one.reading.busbw_gb_per_s or 0.0 for one in told]
     under = [one for one, value in zip(told, busbw, strict=True) if floor_gb_per_s and value < floor_gb_per_s]
     if not floor_gb_per_s or len(under) <= SHARE_UNDER_FLOOR * len(told):
@@ -172,7 +169,8 @@ def _estimates(screened: Screened, nodes: int) -> dict[str, Estimate]:
             middle, chance = location(xs), surely(xs, screened.usual, nodes)
         else:
             middle, chance = median(xs), 0.0
-        found[node] = _of(middle, location_error(len(xs), screened.usual.sigma), len(xs), partners, chance)
+        sigma = max(screened.usual.sigma, spread(xs))  # its own may be slow now more, now less
+        found[node] = _of(middle, location_error(len(xs), sigma), len(xs), partners, chance)
     return found
 
 

@@ -52,7 +52,8 @@ def screen(measurements: Sequence[Measurement], settings: Settings) -> Screened:
     repeated: set[Pair] = set()
     for number in range(PASSES):
         typical = [one for one in measurements if one.pair not in repeated] if repeated else measurements
-        usual = normal(typical, apart, settings)
+        untypical = [one for one in measurements if one.pair in repeated]
+        usual = normal(typical, apart, settings, untypical)
         if usual is None:
             break
         found = values(measurements, usual, settings)

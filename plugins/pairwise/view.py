@@ -15,6 +15,7 @@ from clusterproof.plugins.pairwise.robust import MOST_VALUES, location, location
 from clusterproof.plugins.pairwise.schedule import is_inside
 
 ENOUGH = 4  # measurements for a normal of their own
+ENOUGH_WITH_ROOM = 2  # measurements of pairs of which at most half run at once, to say what that brings
 FEWEST_FOR_SIGMA = 6
 MOST_PLACES = 8  # of more places one that is slow touches too few pairs to move their median
 
@@ -44,8 +45,17 @@ def succeeded(measurements: Iterable[Measurement]) -> list[Measurement]:
     return [one for one in measurements if one.reading.busbw_gb_per_s]
 
 
-def normal(measurements: Sequence[Measurement], without: Collection[str], settings: Settings) -> Normal | None:
-    """What is normal among nodes that are not suspected; None where nothing succeeded."""
+def normal(
+    measurements: Sequence[Measurement],
+    without: Collection[str],
+    settings: Settings,
+    untypical: Sequence[Measurement] = (),
+) -> Normal | None:
+    """What is normal among nodes that are not suspected; None where nothing succeeded.
+
+    Of those without, and of what is untypical, it takes only what room brings, where too few others tell that: a slow
+    one can but hide it.
+    """
     told = succeeded(measurements)
     if not told:
         return None
@@ -62,10 +72,12 @@ def normal(measurements: Sequence[Measurement], without: Collection[str], settin
     rest = [x - found.of(kind) for kind, told_logs in logs.items() for _, x in told_logs]
     sigma = _sigma(rest, told, without, found, settings)
     relaxed: dict[bool, list[float]] = {True: [], False: []}
-    for one in trusted:
-        if is_relaxed(one, most):
-            kind = is_inside(one.pair, settings.places)
-            relaxed[kind].append(_log(one) - found.of(kind))
+    with_room = [one for one in trusted if is_relaxed(one, most)]
+    if len(with_room) < ENOUGH_WITH_ROOM:
+        with_room = [one for one in (*told, *succeeded(untypical)) if is_relaxed(one, most)]
+    for one in with_room:
+        kind = is_inside(one.pair, settings.places)
+        relaxed[kind].append(_log(one) - found.of(kind))
     return replace(
         found,
         sigma=sigma,
@@ -93,7 +105,7 @@ def _sigma(
 
 
 def _relief(relaxed: Sequence[float], sigma: float, settings: Settings) -> float:
-    if len(relaxed) < 2:
+    if len(relaxed) < ENOUGH_WITH_ROOM:
         return 0.0
     gained = median(relaxed)
     sure = gained > max(settings.min_effect / 2, 4 * sigma / len(relaxed) ** 0.5)
