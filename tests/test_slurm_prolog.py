@@ -25,6 +25,9 @@ NOBODY = 65534
 REQUEUED = "SchedulerParameters=nohold_on_prolog_fail,defer_batch,sched_interval=1,bf_interval=1"
 
 
+PATIENT = 'mode = "drain"\ndeadline_s = 8\n'  # the most: other tests keep this machine busy
+
+
 @pytest.fixture(scope="module")
 def bed() -> Iterator[Scripted]:
     images = {name: BY_NAME[fault].put(healthy_p5(name)) for name, (fault, _) in FAULTS.items()}
@@ -34,7 +37,7 @@ def bed() -> Iterator[Scripted]:
         with_stuck_nvml(healthy_p5(STUCK), gpu=5), SETTINGS, settings('mode = "drain"\ndeadline_s = 5\n')
     )
     images[HEALTHY] = healthy_p5(HEALTHY)
-    with scripted(images, lines("prolog", "epilog"), 'mode = "drain"\n', REQUEUED, cpus=64) as running:
+    with scripted(images, lines("prolog", "epilog"), PATIENT, REQUEUED, cpus=64) as running:
         yield running
 
 

@@ -19,7 +19,7 @@ from tests.testbed.node import healthy_cpu
 pytestmark = [needs_cluster, needs_iperf3]
 NAMES = ("n1", "n2", "n3", "n4")
 ROUNDS = (("n1 n2", "n3 n4"), ("n1 n3", "n2 n4"), ("n1 n4", "n2 n3"))
-SLOW_GB_PER_S = 0.02
+SLOW_GB_PER_S = 0.0075
 
 
 @pytest.fixture(scope="module")
@@ -53,22 +53,22 @@ def slow_pairs(bed: Testbed, *options: str) -> set[str]:
 
 @pytest.mark.parametrize("options", [(), ("-R",)], ids=["sending", "being sent"])
 def test_a_slow_node_is_slow_with_everybody(bed: Testbed, options: tuple[str, ...]) -> None:
-    with bed.slow_node("n3", "80mbit"):
+    with bed.slow_node("n3", "40mbit"):
         assert slow_pairs(bed, *options) == {"n1~n3", "n2~n3", "n3~n4"}
 
 
 @pytest.mark.parametrize("options", [(), ("-R",)], ids=["sending", "being sent"])
 def test_a_slow_link_is_slow_between_its_two_nodes_only(bed: Testbed, options: tuple[str, ...]) -> None:
-    with bed.slow_link("n1", "n4", "80mbit"):
+    with bed.slow_link("n1", "n4", "40mbit"):
         assert slow_pairs(bed, *options) == {str(Pair("n1", "n4"))}
 
 
 def test_of_a_slow_group_every_node_is_slow(bed: Testbed) -> None:
-    with bed.slow_group(["n3", "n4"], "80mbit"):
+    with bed.slow_group(["n3", "n4"], "40mbit"):
         assert slow_pairs(bed) == {"n1~n3", "n1~n4", "n2~n3", "n2~n4", "n3~n4"}
 
 
 def test_afterwards_nothing_is_slow(bed: Testbed) -> None:
-    with bed.slow_node("n1", "80mbit"):
+    with bed.slow_node("n1", "40mbit"):
         pass
     assert slow_pairs(bed) == set()
