@@ -55,6 +55,14 @@ def test_nobody_else_is_accused(fault: PairFault) -> None:
     assert accused <= blamed | {name for name in told if fault.name == "a node that reckons wrong" and name == "n0006"}
 
 
+@pytest.mark.parametrize("name", ["two nodes only", "three nodes that differ", "three nodes, one of which is dead"])
+def test_where_nodes_cannot_be_told_apart_none_passes(name: str) -> None:
+    fault = next(fault for fault in PAIR_FAULTS if fault.name == name)
+    for check in ("network.not_a_straggler", "network.pairwise_busbw"):
+        told = results(CHECKS[check], fault)
+        assert Verdict.PASS not in {result.verdict for result in told.values()}, told
+
+
 def test_every_check_of_pairs_is_proven_able_to_fail() -> None:
     failed = {
         asked.partition("@")[0]

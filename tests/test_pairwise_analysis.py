@@ -166,7 +166,7 @@ def test_two_nodes_have_nobody_to_be_compared_with_but_a_floor() -> None:
     of_two = Case(2, {}).plan
     finding = the_only(concluded(of_two, Cluster(nodes={"n001": 0.5})))
     assert (finding.kind, finding.nodes) == (Kind.INCONCLUSIVE, ("n000", "n001"))
-    assert finding.words.endswith("measure them with a third, or give a floor")
+    assert finding.words.endswith("measure them with a third, or give --baseline")
     assert the_only(concluded(of_two, Cluster(nodes={"n001": 0.5}), FLOOR)).kind is Kind.CONFIGURATION
     assert not concluded(of_two, Cluster(), FLOOR).findings
 

@@ -62,14 +62,10 @@ def require_measured(pairs: PairsOfNode) -> None:
     if pairs.estimate is None:
         why = next((one.reading.problem for one in pairs.measurements if one.reading.problem), "nothing told why")
         incomplete(f"all {len(pairs.measurements)} measurements failed: {why}; expected one that succeeds")
-    floor = pairs.campaign.floor_gb_per_s
-    if pairs.is_one_of_two and floor is None:
-        incomplete(
-            "of two nodes nobody can tell which is slower, and no bandwidth is known to compare with; "
-            "expected a third node, or --baseline"
-        )
-    if pairs.partners < FEWEST_PARTNERS and not pairs.is_one_of_two:
-        incomplete(f"measured with {pairs.partners} partner; expected {FEWEST_PARTNERS} at least")
+    if pairs.unclear:
+        incomplete(f"{pairs.unclear}; expected to tell which node is slow")
+    if pairs.succeeded_with < FEWEST_PARTNERS and not pairs.is_one_of_two:
+        incomplete(f"measured well with {pairs.succeeded_with} partner; expected {FEWEST_PARTNERS} at least")
 
 
 @evidence("mpirun -np 16 --host A:8,B:8 all_reduce_perf -b 8G -e 8G -f 2 -g 1")
@@ -105,6 +101,8 @@ def require_normal(pair: MeasuredPair, said: str) -> None:
         incomplete(f"{said}; expected a measurement that succeeds")
     floor = pair.campaign.floor_gb_per_s
     assert not floor or (pair.best_gb_per_s or 0.0) >= floor, f"{said}; expected {floor:.4g} GB/s at least"
+    if pair.campaign.unclear:
+        incomplete(f"{said}: {pair.campaign.unclear}; expected to tell which node is slow")
     if is_slow and max(pair.shares) < SLOW:
         incomplete(f"{said}, and it was not measured often enough to tell why; expected what is usual")
     if is_slow:

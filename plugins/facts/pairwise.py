@@ -75,6 +75,12 @@ class Campaign:
             return self.baseline.figure.busbw_gb_per_s * threshold("busbw.floor_share")
         return floor_gb_per_s(self.key) if self.key else None
 
+    @property
+    def unclear(self) -> str:
+        """Why its nodes cannot be told apart; empty where they can."""
+        told = (one for one in self.analysis.findings if one.kind is Kind.INCONCLUSIVE and not one.pairs)
+        return next((one.words for one in told if len(one.nodes) > 1), "")
+
     def usual_gb_per_s(self, pair: Pair) -> float | None:
         """What is normal for pairs like this one."""
         usual = self.analysis.usual
@@ -108,6 +114,11 @@ class PairsOfNode:
         return len({one.pair for one in self.measurements})
 
     @property
+    def succeeded_with(self) -> int:
+        """With how many nodes a measurement of it succeeded. Raises Incomplete."""
+        return len({one.pair for one in self.measurements if one.reading.busbw_gb_per_s})
+
+    @property
     def estimate(self) -> Estimate | None:
         """How slow it is, None where no measurement of it succeeded."""
         return self.campaign.analysis.estimates.get(self.node)
@@ -127,8 +138,13 @@ class PairsOfNode:
         return next((one for one in found if not one.nodes or self.node in one.nodes), None)
 
     @property
+    def unclear(self) -> str:
+        """Why the nodes that were measured cannot be told apart; empty where they can."""
+        return self.campaign.unclear
+
+    @property
     def is_one_of_two(self) -> bool:
-        """Whether there are only two nodes, of which nobody can tell which is the slower."""
+        """Whether there is but one other node to measure it with."""
         return len(self.campaign.of_node) <= 2
 
     @property

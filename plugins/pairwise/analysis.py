@@ -53,8 +53,8 @@ def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_pe
     links = _links(screened, measurements, accused, settings, len(nodes))
     blamed = accused | {node for finding in links for node in finding.nodes}
     intermittent = slow_now_and_then(screened, nodes - blamed, estimates, settings)
-    found = (*contention, *places, *of_nodes, *links, *intermittent)
-    return Analysis(found or _too_few(screened, floor_gb_per_s, settings), screened.usual, estimates)
+    too_few = _too_few(screened, floor_gb_per_s, settings)
+    return Analysis((*contention, *places, *of_nodes, *links, *intermittent, *too_few), screened.usual, estimates)
 
 
 def _nothing(measurements: Sequence[Measurement]) -> Finding:
@@ -66,11 +66,12 @@ def _too_few(screened: Screened, floor_gb_per_s: float | None, settings: Setting
     """That so few cannot be told apart: two have nobody to be compared with, and each of three is in most pairs."""
     nodes = tuple(sorted(screened.of_node))
     if len(nodes) < TOO_FEW and floor_gb_per_s is None:
-        words = "two nodes have nobody to be compared with; measure them with a third, or give a floor"
+        words = "two nodes have nobody to be compared with: measure them with a third, or give --baseline"
         return (Finding(Kind.INCONCLUSIVE, nodes, attempts=len(screened.values), words=words),)
     xs = [value.x for value in screened.values]
     if len(nodes) == TOO_FEW and max(xs) - min(xs) > 2 * settings.min_effect:
-        words = f"pairs of three nodes differ by up to {1 - exp(min(xs) - max(xs)):.0%}; measure them with a fourth"
+        apart = (1 - exp(min(xs) - max(xs))) * 100
+        words = f"pairs of three nodes differ by up to {apart:.0f} %: measure them with a fourth"
         return (Finding(Kind.INCONCLUSIVE, nodes, attempts=len(xs), words=words),)
     return ()
 
