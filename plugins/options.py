@@ -169,19 +169,20 @@ GROUPS: dict[str, tuple[Option, ...]] = {
     "clusterproof: history": (
         Option(
             "--history",
-            "add the run to this SQLite file, for `clusterproof history`, and compare it with the last one there",
+            "add the run to this SQLite file, for `clusterproof history`, and compare it with the last one there "
+            "(default: history.sqlite beside the cluster's reports)",
             {"metavar": "FILE"},
         ),
         Option(
             "--since-last",
-            "show what is new, still there and gone since the last run in --history",
+            "show what is new, still there and gone since the last run in the history",
             {"action": "store_true"},
         ),
     ),
     "clusterproof: who is told": (
         Option(
             "--notify",
-            "send one message where the run failed, or differs from the last one in --history, to a URL of Apprise's "
+            "send one message where the run failed, or differs from the last one in the history, to a URL of Apprise's "
             "(Slack, e-mail, SNS, webhook, …); may be given several times",
             {"metavar": "URL", "action": "append"},
         ),
@@ -256,9 +257,7 @@ def check_root(config: pytest.Config) -> None:
 
 
 def _check_history(option: Any) -> None:
-    """Refuse what has no meaning without a history, or with one. Raises pytest.UsageError."""
-    if option.since_last and not option.history:
-        raise pytest.UsageError("--since-last needs --history FILE: the runs to compare with")
+    """Refuse what has no meaning with a history. Raises pytest.UsageError."""
     if option.history and option.redact:
         raise pytest.UsageError(
             "--history with --redact: redacted names differ from run to run; expected one of the two"

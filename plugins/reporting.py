@@ -55,7 +55,7 @@ class Reporting:
     def made_folder(self) -> Path:
         """The folder of this run's reports, which is there now. Raises OSError."""
         if self.folder is None:
-            from clusterproof.reports.folder import folder_of_its_own
+            from clusterproof.reports.runs import folder_of_its_own
 
             named = self.config.option.report
             self.folder = (
@@ -68,7 +68,8 @@ class Reporting:
         """Write the reports of what was judged, also of a run that was stopped."""
         if self.folder is None or self.trouble:
             return
-        from clusterproof.reports.folder import point_latest, write_forms
+        from clusterproof.reports.folder import write_forms
+        from clusterproof.reports.runs import point_latest
 
         try:
             if self.results:

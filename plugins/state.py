@@ -16,7 +16,6 @@ from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.window import BOOT, Window, window
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.policy.model import NO_POLICY, Policy
-from clusterproof.plugins.result import Measured
 from clusterproof.plugins.routing import OCCASIONS, Route
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ POLICY: pytest.StashKey[Policy] = pytest.StashKey()
 PAIRWISE: pytest.StashKey[PairwiseRun] = pytest.StashKey()
 PAIRS: pytest.StashKey[Mapping[str, MeasuredPair]] = pytest.StashKey()
 SLURM_LEAF = "slurm"  # all others of a control plane are AWS's
-MEASURED: pytest.StashKey[list[Measured]] = pytest.StashKey()  # numbers that the history keeps of nodes
 ROUTES: pytest.StashKey[dict[Callable[..., Any], Route]] = pytest.StashKey()
 
 

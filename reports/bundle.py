@@ -22,15 +22,16 @@ from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.inventory.recording import write_cluster, write_control_plane, write_node
 from clusterproof.plugins.policy.model import NO_POLICY
 from clusterproof.plugins.result import Result
-from clusterproof.plugins.state import CONTROL_PLANE, EVIDENCE, POLICY, occasion_of
+from clusterproof.plugins.state import CONTROL_PLANE, EVIDENCE, PAIRWISE, POLICY, occasion_of
 from clusterproof.reports.findings import headline
+from clusterproof.reports.history.model import FILE
 from clusterproof.reports.summary import summary
 
 SCHEMA = 1
 ROOT = "clusterproof"  # the one folder that the archive makes
 LEVEL = 10  # of zstd: a recording shrinks to a twentieth, at some 50 MB a second
 MOST_NAME = 150  # characters of a member's part of a path
-_REPORTS = ("xmlpath", "htmlpath", "report")  # options of pytest's, its plugins' and ours that name report files
+_REPORTS = ("xmlpath", "htmlpath")  # options of pytest's and of its plugins that name report files
 _SAFE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _OWN = ("boto3", "clustershell", "fabric", "nvidia-ml-py", "paramiko", "pytest", "pytest-html", "pytest-xdist")
 README = """\
@@ -97,6 +98,9 @@ class BundleForm:
             path = self.config.getoption(named, None)
             if isinstance(path, (str, Path)) and path:
                 yield from files_of(Path(path), self.began)
+        reporting = self.config.pluginmanager.get_plugin("clusterproof-reporting")
+        if reporting and reporting.folder:
+            yield from files_of(reporting.folder, self.began)
 
     def _about(self, exit_code: int) -> dict[str, Any]:
         option = self.config.option
@@ -127,7 +131,12 @@ class BundleForm:
             told = self.config.stash.get(CONTROL_PLANE, None)
             if told:
                 write_control_plane(folder, told)
-            for path in sorted(folder.rglob("*.json")):
+            between = self.config.stash.get(PAIRWISE, None)
+            if between:
+                from clusterproof.plugins.pairwise.of_session import write_journals  # few runs measure pairs
+
+                write_journals(between, folder)
+            for path in sorted(folder.rglob("*.json*")):
                 yield f"recording/{path.relative_to(folder)}", path.read_bytes()
 
 
@@ -162,10 +171,13 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes, moment: float) -> 
 
 
 def files_of(path: Path, began: float) -> Iterator[Member]:
-    """The report files at a path, or under it, that this run wrote; no link is followed, and no name is trusted."""
+    """The report files at a path, or under it, that this run wrote, without the history, which is of other runs too.
+
+    No link is followed, and no name is trusted.
+    """
     found = sorted(path.rglob("*")) if path.is_dir() else [path]
     for file in found:
-        if file.is_symlink() or not file.is_file() or file.stat().st_mtime < began - 1:
+        if file.is_symlink() or not file.is_file() or file.stat().st_mtime < began - 1 or file.name.startswith(FILE):
             continue
         parts = file.relative_to(path).parts if path.is_dir() else (file.name,)
         yield "/".join(["reports", *map(safe_name, parts)]), file.read_bytes()

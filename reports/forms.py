@@ -47,9 +47,13 @@ def forms(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) ->
 
 def history_form(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> HistoryForm | None:
     """The form that says of every result what it is since the last run, and adds the run to the history."""
-    path = config.option.history
-    if not path or config.option.collectonly:
+    if config.option.collectonly:
+        return None
+    from clusterproof.reports.history.place import history_of
+
+    path = history_of(config.option, cluster, config.invocation_params.dir)
+    if path is None:
         return None
     from clusterproof.reports.history.form import HistoryForm
 
-    return HistoryForm(config, cluster, results, Path(path))
+    return HistoryForm(config, cluster, results, path)

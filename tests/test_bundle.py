@@ -17,6 +17,7 @@ from clusterproof.plugins.result import from_json
 from clusterproof.reports.bundle import MOST_NAME, ROOT, Member, files_of, safe_name, write_bundle
 from tests.recordings import boot, node, nvml, unreached
 from tests.runs import LIGHT, VERDICTS, Runs, all_verdicts, saying
+from tests.test_reports_folder import FILES
 
 FIXED = {"README.txt", "bundle.json", "summary.txt", "results.jsonl", "recording/cluster.json"}
 
@@ -80,18 +81,28 @@ def test_a_redacted_bundle_has_no_names(runs: Runs) -> None:
     name, serial, address = "acme-gpu-17.corp.example", "1650999000111", "10.77.66.55"
     sick = node(name, boot=boot(f"bad of {name}", hostname=name), nvml=nvml({"index": 0, "serial": serial}))
     runs.checks(test_it=LIGHT)
-    reports = ["--junitxml=junit.xml", "--html=page.html", "--self-contained-html"]
+    reports = ["--junitxml=junit.xml", "--html=page.html", "--self-contained-html", "--report", "out"]
     policy = runs.folder / "clusterproof.toml"
     policy.write_text(f"# for {name}\n[expect]\ngpus = 8\n", encoding="utf-8")
     silent = unreached("acme-gpu-18.corp.example", detail=f"{address}:22 refuses the connection")
     runs.over([sick, silent, saying("acme-gpu-19.corp.example", "pass")], "--redact", "--bundle=b.tar.zst", *reports)
     told = contents(runs.folder / "b.tar.zst")
     assert json.loads(told["bundle.json"])["is_redacted"]
-    assert "reports/junit.xml" in told
+    assert {"reports/junit.xml", "reports/report.html"} <= told.keys()
     for member, content in told.items():
         for word in ("acme-gpu", serial, address):
             assert word not in member
             assert word.encode() not in content, member
+
+
+def test_the_reports_of_a_plain_run_are_in_it_and_its_history_is_not(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    runs.plain("--cluster", "local", "--report", "out", "--bundle=one.tar.zst")
+    runs.plain("--cluster", runs.cluster(all_verdicts()), "--bundle=two.tar.zst")
+    for bundle in ("one.tar.zst", "two.tar.zst"):
+        told = {name for name in contents(runs.folder / bundle) if name.startswith("reports/")}
+        assert told == {f"reports/{name}" for name in FILES}
+    assert (runs.folder / "out/history.sqlite").exists()
 
 
 def test_a_node_with_a_hostile_name_writes_nowhere_else(runs: Runs, tmp_path: Path) -> None:

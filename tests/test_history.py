@@ -17,7 +17,8 @@ from clusterproof.plugins.result import Measured, Result
 from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.history import schema
 from clusterproof.reports.history.changes import between, change, since_last
-from clusterproof.reports.history.model import Gpu, HistoryError, Identity, Past, Run, default_path
+from clusterproof.reports.history.model import Gpu, HistoryError, Identity, Past, Run
+from clusterproof.reports.history.place import default_path
 from clusterproof.reports.history.store import read_before, read_past, write_run
 from clusterproof.reports.history.trends import flaps, offenders, places, trends
 from clusterproof.reports.history.words import page
@@ -225,7 +226,7 @@ def test_the_default_path_stays_beside_the_reports(tmp_path: Path) -> None:
         path = default_path(cluster, tmp_path)
         assert path.parent.parent == tmp_path
         assert path.resolve().parent.parent == tmp_path.resolve()
-        path.parent.mkdir()
+        path.parent.mkdir(exist_ok=True)
 
 
 def test_a_result_that_says_what_it_is_is_found_by_it() -> None:
@@ -341,6 +342,7 @@ from pathlib import Path
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.history.model import Run
+from clusterproof.reports.history.place import default_path
 from clusterproof.reports.history.store import write_run
 for number in range(5):
     results = [Result("a.b", f"gpu{index:03d}", Verdict.FAIL) for index in range(200)]

@@ -92,7 +92,9 @@ def test_a_folder_that_may_not_be_written_costs_a_line(runs: Runs) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--since-last"], "--since-last needs --history FILE"),
+        (["--since-last"], "--since-last needs --history=FILE: with --no-report nothing is kept"),
+        (["--since-last", "--report", "out"], "--since-last needs --history=FILE: what a replay tells is of another"),
+        (["--since-last", "--report", "out", "--redact"], "--since-last needs --history=FILE: redacted names differ"),
         (["--history=x", "--redact"], "--history with --redact"),
     ],
 )
@@ -101,6 +103,31 @@ def test_what_has_no_meaning_is_refused(runs: Runs, arguments: list[str], words:
     told = runs.over([saying("gpu001", "pass")], *arguments)
     assert told.ret == 4
     assert words in told.stderr.str()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "where"), [([], "runs/local/history.sqlite"), (["--report", "out"], "out/history.sqlite")]
+)
+def test_the_history_of_a_cluster_is_beside_its_reports(runs: Runs, arguments: list[str], where: str) -> None:
+    runs.checks(test_it=LIGHT)
+    for _ in range(2):
+        told = runs.plain("--cluster", "local", "--since-last", *arguments)
+    told.stdout.fnmatch_lines(["since the last run (* UTC): 0 new, 1 still, 0 gone"])
+    assert len(read_past(runs.folder / where, "local", 9).runs) == 2
+    assert [path.name for path in runs.folder.rglob("history.sqlite")] == ["history.sqlite"]
+
+
+@pytest.mark.parametrize("arguments", [["--no-report"], ["--redact"], ["--collect-only"]])
+def test_a_run_that_leaves_nothing_or_no_names_keeps_no_history(runs: Runs, arguments: list[str]) -> None:
+    runs.checks(test_it=LIGHT)
+    runs.plain("--cluster", "local", *arguments)
+    assert not list(runs.folder.rglob("history.sqlite"))
+
+
+def test_a_replay_is_no_news_of_its_cluster(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    runs.plain("--cluster", runs.cluster([saying("gpu001", "pass")]))
+    assert not list(runs.folder.rglob("history.sqlite"))
 
 
 def test_a_path_that_leads_pytest_away_from_its_configuration_is_named(runs: Runs, tmp_path: Path) -> None:

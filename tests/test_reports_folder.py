@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from clusterproof.reports import folder
-from clusterproof.reports.folder import folder_of_its_own, point_latest, safe_name
 from clusterproof.reports.results import read_results
+from clusterproof.reports.runs import folder_of_its_own, point_latest, safe_name
 from tests.recordings import boot, gpu, node, nvml
 from tests.runs import LIGHT, Runs, all_verdicts, saying
 

@@ -22,7 +22,7 @@ from clusterproof.plugins.pairwise.redacted import without_names
 from clusterproof.plugins.policy.model import NO_POLICY
 from clusterproof.plugins.reporting import Reporting
 from clusterproof.plugins.state import CLUSTER, CONTROL_PLANE, EVIDENCE, POLICY, nodes
-from clusterproof.reports.folder import folder_of_its_own
+from clusterproof.reports.runs import folder_of_its_own
 
 if TYPE_CHECKING:
     from clusterproof.plugins.redact import Redaction

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from clusterproof.reports.history.model import FILE, HistoryError
+from clusterproof.reports.history.place import default_path
 from clusterproof.reports.history.store import clusters, read_past
 from clusterproof.reports.history.words import MOST_ROWS, page
+from clusterproof.reports.runs import RUNS
 
-RUNS = Path("runs")
 EXIT_UNREADABLE = 4  # as pytest's for a bad command line
 _MOST_RUNS = 50
 
@@ -25,10 +26,8 @@ def history(arguments: Sequence[str]) -> tuple[int, str]:
         return EXIT_UNREADABLE, f"clusterproof history: {problem}\n"
 
 
-def found(cluster: str, runs: Path = RUNS) -> Path:
+def found(cluster: str, runs: Path = Path(RUNS)) -> Path:
     """The one history beside the reports. Raises HistoryError."""
-    from clusterproof.reports.history.model import default_path
-
     paths = [default_path(cluster, runs)] if cluster else sorted(runs.glob(f"*/{FILE}"))
     if len(paths) == 1:
         return paths[0]

@@ -11,7 +11,7 @@ import pytest
 
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.result import Measured, Result
-from clusterproof.plugins.state import EVIDENCE, MEASURED, nodes_of, occasion_of
+from clusterproof.plugins.state import EVIDENCE, PAIRWISE, nodes_of, occasion_of
 from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.history.changes import marked, since_last
 from clusterproof.reports.history.hardware import identities
@@ -56,14 +56,21 @@ class HistoryForm:
             exit_code=int(session.exitstatus),
             version=own_version(),
         )
-        measured: list[Measured] = self.config.stash.get(MEASURED, [])
         try:
-            write_run(self.path, run, self.results, self._identities(), measured)
+            write_run(self.path, run, self.results, self._identities(), self._measured())
         except HistoryError as problem:
             self.warning = f"this run is not in the history: {problem}"
 
     def _identities(self) -> dict[str, Identity]:
         return identities(nodes_of(self.config)) if EVIDENCE in self.config.stash else {}
+
+    def _measured(self) -> list[Measured]:
+        between = self.config.stash.get(PAIRWISE, None)
+        if between is None:
+            return []
+        from clusterproof.reports.history.measured import measured_between  # few runs measure pairs
+
+        return list(measured_between(between))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what changed, where that was asked for, and what went wrong."""

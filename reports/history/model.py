@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from urllib.parse import quote
 
 from clusterproof.plugins.result import Measured
 from clusterproof.plugins.verdict import Verdict
@@ -103,9 +101,3 @@ class Past:
         """Of what hardware a node was made in a run."""
         told = [identity for since, identity in self.identities.get(node, ()) if since <= run]
         return told[-1] if told else NOBODY
-
-
-def default_path(cluster: str, runs: Path = Path("runs")) -> Path:
-    """Where a cluster's history stands beside its reports."""
-    folder = quote(cluster, safe="", errors="backslashreplace")[:200]
-    return runs / (f"%2E{folder[1:]}" if folder.startswith(".") else folder or "%") / FILE

@@ -1,0 +1,52 @@
+"""`runs/<cluster>/<time>/`: a folder for each run's reports, and `runs/latest`, which leads to the last one."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import datetime, timezone
+from pathlib import Path
+
+RUNS = "runs"
+LATEST = "latest"
+_LONGEST_NAME = 80
+_MOST_AT_ONCE = 1_000  # runs of one cluster that begin in the same second
+
+
+def folder_of_its_own(where: Path, cluster: str, now: datetime) -> Path:
+    """A new folder under `where` for a run that begins now. Raises OSError.
+
+    The folder of all runs tells git to pass over it.
+    """
+    runs = where / RUNS
+    if not runs.exists():
+        runs.mkdir()
+        (runs / ".gitignore").write_text("*\n", encoding="utf-8")
+    of_cluster = runs / safe_name(cluster)
+    of_cluster.mkdir(exist_ok=True)
+    time = f"{now.astimezone(timezone.utc):%Y-%m-%dT%H-%M-%SZ}"
+    for number in range(1, _MOST_AT_ONCE):
+        folder = of_cluster / (time if number == 1 else f"{time}-{number}")
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return folder
+    raise FileExistsError(f"{of_cluster} has {_MOST_AT_ONCE} runs of {time}")
+
+
+def safe_name(cluster: str) -> str:
+    """What a cluster's folder is called, whatever the cluster is called."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", cluster)[:_LONGEST_NAME].strip(".")
+    return f"{name}_" if name == LATEST else name or "cluster"
+
+
+def point_latest(where: Path, folder: Path) -> None:
+    """Let `runs/latest` lead to a run's folder. Raises OSError where something else has that name."""
+    latest = where / RUNS / LATEST
+    if latest.exists() and not latest.is_symlink():
+        raise FileExistsError(f"{latest} is no link")
+    new = latest.with_name(f".{LATEST}-{os.getpid()}")
+    new.unlink(missing_ok=True)
+    new.symlink_to(folder.relative_to(latest.parent), target_is_directory=True)
+    new.replace(latest)

@@ -1,0 +1,72 @@
+"""What a run keeps of measurements between nodes: in the history, and in a bundle."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.cli import main
+from clusterproof.plugins.result import Result
+from clusterproof.reports.bundle import ROOT as IN_BUNDLE
+from clusterproof.reports.history.store import read_past
+from clusterproof.reports.results import read_results
+from tests.pair_faults import HEALTHY, PAIR_FAULTS, PairFault, write_recording
+from tests.recordings import boot, node, recorded
+from tests.runs import ROOT
+from tests.test_bundle import opened
+
+NAMES = [f"gpu{number:03d}" for number in range(32)]
+SLOW = next(fault for fault in PAIR_FAULTS if fault.name == "a node that is 20 % slower")
+SLOW_NODE = "gpu003"
+
+
+def judged(folder: Path, recording: Path, *arguments: str) -> list[Result]:
+    """The results of the checks of pairs over a recording."""
+    results = folder / "results.jsonl"
+    results.unlink(missing_ok=True)
+    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pytest.toml"), "-q"]
+    words += ["-p", "no:cacheprovider", str(ROOT / "checks/perf/test_pairwise.py"), "-m", "perf", "--no-report"]
+    words += ["--cluster", f"replay:{recording}", "--results", str(results), *arguments]
+    ran = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    assert ran.returncode in (0, 1), ran.stdout + ran.stderr
+    return read_results(results)
+
+
+def recording_of(fault: PairFault, folder: Path) -> Path:
+    recorded(folder, [node(name, boot=boot(hostname=name)) for name in NAMES], name="hp", instance_type="p5.48xlarge")
+    write_recording(fault, folder, NAMES)
+    return folder
+
+
+def test_the_history_keeps_the_busbw_of_each_node_and_tells_the_deepest_fall_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = tmp_path / "history.sqlite"
+    for name, fault in (("well", HEALTHY), ("slow", SLOW)):
+        judged(tmp_path, recording_of(fault, tmp_path / name), f"--history={history}")
+    past = read_past(history, "hp", 9)
+    assert {node for _, node in past.measured} == set(NAMES)
+    (name,) = {name for name, _ in past.measured}
+    assert name == (
+        "busbw with partners: all_reduce of 8 GiB, p5.48xlarge, 8 ranks on each node, 32 EFA devices, nccl-tests"
+    )
+    before, now = (one.value for _, one in past.measured[name, SLOW_NODE])
+    assert 0.78 < now / before < 0.82
+    assert main(["history", "--history", str(history)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    first = lines[lines.index(f"{name} per node, in GB/s; usual: the median of the runs before") + 2]
+    assert SLOW_NODE in first
+    assert -22 < float(first.split()[0]) < -18
+
+
+def test_a_bundle_gives_the_same_verdicts_on_pairs(tmp_path: Path) -> None:
+    bundle = tmp_path / "b.tar.zst"
+    told = judged(tmp_path, recording_of(SLOW, tmp_path / "slow"), "--bundle", str(bundle))
+    with opened(bundle) as archive:
+        archive.extractall(tmp_path / "out", filter="data")
+    again = judged(tmp_path, tmp_path / "out" / IN_BUNDLE / "recording")
+    assert {(one.check, one.node): one.verdict for one in again} == {(one.check, one.node): one.verdict for one in told}
+    assert any(one.is_of_pair for one in again)
