@@ -127,7 +127,9 @@ class Asking:
         settings = dict(self.cluster.settings)
         if option.accept_new_host_keys:
             settings["accept_new_host_keys"] = "yes"
-        settings |= {key: str(told) for key in ("ssm_rate", "ssm_output") if (told := getattr(option, key))}
+        settings |= {
+            key: str(told) for key in ("ssm_rate", "ssm_output", "mpirun_options") if (told := getattr(option, key))
+        }
         return Limits(
             fanout=option.fanout,
             connect_s=option.connect_timeout,

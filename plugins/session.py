@@ -29,8 +29,6 @@ from clusterproof.plugins.state import CLUSTER, CONTROL_PLANE, EVIDENCE, PAIRWIS
 if TYPE_CHECKING:
     from clusterproof.plugins.redact import Redaction
 
-PAIRS_FILES = "pairwise*.jsonl"  # what a recording has of pairs
-
 
 class Session:
     """The plugin object of a run over one cluster."""
@@ -166,7 +164,9 @@ class Session:
 
     def _replay_pairs(self, folder: Path) -> None:
         """Read what a recording has of pairs, if it has any: then each of them gets a test."""
-        if any(folder.glob(PAIRS_FILES)):
+        from clusterproof.plugins.pairwise.journal import FILES  # a prolog replays nothing
+
+        if any(folder.glob(FILES)):
             from clusterproof.plugins.pairwise.of_session import read_again
 
             self.config.stash[PAIRWISE] = read_again(self.config, self.cluster, self.redaction, folder)

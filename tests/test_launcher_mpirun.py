@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.connection import Limits, Unusable
+from clusterproof.plugins.asking import Asking
+from clusterproof.plugins.connection import Limits, Unusable, connection_for
 from clusterproof.plugins.launchers.choose import launcher_for
 from clusterproof.plugins.launchers.launcher import Campaign
-from clusterproof.plugins.launchers.mpirun import mpirun
+from clusterproof.plugins.launchers.mpirun import mpirun, start_shell
+from clusterproof.plugins.launchers.over_nodes import Turn
+from clusterproof.plugins.launchers.visit import Told, Visitor
 from clusterproof.plugins.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.meters.reading import Reading
 from clusterproof.plugins.pairwise.model import Pair
@@ -114,7 +118,9 @@ CONTROLLER = """
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from clusterproof.plugins.launchers.mpirun import mpirun
+from clusterproof.plugins.launchers.mpirun import mpirun, start_shell
+from clusterproof.plugins.launchers.over_nodes import Turn
+from clusterproof.plugins.launchers.visit import Told, Visitor
 from tests.launched import all_reduce, measured
 from tests.test_launcher_mpirun import ROUND, campaign
 bed = SimpleNamespace(ssh_config=Path(sys.argv[1]))
@@ -135,6 +141,16 @@ measured(mpirun(campaign(bed, all_reduce(before="touch /tmp/ranks; sleep 1000"),
 def test_the_launcher_that_fits(settings: dict[str, str], meter: Meter, expected: str) -> None:
     launcher = launcher_for(Campaign(meter, MeterSettings(), cluster_of({}, "ssh", **settings), Limits()))
     assert expected in (type(launcher).__name__, getattr(getattr(launcher, "take", None), "__name__", ""))
+
+
+def test_further_options_reach_mpirun_word_by_word(pytester: pytest.Pytester) -> None:
+    nodes = cluster_of(dict.fromkeys(NAMES, ""), "ssh")
+    words = ["-p", "clusterproof.plugins.cluster", "--mpirun-options", "--mca btl_tcp_if_include 'eth 0'"]
+    campaign = Campaign(all_reduce(), MeterSettings(), nodes, Asking(pytester.parseconfig(*words), nodes).limits())
+    where = {name: Told(name=name) for name in NAMES}
+    shell = start_shell(Turn(campaign, Visitor(connection_for("ssh"), campaign.limits), ROUND[0], "run1", where))
+    (words,) = (shlex.split(line) for line in shell.splitlines() if line.startswith("set -- "))
+    assert words[-3:] == ["--mca", "btl_tcp_if_include", "eth 0"]
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from clusterproof.plugins.load.command_line import leaves_of_packaged, load_options, seconds
+from clusterproof.plugins.load.command_line import leaves_of_packaged, load_options, paths_named, seconds
 from clusterproof.plugins.load.options import LEAVES, TAKES_TURNS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -74,6 +76,7 @@ def test_the_file_system_is_loaded_only_where_a_folder_is_named() -> None:
         ("perf", "not test_gpu_gemm and gpu_speed", "checks", {"gpu_bandwidth", "node_busbw"}),
         ("perf", "", "checks/perf/test_efa_loopback.py", {"efa_loopback"}),
         ("perf", "", "checks/perf/test_pairwise.py", set()),
+        ("perf", "gemm", "clusterproof.checks", {"gpu_gemm"}),
         ("gpu", "", "checks", set()),
         ("not perf", "", "checks", set()),
     ],
@@ -81,4 +84,5 @@ def test_the_file_system_is_loaded_only_where_a_folder_is_named() -> None:
 def test_before_anything_is_collected_the_command_line_says_what_will_be_loaded(
     markexpr: str, keyword: str, path: str, leaves: set[str]
 ) -> None:
-    assert leaves_of_packaged(given(markexpr=markexpr, keyword=keyword), [ROOT / path]) == leaves
+    config: Any = SimpleNamespace(args=[f"{path}::test_it"], invocation_params=SimpleNamespace(dir=ROOT))
+    assert leaves_of_packaged(given(markexpr=markexpr, keyword=keyword), paths_named(config)) == leaves

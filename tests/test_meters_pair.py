@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import socket
 import struct
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from clusterproof.plugins.meters.reading import Reading
 from tests.testbed.needs import SYSTEM_PATH, needs_fi_pingpong, needs_iperf3
 
 GB = 10**9
+ESTABLISHED = "01"  # in /proc/net/tcp
 
 
 def report(direction: int, received: Any, seconds: Any = 4.0) -> dict[str, Any]:
@@ -281,6 +285,41 @@ def test_an_iperf3_client_that_still_meets_the_server_of_before_tries_again() ->
     server = start(iperf3.server(settings, port))
     outputs = (ended(client), ended(server))
     assert METERS["iperf3"].read(settings, outputs).problem == ""
+
+
+@needs_iperf3
+@pytest.mark.parametrize("direction", [0, 1])
+def test_an_iperf3_server_that_dies_in_mid_run_is_a_problem_and_not_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direction: int
+) -> None:
+    monkeypatch.setattr("clusterproof.plugins.meters.shell.TRIES", 10)
+    port, pids, program = free_port(), tmp_path / "pids", tmp_path / "server"
+    program.write_text(f'#!/bin/sh\necho $$ >>{pids}\nexec iperf3 "$@"\n')
+    program.chmod(0o755)
+    server = start(iperf3.server(MeterSettings(program=str(program)), port))
+    client = start(iperf3.client(MeterSettings(options="-t 2 -P 1"), "127.0.0.1", port))
+    for _ in range(600):
+        begun = pids.read_text().split() if pids.exists() else []
+        if len(begun) > direction and connections_to(port) > 1:  # that of control, and a stream
+            os.kill(int(begun[direction]), signal.SIGKILL)
+            break
+        time.sleep(0.02)
+    output = ended(client)
+    while server.poll() is None:  # that of the way back may still wait for a client
+        for pid in pids.read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        time.sleep(0.05)
+    read = METERS["iperf3"].read(MeterSettings(), (output, ended(server)))
+    assert read.busbw_gb_per_s is None
+    assert read.problem.startswith(("to the server: ", "from the server: "))
+
+
+def connections_to(port: int) -> int:
+    """How many this machine's servers have on that port."""
+    tables = [Path(name).read_text().splitlines()[1:] for name in ("/proc/net/tcp", "/proc/net/tcp6")]
+    rows = [line.split() for table in tables for line in table]
+    return sum(row[1].endswith(f":{port:04X}") and row[3] == ESTABLISHED for row in rows)
 
 
 @needs_iperf3

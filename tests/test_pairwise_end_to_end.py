@@ -228,6 +228,7 @@ def test_options_that_make_no_sense_are_refused_in_one_line() -> None:
         (("--pairs-budget", "soon"), "--pairs-budget is 'soon'; expected a time as 90s, 20m or 2h"),
         (("--meter-size", "big"), "--meter-size is 'big'; expected bytes, or a number with K, M or G"),
         (("--meter-env", "X"), "--meter-env has 'X'; expected K=V"),
+        (("--mpirun-options", "it's"), '--mpirun-options is "it\'s": No closing quotation; expected words'),
         (("--pairs-at-once", "0"), "--pairs-at-once is 0; expected at least 1"),
     ):
         words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--cluster", "demo", "--no-report", *options]

@@ -9,13 +9,13 @@ import pytest
 from clusterproof.plugins.catalog.dcgm import severity_in_words
 from clusterproof.plugins.facts.dcgm import DiagLog, DiagTest, Result
 from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.listed import listed
 from clusterproof.plugins.routing import evidence
 from clusterproof.plugins.verdict import concern, incomplete
 
 pytestmark = [pytest.mark.gpu, pytest.mark.preflight, pytest.mark.perf, pytest.mark.hyperpod_node_debugger("G.1.b")]
 
 NOT_PASSED = ("skip", "not run", "unknown")
-MAX_NAMED = 8  # results in one message
 
 
 @evidence("dcgmi diag -r 2 -j; echo exit: $?")
@@ -60,10 +60,7 @@ def require_success(logs: Iterable[DiagLog]) -> None:
 
 def in_words(logs: Iterable[DiagLog], statuses: tuple[str, ...]) -> str:
     """The results that are one of these: `memory on GPU 3: fail (isolate: …): row remapping has failed`."""
-    found = [_words(test, result) for log in logs for test in log.tests for result in test.ending(statuses)]
-    found = list(dict.fromkeys(found))
-    more = f", and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
-    return ", ".join(found[:MAX_NAMED]) + more
+    return listed(_words(test, result) for log in logs for test in log.tests for result in test.ending(statuses))
 
 
 def _words(test: DiagTest, result: Result) -> str:

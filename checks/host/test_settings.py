@@ -9,6 +9,7 @@ from clusterproof.plugins.facts.group import Values, differences, in_words
 from clusterproof.plugins.facts.kernel import newer
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.pci import AMAZON
+from clusterproof.plugins.listed import listed
 from clusterproof.plugins.routing import evidence
 from clusterproof.plugins.verdict import Incomplete, concern, not_applicable
 
@@ -16,7 +17,6 @@ pytestmark = [pytest.mark.host, pytest.mark.preflight, pytest.mark.ami]
 
 # Read without a call into the kernel. Xen's, HPET and the ACPI timer are many times slower.
 FAST_CLOCKSOURCES = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
-MAX_NAMED = 8
 WORDS = {"0": "off", "1": "on"}
 
 
@@ -42,8 +42,7 @@ def test_numa(node: Node) -> None:
         concern(f"{', '.join(short)}; expected {most}")
     homeless = [pci.address for pci in node.pci_devices if pci.numa < 0 and (pci.is_nvidia_gpu or pci.vendor == AMAZON)]
     if homeless:
-        seen = ", ".join(homeless[:MAX_NAMED]) + (", …" if len(homeless) > MAX_NAMED else "")
-        concern(f"no NUMA node is named for {seen}; expected one for every GPU and EFA device")
+        concern(f"no NUMA node is named for {listed(homeless)}; expected one for every GPU and EFA device")
 
 
 @pytest.mark.hyperpod_performance_debugger("A")

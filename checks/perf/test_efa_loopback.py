@@ -9,12 +9,11 @@ import pytest
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.facts.fact import Absent
 from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.listed import listed
 from clusterproof.plugins.routing import evidence
 from clusterproof.plugins.verdict import concern, incomplete, not_applicable
 
 pytestmark = [pytest.mark.network, pytest.mark.perf, pytest.mark.hyperpod_node_debugger("A")]
-
-MAX_NAMED = 8  # domains in one message
 
 
 @evidence("FI_EFA_ENABLE_SHM_TRANSFER=0 fi_pingpong -e rdm -p efa -d DOMAIN & the same with 127.0.0.1 behind it")
@@ -37,15 +36,9 @@ def test_efa_loopback(node: Node) -> None:
         incomplete("libfabric offers no EFA domain; expected one for each device")
     speeds = {one.domain: one.mb_per_s for one in exchanges}
     broken = [f"{one.domain} ({one.why_not})" for one in exchanges if speeds[one.domain] is None]
-    assert not broken, f"no exchange through {in_words(broken)}; expected one through each of {len(exchanges)} domains"
+    assert not broken, f"no exchange through {listed(broken)}; expected one through each of {len(exchanges)} domains"
     usual = median(speed for speed in speeds.values() if speed is not None)
     share = threshold("load.loopback_percent")
     slow = [f"{name} {speed:.0f} MB/s" for name, speed in speeds.items() if speed and speed < share / 100 * usual]
     if slow:
-        concern(f"{in_words(slow)}; expected at least {share:g} % of the {usual:.0f} MB/s of most domains")
-
-
-def in_words(found: list[str]) -> str:
-    """The first few, and how many more there are."""
-    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
-    return ", ".join(found[:MAX_NAMED]) + more
+        concern(f"{listed(slow)}; expected at least {share:g} % of the {usual:.0f} MB/s of most domains")

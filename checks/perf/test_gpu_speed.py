@@ -14,12 +14,11 @@ from clusterproof.plugins.facts.group import Median
 from clusterproof.plugins.facts.nccl_tests import NcclLog, Row
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.shortfall import Shortfall, below_best, below_median, worst_first
+from clusterproof.plugins.listed import listed
 from clusterproof.plugins.routing import evidence
 from clusterproof.plugins.verdict import concern, incomplete
 
 pytestmark = [pytest.mark.gpu, pytest.mark.perf]
-
-MAX_NAMED = 8  # values in one message
 
 
 @pytest.mark.hyperpod_performance_debugger("G")
@@ -44,7 +43,7 @@ def test_gpu_bandwidth(node: Node) -> None:
         if speed < (limits[direction] or 0.0)
     ]
     if low:
-        concern(f"{in_words(low)}; expected as much as others published for such nodes")
+        concern(f"{listed(low)}; expected as much as others published for such nodes")
     if not any(limits.values()):
         require_comparison(node, copies, "GB/s")
 
@@ -87,7 +86,7 @@ def test_node_busbw(node: Node) -> None:
     """
     log = node.node_busbw
     wrong = [f"{row.wrong} wrong values at {row.size_bytes} bytes" for row in log.rows if row.wrong]
-    assert not wrong, f"{in_words(wrong)}; expected 0"
+    assert not wrong, f"{listed(wrong)}; expected 0"
     outside = log.out_of_bounds or log.out_of_bounds_word not in ("", "OK")
     assert not outside, f"out of bounds values: {log.out_of_bounds} {log.out_of_bounds_word}; expected 0 OK"
     row = require_measured(log)
@@ -150,7 +149,7 @@ def require_comparison(node: Node, read: Callable[[Node], Mapping[str, Speeds]],
     has_best = any(len(speeds) > 1 and any(speeds.values()) for speeds in told.values())
     if has_best or any(one.is_telling for one in medians(node, read).values()):
         return
-    values = in_words(f"{name}: {speed:.4g} {unit}" for name, speeds in told.items() for speed in speeds.values())
+    values = listed(f"{name}: {speed:.4g} {unit}" for name, speeds in told.items() for speed in speeds.values())
     incomplete(f"{values}; expected further GPUs or nodes to compare with")
 
 
@@ -158,15 +157,8 @@ def require_speed(found: Iterable[Shortfall], unit: str) -> None:
     """Fail, or worry, where something stays far behind what it is compared with."""
     found = list(found)
     fail, worry = threshold("load.slower_fail_percent"), threshold("load.slower_concern_percent")
-    slow = in_words(one.observed(unit) for one in worst_first(found, fail))
+    slow = listed(one.observed(unit) for one in worst_first(found, fail))
     assert not slow, f"{slow}; expected at most {fail:g} % below"
-    slow = in_words(one.observed(unit) for one in worst_first(found, worry))
+    slow = listed(one.observed(unit) for one in worst_first(found, worry))
     if slow:
         concern(f"{slow}; expected at most {worry:g} % below")
-
-
-def in_words(found: Iterable[str]) -> str:
-    """The first few, and how many more there are."""
-    found = list(found)
-    more = f", and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
-    return ", ".join(found[:MAX_NAMED]) + more

@@ -9,6 +9,7 @@ import subprocess
 import time
 from typing import Any
 
+from clusterproof.plugins.launchers.hearing import Heard
 from clusterproof.plugins.launchers.sweeping import VARIABLE
 
 QUIET_S = 0.5  # how long to listen on once the shell has ended: what it left behind may hold its output open
@@ -20,10 +21,7 @@ class Command:
     def __init__(self, shell: str, environment: dict[str, str], run: str, most_bytes: int) -> None:
         self.exit: int | None = None
         self.seconds = 0.0
-        self._most_bytes = most_bytes // 2
-        self._head = bytearray()
-        self._tail = bytearray()
-        self._left_out = 0
+        self._heard = Heard(most_bytes)
         self._began = time.monotonic()
         self._ended = 0.0
         self.process = subprocess.Popen(
@@ -43,11 +41,7 @@ class Command:
         if not read:
             self._close()
             return
-        room = self._most_bytes - len(self._head)
-        self._head += read[:room]
-        self._tail += read[room:]
-        self._left_out += max(0, len(self._tail) - self._most_bytes)
-        del self._tail[: -self._most_bytes]
+        self._heard.add(read)
 
     def has_ended(self) -> bool:
         """Whether it is over, with its output."""
@@ -68,9 +62,8 @@ class Command:
 
     def told(self) -> dict[str, Any]:
         """What there is to tell of it; without an exit status where it was ended."""
-        left_out = f"\n[{self._left_out} bytes left out]\n".encode() if self._left_out else b""
         return {
-            "text": bytes(self._head + left_out + self._tail).decode("utf-8", "replace"),
+            "text": self._heard.told().decode("utf-8", "replace"),
             "exit": self.exit,
             "seconds": round(self.seconds or time.monotonic() - self._began, 3),
         }

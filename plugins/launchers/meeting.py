@@ -10,12 +10,12 @@ import contextlib
 import errno
 import fcntl
 import os
-import select
 import socket
 import struct
 import time
 
-OUTPUT = 1
+from clusterproof.plugins.launchers.hearing import wait
+
 READY, DONE = b"ready\n", b"done\n"
 KNOCK_S = 2.0  # for one address to answer
 AGAIN_S = 0.1
@@ -28,22 +28,6 @@ SILENT = ((socket.TCP_KEEPIDLE, 2), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPC
 
 class Unmet(Exception):  # noqa: N818 - it is told, as what was observed
     """The other end was not met; the message says what was seen of it."""
-
-
-class Unheard(Exception):  # noqa: N818
-    """Nobody listens to this program any more."""
-
-
-def wait(seconds: float, *descriptors: int) -> list[int]:
-    """Those of the descriptors that have something, at the latest after that time. Raises Unheard."""
-    poll = select.poll()
-    poll.register(OUTPUT, 0)
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN)
-    ready = [descriptor for descriptor, _ in poll.poll(1000 * max(0.0, seconds))]
-    if OUTPUT in ready:
-        raise Unheard
-    return ready
 
 
 def open_door(port: int) -> socket.socket:

@@ -16,17 +16,16 @@ import time
 from typing import Any
 
 from clusterproof.plugins.launchers.command import Command
+from clusterproof.plugins.launchers.hearing import Unheard, wait
 from clusterproof.plugins.launchers.meeting import (
     DONE,
     READY,
-    Unheard,
     Unmet,
     addresses,
     knock,
     let_in,
     listens,
     open_door,
-    wait,
 )
 from clusterproof.plugins.launchers.sent import between, sent_bytes
 from clusterproof.plugins.launchers.sweeping import guard, sweep

@@ -12,7 +12,6 @@ import json
 import math
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -20,11 +19,11 @@ import time
 import zlib
 from typing import Any
 
+from clusterproof.plugins.launchers.hearing import Heard, Unheard, wait
 from clusterproof.plugins.probe.telling import tell
 from clusterproof.plugins.slurm.places import ASK_S, ask, clean, is_usable, nodes_of
 
 FOLDERS = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/current/bin:/usr/local/bin:/usr/bin:/bin"
-OUTPUT = 1
 TICK_S = 0.5
 ENDS_S = 2.0
 OTHERS_S = 10  # for the other ranks, once one has ended
@@ -34,10 +33,6 @@ NOISE = re.compile(rb"^srun: error: Unable to adjust maximum number of open file
 LABEL = re.compile(rb"^ *\d+: ?", re.MULTILINE)
 GPUS = re.compile(r"gpu(?::[^:,(\s]+)?:(\d+)")
 TEXT = "@TEXT@"  # in the words that start the program on a node: its packed text
-
-
-class Unheard(Exception):  # noqa: N818
-    """Nobody listens to this program any more."""
 
 
 def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
@@ -118,7 +113,7 @@ def allocate(
     for name in [name for name in wanted if partition not in records[name].get("Partitions", "").split(",")]:
         refused[name] = f"it is not in partition {partition}, where the others are"
     while not all(is_idle(records[name]) for name in wanted) and time.monotonic() < until:
-        listen(TICK_S, [])
+        wait(TICK_S)
         records = nodes_of(ask("scontrol", "-o", "show", "node")[1])
     refused.update({name: f"busy: {words_of(records.get(name))}" for name in wanted if not is_idle(records[name])})
     free = [name for name in wanted if name not in refused]
@@ -166,7 +161,7 @@ def salloc(request: dict[str, Any], names: list[str], partition: str, gpus: int)
     is_told = False
     try:
         while time.monotonic() < until and not is_told:
-            if listen(until - time.monotonic(), [asking.stdout.fileno()]):
+            if wait(until - time.monotonic(), asking.stdout.fileno()):
                 read = os.read(asking.stdout.fileno(), 65536)
                 said += read
                 is_told = not read
@@ -192,8 +187,7 @@ class Step:
         self.name = f"{request['name']}-{asked['key']}"
         self.exit: int | None = None
         self.seconds = 0.0
-        self.head, self.tail = bytearray(), bytearray()
-        self.most_bytes = request["most_bytes"] // 2
+        self.heard = Heard(request["most_bytes"])
         self.began = time.monotonic()
         self.until = self.began + asked["deadline_s"]
         self.process = subprocess.Popen(self.words(request), stdin=-3, stdout=-1, stderr=-2, env=clean())
@@ -220,10 +214,7 @@ class Step:
                 self.exit = self.process.wait(ENDS_S)
             self.seconds = time.monotonic() - self.began
             return
-        room = self.most_bytes - len(self.head)
-        self.head += read[:room]
-        self.tail += read[room:]
-        del self.tail[: -self.most_bytes]
+        self.heard.add(read)
 
     def end(self) -> None:
         """See it off."""
@@ -237,7 +228,7 @@ class Step:
 
     def told(self) -> dict[str, Any]:
         """What there is to tell of it."""
-        text = LABEL.sub(b"", NOISE.sub(b"", bytes(self.head + self.tail))).decode("utf-8", "replace")
+        text = LABEL.sub(b"", NOISE.sub(b"", self.heard.told())).decode("utf-8", "replace")
         return {"text": text, "exit": self.exit, "seconds": round(self.seconds, 3)}
 
 
@@ -266,7 +257,7 @@ def together(asked: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, 
         waiting = running
         while waiting:
             pipes = {step.pipe: step for step in waiting}
-            for ready in listen(min(step.until for step in waiting) - time.monotonic(), list(pipes)):
+            for ready in wait(min(step.until for step in waiting) - time.monotonic(), *pipes):
                 pipes[ready].hear()
             waiting = [step for step in waiting if step.pipe >= 0 and time.monotonic() < step.until]
     finally:
@@ -285,15 +276,3 @@ def cancel_steps(job: str, names: list[str]) -> None:
         found = [row[0] for row in rows if len(row) > 1 and row[1] in names]
         if found:
             ask("scancel", "--signal=KILL", *found)
-
-
-def listen(seconds: float, pipes: list[int]) -> list[int]:
-    """Those of the pipes that have something, at the latest after that time. Raises Unheard."""
-    poll = select.poll()
-    poll.register(OUTPUT, 0)
-    for pipe in pipes:
-        poll.register(pipe, select.POLLIN)
-    ready = [pipe for pipe, _ in poll.poll(1000 * max(0.0, seconds))]
-    if OUTPUT in ready:
-        raise Unheard
-    return ready

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from clusterproof.plugins.catalog.instance_types import accelerators
 from clusterproof.plugins.launchers.launcher import Campaign
+from clusterproof.plugins.launchers.sent import WORD_BYTES
 from clusterproof.plugins.launchers.sweeping import VARIABLE
 from clusterproof.plugins.meters.meter import Output
 from clusterproof.plugins.pairwise.model import Pair
@@ -35,7 +36,6 @@ printf "\\n%s\\n" "$(cp_sent 1)"
 exit $e
 """
 _COUNTED = r"{run}:([01]):([^:\s]{{1,255}}):([^:\s]{{1,255}}):(\d{{1,20}})\."
-WORD_BYTES = 4  # InfiniBand counts words
 
 
 def rank_shell(campaign: Campaign, run: str) -> str:

@@ -30,6 +30,7 @@ SWEEP_S = 15.0  # for a step that only sweeps
 _TRAVELS = (
     FOLDER.parent / "probe" / "telling.py",
     FOLDER.parent / "slurm" / "places.py",
+    FOLDER / "hearing.py",
     FOLDER / "on_submit_host.py",
 )
 _TEXT = "@TEXT@"  # on_submit_host puts a node's program in its place
@@ -113,14 +114,19 @@ class BySrun:
             "minutes": math.ceil(self.campaign.whole_s / 60) + 1,
         }
         told = self._ask(request, 2 * wait_s + 2 * ASK_S)
-        refused = {str(node): printable(str(why)) for node, why in told["refused"].items()}
-        if not told["job"]:
+        try:
+            refused = {str(node): printable(str(why)) for node, why in told["refused"].items()}
+            addresses = {str(node): tuple(map(str, names)) for node, names in told["addresses"].items()}
+            job, is_ours = str(told["job"]), told["is_ours"] is True
+        except (KeyError, TypeError, AttributeError) as problem:
+            raise self._formless(problem) from None
+        if not job:
             nodes_by_word: dict[str, list[str]] = {}
             for node, why in refused.items():
                 nodes_by_word.setdefault(why, []).append(node)
             words = "; ".join(f"{fold(nodes)}: {why}" for why, nodes in nodes_by_word.items())
             raise Unusable(f"Slurm gives none of the nodes: {words:.400}; expected some within --slurm-wait {wait_s:g}")
-        return Reserved(str(told["job"]), told["is_ours"] is True, refused, told["addresses"])
+        return Reserved(job, is_ours, refused, addresses)
 
     def _round(self, turns: Mapping[str, tuple[Pair, str]], reserved: Reserved, nonce: str) -> dict[str, object]:
         steps = [step for key, turn in turns.items() for step in self._steps(key, *turn, reserved)]
@@ -188,11 +194,14 @@ class BySrun:
             why = answer.detail or str(problem)
             raise Unusable(f"{host}: {why}; expected Slurm's commands and Python 3.8 there") from None
         except ValueError as problem:
-            raise Unusable(f"{host}: its answer does not have its form: {printable(str(problem))}") from None
+            raise self._formless(problem) from None
         if "wrong" in told:
             words = printable(str(told["wrong"]))
             raise Unusable(f"{host}: {words}; expected a host of the cluster where srun and scontrol work")
         return told
+
+    def _formless(self, problem: Exception) -> Unusable:
+        return Unusable(f"{submit_host(self._settings)}: its answer does not have its form: {printable(repr(problem))}")
 
 
 def srun(campaign: Campaign) -> BySrun:

@@ -20,7 +20,7 @@ MOST_BYTES = 128 * 1024  # of a command's output: its head and its tail
 ASK: Mapping[str, object] = {}  # a request for nothing but what the node is
 TRAVELS = (
     FOLDER.parent / "probe" / "telling.py",
-    *(FOLDER / f"{name}.py" for name in ("sent", "sweeping", "command", "meeting", "on_node")),
+    *(FOLDER / f"{name}.py" for name in ("sent", "sweeping", "hearing", "command", "meeting", "on_node")),
 )
 
 

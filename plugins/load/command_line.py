@@ -15,6 +15,7 @@ from clusterproof.plugins.options import Option
 from clusterproof.plugins.state import is_named
 
 LEAST_MIB = 64  # of the scratch file
+ANYWHERE = Path("/")
 
 GROUPS: dict[str, tuple[Option, ...]] = {
     "clusterproof: load, where -m names perf": (
@@ -106,8 +107,9 @@ def leaves_to_load(items: Iterable[pytest.Item], option: Any) -> frozenset[str]:
 
 
 def paths_named(config: pytest.Config) -> list[Path]:
-    """The folders and files whose tests the command line asks for."""
-    return [(config.invocation_params.dir / word.partition("::")[0]).resolve() for word in config.args]
+    """The folders and files whose tests the command line asks for; of a package's name (`--pyargs`), any."""
+    named = [(config.invocation_params.dir / word.partition("::")[0]).resolve() for word in config.args]
+    return [path if path.exists() else ANYWHERE for path in named]
 
 
 def leaves_of_packaged(option: Any, paths: Collection[Path]) -> frozenset[str]:

@@ -80,6 +80,11 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             f"what starts it: {', '.join(LAUNCHERS)} (default: by the cluster)",
             {"choices": LAUNCHERS},
         ),
+        Option(
+            "--mpirun-options",
+            "further words for mpirun, e.g. '--mca btl_tcp_if_include eth0'",
+            {"default": "", "metavar": "WORDS"},
+        ),
         Option("--baseline", "compare with the site's own figures of this file", {"metavar": "FILE"}),
         Option("--save-baseline", "keep this run's figures in a file, for --baseline", {"metavar": "FILE"}),
     ),
@@ -115,6 +120,7 @@ def pair_options(option: Any) -> PairOptions:
     ):
         if value is not None and not value >= least:
             raise pytest.UsageError(f"{flag} is {value:g}; expected at least {least:g}")
+    _check_words("--mpirun-options", option.mpirun_options)
     which = option.pairs if option.pairs in (QUICK, FULL) else ""
     return PairOptions(
         which=which,
@@ -137,6 +143,14 @@ def pair_options(option: Any) -> PairOptions:
         baseline=Path(option.baseline) if option.baseline else None,
         save_baseline=Path(option.save_baseline) if option.save_baseline else None,
     )
+
+
+def _check_words(flag: str, text: str) -> None:
+    """Refuse words that no shell could take apart. Raises pytest.UsageError."""
+    try:
+        shlex.split(text)
+    except ValueError as problem:
+        raise pytest.UsageError(f"{flag} is {text!r:.80}: {problem}; expected words as a shell takes them") from None
 
 
 def asked_pairs(asked: Iterable[tuple[str, str]], nodes: Collection[str]) -> tuple[Pair, ...]:

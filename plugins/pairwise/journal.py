@@ -15,9 +15,10 @@ from typing import IO, Any
 
 from clusterproof.plugins.meters.reading import Reading, is_believable
 from clusterproof.plugins.pairwise.campaign import Plan
-from clusterproof.plugins.pairwise.model import Measurement, Pair, pair
+from clusterproof.plugins.pairwise.model import Measurement, pair
 
 SCHEMA = "clusterproof pairs 1"
+FILES = "pairwise*.jsonl"  # of all campaigns of a run
 MAX_LINES = 5_000_000
 EXPECTED = "a pairwise.jsonl that a run wrote"
 _NUMBERS = ("busbw_gb_per_s", "algbw_gb_per_s", "time_us", "size_bytes", "seconds", "ranks")
@@ -30,6 +31,11 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {
 
 class JournalError(ValueError):
     """A file that is no journal, or one of another campaign; the message is one line."""
+
+
+def file_name(number: int) -> str:
+    """The file of a run's first campaign, its second, …"""
+    return "pairwise.jsonl" if not number else f"pairwise-{number + 1}.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +210,3 @@ def _texts(told: Sequence[Any]) -> list[str]:
 def _two(told: Sequence[Any]) -> tuple[str, str]:
     one, other = _texts(told)
     return one, other
-
-
-__all__ = ["Journal", "JournalError", "Pair", "Writer", "read", "write"]

@@ -24,11 +24,10 @@ from clusterproof.plugins.meters.reading import Reading
 from clusterproof.plugins.nodeset import fold
 from clusterproof.plugins.pairwise.command_line import PairOptions
 from clusterproof.plugins.pairwise.drive import Progress, drive
-from clusterproof.plugins.pairwise.journal import Journal, JournalError, Writer, read, write
+from clusterproof.plugins.pairwise.journal import FILES, Journal, JournalError, Writer, file_name, read, write
 from clusterproof.plugins.pairwise.model import Pair, pair
 from clusterproof.plugins.pairwise.planning import meter_of, parts, planned
 
-FILES = "pairwise*.jsonl"
 MARGIN_S = 120.0  # of what is reserved, beyond the budget
 
 
@@ -47,7 +46,7 @@ class Ways:
 
 def measure(options: PairOptions, cluster: ClusterFacts, ways: Ways) -> PairwiseRun:
     """Measure the pairs of a cluster, and keep everything in `ways.folder`. Raises pytest.UsageError."""
-    figures = _figures(options)
+    figures = _figures(options.baseline)
     begun = [read_or_refuse(path) for path in _files(options.resume)] if options.resume else []
     campaigns: list[Campaign] = []
     for number, nodes in enumerate(parts(list(cluster.nodes.values()))):
@@ -70,14 +69,9 @@ def measure(options: PairOptions, cluster: ClusterFacts, ways: Ways) -> Pairwise
     return run
 
 
-def file_name(number: int) -> str:
-    """The file of a run's first campaign, its second, …"""
-    return "pairwise.jsonl" if not number else f"pairwise-{number + 1}.jsonl"
-
-
 def replayed(folder: Path, baseline: str | None = None) -> PairwiseRun:
     """What a recording tells of pairs. Raises pytest.UsageError."""
-    figures = _read_figures(Path(baseline) if baseline else None)
+    figures = _figures(Path(baseline) if baseline else None)
     campaigns = tuple(Campaign(read_or_refuse(path), figures) for path in _files(folder))
     return PairwiseRun(campaigns, why_not="" if campaigns else "the recording has no measurements between nodes")
 
@@ -192,11 +186,7 @@ def _resumed(journal: Journal, begun: Sequence[Journal], path: Path) -> Journal:
     )
 
 
-def _figures(options: PairOptions) -> tuple[Figure, ...]:
-    return _read_figures(options.baseline)
-
-
-def _read_figures(path: Path | None) -> tuple[Figure, ...]:
+def _figures(path: Path | None) -> tuple[Figure, ...]:
     try:
         return site.read(path) if path else ()
     except BaselineError as problem:

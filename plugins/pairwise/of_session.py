@@ -17,7 +17,7 @@ from clusterproof.plugins.gather import replay
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.pairwise import journal
 from clusterproof.plugins.pairwise.command_line import pair_options
-from clusterproof.plugins.pairwise.measure import Ways, file_name, measure, replayed
+from clusterproof.plugins.pairwise.measure import Ways, measure, replayed
 from clusterproof.plugins.pairwise.redacted import without_names
 from clusterproof.plugins.policy.model import NO_POLICY
 from clusterproof.plugins.reporting import Reporting
@@ -69,7 +69,7 @@ def read_again(config: pytest.Config, cluster: Cluster, redaction: Redaction | N
 def write_journals(run: PairwiseRun, folder: Path) -> None:
     """Write what was measured where workers read it. Raises OSError."""
     for number, campaign in enumerate(run.campaigns):
-        journal.write(folder / file_name(number), campaign.journal)
+        journal.write(folder / journal.file_name(number), campaign.journal)
 
 
 def _facts(config: pytest.Config, shown: Cluster) -> ClusterFacts:

@@ -1,0 +1,46 @@
+"""What a launcher's program hears of what it started, and whether anybody hears it. Travels; for Python 3.8."""
+
+from __future__ import annotations
+
+import select
+
+OUTPUT = 1
+
+
+class Unheard(Exception):  # noqa: N818 - it is told, as what was observed
+    """Nobody listens to this program any more."""
+
+
+def wait(seconds: float, *descriptors: int) -> list[int]:
+    """Those of the descriptors that have something, at the latest after that time. Raises Unheard."""
+    poll = select.poll()
+    poll.register(OUTPUT, 0)
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    ready = [descriptor for descriptor, _ in poll.poll(1000 * max(0.0, seconds))]
+    if OUTPUT in ready:
+        raise Unheard
+    return ready
+
+
+class Heard:
+    """Bytes, of which the head and the tail are kept: at most so many, and how many are missing."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_of_each = most_bytes // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._left_out = 0
+
+    def add(self, read: bytes) -> None:
+        """Keep what came."""
+        room = self._most_of_each - len(self._head)
+        self._head += read[:room]
+        self._tail += read[room:]
+        self._left_out += max(0, len(self._tail) - self._most_of_each)
+        del self._tail[: -self._most_of_each]
+
+    def told(self) -> bytes:
+        """All that was kept."""
+        left_out = f"\n[{self._left_out} bytes left out]\n".encode() if self._left_out else b""
+        return bytes(self._head + left_out + self._tail)

@@ -1,0 +1,14 @@
+"""Many things in one message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+MAX_LISTED = 8
+
+
+def listed(found: Iterable[str]) -> str:
+    """The first few, each once, and how many more there are."""
+    told = list(dict.fromkeys(found))
+    more = f", and {len(told) - MAX_LISTED} more" if len(told) > MAX_LISTED else ""
+    return ", ".join(told[:MAX_LISTED]) + more
