@@ -170,7 +170,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option(
             "--history",
             "add the run to this SQLite file, for `clusterproof history`, and compare it with the last one there "
-            "(default: history.sqlite beside the cluster's reports)",
+            "(default: history.sqlite beside the cluster's runs)",
             {"metavar": "FILE"},
         ),
         Option(

@@ -40,7 +40,7 @@ def metrics_of(cluster: str, results: Sequence[Result], has_history: bool) -> li
     failures: dict[str, int] = defaultdict(int)
     for result in results:
         failures[result.subsystem] += result.verdict is Verdict.FAIL
-        if not result.is_of_cluster:
+        if result.is_of_node:
             worst[result.node] = min(result.verdict, worst.get(result.node, result.verdict), key=lambda one: one.rank)
     verdicts = Counter(result.verdict for result in results)
     nodes = Counter(_NODES.get(verdict, "NodesFit") for verdict in worst.values())
@@ -79,7 +79,7 @@ class CloudWatchForm:
         self.cluster = cluster
         self.results = results
         self.namespace = namespace
-        self.has_history = bool(config.option.history)
+        self.has_history = config.pluginmanager.has_plugin("clusterproof-history")
         self.region = config.option.region or cluster.settings.get("region", "")
         self.profile = config.option.profile or ""
         self.warning = ""

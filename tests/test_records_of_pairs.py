@@ -49,6 +49,7 @@ def test_the_history_keeps_the_busbw_of_each_node_and_tells_the_deepest_fall_fir
         judged(tmp_path, recording_of(fault, tmp_path / name), f"--history={history}")
     past = read_past(history, "hp", 9)
     assert {node for _, node in past.measured} == set(NAMES)
+    assert [run.nodes for run in past.runs] == [len(NAMES)] * 2
     (name,) = {name for name, _ in past.measured}
     assert name == (
         "busbw with partners: all_reduce of 8 GiB, p5.48xlarge, 8 ranks on each node, 32 EFA devices, nccl-tests"

@@ -73,6 +73,6 @@ sleep "${SETTLE_S:-180}" # devices enumerate late after boot
 
 status=0
 # shellcheck disable=SC2086
-${CLUSTERPROOF:-clusterproof} --cluster "ec2:$instance" -m ami --policy "$MANIFEST" --junitxml "$REPORTS/junit.xml" \
-    --results "$REPORTS/results.jsonl" --record "$REPORTS/recording" ${OPTIONS:-} || status=$?
+${CLUSTERPROOF:-clusterproof} --cluster "ec2:$instance" -m ami --policy "$MANIFEST" --report "$REPORTS" \
+    --record "$REPORTS/recording" ${OPTIONS:-} || status=$?
 exit "$status"

@@ -39,7 +39,7 @@ settle() {
 }
 
 check() {
-    set -- --cluster local --junitxml "$LOG/junit.xml" --results "$LOG/results.jsonl"
+    set -- --cluster local --report "$LOG/report"
     if [ -n "$MANIFEST" ]; then
         aws s3 cp --quiet "$MANIFEST" "$LOG/golden.toml" || return 8
         set -- "$@" -m ami --policy "$LOG/golden.toml"

@@ -15,7 +15,7 @@ OF_ANOTHER_TIME = ("replay", "capture")  # connections whose evidence is no news
 
 
 def history_of(option: Any, cluster: Cluster, where: Path) -> Path | None:
-    """The file that `--history` names, else the one beside the reports; None where the run keeps none.
+    """The file that `--history` names, else the one beside the cluster's runs; None where the run keeps none.
 
     Raises pytest.UsageError where a comparison was asked for, and there is none to compare with.
     """
@@ -24,9 +24,7 @@ def history_of(option: Any, cluster: Cluster, where: Path) -> Path | None:
     why_not = _why_not(option, cluster)
     if why_not and option.since_last:
         raise pytest.UsageError(f"--since-last needs --history=FILE: {why_not}")
-    if why_not:
-        return None
-    return where / option.report / FILE if option.report else default_path(cluster.name, where / RUNS)
+    return None if why_not else default_path(cluster.name, where / RUNS)
 
 
 def default_path(cluster: str, runs: Path = Path(RUNS)) -> Path:
@@ -37,6 +35,8 @@ def default_path(cluster: str, runs: Path = Path(RUNS)) -> Path:
 def _why_not(option: Any, cluster: Cluster) -> str:
     if option.no_report:
         return "with --no-report nothing is kept beside the reports"
+    if option.report:
+        return "with --report this run is not kept beside others"
     if option.redact:
         return "redacted names differ from run to run, and are kept in none"
     if cluster.connection in OF_ANOTHER_TIME:

@@ -29,7 +29,7 @@ def write_run(
 ) -> Run:
     """Add a run, whole or not at all; what it says of itself is completed from its results. Raises HistoryError."""
     worst = _worst(results)
-    nodes = {result.node for result in worst if not result.is_of_cluster}
+    nodes = {result.node for result in worst if result.is_of_node}
     run = replace(run, is_green=is_green(result.verdict for result in worst), nodes=len(nodes))
     with writing(path) as database:
         values = (_text(run.cluster), *astuple(run)[1:-1])

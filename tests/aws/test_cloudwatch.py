@@ -8,7 +8,7 @@ from typing import Any
 import boto3
 import pytest
 
-from clusterproof.plugins.result import Result
+from clusterproof.plugins.result import OF_A_PAIR, Result
 from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.cloudwatch import MOST_METRICS, metrics_of
 from tests.aws.service import DENIED, Service
@@ -86,6 +86,15 @@ def test_a_namespace_that_cloudwatch_refuses_is_refused_before_the_run(runs: Run
     ran = runs.over(all_verdicts(), f"--cloudwatch={name}")
     assert ran.ret == 4
     assert "--cloudwatch is" in ran.stderr.str()
+
+
+def test_a_pair_is_no_node() -> None:
+    results = [
+        Result("network.not_a_straggler", "gpu1", Verdict.PASS, subsystem="network"),
+        Result("network.pairwise_busbw", "gpu1~gpu2", Verdict.FAIL, subsystem="network", subject=OF_A_PAIR),
+    ]
+    counts = {one["MetricName"]: one["Value"] for one in metrics_of("hp", results, has_history=False)}
+    assert (counts["NodesFit"], counts["NodesFailed"], counts["Failures"]) == (1, 0, 1)
 
 
 def test_however_large_the_cluster_the_metrics_are_few_and_of_characters_that_aws_takes() -> None:

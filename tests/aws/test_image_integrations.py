@@ -18,6 +18,7 @@ from tests.aws.service import DENIED, Service, environment
 from tests.deviations import DEVIATIONS
 from tests.faults import BY_NAME
 from tests.manifests import good, manifest_text
+from tests.test_reports_folder import FILES
 from tests.testbed.image import File, Link
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import ENVIRONMENT, Node, NodeImage, entered, healthy_p5, with_file, with_tool
@@ -160,7 +161,8 @@ def test_the_component_passes_a_good_image_and_writes_its_reports() -> None:
         told = {name: ran.returncode for name, ran in ended.items()}
         assert told == dict.fromkeys(("Install", "Settle", "Gate"), 0), ended["Gate"].stdout + ended["Gate"].stderr
         written = {path.name for path in (node.root / "var/tmp/clusterproof/reports").iterdir()}
-        assert written == {"junit.xml", "results.jsonl", "recording"}
+        assert written == {*FILES, "recording"}
+        assert not (node.root / "var/tmp/clusterproof/runs").exists()
         assert (node.root / "run/pip.log").read_text() == "install --quiet clusterproof==1\n"
 
 
