@@ -12,11 +12,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from bench.figure import Figure
-from clusterproof.plugins.check import judge
 from clusterproof.plugins.evidence import NodeEvidence, load
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.inventory.model import Cluster, Target
 from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.judge import judge
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.state import nodes
 from clusterproof.plugins.suite import node_checks

@@ -7,13 +7,14 @@ from collections.abc import Generator
 
 import pytest
 
-from clusterproof.plugins.check import Owner, judge, not_run, result_of
 from clusterproof.plugins.collect import CheckItem
+from clusterproof.plugins.judge import judge, not_run, result_of
 from clusterproof.plugins.policy.model import NO_POLICY, words_of
 from clusterproof.plugins.report import properties, report_of, teardown_of
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.routing import Route, route
 from clusterproof.plugins.state import CLUSTER, POLICY, ROUTES, names_of, nodes_of
+from clusterproof.plugins.subjects import Owner
 from clusterproof.plugins.verdict import Verdict
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clusterproof.plugins.catalog import thresholds
-from clusterproof.plugins.check import WHOLE, Check
+from clusterproof.plugins.check import Check
 from clusterproof.plugins.report import owner_of
 from clusterproof.plugins.routing import SUBSYSTEMS
+from clusterproof.plugins.subjects import WHOLE
 from clusterproof.plugins.suite import all_checks, occasions
 from clusterproof.plugins.verdict import Verdict
 from tests.aws.cluster_faults import FAULTS as CLUSTER_FAULTS

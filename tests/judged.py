@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Collection, Sequence
 
-from clusterproof.plugins.check import judge
 from clusterproof.plugins.connection import Answer, Program
 from clusterproof.plugins.evidence import NodeEvidence
 from clusterproof.plugins.gather import evidence_of
 from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.judge import judge
 from clusterproof.plugins.load.asking import merged
 from clusterproof.plugins.load.asking import program as load_program
 from clusterproof.plugins.load.options import LEAVES, SECONDS

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusterproof.plugins.check import judge
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.window import window
 from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.judge import judge
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.suite import node_checks
 from clusterproof.plugins.verdict import Verdict

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from clusterproof.plugins.capture.collection import read_text
 from clusterproof.plugins.capture.form import CaptureError, Form
 from clusterproof.plugins.capture.forms import FORMS
-from clusterproof.plugins.check import judge
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.judge import judge
 from clusterproof.plugins.state import nodes
 from clusterproof.plugins.suite import node_checks
 from clusterproof.plugins.verdict import Verdict

@@ -35,11 +35,11 @@ from clusterproof.plugins.capture import (
 from clusterproof.plugins.capture.collection import read_text
 from clusterproof.plugins.capture.form import CaptureError, Form
 from clusterproof.plugins.capture.text import plain
-from clusterproof.plugins.check import judge
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.facts import kernel_log as facts
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.judge import judge
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.suite import node_checks
 from clusterproof.plugins.verdict import Verdict

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from clusterproof.plugins.catalog import owners
-from clusterproof.plugins.check import Check, judge
+from clusterproof.plugins.check import Check
 from clusterproof.plugins.evidence import NodeEvidence
 from clusterproof.plugins.facts.fact import ONLY_CAPTURED
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.gather import replay
 from clusterproof.plugins.inventory.recording import DEMO, read_cluster
+from clusterproof.plugins.judge import judge
 from clusterproof.plugins.load.options import LEAVES
 from clusterproof.plugins.probe.options import leaf_names
 from clusterproof.plugins.state import nodes

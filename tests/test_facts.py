@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clusterproof.plugins.check import judge
 from clusterproof.plugins.evidence import EvidenceError, Leaf, NodeEvidence, Status, from_json, load, to_json
 from clusterproof.plugins.facts.gpu import Gpu
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.gather import replay
 from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.inventory.recording import DEMO, read_cluster
+from clusterproof.plugins.judge import judge
 from clusterproof.plugins.suite import node_checks
 from clusterproof.plugins.verdict import Incomplete, NotApplicable, Verdict
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clusterproof.plugins.check import judge
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.facts.gpu import Gpu, NvlinkErrors
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.judge import judge
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.suite import node_checks
 from clusterproof.plugins.verdict import Incomplete, NotApplicable, Verdict

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.check import judge
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.judge import judge
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.state import nodes
 from clusterproof.plugins.suite import node_checks

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.check import judge
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.facts.node import Node as FactsNode
 from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.judge import judge
 from clusterproof.plugins.probe import imds
 from clusterproof.plugins.probe.reading import Absent, Node
 from clusterproof.plugins.suite import node_checks

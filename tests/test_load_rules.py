@@ -11,13 +11,13 @@ import pytest
 from clusterproof.plugins.catalog.floors import floor, floors
 from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.catalog.site import own_thresholds
-from clusterproof.plugins.check import judge
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.facts.gpu_speed import GPU_TO_GPU, GPU_TO_HOST, HOST_TO_GPU, GpuBandwidth, GpuGemm
 from clusterproof.plugins.facts.group import Median
 from clusterproof.plugins.facts.loopback import Exchange
 from clusterproof.plugins.facts.shortfall import below_best, below_median, worst_first
 from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.judge import judge
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.state import is_named, nodes
 from clusterproof.plugins.suite import all_checks

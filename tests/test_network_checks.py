@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.check import judge
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.facts.network import Port
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.inventory import with_expectations
 from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.judge import judge
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.suite import node_checks
 from clusterproof.plugins.verdict import Incomplete, Verdict

@@ -6,11 +6,12 @@ from collections import Counter
 
 import pytest
 
-from clusterproof.plugins.check import Check, judge
+from clusterproof.plugins.check import Check
 from clusterproof.plugins.evidence import NodeEvidence
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.pairwise import NoPairs, PairwiseRun
 from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.judge import judge
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.suite import all_checks
 from clusterproof.plugins.verdict import Verdict

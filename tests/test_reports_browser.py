@@ -13,11 +13,11 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
 from bench.clusters import Simulated
-from clusterproof.plugins.check import judge
 from clusterproof.plugins.evidence import NodeEvidence, load
 from clusterproof.plugins.gather import replay
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.judge import judge
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.state import nodes
 from clusterproof.plugins.suite import node_checks

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.check import judge
 from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.slurm import SlurmCluster, SlurmJobs, SlurmNode
 from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.judge import judge
 from clusterproof.plugins.probe import tools
 from clusterproof.plugins.probe.reading import Absent, Broke, Node
 from clusterproof.plugins.result import Result

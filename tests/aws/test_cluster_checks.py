@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.check import SUBJECTS_OF_CLUSTER
 from clusterproof.plugins.result import OF_THE_CLUSTER
+from clusterproof.plugins.subjects import SUBJECTS_OF_CLUSTER
 from clusterproof.plugins.suite import all_checks
 from clusterproof.plugins.verdict import Verdict
 from tests.aws.cluster_faults import FAULTS, described, in_two_zones, listed

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clusterproof.plugins.catalog.fsx_metrics import fsx_metrics
-from clusterproof.plugins.check import judge
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.fsx import FileSystem, Metrics, Series
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.judge import judge
 from clusterproof.plugins.suite import all_checks
 from clusterproof.plugins.verdict import Incomplete, NotApplicable, Verdict
 from tests.aws.storage import LUSTRE_MOUNT, mounting

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from clusterproof.plugins.capture.collection import read_capture
-from clusterproof.plugins.check import judge
 from clusterproof.plugins.inventory import resolve
+from clusterproof.plugins.judge import judge
 from clusterproof.plugins.probe.options import leaf_names
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.state import nodes
