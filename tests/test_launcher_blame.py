@@ -10,8 +10,10 @@ from clusterproof.plugins.launchers.choose import LAUNCHERS
 from clusterproof.plugins.launchers.launcher import Campaign
 from clusterproof.plugins.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.meters.reading import Reading
-from tests.launched import PATIENT, all_reduce, cluster_of
+from clusterproof.plugins.pairwise.model import Pair
+from tests.launched import PATIENT, all_reduce, cluster_of, measured
 
+ROUND = [Pair("gpu-1", "gpu-2")]
 CALLED = {"gpu-1": ["ip-10-0-0-1", "10.0.0.1"], "gpu-2": ["ip-10-0-0-2.ec2.internal"]}
 
 
@@ -60,3 +62,22 @@ def test_settings_that_a_meter_does_not_take_are_told_before_anything_starts(nam
     settings = MeterSettings(collective="all_reduse")
     with pytest.raises(Unusable, match="nccl-tests: 'all_reduse' is no collective; expected all_reduce"):
         LAUNCHERS[name](Campaign(meter, settings, cluster_of({}, "local"), PATIENT))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"job": "7", "is_ours": True, "refused": [], "addresses": {}},
+        {"job": "7", "is_ours": True, "refused": {}, "addresses": "gpu-1"},
+        {"job": "7", "is_ours": True, "refused": {}, "addresses": {"gpu-1": None}},
+        {"job": "7", "refused": {}, "addresses": {}},
+    ],
+    ids=["nothing", "a list", "a text", "no addresses", "nobody's"],
+)
+def test_a_submit_host_that_answers_in_another_form_is_told_in_one_line(
+    told: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clusterproof.plugins.launchers.srun.told_by", lambda *_: told)
+    with pytest.raises(Unusable, match="this host: its answer does not have its form"):
+        measured(LAUNCHERS["srun"](Campaign(all_reduce(), MeterSettings(), cluster_of({}, "local"), PATIENT)), ROUND)

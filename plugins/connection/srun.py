@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from clusterproof.plugins.connection import Answer, Limits, Program, Unusable, connection_for
-from clusterproof.plugins.connection.submit_host import ask, submit_host
+from clusterproof.plugins.connection import Answer, Limits, Program, connection_for
+from clusterproof.plugins.connection.submit_host import formless, submit_host, told_by
 from clusterproof.plugins.evidence import Unreached
 from clusterproof.plugins.inventory.model import Target
-from clusterproof.plugins.probe.frame import FrameError, printable, unpacked
+from clusterproof.plugins.probe.frame import printable
 from clusterproof.plugins.probe.payload import joined, new_nonce, packed, started_by_shell
 from clusterproof.plugins.slurm import FOLDER
 
@@ -82,17 +82,9 @@ def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping
     }
     host = submit_host(settings)
     patient = replace(limits, answer_s=whole_s + END_S, answer_bytes=BESIDE_BYTES + NODE_BYTES * len(names))
-    answer = ask(host, launch_program(request, nonce), patient)
-    try:
-        told = unpacked(answer.output, nonce)
-    except FrameError as problem:
-        why = answer.detail or str(problem)
-        raise Unusable(f"{host}: srun was not started: {why}; expected Slurm's commands and Python 3.8 there") from None
-    except ValueError as problem:
-        raise Unusable(f"{host}: its answer does not have its form: {printable(str(problem))}") from None
-    if "wrong" in told or not isinstance(told.get("nodes"), dict):
-        why = printable(str(told.get("wrong", "it names no nodes")))
-        raise Unusable(f"{host}: {why}; expected a host of the cluster where srun and scontrol work")
+    told = told_by(host, launch_program(request, nonce), nonce, patient)
+    if not isinstance(told.get("nodes"), dict):
+        raise formless(host, KeyError("nodes"))
     return told["nodes"]  # type: ignore[no-any-return]
 
 

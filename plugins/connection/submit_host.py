@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from clusterproof.plugins.connection import Answer, Limits, Program, connection_for
+from clusterproof.plugins.connection import Answer, Limits, Program, Unusable, connection_for
 from clusterproof.plugins.evidence import Unreached
 from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.probe.frame import FrameError, printable, unpacked
 
 SETTING = "submit_host"  # `local`, `ssh:[user@]HOST[:port]` or `hyperpod:ADDRESS`
 
@@ -39,3 +41,24 @@ def ask(host: SubmitHost, program: Program, limits: Limits) -> Answer:
     one = replace(limits, fanout=1)
     connection_for(host.connection).run([host.target], program, one, lambda _, answer: answers.append(answer))
     return answers[0] if answers else Answer(unreached=Unreached.LOST, detail="no answer")
+
+
+def told_by(host: SubmitHost, program: Program, nonce: str, limits: Limits) -> dict[str, Any]:
+    """What a program of ours tells there. Raises Unusable where it tells nothing, or that all of it is wrong."""
+    answer = ask(host, program, limits)
+    try:
+        told = unpacked(answer.output, nonce)
+    except FrameError as problem:
+        why = answer.detail or str(problem)
+        raise Unusable(f"{host}: {why}; expected Slurm's commands and Python 3.8 there") from None
+    except ValueError as problem:
+        raise formless(host, problem) from None
+    if "wrong" in told:
+        words = printable(str(told["wrong"]))
+        raise Unusable(f"{host}: {words}; expected a host of the cluster where srun and scontrol work")
+    return told
+
+
+def formless(host: SubmitHost, problem: Exception) -> Unusable:
+    """What is said of an answer that is none of our program's."""
+    return Unusable(f"{host}: its answer does not have its form: {printable(repr(problem))}")

@@ -11,7 +11,7 @@ from typing import Any
 
 from clusterproof.plugins.connection import Answer, Unusable, connection_for
 from clusterproof.plugins.connection.srun import WAIT_S
-from clusterproof.plugins.connection.submit_host import ask, submit_host
+from clusterproof.plugins.connection.submit_host import formless, submit_host, told_by
 from clusterproof.plugins.launchers import FOLDER
 from clusterproof.plugins.launchers.blame import attributed, silenced
 from clusterproof.plugins.launchers.ends import ends_of, reading_of
@@ -22,7 +22,7 @@ from clusterproof.plugins.launchers.visit import ENDS_S, MOST_BYTES, TRAVELS, To
 from clusterproof.plugins.meters.reading import Reading
 from clusterproof.plugins.nodeset import fold
 from clusterproof.plugins.pairwise.model import Pair
-from clusterproof.plugins.probe.frame import FrameError, printable, unpacked
+from clusterproof.plugins.probe.frame import printable
 from clusterproof.plugins.probe.payload import joined, new_nonce, packed, started_by_shell
 
 ASK_S = 30.0  # for Slurm's own commands: slurmctld answers slowly when many jobs start
@@ -119,7 +119,7 @@ class BySrun:
             addresses = {str(node): tuple(map(str, names)) for node, names in told["addresses"].items()}
             job, is_ours = str(told["job"]), told["is_ours"] is True
         except (KeyError, TypeError, AttributeError) as problem:
-            raise self._formless(problem) from None
+            raise formless(submit_host(self._settings), problem) from None
         if not job:
             nodes_by_word: dict[str, list[str]] = {}
             for node, why in refused.items():
@@ -187,21 +187,7 @@ class BySrun:
         text = packed(joined(_TRAVELS) + f"\nmain({dict(request)!r}, *sys.argv[1:3])\n")
         on_stdin = getattr(connection_for(host.connection), "takes_stdin", True)
         program = started_by_shell(text, nonce, sudo=False, on_stdin=on_stdin)
-        answer = ask(host, program, replace(self.campaign.limits, answer_s=within_s))
-        try:
-            told = unpacked(answer.output, nonce)
-        except FrameError as problem:
-            why = answer.detail or str(problem)
-            raise Unusable(f"{host}: {why}; expected Slurm's commands and Python 3.8 there") from None
-        except ValueError as problem:
-            raise self._formless(problem) from None
-        if "wrong" in told:
-            words = printable(str(told["wrong"]))
-            raise Unusable(f"{host}: {words}; expected a host of the cluster where srun and scontrol work")
-        return told
-
-    def _formless(self, problem: Exception) -> Unusable:
-        return Unusable(f"{submit_host(self._settings)}: its answer does not have its form: {printable(repr(problem))}")
+        return told_by(host, program, nonce, replace(self.campaign.limits, answer_s=within_s))
 
 
 def srun(campaign: Campaign) -> BySrun:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from clusterproof.plugins.meters.meter import Output
+from clusterproof.plugins.meters.meter import MeterSettings, Output
+from clusterproof.plugins.meters.reading import is_believable
 from clusterproof.plugins.printable import printable
 
 LONGEST = 300
@@ -52,6 +53,17 @@ def problem_of(output: Output, told: Iterable[str] = ()) -> str:
     else:
         ended = f"it ended with {output.exit}" if output.exit else ""
     return one_line("; ".join(part for part in (ended, _said(output.text, told)) if part))
+
+
+def of_largest(settings: MeterSettings, busbw_gb_per_s: float | None, size_bytes: int, told: Sequence[str] = ()) -> str:
+    """What is wrong with the bandwidth of the largest size; empty: nothing. `told` as in `problem_of`."""
+    if busbw_gb_per_s is None:
+        return one_line("; ".join(["no row of its table has a bandwidth", *told[:1]]))
+    if settings.size_bytes and size_bytes != settings.size_bytes:
+        return f"its largest size is {size_bytes} bytes; expected {settings.size_bytes}"
+    if not is_believable(busbw_gb_per_s):
+        return f"its busbw is {busbw_gb_per_s:g} GB/s; expected more than 0, and what a network can do"
+    return ""
 
 
 def culprit_in(text: str) -> str:

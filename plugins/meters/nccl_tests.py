@@ -9,7 +9,7 @@ from clusterproof.plugins.facts.nccl_tests import Measured, NcclLog, NcclTests, 
 from clusterproof.plugins.meters import failure, shell
 from clusterproof.plugins.meters.counters import efa_devices, proven_network
 from clusterproof.plugins.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.meters.reading import Reading, is_believable
+from clusterproof.plugins.meters.reading import Reading
 
 COLLECTIVES = (
     *("all_reduce", "all_gather", "alltoall", "broadcast", "gather"),
@@ -108,13 +108,7 @@ def _problem(
         return failure.problem_of(output, log.problems)
     if len(_RANK_0.findall(output.text)) > 1:
         return "every rank ran alone: this nccl-tests is built without MPI; build it with MPI=1"
-    if slower is None:
-        return failure.one_line("; ".join(["no row of its table has a bandwidth", *log.problems[:1]]))
-    if settings.size_bytes and size != settings.size_bytes:
-        return f"its largest size is {size} bytes; expected {settings.size_bytes}"
-    if not is_believable(slower.busbw_gb_per_s):
-        return f"its busbw is {slower.busbw_gb_per_s:g} GB/s; expected more than 0, and what a network can do"
-    return ""
+    return failure.of_largest(settings, slower.busbw_gb_per_s if slower else None, size, log.problems)
 
 
 def _is_correct(log: NcclLog, rows: tuple[Row, ...], largest: list[Row]) -> bool | None:

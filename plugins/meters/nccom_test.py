@@ -7,7 +7,7 @@ from clusterproof.plugins.facts.nccom import Nccom, NccomLog, Row
 from clusterproof.plugins.meters import failure, shell
 from clusterproof.plugins.meters.counters import proven_network
 from clusterproof.plugins.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.meters.reading import Reading, is_believable
+from clusterproof.plugins.meters.reading import Reading
 
 COLLECTIVES = {
     "all_reduce": "allr",
@@ -96,13 +96,7 @@ def _problem(settings: MeterSettings, output: Output, log: NccomLog, slowest: Ro
         return failure.problem_of(output, log.problems)
     if mismatch := _mismatch(log):
         return failure.one_line(f"wrong results: {mismatch}")
-    if slowest is None:
-        return failure.one_line("; ".join(["no row of its table has a bandwidth", *log.problems[:1]]))
-    if settings.size_bytes and size != settings.size_bytes:
-        return f"its largest size is {size} bytes; expected {settings.size_bytes}"
-    if not is_believable(slowest.busbw_gb_per_s):
-        return f"its busbw is {slowest.busbw_gb_per_s:g} GB/s; expected more than 0, and what a network can do"
-    return ""
+    return failure.of_largest(settings, slowest.busbw_gb_per_s if slowest else None, size, log.problems)
 
 
 def _is_correct(log: NccomLog, is_well: bool) -> bool | None:
