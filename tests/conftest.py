@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.runs import Runs
 
@@ -17,6 +18,13 @@ for stop in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(stop) is signal.SIG_IGN:  # as under nohup, and what a test starts would inherit that
         signal.signal(stop, signal.SIG_DFL if stop is signal.SIGHUP else signal.default_int_handler)
 os.environ.pop("GITHUB_STEP_SUMMARY", None)  # runs of a test's own are no news for the job that runs the tests
+
+# The same examples in each run, and no deadline: what fails says something of the code, not of the machine or of luck.
+# `pytest --hypothesis-profile=explore` looks where nobody has looked before.
+_LIMITS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("repeatable", _LIMITS, derandomize=True, database=None)
+settings.register_profile("explore", _LIMITS, max_examples=1000)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ WORDS = (
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(text=st.text(max_size=200) | st.lists(st.sampled_from(WORDS) | st.text(max_size=30), max_size=12).map("\n".join))
 def test_any_text_is_read_or_refused(form: Form, text: str) -> None:
     refused = False
@@ -92,7 +92,7 @@ def all_captures() -> list[object]:
 
 
 @pytest.mark.parametrize("capture", all_captures())
-@settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_capture_that_was_altered_is_still_read(capture: Sample, data: st.DataObject) -> None:
     text = (FOLDER / capture.file).read_text(errors="replace")[:20_000]

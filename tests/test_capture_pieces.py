@@ -49,6 +49,8 @@ def test_a_prompt_or_a_heading_begins_another_output(line: str, typed: str) -> N
         "10.1.2.3@tcp:/abcde on /fsx type lustre (rw,flock)",
         "/dev/nvme0n1p1   97G   29G   69G  30% /",
         "/usr/lib/xorg/Xorg",
+        "\r",
+        "==\r==",
         "| N/A   28C    P0             77W /  700W |",
         "+-----------------------------------------------------------------------------------------+",
     ],

@@ -227,7 +227,7 @@ WORDS = st.sampled_from((*PIECES.split(), "\n", "\t", "  "))
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 @given(text=st.text(max_size=400) | st.lists(WORDS, max_size=80).map(" ".join))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_text_makes_a_form_raise_anything_but_its_own_error(form: Form, text: str) -> None:
     understood(form, text)
 
@@ -235,7 +235,7 @@ def test_no_text_makes_a_form_raise_anything_but_its_own_error(form: Form, text:
 @pytest.mark.skipif(not manifest(), reason="no captures")
 @pytest.mark.parametrize("topic", FAMILIES)
 @given(data=st.data())
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_a_capture_with_damage_makes_a_form_raise_nothing_but_its_own_error(topic: str, data: st.DataObject) -> None:
     text = plain(data.draw(st.sampled_from(samples(topic))).text)[:20_000]
     for _ in range(data.draw(st.integers(1, 4))):

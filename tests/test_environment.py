@@ -97,7 +97,7 @@ def test_a_task_prolog_sets_what_it_prints(text: str, told: object) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(lines=SHELL)
 def test_any_text_is_read_without_a_crash_and_names_its_lines(
     kind: Callable[[str], Iterable[Assignment]], lines: list[str]

@@ -59,7 +59,7 @@ def test_a_kind_of_nvlink_errors_that_no_link_has_leaves_the_others() -> None:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(told=KINDS)
 def test_no_nonsense_about_nvlink_errors_passes(told: dict[str, Any]) -> None:
     result = judged("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": told}], kernel_log={"lines": []})

@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.evidence import NodeEvidence, load
@@ -135,7 +135,6 @@ def test_what_names_no_cluster_is_one_line_with_the_nearest_that_does(text: str,
     assert told in refusal(text)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=30), st.sampled_from(["", "ssh:", "replay:", "capture:/nowhere/", "demo"]))
 def test_any_text_names_a_cluster_or_is_refused_in_one_line(text: str, prefix: str) -> None:
     line = "one line"
@@ -362,7 +361,6 @@ def test_a_node_name_becomes_a_safe_file_name(name: str, file: str) -> None:
     assert recording_file(name) == file
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=300), min_size=2, max_size=2, unique=True))
 def test_each_name_has_a_file_of_its_own_on_any_file_system(names: list[str]) -> None:
     first, second = map(recording_file, names)

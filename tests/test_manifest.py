@@ -145,7 +145,7 @@ STRANGE = st.text(max_size=40) | st.sampled_from(
 
 
 @given(name=STRANGE, rule=STRANGE, why=STRANGE)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_whatever_a_node_says_a_manifest_stays_toml(name: str, rule: str, why: str) -> None:
     if sys.version_info >= (3, 11):
         import tomllib

@@ -23,7 +23,7 @@ REPAIRABLE = "NEURON_HW_ERR=HBM_REPAIRABLE_ERROR nd-id=2"
 STARTED = "neuron: Neuron Driver Started with Version:2.26.5.0-667"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(max_size=300) | st.text(alphabet='[]{}":, neuron_device01', max_size=300))
 def test_no_text_breaks_neuron_ls_or_the_kernels_errors(text: str) -> None:
     parse_neuron_ls(text)

@@ -109,26 +109,23 @@ def test_names_fold_for_people(names: list[str], folded: str) -> None:
     assert fold(names) == folded
 
 
-@settings(deadline=None)
 @given(st.sets(NAMES, min_size=1, max_size=30))
 def test_folding_loses_no_name_and_invents_none(names: set[str]) -> None:
     assert set(expand(fold(names))) == names
 
 
-@settings(deadline=None)
 @given(st.sets(NAMES, min_size=1, max_size=30))
 def test_a_folded_nodeset_is_canonical(names: set[str]) -> None:
     folded = fold(names)
     assert fold(expand(folded)) == folded
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sets(st.from_regex(r"r[0-9]{1,2}n[0-9]{1,2}", fullmatch=True), min_size=65, max_size=150))
 def test_many_names_of_many_numbers_fold_without_loss_too(names: set[str]) -> None:
     assert set(expand(fold(names))) == names
 
 
-@settings(deadline=None)
 @given(st.text(max_size=40))
 def test_any_text_either_names_nodes_or_is_refused_in_one_line(text: str) -> None:
     refusal = ""
@@ -140,7 +137,6 @@ def test_any_text_either_names_nodes_or_is_refused_in_one_line(text: str) -> Non
     assert len(refusal.splitlines()) == (0 if names else 1)
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="ag019[]-,./_", max_size=20))
 def test_texts_like_nodesets_never_do_anything_else(text: str) -> None:
     try:
@@ -151,7 +147,6 @@ def test_texts_like_nodesets_never_do_anything_else(text: str) -> None:
     assert all(name and set(name) <= set("ag019-._") for name in names)
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=10), max_size=10))
 def test_folding_never_fails(names: list[str]) -> None:
     assert all(name in fold(names) for name in names if not name.isascii())

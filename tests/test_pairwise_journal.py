@@ -103,7 +103,7 @@ def test_a_writer_makes_the_folders_that_are_missing(tmp_path: Path) -> None:
     assert read(path).plan == replace(PLAN, first_rounds=None)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(2, 12), st.integers(0, 1000), st.data())
 def test_a_campaign_that_was_broken_off_anywhere_repeats_nothing_and_comes_to_the_same_end(
     tmp_path_factory: pytest.TempPathFactory, count: int, seed: int, data: st.DataObject

@@ -68,7 +68,7 @@ def test_a_file_that_cannot_be_read_is_an_error_in_its_place(tmp_path: Path) -> 
     assert value["devices"][0]["errors"]["fatal"]["error"] == "EISDIR"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(content=st.binary(max_size=200))
 def test_no_file_breaks_the_leaf(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as root:

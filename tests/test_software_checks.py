@@ -146,7 +146,7 @@ def test_a_component_is_not_missing_where_the_package_database_cannot_be_read() 
 
 
 @given(versions=MIXED, image=MIXED, components=MIXED, libraries=MIXED)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_nonsense_breaks_no_check_and_lets_none_of_software_pass(
     versions: object, image: object, components: object, libraries: object
 ) -> None:

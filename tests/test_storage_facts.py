@@ -118,7 +118,7 @@ def test_a_run_asks_the_probe_of_the_policys_folders(runs: Runs) -> None:
     assert [result.message for result in runs.results] == [""], told.outlines
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(max_size=300) | st.text(alphabet="UID_OSTM0123[]:%. GK\n", max_size=300))
 def test_no_text_breaks_lfs_df(text: str) -> None:
     for target in targets(f"{UNBALANCED}{text}").values():
@@ -179,7 +179,7 @@ def test_without_a_client_lustre_is_a_question_only_where_it_is_mounted(
     assert result.verdict is verdict, result.message
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(leaf=st.sampled_from(LEAVES), told=JSON, kind=st.sampled_from(["trn1.32xlarge", "p5.48xlarge", ""]))
 def test_no_nonsense_of_disks_and_devices_breaks_a_check(leaf: str, told: Any, kind: str) -> None:
     one = Node(Target("trn001", instance_type=kind), NodeEvidence("trn001", {leaf: Leaf(Status.TOLD, told)}))

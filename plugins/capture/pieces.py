@@ -78,7 +78,7 @@ def _heading(line: str) -> str | None:
         return "cat " + line[4:] if line[4] == "/" else ""
     is_framed = line.startswith(_FRAMES)
     named = line.strip("=-#*<>+% \t")
-    word = named.split(maxsplit=1)[0].rstrip(":") if named else ""
+    word = (named.split(maxsplit=1) or [""])[0].rstrip(":")
     program = word.rpartition("/")[2]
     if is_framed or word.startswith(("/usr/", "/bin/", "/sbin/", "/opt/")):
         return named if program in COMMANDS else None

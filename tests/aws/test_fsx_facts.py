@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.catalog.fsx_metrics import fsx_metrics
@@ -156,7 +156,6 @@ def cluster(systems: object, metrics: object) -> ClusterFacts:
     return ClusterFacts(Cluster("small", "hyperpod", (target,)), aws, {"gpu001": Node(target, told)})
 
 
-@settings(deadline=None)
 @given(systems=nonsense, metrics=nonsense)
 def test_no_nonsense_from_aws_breaks_a_check_or_passes(systems: object, metrics: object) -> None:
     for check in CHECKS:
@@ -165,7 +164,6 @@ def test_no_nonsense_from_aws_breaks_a_check_or_passes(systems: object, metrics:
         assert result.verdict is Verdict.INCOMPLETE
 
 
-@settings(deadline=None)
 @given(st.sampled_from(sorted(LUSTRE)), nonsense, st.sampled_from([*sorted(SERIES), "values", "begin"]), nonsense)
 def test_one_spoilt_value_never_breaks_a_check(key: str, put: object, of_series: str, instead: object) -> None:
     series = [

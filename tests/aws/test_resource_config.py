@@ -89,7 +89,7 @@ JSON = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(JSON)
 def test_odd_files_tell_layers_or_are_broken(tmp_path: Path, content: object) -> None:
     try:
