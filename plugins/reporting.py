@@ -85,6 +85,7 @@ class Reporting:
         from clusterproof.reports.rerun import command_of
         from clusterproof.reports.run import Run
 
+        history = self.outcomes.history
         judged = {result.check for result in self.outcomes.results}
         return Run(
             facts=cluster_of(self.config),
@@ -96,6 +97,7 @@ class Reporting:
             left_out={check: title for check, title in self.left_out.items() if check not in judged},
             broken=self.outcomes.broken,
             between=self.config.stash.get(PAIRWISE, None),
+            last_began=history.last.began if history and history.last else None,
         )
 
     def _failed(self, problem: Exception) -> None:

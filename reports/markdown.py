@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline, shortened, standing, within
+from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
+from clusterproof.reports.since import since
 
 MOST = 50  # findings of each kind: GitHub shows a mebibyte at most
 MOST_LINES = 10  # of what was seen, per finding
@@ -26,12 +28,22 @@ def markdown(run: Run) -> str:
     parts = [
         f"## {_STANDS.get(stands, '✅')} {plain(run.cluster.name)}: {stands}",
         plain(headline(run.results) or "no check was run"),
+        *_since(run),
         *_table(run),
         *_details(run),
         *_again(run),
         f"{run.began:%Y-%m-%d %H:%M:%S %Z}, {run.seconds:.1f} s, exit code {run.exit_code}",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _since(run: Run) -> Iterator[str]:
+    told = since(run)
+    if told:
+        lines = told.lines(NEW, GONE)
+        shown = [f"- {plain(shortened(line, MOST_WORDS))}" for line in lines[:MOST]]
+        more = [f"- … and {len(lines) - MOST} more"] if len(lines) > MOST else []
+        yield "\n".join([plain(told.words), "", *shown, *more]).rstrip()
 
 
 def plain(text: str) -> str:

@@ -9,6 +9,7 @@ from clusterproof.plugins.result import Result
 from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.findings import pairs_by_verdict, shortened, worst_of
 from clusterproof.reports.run import Run
+from clusterproof.reports.since import since
 
 MOST_FINDINGS = 10_000  # series, so that a broken cluster does not drown the server; the counts have all
 MOST_LABEL = 200  # characters
@@ -65,6 +66,10 @@ def _families(run: Run) -> Iterator[Iterable[str]]:
             for verdict in _TOLD_BY_NODE
         ],
     )
+    told = since(run)
+    if told:
+        kinds = [({**cluster, "change": kind}, len(changes)) for kind, changes in told.changes.kinds]
+        yield _family("changes", "Findings that are new, still there or gone since the last run.", kinds)
     found = sorted(
         (result for result in run.results if result.verdict in _TOLD_BY_NODE), key=lambda result: result.verdict.rank
     )

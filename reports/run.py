@@ -29,6 +29,7 @@ class Run:
     left_out: Mapping[str, str]  # checks that were collected and not run, by id: why
     broken: int = 0  # failures that are nobody's verdict
     between: PairwiseRun | None = None  # what was measured between nodes
+    last_began: float | None = None  # when the run before it in the history did, in seconds since 1970
 
     @property
     def cluster(self) -> Cluster:

@@ -96,6 +96,15 @@ def _case(check: str, verdict: Verdict, results: Sequence[Result], suite: str) -
     return case
 
 
+def _since(results: Sequence[Result]) -> str:
+    """`new gpu003; still gpu[007-008]`; empty where there is no history, or it was fine and is."""
+    nodes: dict[str, list[str]] = defaultdict(list)
+    for result in results:
+        if result.since_last:
+            nodes[result.since_last].append(result.node)
+    return "; ".join(f"{kind} {within(fold(names), MOST_NODES)}" for kind, names in nodes.items())
+
+
 def _words(check: str, verdict: Verdict, results: Sequence[Result], nodes: str) -> str:
     first = results[0]
     alike: dict[str, list[str]] = defaultdict(list)
@@ -112,6 +121,7 @@ def _words(check: str, verdict: Verdict, results: Sequence[Result], nodes: str) 
         ("check", check),
         ("verdict", verdict.value),
         ("pairs" if first.is_of_pair else "nodes", within(nodes, MOST_OF_ALL_NODES)),
+        ("since the last run", _since(results)),
         ("by hand", first.evidence),
         ("owner", owner_of(first)),
         ("means", first.meaning),

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.findings import Finding, findings, gaps, headline, shortened, standing, within
+from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
+from clusterproof.reports.since import since
 
 WIDTH = 100  # columns
 MOST = 20  # findings of each kind
@@ -21,12 +23,21 @@ def text(run: Run) -> str:
     """The summary of a run, one paragraph for each finding."""
     paragraphs = [
         f"{run.cluster.name}: {standing(run.results)}\n{headline(run.results) or 'no check was run'}",
+        *_since(run),
         *_findings(run),
         *_gaps(run),
         *_again(run),
         f"{run.began:%Y-%m-%d %H:%M:%S %Z}, {run.seconds:.1f} s, exit code {run.exit_code}",
     ]
     return "\n\n".join(_wrapped(paragraph) for paragraph in paragraphs) + "\n"
+
+
+def _since(run: Run) -> Iterator[str]:
+    told = since(run)
+    if told:
+        lines = told.lines(NEW, GONE)
+        more = [f"… and {len(lines) - MOST} more"] if len(lines) > MOST else []
+        yield "\n".join([told.words, *(shortened(line, MOST_WORDS) for line in lines[:MOST]), *more])
 
 
 def _findings(run: Run) -> Iterator[str]:

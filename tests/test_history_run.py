@@ -46,6 +46,25 @@ def test_a_run_says_what_is_new_still_there_and_gone_in_the_terminal_and_in_its_
     )
 
 
+def test_every_form_of_report_says_what_changed(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    out = runs.folder / "out"
+    over(runs, "--report", "out", gpu001="bad", gpu002="bad", gpu003="pass")
+    assert not [path.name for path in out.iterdir() if "ince the last run" in path.read_text()]
+    over(runs, "--report", "out", gpu001="bad", gpu002="pass", gpu003="bad")
+    told = {path.name: " ".join(path.read_text().split()) for path in out.iterdir()}
+    for name in ("report.html", "summary.md", "summary.txt"):
+        assert "ince the last run (" in told[name]
+        assert "1 new, 1 still, 1 gone" in told[name]
+        assert "new gpu003: fail: The word is wrong" in told[name]
+        assert "gone gpu002: The word is wrong" in told[name]
+    assert "still gpu001: fail: The word is wrong" in told["report.html"]
+    assert "since the last run: still gpu001; new gpu003" in told["junit.xml"]
+    assert "since the last run: gone gpu002" in told["junit.xml"]
+    for change in ("new", "still", "gone"):
+        assert f'clusterproof_changes{{cluster="small",change="{change}"}} 1' in told["metrics.prom"]
+
+
 def test_with_workers_the_run_is_added_once(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
     over(runs, "-n2", gpu001="bad", gpu002="pass")

@@ -90,7 +90,7 @@ class Ec2(ThreadingHTTPServer):
 
     @contextlib.contextmanager
     def running(self) -> Iterator[str]:
-        thread = threading.Thread(target=self.serve_forever, daemon=True)
+        thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:
             yield f"http://127.0.0.1:{self.server_address[1]}"

@@ -69,7 +69,10 @@ class TestByMpirun:
         assert told.culprit == ""
 
     def test_ranks_measure_what_goes_between_the_nodes_of_each_pair(self, joined: Testbed) -> None:
-        with joined.slow_node("gpu-3", "100mbit"), mpirun(campaign(joined, all_reduce("-b", "4M", "-e", "4M"))) as runs:
+        with (
+            joined.slow_node("gpu-3", "100mbit"),
+            mpirun(campaign(joined, all_reduce("-b", "4M", "-e", "4M", "-n", "4", "-w", "1"))) as runs,
+        ):
             told = measured(runs, ROUND)
         assert {pair: one.problem for pair, one in told.items()} == {str(pair): "" for pair in ROUND}
         fast, slow = (told[str(pair)].busbw_gb_per_s for pair in ROUND)
@@ -118,9 +121,7 @@ CONTROLLER = """
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from clusterproof.plugins.launchers.mpirun import mpirun, start_shell
-from clusterproof.plugins.launchers.over_nodes import Turn
-from clusterproof.plugins.launchers.visit import Told, Visitor
+from clusterproof.plugins.launchers.mpirun import mpirun
 from tests.launched import all_reduce, measured
 from tests.test_launcher_mpirun import ROUND, campaign
 bed = SimpleNamespace(ssh_config=Path(sys.argv[1]))

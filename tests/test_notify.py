@@ -60,7 +60,7 @@ def webhook() -> Iterator[Webhook]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         hook.port = server.server_port
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield hook
         server.shutdown()

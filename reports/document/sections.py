@@ -15,9 +15,11 @@ from clusterproof.reports.document.charts import file_systems_section
 from clusterproof.reports.document.section import Section, table
 from clusterproof.reports.document.versions import versions_section
 from clusterproof.reports.findings import findings, gaps, shortened, within
+from clusterproof.reports.history.changes import GONE, NEW, STILL
 from clusterproof.reports.page import finding_block, gap_block
 from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
+from clusterproof.reports.since import since
 
 MOST_ROWS = 300  # of a table of what does not apply
 MOST_NODES = 600  # characters of a nodeset in it
@@ -55,6 +57,17 @@ def _gaps(run: Run) -> Section | None:
     found = [gap_block(gap) for gap in gaps(run.results)]
     words = "<p>What could not be measured is no pass, and no reason to drain a node.</p>"
     return Section("gaps", "Not measured", words + "".join(found)) if found else None
+
+
+def _since(run: Run) -> Section | None:
+    told = since(run)
+    if told is None:
+        return None
+    listed = "".join(f"<li>{escape(shortened(line, MOST_WORDS))}</li>" for line in told.lines(NEW, GONE)[:MOST_ROWS])
+    still = "".join(f"<li>{escape(shortened(line, MOST_WORDS))}</li>" for line in told.lines(STILL)[:MOST_ROWS])
+    body = f"<p>{told.changes.headline}</p>" + (f"<ul>{listed}</ul>" if listed else "")
+    body += f"<details><summary>what is still there</summary><ul>{still}</ul></details>" if still else ""
+    return Section("since", told.title, body)
 
 
 def _grid(run: Run) -> Section | None:
@@ -116,6 +129,7 @@ def _reasons(reasons: dict[str, list[Result]]) -> Iterator[Sequence[str]]:
 SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
     _findings,
     _gaps,
+    _since,
     _grid,
     _pairs,
     _again,

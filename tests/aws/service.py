@@ -106,7 +106,7 @@ def service_before(moto_url: str) -> Iterator[Service]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), _proxy(moto_url, service))
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     service.url = f"http://127.0.0.1:{server.server_port}"
     try:
         yield service

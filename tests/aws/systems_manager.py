@@ -151,7 +151,7 @@ class Streams:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Stream)
         self.server.daemon_threads = True
         manager.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def close(self) -> None:
         self.server.shutdown()
