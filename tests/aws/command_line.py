@@ -2,40 +2,84 @@
 
 from __future__ import annotations
 
-import stat
+import json
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from typing import Any, NamedTuple
 
-SCRIPT = """#!{python}
-import sys
-sys.path.insert(0, {root!r})
-from tests.aws.command_line import main
-sys.exit(main(sys.argv[1:]))
+import boto3
+import jmespath
+from botocore.exceptions import BotoCoreError, ClientError
+
+# Small, as each start of boto3 would cost half a second: the test's own process answers.
+SCRIPT = """#!{python} -IS
+import json, os, socket, sys
+words = [open(word[7:]).read() if word.startswith("file://") else word for word in sys.argv[1:]]
+with socket.create_connection(("127.0.0.1", {port})) as asked:
+    asked.sendall(json.dumps(words).encode() + b"\\n")
+    told = json.loads(asked.makefile("rb").read())
+sys.stdout.write(told["said"])
+sys.stderr.write(told["wrong"])
+sys.exit(told["exit"])
 """
 
 
-def install_aws(folder: Path) -> None:
-    """Put `aws` into a folder that is on PATH."""
-    command = folder / "aws"
-    command.write_text(SCRIPT.format(python=sys.executable, root=str(Path(__file__).parents[2])))
-    command.chmod(command.stat().st_mode | stat.S_IXUSR)
+class Told(NamedTuple):
+    """What a command prints, and how it ends."""
+
+    said: str = ""
+    wrong: str = ""
+    exit: int = 0
 
 
-def main(words: list[str]) -> int:
+@contextmanager
+def aws_in(folder: Path) -> Iterator[None]:
+    """`aws` in a folder that is on PATH."""
+    clients: dict[str, Any] = {}
+
+    class Asked(StreamRequestHandler):
+        def handle(self) -> None:
+            told = _answer(json.loads(self.rfile.readline()), clients)
+            self.wfile.write(json.dumps(told._asdict()).encode())
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Asked) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        folder.mkdir(exist_ok=True)
+        command = folder / "aws"
+        command.write_text(SCRIPT.format(python=sys.executable, port=server.server_address[1]))
+        command.chmod(0o755)
+        yield
+        server.shutdown()
+
+
+def _answer(words: list[str], clients: dict[str, Any]) -> Told:
+    try:
+        return Told(_said(words, clients))
+    except (BotoCoreError, ClientError) as problem:
+        return Told(wrong=f"{problem}\n", exit=254)
+
+
+def _said(words: list[str], clients: dict[str, Any]) -> str:
     """`aws SERVICE OPERATION --option value … [--query JMESPATH] [--output text]`; any other option is refused."""
-    import boto3
-    import jmespath
-
     service, operation, *rest = words
-    client = boto3.client(service)
+    if service not in clients:
+        clients[service] = boto3.client(service)
+    client = clients[service]
     if (service, operation) == ("s3", "cp"):
-        return _copy(client, [word for word in rest if word != "--quiet"])
+        source, _ = [word for word in rest if word != "--quiet"]
+        bucket, _, key = source.removeprefix("s3://").partition("/")
+        return str(client.get_object(Bucket=bucket, Key=key))
     options = _options(rest[1:] if operation == "wait" else rest)
     query, output = options.pop("query", [""])[0], options.pop("output", ["json"])[0]
     if operation == "wait":
         waiter = client.get_waiter(rest[0].replace("-", "_"))
         waiter.wait(InstanceIds=options["instance-ids"], WaiterConfig={"Delay": 0, "MaxAttempts": 5})
-        return 0
+        return ""
     method = operation.replace("-", "_")
     model = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[method]).input_shape
     asked = {}
@@ -49,15 +93,7 @@ def main(words: list[str]) -> int:
     found = jmespath.search(query, told) if query else None
     assert output == "text" or not query
     lines = found if isinstance(found, list) else [found]
-    print("\t".join(map(str, lines)))  # noqa: T201 - what a command does
-    return 0
-
-
-def _copy(client: object, words: list[str]) -> int:
-    source, target = words
-    bucket, _, key = source.removeprefix("s3://").partition("/")
-    client.download_file(bucket, key, target)  # type: ignore[attr-defined]
-    return 0
+    return "\t".join(map(str, lines)) + "\n"
 
 
 def _options(words: list[str]) -> dict[str, list[str]]:
@@ -81,8 +117,6 @@ def _value(shape: object, values: list[str]) -> object:
         member = shape.member  # type: ignore[attr-defined]
         return [_shorthand(member, value) if member.type_name == "structure" else value for value in values]
     (value,) = values
-    if value.startswith("file://"):
-        value = Path(value[7:]).read_text()
     return _shorthand(shape, value) if kind == "structure" else value
 
 

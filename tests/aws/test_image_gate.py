@@ -14,7 +14,7 @@ from typing import Any
 import boto3
 import pytest
 
-from tests.aws.command_line import install_aws
+from tests.aws.command_line import aws_in
 from tests.aws.networks import with_vpc
 from tests.aws.service import DENIED, Service
 from tests.aws.systems_manager import SystemsManager
@@ -30,11 +30,11 @@ TAG = "clusterproof-gate"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, service: Service, manager: SystemsManager) -> Path:
+def folder(tmp_path: Path, service: Service, manager: SystemsManager) -> Iterator[Path]:
     """A pipeline's folder, with the manifest; `aws` is on PATH."""
-    install_aws(tmp_path / "bin")
     (tmp_path / "golden.toml").write_text(manifest_text(good()))
-    return tmp_path
+    with aws_in(tmp_path / "bin"):
+        yield tmp_path
 
 
 @pytest.fixture

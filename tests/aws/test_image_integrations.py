@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.aws.command_line import install_aws
+from tests.aws.command_line import aws_in
 from tests.aws.service import DENIED, Service, environment
 from tests.deviations import DEVIATIONS
 from tests.faults import BY_NAME
@@ -197,10 +197,10 @@ def told(service: Service) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def aws(service: Service, tmp_path: Path) -> dict[str, str]:
+def aws(service: Service, tmp_path: Path) -> Iterator[dict[str, str]]:
     """The variables with which a node finds AWS and the stand-ins."""
-    install_aws(tmp_path)
-    return environment(service) | {"PATH": f"{STAND_INS}:{tmp_path}:{ENVIRONMENT['PATH']}"}
+    with aws_in(tmp_path):
+        yield environment(service) | {"PATH": f"{STAND_INS}:{tmp_path}:{ENVIRONMENT['PATH']}"}
 
 
 def first_boot(image: NodeImage, aws: Mapping[str, str], **further: str) -> Iterator[tuple[Node, str]]:
