@@ -90,7 +90,10 @@ class TestByMpirun:
         assert told["gpu-1~gpu-2"].problem == "did not end in its time"
 
     @pytest.mark.parametrize("victim", ["gpu-1", "gpu-2"])
-    def test_a_node_that_dies_in_mid_round_is_to_blame_and_the_others_are_measured(self, victim: str) -> None:
+    def test_a_node_that_dies_in_mid_round_is_to_blame_and_the_others_are_measured(
+        self, victim: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("clusterproof.plugins.launchers.mpirun.ENDS_S", 5.0)
         stuck = all_reduce(before="[ $(uname -n) != gpu-2 ] || { touch /tmp/began; sleep 1000; }")
         told: dict[str, Reading] = {}
         with cluster() as bed:
