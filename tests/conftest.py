@@ -36,7 +36,7 @@ def runs(pytester: pytest.Pytester, tmp_path_factory: pytest.TempPathFactory, mo
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with a testbed run in one worker, those that measure wires in another: more would measure how busy this is."""
+    """Files with a testbed run in one worker, those that measure wires in another: more would tell how busy this is."""
     with_testbed = {item.path for item in items if "bed" in getattr(item, "fixturenames", ())}
     for item in items:
         if item.path in with_testbed:
