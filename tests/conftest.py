@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, settings
 from tests.runs import Runs
 
 pytest_plugins = ["pytester"]
-WITH_WIRES = ("test_launcher_", "test_load_end_to_end", "test_pairwise_end_to_end", "test_testbed_shaping")
 sys.path.insert(0, str(Path(__file__).parents[1]))  # whose benches are tested too, as `bench`
 for stop in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(stop) is signal.SIG_IGN:  # as under nohup, and what a test starts would inherit that
@@ -36,8 +35,8 @@ def runs(pytester: pytest.Pytester, tmp_path_factory: pytest.TempPathFactory, mo
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with a testbed run in one worker, those that measure wires in another: more would tell how busy this is."""
+    """Files with a testbed run in one worker: several at once would measure how busy this machine is."""
     with_testbed = {item.path for item in items if "bed" in getattr(item, "fixturenames", ())}
     for item in items:
         if item.path in with_testbed:
-            item.add_marker(pytest.mark.xdist_group("wires" if item.path.name.startswith(WITH_WIRES) else "testbed"))
+            item.add_marker(pytest.mark.xdist_group("testbed"))
