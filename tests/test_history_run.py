@@ -65,6 +65,13 @@ def test_every_form_of_report_says_what_changed(runs: Runs) -> None:
         assert f'clusterproof_changes{{cluster="small",change="{change}"}} 1' in told["metrics.prom"]
 
 
+def test_the_exit_code_that_is_kept_is_that_of_the_run(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    ended = [int(over(runs, gpu001=word).ret) for word in ("pass", "incomplete", "bad")]
+    assert ended == [0, 6, 1]
+    assert [run.exit_code for run in read_past(runs.folder / "history.sqlite", "small", 9).runs] == ended
+
+
 def test_with_workers_the_run_is_added_once(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
     over(runs, "-n2", gpu001="bad", gpu002="pass")

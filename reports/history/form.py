@@ -43,9 +43,8 @@ class HistoryForm:
         """A result that says what it is since the last run, where there is one."""
         return marked(result, self.before) if self.last else result
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Add the run, once its exit code is known."""
+        """Add the run, now that its exit code is decided."""
         if not self.results:
             return
         run = Run(
