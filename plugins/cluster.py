@@ -52,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
     check_root(config)
     check_options(config.option)
     command_line.load_options(config.option)
-    of_pairs.pair_options(config.option)
+    of_pairs.check_pair_options(config.option)
     try:
         policy = find_policy(config.option.policy, config.invocation_params.dir)
         cluster = resolve_cluster(config, text, policy)

@@ -47,11 +47,12 @@ def forms(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) ->
 
 def history_form(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> HistoryForm | None:
     """The form that says of every result what it is since the last run, and adds the run to the history."""
-    if config.option.collectonly:
-        return None
+    option = config.option
+    if option.collectonly or (option.no_report and not (option.history or option.since_last)):
+        return None  # before anything is imported: a prolog is of this kind
     from clusterproof.reports.history.place import history_of
 
-    path = history_of(config.option, cluster, config.invocation_params.dir)
+    path = history_of(option, cluster, config.invocation_params.dir)
     if path is None:
         return None
     from clusterproof.reports.history.form import HistoryForm

@@ -7,13 +7,15 @@ import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clusterproof.plugins.meters.meter import MeterSettings
 from clusterproof.plugins.options import Option
-from clusterproof.plugins.pairwise.model import Pair, pair
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.meters.meter import MeterSettings
+    from clusterproof.plugins.pairwise.model import Pair
 
 QUICK, FULL = "quick", "full"
 METERS = ("nccl-tests", "nccom-test", "iperf3", "fi_pingpong")  # not imported from their homes: every run pays for that
@@ -111,8 +113,8 @@ class PairOptions:
     save_baseline: Path | None
 
 
-def pair_options(option: Any) -> PairOptions:
-    """The options of a run. Raises pytest.UsageError."""
+def check_pair_options(option: Any) -> None:
+    """Refuse what makes no sense, in any run. Raises pytest.UsageError."""
     for flag, value, least in (
         ("--pairs-at-once", option.pairs_at_once, 1),
         ("--pair-timeout", option.pair_timeout, 1),
@@ -121,10 +123,21 @@ def pair_options(option: Any) -> PairOptions:
         if value is not None and not value >= least:
             raise pytest.UsageError(f"{flag} is {value:g}; expected at least {least:g}")
     _check_words("--mpirun-options", option.mpirun_options)
+    seconds(option.pairs_budget)
+    size_bytes(option.meter_size)
+    environment(option.meter_env)
+    _asked(option.pairs)
+
+
+def pair_options(option: Any) -> PairOptions:
+    """The options of a run that measures pairs. Raises pytest.UsageError."""
+    from clusterproof.plugins.meters.meter import MeterSettings  # a prolog has no time for what it does not need
+
+    check_pair_options(option)
     which = option.pairs if option.pairs in (QUICK, FULL) else ""
     return PairOptions(
         which=which,
-        asked=() if which else tuple(_named(option.pairs)),
+        asked=_asked(option.pairs),
         at_once=option.pairs_at_once or 1_000_000,
         budget_s=seconds(option.pairs_budget),
         run_s=option.pair_timeout,
@@ -155,11 +168,17 @@ def _check_words(flag: str, text: str) -> None:
 
 def asked_pairs(asked: Iterable[tuple[str, str]], nodes: Collection[str]) -> tuple[Pair, ...]:
     """The pairs that a person named, of these nodes. Raises pytest.UsageError."""
+    from clusterproof.plugins.pairwise.model import pair
+
     for told in asked:
         for node in told:
             if node not in nodes:
                 raise pytest.UsageError(f"--pairs names {node!r:.80}, which is no node of this run; expected A~B,…")
     return tuple(dict.fromkeys(pair(*told) for told in asked))
+
+
+def _asked(text: str) -> tuple[tuple[str, str], ...]:
+    return () if text in (QUICK, FULL) else tuple(_named(text))
 
 
 def _named(text: str) -> Iterable[tuple[str, str]]:
