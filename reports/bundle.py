@@ -29,6 +29,7 @@ from clusterproof.reports.summary import summary
 
 SCHEMA = 1
 ROOT = "clusterproof"  # the one folder that the archive makes
+_PART = ".part"  # behind the name of a bundle that is not whole yet, and may lie among the reports
 LEVEL = 10  # of zstd: a recording shrinks to a twentieth, at some 50 MB a second
 MOST_NAME = 150  # characters of a member's part of a path
 _REPORTS = ("xmlpath", "htmlpath")  # options of pytest's and of its plugins that name report files
@@ -145,7 +146,7 @@ def write_bundle(path: Path, members: Iterable[Member], moment: float) -> None:
     import zstandard  # a library of C, that few runs need
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{os.getpid()}{_PART}")
     try:
         with part.open("wb") as file:
             os.fchmod(file.fileno(), 0o600)  # a cluster's names and logs are for whom its owner hands them to
@@ -177,7 +178,9 @@ def files_of(path: Path, began: float) -> Iterator[Member]:
     """
     found = sorted(path.rglob("*")) if path.is_dir() else [path]
     for file in found:
-        if file.is_symlink() or not file.is_file() or file.stat().st_mtime < began - 1 or file.name.startswith(FILE):
+        if file.is_symlink() or not file.is_file() or file.name.startswith(FILE) or file.name.endswith(_PART):
+            continue
+        if file.stat().st_mtime < began - 1:
             continue
         parts = file.relative_to(path).parts if path.is_dir() else (file.name,)
         yield "/".join(["reports", *map(safe_name, parts)]), file.read_bytes()

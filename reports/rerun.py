@@ -11,16 +11,18 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.load import command_line as of_load
 from clusterproof.plugins.nodeset import fold
 from clusterproof.plugins.options import GROUPS, Option
+from clusterproof.plugins.pairwise import command_line as of_pairs
 from clusterproof.plugins.result import Result
 from clusterproof.plugins.verdict import Verdict
 
 MOST_CHECKS = 40  # by name; more of them are run all
-_NOT_REPEATED = ("--nodes", "--exclude", "--log-cursor")
+_NOT_REPEATED = ("--nodes", "--exclude", "--log-cursor", "--resume", "--save-baseline")
 _REPEATED = tuple(
     option
-    for title, options in GROUPS.items()
+    for title, options in {**GROUPS, **of_load.GROUPS, **of_pairs.GROUPS}.items()
     if not title.endswith(("records", "the catalogue"))
     for option in options
     if option.flag not in _NOT_REPEATED
@@ -48,7 +50,9 @@ def _words(option: Option, value: Any) -> list[str]:
         return [option.flag] if value else []
     if value is None or value == option.more.get("default"):
         return []
-    return [option.flag, f"{value:g}" if isinstance(value, float) else str(value)]
+    told = f"{value:g}" if isinstance(value, float) else str(value)
+    names_file = str(option.more.get("metavar", "")).startswith(("FILE", "DIR", "PATH"))
+    return [f"{option.flag}={told}"] if names_file else [option.flag, told]  # else pytest takes the file for a test
 
 
 def again(command: Sequence[str], results: Iterable[Result], verdict: Verdict) -> str:

@@ -97,9 +97,9 @@ def test_a_redacted_bundle_has_no_names(runs: Runs) -> None:
 
 def test_the_reports_of_a_plain_run_are_in_it_and_its_history_is_not(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
-    runs.plain("--cluster", "local", "--report", "out", "--history=out/history.sqlite", "--bundle=one.tar.zst")
+    runs.plain("--cluster", "local", "--report", "out", "--history=out/history.sqlite", "--bundle=out/one.tar.zst")
     runs.plain("--cluster", runs.cluster(all_verdicts()), "--bundle=two.tar.zst")
-    for bundle in ("one.tar.zst", "two.tar.zst"):
+    for bundle in ("out/one.tar.zst", "two.tar.zst"):
         told = {name for name in contents(runs.folder / bundle) if name.startswith("reports/")}
         assert told == {f"reports/{name}" for name in FILES}
     assert (runs.folder / "out/history.sqlite").exists()

@@ -44,11 +44,16 @@ def test_the_command_of_a_report_runs_just_that(runs: Runs) -> None:
     passing = LIGHT.replace("test_word", "test_other").replace("say(node.boot.kernel)", "assert node.boot.kernel")
     runs.checks(test_it=LIGHT, test_more=passing)
     cluster = runs.cluster(all_verdicts())
-    runs.plain("--cluster", cluster, "--expect", "gpus=8", "--fanout", "3", "-m", "host", "--report", "out")
+    history = f"--history={runs.folder / 'away' / 'h.sqlite'}"
+    further = ("--expect", "gpus=8", "--fanout", "3", "--meter", "iperf3", "--fs-bandwidth", "/fsx", history)
+    runs.plain("--cluster", cluster, *further, "-m", "host", "--report", "out")
     text = (runs.folder / "out/summary.txt").read_text()
     command = next(line for line in text.splitlines() if "-k" in line and "gpu002" in line).strip()
     assert "--expect gpus=8" in command
     assert "--fanout 3" in command
+    assert "--meter iperf3" in command
+    assert "--fs-bandwidth=/fsx" in command
+    assert history in command
     assert "--report" not in command
     runs.run(*shlex.split(command)[1:], "--results", str(runs.results_file))
     assert [(one.check, one.node) for one in runs.results] == [("host.word", "gpu002")]

@@ -84,7 +84,7 @@ def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping
     patient = replace(limits, answer_s=whole_s + END_S, answer_bytes=BESIDE_BYTES + NODE_BYTES * len(names))
     told = told_by(host, launch_program(request, nonce), nonce, patient)
     if not isinstance(told.get("nodes"), dict):
-        raise formless(host, KeyError("nodes"))
+        raise formless(host, ValueError("it names no nodes"))
     return told["nodes"]  # type: ignore[no-any-return]
 
 

@@ -61,4 +61,6 @@ def told_by(host: SubmitHost, program: Program, nonce: str, limits: Limits) -> d
 
 def formless(host: SubmitHost, problem: Exception) -> Unusable:
     """What is said of an answer that is none of our program's."""
-    return Unusable(f"{host}: its answer does not have its form: {printable(repr(problem))}")
+    return Unusable(
+        f"{host}: its answer does not have its form: {printable(repr(problem))}; expected that of our program"
+    )
