@@ -16,6 +16,7 @@ from clusterproof.plugins.nodeset import fold
 from clusterproof.plugins.options import GROUPS, Option
 from clusterproof.plugins.pairwise import command_line as of_pairs
 from clusterproof.plugins.result import Result
+from clusterproof.plugins.state import is_named
 from clusterproof.plugins.verdict import Verdict
 
 MOST_CHECKS = 40  # by name; more of them are run all
@@ -63,8 +64,18 @@ def again(command: Sequence[str], results: Iterable[Result], verdict: Verdict) -
     nodes = {result.node for result in found if _IS_NODE(result.node)}
     checks = list(dict.fromkeys(result.check.rpartition(".")[2] for result in found))
     words = list(command)
-    if nodes and all(result.is_of_node for result in found):  # what is normal for a pair the others tell
+    if nodes and all(result.is_of_node for result in found) and not _measures_pairs(command, found):
         words += ["--nodes", fold(nodes)]
     if len(checks) <= MOST_CHECKS:
         words += ["-k", " or ".join(f"test_{name}" for name in checks)]
     return shlex.join(words)
+
+
+def _measures_pairs(command: Sequence[str], found: Iterable[Result]) -> bool:
+    """Whether one of them is judged by its pairs: what is normal for those the other nodes tell."""
+    if not is_named(" ".join(command), "perf"):
+        return False
+    from clusterproof.plugins.suite import all_checks  # no run but one of load needs it
+
+    checks = all_checks()
+    return any(result.check in checks and checks[result.check].needs_pairs for result in found)

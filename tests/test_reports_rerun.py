@@ -40,6 +40,13 @@ def test_it_names_the_nodes_and_the_checks(results: list[Result], words: str) ->
     assert again(PYTEST, results, FAILED) == (f"pytest --cluster prod {words}" if words else "")
 
 
+def test_who_is_judged_by_its_pairs_is_run_with_the_others() -> None:
+    command = (*PYTEST, "-m", "perf")
+    straggler, hot = result("network.not_a_straggler", "gpu003", FAILED), result("gpu.gpu_gemm", "gpu003", FAILED)
+    assert again(command, [straggler], FAILED) == "pytest --cluster prod -m perf -k test_not_a_straggler"
+    assert again(command, [hot], FAILED) == "pytest --cluster prod -m perf --nodes gpu003 -k test_gpu_gemm"
+
+
 def test_the_command_of_a_report_runs_just_that(runs: Runs) -> None:
     passing = LIGHT.replace("test_word", "test_other").replace("say(node.boot.kernel)", "assert node.boot.kernel")
     runs.checks(test_it=LIGHT, test_more=passing)
