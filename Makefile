@@ -1,4 +1,4 @@
-# Names for the scripts: `make demo test faults lint bench simulate`.
-.PHONY: demo test faults lint bench simulate
-demo test faults lint bench simulate:
+# Names for the scripts: `make demo test faults mutate lint bench simulate soak counterparts`.
+.PHONY: demo test faults mutate lint bench simulate soak counterparts
+demo test faults mutate lint bench simulate soak counterparts:
 	scripts/$@

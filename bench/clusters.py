@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -14,6 +14,8 @@ NOMINAL_GB_PER_S = 400.0
 OUTLIERS = 0.05
 OUTLIER_SHARES = (0.7, 0.95)
 RACK = 16
+
+Shares = Callable[[Sequence[Pair], int], Mapping[Pair, float]]  # of the bandwidth, for the pairs of one round
 
 
 @dataclass(slots=True)
@@ -31,11 +33,15 @@ class Simulated:
     spine: float = 1.0  # the share of all pairs that may run at once before they slow each other
     whole: float = 1.0  # of everything
     outliers: float = OUTLIERS
+    disturbed: Shares | None = None  # by more than that
 
     def measure(self, pairs: Sequence[Pair], number: int, uses: Mapping[str, int] | None = None) -> list[Measurement]:
         """Measure these pairs at once; `uses` is how many of them a node is in, where that is more than one."""
+        shares = self.disturbed(pairs, number) if self.disturbed else {}
         return [
-            Measurement(one, number, len(pairs), Reading(self._busbw(one, len(pairs), uses or {}))) for one in pairs
+            Measurement(one, number, len(pairs), Reading(busbw and busbw * shares.get(one, 1.0)))
+            for one in pairs
+            for busbw in (self._busbw(one, len(pairs), uses or {}),)
         ]
 
     def _busbw(self, one: Pair, at_once: int, uses: Mapping[str, int]) -> float | None:

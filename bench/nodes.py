@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from bench.figure import Figure
 from bench.runs import cpu_s
 from clusterproof.plugins.connection import Limits, connection_for
-from clusterproof.plugins.evidence import NodeEvidence
-from clusterproof.plugins.gather import gather
+from clusterproof.plugins.connection.gather import gather
+from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from clusterproof.plugins.probe.payload import program

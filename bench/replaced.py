@@ -21,7 +21,7 @@ from clusterproof.plugins.connection import Limits, Program, connection_for
 from clusterproof.plugins.inventory import Target
 from tests.aws.clusters import ID, NAME, instance_id, private_name, with_cluster
 from tests.aws.service import environment, moto, service_before
-from tests.aws.systems_manager import Streams, SystemsManager, install_plugin
+from tests.aws.systems_manager import SystemsManager, install_plugin, systems_manager
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import Node, healthy_p5
 from tests.testbed.slurm import CONTROLLER, slurm
@@ -74,9 +74,7 @@ def _cluster() -> Iterator[tuple[SystemsManager, Path]]:
         where = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         service = stack.enter_context(service_before(stack.enter_context(moto())))
         bed = stack.enter_context(slurm({name: healthy_p5(name) for name in names}))
-        manager = SystemsManager()
-        manager.serve(service)
-        stack.callback(Streams(manager).close)
+        manager = stack.enter_context(systems_manager(service))
         install_plugin(where)
         inside: dict[str, Node] = {_address("workers", number): bed.node(name) for number, name in enumerate(names)}
         inside[_address(CONTROLLERS, 0)] = bed.node(CONTROLLER)

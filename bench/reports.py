@@ -12,15 +12,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from bench.figure import Figure
-from clusterproof.plugins.evidence import NodeEvidence, load
+from clusterproof.plugins.core.evidence import NodeEvidence, load
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.facts.cluster import ClusterFacts
+from clusterproof.plugins.facts.nodes import nodes
 from clusterproof.plugins.inventory.model import Cluster, Target
 from clusterproof.plugins.inventory.recording import DEMO
-from clusterproof.plugins.judge import judge
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.state import nodes
-from clusterproof.plugins.suite import node_checks
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.judge import judge
 from clusterproof.reports.document import document
 from clusterproof.reports.folder import FORMS, PAGE
 from clusterproof.reports.run import Run

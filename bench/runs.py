@@ -15,11 +15,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.figure import Figure
-from clusterproof.plugins.suite import all_checks
+from clusterproof.plugins.suite.all_checks import all_checks
 
 ROOT = Path(__file__).parents[1]
 DEMO = ROOT / "fixtures" / "demo"
 NODES = 1000
+MANY = 2000
+READING = """
+import sys
+from pathlib import Path
+from clusterproof.plugins.core.evidence import load
+for path in Path(sys.argv[1], "nodes").iterdir():
+    load(path.read_bytes())
+"""
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q"]
 SCRIPTS = Path(sys.executable).parent
 
@@ -82,6 +90,18 @@ def large_runs() -> Iterator[Figure]:
     yield Figure("large_run_memory_vs_empty_tests", round(mine.peak_mib / base.peak_mib, 2), "-", memory)
     with_failures = f"{_median(sick).wall_s:.1f} s with {NODES} failures"
     yield Figure("failures_vs_none", round(_median(sick).wall_s / mine.wall_s, 2), "≤ 1.2", with_failures)
+
+
+def prolog_of_many() -> Iterator[Figure]:
+    """The checks of a prolog on so many replayed nodes, beside reading their recording and no more."""
+    with tempfile.TemporaryDirectory() as folder:
+        recording = _recording(Path(folder) / "many", MANY, failing=MANY // 100)
+        options = ["--cluster", f"replay:{recording}", "-m", "prolog", "-q", "--report", f"{folder}/report"]
+        ours = cost([str(SCRIPTS / "clusterproof"), *options])
+        read = cost([sys.executable, "-c", READING, str(recording)])
+    detail = f"{MANY} nodes: {ours.wall_s:.0f} s and {ours.peak_mib:.0f} MiB beside {read.wall_s:.1f} s"
+    yield Figure("prolog_of_many_vs_reading", round(ours.wall_s / read.wall_s, 1), "-", detail)
+    yield Figure("prolog_of_many_memory_of_a_node", round(1024 * ours.peak_mib / MANY), "≤ 205", "KiB at the peak")
 
 
 def _median(costs: list[Cost]) -> Cost:

@@ -1,7 +1,8 @@
 """`make simulate`: how often the pairwise test names what is wrong, and how often it accuses the innocent.
 
-Clusters of 8 to 2048 nodes whose faults are known, beside four peers' rules on the same clusters. The last line is one
-JSON object. An argument of 0.1 takes a tenth of the clusters, 3 three times as many.
+Clusters of 8 to 2048 nodes whose faults are known, beside four peers' rules on the same clusters, and clusters under
+noise that is nobody's fault. The last line is one JSON object. An argument of 0.1 takes a tenth of the clusters, 3
+three times as many.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import log
 from random import Random
 
 from bench.clusters import NOMINAL_GB_PER_S, Simulated, names, racks_of
 from bench.faults import FAULTS, SLOWER, Fault, slow_nodes
+from bench.noisy import under_noise
 from bench.peer_rules import RULES
-from bench.tables import GOAL_EFFECT, GOAL_NOISE, OURS, Told, figures, tables
+from bench.tables import GOAL_EFFECT, GOAL_NOISE, OURS, Told, figures, noise_table, tables
 from bench.tally import Tally
 from clusterproof.plugins.pairwise.analysis import analyse
 from clusterproof.plugins.pairwise.campaign import Plan, next_round, plan
@@ -144,8 +146,9 @@ def simulate(share: float, sizes: Sequence[int] = SIZES, processes: int = PROCES
 def main(share: float = 1.0) -> None:
     """Print the tables, and the figures as one JSON object."""
     told = simulate(share)
-    print(tables(told, MOST_FOR_A_SWEEP))
-    print(json.dumps(figures(told)))
+    noises = under_noise(share, processes=PROCESSES)
+    print(tables(told, MOST_FOR_A_SWEEP), noise_table(noises), sep="\n\n")
+    print(json.dumps({**figures(told), "noises": {name: asdict(of) for name, of in noises.items()}}))
 
 
 if __name__ == "__main__":

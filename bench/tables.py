@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import astuple, dataclass, field
 
+from bench.noisy import Figures
 from bench.tally import Tally
 
 OURS = "clusterproof"
@@ -106,6 +107,16 @@ def tables(told: Told, most_for_a_sweep: int) -> str:
         ),
     ]  # fmt: skip
     return "\n\n".join(parts)
+
+
+def noise_table(told: Mapping[str, Figures]) -> str:
+    """What the noises come to, for people."""
+    heads = ["", "7% named", "10% named", "nothing said of 10%", "healthy accused", "with a link accused", "left open"]
+    rows = [
+        [name, *(f"{share:.4%}" if share and share < 0.001 else f"{share:.2%}" for share in astuple(of))]
+        for name, of in told.items()
+    ]
+    return _table("Under noise that is nobody's fault (16, 64 and 256 nodes, no place known)", heads, rows)
 
 
 def _accused(tally: Tally) -> str:

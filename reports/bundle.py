@@ -10,22 +10,27 @@ import re
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
 
+from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.inventory.recording import write_cluster, write_control_plane, write_node
+from clusterproof.plugins.policy.file import told_by
 from clusterproof.plugins.policy.model import NO_POLICY
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.state import CONTROL_PLANE, EVIDENCE, PAIRWISE, POLICY, occasion_of
+from clusterproof.plugins.redaction.policy import as_toml, file_without_names
+from clusterproof.plugins.suite.state import CONTROL_PLANE, EVIDENCE, PAIRWISE, POLICY, occasion_of
 from clusterproof.reports.findings import headline
 from clusterproof.reports.history.model import FILE
 from clusterproof.reports.summary import summary
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.redaction.redact import Redaction
 
 SCHEMA = 1
 ROOT = "clusterproof"  # the one folder that the archive makes
@@ -54,13 +59,18 @@ class BundleForm:
     """The plugin object of a run that leaves a bundle. What goes wrong costs one line of warning, and no verdict."""
 
     def __init__(
-        self, config: pytest.Config, cluster: Cluster, results: Sequence[Result], path: Path, word: Callable[[str], str]
+        self,
+        config: pytest.Config,
+        cluster: Cluster,
+        results: Sequence[Result],
+        path: Path,
+        redaction: Redaction | None = None,
     ) -> None:
         self.config = config
         self.cluster = cluster
         self.results = results
         self.path = path
-        self.without_names = word  # of a redacted run
+        self.redaction = redaction
         self.began = time.time()
         self.said = ""
         self.is_written = False
@@ -91,10 +101,8 @@ class BundleForm:
         records = (json.dumps(result.to_json(), ensure_ascii=False) + "\n" for result in self.results)
         yield "results.jsonl", _utf8("".join(records))
         yield from self._recording()
-        policy = self.config.stash.get(POLICY, NO_POLICY).source
-        if policy:
-            told = Path(policy).read_text(encoding="utf-8", errors="replace")
-            yield "policy.toml", _utf8(self.without_names(told))
+        if self.config.stash.get(POLICY, NO_POLICY).source:
+            yield "policy.toml", _utf8(self._policy())
         for named in _REPORTS:
             path = self.config.getoption(named, None)
             if isinstance(path, (str, Path)) and path:
@@ -102,6 +110,12 @@ class BundleForm:
         reporting = self.config.pluginmanager.get_plugin("clusterproof-reporting")
         if reporting and reporting.folder:
             yield from files_of(reporting.folder, self.began)
+
+    def _policy(self) -> str:
+        text, told = told_by(self.config.option.policy, self.config.invocation_params.dir)
+        if self.redaction:
+            return file_without_names(told, self.redaction.text, self.redaction.type_word, self.redaction.version)
+        return text or as_toml(told)
 
     def _about(self, exit_code: int) -> dict[str, Any]:
         option = self.config.option
@@ -112,7 +126,7 @@ class BundleForm:
             "nodes": len(self.cluster.targets),
             "aws": {key: self.cluster.settings[key] for key in ("arn", "region") if key in self.cluster.settings},
             "occasion": occasion_of(option.markexpr),
-            "marks": self.without_names(option.markexpr),
+            "marks": self.redaction.text(option.markexpr) if self.redaction else option.markexpr,
             "kernel_log_since": option.since,
             "began": self.began,
             "ended": time.time(),

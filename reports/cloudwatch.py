@@ -10,16 +10,20 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory.model import Cluster
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.deadline import within
 from clusterproof.reports.history.changes import since_last
 
 MOST_METRICS = 40  # of one run: each name and set of dimensions is one that AWS counts
 PATIENCE_S = 30.0
 _NAMESPACE = re.compile(r"(?!AWS/)[A-Za-z0-9._/#-][A-Za-z0-9._/#:-]{0,254}")
-_NODES = {Verdict.FAIL: "NodesFailed", Verdict.INCOMPLETE: "NodesNotProven"}
+_NODES = {
+    Verdict.FAIL: "NodesFailed",
+    Verdict.INCOMPLETE: "NodesNotProven",
+    Verdict.NOT_APPLICABLE: "NodesNotChecked",
+}
 
 
 def check_namespace(name: str) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from clusterproof.plugins.catalog import threshold
-from clusterproof.plugins.nodeset import fold
-from clusterproof.plugins.report import owner_of
-from clusterproof.plugins.result import ALL_PAIRS, Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.result import ALL_PAIRS, Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.report import owner_of
 
 _NOUNS = {
     "gpu": ("GPU", "GPUs"),
@@ -105,12 +105,12 @@ def headline(results: Iterable[Result]) -> str:
     worst = worst_of(result for result in results if result.is_of_node)
     pairs = _of_pairs(results, is_all=not worst)
     of_cluster = {result.verdict for result in results if result.is_of_cluster}
-    failed = sum(verdict is Verdict.FAIL for verdict in worst.values())
-    unsure = sum(verdict is Verdict.INCOMPLETE for verdict in worst.values())
+    of = Counter(worst.values())
     counts = (
-        (len(worst) - failed - unsure, "fit as far as checked"),
-        (failed, "failed"),
-        (unsure, "not proven: something is incomplete"),
+        (of[Verdict.PASS] + of[Verdict.CONCERN], "fit as far as checked"),
+        (of[Verdict.FAIL], "failed"),
+        (of[Verdict.INCOMPLETE], "not proven: something is incomplete"),
+        (of[Verdict.NOT_APPLICABLE], "not checked: no check applies"),
     )
     nodes = f"{_count(len(worst), 'node', 'nodes')}: " + ", ".join(
         f"{number} {words}" for number, words in counts if number
@@ -132,7 +132,9 @@ def worst_of(results: Iterable[Result]) -> dict[str, Verdict]:
     """The worst verdict on each node, or pair, that these results are about."""
     worst: dict[str, Verdict] = {}
     for result in results:
-        worst[result.node] = min(result.verdict, worst.get(result.node, result.verdict), key=lambda one: one.rank)
+        before = worst.get(result.node)
+        if before is None or result.verdict.rank < before.rank:
+            worst[result.node] = result.verdict
     return worst
 
 
@@ -151,7 +153,8 @@ def _of_pairs(results: Iterable[Result], is_all: bool) -> str:
     counts = ((worst[Verdict.FAIL], "failed"), (worst[Verdict.INCOMPLETE], "not proven"))
     told = [f"{number} {words}" for number, words in counts if number]
     if not told and is_all:
-        told = ["fit as far as checked"]
+        is_checked = worst[Verdict.PASS] or worst[Verdict.CONCERN]
+        told = ["fit as far as checked" if is_checked else "not checked: no check applies"]
     return f"{_count(worst.total(), 'pair', 'pairs')} of nodes: {', '.join(told)}" if worst and told else ""
 
 
@@ -183,7 +186,7 @@ def findings(results: Sequence[Result], verdict: Verdict) -> list[Finding]:
         if result.verdict is verdict:
             hits[result.check].append(result)
     found = [
-        Finding(tuple(hit), judged[check], _is_probably_configuration(len(hit), judged[check]))
+        Finding(tuple(hit), judged[check], _is_probably_configuration(hit, judged[check]))
         for check, hit in hits.items()
     ]
     return sorted(
@@ -214,11 +217,13 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def _is_probably_configuration(hit: int, judged: int) -> bool:
-    """Whether so many nodes share a failure that hardware is unlikely to be to blame."""
-    return judged >= threshold("configuration.suspected_minimum_nodes") and hit >= judged * threshold(
-        "configuration.suspected_share"
-    )
+def _is_probably_configuration(hit: Sequence[Result], judged: int) -> bool:
+    """Whether so many nodes share a failure that hardware is unlikely to be to blame.
+
+    One slow node is in half of all pairs of four, a slow rack in most of all: only all pairs are nobody's.
+    """
+    share = 1 if hit[0].is_of_pair else threshold("configuration.suspected_share")
+    return judged >= threshold("configuration.suspected_minimum_nodes") and len(hit) >= judged * share
 
 
 def _count(number: int, one: str, many: str) -> str:

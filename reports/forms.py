@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.inventory.model import Cluster
-from clusterproof.plugins.result import Result
 
 if TYPE_CHECKING:
     from clusterproof.reports.history.form import HistoryForm
@@ -41,8 +41,7 @@ def forms(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) ->
 
         run = config.pluginmanager.get_plugin("clusterproof-session")
         redaction = getattr(run, "redaction", None)
-        without_names = redaction.text if redaction else str
-        yield "bundle", BundleForm(config, cluster, results, Path(config.option.bundle), without_names)
+        yield "bundle", BundleForm(config, cluster, results, Path(config.option.bundle), redaction)
 
 
 def history_form(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> HistoryForm | None:

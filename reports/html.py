@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory.model import Cluster
-from clusterproof.plugins.report import in_words, owner_of
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.suite.report import in_words, owner_of
 from clusterproof.reports.page import proof
 from clusterproof.reports.topology import section, topology_of
 

@@ -10,9 +10,10 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from clusterproof.plugins.report import in_words
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.inventory.recording import write_whole
+from clusterproof.plugins.suite.report import in_words
 
 MAX_ATTRIBUTE = 500  # characters of a message; the element's text has all
 _TAGS = {Verdict.FAIL: "failure", Verdict.INCOMPLETE: "error", Verdict.NOT_APPLICABLE: "skipped"}
@@ -58,8 +59,8 @@ class JUnitForm:
         yield
         if self._is_redacted:
             path = Path(self._xml.logfile)
-            text = _HOSTNAME.sub(' hostname="redacted"', path.read_text(encoding="utf-8"), count=1)
-            path.write_text(text, encoding="utf-8")
+            if path.exists():
+                write_whole(path, _HOSTNAME.sub(' hostname="redacted"', path.read_text(encoding="utf-8"), count=1))
 
 
 def junit_form(config: pytest.Config, is_redacted: bool) -> JUnitForm | None:

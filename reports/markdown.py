@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline, shortened, standing, within
 from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.rerun import again
@@ -17,7 +17,7 @@ MOST_LINES = 10  # of what was seen, per finding
 MOST_NODES = 500  # characters of a nodeset
 MOST_WORDS = 500  # characters of a line
 _MARKS = {Verdict.FAIL: "❌", Verdict.INCOMPLETE: "❔", Verdict.CONCERN: "⚠️"}
-_STANDS = {"not fit": "❌", "not proven": "❔"}
+_STANDS = {"not fit": "❌", "not proven": "❔", "not checked": "❔"}
 # What Markdown, or GitHub, reads as more than itself: anywhere, or at the beginning of a line.
 _MEANING = re.compile(r"([\\`*\[\]#|<>~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|^[-+=]|(?<=^\d)[.)])")
 

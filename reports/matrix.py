@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import groupby
 
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 
 MOST_WITH_LETTERS = 128  # nodes; above, a cell is too narrow for a letter, and a title for each would be megabytes
 CELL = 14  # units of the drawing, which are pixels where there is room

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory.model import Cluster
-from clusterproof.plugins.printable import printable
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.deadline import within
 from clusterproof.reports.findings import findings, gaps, headline
 from clusterproof.reports.history.changes import GONE, NEW, Changes, since_last
@@ -26,7 +26,7 @@ MOST_TITLE = 100  # characters: a subject of SNS's
 MOST_BODY = 1_800  # characters: what chats take in one message
 PATIENCE_S = 30.0  # for all services together
 QUIET_EXITS = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
-ABSENT = "--notify needs Apprise, which is not installed: pip install 'clusterproof[notify]'"
+ABSENT = "--notify needs Apprise, which is not installed: pip install apprise"
 _TALKATIVE = ("apprise", "urllib3", "requests", "requests_oauthlib")  # their log lines hold tokens
 _SCHEME = re.compile(r"([a-z][a-z0-9]{1,20})://")
 
@@ -42,7 +42,8 @@ class Message:
 
 def message_of(cluster: str, results: Sequence[Result], exit_code: int, changes: Changes) -> Message | None:
     """The message of a run; none where it ended with 0 and nothing is new or gone, or where somebody stopped it."""
-    if exit_code in QUIET_EXITS or (exit_code == 0 and not changes):
+    is_unchecked = exit_code == pytest.ExitCode.NO_TESTS_COLLECTED and results
+    if (exit_code in QUIET_EXITS and not is_unchecked) or (exit_code == 0 and not changes):
         return None
     broke_off = f"the run broke off (exit code {exit_code}); nothing is proven"
     title = f"{cluster}: {headline(results) if results else broke_off}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.findings import pairs_by_verdict, shortened, worst_of
 from clusterproof.reports.run import Run
 from clusterproof.reports.since import since
@@ -26,7 +26,9 @@ def _families(run: Run) -> Iterator[Iterable[str]]:
     yield _family("run_timestamp_seconds", "When the run began.", [(cluster, round(run.began.timestamp(), 3))])
     yield _family("run_duration_seconds", "How long it took.", [(cluster, round(run.seconds, 3))])
     yield _family(
-        "run_exit_code", "0 nothing failed, 1 a failure, 6 something is incomplete.", [(cluster, run.exit_code)]
+        "run_exit_code",
+        "0 nothing failed, 1 a failure, 5 nothing was checked, 6 something is incomplete.",
+        [(cluster, run.exit_code)],
     )
     by_node: Counter[tuple[str, Verdict]] = Counter()
     by_check: Counter[tuple[str, Verdict]] = Counter()

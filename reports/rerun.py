@@ -11,19 +11,18 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.load import command_line as of_load
-from clusterproof.plugins.nodeset import fold
-from clusterproof.plugins.options import GROUPS, Option
-from clusterproof.plugins.pairwise import command_line as of_pairs
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.state import is_named
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite import flags, flags_of_perf
+from clusterproof.plugins.suite.flags import Option
+from clusterproof.plugins.suite.state import is_named
 
 MOST_CHECKS = 40  # by name; more of them are run all
 _NOT_REPEATED = ("--nodes", "--exclude", "--log-cursor", "--resume", "--save-baseline")
 _REPEATED = tuple(
     option
-    for title, options in {**GROUPS, **of_load.GROUPS, **of_pairs.GROUPS}.items()
+    for title, options in {**flags.GROUPS, **flags_of_perf.GROUPS}.items()
     if not title.endswith(("records", "the catalogue"))
     for option in options
     if option.flag not in _NOT_REPEATED
@@ -43,17 +42,19 @@ def command_of(config: pytest.Config) -> tuple[str, ...]:
         words += ["-m", config.option.markexpr]
     if config.args_source is config.ArgsSource.ARGS:
         words += [str(argument) for argument in config.args]
-    return tuple(words)
+    redaction = getattr(config.pluginmanager.get_plugin("clusterproof-session"), "redaction", None)
+    return tuple(word for word in words if not redaction or redaction.text(word) == word)
 
 
 def _words(option: Option, value: Any) -> list[str]:
-    if option.more.get("action") == "store_true":
+    if not option.has_value:
         return [option.flag] if value else []
     if value is None or value == option.more.get("default"):
         return []
     told = f"{value:g}" if isinstance(value, float) else str(value)
     names_file = str(option.more.get("metavar", "")).startswith(("FILE", "DIR", "PATH"))
-    return [f"{option.flag}={told}"] if names_file else [option.flag, told]  # else pytest takes the file for a test
+    misleads = names_file or told.startswith("-")  # pytest takes the one for a test, the other for an option
+    return [f"{option.flag}={told}"] if misleads else [option.flag, told]
 
 
 def again(command: Sequence[str], results: Iterable[Result], verdict: Verdict) -> str:
@@ -75,7 +76,7 @@ def _measures_pairs(command: Sequence[str], found: Iterable[Result]) -> bool:
     """Whether one of them is judged by its pairs: what is normal for those the other nodes tell."""
     if not is_named(" ".join(command), "perf"):
         return False
-    from clusterproof.plugins.suite import all_checks  # no run but one of load needs it
+    from clusterproof.plugins.suite.all_checks import all_checks  # no run but one of load needs it
 
     checks = all_checks()
     return any(result.check in checks and checks[result.check].needs_pairs for result in found)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
+from operator import add, attrgetter
 from pathlib import Path
 from types import TracebackType
-from typing import TextIO
 
-from clusterproof.plugins.result import Result, from_json
+from clusterproof.plugins.core.record import names_of
+from clusterproof.plugins.core.result import SCHEMA, Result, from_json
 
 
 class ResultsFile:
@@ -15,12 +17,23 @@ class ResultsFile:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A lone half of a surrogate pair, which UTF-8 cannot hold, becomes `\ud800`: JSON's own word for it.
-        self._file: TextIO = path.open("w", encoding="utf-8", errors="backslashreplace", buffering=1)
+        self._file = path.open("wb", buffering=0)
+        self._whole = 0  # bytes
+        self._name = str(path)
 
     def write(self, result: Result) -> None:
-        """Append one result."""
-        self._file.write(f"{_in_json(result.to_json())}\n")
+        """Append one result, whole or not at all. Raises OSError, and then the file is closed."""
+        # A lone half of a surrogate pair, which UTF-8 cannot hold, becomes `\ud800`: JSON's own word for it.
+        line = f"{as_line(result)}\n".encode("utf-8", "backslashreplace")
+        left = memoryview(line)
+        try:
+            while left:
+                left = left[self._file.write(left) or 0 :]
+        except OSError as problem:
+            self._file.truncate(self._whole)
+            self.close()
+            raise OSError(problem.errno, problem.strerror, self._name) from None
+        self._whole += len(line)
 
     def close(self) -> None:
         """Close the file."""
@@ -35,7 +48,16 @@ class ResultsFile:
         self.close()
 
 
-_in_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+def as_line(result: Result) -> str:
+    """`Result.to_json` as JSON in one line. Most of its texts are those of the records before."""
+    values = (repr(told) if type(told) is float else _in_json(told) for told in _values(result))
+    return f'{{"schema":{SCHEMA},{",".join(map(add, _KEYS, values))}}}'
+
+
+REMEMBERED = 4_096  # texts as JSON
+_values = attrgetter(*names_of(Result))
+_KEYS = [f'"{name}":' for name in names_of(Result)]
+_in_json = lru_cache(REMEMBERED, typed=True)(json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode)
 
 
 def read_results(path: Path) -> list[Result]:

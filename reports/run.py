@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.inventory.model import Cluster
-from clusterproof.plugins.result import Result
 
 if TYPE_CHECKING:
     from clusterproof.plugins.facts.pairwise import PairwiseRun

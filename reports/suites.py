@@ -9,11 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from clusterproof.plugins.nodeset import fold
-from clusterproof.plugins.report import owner_of
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.routing import SUBSYSTEMS
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.report import owner_of
+from clusterproof.plugins.suite.routing import SUBSYSTEMS
 from clusterproof.reports.findings import shortened, within
 from clusterproof.reports.junit import MAX_ATTRIBUTE, legal
 from clusterproof.reports.run import Run

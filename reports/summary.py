@@ -6,14 +6,15 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline, within
 
 MOST_LINES = 4  # of what was seen, per finding; the reports have all
 MOST_NODES = 300  # characters of a nodeset
 MOST_WORDS = 600  # characters of a line
 _INDENT = " " * 12
+_FURTHER = " " * 14  # so that no words of a node's begin a line where the summary's own do
 
 _MARKUP = {
     Verdict.FAIL: {"red": True, "bold": True},
@@ -36,7 +37,7 @@ def summary(results: Sequence[Result], width: int = 100, verbose: bool = False) 
         wrapped = textwrap.wrap(
             line.text if verbose or len(line.text) <= MOST_WORDS else f"{line.text[:MOST_WORDS]}…",
             max(width, 60),
-            subsequent_indent=_INDENT,
+            subsequent_indent=_FURTHER,
             break_long_words=False,
             break_on_hyphens=False,
         )
@@ -73,7 +74,7 @@ def _finding(finding: Finding, verdict: Verdict, verbose: bool) -> Iterator[Line
 def _gap(gap: Gap, verbose: bool) -> Iterator[Line]:
     nodes = _shown(gap.nodes, verbose)
     yield Line(f"{Verdict.INCOMPLETE.name:<12}{nodes}: {gap.cause} ({gap.what})", _MARKUP[Verdict.INCOMPLETE])
-    yield from _some(gap.messages, verbose)
+    yield from _some(gap.messages, verbose, _FURTHER)
     if verbose and len(gap.checks) > 1:
         yield Line(f"{_INDENT}checks: {', '.join(gap.checks)}", {"light": True})
 
@@ -82,8 +83,8 @@ def _shown(nodes: str, verbose: bool) -> str:
     return nodes if verbose else within(nodes, MOST_NODES)
 
 
-def _some(lines: Sequence[str], verbose: bool) -> Iterator[Line]:
+def _some(lines: Sequence[str], verbose: bool, indent: str = _INDENT) -> Iterator[Line]:
     shown = lines if verbose or len(lines) <= MOST_LINES else lines[: MOST_LINES - 1]
-    yield from (Line(f"{_INDENT}{line}") for line in shown)
+    yield from (Line(f"{indent}{line}") for line in shown)
     if len(shown) < len(lines):
         yield Line(f"{_INDENT}… and {len(lines) - len(shown)} more; -v shows all")

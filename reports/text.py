@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.findings import Finding, findings, gaps, headline, shortened, standing, within
 from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.rerun import again
@@ -17,38 +17,39 @@ MOST = 20  # findings of each kind
 MOST_NODES = 200  # characters of a nodeset
 MOST_WORDS = 300  # characters of a line
 _INDENT = "  "
+_AGAIN = "once more:"
 
 
 def text(run: Run) -> str:
     """The summary of a run, one paragraph for each finding."""
     paragraphs = [
-        f"{run.cluster.name}: {standing(run.results)}\n{headline(run.results) or 'no check was run'}",
+        [f"{run.cluster.name}: {standing(run.results)}", headline(run.results) or "no check was run"],
         *_since(run),
         *_findings(run),
         *_gaps(run),
         *_again(run),
-        f"{run.began:%Y-%m-%d %H:%M:%S %Z}, {run.seconds:.1f} s, exit code {run.exit_code}",
+        [f"{run.began:%Y-%m-%d %H:%M:%S %Z}, {run.seconds:.1f} s, exit code {run.exit_code}"],
     ]
     return "\n\n".join(_wrapped(paragraph) for paragraph in paragraphs) + "\n"
 
 
-def _since(run: Run) -> Iterator[str]:
+def _since(run: Run) -> Iterator[list[str]]:
     told = since(run)
     if told:
         lines = told.lines(NEW, GONE)
         more = [f"… and {len(lines) - MOST} more"] if len(lines) > MOST else []
-        yield "\n".join([told.words, *(shortened(line, MOST_WORDS) for line in lines[:MOST]), *more])
+        yield [told.words, *(shortened(line, MOST_WORDS) for line in lines[:MOST]), *more]
 
 
-def _findings(run: Run) -> Iterator[str]:
+def _findings(run: Run) -> Iterator[list[str]]:
     for verdict in (Verdict.FAIL, Verdict.CONCERN):
         found = findings(run.results, verdict)
         yield from (_finding(finding, verdict) for finding in found[:MOST])
         if len(found) > MOST:
-            yield f"{verdict.name} … and {len(found) - MOST} more kinds"
+            yield [f"{verdict.name} … and {len(found) - MOST} more kinds"]
 
 
-def _finding(finding: Finding, verdict: Verdict) -> str:
+def _finding(finding: Finding, verdict: Verdict) -> list[str]:
     first = finding.first
     lines = finding.lines
     more = f" (and {len(lines) - 1} more lines)" if len(lines) > 1 else ""
@@ -59,29 +60,32 @@ def _finding(finding: Finding, verdict: Verdict) -> str:
         f"do: {first.remedy}" if first.remedy else "",
         f"owner: {finding.owner}" if finding.owner else "",
     ]
-    return "\n".join(filter(None, told))
+    return [line for line in told if line]
 
 
-def _gaps(run: Run) -> Iterator[str]:
+def _gaps(run: Run) -> Iterator[list[str]]:
     found = gaps(run.results)
     for gap in found[:MOST]:
         words = shortened(gap.cause, MOST_WORDS)
-        yield f"{Verdict.INCOMPLETE.name} {gap.what}: {within(gap.nodes, MOST_NODES)}: {words}"
+        yield [f"{Verdict.INCOMPLETE.name} {gap.what}: {within(gap.nodes, MOST_NODES)}: {words}"]
     if len(found) > MOST:
-        yield f"{Verdict.INCOMPLETE.name} … for {len(found) - MOST} more reasons"
+        yield [f"{Verdict.INCOMPLETE.name} … for {len(found) - MOST} more reasons"]
 
 
-def _again(run: Run) -> Iterator[str]:
+def _again(run: Run) -> Iterator[list[str]]:
     for verdict, what in ((Verdict.FAIL, "what failed"), (Verdict.INCOMPLETE, "what is incomplete")):
         command = again(run.command, run.results, verdict)
         if command:
-            yield f"Run {what} once more:\n{command}"
+            yield [f"Run {what} {_AGAIN}", command]
 
 
-def _wrapped(paragraph: str) -> str:
-    """The first line from the margin, the others behind an indent. A command stays on one line: it is copied."""
-    first, *others = paragraph.split("\n")
-    if others and first.endswith("once more:"):
+def _wrapped(paragraph: Sequence[str]) -> str:
+    """The first line from the margin, the others behind an indent. A command stays on one line: it is copied.
+
+    What a node says begins no line, whatever is in it: its own line breaks are spaces here.
+    """
+    first, *others = paragraph
+    if first.endswith(_AGAIN):
         return "\n".join([first, *(f"{_INDENT}{line}" for line in others)])
     lines = [*_fitted(first, ""), *(part for line in others for part in _fitted(line, _INDENT))]
     return "\n".join(lines)

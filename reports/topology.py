@@ -9,6 +9,8 @@ from typing import TypeVar
 
 import pytest
 
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.placement import (
     JobGroup,
@@ -19,9 +21,7 @@ from clusterproof.plugins.facts.placement import (
     ultraservers,
     zones,
 )
-from clusterproof.plugins.nodeset import fold
-from clusterproof.plugins.state import CLUSTER, cluster_of, is_of_aws
-from clusterproof.plugins.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.suite.state import CLUSTER, cluster_of, is_of_aws
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from clusterproof.plugins.capture.collection import Understood, read_text, understood
 from clusterproof.plugins.capture.folder import layout
+from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.probe.options import leaf_names
-from clusterproof.plugins.result import Result
 from tests.judged import results
 
 

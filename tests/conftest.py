@@ -10,9 +10,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.runs import Runs
+from clusterproof.plugins.suite.routing import mark_lines
+from tests.runs import Runs, load_suite
+from tests.wheel import ROOT, Installed, environment_with, wheel_of
 
 pytest_plugins = ["pytester"]
+ROOMS = frozenset({"aws", "counterparts"})  # a server of AWS's interfaces, and the programs of others
+PROGRAMS = frozenset(
+    {"bed", "installed", "moto", "pytester", "run", "runs", "stand", "wheel"}
+)  # fixtures that start them
 sys.path.insert(0, str(Path(__file__).parents[1]))  # whose benches are tested too, as `bench`
 for stop in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(stop) is signal.SIG_IGN:  # as under nohup, and what a test starts would inherit that
@@ -27,16 +33,52 @@ settings.register_profile("explore", _LIMITS, max_examples=1000)
 settings.load_profile("repeatable")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Know the suite's marks: tests import its checks without a cluster."""
+    for line in mark_lines():
+        config.addinivalue_line("markers", line)
+
+
+@pytest.fixture(scope="session")
+def suite() -> None:
+    """The modules of the suite, once for all runs in this process."""
+    load_suite()
+
+
 @pytest.fixture
-def runs(pytester: pytest.Pytester, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Runs:
+def runs(
+    suite: None, pytester: pytest.Pytester, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Runs:
     """Runs of the real plugin over a small recording and small checks of the test's own."""
     return Runs.prepared(pytester, tmp_path_factory.mktemp("packages"), monkeypatch)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with a testbed run in one worker: several at once would measure how busy this machine is."""
-    with_testbed = {item.path for item in items if "bed" in getattr(item, "fixturenames", ())}
-    for item in items:
-        if item.path in with_testbed:
-            item.add_marker(pytest.mark.xdist_group("testbed"))
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    return wheel_of(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """An environment in which the wheel is installed, and nothing leads to this checkout."""
+    return environment_with(wheel, tmp_path_factory.mktemp("installed"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare what chooses among these tests."""
+    parser.addoption("--quick", action="store_true", help="only tests that start no other program")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what `--quick` leaves out."""
+    if not config.getoption("--quick"):
+        return
+    config.hook.pytest_deselected(items=[item for item in items if starts_programs(item)])
+    items[:] = [item for item in items if not starts_programs(item)]
+
+
+def starts_programs(item: pytest.Item) -> bool:
+    """Whether a test needs more than this process: a program of others, root, a testbed, a run of pytest."""
+    needs = any(True for _ in item.iter_markers("skipif"))
+    return needs or not ROOMS.isdisjoint(item.path.parts) or not PROGRAMS.isdisjoint(item.fixturenames)  # type: ignore[attr-defined]

@@ -1,24 +1,30 @@
-"""Writes docs/checks.md out of the checks themselves: `python -m tests.document_checks`."""
+"""Writes what is said of the checks out of the checks themselves: `python -m tests.document_checks`.
+
+That is docs/checks.md, the table of README.md, and what Slurm's scripts load: the index of them, the parsed catalogue.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from clusterproof.plugins.catalog import thresholds
-from clusterproof.plugins.check import Check
-from clusterproof.plugins.report import owner_of
-from clusterproof.plugins.routing import SUBSYSTEMS
-from clusterproof.plugins.subjects import WHOLE
-from clusterproof.plugins.suite import all_checks, occasions
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.catalog import rows, thresholds
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import all_checks, occasions, table
+from clusterproof.plugins.suite.check import Check
+from clusterproof.plugins.suite.index import FILE, written
+from clusterproof.plugins.suite.report import owner_of
+from clusterproof.plugins.suite.routing import SUBSYSTEMS
+from clusterproof.plugins.suite.subjects import WHOLE
 from tests.aws.cluster_faults import FAULTS as CLUSTER_FAULTS
 from tests.faults import ALL_FAULTS
 from tests.pair_faults import PAIR_FAULTS
 from tests.rules import Rule, rules, thresholds_of
 from tests.slurm_faults import SLURM_FAULTS
 
-PATH = Path(__file__).parents[1] / "docs" / "checks.md"
+ROOT = Path(__file__).parents[1]
+PATH, README = ROOT / "docs" / "checks.md", ROOT / "README.md"
+BEGIN, END = "<!-- python -m tests.document_checks -->\n", "<!-- end -->\n"  # of the table
 HEAD = """# The checks
 
 Written out of the checks themselves by `python -m tests.document_checks`; a test keeps it true. Of each check: what it
@@ -26,6 +32,15 @@ means, what it reads, what it can say (`…` stands for what differs from node t
 with ([their home](../plugins/catalog/thresholds.toml); a [policy](policy.md) overrules them), and the faults that prove
 it. What could not be read is *incomplete* in every check, whether that is listed or not.
 """
+
+
+def with_table(readme: str) -> str:
+    """README.md with the table as it is now. Raises ValueError where its place is not marked once."""
+    before, _, rest = readme.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    if readme.count(BEGIN) != 1 or rest.count(END) != 1:
+        raise ValueError(f"README.md: expected one {BEGIN.strip()} and one {END.strip()} after it")
+    return before + BEGIN + table() + END + after
 
 
 def document() -> str:
@@ -119,4 +134,7 @@ _FOUND = (Verdict.FAIL, Verdict.CONCERN)
 
 
 if __name__ == "__main__":
+    README.write_text(with_table(README.read_text(encoding="utf-8")), encoding="utf-8")
     PATH.write_text(document(), encoding="utf-8")
+    Path(FILE).write_text(written(), encoding="utf-8")
+    Path(rows.PARSED).write_text(rows.written(), encoding="utf-8")

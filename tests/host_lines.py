@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from clusterproof.plugins.facts.kernel_host import (
     AllocationFailure,
+    DiskEvent,
     EfaMessage,
+    EnaMessage,
     FileServer,
     HardwareError,
+    LinkDown,
     Lockup,
     OomKill,
+    Oops,
     PcieError,
     Segfault,
+    TableFull,
+    Throttled,
 )
 
 GPU = "0000:53:00.0"
@@ -27,6 +33,7 @@ MEMORY = [
     ("Out of memory: Killed process 39 (python3) total-vm:1kB, anon-rss:1kB", OomKill("python3", 39, "", 1.0)),
     ("Out of memory: Kill process 39 (python3) score 900 or sacrifice child", OomKill("python3", 39, "", 1.0)),
     ("Out of memory (oom_kill_allocating_task): Killed process 39 (a b)", OomKill("a b", 39, "", 1.0)),
+    ("Out of memory: Killed process 39 ((sd-pam)) total-vm:1kB", OomKill("(sd-pam)", 39, "", 1.0)),
     ("Memory cgroup out of memory: Killed process 39 (python3) total-vm:1kB", OomKill("python3", 39, "?", 1.0)),
     (
         "python3: page allocation failure: order:4, mode:0x40cc0(GFP_KERNEL)",
@@ -41,8 +48,8 @@ MEMORY = [
         AllocationFailure("fork rejected by pids controller in /user.slice/user-1.slice", None, 1.0),
     ),
     (
-        "systemd[1]: Failed to fork off sandboxing environment: Cannot allocate memory",
-        AllocationFailure("systemd[1]: Failed to fork off sandboxing environment: Cannot allocate memory", None, 1.0),
+        "python3: page allocation failure: order:0, mode:0xcc0(GFP_KERNEL), nodemask=0,cpuset=/j 7,mems_allowed=0-1",
+        AllocationFailure("page allocation failure of python3", 0, 1.0),
     ),
 ]
 
@@ -154,6 +161,14 @@ OTHERS = [
         Lockup("hard", "NMI watchdog: Watchdog detected hard LOCKUP on cpu 3", 1.0),
     ),
     (
+        "watchdog: CPU28: Watchdog detected hard LOCKUP on cpu 28",
+        Lockup("hard", "watchdog: CPU28: Watchdog detected hard LOCKUP on cpu 28", 1.0),
+    ),
+    (
+        "Kernel panic - not syncing: Watchdog detected hard LOCKUP on cpu 13",
+        Lockup("hard", "Kernel panic - not syncing: Watchdog detected hard LOCKUP", 1.0),
+    ),
+    (
         "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:",
         Lockup("rcu", "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:", 1.0),
     ),
@@ -184,4 +199,100 @@ OTHERS = [
     ),
     ("nfs: server 10.0.0.9 OK", FileServer("10.0.0.9", True, "responds", 1.0)),
 ]
-FORMS = [*MEMORY, *HARDWARE, *PCIE, *OTHERS]
+
+NULL = "BUG: kernel NULL pointer dereference, address: 0000000000000008"
+PAGE_FAULT = "BUG: unable to handle page fault for address: ffffa0c1deadbeef"
+KERNEL_BUG = "kernel BUG at fs/inode.c:611!"
+ON_ARM = "Unable to handle kernel paging request at virtual address ffff800012345678"
+OOPSES = (
+    "Oops: 0002 [#1]",
+    "Oops: Oops: 0000 [#1]",
+    "Oops: invalid opcode: 0000 [#3]",
+    "Internal error: Oops: 0000000096000004 [#1]",
+    "Internal error: Oops - BUG: 00000000f2000800 [#1]",
+    "invalid opcode: 0000 [#1]",
+    "general protection fault, probably for non-canonical address 0xdead000000000100: 0000 [#1]",
+)
+KERNEL = [
+    *((words, Oops(words, 1.0)) for words in (NULL, PAGE_FAULT, KERNEL_BUG, ON_ARM, *OOPSES)),
+    *((f"{words} PREEMPT SMP NOPTI", Oops(f"{words} P", 1.0)) for words in OOPSES),
+    ("mce: CPU3: Package temperature above threshold, cpu clock throttled (total events = 5)", Throttled(1.0)),
+    ("CPU3: Package temperature is above threshold, cpu clock is throttled (total events = 5)", Throttled(1.0)),
+]
+
+EXT4 = "ext4 found an error"
+XFS, XFS_STOPPED = "XFS found an error", "XFS has shut it down"
+NVME, LATE = "the controller does not answer", "a command timed out"
+SECTOR = "a sector could not be read or written"
+DISKS = [
+    (
+        "EXT4-fs error (device nvme1n1p1): ext4_find_entry:1455: inode #2: comm ls: reading directory lblock 0",
+        DiskEvent("nvme1n1p1", "error", EXT4, 1.0),
+    ),
+    (
+        "EXT4-fs error (device dm-17) in ext4_reserve_inode_write:5753: Journal has aborted",
+        DiskEvent("dm-17", "error", EXT4, 1.0),
+    ),
+    ("Aborting journal on device nvme1n1p1-8.", DiskEvent("nvme1n1p1", "error", "its journal ended", 1.0)),
+    (
+        "EXT4-fs (nvme1n1p1): Remounting filesystem read-only",
+        DiskEvent("nvme1n1p1", "read_only", "ext4 writes no more", 1.0),
+    ),
+    (
+        "XFS (nvme2n1): xfs_do_force_shutdown(0x2) called from line 1290 of file fs/xfs/xfs_log.c.",
+        DiskEvent("nvme2n1", "shut_down", XFS_STOPPED, 1.0),
+    ),
+    (
+        "XFS (dm-0): Filesystem has been shut down due to log error (0x2).",
+        DiskEvent("dm-0", "shut_down", XFS_STOPPED, 1.0),
+    ),
+    (
+        "XFS (nvme2n1): Metadata corruption detected at xfs_agf_read_verify+0x70/0x120 [xfs], xfs_agf block 0x1",
+        DiskEvent("nvme2n1", "error", XFS, 1.0),
+    ),
+    (
+        'XFS (nvme2n1): metadata I/O error in "xfs_da_read_buf+0xe1/0x140" at daddr 0x8 len 8 error 5',
+        DiskEvent("nvme2n1", "error", XFS, 1.0),
+    ),
+    ("nvme nvme0: I/O 978 QID 3 timeout, completion polled", DiskEvent("nvme0", "late", LATE, 1.0)),
+    ("nvme nvme1: I/O tag 12 (100c) QID 0 timeout, reset controller", DiskEvent("nvme1", "late", LATE, 1.0)),
+    (
+        "nvme nvme1: I/O tag 333 (a14d) opcode 0x2 (I/O Cmd) QID 1 timeout, aborting req_op:READ(0) size:4096",
+        DiskEvent("nvme1", "late", LATE, 1.0),
+    ),
+    (
+        "nvme nvme1: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0x10",
+        DiskEvent("nvme1", "error", NVME, 1.0),
+    ),
+    ("nvme nvme1: Device not ready; aborting initialisation, CSTS=0x0", DiskEvent("nvme1", "error", NVME, 1.0)),
+    (
+        "I/O error, dev nvme1n1, sector 2048 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2",
+        DiskEvent("nvme1n1", "error", SECTOR, 1.0),
+    ),
+    ("blk_update_request: critical medium error, dev sdb, sector 7", DiskEvent("sdb", "error", SECTOR, 1.0)),
+]
+
+NETWORK = [
+    (
+        "ena 0000:00:05.0 ens5: Keep alive watchdog timeout.",
+        EnaMessage("ens5", "Keep alive watchdog timeout.", 1.0),
+    ),
+    (
+        "ena 0000:00:05.0: Reset attempt failed. Can not reset the device",
+        EnaMessage("0000:00:05.0", "Reset attempt failed. Can not reset the device", 1.0),
+    ),
+    ("neighbour: arp_cache: neighbor table overflow!", TableFull("arp_cache", 1.0)),
+    ("Neighbour table overflow.", TableFull("arp_cache", 1.0)),
+    ("nf_conntrack: nf_conntrack: table full, dropping packet", TableFull("conntrack", 1.0)),
+    ("nf_conntrack: table full, dropping packet", TableFull("conntrack", 1.0)),
+    ("mlx5_core 0000:5c:00.0 ens1f0np0: Link down", LinkDown("ens1f0np0", "link down", 1.0)),
+    (
+        "mlx5_core 0000:5c:00.0: Port module event: module 0, Cable unplugged",
+        LinkDown("0000:5c:00.0", "cable unplugged", 1.0),
+    ),
+    (
+        "mlx5_core 0000:5c:00.0: port_module:249:(pid 0): Port module event[error]: module 0, Cable error, Bad cable",
+        LinkDown("0000:5c:00.0", "cable error", 1.0),
+    ),
+]
+FORMS = [*MEMORY, *HARDWARE, *PCIE, *OTHERS, *KERNEL, *DISKS, *NETWORK]

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from clusterproof.plugins.connection import Answer, Program
-from clusterproof.plugins.evidence import NodeEvidence
-from clusterproof.plugins.gather import evidence_of
+from clusterproof.plugins.connection.gather import evidence_of
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.facts.node import Node as FactsOfNode
+from clusterproof.plugins.facts.nodes import nodes
 from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.judge import judge
 from clusterproof.plugins.load.asking import merged
 from clusterproof.plugins.load.asking import program as load_program
 from clusterproof.plugins.load.options import LEAVES, SECONDS
 from clusterproof.plugins.policy.model import NO_POLICY, Policy
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from clusterproof.plugins.probe.payload import program
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.state import nodes
-from clusterproof.plugins.suite import node_checks, occasions
+from clusterproof.plugins.suite.all_checks import node_checks, occasions
+from clusterproof.plugins.suite.check import Check
+from clusterproof.plugins.suite.judge import judge
 from tests.testbed.image import NodeImage
 from tests.testbed.load import OPTIONS
 from tests.testbed.node import Node, entered
@@ -65,9 +68,36 @@ def results(
 
     Those that judge nothing but load are left out where the node was not loaded, as they are in a run.
     """
+    node = among(evidence, occasion, peers, policy, **target)
+    return {name: judge(check, node) for name, check in asked_of(evidence).items()}
+
+
+def said(
+    check: str,
+    evidence: NodeEvidence,
+    *peers: NodeEvidence,
+    occasion: str = "preflight",
+    policy: Policy = NO_POLICY,
+    **target: Any,
+) -> Result:
+    """What one check says of one node, beside others of its group."""
+    return judge(node_checks()[check], among(evidence, occasion, peers, policy, **target))
+
+
+def among(
+    evidence: NodeEvidence,
+    occasion: str = "preflight",
+    peers: Sequence[NodeEvidence] = (),
+    policy: Policy = NO_POLICY,
+    **target: Any,
+) -> FactsOfNode:
+    """The node that told this, beside the others of its group."""
     everyone = {told.node: told for told in (evidence, *peers)}
     cluster = Cluster("fakes", "local", tuple(Target(name, **target) for name in everyone))
-    node = nodes(cluster, everyone, occasion, policy)[evidence.node]
+    return nodes(cluster, everyone, occasion, policy)[evidence.node]
+
+
+def asked_of(evidence: NodeEvidence) -> dict[str, Check]:
+    """The checks that are run on it, by id: those of load only where it was loaded."""
     is_loaded = not LEAVES.isdisjoint(evidence.leaves)
-    checks = {name: check for name, check in node_checks().items() if is_loaded or occasions(check) != ["perf"]}
-    return {name: judge(check, node) for name, check in checks.items()}
+    return {name: check for name, check in node_checks().items() if is_loaded or occasions(check) != ["perf"]}

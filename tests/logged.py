@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.window import window
 from clusterproof.plugins.inventory.model import Target
-from clusterproof.plugins.judge import judge
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.suite import node_checks
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.judge import judge
 
 HOUR = 3600.0
 UPTIME_S = 100 * HOUR

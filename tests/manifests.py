@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.facts.nodes import nodes
 from clusterproof.plugins.inventory.model import Cluster, Target
 from clusterproof.plugins.manifest.compose import manifest_of
 from clusterproof.plugins.manifest.text import text_of
 from clusterproof.plugins.policy.file import read_policy
 from clusterproof.plugins.policy.model import Policy
-from clusterproof.plugins.state import nodes
 from tests.judged import told_by
 from tests.testbed import software
 from tests.testbed.healthy import DRIVER, healthy_cpu, healthy_p5

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from clusterproof.plugins.connection import Answer, Program
-from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.probe.frame import decode
 from clusterproof.plugins.probe.options import ProbeOptions
 from clusterproof.plugins.probe.payload import program
@@ -57,9 +57,10 @@ def probe_node(
     leaves: Iterable[str],
     options: ProbeOptions = ProbeOptions(),  # noqa: B008 - frozen
     *,
+    further: Sequence[Path] = (),
     user: int = 0,
 ) -> NodeEvidence:
     """The evidence of a node of the testbed."""
-    to_run, nonce = program(leaves, options)
+    to_run, nonce = program(leaves, options, further)
     ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=ANSWER_S, user=user)
     return decode(node.name, Answer(ran.stdout + ran.stderr), nonce)

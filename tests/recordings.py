@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status, Unreached
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status, Unreached
 from clusterproof.plugins.inventory.model import Cluster, Target
 from clusterproof.plugins.inventory.recording import write_cluster, write_node
 

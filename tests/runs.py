@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence import NodeEvidence
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof import plugins, reports
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.results import read_results
 from tests.recordings import boot, gpu, node, nvml, recorded, unreached
+from tests.wheel import linked_in
 
 ROOT = Path(__file__).parents[1]
 
 # A check reads its verdict from the kernel's name that the node told.
 SAYING = """
     import pytest
-    from clusterproof.plugins.routing import evidence
-    from clusterproof.plugins.verdict import concern, incomplete, not_applicable
+    from clusterproof.plugins.suite.routing import evidence
+    from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
 
     def say(word):
         if word == "concern":
@@ -105,6 +109,17 @@ def all_verdicts() -> list[NodeEvidence]:
     return sorted([*nodes, unreached("gpu007")], key=lambda evidence: evidence.node)
 
 
+def load_suite() -> None:
+    """Load every module of the suite, in what lasts as long as this process.
+
+    pytest's own fixture forgets the modules that a run in this process loads, but the packages they are in go on
+    leading to them: a later run would see two of each, with two sets of keys to what they keep of the run.
+    """
+    for package in (plugins, reports):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            import_module(module.name)
+
+
 @dataclass
 class Runs:
     """Where the checks and the recording lie, and how pytest is run over them."""
@@ -114,7 +129,7 @@ class Runs:
     @classmethod
     def prepared(cls, pytester: pytest.Pytester, packages: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
         """A folder with a strict pytest.toml; processes find `clusterproof` in `packages`, installed or not."""
-        (packages / "clusterproof").symlink_to(ROOT)
+        linked_in(packages)
         monkeypatch.setenv("PYTHONPATH", str(packages))
         monkeypatch.setenv("COLUMNS", "100")
         pytester.makefile(".toml", pytest='[pytest]\nstrict_markers = true\njunit_family = "xunit2"\n')
@@ -138,9 +153,9 @@ class Runs:
 
     def plain(self, *arguments: str) -> pytest.RunResult:
         """Run pytest as a person types it, without the plugins that the suite does not use."""
-        return self.pytester.runpytest_inprocess(
-            "-p", "clusterproof.plugins.cluster", "-p", "no:hypothesispytest", *arguments
-        )
+        loaded = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # in this process the plugin is, already
+        plugins = ("-p", "clusterproof.plugins.cluster", "-p", "no:hypothesispytest")
+        return self.pytester.runpytest_inprocess(*plugins, *loaded, *arguments)
 
     def over(self, nodes: Iterable[NodeEvidence], *arguments: str) -> pytest.RunResult:
         """Record these nodes, and run the checks over them with `--results`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +14,7 @@ from tests.testbed.image import Content, File, Link, NodeImage
 from tests.testbed.node import Node, with_file
 from tests.testbed.nvml.library import VALUES_PATH
 from tests.testbed.slurm import CPUS, SlurmBed, slurm
+from tests.testbed.slurm_version import OWN, SlurmVersion
 
 SCRIPTS = Path(__file__).parents[1] / "integrations" / "slurm"
 STATE = "var/lib/clusterproof/slurm"
@@ -22,6 +24,7 @@ POLICY = """[disabled."network.memlock"]
 reason = "this kernel does not let the testbed raise the limit of a real slurmd"
 until = 9999-12-31
 """
+ROOM = f"/{STATE}/room.json"
 NAMES = {"Prolog": "prolog", "Epilog": "epilog", "HealthCheckProgram": "health-check"}
 
 # Stands in for syslogd: one datagram, one line.
@@ -59,6 +62,11 @@ class Scripted:
         """What the scripts have told the node's syslog."""
         log = self.node(name).root / SYSLOG
         return log.read_text() if log.exists() else ""
+
+    def once_more(self, name: str) -> str:
+        """Run a node's health check as slurmd does, without the wait for its interval; what its log says then."""
+        self.node(name).run(["/etc/slurm/health-check"], env={"SLURMD_NODENAME": name})
+        return self.logged(name)
 
     def probes(self, name: str, occasion: str) -> int:
         """How often the node was asked on an occasion."""
@@ -101,7 +109,7 @@ class Scripted:
         return self.bed.told("sinfo", "-R", "-h", "-o", "%N|%E")
 
 
-def eventually(found: Callable[[], str], within_s: float = 30.0) -> str:
+def eventually(found: Callable[[], str], within_s: float = 120.0) -> str:
     """What is found, once it is. Raises TimeoutError."""
     until = time.monotonic() + within_s
     while not (value := found()):
@@ -113,22 +121,37 @@ def eventually(found: Callable[[], str], within_s: float = 30.0) -> str:
 
 @contextlib.contextmanager
 def scripted(
-    images: Mapping[str, NodeImage], scripts: Mapping[str, str], toml: str, *more: str, cpus: int = CPUS
+    images: Mapping[str, NodeImage],
+    scripts: Mapping[str, str],
+    toml: str,
+    *more: str,
+    cpus: int = CPUS,
+    home: str | Path = sys.prefix,
+    version: SlurmVersion = OWN,
 ) -> Iterator[Scripted]:
-    """A Slurm whose slurm.conf names these scripts (`lines`), with `more` lines; an image may have its own settings."""
+    """A Slurm whose slurm.conf names these scripts (`lines`), with `more` lines; an image may have its own settings.
+
+    `home` is the environment that the nodes have as /opt/clusterproof.
+    """
     files: dict[str, Content] = {
         "/etc/clusterproof/policy.toml": POLICY,
-        "/opt/clusterproof": Link(sys.prefix),
+        "/opt/clusterproof": Link(str(home)),
+        ROOM: room,
         **{f"/etc/slurm/{name}": File(text, 0o755) for name, text in scripts.items()},
     }
     named = [f"{keyword}=/etc/slurm/{name}" for keyword, name in NAMES.items() if name in scripts]
     told = {
         name: with_file(image, SETTINGS, image.files.get(SETTINGS, settings(toml))) for name, image in images.items()
     }
-    with slurm(told, settings=[*named, *more], files=files, cpus=cpus) as bed:
+    with slurm(told, settings=[*named, *more], files=files, cpus=cpus, version=version) as bed:
         for name in images:
             bed.node(name).start([sys.executable, "-c", LISTENER])
         yield Scripted(bed)
+
+
+def room(full: str = "", age_s: float = 0.0) -> str:
+    """What a health check has left on a node so long ago; no partition is full, unless these words say so."""
+    return json.dumps({"at": time.time() - age_s, "full": full, "nodes": 2})
 
 
 def lines(*names: str) -> dict[str, str]:
@@ -137,6 +160,7 @@ def lines(*names: str) -> dict[str, str]:
 
 
 def settings(toml: str) -> str:
-    """The scripts' settings, with a policy and a patience that suit the testbed."""
+    """The scripts' settings, with a policy, a patience and a limit on drained nodes that suit the testbed."""
+    limits = "" if "[health_check]" in toml else "[health_check]\nmax_drained_percent = 100\n"
     patience = "" if "deadline_s" in toml else "deadline_s = 8\n"
-    return f'policy = "/etc/clusterproof/policy.toml"\n{patience}{toml}'
+    return f'policy = "/etc/clusterproof/policy.toml"\n{patience}{toml}{limits}'

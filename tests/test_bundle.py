@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import zstandard
 
-from clusterproof.plugins.result import from_json
+from clusterproof.plugins.core.result import from_json
 from clusterproof.reports.bundle import MOST_NAME, ROOT, Member, files_of, safe_name, write_bundle
+from tests.bundles import contents, unpack
 from tests.recordings import boot, node, nvml, unreached
 from tests.runs import LIGHT, VERDICTS, Runs, all_verdicts, saying
 from tests.test_reports_folder import FILES
 
 FIXED = {"README.txt", "bundle.json", "summary.txt", "results.jsonl", "recording/cluster.json"}
-
-
-def opened(path: Path) -> tarfile.TarFile:
-    raw = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(path.read_bytes())).read()
-    return tarfile.open(fileobj=io.BytesIO(raw))
-
-
-def contents(path: Path) -> dict[str, bytes]:
-    """Every file of a bundle by its name under the one folder."""
-    with opened(path) as archive:
-        told = {}
-        for member in archive:
-            assert member.isfile()
-            assert member.name.startswith(f"{ROOT}/")
-            assert ".." not in member.name.split("/")
-            assert (member.uid, member.gid, member.uname, member.gname) == (0, 0, "", "")
-            file = archive.extractfile(member)
-            assert file is not None
-            told[member.name.removeprefix(f"{ROOT}/")] = file.read()
-        return told
 
 
 def bundled(runs: Runs, *arguments: str) -> dict[str, bytes]:
@@ -68,8 +46,7 @@ def test_a_bundle_has_recording_results_reports_policy_and_versions(runs: Runs, 
 
 def test_its_recording_gives_the_same_verdicts(runs: Runs) -> None:
     bundled(runs)
-    with opened(runs.folder / "b.tar.zst") as archive:
-        archive.extractall(runs.folder / "out", filter="data")
+    unpack(runs.folder / "b.tar.zst", runs.folder / "out")
     runs.results_file.unlink()
     runs.run(
         "--cluster", f"replay:{runs.folder}/out/{ROOT}/recording", "--results", str(runs.results_file), "test_it.py"
@@ -112,8 +89,7 @@ def test_a_node_with_a_hostile_name_writes_nowhere_else(runs: Runs, tmp_path: Pa
     told = contents(runs.folder / "b.tar.zst")
     assert sum(member.startswith("recording/nodes/") for member in told) == len(names)
     assert all(member.isascii() and member.isprintable() and "\\" not in member for member in told)
-    with opened(runs.folder / "b.tar.zst") as archive:
-        archive.extractall(tmp_path / "out", filter="data")
+    unpack(runs.folder / "b.tar.zst", tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == [ROOT]
 
 

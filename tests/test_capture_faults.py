@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.facts.fact import ONLY_CAPTURED
 from clusterproof.plugins.load.options import LEAVES
-from clusterproof.plugins.suite import node_checks, occasions
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from tests.faults.captured import FAULTS, CapturedFault, changes, judged
 from tests.testbed.outputs import P5, TRN1
 

@@ -9,8 +9,8 @@ import pytest
 
 from clusterproof.plugins.capture import dcgmi, nccl_tests, nccom, slurm
 from clusterproof.plugins.capture.exit_status import exit_status
+from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.facts.slurm import SlurmNode, SlurmNodes
-from clusterproof.plugins.verdict import Incomplete
 from tests.samples import sample
 from tests.testbed.outputs import NCCL_ROWS, SCONTROL, dcgm_json, dcgm_table, nccl_log, nccom_log
 

@@ -7,7 +7,7 @@ import pytest
 from clusterproof.plugins.capture.forms import FORMS
 from clusterproof.plugins.capture.pieces import pieces
 from clusterproof.plugins.capture.text import text_of
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.verdict import Verdict
 from tests.captures import judged, of_file
 from tests.samples import FOLDER, Sample, manifest, of_topic, sample
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from clusterproof.plugins.capture.collection import read_text
 from clusterproof.plugins.capture.form import CaptureError, Form
 from clusterproof.plugins.capture.forms import FORMS
-from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.facts.nodes import nodes
 from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.judge import judge
-from clusterproof.plugins.state import nodes
-from clusterproof.plugins.suite import node_checks
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.judge import judge
 from tests.samples import FOLDER, Sample, manifest, of_topic, sample
 
 WORDS = (

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pynvml
@@ -26,16 +28,22 @@ from clusterproof.plugins.catalog import (
     owners,
     recovery_action,
     recovery_action_in_log,
+    rows,
+    site,
     threshold,
     thresholds,
     unknown_clocks_event_reasons,
     xid,
     xids,
 )
+from clusterproof.plugins.catalog import environment as environment_module
+from clusterproof.plugins.catalog import services as services_module
+from clusterproof.plugins.catalog.instance_types import accelerators
 from clusterproof.plugins.catalog.rows import FOLDER, build, document, parse
 
+xids_module: Any = importlib.import_module("clusterproof.plugins.catalog.xids")  # a function has its name
 ROOT = Path(__file__).parents[1]
-FILES = sorted(file.name for file in FOLDER.glob("*.toml"))
+FILES = sorted(file.name for file in Path(FOLDER).glob("*.toml"))
 
 FAIL = {46, 48, 54, 62, 64, 74, 79, 95, 110, 119, 120, 136, 140, 143, 151, 155, 156, 158, 167, 168, 169, 173}
 APPLICATION = {8, 11, 25, 32, 43, 45, 69, 80, 94, 137}
@@ -59,6 +67,8 @@ OTHERS = {
     *(37, 38, 44, 61, 65, 66, 67, 78, 81, 93, 106, 107, 123, 141, 152, 153, 157, 159, 160, 161),
     *(164, 165, 166, 170, 171, 172),
     *(18, 57, 58, 73, 122, 124, 125),
+    *(1, 2, 3, 4, 6, 7, 9, 12, 16, 19, 20, 21, 22, 24, 26, 27, 28, 29, 30, 33, 34, 35, 36, 42, 47, 56, 59),
+    *range(111, 119),
 }  # fmt: skip
 
 # Type: GPUs, NVLinks per GPU, fabric manager on the node, EFA devices, rate of one in Gb/s.
@@ -106,6 +116,15 @@ def test_every_known_xid_is_in_the_catalogue_once_and_no_unnamed_one_fails() -> 
     assert all(row.name and row.action for row in xids().values())
 
 
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [(9, "Driver error programming GPU"), (26, "Framebuffer timeout"), (59, "Internal micro-controller error")],
+)
+def test_an_xid_that_only_older_drivers_name_has_that_name(code: int, name: str) -> None:
+    assert xid(code).name.startswith(name)
+    assert (xid(code).verdict, xid(code).source) == ("concern", "nvidia-555")
+
+
 def test_an_xid_that_nobody_knows_is_a_concern() -> None:
     assert (xid(999).code, xid(999).verdict, xid(999).kind) == (999, "concern", "unknown")
 
@@ -140,6 +159,44 @@ def test_a_sagemaker_name_is_the_same_type_and_an_unknown_one_is_none() -> None:
     assert instance_type("ml.p5.48xlarge") is instance_type("p5.48xlarge") is not None
     assert instance_type("p6e.48xlarge") is None
     assert instance_type("") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "is_made_for_efa"),
+    [
+        ("p5.48xlarge", True),
+        ("p5.4xlarge", False),
+        ("trn1.32xlarge", True),
+        ("trn2.3xlarge", False),  # Neuron devices and no RDMA
+        ("g7e.48xlarge", False),  # RDMA, and no GPU memory that it reaches
+        ("g5.48xlarge", False),
+    ],
+)
+def test_a_type_is_made_for_efa_where_it_reaches_the_memory_of_its_devices(name: str, is_made_for_efa: bool) -> None:
+    row = instance_type(name)
+    assert row is not None
+    assert row.is_made_for_efa is is_made_for_efa
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("p5.48xlarge", 8),
+        ("trn1.32xlarge", 16),
+        ("DGX H100", 8),
+        ("m7i.large", 0),
+        ("p99.large", None),  # of a family that has some
+        ("ml.trn9.large", None),
+        ("own.none", 0),
+        ("own.unknown", None),
+    ],
+)
+def test_how_many_accelerators_a_type_has_is_known_or_is_none(
+    monkeypatch: pytest.MonkeyPatch, name: str, count: int | None
+) -> None:
+    for own, gpus in (("own.none", 0), ("own.unknown", None)):
+        monkeypatch.setitem(site.own_instance_types, own, InstanceType(name=own, source="site", gpus=gpus))
+    assert accelerators(name) == count
 
 
 @pytest.mark.parametrize(
@@ -329,3 +386,82 @@ def test_importing_the_catalogue_reads_no_file_and_no_toml_parser() -> None:
         """
     told = subprocess.run([sys.executable, "-c", script, str(ROOT)], capture_output=True, text=True, check=True)
     assert told.stdout == "[] set()\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shaped:
+    source: str
+    numbers: tuple[int, ...] = ()
+    words: Mapping[str, str] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize(
+    ("told", "fits"),
+    [
+        ({"numbers": [1, 2]}, True),
+        ({"numbers": [1, "2"]}, False),
+        ({"numbers": {}}, False),
+        ({"words": {"a": "b"}}, True),
+        ({"words": {"a": 1}}, False),
+        ({"words": []}, False),
+    ],
+)
+def test_a_value_has_the_shape_of_its_field(told: dict[str, Any], fits: bool) -> None:
+    row = {"source": "s", **told}
+    if fits:
+        assert build(Shaped, row, "here", {"s": "S"})
+    else:
+        with pytest.raises(CatalogError, match="expected"):
+            build(Shaped, row, "here", {"s": "S"})
+
+
+def test_what_a_site_says_of_types_is_forgotten_with_the_next_call() -> None:
+    site.overrule({}, {"x.large": InstanceType(name="x.large", source="site")})
+    site.overrule({}, {})
+    assert site.own_instance_types == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "verdict"),
+    [("x", "driver", "fail"), ("7", "nothing", "fail"), ("7", xids_module.KINDS[0], "well")],
+)
+def test_a_row_of_an_xid_has_a_number_a_kind_and_a_verdict(code: str, kind: str, verdict: str) -> None:
+    row = xids_module._Row(name="n", kind=kind, verdict=verdict, action="a", source="s")
+    with pytest.raises(CatalogError, match=f"xid {code}"):
+        xids_module._xid(code, row, {})
+
+
+@pytest.mark.parametrize(
+    ("module", "rows", "told"),
+    [
+        (services_module, "needed_services", {"verdict": "well"}),
+        (services_module, "needed_services", {"verdict": "fail", "instead_of": "nobody"}),
+        (environment_module, "environment_rules", {"where": "nowhere", "verdict": "fail"}),
+        (environment_module, "environment_rules", {"where": "always", "verdict": "well"}),
+    ],
+)
+def test_a_row_with_a_word_that_nobody_knows_is_an_error(
+    module: Any, rows: str, told: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = SimpleNamespace(**{"instead_of": "", **told})
+    monkeypatch.setattr(module, "table", lambda *_arguments: {"x": row})
+    with pytest.raises(CatalogError, match="x: expected"):
+        getattr(module, rows).__wrapped__()
+
+
+def test_what_is_read_fast_is_what_the_toml_says() -> None:
+    for path in Path(rows.FOLDER).glob("*.toml"):
+        assert rows.document(path.name) == rows.parse(path.read_text(encoding="utf-8"), path.name), path.name
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"waits.toml": {"of": 1, "told": {"sources": {}}}}'])
+def test_what_was_parsed_of_another_text_is_not_believed(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "parsed.json").write_text(text)
+    monkeypatch.setattr(rows, "PARSED", tmp_path / "parsed.json")
+    rows._parsed.cache_clear()
+    try:
+        assert rows.document.__wrapped__("waits.toml")["sources"]
+    finally:
+        rows._parsed.cache_clear()

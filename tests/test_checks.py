@@ -7,18 +7,18 @@ from dataclasses import replace
 import pytest
 
 from clusterproof.plugins.catalog import owners
-from clusterproof.plugins.check import Check
-from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.plugins.connection.gather import replay
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.facts.fact import ONLY_CAPTURED
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.gather import replay
+from clusterproof.plugins.facts.nodes import nodes
 from clusterproof.plugins.inventory.recording import DEMO, read_cluster
-from clusterproof.plugins.judge import judge
 from clusterproof.plugins.load.options import LEAVES
 from clusterproof.plugins.probe.options import leaf_names
-from clusterproof.plugins.state import nodes
-from clusterproof.plugins.suite import node_checks, occasions
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import node_checks, occasions
+from clusterproof.plugins.suite.check import Check
+from clusterproof.plugins.suite.judge import judge
 
 # Checks over logs of tests that no probe runs: not applicable where nobody has captured one, nor put it on the node.
 CAPTURED = {
@@ -84,5 +84,5 @@ def test_a_finding_says_what_was_observed_and_what_was_expected(demo: dict[str, 
 def test_the_node_is_asked_for_little_before_a_job() -> None:
     needed = {name: check.leaves for name, check in node_checks().items() if "prolog" in occasions(check)}
     assert "mounts" in needed["host.dev_shm"]
-    assert needed["network.memlock"] == {"limits", "rdma", "platform", "imds"}
+    assert needed["network.memlock"] == {"limits", "rdma", "pci", "platform", "imds"}
     assert needed["node.reachable"] == set()

@@ -18,7 +18,7 @@ import pytest
 from clusterproof.plugins.connection import MAX_ANSWER_BYTES, Answer, Limits, Program, connection_for
 from clusterproof.plugins.connection.login import LoginFailed
 from clusterproof.plugins.connection.logins import Logins
-from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.inventory.model import InventoryError, Target
 from tests.loopback import Sshd, free_port, new_key, ssh_agent, sshd, user
 from tests.testbed.needs import needs_sshd

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.suite import node_checks, occasions
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.result import OF_THE_CLUSTER, Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from clusterproof.reports.results import read_results
 from tests.faults import BY_NAME
 from tests.faults.fault import DOES_NOT_APPLY
@@ -76,6 +76,8 @@ class Run:
         """Every verdict by node and check."""
         told: dict[str, dict[str, Verdict]] = {}
         for result in self.results:
+            if result.subject in OF_THE_CLUSTER:  # what nobody here has leave to ask AWS
+                continue
             told.setdefault(result.node, {})[result.check] = result.verdict
         return told
 
@@ -89,11 +91,11 @@ def run(bed: Testbed, folder: Path, *options: str) -> Run:
     return Run(ran.returncode, output, read_results(results) if results.exists() else [], recording)
 
 
-def differences(told: dict[str, dict[str, Verdict]]) -> list[str]:
+def differences(told: dict[str, dict[str, Verdict]], expected: dict[str, dict[str, Verdict]] = EXPECTED) -> list[str]:
     """Where verdicts are not the expected ones, missing ones included: `gpu001 gpu.no_xid: pass; expected fail`."""
     return [
         f"{node} {check}: {told.get(node, {}).get(check)}; expected {verdict}"
-        for node, verdicts in EXPECTED.items()
+        for node, verdicts in expected.items()
         for check, verdict in verdicts.items()
         if told.get(node, {}).get(check) is not verdict
     ]
@@ -114,7 +116,7 @@ def bed() -> Iterator[Testbed]:
 def ran(bed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The run that most tests look at."""
     folder = tmp_path_factory.mktemp("run")
-    return run(bed, folder, "--cluster", "ssh:gpu[001-012]", "--probe-timeout", "2")
+    return run(bed, folder, "--cluster", "ssh:gpu[001-012]", "--probe-timeout", "6")
 
 
 def test_every_verdict_on_every_node_is_the_right_one(ran: Run) -> None:
@@ -137,7 +139,7 @@ def test_a_replay_gives_the_same_verdicts(bed: Testbed, ran: Run, tmp_path: Path
 
 
 def test_workers_of_xdist_form_the_same_verdicts_from_one_round_trip(bed: Testbed, tmp_path: Path) -> None:
-    told = run(bed, tmp_path, "--cluster", "ssh:gpu[001-012]", "--probe-timeout", "2", "-n", "2")
+    told = run(bed, tmp_path, "--cluster", "ssh:gpu[001-012]", "--probe-timeout", "6", "-n", "2")
     assert (differences(told.verdicts), told.exit) == ([], 1), told.output
     began = [node.read_text() for node in sorted((told.recording / "nodes").iterdir())]
     assert len(began) == len(EXPECTED)
@@ -146,7 +148,7 @@ def test_workers_of_xdist_form_the_same_verdicts_from_one_round_trip(bed: Testbe
 def test_only_the_leaves_that_the_selected_checks_need_are_read(bed: Testbed, tmp_path: Path) -> None:
     told = run(bed, tmp_path, "--cluster", "ssh:gpu001", "-k", "test_memlock")
     recorded = json.loads((told.recording / "nodes" / "gpu001.json").read_text())
-    assert recorded["leaves"].keys() == {"boot", "platform", "rdma", "limits", "imds"}
+    assert recorded["leaves"].keys() == {"boot", "platform", "rdma", "pci", "limits", "imds"}
     assert told.exit == 0, told.output
 
 
@@ -158,4 +160,5 @@ def test_an_inventory_file_names_groups_types_and_the_connection(bed: Testbed, t
     )
     told = run(bed, tmp_path, "--cluster", str(inventory))
     too_few = dict.fromkeys(OF_A_GROUP, Verdict.NOT_APPLICABLE)  # two nodes have no majority
-    assert told.verdicts == {node: EXPECTED[node] | too_few for node in ("gpu001", "gpu007")}, told.output
+    expected = {node: EXPECTED[node] | too_few for node in ("gpu001", "gpu007")}
+    assert (differences(told.verdicts, expected), told.verdicts.keys()) == ([], expected.keys()), told.output

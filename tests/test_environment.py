@@ -187,14 +187,14 @@ def test_an_interface_is_chosen_as_the_guide_of_nccl_says(value: str, chosen: li
 @pytest.mark.parametrize(
     ("name", "value", "rules"),
     [
-        ("FI_EFA_USE_DEVICE_RDMA", "1", {"device_rdma_without_rdma"}),
+        ("FI_EFA_USE_DEVICE_RDMA", "1", {"device_rdma_without_rdma", "device_rdma_without_efa"}),
         ("FI_EFA_USE_DEVICE_RDMA", "0", {"device_rdma_off"}),
         ("FI_PROVIDER", "TCP", {"provider_is_not_efa"}),
         ("FI_PROVIDER", "tcp;ofi_rxm", {"provider_is_not_efa"}),
         ("FI_PROVIDER", "efa", {"provider_is_efa_without_efa"}),
         ("FI_PROVIDER", "^tcp", set()),
-        ("NCCL_NET_PLUGIN", "ofi", set()),
-        ("NCCL_NET", "AWS Libfabric", set()),
+        ("NCCL_NET_PLUGIN", "ofi", {"efa_plugin_without_efa"}),
+        ("NCCL_NET", "AWS Libfabric", {"network_is_efa_without_efa"}),
         ("NCCL_ALGO", "", set()),
         ("NCCL_DEBUG", "INFO", set()),
         ("MY_NCCL_ALGO", "Ring", set()),

@@ -8,15 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clusterproof.plugins.evidence import EvidenceError, Leaf, NodeEvidence, Status, from_json, load, to_json
+from clusterproof.plugins.connection.gather import replay
+from clusterproof.plugins.core.evidence import EvidenceError, Leaf, NodeEvidence, Status, from_json, load, to_json
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
+from clusterproof.plugins.facts.fact import Told, told_by
 from clusterproof.plugins.facts.gpu import Gpu
+from clusterproof.plugins.facts.group import Group
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.gather import replay
 from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.inventory.recording import DEMO, read_cluster
-from clusterproof.plugins.judge import judge
-from clusterproof.plugins.suite import node_checks
-from clusterproof.plugins.verdict import Incomplete, NotApplicable, Verdict
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.judge import judge
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
@@ -108,3 +110,48 @@ def test_a_recording_that_has_not_its_form_says_where(text: str, words: str) -> 
 def test_evidence_survives_its_way_to_disk() -> None:
     for evidence in replay(DEMO, read_cluster(DEMO)).values():
         assert from_json(to_json(evidence)) == evidence
+
+
+def test_a_leaf_that_an_older_recording_lacks_was_not_asked_for() -> None:
+    node = Node(Target("gpu001"), NodeEvidence("gpu001", {}))
+    with pytest.raises(Incomplete, match="kernel_log: was not asked for"):
+        assert node.kernel_events
+    told = judge(node_checks()["gpu.no_xid"], node)
+    assert (told.verdict, told.cause) == (Verdict.INCOMPLETE, "kernel_log was not asked for")
+
+
+@pytest.mark.parametrize("word", ["NOT_SUPPORTED", "EIO"])
+def test_a_device_whose_name_cannot_be_read_costs_no_more_than_its_own_verdict(word: str) -> None:
+    device = {"name": {"error": word}, "vendor": "1d0f", "ports": [{"port": 1, "state": "1: DOWN"}]}
+    told = {"rdma": Leaf(Status.TOLD, {"devices": [device]})}
+    node = Node(Target("gpu001", instance_type="p5.48xlarge"), NodeEvidence("gpu001", told))
+    for check in node_checks().values():
+        assert judge(check, node).verdict is not Verdict.PASS or "rdma" not in check.leaves
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**30, -(10**300)])
+def test_a_number_that_no_count_or_size_can_be_is_not_understood(value: float) -> None:
+    with pytest.raises(Incomplete, match="not understood"):
+        assert Gpu(0, {"power_limit_w": value}).power_limit_w
+
+
+def test_a_fact_that_breaks_on_what_was_told_is_incomplete_every_time() -> None:
+    class Telling(Node):
+        @told_by("boot")
+        def broken(self, told: Told) -> str:
+            return str(told.value["no such key"])
+
+    node = Telling(Target("gpu001"), NodeEvidence("gpu001", {"boot": Leaf(Status.TOLD, {})}))
+    for _ in range(2):
+        with pytest.raises(Incomplete, match=r"broken could not be understood: KeyError: 'no such key' \(test_facts"):
+            assert node.broken
+
+
+def test_a_node_whose_reading_breaks_costs_its_group_nothing() -> None:
+    group = Group([Node(Target(name), NodeEvidence(name, {})) for name in ("gpu001", "gpu002", "gpu003")])
+
+    def speed(node: Node) -> dict[str, str | None]:
+        return {"speed": "fast" if node.name != "gpu003" else str(1 / 0)}
+
+    assert group.counts("speed", speed) == {"speed": {"fast": 2}}
+    assert group.most("speeds", lambda node: [str(speed(node)["speed"])]) == frozenset()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.suite import node_checks
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import node_checks
 from tests.faults import FAULTS, captured
 from tests.faults.fault import DOES_NOT_APPLY, p5
 from tests.faults.proof import verdicts_of_healthy

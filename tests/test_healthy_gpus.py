@@ -7,9 +7,9 @@ from functools import cache
 
 import pytest
 
-from clusterproof.plugins.evidence import NodeEvidence
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from tests.judged import results, told_by
 from tests.testbed.gpus import MODELS, healthy_gpu_node
 from tests.testbed.needs import needs_nodes
@@ -26,22 +26,24 @@ NOT_IN_THE_CATALOGUE = {  # EC2 tells no numbers for these types
 # What makes no sense to ask of a model, and why.
 NO_DCGM_LOG = {"gpu.dcgm_diag"}
 NO_FABRIC = {"gpu.fabric_state", "gpu.fabric_uniform"}  # before Hopper GPUs are not registered with one
-NO_NVSWITCH = {"gpu.fabric_manager"}  # or the rack has it
+NO_NVSWITCH = {"gpu.fabric_manager", "gpu.nvswitch_count"}  # or the rack has it
+OFF_THE_BUS = {"gpu.nvswitch_count"}
+NO_RACK = {"gpu.imex"}
 NO_GPUDIRECT = {"gpu.peermem"}
 NO_NVLINK = NO_FABRIC | NO_NVSWITCH | NO_GPUDIRECT | {"gpu.nvlink_active", "gpu.nvlink_errors"}
 OLD_DRIVER = {"gpu.recovery_action"}
 NO_SRAM_FLAG = {"gpu.sram_threshold"}
 NOT_APPLICABLE = {
-    "V100": NO_FABRIC | NO_NVSWITCH | NO_GPUDIRECT | OLD_DRIVER | NO_SRAM_FLAG,
-    "T4": NO_NVLINK | OLD_DRIVER | NO_SRAM_FLAG,
-    "A100-40": NO_FABRIC,
-    "A100-80": NO_FABRIC | OLD_DRIVER,
-    "A10G": NO_NVLINK | OLD_DRIVER | NO_SRAM_FLAG,
-    "L4": NO_NVLINK,
-    "L40S": NO_NVLINK,
-    "H100": set(),
-    "H200": set(),
-    "B200": set(),
+    "V100": NO_RACK | NO_FABRIC | NO_NVSWITCH | NO_GPUDIRECT | OLD_DRIVER | NO_SRAM_FLAG,
+    "T4": NO_RACK | NO_NVLINK | OLD_DRIVER | NO_SRAM_FLAG,
+    "A100-40": NO_RACK | NO_FABRIC,
+    "A100-80": NO_RACK | NO_FABRIC | OLD_DRIVER,
+    "A10G": NO_RACK | NO_NVLINK | OLD_DRIVER | NO_SRAM_FLAG,
+    "L4": NO_RACK | NO_NVLINK,
+    "L40S": NO_RACK | NO_NVLINK,
+    "H100": NO_RACK,
+    "H200": NO_RACK,
+    "B200": NO_RACK | OFF_THE_BUS,
     "GB200": NO_NVSWITCH,
     "GB300": NO_NVSWITCH | NO_GPUDIRECT,  # the catalogue does not know of its GPUDirect RDMA
 }

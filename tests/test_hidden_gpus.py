@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence import NodeEvidence
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.verdict import Verdict
 from tests.judged import results
 from tests.probed import PATIENT, probe_node
 from tests.testbed.healthy import nvml_values

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.result import Measured, Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.result import Measured, Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history import schema
 from clusterproof.reports.history.changes import between, change, since_last
 from clusterproof.reports.history.model import Gpu, HistoryError, Identity, Past, Run
@@ -22,7 +22,7 @@ from clusterproof.reports.history.place import default_path
 from clusterproof.reports.history.store import read_before, read_past, write_run
 from clusterproof.reports.history.trends import flaps, offenders, places, trends
 from clusterproof.reports.history.words import page
-from tests.runs import ROOT
+from tests.wheel import linked_in
 
 ECC, XID = "gpu.no_uncorrected_ecc", "gpu.no_xid"
 PASS, FAIL, CONCERN, INCOMPLETE = Verdict.PASS, Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
@@ -120,6 +120,7 @@ def test_a_run_with_nothing_but_what_does_not_apply_and_passes_is_green_and_one_
     file: Path,
 ) -> None:
     assert add(file, result("gpu001", PASS), result("gpu002", NA)).is_green
+    assert not add(file, result("gpu001", NA)).is_green
     assert not add(file).is_green
     assert not add(file, result("gpu001", INCOMPLETE)).is_green
 
@@ -339,8 +340,8 @@ def test_a_full_disk_costs_the_new_run_and_none_that_was_there(file: Path, monke
 WRITER = """
 import sys
 from pathlib import Path
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history.model import Run
 from clusterproof.reports.history.place import default_path
 from clusterproof.reports.history.store import write_run
@@ -352,13 +353,14 @@ for number in range(5):
 
 @pytest.mark.parametrize("local", [True, False], ids=["write-ahead log", "as on a file server"])
 def test_runs_that_end_at_the_same_time_are_all_kept(file: Path, tmp_path: Path, local: bool) -> None:
-    (tmp_path / "clusterproof").symlink_to(ROOT)
-    program = (
-        WRITER if local else f"from clusterproof.reports.history import schema\nschema.LOCAL = frozenset()\n{WRITER}"
-    )
+    linked_in(tmp_path)
+    elsewhere = "" if local else "schema.LOCAL = frozenset()\n"
+    patient = f"from clusterproof.reports.history import schema\nschema.PATIENCE_S = 600.0\n{elsewhere}"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     started = [
-        subprocess.Popen([sys.executable, "-c", program, str(file)], env=environment, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", patient + WRITER, str(file)], env=environment, stderr=subprocess.PIPE, text=True
+        )
         for _ in range(4)
     ]
     assert [process.communicate()[1] for process in started] == [""] * 4
@@ -369,11 +371,11 @@ def test_runs_that_end_at_the_same_time_are_all_kept(file: Path, tmp_path: Path,
 
 def test_a_run_that_is_killed_while_it_writes_leaves_no_half(file: Path, tmp_path: Path) -> None:
     add(file, result("gpu001", FAIL))
-    (tmp_path / "clusterproof").symlink_to(ROOT)
+    linked_in(tmp_path)
     dies = "import os\nfrom clusterproof.reports.history import store\nstore._identify = lambda *_: os._exit(9)\n"
     tail = (
         "from clusterproof.reports.history.model import Identity, Run\n"
-        "from clusterproof.plugins.result import Result\nfrom clusterproof.plugins.verdict import Verdict\n"
+        "from clusterproof.plugins.core.result import Result\nfrom clusterproof.plugins.core.verdict import Verdict\n"
         "from pathlib import Path\nimport sys\n"
         "results = [Result('a.b', 'x', Verdict.FAIL)]\n"
         "store.write_run(Path(sys.argv[1]), Run('small', 1, 2), results, {'x': Identity('i-1')})\n"

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.facts.nodes import nodes
 from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.judge import judge
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.state import nodes
-from clusterproof.plugins.suite import node_checks
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.judge import judge
 
 PLENTY = {"memlock": None, "nofile": 1048576, "nproc": None}
 EC2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge"}
@@ -122,6 +122,48 @@ def test_one_thread_per_core_leaves_half_of_the_cpus() -> None:
     assert verdict_of("host.thread_siblings", cpus=cpus, platform=EC2).verdict is Verdict.CONCERN
     nobody_knows = {"vendor": "", "product": "", "serial": ""}  # a machine of another kind may well have one
     assert verdict_of("host.thread_siblings", cpus=cpus, platform=nobody_knows).verdict is Verdict.NOT_APPLICABLE
+
+
+GIB = 2**20  # KiB
+
+
+def busy(iowait: int = 0, steal: int = 0) -> dict[str, Any]:
+    """The processors' times between two looks, of a thousand ticks."""
+    return {"times": [[0] * 8, [0, 0, 0, 1000 - iowait - steal, iowait, 0, 0, steal]]}
+
+
+@pytest.mark.parametrize(
+    ("check", "leaves", "message"),
+    [
+        ("host.iowait", {"cpus": busy(iowait=203)}, "20.3 % of CPU time waits for I/O; expected at most 20 %"),
+        ("host.cpu_steal", {"cpus": busy(steal=21)}, "2.1 % of CPU time is stolen; expected at most 2 %"),
+        (
+            "host.memory_available",
+            {"memory": {"total_kib": 1000 * GIB, "available_kib": 198 * GIB}},
+            "19.8 % of 1000 GiB available; expected at least 20 %",
+        ),
+        (
+            "host.memory_size",
+            {"memory": {"total_kib": 2048 * GIB * 95 // 100 - GIB // 12}, "platform": EC2},
+            "1945.5 GiB; expected at least 1945.6 of the 2048 GiB that p5.48xlarge has",
+        ),
+    ],
+)
+def test_a_value_that_is_just_over_a_limit_does_not_look_like_it(
+    check: str, leaves: dict[str, Any], message: str
+) -> None:
+    result = verdict_of(check, **leaves)
+    assert (result.verdict in (Verdict.FAIL, Verdict.CONCERN), result.message) == (True, message)
+
+
+def test_a_node_with_a_little_less_memory_than_its_group_does_not_look_like_it() -> None:
+    told = {"odd": 24 * GIB * 99 // 100 - 100, "a": 24 * GIB, "b": 24 * GIB, "c": 24 * GIB}
+    evidence = {
+        name: NodeEvidence(name, {"memory": Leaf(Status.TOLD, {"total_kib": kib})}) for name, kib in told.items()
+    }
+    cluster = Cluster("alike", "local", tuple(map(Target, told)))
+    result = judge(node_checks()["host.memory_uniform"], nodes(cluster, evidence)["odd"])
+    assert result.message == "23.8 GiB; expected 24 GiB as on 3 of 4 nodes"
 
 
 HOST_CHECKS = sorted(name for name in node_checks() if name.startswith("host."))

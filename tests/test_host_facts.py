@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.facts.field import read
 from clusterproof.plugins.facts.host import ProcessLimits
 from clusterproof.plugins.facts.kernel import newer
 from clusterproof.plugins.facts.memory import MainMemory
 from clusterproof.plugins.facts.processors import MAX_CPUS, FrequencyPolicy, Processors, cpu_list, in_ranges
-from clusterproof.plugins.verdict import Incomplete
 from tests.samples import Sample, sample
 from tests.test_probe_host_state import read_under, root
 
@@ -187,4 +187,38 @@ def test_the_limits_of_a_real_process_are_read(tmp_path: Path) -> None:
         "proc/7/limits": sample("host/limits-procfs.txt").text,
     }
     told = read_under(root(tmp_path, files), "limits")["daemons"]["slurmd"]
-    assert told == {"memlock": 18446744073708503040, "nofile": 2048, "nproc": 62898, "stack": 8388608}
+    assert told == {"memlock": 18446744073708503040, "nofile": 2048, "nproc": 62898, "stack": 8388608, "memory": None}
+
+
+GIB = 2**30
+UNIT = "system.slice/slurmd.service"
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "limit"),
+    [
+        (f"0::/{UNIT}\n", {f"{UNIT}/memory.max": "max", "system.slice/memory.max": "max"}, None),
+        (f"0::/{UNIT}\n", {f"{UNIT}/memory.max": f"{64 * GIB}"}, 64 * GIB),
+        (f"0::/{UNIT}\n", {f"{UNIT}/memory.max": f"{64 * GIB}", "system.slice/memory.max": f"{8 * GIB}"}, 8 * GIB),
+        (
+            f"9:cpu,cpuacct:/{UNIT}\n5:memory:/{UNIT}\n0::/{UNIT}\n",
+            {
+                f"memory/{UNIT}/memory.limit_in_bytes": f"{16 * GIB}",
+                "memory/memory.limit_in_bytes": "9223372036854771712",
+            },
+            16 * GIB,
+        ),
+        ("5:memory:/\n", {"memory/memory.limit_in_bytes": "9223372036854771712"}, None),
+        ("0::/\n", {}, None),
+    ],
+)
+def test_a_daemons_limit_of_memory_is_the_least_of_its_control_groups(
+    tmp_path: Path, groups: str, files: dict[str, str], limit: int | None
+) -> None:
+    tree: dict[str, str | bytes] = {
+        "proc/7/comm": "slurmd\n",
+        "proc/7/limits": sample("host/limits-procfs.txt").text,
+        "proc/7/cgroup": groups,
+        **{f"sys/fs/cgroup/{path}": f"{text}\n" for path, text in files.items()},
+    }
+    assert read_under(root(tmp_path, tree), "limits")["daemons"]["slurmd"]["memory"] == limit

@@ -10,34 +10,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.reports.results import read_results
-
-ROOT = Path(__file__).parents[1]
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder into which the wheel of this checkout is installed, without what it depends on."""
-    folder = tmp_path_factory.mktemp("installed")
-    source = folder / "source"
-    tracked = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "-z"], capture_output=True
-    )
-    if tracked.returncode:
-        pytest.skip("not a git checkout: which files make the wheel is not known")
-    for name in filter(None, tracked.stdout.decode().split("\0")):
-        if (ROOT / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((ROOT / name).read_bytes())
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target"]
-    made = subprocess.run([*pip, str(folder / "site"), str(source)], capture_output=True, text=True, timeout=300)
-    assert made.returncode == 0, made.stderr
-    return folder / "site"
-
-
-def run(site: Path, cwd: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run something with only the wheel's copy of the suite to import."""
-    environment = {**os.environ, "PYTHONPATH": str(site), "HOME": str(cwd), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
+from tests.wheel import ROOT, Installed
 
 
 def verdicts(path: Path) -> set[tuple[str, str, str]]:
@@ -46,10 +19,9 @@ def verdicts(path: Path) -> set[tuple[str, str, str]]:
 
 
 def test_the_console_script_finds_in_the_demo_what_pytest_finds_in_the_checkout(
-    installed: Path, tmp_path: Path
+    installed: Installed, tmp_path: Path
 ) -> None:
-    script = [sys.executable, str(installed / "bin" / "clusterproof")]
-    ran = run(installed, tmp_path, *script, "--cluster", "demo", "--results", "wheel.jsonl", "-v")
+    ran = installed.run(tmp_path, "clusterproof", "--cluster", "demo", "--results", "wheel.jsonl", "-v")
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "checks/gpu/test_memory.py::test_no_uncorrected_ecc[gpu003] FAILED" in ran.stdout
     assert "1 of 16 nodes (gpu002)" in (tmp_path / "runs" / "latest" / "report.html").read_text(encoding="utf-8")
@@ -65,16 +37,32 @@ def test_the_console_script_finds_in_the_demo_what_pytest_finds_in_the_checkout(
     assert verdicts(tmp_path / "wheel.jsonl") == verdicts(tmp_path / "checkout.jsonl")
 
 
-def test_the_packaged_checks_run_beside_a_users_own(installed: Path, tmp_path: Path) -> None:
+WORKERS = pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "two workers"])
+
+
+@WORKERS
+def test_the_packaged_checks_run_beside_a_users_own(installed: Installed, tmp_path: Path, workers: list[str]) -> None:
     (tmp_path / "test_own.py").write_text(
         "def test_kernel(node):\n    assert node.boot.kernel.startswith('6.'), 'old; expected 6'\n"
     )
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    command = [sys.executable, "-m", "pytest", "-p", "clusterproof.plugins.cluster", "--pyargs", "clusterproof.checks"]
-    options = ["test_own.py", "--cluster", "demo", "--nodes", "gpu001", "--results", "own.jsonl", "-q"]
-    ran = run(installed, tmp_path, *command, *options)
+    words = ["--pyargs", "clusterproof.checks", "test_own.py", "--cluster", "demo", "--nodes", "gpu001"]
+    ran = installed.pytest(tmp_path, *words, "--results", "own.jsonl", "-q", *workers)
     told = {check for _, check, _ in verdicts(tmp_path / "own.jsonl")}
     assert {"kernel", "gpu.no_xid"} <= told, ran.stdout + ran.stderr
+
+
+def test_workers_judge_the_same(installed: Installed, tmp_path: Path) -> None:
+    told = {}
+    for name, workers in (("alone", []), ("workers", ["-n", "2"]), ("pytest's own", ["--pyargs", "-n", "2"])):
+        pytests = ["python", "-m", "pytest", "--pyargs", "clusterproof.checks"]
+        program = pytests if "--pyargs" in workers else ["clusterproof"]
+        words = ["--cluster", "demo", "--no-report", "-q", "-m", "prolog", "--results", name, *workers]
+        ran = installed.run(tmp_path, *program, *words)
+        assert ran.returncode == 1, ran.stdout + ran.stderr
+        told[name] = verdicts(tmp_path / name)
+    assert told["alone"]
+    assert told["alone"] == told["workers"] == told["pytest's own"]
 
 
 @pytest.mark.parametrize(
@@ -98,35 +86,34 @@ def test_the_packaged_checks_run_beside_a_users_own(installed: Path, tmp_path: P
     ],
 )
 def test_a_command_line_answers_in_one_clear_line(
-    installed: Path, tmp_path: Path, arguments: list[str], exit_code: int, words: str
+    installed: Installed, tmp_path: Path, arguments: list[str], exit_code: int, words: str
 ) -> None:
-    ran = run(installed, tmp_path, sys.executable, str(installed / "bin" / "clusterproof"), *arguments)
+    ran = installed.run(tmp_path, "clusterproof", *arguments)
     assert (ran.returncode, words in ran.stdout + ran.stderr) == (exit_code, True), ran.stdout + ran.stderr
     assert "Traceback (most" not in ran.stdout + ran.stderr
 
 
-def test_slurms_scripts_lie_beside_it_and_can_be_run(installed: Path) -> None:
+def test_slurms_scripts_lie_beside_it_and_can_be_run(installed: Installed) -> None:
     for name in ("prolog", "epilog", "health-check"):
-        script = installed / "bin" / f"clusterproof-{name}"
+        script = installed.bin / f"clusterproof-{name}"
         assert os.access(script, os.X_OK)
         assert script.read_text() == (ROOT / "integrations" / "slurm" / script.name).read_text()
-    assert (installed / "clusterproof" / "integrations" / "slurm" / "install.md").is_file()
+    assert (installed.package / "integrations" / "slurm" / "install.md").is_file()
 
 
-def test_what_is_copied_for_images_lies_in_it(installed: Path) -> None:
-    assert os.access(installed / "bin" / "clusterproof-idle", os.X_OK)
+def test_what_is_copied_for_images_lies_in_it(installed: Installed) -> None:
+    assert os.access(installed.bin / "clusterproof-idle", os.X_OK)
     for name in ("ci/gate.sh", "ci/iam.json", "image-builder/clusterproof.yml", "systemd/clusterproof-idle.timer"):
-        assert (installed / "clusterproof" / "integrations" / name).read_bytes() == (
-            ROOT / "integrations" / name
-        ).read_bytes()
-    assert (installed / "clusterproof" / "integrations" / "user-data" / "first-boot.sh").is_file()
+        assert (installed.package / "integrations" / name).read_bytes() == (ROOT / "integrations" / name).read_bytes()
+    assert (installed.package / "integrations" / "user-data" / "first-boot.sh").is_file()
 
 
-def test_a_manifest_is_written_from_a_recording(installed: Path, tmp_path: Path) -> None:
-    script = [sys.executable, str(installed / "bin" / "clusterproof"), "manifest"]
-    made = run(installed, tmp_path, *script, "--from", "demo", "--nodes", "gpu001", "--out", "golden.toml")
+def test_a_manifest_is_written_from_a_recording(installed: Installed, tmp_path: Path) -> None:
+    made = installed.run(
+        tmp_path, "clusterproof", "manifest", "--from", "demo", "--nodes", "gpu001", "--out", "golden.toml"
+    )
     assert (made.returncode, made.stdout) == (0, ""), made.stderr
-    gate = [sys.executable, str(installed / "bin" / "clusterproof"), "--cluster", "demo", "--nodes", "gpu001"]
-    kept = run(installed, tmp_path, *gate, "-m", "ami", "-k", "manifest", "--policy", "golden.toml")
+    gate = ["clusterproof", "--cluster", "demo", "--nodes", "gpu001"]
+    kept = installed.run(tmp_path, *gate, "-m", "ami", "-k", "manifest", "--policy", "golden.toml")
     assert (kept.returncode, "6 passed" in kept.stdout) == (0, True), kept.stdout
-    assert run(installed, tmp_path, *script).returncode == 4
+    assert installed.run(tmp_path, "clusterproof", "manifest").returncode == 4

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.verdict import Incomplete, Verdict
 from clusterproof.plugins.facts.node import Node as FactsNode
 from clusterproof.plugins.inventory.model import Target
-from clusterproof.plugins.judge import judge
 from clusterproof.plugins.probe import imds
 from clusterproof.plugins.probe.reading import Absent, Node
-from clusterproof.plugins.suite import node_checks
-from clusterproof.plugins.verdict import Incomplete, Verdict
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.judge import judge
 from tests.testbed.imds import identity
 
 DOCUMENT = "/latest/dynamic/instance-identity/document"

@@ -20,7 +20,7 @@ from xml.sax.saxutils import escape
 import pytest
 
 from clusterproof.plugins.catalog import InstanceType, instance_types
-from clusterproof.plugins.refresh_catalog import RefreshError, compare, refresh_catalog, told_of
+from clusterproof.plugins.suite.refresh_catalog import RefreshError, compare, refresh_catalog, told_of
 
 ROOT = Path(__file__).parents[1]
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.evidence import NodeEvidence, load
+from clusterproof.plugins.core.evidence import NodeEvidence, load
 from clusterproof.plugins.inventory import FILE, KINDS, narrow, resolve, with_expectations
 from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
 from clusterproof.plugins.inventory.recording import read_cluster, recording_file, write_cluster, write_node
@@ -332,7 +332,7 @@ RECORDED = Cluster(
 def test_a_recorded_cluster_is_read_back_as_a_replay(tmp_path: Path) -> None:
     write_cluster(tmp_path / "new", RECORDED)
     assert resolve(f"replay:{tmp_path}/new") == Cluster(
-        "prod", "replay", RECORDED.targets, {"recording": f"{tmp_path}/new"}
+        "prod", "replay", RECORDED.targets, {"recording": f"{tmp_path}/new", "ec2": "by evidence"}
     )
     assert "secret" not in (tmp_path / "new" / "cluster.json").read_text()
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["cluster.json"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.facts import kernel_log
 from clusterproof.plugins.facts.kernel_hardware import LONGEST_WORDS
-from clusterproof.plugins.facts.kernel_host import AllocationFailure, FileServer, OomKill, Segfault
+from clusterproof.plugins.facts.kernel_host import BOUND, DiskEvent, FileServer, HardwareError, OomKill, Segfault
 from clusterproof.plugins.facts.kernel_log import Cleared, Event, Events
 from clusterproof.plugins.probe.kernel_lines import Kept
 from tests.host_lines import FORMS
@@ -61,7 +61,22 @@ def test_a_line_that_is_read_is_kept_by_the_probe(line: str) -> None:
         "ena 0000:00:05.0 eth0: Failed to submit command",
         "slurmd[9]: python3[77]: segfault at 0 ip 0 sp 0 error 4",
         "python3[77]: segfault in the application",
-        "general protection fault, probably for non-canonical address 0xdead: 0000 [#1] SMP PTI",
+        "BUG: Bad page state in process python3  pfn:12345",
+        "WARNING: CPU: 3 PID: 77 at fs/inode.c:611 iput+0x1/0x2",
+        "CPU3: Core temperature is above threshold, cpu clock is throttled (total events = 5)",
+        "CPU3: Package temperature/speed normal (total events = 5)",
+        "EXT4-fs error (device loop3): ext4_lookup:1815: inode #2: comm x: deleted inode referenced: 12",
+        "EXT4-fs (loop3): Remounting filesystem read-only",
+        "XFS (loop3): Corruption detected. Unmount and run xfs_repair",
+        "I/O error, dev fd0, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2",
+        "I/O error, dev loop0, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2",
+        "nvme nvme0: 32/0/0 default/read/poll queues",
+        "nvme nvme0: allocated 64 MiB host memory buffer.",
+        "ena 0000:00:05.0: ENA device version: 0.10",
+        "mlx5_core 0000:5c:00.0: Port module event: module 0, Cable plugged",
+        "mlx5_core 0000:5c:00.0 ens1f0np0: Link up",
+        "br0: port 1(veth0) entered blocking state",
+        "bond0: (slave eth1): link status definitely down, disabling slave",
         "clocksource: timekeeping watchdog on CPU3: Marking clocksource 'tsc' as unstable",
         "rcu: Hierarchical RCU implementation.",
         "systemd[1]: Installed transient /etc/machine-id file.",
@@ -80,6 +95,23 @@ def test_a_kill_at_a_limit_names_its_control_group_if_that_was_told_of_the_same_
     killed = "Memory cgroup out of memory: Killed process {} (python3) total-vm:1kB"
     assert parse(MEMCG, killed.format(39)) == (OomKill("python3", 39, "/slurm/job_7", 1.0),)
     assert parse(MEMCG, killed.format(40)) == (OomKill("python3", 40, "?", 1.0),)
+
+
+@pytest.mark.parametrize("constraint", ["CPUSET", "MEMORY_POLICY"])
+@pytest.mark.parametrize(
+    "end", ["task=python3,pid=39,uid=1000", "task=a,pid=7,uid=0,b,pid=39,uid=1000", "task_memcg=/cut"]
+)
+def test_a_kill_on_numa_nodes_that_a_process_is_bound_to_is_not_the_whole_nodes(constraint: str, end: str) -> None:
+    told = f"oom-kill:constraint=CONSTRAINT_{constraint},nodemask=0,cpuset=/,mems_allowed=0-1,global_oom,{end}"
+    killed = "Out of memory: Killed process 39 (python3) total-vm:1kB"
+    assert parse(told, killed) == (OomKill("python3", 39, BOUND, 1.0),)
+    assert parse(told, killed, killed)[1] == OomKill("python3", 39, "", 1.0)
+
+
+def test_a_kill_for_want_of_the_whole_nodes_memory_stays_one() -> None:
+    told = "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,task=python3,pid=39,uid=0"
+    killed = "Out of memory: Killed process 39 (python3) total-vm:1kB"
+    assert parse(told, killed) == (OomKill("python3", 39, "", 1.0),)
 
 
 def test_the_captured_crashes_in_nccl_are_read() -> None:
@@ -101,10 +133,25 @@ def test_an_unmounted_file_system_is_not_missed(server: str, is_back: bool) -> N
     assert event.brings_back(server) is is_back
 
 
+@pytest.mark.parametrize(
+    ("stopped", "mounted"),
+    [
+        ("EXT4-fs ({}): Remounting filesystem read-only", "EXT4-fs ({}): mounted filesystem with ordered data mode."),
+        ("EXT4-fs ({}): Remounting filesystem read-only", "EXT4-fs ({}): unmounting filesystem 0b6f4b1c."),
+        ("XFS ({}): Filesystem has been shut down due to log error (0x2).", "XFS ({}): Mounting V5 Filesystem"),
+        ("XFS ({}): xfs_do_force_shutdown(0x2) called from line 7", "XFS ({}): Unmounting Filesystem 0b6f4b1c"),
+    ],
+)
+def test_a_mount_is_told_of_a_file_system_that_had_stopped(stopped: str, mounted: str) -> None:
+    assert parse(mounted.format("sda1")) == ()
+    events = parse(stopped.format("sda1"), mounted.format("sdb1"), mounted.format("sda1"), mounted.format("sda1"))
+    assert [event.kind for event in events if isinstance(event, DiskEvent)][1:] == ["fresh"]
+
+
 def test_words_of_a_line_without_end_are_cut() -> None:
-    (event,) = parse("Cannot allocate memory".rjust(300, "x"))
-    assert isinstance(event, AllocationFailure)
-    assert len(event.what) == LONGEST_WORDS
+    (event,) = parse("{1}[Hardware Error]: event severity: fatal".ljust(300, "x").replace("fatalx", "fatal x"))
+    assert isinstance(event, HardwareError)
+    assert len(event.words) == LONGEST_WORDS
 
 
 @pytest.mark.parametrize(("told", "event"), [(line, event) for line, event in FORMS])

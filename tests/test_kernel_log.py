@@ -21,7 +21,7 @@ from clusterproof.plugins.facts.kernel_log import (
     XidEvent,
     pci_address,
 )
-from clusterproof.tests.samples import Sample, of_topic, sample
+from tests.samples import Sample, of_topic, sample
 
 GPU = "0000:c5:00"
 OTHER_GPU = "0000:0b:00"
@@ -278,6 +278,40 @@ def test_a_gpu_that_fell_off_the_bus_without_an_xid_is_named(lines: list[str], a
     assert [(found.code, found.severity, found.pci) for found in judge(events)] == [(79, "fail", address)]
 
 
+@pytest.mark.parametrize(
+    ("line", "address"),
+    [
+        ("NVRM: GPU 0000:c1:00.0: RmInitAdapter failed! (0x26:0x56:1463)", "0000:c1:00.0"),
+        ("NVRM: GPU 0000:c1:00.0: rm_init_adapter failed, device minor number 3", "0000:c1:00.0"),
+        ("[   99.500000] NVRM: RmInitAdapter failed! (0x25:0x40:1220)", ""),
+        ("3,1204,99500000,-;NVRM: rm_init_adapter failed, device minor number 0", ""),
+    ],
+)
+def test_a_gpu_that_the_driver_could_not_start_is_judged_as_the_xid_for_that(line: str, address: str) -> None:
+    assert [(found.code, found.severity, found.pci) for found in judge(parse(line))] == [(143, "fail", address)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[99.5] x NVRM: GPU 0000:c1:00.0: RmInitAdapter failed! (0x26:0x56:1463)",
+        "[99.5] process 'RmInitAdapter failed' started with executable stack",
+        "[99.5] NVRM: GPU of RmInitAdapter failed",
+        "[99.5] overlayfs: upperdir is NVRM: RmInitAdapter failed!",
+        "[99.5] overlayfs: x\nNVRM: RmInitAdapter failed!",
+        "python[77]: NVRM: GPU 0000:c1:00.0: RmInitAdapter failed! (0x26:0x56:1463)",
+    ],
+)
+def test_what_only_names_such_a_failure_is_none(line: str) -> None:
+    assert parse(line) == ()
+
+
+def test_a_gpu_that_started_after_a_reset_of_the_driver_is_well() -> None:
+    failed = "NVRM: GPU 0000:c1:00.0: RmInitAdapter failed! (0x26:0x56:1463)"
+    (found,) = judge(parse(failed, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.09"))
+    assert (found.severity, found.cleared_by) == ("none", "a reload of the driver")
+
+
 def test_the_driver_tells_the_uuid_of_a_gpu_before_its_first_xid() -> None:
     events = parse("NVRM: GPU at PCI:0000:c5:00: GPU-455d8f70-2051-db6c-0430-ffc457bff834", line_of(79))
     assert events[0] == GpuNamed("0000:c5:00.0", "GPU-455d8f70-2051-db6c-0430-ffc457bff834")
@@ -311,6 +345,7 @@ TRUE_LINES = [
     "NVRM: (PCI ID: 10de:2901) installed in this system has",
     "NVRM: fallen off the bus and is not responding to commands.",
     "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64",
+    "NVRM: GPU 0000:c1:00.0: RmInitAdapter failed! (0x26:0x56:1463)",
     "nvidia-nvswitch3: SXid (PCI:0000:c8:00.0): 20034, Fatal, Link 28",
     "[drm] [nvidia-drm] [GPU ID 0x0000c500] Removing device",
     "[drm] Initialized nvidia-drm 0.0.0 for 0000:c5:00.0 on minor 7",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence import Leaf, Status
+from clusterproof.plugins.core.evidence import Leaf, Status
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.facts.kernel_told import when
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.verdict import Verdict
 from tests.logged import NOW, UPTIME_S, node, result, verdict
 
 OVER_THE_LOG = (
@@ -67,6 +69,40 @@ def test_a_file_server_that_is_back_is_passed_over(lines: tuple[str, ...], expec
 
 
 @pytest.mark.parametrize(
+    ("lines", "cut", "expected"),
+    [
+        ([(60.0, LOST)], {}, "is lost, at 2025-11-16 16:21:00 UTC; expected every file server to be back"),
+        ([(None, LOST)], {}, "fsx-OST0001 is lost; expected every file server to be back"),
+        ([(60.0, LOST)], {"file_servers": [7, 60.0]}, "expected every file server to be back"),
+        ([(60.0, LOST), (61.0, RESTORED)], {"file_servers": [7, 60.0]}, "7 lines of the kernel log were cut"),
+    ],
+)
+def test_a_file_server_that_is_lost_is_named_although_lines_were_cut(lines: Any, cut: Any, expected: str) -> None:
+    assert expected in result("storage.file_system_errors", node(*lines, cut=cut)).message
+
+
+STOPPED = "EXT4-fs (nvme1n1p1): Remounting filesystem read-only"
+FOUND = "EXT4-fs error (device nvme1n1p1): ext4_lookup:1815: inode #2: comm x: deleted inode referenced: 12"
+FRESH = "EXT4-fs (nvme1n1p1): mounted filesystem with ordered data mode"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ((STOPPED,), Verdict.CONCERN),  # it is not seen to be mounted
+        ((STOPPED, FRESH), Verdict.PASS),
+        ((FRESH, STOPPED), Verdict.CONCERN),
+        ((STOPPED, FRESH.replace("nvme1n1p1", "nvme2n1p1")), Verdict.CONCERN),
+        ((FOUND,), Verdict.CONCERN),
+        ((FOUND, FRESH), Verdict.CONCERN),  # what was read was wrong all the same
+        ((FRESH,), Verdict.PASS),
+    ],
+)
+def test_a_file_system_that_was_mounted_anew_has_not_stopped(lines: tuple[str, ...], expected: Verdict) -> None:
+    assert verdict("storage.disk_errors", logging(*lines)) is expected
+
+
+@pytest.mark.parametrize(
     ("line", "expected"),
     [
         ("python3[7]: segfault at 0 ip 0 sp 0 error 4 in libc.so.6[7f+1]", Verdict.CONCERN),
@@ -89,6 +125,12 @@ def test_a_few_corrected_pcie_errors_and_what_is_told_twice_are_no_more_than_the
 @pytest.mark.parametrize(("lines", "expected"), [(9, Verdict.PASS), (37, Verdict.PASS), (38, Verdict.CONCERN)])
 def test_corrected_memory_errors_are_counted_by_the_day(lines: int, expected: Verdict) -> None:
     assert verdict("host.mce_edac", logging(*[CORRECTED] * lines)) is expected  # in 100 hours
+
+
+def test_corrected_errors_of_the_boot_before_are_not_counted() -> None:
+    earlier = "[Hardware Error]: event severity: corrected"
+    assert verdict("host.mce_edac", logging(*[earlier] * 38)) is Verdict.PASS
+    assert verdict("host.mce_edac", logging(*[f"{{1}}{earlier}"] * 38)) is Verdict.CONCERN
 
 
 def test_one_corrected_error_that_three_sources_tell_is_one() -> None:
@@ -140,3 +182,22 @@ def test_a_node_without_efa_has_no_efa_errors() -> None:
     }
     alone = replace(of, evidence=replace(of.evidence, leaves=leaves))
     assert verdict("network.efa_driver_errors", alone) is Verdict.NOT_APPLICABLE
+
+
+STAMP_S = 1731672123.0  # of a log whose lines are dated, as `dmesg --time-format iso` writes them
+XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1, name=python3, GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize("boot", [Status.TOLD, Status.UNCOLLECTED])
+def test_a_dated_line_is_told_with_its_date_whether_or_not_the_boot_is_known(boot: Status) -> None:
+    told = node((STAMP_S, XID))
+    message = result("gpu.no_xid", told if boot is Status.TOLD else without(told, "boot", boot)).message
+    assert "at 2024-11-15 12:02:03 UTC" in message
+    assert "after boot" not in message
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(120.0, "120 s after boot"), (1e18, "at a time that is none"), (STAMP_S, "at 2024-11-15")]
+)
+def test_a_moment_is_told_by_the_clock_that_is_known(seconds: float, words: str) -> None:
+    assert when(seconds, without(logging(), "boot")).startswith(words)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.asking import Asking
 from clusterproof.plugins.connection import Limits, Unusable, connection_for
 from clusterproof.plugins.launchers.choose import launcher_for
 from clusterproof.plugins.launchers.launcher import Campaign
@@ -23,6 +22,7 @@ from clusterproof.plugins.launchers.visit import Told, Visitor
 from clusterproof.plugins.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.meters.reading import Reading
 from clusterproof.plugins.pairwise.model import Pair
+from clusterproof.plugins.suite.asking import Asking
 from tests.launched import all_reduce, are_soon_quiet, cluster_of, measured, sending, wait_for
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster, needs_openmpi

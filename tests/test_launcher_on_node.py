@@ -21,6 +21,7 @@ from clusterproof.plugins.launchers.meeting import READY, knock, let_in, open_do
 from clusterproof.plugins.launchers.sweeping import VARIABLE, sweep
 from clusterproof.plugins.launchers.visit import MOST_BYTES, Told, Visitor, node_program
 from clusterproof.plugins.probe.payload import new_nonce
+from tests.pythons import interpreter
 
 HERE = Target("here")
 LOCAL = Visitor(connection_for("local"), Limits(answer_s=60.0))
@@ -213,10 +214,10 @@ def test_a_port_that_is_taken_is_told_before_anything_starts() -> None:
 
 @pytest.mark.parametrize("python", ["python3.8", "python3"])
 def test_it_runs_on_python(python: str, tmp_path: Path) -> None:
-    found = sorted(Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv").glob(f"versions/*/bin/{python}"))
-    if not found:
+    found = interpreter(python)
+    if found is None:
         pytest.skip(f"no {python} here")
-    (tmp_path / "python3").symlink_to(found[0])
+    (tmp_path / "python3").symlink_to(found)
     told = LOCAL.visit(HERE, request("echo $PATH"), 60.0)
     nonce = new_nonce()
     program = node_program(request("echo there"), nonce, on_stdin=False)

@@ -9,31 +9,36 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from clusterproof.plugins.connection import Limits, Unusable
 from clusterproof.plugins.launchers.launcher import Campaign
+from clusterproof.plugins.launchers.on_submit_host import OTHERS_S
 from clusterproof.plugins.launchers.srun import srun
+from clusterproof.plugins.meters import nccl_tests, nccom_test
 from clusterproof.plugins.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.meters.reading import Reading
 from clusterproof.plugins.pairwise.model import Pair
 from tests.launched import all_reduce, are_soon_quiet, cluster_of, measured, sending, wait_for
-from tests.testbed.needs import needs_slurm
+from tests.testbed.needs import needs_openmpi, needs_slurm
 from tests.testbed.node import healthy_cpu
+from tests.testbed.outputs import nccom_log
 from tests.testbed.ranks import with_all_reduce
 from tests.testbed.slurm import CONTROLLER, SlurmBed, slurm
+from tests.testbed.slurm_version import VERSIONS
 
-pytestmark = needs_slurm
+pytestmark = [needs_slurm, needs_openmpi]
 ROOT = Path(__file__).parents[1]
 NAMES = ("gpu001", "gpu002", "gpu003", "gpu004")
 ROUND = [Pair("gpu001", "gpu002"), Pair("gpu003", "gpu004")]
 
 
-@pytest.fixture(scope="module")
-def bed() -> Iterator[SlurmBed]:
-    with slurm({name: with_all_reduce(healthy_cpu()) for name in NAMES}) as running:
+@pytest.fixture(scope="module", params=VERSIONS)
+def bed(request: pytest.FixtureRequest) -> Iterator[SlurmBed]:
+    with slurm({name: with_all_reduce(healthy_cpu()) for name in NAMES}, version=request.param) as running:
         yield running
 
 
@@ -76,6 +81,48 @@ def test_ranks_measure_what_goes_between_the_nodes_of_each_pair(bed: SlurmBed) -
     assert all(one.is_correct for one in told.values())
 
 
+def test_ranks_that_are_told_nothing_of_each_other_say_so_with_what_to_do(bed: SlurmBed) -> None:
+    made = campaign(bed, nccl_tests.METER, srun_options="--mpi none")
+    small = replace(made, settings=MeterSettings(ranks_per_node=2, size_bytes=2**20))
+    told = round_of(bed, small, ROUND[:1])["gpu001~gpu002"]
+    seen, _, advice = told.problem.partition("; ")
+    assert seen in (
+        "the ranks did not find each other: its MPI was told of no other rank",  # Open MPI 4 says so, and ends
+        "the ranks did not find each other: each ran alone, though nccl-tests has MPI (libmpi.so.40)",
+    )
+    assert advice == "srun told them nothing of each other (--mpi=none); expected --srun-options=--mpi=pmix"
+
+
+def test_ranks_have_a_home_and_the_paths_of_who_starts_them(bed: SlurmBed) -> None:
+    bed.bed.set_environment(CONTROLLER, LD_LIBRARY_PATH="/site/lib", PATH="/site/bin:/usr/bin:/bin", SECRET="a key")
+    says = 'echo "$HOME ${PATH%%:/usr*} $LD_LIBRARY_PATH ${OPAL_PREFIX-not set} ${SECRET-not told}"; exit 3'
+    told = round_of(bed, campaign(bed, all_reduce(before=says)), ROUND[:1])["gpu001~gpu002"]
+    assert "\n/root /site/bin /site/lib not set not told\n" in told.problem
+
+
+NCCOM_TEST = f"""#!/bin/sh
+while [ "$1" != --hosts ]; do shift; done
+[ "$(mpirun --host "$2,$3" -np 2 uname -n | sort | xargs)" = "$2 $3" ] || exit 1
+sleep {OTHERS_S + 1:g} # as it takes longer than srun waits for ranks, once others have ended
+cat <<'end'
+{nccom_log()}
+end
+"""
+
+
+def test_root_starts_nccom_test_which_starts_its_own_ranks_with_mpirun(bed: SlurmBed) -> None:
+    bed.bed.let_nodes_log_in_to_each_other()
+    for name in ROUND[0]:
+        program = bed.node(name).root / "opt/aws/neuron/bin/nccom-test"
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(NCCOM_TEST)
+        program.chmod(0o755)
+        (bed.node(name).root / "root/.ssh/config").write_text("StrictHostKeyChecking no\n")  # known by addresses only
+    made = campaign(bed, nccom_test.METER)
+    told = round_of(bed, replace(made, settings=MeterSettings(ranks_per_node=2, size_bytes=8388608)), ROUND[:1])
+    assert (told["gpu001~gpu002"].problem, told["gpu001~gpu002"].busbw_gb_per_s) == ("", 71.33)
+
+
 def test_ranks_that_fail_at_once_say_why(bed: SlurmBed) -> None:
     told = round_of(bed, campaign(bed, all_reduce(before="echo $(uname -n) has no GPU >&2; exit 3")))
     for pair, reading in told.items():
@@ -90,6 +137,13 @@ def test_all_rounds_are_steps_of_one_job_that_is_given_back(bed: SlurmBed) -> No
         measured(launcher, [Pair("gpu001", "gpu003")])
         assert queue(bed) == [job]
     assert queue(bed) == []
+
+
+def test_a_rank_that_says_that_srun_could_not_start_another_blames_nobody(bed: SlurmBed) -> None:
+    forged = "srun: error: Task launch for StepId=1.0 failed on node gpu002: No route to host"
+    told = round_of(bed, campaign(bed, all_reduce(before=f"echo {forged} >&2; echo {forged}; exit 3")), ROUND[:1])
+    assert told["gpu001~gpu002"].culprit == ""
+    assert not told["gpu001~gpu002"].problem.startswith("srun: Task launch")
 
 
 def test_two_ends_meet_as_two_steps(bed: SlurmBed) -> None:

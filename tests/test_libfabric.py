@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.facts.libfabric import domains, error
-from clusterproof.tests.samples import Sample, of_topic
+from tests.samples import Sample, of_topic
 
 CAPTURED = {
     "eks-g4dn-mpi-prefixed.txt": (("rdmap197s0-rdm",), ""),

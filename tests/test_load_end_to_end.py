@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.load.options import LEAVES, SECONDS
-from clusterproof.plugins.suite import node_checks, occasions
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from clusterproof.reports.results import read_results
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.load import SCRATCH, gpu_node, with_speed

@@ -8,12 +8,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from clusterproof.plugins.connection import Answer
-from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status, Unreached
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status, Unreached
 from clusterproof.plugins.facts.fs_bandwidth import FsBandwidth
 from clusterproof.plugins.facts.loopback import Exchange
 from clusterproof.plugins.load import efa_loopback, gpus, options, torch_python
@@ -144,6 +145,13 @@ def test_copies_are_made_by_pytorch_where_there_is_no_nvbandwidth() -> None:
 
 
 @needs_nodes
+def test_a_measurement_that_is_too_long_for_the_connection_is_cut_and_said_to_be() -> None:
+    talkative = with_tool(loadable_p5(), "nvbandwidth", "#!/bin/sh\nhead -c 40000 /dev/urandom | base64\n")
+    assert told_of(talkative, "gpu_bandwidth").status is Status.TOLD
+    assert told_of(talkative, "gpu_bandwidth", replace(OPTIONS, room=23_000)).status is Status.CUT
+
+
+@needs_nodes
 def test_what_is_missing_is_named() -> None:
     leaf = told_of(without_torch(without_file(loadable_p5(), "/usr/bin/nvbandwidth")), "gpu_bandwidth")
     assert leaf.status is Status.ABSENT
@@ -270,7 +278,9 @@ def test_a_scratch_file_is_removed_when_its_writers_are_killed(tmp_path: Path) -
 def test_the_real_fi_pingpong_exchanges_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     words = tuple("tcp" if word == "efa" else word for word in efa_loopback.EXCHANGE)
     monkeypatch.setattr(efa_loopback, "EXCHANGE", words)
-    node = Node(leaf_s=60.0)
+    monkeypatch.setattr(efa_loopback, "LISTEN_S", 300.0)  # of which a quiet machine needs a second
+    monkeypatch.setattr(efa_loopback, "EXCHANGE_S", 300.0)
+    node = Node(leaf_s=600.0)
     told = Exchange({"domain": "lo", **efa_loopback.exchanged(node, find(node, "fi_pingpong"), "lo")})
     assert (told.exit, told.why_not if told.mb_per_s is None else "") == (0, "")
 

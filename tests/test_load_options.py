@@ -9,8 +9,20 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.load.command_line import leaves_of_packaged, load_options, paths_named, seconds
-from clusterproof.plugins.load.options import LEAVES, TAKES_TURNS
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.launchers.choose import LAUNCHERS as OF_LAUNCHERS
+from clusterproof.plugins.load.command_line import (
+    leaves_named,
+    load_options,
+    pairs_are_needed,
+    paths_named,
+    seconds,
+)
+from clusterproof.plugins.load.options import DCGM_SECONDS, LEAVES, SECONDS, TAKES_TURNS
+from clusterproof.plugins.load.others import others
+from clusterproof.plugins.meters.choose import METERS as OF_METERS
+from clusterproof.plugins.suite.flags_of_perf import DCGM_LEVELS, LAUNCHERS, LOADS, METERS
+from tests.runs import Runs
 
 ROOT = Path(__file__).resolve().parents[1]
 DEFAULTS = {
@@ -85,4 +97,60 @@ def test_before_anything_is_collected_the_command_line_says_what_will_be_loaded(
     markexpr: str, keyword: str, path: str, leaves: set[str]
 ) -> None:
     config: Any = SimpleNamespace(args=[f"{path}::test_it"], invocation_params=SimpleNamespace(dir=ROOT))
-    assert leaves_of_packaged(given(markexpr=markexpr, keyword=keyword), paths_named(config)) == leaves
+    assert leaves_named(given(markexpr=markexpr, keyword=keyword), paths_named(config)) == leaves
+
+
+def test_the_command_line_names_what_there_is() -> None:
+    assert tuple(SECONDS) == LOADS
+    assert tuple(DCGM_SECONDS) == DCGM_LEVELS
+    assert sorted(METERS) == sorted(OF_METERS)
+    assert sorted(LAUNCHERS) == sorted(OF_LAUNCHERS)
+
+
+OWN = """
+import pytest
+
+def test_plain(node):
+    assert node.boot
+
+class TestLoad:
+    pytestmark = pytest.mark.perf
+
+    def test_gemm(self, node, tmp_path):
+        node.gpu_gemm
+
+@pytest.mark.perf
+def test_fs(node):
+    assert node.fs_bandwidth
+
+@pytest.mark.perf
+def test_between(node):
+    node.pairwise
+"""
+
+
+def test_tests_of_others_are_known_before_anything_is_collected(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    (tmp_path / "test_own.py").write_text(OWN)
+    (tmp_path / "test_broken.py").write_text("import no_such_module\n")
+    (tmp_path / "helper.py").write_text("raise SystemExit(1)\n")
+    found = others(pytestconfig, [tmp_path, tmp_path / "test_own.py", Path("/")])
+    assert {(test.words.rpartition(" ")[2], test.needs_pairs) for test in found} == {
+        ("test_plain", False),
+        ("test_gemm", False),
+        ("test_fs", False),
+        ("test_between", True),
+    }
+    asked = given(markexpr="perf", fs_bandwidth="/fsx")
+    assert leaves_named(asked, [], found) == {"gpu_gemm", "fs_bandwidth"}
+    assert leaves_named(given(markexpr="perf", keyword="gemm"), [], found) == {"gpu_gemm"}
+    assert pairs_are_needed(asked, [], found)
+    assert not pairs_are_needed(given(markexpr="perf", keyword="fs or gemm"), [], found)
+
+
+@pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
+def test_a_check_of_another_author_gets_what_the_load_tells(runs: Runs, tmp_path: Path, workers: list[str]) -> None:
+    runs.checks(test_own="import pytest\n\n@pytest.mark.perf\ndef test_fs(node):\n    assert node.fs_bandwidth\n")
+    load = ["-m", "perf", f"--fs-bandwidth={tmp_path}", "--fs-size=64"]
+    results = [f"--results={runs.results_file}"]
+    assert runs.run("--cluster", "local", *load, *results, *workers).ret == 0
+    assert [result.verdict for result in runs.results] == [Verdict.PASS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,19 +12,20 @@ import pytest
 from clusterproof.plugins.catalog.floors import floor, floors
 from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.catalog.site import own_thresholds
-from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Incomplete, Verdict
 from clusterproof.plugins.facts.gpu_speed import GPU_TO_GPU, GPU_TO_HOST, HOST_TO_GPU, GpuBandwidth, GpuGemm
 from clusterproof.plugins.facts.group import Median
 from clusterproof.plugins.facts.loopback import Exchange
+from clusterproof.plugins.facts.nodes import nodes
 from clusterproof.plugins.facts.shortfall import below_best, below_median, worst_first
 from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.judge import judge
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.state import is_named, nodes
-from clusterproof.plugins.suite import all_checks
-from clusterproof.plugins.verdict import Incomplete, Verdict
+from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.state import is_named
 from tests.samples import sample
-from tests.testbed.outputs import dcgm_json
+from tests.testbed.outputs import NCCL_ROWS, NCCL_SUMMARY, dcgm_json, nccl_log
 
 FAIL, CONCERN, INCOMPLETE, PASS, NA = (
     *(Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE),
@@ -131,7 +133,8 @@ def test_an_exchange_has_a_row_and_a_good_end(told: dict[str, Any], speed: float
 def test_of_one_value_the_worst_comparison_is_told() -> None:
     found = [*below_best({"0": 80, "1": 100}, "x"), *below_median("GPU 0, x", 80, Median(160, 3))]
     (only,) = worst_first(found, 5)
-    assert only.observed("GB/s") == "GPU 0, x: 80 GB/s, 50 % below the median of 3 nodes (160)"
+    assert only.observed("GB/s", 10) == "GPU 0, x: 80 GB/s, 50 % below the median of 3 nodes (160)"
+    assert "50.2 %" not in only.observed("GB/s", 50.2)
     assert worst_first(found, 60) == []
 
 
@@ -256,6 +259,78 @@ def test_a_captured_log_of_nccl_tests_is_judged(file: str, instance_type: str, v
     result = judged("gpu.node_busbw", "node_busbw", {"gpu001": value}, instance_type)
     assert result.verdict is verdict, result.message
     assert words in result.message
+
+
+def all_reduce(busbw: float = 450.0, status: int = 0, **log: str) -> dict[str, object]:
+    """A run of all_reduce_perf over one size of 1 GiB."""
+    row = f"{2**30} {2**28} float sum -1 4253.0 252.47 {busbw:.2f} 0 4255.4 252.33 473.12 0\n"
+    return {"gpus": 8, **ran(nccl_log(**{"network": "", "rows": row} | log), status, "all_reduce_perf")}
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "instance_type", "verdict", "words"),
+    [
+        (all_reduce(), [], "p5.48xlarge", PASS, ""),
+        (all_reduce(430), [], "p5.48xlarge", CONCERN, "all-reduce of 1 GiB: 430 GB/s; expected 440 as others measured"),
+        (all_reduce(), [], "p5en.48xlarge", INCOMPLETE, "450 GB/s; expected further nodes to compare with"),
+        (all_reduce(), [all_reduce()], "p5en.48xlarge", INCOMPLETE, "450 GB/s; expected further nodes to compare with"),
+        (all_reduce(), [all_reduce()] * 2, "p5en.48xlarge", PASS, ""),
+        (all_reduce(400), [all_reduce()] * 2, "p5en.48xlarge", FAIL, "below the median of 3 nodes (450)"),
+        (all_reduce(status=3), [], "p5.48xlarge", INCOMPLETE, "ended with exit status 3 behind 1 GiB; expected 0"),
+        (all_reduce(summary=""), [], "p5.48xlarge", INCOMPLETE, "ended with exit status 0 behind 1 GiB"),
+        (
+            all_reduce(summary=NCCL_SUMMARY.replace("0 OK", "3 OK")),
+            [],
+            "p5.48xlarge",
+            FAIL,
+            "out of bounds values: 3 OK",
+        ),
+        (all_reduce(summary=NCCL_SUMMARY.replace("0 OK", "0 FAILED")), [], "p5.48xlarge", FAIL, "values: 0 FAILED"),
+        (all_reduce(rows=NCCL_ROWS.replace("    0  ", "  N/A  ")), [], "p5.48xlarge", INCOMPLETE, "no check of 1 GiB"),
+        (all_reduce(rows=NCCL_ROWS.replace(" 473.38", "    N/A")), [], "p5.48xlarge", INCOMPLETE, "no bandwidth or no"),
+        (all_reduce(rows=""), [], "p5.48xlarge", INCOMPLETE, "measured nothing (exit status 0); expected a row"),
+    ],
+)
+def test_an_all_reduce_within_a_node_is_judged_by_its_largest_message(
+    own: Any, others: list[Any], instance_type: str, verdict: Verdict, words: str
+) -> None:
+    values = {f"gpu{number:03}": value for number, value in enumerate((own, *others), 1)}
+    result = judged("gpu.node_busbw", "node_busbw", values, instance_type)
+    assert result.verdict is verdict, result.message
+    assert words in result.message
+
+
+def gemm(*tflops: float) -> dict[str, object]:
+    told = {"type": "torch.float16", "size": 8192, "tflops": [[speed] for speed in tflops]}
+    return {"gpus": len(tflops), **ran(json.dumps(told))}
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "verdict"),
+    [
+        (gemm(700, 700), [], PASS),
+        (gemm(700, 650), [], CONCERN),
+        (gemm(700, 500), [], FAIL),
+        (gemm(700), [], INCOMPLETE),  # nothing to compare with
+        (gemm(700), [gemm(700)], INCOMPLETE),
+        (gemm(700), [gemm(700)] * 2, PASS),
+        (gemm(0, 0), [], INCOMPLETE),
+    ],
+)
+def test_a_product_is_compared_with_those_of_other_gpus(own: Any, others: list[Any], verdict: Verdict) -> None:
+    values = {f"gpu{number:03}": value for number, value in enumerate((own, *others), 1)}
+    result = judged("gpu.gpu_gemm", "gpu_gemm", values)
+    assert result.verdict is verdict, result.message
+
+
+def test_a_floor_of_the_type_does_without_others_to_compare_with() -> None:
+    assert judged("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(55)}).verdict is PASS
+
+
+@pytest.mark.parametrize(("others", "verdict"), [(1, INCOMPLETE), (2, PASS)])
+def test_few_nodes_are_no_measure_of_a_file_system(others: int, verdict: Verdict) -> None:
+    values = {f"gpu{number:03}": written(2, 3) for number in range(1, others + 2)}
+    assert judged("storage.fs_bandwidth", "fs_bandwidth", values).verdict is verdict
 
 
 def test_a_node_under_load_that_told_nothing_is_incomplete_and_says_why() -> None:

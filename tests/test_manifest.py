@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import InventoryError
 from clusterproof.plugins.manifest.compose import Manifest
 from clusterproof.plugins.manifest.text import text_of
 from clusterproof.plugins.policy.model import Policy
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.suite import node_checks, occasions
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from tests.deviations import DEVIATIONS, ON_BUILD_HOST, Put, with_fabric_manager
 from tests.faults.software import with_package
 from tests.judged import results, told_by
@@ -199,7 +199,7 @@ def typed(bed: Testbed, *words: str) -> tuple[int, str]:
 @needs_cluster
 def test_the_gate_as_a_person_types_it(bed: Testbed, tmp_path: Path) -> None:
     manifest, junit = tmp_path / "golden.toml", tmp_path / "junit.xml"
-    main = "import sys; from clusterproof.plugins.cli import main; sys.exit(main())"
+    main = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())"
     made = bed.run([sys.executable, "-c", main, "manifest", "--from", "ssh:gpu001", "--out", str(manifest)], timeout=60)
     assert (made.returncode, made.stdout) == (0, b""), made.stderr
     assert made.stderr.decode().strip().endswith(f"wrote {manifest}")
@@ -231,7 +231,7 @@ def test_the_gate_on_the_instance_itself(image: Callable[[], NodeImage], exit_co
 
 @needs_cluster
 def test_a_manifest_of_nobody_is_refused(bed: Testbed, tmp_path: Path) -> None:
-    main = "import sys; from clusterproof.plugins.cli import main; sys.exit(main())"
+    main = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())"
     out = str(tmp_path / "golden.toml")
     made = bed.run([sys.executable, "-c", main, "manifest", "--from", "ssh:nobody", "--out", out], timeout=60)
     assert made.returncode == 4

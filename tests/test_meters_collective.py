@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from clusterproof.plugins.meters.choose import METERS, meter_for
 from clusterproof.plugins.meters.meter import MeterSettings, Output
 from clusterproof.plugins.meters.reading import Reading
 from tests.samples import FOLDER, of_topic, sample
+from tests.testbed import compiled
+from tests.testbed.needs import needs_openmpi
 from tests.testbed.outputs import NCCL_ROWS, nccl_log, nccom_log
 
 GIB = 2**30
@@ -196,10 +199,74 @@ def test_another_size_than_the_one_asked_for_is_a_problem() -> None:
     assert (read.busbw_gb_per_s, read.problem) == (None, "its largest size is 1073741824 bytes; expected 8589934592")
 
 
-def test_ranks_that_each_ran_alone_are_told_and_not_measured() -> None:
-    read = nccl(nccl_log() + nccl_log())
-    assert read.busbw_gb_per_s is None
-    assert "built without MPI" in read.problem
+NO_PMI_OF_OPEN_MPI_4 = """[gpu002:00064] OPAL ERROR: Unreachable in file ext3x_client.c at line 112
+The application appears to have been direct launched using "srun",
+but OMPI was not built with SLURM's PMI support and therefore cannot
+execute.
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "end", "problem", "is_apart"),
+    [
+        (
+            f"# MPI library: \n{nccl_log()}0: # MPI library: \n{nccl_log()}",
+            0,
+            "every rank ran alone: this nccl-tests is built without MPI; build it with MPI=1",
+            False,
+        ),
+        (
+            f"0: # MPI library: libmpi.so.40\n{nccl_log()}{nccl_log()}",
+            0,
+            "the ranks did not find each other: each ran alone, though nccl-tests has MPI (libmpi.so.40)",
+            True,
+        ),
+        (
+            nccl_log() + nccl_log(),
+            1,
+            "the ranks did not find each other: each ran alone, though nccl-tests may have MPI",
+            True,
+        ),
+        (
+            f"# MPI library: libmpi.so.40\n{NO_PMI_OF_OPEN_MPI_4}",
+            1,
+            "the ranks did not find each other: its MPI was told of no other rank",
+            True,
+        ),
+    ],
+    ids=["no MPI", "no PMI", "a script", "Open MPI 4"],
+)
+def test_ranks_that_each_ran_alone_are_told_with_what_is_missing(
+    text: str, end: int, problem: str, is_apart: bool
+) -> None:
+    read = nccl(text, end)
+    assert (read.busbw_gb_per_s, read.problem, read.is_apart) == (None, problem, is_apart)
+
+
+def test_a_library_that_is_not_found_is_told_with_how_to_say_where_it_is() -> None:
+    line = "/opt/nccl-tests/build/all_reduce_perf: error while loading shared libraries: libmpi.so.40: cannot open"
+    noise = "hwloc/linux: failed to find sysfs cpu topology directory, aborting linux discovery.\n"
+    read = nccl(f"{noise}{line} shared object file: No such file or directory\n", 127)
+    assert read.problem == (
+        f"it ended with 127; {line} shared object file: No such file or directory; expected its folder in "
+        "LD_LIBRARY_PATH: by a module that is loaded first, or --meter-env"
+    )
+
+
+@needs_openmpi
+def test_a_rank_tells_with_which_mpi_its_program_is_linked(tmp_path: Path) -> None:
+    source = Path(__file__).with_name("testbed") / "tools" / "all_reduce.c"
+    (tmp_path / "alone.c").write_text("int main(void) { return 0; }\n")
+    for made, told in (
+        (compiled.program(source, compiler="mpicc"), r"^# MPI library: libmpi\.so\.\d+$"),
+        (compiled.program(tmp_path / "alone.c"), r"^# MPI library: $"),
+        (b"#!/bin/sh\n", r"\A(?!.*MPI library)"),
+    ):
+        (tmp_path / "all_reduce_perf").write_bytes(made)
+        (tmp_path / "all_reduce_perf").chmod(0o755)
+        said = sh(nccl_tests.ranks(MeterSettings(options="-h")), str(tmp_path), SLURM_LOCALID="0").stdout
+        assert re.search(told, said, re.MULTILINE | re.DOTALL), said
+    assert "MPI library" not in sh(nccl_tests.ranks(MeterSettings()), str(tmp_path), SLURM_LOCALID="1").stdout
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from clusterproof.plugins.check import Check
-from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.pairwise import NoPairs, PairwiseRun
 from clusterproof.plugins.inventory.model import Target
-from clusterproof.plugins.judge import judge
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.suite import all_checks
-from clusterproof.plugins.verdict import Verdict
-from tests.pair_faults import HEALTHY, PAIR_FAULTS, TYPE, PairFault, run_of
+from clusterproof.plugins.meters.reading import Reading
+from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.suite.check import Check
+from clusterproof.plugins.suite.judge import judge
+from tests.pair_faults import HEALTHY, KEY, PAIR_FAULTS, TYPE, PairFault, run_of
 
 CHECKS = {name: check for name, check in all_checks().items() if check.needs_pairs}
 
@@ -86,6 +88,53 @@ def test_pairs_of_a_slow_node_are_a_concern_that_names_it() -> None:
     of_it = [result for name, result in told.items() if "n0003" in name]
     assert {result.verdict for result in of_it} == {Verdict.CONCERN}
     assert all("n0003 is" in result.message and "% slow" in result.message for result in of_it)
+
+
+PINGPONG = "fi_pingpong -p efa -e rdm -S 16777216"
+
+
+@pytest.mark.parametrize(
+    ("meter", "of_node", "of_pair"),
+    [
+        (
+            "nccl-tests",
+            "mpirun -np 16 --host NODE:8,GOOD_NODE:8 all_gather_perf -b 8G -e 8G -f 2 -g 1",
+            "mpirun -np 16 --host A:8,B:8 all_gather_perf -b 8G -e 8G -f 2 -g 1",
+        ),
+        (
+            "nccom-test",
+            "nccom-test -r 64 -N 2 -b 1G -e 1G -d fp32 --check allg --hosts NODE GOOD_NODE",
+            "nccom-test -r 64 -N 2 -b 1G -e 1G -d fp32 --check allg --hosts A B",
+        ),
+        (
+            "iperf3",
+            "iperf3 -s on GOOD_NODE, then on NODE: iperf3 -c GOOD_NODE -P 8 -O 1; the same with -R",
+            "iperf3 -s on B, then on A: iperf3 -c B -P 8 -O 1; the same with -R",
+        ),
+        (
+            "fi_pingpong",
+            f"{PINGPONG} on GOOD_NODE, then on NODE: {PINGPONG} GOOD_NODE",
+            f"{PINGPONG} on B, then on A: {PINGPONG} B",
+        ),
+    ],
+)
+def test_a_person_sees_it_with_the_program_that_measured(meter: str, of_node: str, of_pair: str) -> None:
+    (campaign,) = run_of(PAIR_FAULTS[0]).campaigns
+    about = {"meter": meter, "key": {**KEY, "collective": "all_gather"}}
+    run = PairwiseRun((replace(campaign, journal=replace(campaign.journal, about=about)),))
+    told = judge(CHECKS["network.not_a_straggler"], node("n0003", run))
+    assert (told.verdict, told.evidence) == (Verdict.FAIL, of_node)
+    assert judge(CHECKS["network.pairwise_busbw"], run.pairs[0]).evidence == of_pair
+
+
+def test_what_a_failed_run_expected_is_part_of_what_was_observed() -> None:
+    (campaign,) = run_of(HEALTHY).campaigns
+    problem = "the ranks did not find each other; expected --srun-options=--mpi=pmix"
+    failed = tuple(replace(one, reading=Reading(problem=problem)) for one in campaign.journal.measurements)
+    run = PairwiseRun((replace(campaign, journal=replace(campaign.journal, measurements=failed)),))
+    told = judge(CHECKS["network.not_a_straggler"], node("n0003", run))
+    assert told.verdict is Verdict.INCOMPLETE
+    assert "the ranks did not find each other, expected --srun-options=--mpi=pmix" in told.message
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())

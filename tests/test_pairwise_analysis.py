@@ -95,7 +95,7 @@ def test_when_most_pairs_are_under_the_floor_the_configuration_is_suspected_and_
     (finding,) = Case(16, {"whole": 0.3, "nodes": {"n003": 0.8}}).concluded().findings
     assert finding.kind is Kind.CONFIGURATION
     assert finding.nodes == names(16)
-    assert "are under the floor of 80 GB/s, their median is 30" in finding.words
+    assert "are under the floor of 80 GB/s, their median is 29.97" in finding.words
 
 
 def test_without_a_floor_a_cluster_that_is_slow_alike_is_normal() -> None:

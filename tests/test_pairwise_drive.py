@@ -219,6 +219,35 @@ def test_a_pair_that_fails_stops_nobody(driven: Driven) -> None:
     assert ("failing node", "n003") in verdicts(analyse(journal.measurements, PLAN.settings).findings)
 
 
+@dataclass
+class Interrupted(Made):
+    """A person presses Ctrl-C in a round: one pair has ended well, one is ended so, and tells of that."""
+
+    in_round: int = 1
+
+    def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
+        if len(self.batches) < self.in_round:
+            return super().measure(pairs, measured)
+        measured(pairs[0], self.cluster.read(pairs[0], len(pairs), self.places))
+        measured(pairs[1], Reading(problem="signal 9 ended it"))
+        self.late = lambda: measured(pairs[2], Reading(problem="signal 9 ended it"))
+        raise KeyboardInterrupt
+
+
+def test_pairs_that_were_interrupted_are_not_kept_as_failures(driven: Driven) -> None:
+    driven.launcher = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        driven.drive(PLAN)
+    driven.launcher.late()
+    first, second = PLAN.first[:2]
+    kept = read(driven.path)
+    assert [(one.pair, one.reading.problem) for one in kept.measurements] == [
+        (one, "") for one in (*reversed(first), second[0])
+    ]
+    driven.launcher = Made()
+    assert {one.reading.problem for one in driven.drive(PLAN).measurements} == {""}
+
+
 def test_readings_are_kept_as_they_are(driven: Driven) -> None:
     reading = Reading(1.5, network="eth0", ranks=2, hosts=("a", "b"))
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from clusterproof.plugins.connection import Answer
-from clusterproof.plugins.evidence import NodeEvidence, Status, Unreached, to_json
+from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached, to_json
 from clusterproof.plugins.probe import frame, telling
 from clusterproof.plugins.probe.frame import decode
 
@@ -72,7 +72,47 @@ def test_noise_does_no_harm(output: str) -> None:
     assert decoded(output) == WHOLE
 
 
-def test_a_cut_answer_is_never_evidence() -> None:
+LONG = {
+    "probe": {"python": "3.11.2"},
+    "leaves": {
+        f"leaf{n}": {"status": "told", "value": {'{[\\"': [m * 7919 * n**3 for m in range(400)]}, "seconds": 0.1}
+        for n in range(20)
+    },
+}
+
+
+@pytest.mark.parametrize("chunk_bytes", [telling.CHUNK_BYTES, telling.WIDE_BYTES])
+def test_a_cut_answer_keeps_the_leaves_that_came_whole(chunk_bytes: int) -> None:
+    packed = zlib.compress(json.dumps(LONG).encode())
+    output = "\n".join([telling.begin(NONCE), *telling.lines(packed, NONCE, chunk_bytes)])
+    whole = decoded(output)
+    assert len(whole.leaves) == 20
+    kept = []
+    for length in range(0, len(output), 997):
+        evidence = decoded(output[:length])
+        kept.append(len(evidence.leaves))
+        if evidence.leaves:
+            assert evidence.unreached is None
+            assert "the answer ends in the middle" in evidence.detail
+            assert evidence.leaves.items() <= whole.leaves.items()
+            assert evidence.probe == whole.probe
+        else:
+            assert evidence.unreached in (Unreached.GARBLED, Unreached.CUT)
+    assert kept == sorted(kept)
+    assert 15 < kept[-1] < 20
+
+
+def test_of_a_cut_answer_nothing_is_kept_that_its_checksums_do_not_vouch_for() -> None:
+    packed = zlib.compress(json.dumps(LONG).encode())
+    lines = [telling.begin(NONCE), *telling.lines(packed, NONCE)][:-1]
+    damaged = [line[:-9] + ("A" if line[-9] != "A" else "B") + line[-8:] if ":3:" in line else line for line in lines]
+    assert decoded("\n".join(lines)).leaves
+    assert decoded("\n".join(damaged)).unreached is Unreached.CUT
+    assert decoded("\n".join(lines[:3] + lines[4:])).unreached is Unreached.CUT
+    assert decoded("\n".join(lines + lines[1:2])).unreached is Unreached.CUT
+
+
+def test_an_answer_that_is_cut_before_its_first_leaf_is_no_evidence() -> None:
     output = f"Welcome\n{FRAME}"
     begun = output.index(telling.begin(NONCE)) + len(telling.begin(NONCE))
     for length in range(len(output)):

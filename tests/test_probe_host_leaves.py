@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.evidence import Leaf, Status
+from clusterproof.plugins.core.evidence import Leaf, Status
 from clusterproof.plugins.probe.options import ProbeOptions
 from tests.probed import PATIENT, probe, probe_node
 from tests.test_probe_runner import SETTLE_S
@@ -93,6 +93,22 @@ def test_a_mount_that_another_root_does_not_show_is_hidden_and_not_alive(tmp_pat
     assert mount["total_kib"] is None
 
 
+def test_what_fstab_names_is_told_however_many_others_are_mounted(tmp_path: Path) -> None:
+    for folder in ("proc/1", "etc"):
+        (tmp_path / folder).mkdir(parents=True)
+    others = [f"{100 + n} 1 0:{100 + n} / /a/{n:02} rw - fuse.sshfs me@there rw,user_id=0" for n in range(70)]
+    users = [f"{300 + n} 1 0:{300 + n} / /b/{n:02} rw - fuse.sshfs me@there rw,user_id=1000" for n in range(70)]
+    own = ["30 1 0:99 / /zfsx rw - lustre 10.1.2.3@tcp:/abcde rw", "31 1 259:9 / /zlocal rw - ext4 /dev/nvme9n1 rw"]
+    (tmp_path / "proc/1/mountinfo").write_text("\n".join([*others, *users, *own, ""]))
+    (tmp_path / "etc/fstab").write_text(
+        "10.1.2.3@tcp:/abcde /zfsx lustre defaults\n/dev/nvme9n1 /zlocal ext4 defaults\n"
+    )
+    told = probe(["mounts"], ProbeOptions(host_root=str(tmp_path), leaf_s=30.0)).leaves["mounts"].value
+    paths = [mount["path"] for mount in told["mounts"]]
+    assert paths[:3] == ["/zfsx", "/zlocal", "/a/00"]
+    assert len(paths) == 64
+
+
 @needs_hung_mount
 def test_a_hung_mount_costs_its_own_evidence_only() -> None:
     told = value(with_hung_mount(healthy_cpu(), "/fsx"), "mounts", ProbeOptions(leaf_s=30.0, mount_s=1.0))
@@ -137,6 +153,7 @@ def wait_for_blocked(node: Node) -> None:
 def test_limits_are_bytes_and_null_is_unlimited() -> None:
     image = with_memlock(with_memlock(healthy_cpu(), "1073741824"), "8388608", "slurmd")
     told = value(image, "limits")
-    others = {"nofile": 1048576, "nproc": None, "stack": 8388608}
+    others: dict[str, object] = {"nofile": 1048576, "nproc": None, "stack": 8388608}
     assert told["login"] == {"memlock": 1073741824, **others}
+    others["memory"] = None
     assert told["daemons"] == {"slurmd": {"memlock": 8388608, **others}, "containerd": {"memlock": None, **others}}

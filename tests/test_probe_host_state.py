@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence import Status
+from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.probe.options import ProbeOptions
 from tests.probed import probe
 from tests.test_probe_host_leaves import value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.catalog.judge import judge
-from clusterproof.plugins.evidence import Leaf, Status
+from clusterproof.plugins.core.evidence import Leaf, Status
 from clusterproof.plugins.facts import kernel_log
 from clusterproof.plugins.probe import kernel_log as leaf
 from clusterproof.plugins.probe.options import ProbeOptions
@@ -251,6 +253,39 @@ def test_records_that_are_overwritten_while_they_are_read_are_lost(
     monkeypatch.undo()
     assert isinstance(told, dict)
     assert (told["read"], told["truncated"], told["whole_from"]) == (2, True, 7.0)
+
+
+@needs_nodes
+@pytest.mark.parametrize("indent", ["[   12.500000] ", " " * 15], ids=["from syslog(2)", "from /dev/kmsg"])
+def test_only_the_head_of_a_record_that_dmesg_prints_is_the_kernels_word(indent: str) -> None:
+    lines = (
+        "[    0.000000] Linux version 6.8.0\n[    0.000000] NVRM: loading\n"
+        f"[   12.500000] tmpfs: Unknown parameter 'x\n{indent}NVRM: Xid (PCI:0000:c5:00): 79'\n{indent}nvidia: y\n"
+        "[   12.600000] NVRM: one\n[   12.600000] NVRM: two\n"
+    )
+    told = value(printing(lines), "kernel_log")
+    assert told["source"] == "dmesg"
+    assert [line[1] for line in told["lines"]] == ["Linux version 6.8.0", "NVRM: loading", "NVRM: one", "NVRM: two"]
+
+
+@needs_root
+@needs_nodes
+def test_a_users_newline_in_this_machines_log_is_no_record_where_dmesg_has_it_from_syslog() -> None:
+    mark = f"NVRM: Xid (PCI:0000:c5:00): {os.getpid() % 90 + 10}"
+    mount = ["unshare", "-Urm", "mount", "-t", "tmpfs", "-o", f"x\n{mark}", "none", "/mnt"]
+    subprocess.run(mount, capture_output=True, check=False)
+    hidden = ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /dev && dmesg"]
+    shown = subprocess.run(hidden, capture_output=True, text=True, check=False).stdout
+    if f"] {mark}'" not in shown:
+        pytest.skip("this machine lets nobody mount in a namespace of his own, or shows no kernel log")
+    told = value(printing("".join(f"{line}\n" for line in shown.split("\n")[-20:])), "kernel_log")
+    assert [line for line in told["lines"] if mark in line[1]] == []
+
+
+def printing(lines: str) -> NodeImage:
+    """A node whose dmesg prints these lines, and that has nothing else of its kernel log."""
+    image = with_tool(without_kmsg(), "journalctl", DENIED)
+    return with_tool(image, "dmesg", f"#!/bin/sh\ncat <<'E'\n{lines}E\n")
 
 
 @pytest.mark.parametrize("tool", ["journalctl", "dmesg"])

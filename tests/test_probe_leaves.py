@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence import Leaf, Status
+from clusterproof.plugins.core.evidence import Leaf, Status
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from tests.probed import PATIENT, SOON, probe, probe_node
 from tests.testbed.image import File
@@ -72,14 +70,14 @@ def test_every_leaf_of_a_healthy_gpu_node_tells(p5: Node) -> None:
     }
     assert told["platform"]["product"] == "p5.48xlarge"
     assert told["nvml"]["count"] == 8
-    assert len(told["pci"]["devices"]) == 8 + 32 + 4
+    assert len(told["pci"]["devices"]) == 8 + 32 + 4 + 2
     assert len(told["rdma"]["devices"]) == len(told["rdma"]["uverbs"]) == 32
     assert told["libfabric"]["output"].count("domain: ") == 64
     assert told["fabric_manager"]["output"].endswith("580.126.09\n")
     assert told["processes"]["blocked"] == []
     assert told["limits"] == {
         "login": LIMITS,
-        "daemons": {"slurmd": LIMITS, "containerd": LIMITS},
+        "daemons": dict.fromkeys(("slurmd", "containerd"), LIMITS | {"memory": None}),
     }
 
 
@@ -91,14 +89,26 @@ def test_a_node_without_gpus_says_what_is_absent() -> None:
     assert set(absent) == {"efa_counters", "fabric_manager", "libfabric", "neuron", "neuron_ls", "nvml"}
     assert absent["libfabric"].startswith("no fi_info on PATH or in ")
     assert absent["nvml"].startswith("no libnvidia-ml.so.1 ")
-    assert leaves["rdma"].value["devices"] == leaves["pci"].value["devices"] == []
+    assert leaves["rdma"].value["devices"] == []
+    assert [device["driver"] for device in leaves["pci"].value["devices"]] == ["nvme", "ena"]
 
 
 @needs_nodes
 def test_another_root_tells_the_same(p5: Node) -> None:
     inside = probe_node(p5, leaf_names(), PATIENT).leaves
     outside = probe(leaf_names(), ProbeOptions(host_root=str(p5.root), leaf_s=30.0)).leaves
-    of_the_process = {"boot", "cpus", "efa_counters", "kernel", "limits", "mounts", "nvme", "nvml", "processes"}
+    of_the_process = {
+        "boot",
+        "cpus",
+        "efa_counters",
+        "kernel",
+        "limits",
+        "mounts",
+        "naming",
+        "nvme",
+        "nvml",
+        "processes",
+    }
     for name in set(leaf_names()) - of_the_process:
         assert outside[name].value == inside[name].value, name
     assert outside["nvml"].value["init"]["error"] == "DRIVER_NOT_LOADED"  # its library, which finds no driver out here
@@ -117,25 +127,16 @@ def test_tools_of_another_root_are_for_root(p5: Node) -> None:
 
 @needs_nodes
 def test_nothing_is_written_on_the_node(p5: Node) -> None:
-    before = files_of(p5)
+    before = p5.written()
     probe_node(p5, leaf_names(), PATIENT)
-    assert files_of(p5) == before
+    assert p5.written() == before
 
 
 @needs_nodes
 def test_a_file_that_is_written_is_seen(p5: Node) -> None:
-    before = files_of(p5)
+    before = p5.written()
     p5.run(["sh", "-c", "echo >/tmp/left; echo >/etc/left"])
-    assert {line.split()[0] for line in files_of(p5) - before} == {"/tmp/left", "/etc/left"}
-
-
-def files_of(node: Node) -> set[str]:
-    """Every file with its size and time; of /tmp only those that this machine, under the node, does not have itself."""
-    told = node.run(["find", "/", "-xdev", "-type", "f", "-printf", "%p %s %T@\\n"]).stdout.decode(errors="replace")
-    is_of_others = re.compile(r"(/tmp/.*) \d+ [\d.]+")  # who tests something else here meanwhile
-    return {
-        line for line in told.splitlines() if not ((found := is_of_others.fullmatch(line)) and Path(found[1]).exists())
-    }
+    assert {line.split()[0] for line in p5.written() - before} == {"/tmp/left", "/etc/left"}
 
 
 @needs_nodes
@@ -150,11 +151,14 @@ def test_pci_tells_links_and_drivers(p5: Node) -> None:
         "width_max": 16,
         "speed": "32.0 GT/s PCIe",
         "speed_max": "32.0 GT/s PCIe",
+        "port_width_max": None,
+        "port_speed_max": "",
         "driver": "nvidia",
+        "function_of": "",
         "numa": 0,
         "errors": {"correctable": None, "nonfatal": None, "fatal": None},
     }
-    assert {device["device"] for device in devices if device["vendor"] == "1d0f"} == {"efa2"}
+    assert {device["device"] for device in devices if device["vendor"] == "1d0f"} == {"efa2", "8061", "ec20"}
 
 
 @needs_nodes
@@ -179,7 +183,7 @@ def test_rdma_tells_ports_and_modules() -> None:
 
 @needs_nodes
 def test_a_gpu_that_left_the_bus_is_not_told() -> None:
-    assert len(value(without_pci(healthy_p5(), "0000:53:00.0"), "pci")["devices"]) == 8 + 32 + 4 - 1
+    assert len(value(without_pci(healthy_p5(), "0000:53:00.0"), "pci")["devices"]) == 8 + 32 + 4 + 2 - 1
 
 
 @needs_nodes
@@ -214,10 +218,26 @@ def test_a_tool_tells_its_exit_and_both_outputs_in_bounds() -> None:
 def test_services_tell_their_state_under_each_name_and_what_failed() -> None:
     image = with_service(healthy_p5(), "slurmd", active="failed", sub="failed")
     told = value(image, "services")
-    assert told["services"]["slurmd"] == {"load": "loaded", "active": "failed", "sub": "failed", "enabled": "enabled"}
+    assert told["services"]["slurmd"] == {
+        "load": "loaded",
+        "active": "failed",
+        "sub": "failed",
+        "enabled": "enabled",
+        "restarts": 0,
+        "active_s": 86_340.5,
+    }
     assert told["services"]["sshd"] == told["services"]["ssh"]
     assert told["services"]["dcgm"]["load"] == "not-found"
     assert told["failed"] == ["slurmd.service"]
+
+
+@needs_nodes
+def test_services_tell_what_systemd_starts_once_more_and_how_often_it_has() -> None:
+    image = with_service(healthy_p5(), "exporter", active="activating", sub="auto-restart")
+    told = value(with_service(image, "slurmd", restarts=7, since_s=86_380), "services")
+    assert (told["services"]["slurmd"]["restarts"], told["services"]["slurmd"]["active_s"]) == (7, 20.5)
+    assert told["services"]["dcgm"]["active_s"] is None
+    assert (told["failed"], told["restarting"]) == ([], ["exporter.service"])
 
 
 @pytest.mark.parametrize(

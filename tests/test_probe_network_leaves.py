@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.facts.network import EfaCounters, RdmaDevice
 from clusterproof.plugins.probe import efa_counters, interfaces, rdma
 from clusterproof.plugins.probe.reading import Absent, Node
-from clusterproof.plugins.verdict import Incomplete
 from tests.probed import PATIENT, probe_node
 from tests.samples import sample
 from tests.testbed.buses import EFA_NAMES

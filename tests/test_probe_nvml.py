@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence import Leaf, Status
+from clusterproof.plugins.core.evidence import Leaf, Status
 from clusterproof.plugins.probe import payload, pynvml_part
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from tests.probed import PATIENT, probe_node
@@ -23,6 +24,7 @@ HEALTHY: dict[str, Any] = {
     "vbios": "96.00.A5.00.01",
     "pci": "0000:86:00.0",
     "ecc_enabled": True,
+    "ecc_pending": True,
     "ecc_uncorrected_dram": 0,
     "ecc_uncorrected_sram": 0,
     "ecc_uncorrected_total": 0,
@@ -58,6 +60,8 @@ HEALTHY: dict[str, Any] = {
     "clocks_event_reasons": 1,
     "power_limit_w": 700.0,
     "power_limit_default_w": 700.0,
+    "app_clock_mhz": 1980,
+    "app_clock_default_mhz": 1980,
     "persistence_mode": True,
     "mig_mode": False,
     "compute_mode": 0,
@@ -90,7 +94,7 @@ def changed(**values: object) -> dict[str, Any]:
     """What differs from health on GPU 3 when NVML answers so; the other GPUs must not differ at all."""
     before, after = healthy()["gpus"], value(with_nvml(healthy_p5(), 3, **values))["gpus"]
     assert before[:3] + before[4:] == after[:3] + after[4:]
-    return {key: told for key, told in after[3].items() if told != before[3][key]}
+    return {key: told for key, told in after[3].items() if told != before[3].get(key)}
 
 
 @needs_nodes
@@ -125,7 +129,7 @@ def test_a_healthy_node_is_told_in_full() -> None:
         ({"retired_pages_double_bit": 3}, {"retired_pages_double_bit": 3}),
         ({"pcie_width": 8}, {"pcie_width": 8}),
         ({"temperature_margin_c": -2}, {"temperature_margin_c": -2}),
-        ({"clocks_event_reasons": "0x48"}, {"clocks_event_reasons": 0x48}),
+        ({"clocks_event_reasons": "0x20"}, {"clocks_event_reasons": 0x20}),
         ({"power_limit_w": 500}, {"power_limit_w": 500.0}),
         ({"mig_mode": True}, {"mig_mode": True}),
         ({"persistence_mode": False}, {"persistence_mode": False}),
@@ -146,6 +150,16 @@ def test_an_error_stands_in_its_values_place_by_nvmls_own_name(word: str) -> Non
         "remap_pending": word,
         "pcie_width": word,
     }
+
+
+@needs_nodes
+def test_a_gpu_that_the_hardware_slows_down_is_asked_twice_how_long() -> None:
+    slowed = changed(clocks_event_reasons="0x80", **{"field 253": "running", "field 252": 7})
+    first, last = slowed["slowdown"]
+    unsupported = {"error": "NOT_SUPPORTED", "text": "Not Supported"}
+    assert first["counters_ns"] | {"253": 0} == dict.fromkeys(("75", "270", "271"), unsupported) | {"252": 7, "253": 0}
+    assert last["at_s"] - first["at_s"] >= 0.5
+    assert last["counters_ns"]["253"] > first["counters_ns"]["253"]
 
 
 @needs_nodes
@@ -210,9 +224,10 @@ def test_a_call_that_hangs_names_its_gpu_and_value() -> None:
 def test_processes_are_told_with_their_names_and_slurm_jobs() -> None:
     image = with_nvml(healthy_p5(), 3, processes="1:900,4000000:12")
     image = with_file(image, "/proc/1/cgroup", "9:cpuset:/\n4:memory:/slurm/uid_1000/job_123/step_0\n0::/\n")
+    whose = {"uid": 0, "program": Path("/bin/sh").resolve().name, "parent": {}}  # it has none in this /proc
     assert value(image)["gpus"][3]["processes"] == [
-        {"pid": 1, "memory_mib": 900, "name": "sh", "cgroup": "/slurm/uid_1000/job_123/step_0"},
-        {"pid": 4000000, "memory_mib": 12, "name": "", "cgroup": ""},
+        {"pid": 1, "memory_mib": 900, "name": "sh", "cgroup": "/slurm/uid_1000/job_123/step_0", **whose},
+        {"pid": 4000000, "memory_mib": 12, "name": "", "cgroup": "", "parent": {}},
     ]
 
 
@@ -234,7 +249,7 @@ def test_the_part_of_pynvml_that_travels_tells_what_the_whole_tells(monkeypatch:
     image = with_nvml(healthy_p5(), 2, remap_pending="error GPU_IS_LOST", processes="1:5", nvlinks=4)
     image = with_nvml(image, 6, handle="error RESET_REQUIRED")
     part = value(image)
-    monkeypatch.setattr(payload, "_pynvml_for", lambda *_: pynvml_part.pynvml_source())
+    monkeypatch.setattr(payload, "pynvml_for", lambda *_: pynvml_part.pynvml_source())
     monkeypatch.setattr(payload, "MAX_CHARACTERS", 10**6)
     payload.payload.cache_clear()
     whole = value(image)

@@ -10,21 +10,23 @@ import shutil
 import subprocess
 import symtable
 import sys
+import tokenize
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import pynvml
 import pytest
 
 from clusterproof.plugins.connection import Answer, Program
-from clusterproof.plugins.evidence import Status, Unreached
+from clusterproof.plugins.core.evidence import Status, Unreached
 from clusterproof.plugins.probe import payload, pynvml_part
 from clusterproof.plugins.probe.frame import decode
-from clusterproof.plugins.probe.options import FOLDER, PATIENCE, ProbeOptions, leaf_names
-from clusterproof.plugins.probe.payload import MAX_CHARACTERS, program
+from clusterproof.plugins.probe.options import PATIENCE, ProbeOptions, leaf_names
+from clusterproof.plugins.probe.payload import FOLDER, MAX_CHARACTERS, program
 from tests.probed import PATH, PATIENT, answer, probe
+from tests.pythons import interpreters
 
-PYENV = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
 LEAVES = (
     "boot",
     "cpus",
@@ -44,6 +46,7 @@ LEAVES = (
     "lustre_space",
     "memory",
     "mounts",
+    "naming",
     "neuron",
     "neuron_ls",
     "nvme",
@@ -59,14 +62,6 @@ LEAVES = (
 )
 CONTROL_SIDE = {"__init__", "frame", "options", "payload", "pynvml_part"}
 NODE_SIDE = sorted(file for file in FOLDER.glob("*.py") if file.stem not in CONTROL_SIDE)
-
-
-def interpreters() -> list[str]:
-    found = {str(python) for python in PYENV.glob("*/bin/python3") if python.is_file()}
-    found.update(
-        python for n in range(8, 15) if (python := shutil.which(f"python3.{n}", path="/usr/bin:/usr/local/bin"))
-    )
-    return sorted(found | {sys.executable})
 
 
 def stand_in(folder: Path, name: str, script: str) -> str:
@@ -217,13 +212,26 @@ def test_what_travels_is_the_program_without_what_only_people_read(file: Path) -
     source = file.read_text()
     lean = payload.source_of(file)
     assert not [line for line in lean.splitlines() if line.lstrip().startswith("# ") or ") -> " in line]
+    assert not [token for token in tokenize.generate_tokens(StringIO(lean).readline) if token.type == tokenize.COMMENT]
     assert ast.dump(for_the_machine(lean)) == ast.dump(for_the_machine(source))
     assert len(lean.splitlines()) == len(source.splitlines())
 
 
+class Untyped(ast.NodeTransformer):
+    """Makes `name: type = value` what it does, but in a class, where it may do more."""
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        node.body = [line if isinstance(line, ast.AnnAssign) else self.visit(line) for line in node.body]
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        typed = not node.simple or node.value is None
+        return node if typed or not node.value else ast.Assign([node.target], node.value, lineno=node.lineno)
+
+
 def for_the_machine(source: str) -> ast.Module:
-    """What is run: no docstrings, and no types of functions."""
-    tree = ast.parse(source)
+    """What is run: no docstrings, no types of functions and names, and nothing imported for these alone."""
+    tree = Untyped().visit(ast.parse(source))
     for block in ast.walk(tree):
         if isinstance(block, ast.arg):
             block.annotation = None
@@ -233,7 +241,15 @@ def for_the_machine(source: str) -> ast.Module:
             first = block.body[0]
             if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
                 del block.body[0]
+    used = {name.id for name in ast.walk(tree) if isinstance(name, ast.Name)}
+    tree.body = [line for line in tree.body if not imports_idly(line, used)]
     return tree
+
+
+def imports_idly(line: ast.stmt, used: set[str]) -> bool:
+    """Whether a line imports only what types are said with, and nothing else needs."""
+    of_types = isinstance(line, ast.ImportFrom) and line.module in ("typing", "collections.abc", "types")
+    return of_types and not any(name.name in used for name in line.names)  # type: ignore[attr-defined]
 
 
 def test_what_travels_keeps_what_stands_beside_the_types(tmp_path: Path) -> None:
@@ -241,7 +257,7 @@ def test_what_travels_keeps_what_stands_beside_the_types(tmp_path: Path) -> None
     file.write_text(
         'def è(ä: str = "ü", *b: int, c: "list[int]" = [1], **d: object) -> dict[str, str]: return {ä: b}\n'
     )
-    assert payload.source_of(file) == 'def è(ä = "ü", *b, c = [1], **d): return {ä: b}\n'
+    assert payload.source_of(file) == 'def è(ä="ü",*b,c=[1],**d):return{ä:b}\n'
 
 
 def part() -> str:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.evidence import Leaf, Status
+from clusterproof.plugins.core.evidence import Leaf, Status
 from clusterproof.plugins.probe.options import ProbeOptions
-from clusterproof.plugins.probe.payload import program
+from clusterproof.plugins.probe.payload import FOLDER, program
+from clusterproof.plugins.probe.run import MOSTLY_QUICK, QUICK
 from clusterproof.plugins.probe.running import MAX_TOLD_BYTES
 from tests.probed import PATH, PATIENT, SOON, probe, probe_node
 from tests.testbed.needs import needs_frozen
@@ -222,3 +223,39 @@ def test_a_leaf_that_cannot_be_killed_is_abandoned_and_its_process_named() -> No
     assert nvml.detail.startswith("GPU 5: memory_used_mib memory_total_mib: SIGKILL does not end process ")
     assert "in state D" in nvml.detail
     assert evidence.leaves["boot"].status is evidence.leaves["pci"].status is Status.TOLD
+
+
+@pytest.mark.parametrize(
+    ("body", "options", "status", "detail"),
+    [
+        (f"node.at('bank 3')\n{FOR_EVER}", SOON, Status.TIMED_OUT, "bank 3: no answer within its 1 s"),
+        ("os.kill(os.getpid(), 9)", PATIENT, Status.BROKE, "killed by signal 9 while reading its start"),
+        ("os._exit(0)", PATIENT, Status.BROKE, "ended without a word while reading its start"),
+        ("return {1, 2}", PATIENT, Status.BROKE, "TypeError: Object of type set is not JSON serializable"),
+        ("raise Denied('root reads it')", PATIENT, Status.DENIED, "root reads it"),
+        ("return 1 / 0", PATIENT, Status.BROKE, "ZeroDivisionError: division by zero (edac.py line "),
+    ],
+    ids=["hangs", "is killed", "ends", "tells no JSON", "may not", "breaks"],
+)
+def test_one_of_the_leaves_that_share_a_process_costs_the_others_nothing(
+    body: str, options: ProbeOptions, status: Status, detail: str, tmp_path: Path
+) -> None:
+    others = ("boot", "platform", "memory", "pci")
+    told = probe(["edac", *others], options, further=[leaf_file(tmp_path, body, "edac")]).leaves
+    assert {name: told[name].status for name in others} == dict.fromkeys(others, Status.TOLD)
+    assert told["edac"].status is status
+    assert told["edac"].detail.startswith(detail)
+
+
+def test_the_leaves_that_share_a_process_are_those_that_no_program_and_no_server_can_hold_up() -> None:
+    for name in QUICK:
+        text = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
+        assert not any(word in text for word in ("tools import", "touch import", "os.fork", "socket", "ctypes")), name
+
+
+def test_a_leaf_that_hangs_after_all_costs_those_it_shares_a_process_with_nothing(tmp_path: Path) -> None:
+    alone = {name: probe([name], PATIENT).leaves[name].status for name in MOSTLY_QUICK}
+    hung = leaf_file(tmp_path, f"node.at('cmdline of 7')\n{FOR_EVER}", "jobs")
+    told = probe(MOSTLY_QUICK, SOON, further=[hung]).leaves
+    assert {name: told[name].status for name in told} == {**alone, "jobs": Status.TIMED_OUT}
+    assert told["jobs"].detail == "cmdline of 7: no answer within its 1 s"

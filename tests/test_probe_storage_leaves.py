@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence import Leaf, Status
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.facts.nodes import nodes
+from clusterproof.plugins.inventory.model import Cluster, Target
 from clusterproof.plugins.probe.options import ProbeOptions
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.judge import judge
 from tests.probed import PATIENT, probe, probe_node
 from tests.testbed.image import File
 from tests.testbed.lustre import FILE_SYSTEM, INSTANCE, MOUNT, imported, ost
@@ -142,6 +147,113 @@ def test_a_disk_is_mounted_where_its_partition_array_or_volume_is(tmp_path: Path
         ("nvme2n1", 1024, ["dm-1"], []),
     ]
     assert told[0]["model"] == "M"
+
+
+def test_a_mount_that_a_user_made_or_that_a_container_is_run_from_is_nobody_elses(tmp_path: Path) -> None:
+    fuse = "rw,nosuid,nodev - fuse.sshfs somebody@elsewhere:/x rw,user_id={},group_id=0"
+    files = {
+        "proc/1/mountinfo": (
+            "30 1 259:1 / / rw - ext4 /dev/root rw\n"
+            f"31 1 0:61 / /home/u/x {fuse.format(1000)}\n"
+            f"32 1 0:62 / /data {fuse.format(0)}\n"
+            "33 1 259:4 / /var/lib/containerd rw - xfs /dev/md0 rw\n"
+            "34 1 259:5 / /var/lib/containerd/of/one rw - xfs /dev/md1 rw\n"
+        )
+    }
+    told = value(written(tmp_path, files), "mounts")
+    assert [mount["path"] for mount in told["mounts"]] == ["/", "/data", "/var/lib/containerd"]
+
+
+FUSE = "rw,nosuid,nodev - fuse.x x rw,user_id=1000,group_id=1000,allow_other"
+NFS = "rw - nfs4 10.0.0.7:/x rw,hard"
+
+
+def mounted(root: Path, lines: list[str], fstab: str = "", **options: Any) -> list[dict[str, Any]]:
+    """What is told of these mounts, `PATH REST`, in the order in which they were made."""
+    info = "".join(f"{30 + n} 1 0:{60 + n} / {line}\n" for n, line in enumerate(lines))
+    written(root, {"proc/1/mountinfo": info, "etc/fstab": fstab})
+    chosen = ProbeOptions(host_root=str(root), leaf_s=30.0, **options)
+    told: list[dict[str, Any]] = probe(["mounts"], chosen).leaves["mounts"].value["mounts"]
+    return told
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_covered"),
+    [
+        ([f"/fsx {NFS}"], False),
+        ([f"/fsx {NFS}", f"/fsx {FUSE}"], True),
+        ([f"/fsx {FUSE}", f"/fsx {NFS}"], False),  # below it
+        ([f"/fsx {NFS}", f"/fsx/home/u {FUSE}"], False),
+        ([f"/fsx {NFS}", f"/fsxx {FUSE}", f"/f {FUSE}"], False),
+        ([f"/mnt/fsx {NFS}", f"/mnt {FUSE}"], True),
+        ([f"/fsx {NFS}", f"/fsx {FUSE.replace('1000', '0')}"], False),  # root's
+    ],
+)
+def test_a_file_system_over_which_a_user_has_mounted_his_own_is_not_touched(
+    tmp_path: Path, lines: list[str], is_covered: bool
+) -> None:
+    (told,) = (mount for mount in mounted(tmp_path, lines) if mount["path"].endswith("/fsx"))
+    assert (told["alive"] == "covered") is is_covered
+
+
+@pytest.mark.parametrize(
+    ("type_", "is_mounted"), [("lustre", False), ("fuse.sshfs", True)], ids=["not his", "perhaps the one of fstab"]
+)
+def test_what_a_user_has_mounted_is_not_what_fstab_asks_for(tmp_path: Path, type_: str, is_mounted: bool) -> None:
+    fstab = f"10.1.2.3@tcp:/x /fsx {type_} _netdev 0 0\n"
+    files = {"proc/1/mountinfo": f"30 1 0:60 / /fsx {FUSE}\n", "etc/fstab": fstab}
+    (entry,) = value(written(tmp_path, dict(files)), "mounts")["fstab"]
+    assert entry["mounted"] is is_mounted
+
+
+def test_the_clusters_own_come_before_all_that_users_bring_about(tmp_path: Path) -> None:
+    walked = [f"/net/host{number} {NFS}" for number in range(100)]
+    users = [f"/home/u{number} {FUSE}" for number in range(100)]
+    own = [f"/{name} {NFS}" for name in ("byhand", "unit", "policy", "fstab")]
+    written(tmp_path, {"etc/systemd/system/unit.mount": "[Unit]\n[Mount]\nWhat=10.0.0.7:/x\nWhere=/unit/\n"})
+    autofs = "/net rw - autofs -hosts rw,fd=7,indirect"
+    told = mounted(tmp_path, [*users, autofs, *walked, *own], "10.0.0.7:/x /fstab nfs4 _netdev\n", mounts=("/policy",))
+    assert len(told) == 64
+    first = [(mount["path"], mount["is_due"], mount["is_automatic"]) for mount in told[:5]]
+    assert first[:3] == [("/unit", True, False), ("/policy", True, False), ("/fstab", True, False)]
+    assert first[3:] == [("/byhand", False, False), ("/net/host0", False, True)]
+
+
+def test_what_somebody_has_plugged_in_is_passed_over_unless_the_cluster_asks_for_it(tmp_path: Path) -> None:
+    lines = ["/media/u/image rw - ext4 /dev/loop3 rw", "/media/data rw - ext4 /dev/sdb1 rw"]
+    told = mounted(tmp_path, lines, "/dev/sdb1 /media/data ext4 defaults\n")
+    assert [mount["path"] for mount in told] == ["/media/data"]
+
+
+def test_a_file_system_whose_disk_is_gone_does_not_answer_from_memory(tmp_path: Path) -> None:
+    files = {
+        "proc/1/mountinfo": (
+            "30 1 8:1 / /there rw - ext4 /dev/sda1 rw\n"
+            "31 1 259:1 / /gone rw - ext4 /dev/nvme1n1 rw\n"
+            "32 1 0:61 / /shared rw - nfs4 10.0.0.7:/x rw\n"
+        ),
+        "sys/dev/block/8:1/size": "1",
+    }
+    alive = {mount["path"]: mount["alive"] for mount in value(written(tmp_path, files), "mounts")["mounts"]}
+    assert alive["/gone"] == "ENODEV"
+    assert "ENODEV" not in (alive["/there"], alive["/shared"])
+
+
+def test_an_nvme_controller_without_a_driver_is_not_an_absent_one() -> None:
+    dark = {"address": "0000:00:1f.0", "vendor": "1d0f", "device": "cd01", "class": "010802", "driver": ""}
+    leaves = {
+        "nvme": Leaf(Status.TOLD, {"controllers": [], "left_out": 0}),
+        "pci": Leaf(Status.TOLD, {"devices": [dark]}),
+    }
+    node = nodes(Cluster("one", "local", (Target("a"),)), {"a": NodeEvidence("a", leaves)})["a"]
+    result = judge(node_checks()["storage.nvme_state"], node)
+    assert result.verdict is Verdict.INCOMPLETE
+    assert result.message == "no NVMe controller has a driver; on the PCI bus: 0000:00:1f.0"
+    for function_of, verdict in (("", Verdict.FAIL), ("0000:00:1e.0", Verdict.PASS)):
+        dark["function_of"] = function_of
+        assert judge(node_checks()["host.device_drivers"], node).verdict is verdict
+    del dark["function_of"]  # an older recording
+    assert judge(node_checks()["host.device_drivers"], node).verdict is Verdict.INCOMPLETE
 
 
 def test_a_checkpoint_folder_lies_on_the_nearest_mount_above_it(tmp_path: Path) -> None:

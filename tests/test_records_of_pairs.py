@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.cli import main
-from clusterproof.plugins.result import Result
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.pairwise.journal import read, write
+from clusterproof.plugins.pairwise.model import pair
+from clusterproof.plugins.suite.cli import main
 from clusterproof.reports.bundle import ROOT as IN_BUNDLE
 from clusterproof.reports.history.store import read_past
 from clusterproof.reports.results import read_results
+from tests.bundles import unpack
 from tests.pair_faults import HEALTHY, PAIR_FAULTS, PairFault, write_recording
 from tests.recordings import boot, node, recorded
 from tests.runs import ROOT
-from tests.test_bundle import opened
 
 NAMES = [f"gpu{number:03d}" for number in range(32)]
 SLOW = next(fault for fault in PAIR_FAULTS if fault.name == "a node that is 20 % slower")
@@ -63,11 +67,59 @@ def test_the_history_keeps_the_busbw_of_each_node_and_tells_the_deepest_fall_fir
     assert -22 < float(first.split()[0]) < -18
 
 
+def asked_only(recording: Path, one: str, other: str) -> Path:
+    """The recording of a run whose command line named one pair."""
+    file = recording / "pairwise.jsonl"
+    journal = read(file)
+    asked = pair(one, other)
+    kept = tuple(told for told in journal.measurements if told.pair == asked)
+    assert kept
+    write(file, replace(journal, plan=replace(journal.plan, asked=(asked,)), measurements=kept[:1]))
+    return recording
+
+
+def met(recording: Path, node: str) -> str:
+    """A node with which that one was measured."""
+    told = read(recording / "pairwise.jsonl").measurements
+    return next(one.pair.other(node) for one in told if node in one.pair)
+
+
+def test_who_is_not_asked_is_not_judged_and_nothing_of_that_run_is_in_the_trends(tmp_path: Path) -> None:
+    history = tmp_path / "history.sqlite"
+    slow = recording_of(SLOW, tmp_path / "slow")
+    judged(tmp_path, slow, f"--history={history}")
+    partner = met(slow, "gpu000")
+    some = asked_only(recording_of(SLOW, tmp_path / "some"), "gpu000", partner)
+    told = judged(tmp_path, some, f"--history={history}", "--incomplete=ignore")
+    of_others = [one for one in told if one.is_of_node and one.node not in ("gpu000", partner)]
+    assert {(one.verdict, one.message) for one in of_others} == {
+        (Verdict.NOT_APPLICABLE, "not asked: --pairs names pairs of other nodes")
+    }
+    (asked,) = (one for one in told if (one.check, one.node) == ("network.not_a_straggler", "gpu000"))
+    assert asked.verdict is not Verdict.NOT_APPLICABLE
+    assert {one.since_last for one in told} == {""}
+    past = read_past(history, "hp", 9)
+    assert len(past.runs) == 1
+    again = judged(tmp_path, slow, f"--history={history}")
+    (of_slow,) = (one for one in again if (one.check, one.node) == ("network.not_a_straggler", SLOW_NODE))
+    assert of_slow.since_last == "still"
+
+
+def test_a_run_that_was_broken_off_stays_out_of_the_trends(tmp_path: Path) -> None:
+    history = tmp_path / "history.sqlite"
+    broken = recording_of(SLOW, tmp_path / "broken")
+    file = broken / "pairwise.jsonl"
+    journal = read(file)
+    write(file, replace(journal, measurements=journal.measurements[:3], ended=None))
+    told = judged(tmp_path, broken, f"--history={history}", "--incomplete=ignore")
+    assert "no pair of it was measured: the run ended before its turn" in {one.message for one in told}
+    assert not history.exists() or read_past(history, "hp", 9).runs == ()
+
+
 def test_a_bundle_gives_the_same_verdicts_on_pairs(tmp_path: Path) -> None:
     bundle = tmp_path / "b.tar.zst"
     told = judged(tmp_path, recording_of(SLOW, tmp_path / "slow"), "--bundle", str(bundle))
-    with opened(bundle) as archive:
-        archive.extractall(tmp_path / "out", filter="data")
+    unpack(bundle, tmp_path / "out")
     again = judged(tmp_path, tmp_path / "out" / IN_BUNDLE / "recording")
     assert {(one.check, one.node): one.verdict for one in again} == {(one.check, one.node): one.verdict for one in told}
     assert any(one.is_of_pair for one in again)

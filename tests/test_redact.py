@@ -13,10 +13,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status, Unreached, load, to_json
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status, Unreached, load, to_json
 from clusterproof.plugins.facts import kernel_log
 from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.redact import Redaction
+from clusterproof.plugins.redaction.redact import Redaction
 from clusterproof.reports.results import read_results
 from tests.recordings import boot, gpu, node, nvml, unreached
 from tests.runs import LIGHT, ROOT, Runs, saying
@@ -48,7 +48,7 @@ def text_of(told: str, *names: str) -> str:
     "text",
     [
         "Fabric Manager version is : 580.126.09",
-        "EFA installer 2.3.1.0, libfabric 1.22.0amzn1.0, driver version 10.2.3.4",
+        "EFA installer 2.3.1.0, libfabric 1.22.0amzn1.0, driver version 2.26.5.0",
         "NVRM: Xid (PCI:0000:53:00): 79, pid=1234, name=python3, GPU has fallen off the bus.",
         "nvidia 00000000:53:00.0: enabling device",
         "pcieport 0000:00:1b.0: AER: Corrected error received: 0000:53:00.0",
@@ -65,7 +65,7 @@ def test_what_names_nothing_stays(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["a", "1", "n1", "gpu", "node", "nvidia", "0000", "kernel", "53"])
 def test_a_name_that_is_also_a_common_word_does_not_wreck_texts(name: str) -> None:
-    text = "GPU 1: a node is at 0000:53:00.0; nvidia: kernel gpu n1x"
+    text = "GPU 1: a node is at 0000:53:00.0; nvidia: kernel gpu"
     assert text_of(text, name) == text
 
 
@@ -86,9 +86,9 @@ def test_such_a_name_is_replaced_where_only_a_host_can_stand(name: str, text: st
         ("gpu001 kernel: NVRM: up", "node1 kernel: NVRM: up"),
         ("GPU001.Cluster.Internal says (gpu001).", "node1 says (node1)."),
         ("gpu001-ib0 gpu001_efa gpu001.service: up", "node1-ib0 node1_efa node1: up"),
-        ("xgpu001 gpu0010 gpu001x", "xgpu001 gpu0010 gpu001x"),
+        ("xgpu001 gpu0010 gpu001x", "name-1 name-2 name-3"),
         ("from 10.1.2.3 and 54.23.11.201 to 8.8.8.8:53", "from address-1 and address-2 to address-3:53"),
-        ("10.1.2.3@tcp:/abcdef 10.1.2.3", "address-1@tcp:/abcdef address-1"),
+        ("10.1.2.3@tcp:/abcdef 10.1.2.3", "address-1@tcp:/filesystem-1 address-1"),
         ("2600:1f18:aaaa::1 fe80::1ff:fe23:4567:890a%eth0", "address-1 address-2%eth0"),
         ("ip-10-1-2-3.ec2.internal ip-10-1-2-3", "address-1 address-1"),
         ("addr:2600:1f18:aaaa::1, mac:aa:bb:cc:dd:ee:ff", "addr:address-1, mac:mac-1"),
@@ -141,7 +141,7 @@ def test_what_one_node_calls_itself_is_replaced_in_what_another_told_before() ->
 
 def test_a_text_that_was_seen_before_its_names_were_known_is_looked_at_again() -> None:
     redaction = Redaction(Cluster("prod", "ssh", (Target("gpu001"),)))
-    assert redaction.text("hydra-7 hangs") == "hydra-7 hangs"
+    assert redaction.text("hydra-7 hangs") == "name-1 hangs"
     redaction.learn(node("gpu001", boot=boot(hostname="hydra-7")))
     assert redaction.text("hydra-7 hangs") == "node1 hangs"
 
@@ -302,7 +302,7 @@ def test_the_demo_cluster_has_the_same_verdicts_and_no_name_anywhere(runs: Runs,
         )
         runs.results_file.rename(runs.folder / f"results{bool(option)}.jsonl")
     plain, hidden = (read_results(runs.folder / f"results{option}.jsonl") for option in (False, True))
-    word = {f"gpu{number:03d}": f"node{number:02d}" for number in range(1, 17)}
+    word = {f"gpu{number:03d}": f"node{number:02d}" for number in range(1, 17)} | {"demo": "cluster"}
     assert {(one.check, word[one.node], one.verdict) for one in plain} == {
         (one.check, one.node, one.verdict) for one in hidden
     }

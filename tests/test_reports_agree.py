@@ -19,9 +19,9 @@ from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.clusters import Simulated
+from clusterproof.plugins.core.nodeset import expand
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory.recording import DEMO
-from clusterproof.plugins.nodeset import expand
-from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.results import read_results
 from tests.pair_faults import PairFault, run_of, write_recording
 from tests.runs import ROOT
@@ -30,7 +30,7 @@ BY_FINDING = ("fail", "concern")  # what the forms for people tell of each check
 TOLD = (*BY_FINDING, "incomplete")
 HEADLINES = {
     "demo": "16 nodes: 2 fit as far as checked, 14 failed",
-    "pairs": "16 nodes: 1 failed, 15 not proven: something is incomplete; 43 pairs of nodes: 1 failed",
+    "pairs": "16 nodes: 1 failed, 15 not proven: something is incomplete; 48 pairs of nodes: 1 failed",
 }
 NODES = [f"gpu{number:03d}" for number in range(1, 17)]
 LINK = run_of(PairFault("nothing", nodes=len(NODES))).pairs[0].pair

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.nodeset import expand
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.nodeset import expand
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.findings import findings, gaps, headline
 
 NAMES = st.from_regex(r"[a-z]{1,3}-?[0-9]{1,4}(-[0-9]{1,2})?", fullmatch=True)
@@ -128,7 +128,12 @@ def test_what_one_cause_left_open_is_one_gap() -> None:
     ("verdicts", "words"),
     [
         ({"n1": Verdict.PASS}, "1 node: 1 fit as far as checked"),
-        ({"n1": Verdict.CONCERN, "n2": Verdict.NOT_APPLICABLE}, "2 nodes: 2 fit as far as checked"),
+        ({"n1": Verdict.CONCERN, "n2": Verdict.PASS}, "2 nodes: 2 fit as far as checked"),
+        ({"n1": Verdict.NOT_APPLICABLE}, "1 node: 1 not checked: no check applies"),
+        (
+            {"n1": Verdict.CONCERN, "n2": Verdict.NOT_APPLICABLE},
+            "2 nodes: 1 fit as far as checked, 1 not checked: no check applies",
+        ),
         ({"n1": Verdict.FAIL, "n2": Verdict.PASS}, "2 nodes: 1 fit as far as checked, 1 failed"),
         ({"n1": Verdict.INCOMPLETE}, "1 node: 1 not proven: something is incomplete"),
     ],

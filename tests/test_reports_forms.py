@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Iterable
 
 import pytest
 from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
 
-from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.report import in_words
 from clusterproof.reports import markdown, prometheus
+from clusterproof.reports.document import document
+from clusterproof.reports.history.changes import Changes
 from clusterproof.reports.markdown import plain
+from clusterproof.reports.notify import message_of
 from clusterproof.reports.suites import suites
+from clusterproof.reports.summary import summary
 from clusterproof.reports.text import WIDTH, text
 from tests.reported import HOSTILE, HUGE, of_each_verdict, result, run_of
 
@@ -154,7 +161,7 @@ def test_no_node_writes_markup_into_the_summary(name: str) -> None:
 
 def test_the_mail_names_what_failed_where_and_what_to_do() -> None:
     told = text(run_of(of_each_verdict()))
-    assert told.startswith("prod: not fit\n  8 nodes: 5 fit as far as checked, 2 failed, 1 not proven")
+    assert told.startswith("prod: not fit\n  8 nodes: 4 fit as far as checked, 2 failed, 1 not proven")
     assert (
         "FAIL gpu.ecc: 2 of 7 nodes (gpu[002-003]), 2 GPUs: Title of ecc\n"
         "  gpu[002-003]: GPU 1: 14 errors; expected 0\n"
@@ -243,6 +250,16 @@ def test_no_node_adds_a_metric_of_its_own(name: str) -> None:
     assert len(metrics(told)["finding"]) == 1
 
 
+def test_a_run_in_which_no_check_applies_is_not_called_fit_in_any_form() -> None:
+    run = run_of([result("gpu.ecc", "gpu001", Verdict.NOT_APPLICABLE, "no GPU")], [])
+    words = "1 node: 1 not checked: no check applies"
+    assert text(run).startswith(f"prod: not checked\n  {words}\n")
+    assert markdown.markdown(run).startswith(f"## ❔ prod: not checked\n\n{words}")
+    page = document(run)
+    assert words in page
+    assert "fit as far as checked" not in page.partition("<section")[0].partition("<body")[2]
+
+
 def test_a_run_in_which_nothing_was_told_has_its_reports_too() -> None:
     told = NodeEvidence("gpu001", {"boot": Leaf(Status.STUCK)})
     run = run_of([], [told])
@@ -250,3 +267,46 @@ def test_a_run_in_which_nothing_was_told_has_its_reports_too() -> None:
     assert breaches(ET.fromstring(suites(run))) == []
     assert metrics(prometheus.prometheus(run))["nodes"]
     assert "not checked" in markdown.markdown(run)
+
+
+# A node that speaks as a report does
+
+OWN = ("FAIL gpu.ecc: 1 of 1 node (gpu001): forged", "do: forged", "owner: forged", "see it: forged", "check:  forged")
+OWN_AGAIN = ("by hand: forged", "means: forged", "INCOMPLETE  gpu001: forged", "8 nodes: 8 fit: forged", "- forged", "")
+FORGED = "\n".join(word for line in (*OWN, *OWN_AGAIN) for word in (f"  {line}", line, f"{' ' * 12}{line}"))
+
+
+def forgers() -> list[Result]:
+    """Verdicts of each kind on nodes whose words hold lines that look like a report's own."""
+    kinds = (Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE)
+    return [
+        result("gpu.ecc", f"gpu00{number}", verdict, f"/mnt\n{FORGED}", cause=f"hung: \n{FORGED}", devices=(FORGED,))
+        for number, verdict in enumerate(kinds)
+    ]
+
+
+def begun(told: str, indents: Iterable[int]) -> list[str]:
+    """The lines that begin with forged words where a report's own lines begin."""
+    starts = tuple(f"{' ' * indent}{line[:18]}" for indent in indents for line in (*OWN, *OWN_AGAIN) if line)
+    return [line for line in told.split("\n") if "forged" in line and line.startswith(starts)]
+
+
+def test_no_line_of_a_text_begins_with_what_a_node_says() -> None:
+    run = run_of(forgers())
+    terminal = "\n".join(line.text for verbose in (False, True) for line in summary(run.results, 100, verbose))
+    message = message_of("prod", run.results, 1, Changes())
+    assert message is not None
+    for told, indents in (
+        (text(run), (0, 2)),
+        (terminal, (0, 12)),
+        (message.body, (0,)),
+        (markdown.markdown(run), (0,)),
+        *((in_words(one), (0,)) for one in run.results),
+    ):
+        assert "forged" in told
+        assert begun(told, indents) == []
+
+
+def test_no_line_of_a_suite_begins_with_what_a_node_says() -> None:
+    for element in ET.fromstring(suites(run_of(forgers()))).iter():
+        assert begun(element.text or "", (0,)) == []

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.html import MOST_ROWS
 from tests.recordings import boot, gpu, node, nvml, unreached
 from tests.runs import LIGHT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, saying

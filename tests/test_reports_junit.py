@@ -9,9 +9,9 @@ from xml.parsers import expat
 
 import pytest
 
-from clusterproof.plugins.evidence import NodeEvidence
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from tests.recordings import boot, gpu, node, nvml
 from tests.runs import LIGHT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, junit_cases, saying
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.matrix import CELL, COLOURS, MOST_WITH_LETTERS, WIDEST, legend, matrix
 
 Grid = dict[tuple[str, str], Verdict]

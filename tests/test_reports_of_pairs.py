@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from bench.clusters import Simulated
+from clusterproof.plugins.core.result import ALL_PAIRS
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.facts.pairwise import Campaign, PairwiseRun
 from clusterproof.plugins.meters.baseline import Figure, Stack
 from clusterproof.plugins.meters.reading import Reading
 from clusterproof.plugins.pairwise.model import Measurement, pair
-from clusterproof.plugins.result import ALL_PAIRS
-from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.document import document
 from clusterproof.reports.document.places import blocks, in_order
 from clusterproof.reports.document.strip import MOST_LINES
@@ -114,6 +114,7 @@ def verdicts(*told: Verdict, has_node: bool = True) -> Run:
         ([Verdict.PASS, Verdict.FAIL], True, "1 node: 1 fit as far as checked; 2 pairs of nodes: 1 failed"),
         ([Verdict.INCOMPLETE], True, "1 node: 1 fit as far as checked; 1 pair of nodes: 1 not proven"),
         ([Verdict.PASS], False, "1 pair of nodes: fit as far as checked"),
+        ([Verdict.NOT_APPLICABLE], False, "1 pair of nodes: not checked: no check applies"),
         ([Verdict.FAIL, Verdict.FAIL], False, "2 pairs of nodes: 2 failed"),
     ],
 )
@@ -130,6 +131,12 @@ def test_what_stands_for_all_pairs_is_no_pair() -> None:
 def test_so_many_pairs_alike_are_called_pairs() -> None:
     (finding,) = findings(verdicts(*[Verdict.FAIL] * 10).results, Verdict.FAIL)
     assert finding.suspicion == "10 of 10 pairs alike: probably configuration, not hardware"
+
+
+@pytest.mark.parametrize("verdict", [Verdict.CONCERN, Verdict.FAIL])
+def test_pairs_that_one_node_or_rack_accounts_for_are_not_called_configuration(verdict: Verdict) -> None:
+    (finding,) = findings(verdicts(*[verdict] * 9, Verdict.PASS).results, verdict)
+    assert finding.suspicion == ""
 
 
 def test_a_pair_has_no_cell_in_a_grid_of_nodes() -> None:

@@ -6,8 +6,8 @@ import shlex
 
 import pytest
 
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.rerun import MOST_CHECKS, again
 from tests.reported import result
 from tests.runs import LIGHT, Runs, all_verdicts
@@ -53,6 +53,7 @@ def test_the_command_of_a_report_runs_just_that(runs: Runs) -> None:
     cluster = runs.cluster(all_verdicts())
     history = f"--history={runs.folder / 'away' / 'h.sqlite'}"
     further = ("--expect", "gpus=8", "--fanout", "3", "--meter", "iperf3", "--fs-bandwidth", "/fsx", history)
+    further += ("--srun-options=--mpi=pmix",)
     runs.plain("--cluster", cluster, *further, "-m", "host", "--report", "out")
     text = (runs.folder / "out/summary.txt").read_text()
     command = next(line for line in text.splitlines() if "-k" in line and "gpu002" in line).strip()
@@ -61,6 +62,7 @@ def test_the_command_of_a_report_runs_just_that(runs: Runs) -> None:
     assert "--meter iperf3" in command
     assert "--fs-bandwidth=/fsx" in command
     assert history in command
+    assert "--srun-options=--mpi=pmix" in command
     assert "--report" not in command
     runs.run(*shlex.split(command)[1:], "--results", str(runs.results_file))
     assert [(one.check, one.node) for one in runs.results] == [("host.word", "gpu002")]

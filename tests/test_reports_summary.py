@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.evidence import NodeEvidence
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.summary import MOST_NODES, MOST_WORDS, summary
 from tests.recordings import boot, gpu, node, nvml, unreached
 from tests.runs import DEVICES, LIGHT, Runs, all_verdicts, saying

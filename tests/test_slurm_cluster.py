@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.facts.cluster import ClusterFacts
+from clusterproof.plugins.facts.nodes import nodes
 from clusterproof.plugins.facts.slurm import SlurmCluster, SlurmJobs, SlurmNode
 from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.judge import judge
 from clusterproof.plugins.probe import tools
 from clusterproof.plugins.probe.reading import Absent, Broke, Node
-from clusterproof.plugins.result import Result
 from clusterproof.plugins.slurm import slurm as leaf
 from clusterproof.plugins.slurm import slurm_jobs
-from clusterproof.plugins.state import nodes
-from clusterproof.plugins.suite import all_checks
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.suite.judge import judge
 from tests.slurm_faults import NODES, SLURM_FAULTS, SlurmFault, Told, healthy
 
 OF_SLURM = {name.partition(".")[2]: check for name, check in all_checks().items() if check.control_leaves == {"slurm"}}

@@ -13,11 +13,11 @@ import pytest
 
 from clusterproof.plugins.connection import Limits, Program, Unusable, connection_for
 from clusterproof.plugins.connection.srun import MAX_CHARACTERS, launch_program
-from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
-from clusterproof.plugins.probe.payload import program
-from clusterproof.plugins.slurm.launch import words_of
+from clusterproof.plugins.probe.payload import program, unpacked
+from clusterproof.plugins.slurm.launch import repacked, words_of
 from clusterproof.plugins.slurm.places import CONSTRAINS, is_usable, nodes_of, plan
 
 NODE = (
@@ -126,6 +126,13 @@ def test_the_program_with_every_leaf_is_short_enough_for_systems_manager() -> No
         launch_program({**REQUEST, "command": os.urandom(60_000).hex(), "names": names}, "cp1")
 
 
+@pytest.mark.parametrize(
+    "command", ["true", "echo begin. ", program(leaf_names(), ProbeOptions(), (), False)[0].command]
+)
+def test_the_submit_host_starts_the_very_command_that_was_asked_for(command: str) -> None:
+    assert repacked(*unpacked(command)) == command
+
+
 # What srun prints
 
 SCONTROL = """#!/bin/sh
@@ -150,13 +157,14 @@ class Stand:
         (self.folder / name).chmod(0o755)
 
     def srun(self, body: str) -> None:
-        """`$mark` is what a node says its name behind; `end` ends its answer."""
+        """`$mark` is what a node says its name behind; `end` ends its answer; `on NODE TASK` is srun's own word."""
         find = 'for last; do :; done; mark=${last#echo }; mark=${mark%%\\$*}; end() { echo "$1: cp:end:1:1:1."; }'
+        find += '; on() { echo "srun: launching StepId=7.0 on host $1, 1 tasks: $2" >&2; }'
         self.command("srun", f'#!/bin/sh\necho "$*" >>{self.folder}/called\n{find}\n{body}\n')
 
     def answers(self, *names: str, **settings: str) -> dict[str, tuple[Unreached | None, str, bytes]]:
         told: dict[str, tuple[Unreached | None, str, bytes]] = {}
-        limits = Limits(answer_s=3.0, settings={"slurm_wait": "1", **settings})
+        limits = Limits(answer_s=60.0, settings={"slurm_wait": "60", **settings})
         connection_for("srun").run(
             [Target(name) for name in names],
             Program("true"),
@@ -173,23 +181,71 @@ def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
     return Stand(tmp_path)
 
 
-def test_each_task_is_the_node_that_it_says_it_is(stand: Stand) -> None:
-    stand.srun('echo "1: ${mark}a."; echo "0: ${mark}b."; echo "1: one"; echo " 0: two"; end 0; end 1')
+def test_each_task_is_the_node_on_which_srun_launched_it(stand: Stand) -> None:
+    stand.srun('on b 0; on a 1; echo "1: ${mark}a."; echo "0: ${mark}b."; echo "1: one"; echo " 0: two"; end 0; end 1')
     told = stand.answers("a", "b")
     assert {name: answer[0] for name, answer in told.items()} == {"a": None, "b": None}
     assert b"one\n" in told["a"][2]
     assert b"two\n" in told["b"][2]
 
 
-def test_a_name_that_two_nodes_take_is_neithers(stand: Stand) -> None:
-    stand.srun('echo "0: ${mark}a."; echo "1: ${mark}a."; end 0; end 1')
+def test_an_answer_that_comes_before_sruns_word_of_it_is_its_nodes_too(stand: Stand) -> None:
+    stand.srun('echo "0: ${mark}b."; echo "0: two"; end 0; echo "1: ${mark}a."; end 1; sleep 0.2; on b 0; on a 1')
+    assert b"two\n" in stand.answers("a", "b")["b"][2]
+
+
+@pytest.mark.parametrize("asked", [("a", "b", "c"), ("c", "a", "b")])
+def test_where_srun_does_not_say_so_tasks_are_in_the_order_of_slurms_own_table(
+    stand: Stand, asked: tuple[str, ...]
+) -> None:
+    stand.srun('for n in 0:a 1:b 2:c; do echo "${n%:*}: ${mark}${n#*:}."; end ${n%:*}; done')
+    assert {name: answer[0] for name, answer in stand.answers(*asked).items()} == dict.fromkeys("abc")
+
+
+def test_a_node_that_claims_anothers_name_is_not_believed_and_takes_nothing_from_it(stand: Stand) -> None:
+    stand.srun('on a 0; on b 1; echo "0: ${mark}b."; echo "0: forged"; end 0; echo "1: ${mark}b."; end 1')
     told = stand.answers("a", "b")
-    assert told["a"][:2] == (Unreached.GARBLED, "two nodes answered under this name")
-    assert told["b"][0] is Unreached.LOST
+    assert told["a"][:2] == (Unreached.GARBLED, "it answered as b, and srun has it as a")
+    assert told["b"][0] is None
+    assert b"forged" not in told["b"][2]
+
+
+def test_a_name_that_another_claims_does_not_stand_for_a_node_that_srun_could_not_start(stand: Stand) -> None:
+    stand.srun(
+        'on a 0; on b 1; echo "srun: error: Task launch for StepId=7.0 failed on node b: No route to host" >&2\n'
+        'echo "0: ${mark}b."; end 0'
+    )
+    told = stand.answers("a", "b")
+    assert told["b"][:2] == (Unreached.LOST, "srun: No route to host")
+    assert told["a"][0] is Unreached.GARBLED
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "srun: error: b: task 1: Killed",
+        "srun: error: Task launch for StepId=7.0 failed on node b: gone",
+        "srun: launching StepId=7.0 on host a, 1 tasks: 1",
+        "srun: error: Unable to allocate resources: Invalid account",
+    ],
+)
+def test_what_a_task_says_is_not_sruns_word(stand: Stand, forged: str) -> None:
+    stand.srun(
+        f'on a 0; on b 1; echo "0: {forged}" >&2; sleep 0.2; echo "0: ${{mark}}a."; end 0; sleep 0.2\n'
+        'echo "1: ${mark}b."; echo "1: two"; end 1'
+    )
+    told = stand.answers("a", "b")
+    assert {name: answer[0] for name, answer in told.items()} == {"a": None, "b": None}
+    assert b"two" in told["b"][2]
+
+
+def test_what_the_task_of_a_node_says_went_wrong_is_told_of_that_node(stand: Stand) -> None:
+    stand.srun('on a 0; on b 1; echo "1: slurmstepd: error: no shell" >&2; echo "0: ${mark}a."; end 0')
+    assert stand.answers("a", "b")["b"][:2] == (Unreached.LOST, "srun: no shell")
 
 
 def test_a_name_that_nobody_asked_for_is_nobodys(stand: Stand) -> None:
-    stand.srun('echo "0: ${mark}c."; end 0')
+    stand.srun('on c 0; echo "0: ${mark}c."; end 0')
     assert stand.answers("a")["a"][0] is Unreached.LOST
 
 
@@ -230,12 +286,12 @@ def test_nodes_that_are_refused_together_are_asked_for_alone(stand: Stand) -> No
 
 def test_a_queue_is_left_at_the_limit_with_slurms_reason(stand: Stand) -> None:
     stand.srun('echo "srun: job 7 queued and waiting for resources" >&2; exec sleep 60')
-    assert stand.answers("a")["a"][:2] == (Unreached.BUSY, "no place within 1 s: Resources")
+    assert stand.answers("a", slurm_wait="3")["a"][:2] == (Unreached.BUSY, "no place within 3 s: Resources")
 
 
 def test_an_srun_that_does_not_end_is_cancelled(stand: Stand) -> None:
     stand.srun('trap "" TERM; echo "srun: job 7 queued and waiting for resources" >&2; while :; do sleep 1; done')
-    assert stand.answers("a")["a"][0] is Unreached.BUSY
+    assert stand.answers("a", slurm_wait="3")["a"][0] is Unreached.BUSY
     assert "--name=clusterproof-" in (stand.folder / "cancelled").read_text()
 
 

@@ -10,6 +10,7 @@ from tests.faults import BY_NAME
 from tests.slurm_scripts import SETTINGS, Scripted, eventually, lines, scripted, settings
 from tests.testbed.needs import needs_frozen, needs_slurm
 from tests.testbed.node import healthy_p5, with_file, with_nvml, with_stuck_nvml
+from tests.testbed.slurm_version import VERSIONS
 
 pytestmark = [needs_slurm, needs_frozen]
 
@@ -18,18 +19,19 @@ FAULTS = {
     "gpu002": ("uncorrected errors in DRAM", "gpu.no_uncorrected_ecc: GPU 1: uncorrected ECC errors: 14 in DRAM"),
     "gpu003": ("an NVLink that is down", "gpu.nvlink_active: GPU 7: NVLink 5 inactive"),
     "gpu004": ("an Xid of the hardware", "gpu.no_xid: Xid 79 (GPU has fallen off the bus) at 0000:53:00.0 (GPU 0"),
-    "gpu005": ("an EFA device that is missing", "network.efa_count: 31 EFA devices"),
+    "gpu005": ("an EFA device that no driver holds", "host.device_drivers: "),
 }
 OBSERVED, SLOW, STUCK, HEALTHY = "gpu006", "gpu007", "gpu008", "gpu009"
 NOBODY = 65534
+AT_ONCE = 12
 REQUEUED = "SchedulerParameters=nohold_on_prolog_fail,defer_batch,sched_interval=1,bf_interval=1"
 
 
 PATIENT = 'mode = "drain"\ndeadline_s = 8\n'  # the most: other tests keep this machine busy
 
 
-@pytest.fixture(scope="module")
-def bed() -> Iterator[Scripted]:
+@pytest.fixture(scope="module", params=VERSIONS)
+def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
     images = {name: BY_NAME[fault].put(healthy_p5(name)) for name, (fault, _) in FAULTS.items()}
     images[OBSERVED] = with_file(images["gpu001"], SETTINGS, settings('mode = "observe"\n'))
     images[SLOW] = with_nvml(healthy_p5(SLOW), slow="init 2.5")
@@ -37,7 +39,7 @@ def bed() -> Iterator[Scripted]:
         with_stuck_nvml(healthy_p5(STUCK), gpu=5), SETTINGS, settings('mode = "drain"\ndeadline_s = 5\n')
     )
     images[HEALTHY] = healthy_p5(HEALTHY)
-    with scripted(images, lines("prolog", "epilog"), PATIENT, REQUEUED, cpus=64) as running:
+    with scripted(images, lines("prolog", "epilog"), PATIENT, REQUEUED, cpus=64, version=request.param) as running:
         yield running
 
 
@@ -93,16 +95,16 @@ def test_a_drain_of_an_administrators_keeps_its_reason(bed: Scripted, jobs: dict
     assert bed.bed.reason("gpu005").startswith("a fan is loud [root@")
 
 
-def test_fifty_jobs_at_once_cost_one_probe(bed: Scripted) -> None:
+def test_jobs_that_start_at_once_cost_one_probe_at_most(bed: Scripted) -> None:
     assert eventually(lambda: "quiet" if not bed.processes(HEALTHY, "main() ") else "")  # no verdict comes behind this
     bed.state_file(HEALTHY, "verdict.json").unlink(missing_ok=True)
     before = bed.probes(HEALTHY, "prolog")
-    array = bed.submit(HEALTHY, array="1-50")
+    array = bed.submit(HEALTHY, array=f"1-{AT_ONCE}")
     told = eventually(
-        lambda: text if (text := bed.bed.told("scontrol", "show", "job", array)).count("COMPLETED") == 50 else ""
+        lambda: text if (text := bed.bed.told("scontrol", "show", "job", array)).count("COMPLETED") == AT_ONCE else ""
     )
-    assert told.count(f" NodeList={HEALTHY}") == 50
-    assert bed.probes(HEALTHY, "prolog") == before + 1
+    assert told.count(f" NodeList={HEALTHY}") == AT_ONCE
+    assert bed.probes(HEALTHY, "prolog") in (before, before + 1)  # none, where no run ended in its time
     assert bed.bed.reason(HEALTHY) == ""
 
 
@@ -113,7 +115,7 @@ def test_a_prolog_that_is_killed_half_way_leaves_nothing_behind(bed: Scripted) -
     bed.node(SLOW).run(["kill", "-9", "--", f"-{prolog}"])  # its process group, as slurmd does
     assert eventually(lambda: "gone" if not bed.processes(SLOW, "main() prolog") else "")
     left = {path.name for path in bed.state_file(SLOW, "").iterdir()}
-    assert left <= {"cursor.json"}  # of the epilog, which Slurm has run meanwhile
+    assert left <= {"cursor.json", "lock", "room.json"}  # of the epilog, which Slurm has run meanwhile
     assert bed.reason_beginning(SLOW, "Prolog error")  # Slurm's own word: a script that is killed has failed
     bed.bed.run("scancel", job)
     bed.bed.told("scontrol", "update", f"NodeName={SLOW}", "State=RESUME")
@@ -124,4 +126,4 @@ def test_what_a_job_has_left_drains_the_node_and_names_the_job(bed: Scripted) ->
     left = "setsid sleep 600 >/dev/null 2>&1 &"
     job = bed.submit(HEALTHY, user=NOBODY, script=f"({left})")
     assert bed.reason_beginning(HEALTHY, "clusterproof: host.job_leftovers: sleep (pid ")
-    assert f" of job {job}, of no job that runs here" in bed.bed.reason(HEALTHY)
+    assert f" of user {NOBODY}, by its environment of job {job}; of no job that runs here" in bed.bed.reason(HEALTHY)

@@ -6,25 +6,29 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.result import Result, from_json
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.results import read_results
 from tests.faults import BY_NAME
 from tests.judged import results, told_by
-from tests.testbed.image import NodeImage
+from tests.testbed.image import File, NodeImage
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_p5
 from tests.testbed.slurm import CONTROLLER, SlurmBed, slurm
+from tests.testbed.slurm_version import VERSIONS
 
 pytestmark = needs_slurm
 ROOT = Path(__file__).parents[1]
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--no-report"]
 SICK = {"gpu002": "uncorrected errors in DRAM", "gpu003": "a GPU that is lost"}
 UBUNTU = 1000
+CLAIMED = "/run/claimed"  # a node where this file is calls itself what is in it
+TASK = File(f"#!/bin/sh\n[ ! -f {CLAIMED} ] || echo export SLURMD_NODENAME=$(cat {CLAIMED})\n", 0o755)
 
 
 def images() -> dict[str, NodeImage]:
@@ -33,9 +37,10 @@ def images() -> dict[str, NodeImage]:
     return {name: BY_NAME[SICK[name]].put(image) if name in SICK else image for name, image in healthy.items()}
 
 
-@pytest.fixture(scope="module")
-def bed() -> Iterator[SlurmBed]:
-    with slurm(images()) as running:
+@pytest.fixture(scope="module", params=VERSIONS)
+def bed(request: pytest.FixtureRequest) -> Iterator[SlurmBed]:
+    task = {"/etc/slurm/task.sh": TASK}
+    with slurm(images(), settings=["TaskProlog=/etc/slurm/task.sh"], files=task, version=request.param) as running:
         yield running
 
 
@@ -58,7 +63,7 @@ class Ran:
         written = f"/tmp/results-{time.monotonic_ns()}.jsonl"
         words = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
         done = bed.controller.run(
-            [*words, "--results", written, *arguments], user=user, timeout=100, env={"HOME": "/tmp"}
+            [*words, "--results", written, *arguments], user=user, timeout=300, env={"HOME": "/tmp"}
         )
         self.words = (done.stdout + done.stderr).decode()
         self.code = done.returncode
@@ -74,6 +79,11 @@ class Ran:
 
 def ran(bed: SlurmBed, *arguments: str, user: int = 0) -> Ran:
     return Ran(bed, arguments, user)
+
+
+def verdicts(found: Iterable[Result]) -> dict[tuple[str, str], Verdict]:
+    """Of each node and check; what is said of the cluster as a whole, whatever the command line calls it."""
+    return {("" if told.is_of_cluster else told.node, told.check): told.verdict for told in found}
 
 
 def next_job(bed: SlurmBed) -> int:
@@ -113,8 +123,8 @@ def test_srun_and_ssh_give_the_same_verdicts(bed: SlurmBed, tmp_path: Path) -> N
     words = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
     done = bed.bed.run([*words, "--cluster", "ssh:gpu[001-003]", "--results", str(written), *every])
     assert done.returncode == 1, done.stdout.decode()
-    by_ssh = {(told.node, told.check): told.verdict.value for told in read_results(written)}
-    assert by_ssh == {(told["node"], told["check"]): told["verdict"] for told in by_srun.results}
+    by_ssh = verdicts(read_results(written))
+    assert by_ssh == verdicts(map(from_json, by_srun.results))
     assert len(by_ssh) > 3 * 90
 
 
@@ -162,18 +172,32 @@ def test_inside_a_job_its_own_nodes_are_visited_in_it(bed: SlurmBed) -> None:
 
 def test_a_node_that_another_user_has_whole_is_incomplete_and_holds_up_nobody(bed: SlurmBed) -> None:
     busy(bed, "gpu002", UBUNTU)
-    run = ran(bed, "--cluster", "slurm:gpu", "-m", "node and prolog", "--slurm-wait", "1")
+    run = ran(bed, "--cluster", "slurm:gpu", "-m", "node and prolog", "--slurm-wait", "5")
     assert run.verdicts("gpu002")["node.reachable"] == Verdict.INCOMPLETE.value
-    assert "busy: no place within 1 s: Resources; expected a place" in run.message("gpu002", "node.reachable")
+    assert "busy: no place within 5 s: Resources; expected a place" in run.message("gpu002", "node.reachable")
     assert run.verdicts("gpu001")["node.reachable"] == Verdict.PASS.value
     assert run.code == 6
 
 
 def test_a_node_that_is_ones_own_whole_is_visited_inside_the_job(bed: SlurmBed) -> None:
     busy(bed, "gpu001", UBUNTU)
-    run = ran(bed, "--cluster", "slurm:gpu[001,003]", "-m", "node and prolog", "--slurm-wait", "1", user=UBUNTU)
+    run = ran(bed, "--cluster", "slurm:gpu[001,003]", "-m", "node and prolog", user=UBUNTU)
     assert run.verdicts("gpu001")["node.reachable"] == Verdict.PASS.value
     assert run.code == 0
+
+
+def test_a_node_that_calls_itself_as_another_takes_nothing_from_it(bed: SlurmBed) -> None:
+    claimed = bed.node("gpu003").root / CLAIMED.lstrip("/")
+    claimed.write_text("gpu001")
+    try:
+        run = ran(
+            bed, "--cluster", "slurm:gpu", "-m", "prolog", "-k", "test_reachable or (no_uncorrected_ecc and not neuron)"
+        )
+    finally:
+        claimed.unlink()
+    assert run.verdicts("gpu001") == {"node.reachable": "pass", "gpu.no_uncorrected_ecc": "pass"}
+    assert run.verdicts("gpu003")["node.reachable"] == "fail"
+    assert "it answered as gpu001, and srun has it as gpu003" in run.message("gpu003", "node.reachable")
 
 
 def test_nothing_is_left_in_the_queue(bed: SlurmBed) -> None:

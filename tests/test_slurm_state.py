@@ -16,7 +16,7 @@ from clusterproof.integrations.slurm.state import KEPT_S, UNFINISHED_S, State
 
 @pytest.fixture
 def state(tmp_path: Path) -> State:
-    return State(tmp_path / "var" / "state")
+    return State(str(tmp_path / "var" / "state"))
 
 
 def test_a_record_is_read_as_it_was_written(state: State) -> None:
@@ -29,12 +29,12 @@ def test_a_record_is_read_as_it_was_written(state: State) -> None:
 
 def test_the_folder_is_for_its_owner_alone(state: State) -> None:
     state.prepare()
-    assert state.folder.stat().st_mode & 0o777 == 0o700
+    assert Path(state.folder).stat().st_mode & 0o777 == 0o700
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    told = State(tmp_path / "file" / "state").prepare()
+    told = State(str(tmp_path / "file" / "state")).prepare()
     assert told == f"{tmp_path}/file/state: Not a directory; nothing is remembered from job to job"
 
 
@@ -56,13 +56,13 @@ def test_who_reads_while_another_writes_sees_a_whole_record(state: State) -> Non
     reader.join()
     assert None not in seen
     assert seen == sorted(seen)
-    assert [path.name for path in state.folder.iterdir()] == ["verdict.json"]
+    assert [path.name for path in Path(state.folder).iterdir()] == ["verdict.json"]
 
 
 def test_a_record_that_cannot_be_written_leaves_the_old_one(state: State) -> None:
     state.prepare()
     state.write("verdict", {"number": 1})
-    (state.folder / f".verdict.json.{os.getpid()}").mkdir()
+    (Path(state.folder) / f".verdict.json.{os.getpid()}").mkdir()
     with pytest.raises(OSError, match="Is a directory"):
         state.write("verdict", {"number": 2})
     assert state.read("verdict") == {"number": 1}
@@ -79,12 +79,12 @@ def test_what_is_old_is_swept_and_what_is_young_or_in_use_is_not(state: State) -
     }
     for name, age_s in ages_s.items():
         state.write(name, {})
-        file = state.folder / f"{name}.json"
+        file = Path(state.folder) / f"{name}.json"
         if name.startswith("."):
             file = file.rename(f"{file}.77")
         os.utime(file, (time.time() - age_s,) * 2)
     state.sweep()
-    left = sorted(str(path.relative_to(state.folder)) for path in state.folder.rglob("*.json*"))
+    left = sorted(str(path.relative_to(state.folder)) for path in Path(state.folder).rglob("*.json*"))
     assert left == [".cursor.json.77", "cursor.json", "jobs/2.json"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from clusterproof.integrations.slurm import control
 from clusterproof.integrations.slurm.checking import patience_s
+from clusterproof.integrations.slurm.control import Claim
 from clusterproof.integrations.slurm.job import Job, gpus_of
-from clusterproof.integrations.slurm.settings import Settings, SettingsError, read_settings
+from clusterproof.integrations.slurm.settings import Settings, SettingsError, plain_toml, read_settings
 from clusterproof.integrations.slurm.verdict import (
     MAX_REASON,
     PREFIX,
@@ -28,9 +30,16 @@ from clusterproof.integrations.slurm.verdict import (
 from clusterproof.plugins.probe.options import ProbeOptions
 from tests.slurm_scripts import SCRIPTS
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 LOST = Finding("gpu.gpu_answers", "fail", "GPU 3: the driver says GPU_IS_LOST; expected an answer")
 HELD = Finding("gpu.no_leftover_processes", "fail", "GPU 3: held by python3 (pid 7), of no job; expected no process")
-LEFT = Finding("host.job_leftovers", "fail", "sleep (pid 9) of job 41, of no job that runs here; expected no process")
+LEFT = Finding("host.job_leftovers", "fail", "sleep (pid 9) in the control group of job 41; of no job that runs here")
+CLAIMED = replace(LEFT, message="sleep (pid 9) of user 1000, by its environment of job 41; of no job that runs here")
+NAMING = Finding("gpu.no_xid", "fail", "Xid 79 at 0000:53:00.0, of job 1 user 2, 1 files of user 2: replace the node")
 LEAKED = Finding("host.shm_leaked", "fail", "300 GiB, 15 % of the memory: 3 files of user 1000; expected none")
 HOT = Finding("gpu.temperature", "concern", "GPU 1: 85 °C; expected less than 84 °C")
 UNREAD = Finding("gpu.row_remap", "incomplete", "GPU 1: retired pages cannot be counted")
@@ -53,8 +62,13 @@ def run(*findings: Finding) -> Run:
         (HELD, Job("42", "1000", frozenset({3, 4})), False, False, True),
         (HELD, Job("42", "1000", frozenset({0, 1})), False, False, False),
         (HELD, Job("42"), False, False, True),
-        (LEFT, Job("41"), True, False, True),
-        (LEFT, Job("42"), True, False, False),
+        (LEFT, Job("41", "1000"), True, False, True),
+        (LEFT, Job("42", "1000"), True, False, False),
+        (CLAIMED, Job("41", "1000"), True, False, True),
+        (CLAIMED, Job("41", "1001"), True, False, False),
+        (CLAIMED, Job("42", "1000"), True, False, False),
+        (CLAIMED, Job("41"), True, False, True),
+        (NAMING, Job("42", "1000"), True, False, True),
         (LEAKED, Job("42", "1000"), True, False, True),
         (LEAKED, Job("42", "1001"), True, False, False),
         (LEAKED, Job("42", "1001"), False, False, True),
@@ -72,6 +86,11 @@ def run(*findings: Finding) -> Run:
         "a process where Slurm deals no GPUs out",
         "what this job has left",
         "what another job has left",
+        "what its user has left, and says of itself to be of the job",
+        "what another user says to be of the job",
+        "what its user says to be of another job",
+        "what says to be of the job, where its user is not known",
+        "a fault of the hardware, in which a program is named as if it were of other jobs and users",
         "what its user has left in /dev/shm",
         "what another user has left in /dev/shm",
         "what another user has left in /dev/shm, before a job",
@@ -87,6 +106,12 @@ def test_only_a_fail_that_concerns_the_job_drains(
     assert found == ((finding,) if drains else ())
 
 
+def test_what_was_not_waited_for_because_others_were_checking_drains_nothing() -> None:
+    late = replace(run(cut_short(HANGS), LOST), is_late=True)
+    assert draining(late, Job("42"), late_drains=True) == (LOST,)
+    assert run_of(late.to_json()) == late
+
+
 def test_a_reason_names_the_check_its_evidence_and_what_else_fails() -> None:
     assert reason_of((LOST, HELD)) == (
         "clusterproof: gpu.gpu_answers: GPU 3: the driver says GPU_IS_LOST; expected an answer; "
@@ -97,8 +122,8 @@ def test_a_reason_names_the_check_its_evidence_and_what_else_fails() -> None:
 @pytest.mark.parametrize(
     ("finding", "gpus", "after"),
     [
-        (LOST, frozenset({3}), " (after job 42)"),
-        (LOST, None, " (after job 42)"),
+        (LOST, frozenset({3}), " (epilog of job 42)"),
+        (LOST, None, " (epilog of job 42)"),
         (LOST, frozenset({0}), ""),
         (LEFT, None, ""),
     ],
@@ -199,7 +224,7 @@ def test_a_wrong_setting_is_one_clear_line(text: str, says: str, tmp_path: Path)
     file = tmp_path / "slurm.toml"
     file.write_text(text)
     with pytest.raises(SettingsError) as wrong:
-        read_settings(file)
+        read_settings(str(file))
     assert says in str(wrong.value)
     assert "\n" not in str(wrong.value)
 
@@ -209,7 +234,7 @@ def test_the_settings_that_the_documentation_shows_are_the_defaults(tmp_path: Pa
     shown = text.partition('    mode = "observe"')[2].partition("\n\nObserve")[0]
     file = tmp_path / "slurm.toml"
     file.write_text("mode = 'observe'" + shown)
-    assert read_settings(file) == Settings()
+    assert read_settings(str(file)) == Settings()
     assert "max_drained_nodes = 10" in file.read_text()
 
 
@@ -229,7 +254,7 @@ def test_a_verdict_serves_further_jobs_where_nothing_failed_and_all_evidence_cam
 
 
 def test_without_settings_it_only_observes(tmp_path: Path) -> None:
-    assert read_settings(tmp_path / "slurm.toml") == Settings()
+    assert read_settings(str(tmp_path / "slurm.toml")) == Settings()
     assert not Settings().drains
 
 
@@ -242,10 +267,16 @@ def test_the_limit_is_a_share_or_a_number_and_one_node_in_any_case(
     assert control.allowed(total, percent, nodes) == limit
 
 
-def test_only_reasons_of_ours_count_as_drained_by_us() -> None:
-    ours = "gpu001|clusterproof: gpu.no_xid: Xid 79\n"
-    listing = f"{ours}gpu002|a fan is loud\ngpu003|none\n{ours}"
-    assert control.count_drained(listing) == (1, 3)
+def test_only_nodes_that_are_drained_for_reasons_of_ours_count() -> None:
+    ours = "gpu001|drained|1700000002|clusterproof: gpu.no_xid: Xid 79 | more\n"
+    listing = (
+        f"{ours}gpu002|drained*|1700000001|a fan is loud\ngpu003|idle|Unknown|none\n{ours}"
+        "gpu004|idle|1700000001|clusterproof: gpu.no_xid: Xid 79\n"  # 24.11 lets it stand when a node is resumed
+        "gpu005|draining|1700000001|clusterproof: gpu.no_xid: Xid 79\n"
+    )
+    found, total = control.parse_claims(listing)
+    assert (found, total) == ((Claim(1700000001, "gpu005"), Claim(1700000002, "gpu001")), 5)
+    assert [control.ahead(found, name) for name in ("gpu005", "gpu001", "gpu002")] == [0, 1, 2]
 
 
 def test_what_scontrol_says_of_a_node_is_read() -> None:
@@ -264,3 +295,58 @@ def test_the_three_scripts_differ_in_name_and_patience_alone() -> None:
     ]
     different = {index for index, lines in enumerate(zip(*texts, strict=True)) if len(set(lines)) > 1}
     assert {texts[0][index].partition("=")[0] for index in different if index > 1} == {"occasion", "limit_s"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        'mode = "drain" # now\n\n[health_check]\n\tresume=false\nmax_drained_nodes = 0\n',
+        'mode = "drain"\nmode = "off"',
+        "[a]\n[a]",
+        "a = 1\n[a]",
+        "[a]\n[b]\na = 1",
+        'state = "\\u0041"',
+        "state = '/var'",
+        'state = """/var"""',
+        "reuse_s = 060",
+        "reuse_s = +60",
+        "reuse_s = 1e3",
+        "reuse_s = 1_000",
+        "mode = off",
+        "mode = True",
+        "a.b = 1",
+        "[a.b]",
+        "[[a]]",
+        '"mode" = "off"',
+        'mode = "off" off',
+        'mode = "off\nx"',
+        'mode = "off" # \x00',
+        'mode = "o\x7f"',
+        "caf\u00e9 = 1",
+        'mode = "off"\r\n',
+        "deadline_s = 1234567890123",
+    ],
+)
+def test_a_plain_text_means_what_it_means_in_toml(text: str) -> None:
+    is_told_alike(text)
+
+
+@given(st.text(st.sampled_from("a1_-.=\"'#[]{}, \t\n\r\\+tru\x00\u00e9"), max_size=24))
+def test_whatever_is_taken_for_plain_is_toml(text: str) -> None:
+    is_told_alike(text)
+
+
+@given(st.lists(st.sampled_from(['a = "x"', "b = 1", "c = true", "[d]", "[e]", "a = 0", "# b", "", " f=false#g"])))
+def test_plain_lines_mean_in_any_order_what_they_mean_in_toml(lines: list[str]) -> None:
+    is_told_alike("\n".join(lines))
+
+
+def is_told_alike(text: str) -> None:
+    """What is plain is as TOML has it; what TOML does not have is never plain."""
+    try:
+        expected = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        assert plain_toml(text) is None
+        return
+    assert plain_toml(text) in (None, expected)

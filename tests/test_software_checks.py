@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clusterproof.plugins.catalog import compatibility, instance_types
-from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.facts.version import parse
 from clusterproof.plugins.policy.model import NO_POLICY, Policy
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
-from tests.judged import results
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.judge import judge
+from tests.judged import among, results
 from tests.recordings import node
 
 PASS, FAIL, CONCERN, INCOMPLETE, NA = (
@@ -24,6 +26,7 @@ PASS, FAIL, CONCERN, INCOMPLETE, NA = (
     Verdict.INCOMPLETE,
     Verdict.NOT_APPLICABLE,
 )
+NCCLS = {"docker": "2.27.7", "enroot": "2.26.2"}  # by kind of container
 MIXED: Any = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -114,6 +117,13 @@ def test_hosts_are_compared_with_hosts_and_containers_with_containers() -> None:
     found = judged(odd, "version_drift", *hosts, *inside)
     assert (found.verdict, found.message) == (CONCERN, "nccl 2.26.2; expected 2.27.7 as on 3 of 4 nodes")
     assert judged(hosts[0], "version_drift", *hosts[1:], *inside, odd).verdict is PASS
+
+
+def test_containers_of_one_kind_are_not_compared_with_those_of_another() -> None:
+    inside = [evidence(f"{kind}{number}", kind, nccl=nccl) for kind, nccl in NCCLS.items() for number in range(3)]
+    group = among(inside[0], peers=inside[1:], instance_type="p5.48xlarge").group
+    verdicts = {node.name: judge(node_checks()["software.version_drift"], node).verdict for node in group.nodes}
+    assert verdicts == dict.fromkeys(verdicts, PASS)
 
 
 def test_a_version_that_one_node_cannot_read_is_no_difference() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.evidence import Status
+from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.probe import image, packages, versions
 from clusterproof.plugins.probe.options import ProbeOptions
 from clusterproof.plugins.probe.reading import Node

@@ -10,7 +10,7 @@ import pytest
 
 from clusterproof.plugins.connection import Answer
 from clusterproof.plugins.connection.sweep import sweep
-from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.inventory.model import Target
 
 LONG_S = 60.0

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.verdict import Verdict
 from tests.recordings import node, unreached
-from tests.runs import DEVICES, LIGHT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, counts, saying
+from tests.runs import DEVICES, LIGHT, ROOT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, counts, saying
 
 COUNTS = Counter({"passed": 2, "failed": 1, "concern": 1, "incomplete": 3, "not applicable": 1})
 WAYS = pytest.mark.parametrize("checks", [LIGHT, USUAL], ids=["light", "usual way"])
@@ -156,7 +156,7 @@ def test_a_node_without_such_devices_is_not_applicable(runs: Runs) -> None:
     runs.checks(test_it=DEVICES)
     nothing = {"init": None, "driver": "580.126.09", "count": 0, "gpus": []}
     empty = node("gpu001", nvml=nothing, pci={"devices": []})
-    assert runs.over([empty]).ret == 0
+    assert runs.over([empty]).ret == 5
     assert runs.verdicts == {"gpu001": Verdict.NOT_APPLICABLE}
     assert runs.results[0].message == "no NVIDIA GPU on the PCI bus (the driver counts none)"
 
@@ -169,7 +169,10 @@ def test_a_node_without_such_devices_is_not_applicable(runs: Runs) -> None:
     [
         (["pass"], [], 0),
         (["concern"], [], 0),
-        (["not applicable"], [], 0),
+        (["not applicable"], [], 5),
+        (["not applicable"], ["--incomplete=fail", "--concerns=fail"], 5),
+        (["not applicable", "pass"], [], 0),
+        (["not applicable", "concern"], [], 0),
         (["bad", "incomplete"], [], 1),
         (["incomplete", "pass"], [], 6),
         (["incomplete"], ["--incomplete=ignore"], 0),
@@ -344,9 +347,11 @@ def test_without_a_cluster_other_peoples_tests_are_left_alone(runs: Runs) -> Non
     assert told.ret == 0
 
 
-def test_without_a_cluster_a_check_of_the_suite_says_what_is_missing(runs: Runs) -> None:
-    runs.checks(test_it=LIGHT)
-    told = runs.run()
+@pytest.mark.parametrize(
+    "asked", [["--pyargs", "clusterproof.checks"], [str(ROOT / "checks/gpu/test_memory.py::test_no_uncorrected_ecc")]]
+)
+def test_without_a_cluster_a_check_of_the_suite_says_what_is_missing(runs: Runs, asked: list[str]) -> None:
+    told = runs.run(*asked)
     assert told.ret == 4
     told.stderr.fnmatch_lines(["ERROR: no cluster to validate; say which: --cluster *"])
 
@@ -421,3 +426,17 @@ def test_what_loads_the_hardware_and_what_is_of_an_image_alone_run_only_by_name(
     runs.checks(test_it=OCCASIONS)
     runs.over([saying("gpu001", "pass")], "-m", chosen)
     assert {result.check for result in runs.results} == run
+
+
+# Nothing that was checked
+
+
+def test_a_node_to_which_no_check_applies_is_not_called_fit(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    told = runs.over([saying("gpu001", "not applicable"), saying("gpu002", "pass")])
+    told.stdout.fnmatch_lines(["2 nodes: 1 fit as far as checked, 1 not checked: no check applies"])
+
+
+def test_a_test_that_is_about_no_node_is_checked_where_nothing_else_is(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT, test_own="def test_own():\n    pass\n")
+    assert runs.over([saying("gpu001", "not applicable")]).ret == 0

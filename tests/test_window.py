@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.verdict import Incomplete, Verdict
 from clusterproof.plugins.facts.kernel_log import Cleared, XidEvent
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.window import BOOT, Window, window
-from clusterproof.plugins.verdict import Incomplete, Verdict
 from tests.logged import HOUR, NOW, UPTIME_S, node, verdict
 from tests.runs import LIGHT, Runs, saying
 

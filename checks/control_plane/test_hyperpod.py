@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern
 from clusterproof.plugins.facts.cluster import ClusterFacts
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.preflight, pytest.mark.hyperpod_cluster_debugger("B")]
+pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_cluster_debugger("B")]
 
 
 @evidence("aws sagemaker describe-cluster --cluster-name NAME")

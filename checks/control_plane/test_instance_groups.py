@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-import pytest
-
 from clusterproof.plugins.catalog.instance_types import accelerators
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
 from clusterproof.plugins.facts.cluster import ClusterFacts
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, incomplete, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.preflight]
+pytestmark = [mark.control_plane, mark.preflight]
 
 DEEP_HEALTH_CHECKS = {"InstanceStress", "InstanceConnectivity"}
 DESCRIBE = "aws sagemaker describe-cluster --cluster-name NAME"
 LIST = "aws sagemaker list-cluster-nodes --cluster-name NAME; EC2: aws ec2 describe-instances --instance-ids ID"
 
 
-@pytest.mark.hyperpod_node_debugger("F")
+@mark.hyperpod_node_debugger("F")
 @evidence(f"{DESCRIBE} --query NodeRecovery")
 def test_node_recovery(cluster: ClusterFacts) -> None:
     """Faulty nodes are not replaced by themselves.
@@ -32,7 +31,7 @@ def test_node_recovery(cluster: ClusterFacts) -> None:
         concern(f"NodeRecovery is {told}; expected Automatic")
 
 
-@pytest.mark.hyperpod_node_debugger("F")
+@mark.hyperpod_node_debugger("F")
 @evidence(f"{DESCRIBE} --query 'InstanceGroups[].[InstanceGroupName,OnStartDeepHealthChecks]'")
 def test_deep_health_checks(cluster: ClusterFacts) -> None:
     """Nodes are handed over without deep health checks.
@@ -49,7 +48,7 @@ def test_deep_health_checks(cluster: ClusterFacts) -> None:
         concern(f"{', '.join(seen)}; expected both of every group with accelerators")
 
 
-@pytest.mark.hyperpod_cluster_debugger("B")
+@mark.hyperpod_cluster_debugger("B")
 @evidence(LIST)
 def test_mixed_instance_types(cluster: ClusterFacts) -> None:
     """Nodes of one group have different instance types.
@@ -67,7 +66,7 @@ def test_mixed_instance_types(cluster: ClusterFacts) -> None:
         concern(f"{', '.join(mixed)}; expected one instance type in each group")
 
 
-@pytest.mark.hyperpod_version_checker
+@mark.hyperpod_version_checker
 @evidence(LIST)
 def test_image_uniform(cluster: ClusterFacts) -> None:
     """Nodes of one group run different machine images.

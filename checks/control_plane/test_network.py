@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import pytest
-
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.vpc import efa_security_groups, missing_endpoints, subnets_used, table_of
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.preflight]
+pytestmark = [mark.control_plane, mark.preflight]
 
 MOST = 10  # of one kind in words
 
 
-@pytest.mark.hyperpod_cluster_debugger("A")
+@mark.hyperpod_cluster_debugger("A")
 @evidence(
     "aws ec2 describe-security-groups --group-ids SG --query 'SecurityGroups[].[IpPermissions,IpPermissionsEgress]'"
 )
@@ -37,7 +36,7 @@ def test_security_group_self_reference(cluster: ClusterFacts) -> None:
     assert not bad, f"{', '.join(bad[:MOST])}; expected a rule for all traffic of the group with itself, in and out"
 
 
-@pytest.mark.hyperpod_node_debugger("B")
+@mark.hyperpod_node_debugger("B")
 @evidence(
     "aws ec2 describe-subnets --subnet-ids SUBNET; aws ec2 describe-route-tables --filters Name=vpc-id,Values=VPC"
 )
@@ -63,7 +62,7 @@ def _public(cluster: ClusterFacts) -> Iterator[str]:
             yield f"{subnet.id} {' and '.join(ways)}"
 
 
-@pytest.mark.hyperpod_node_debugger("B")
+@mark.hyperpod_node_debugger("B")
 @evidence("aws ec2 describe-vpc-endpoints --filters Name=vpc-id,Values=VPC")
 def test_vpc_endpoints(cluster: ClusterFacts) -> None:
     """A VPC endpoint is missing.

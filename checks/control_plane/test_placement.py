@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.verdict import concern
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.placement import (
     Spread,
@@ -17,11 +18,9 @@ from clusterproof.plugins.facts.placement import (
     ultraservers,
     zones,
 )
-from clusterproof.plugins.nodeset import fold
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.preflight, pytest.mark.hyperpod_cluster_debugger("B")]
+pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_cluster_debugger("B")]
 
 
 @evidence(

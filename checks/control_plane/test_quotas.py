@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import incomplete
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.quotas import needs
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import incomplete
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.preflight, pytest.mark.hyperpod_node_debugger("C")]
+pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_node_debugger("C")]
 
 
 @evidence("aws service-quotas list-service-quotas --service-code sagemaker | vpc | ec2")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, incomplete
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.slurm import SlurmNode
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, incomplete
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.preflight, pytest.mark.hyperpod_slurm_debugger]
+pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_slurm_debugger]
 
 OUT_OF_USE = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR"})
 UNKNOWN = frozenset({"UNKNOWN", "UNK"})

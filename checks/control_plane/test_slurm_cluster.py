@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.verdict import Incomplete, concern
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.slurm import SlurmCluster, SlurmNode
-from clusterproof.plugins.nodeset import fold
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, concern
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.preflight, pytest.mark.hyperpod_slurm_debugger]
+pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_slurm_debugger]
 
 OUR_REASON = "clusterproof:"  # with which the health check begins what it drains for
 NO_LIMIT = ("", "65534", "INFINITE", "UNLIMITED")

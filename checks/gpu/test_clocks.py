@@ -2,49 +2,60 @@
 
 from __future__ import annotations
 
-import pytest
-
 from clusterproof.plugins.catalog import clocks_event_reasons, threshold, unknown_clocks_event_reasons
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.verdict import NotApplicable, concern
+from clusterproof.plugins.facts.field import readings
 from clusterproof.plugins.facts.gpu import Gpu
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import NotApplicable, concern
+from clusterproof.plugins.facts.middle import median
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.preflight,
-    pytest.mark.prolog,
-    pytest.mark.hyperpod_node_debugger("G"),
+    mark.gpu,
+    mark.preflight,
+    mark.prolog,
+    mark.hyperpod_node_debugger("G"),
 ]
 
+LEAST_TO_COMPARE = 3  # idle GPUs of which one can be the odd one
 
-@pytest.mark.prolog
-@evidence("nvidia-smi -q -d PERFORMANCE")
+
+@mark.prolog
+@evidence("nvidia-smi -q -d PERFORMANCE; sleep 1; nvidia-smi -q -d PERFORMANCE | grep -A5 Counters")
 def test_no_throttle(gpu: Gpu) -> None:
     """GPUs are slowed down by heat or power.
 
-    A hardware slowdown, thermal or by the power brake, at least halves the clocks. An idle GPU and the software power
-    cap are normal.
+    A hardware slowdown, thermal or by the power brake, at least halves the clocks. That one holds at a moment is a
+    concern; it fails a GPU where the driver counts that it goes on. An idle GPU and the software power cap are normal.
 
     Remedy: Look at temperature, power and cooling. If one GPU stays slow while its neighbours do not, replace the node.
     """
     mask = gpu.clocks_event_reasons
-    reasons = clocks_event_reasons(mask)
-    failing = ", ".join(reason.words for reason in reasons if reason.verdict == "fail")
-    assert not failing, f"slowed down by {failing}; expected no hardware slowdown"
-    worrying = ", ".join(reason.words for reason in reasons if reason.verdict == "concern")
-    if worrying:
-        concern(f"slowed down by {worrying}; expected none")
+    reasons = [reason for reason in clocks_event_reasons(mask) if reason.verdict != "none"]
+    lasting = [one.words for one in reasons if one.verdict == "fail" and goes_on(gpu, one.counters)]
+    assert not lasting, f"steadily slowed down by {', '.join(lasting)}; expected no hardware slowdown"
+    if reasons:
+        concern(f"slowed down by {', '.join(reason.words for reason in reasons)}; expected none")
     unknown = unknown_clocks_event_reasons(mask)
     if unknown:
         concern(f"clocks event reasons {unknown:#x}, which the catalogue does not know; expected known ones")
 
 
+def goes_on(gpu: Gpu, counters: tuple[int, ...]) -> bool:
+    """Whether one of the driver's counters of time ran between two moments."""
+    share = gpu.slowed_share(counters)
+    return share is not None and share >= threshold("slowdown.share")
+
+
 @evidence("nvidia-smi --query-gpu=index,temperature.gpu,temperature.gpu.tlimit --format=csv")
-def test_temperature(gpu: Gpu) -> None:
+def test_temperature(gpu: Gpu, node: Node) -> None:
     """GPUs are too hot.
 
     Judged is the margin to the temperature at which the GPU slows itself down, which differs by model; the absolute
-    temperature only where the driver tells no margin.
+    temperature only where the driver tells no margin. Of GPUs that nobody uses, one that is far hotter than the others
+    is cooled badly.
 
     Remedy: Look at fans, airflow and the neighbours. One hot GPU among cool ones: replace the node.
     """
@@ -53,8 +64,22 @@ def test_temperature(gpu: Gpu) -> None:
     except NotApplicable:
         limit_c = threshold("temperature.without_margin_fail_c")
         assert gpu.temperature_c < limit_c, f"{gpu.temperature_c:.0f} °C; expected less than {limit_c:.0f} °C"
+        judge_among_idle(gpu, node)
         return
     assert margin_c > 0, f"{-margin_c:.0f} °C above its slowdown temperature; expected below"
     least_c = threshold("temperature.margin_concern_c")
     if margin_c < least_c:
-        concern(f"{margin_c:.0f} °C below its slowdown temperature; expected at least {least_c:.0f} °C")
+        margin, least = apart(margin_c, least_c)
+        concern(f"{margin} °C below its slowdown temperature; expected at least {least} °C")
+    judge_among_idle(gpu, node)
+
+
+def judge_among_idle(gpu: Gpu, node: Node) -> None:
+    """A concern where nobody uses the GPU, and it is far hotter than others that nobody uses."""
+    idle = node.idle_gpus
+    celsius = {one.index: told["temperature_c"] for one in idle if (told := readings(one, "temperature_c")[0])}
+    if gpu.index not in celsius or len(celsius) < LEAST_TO_COMPARE:
+        return
+    usual_c = median(celsius.values())
+    if celsius[gpu.index] > usual_c + threshold("temperature.idle_spread_c"):
+        concern(f"{celsius[gpu.index]:.0f} °C and idle; expected about {usual_c:.0f} °C, as the other idle GPUs have")

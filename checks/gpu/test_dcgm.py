@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import pytest
-
 from clusterproof.plugins.catalog.dcgm import severity_in_words
+from clusterproof.plugins.core.listed import listed
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, incomplete
 from clusterproof.plugins.facts.dcgm import DiagLog, DiagTest, Result
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.listed import listed
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, incomplete
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.gpu, pytest.mark.preflight, pytest.mark.perf, pytest.mark.hyperpod_node_debugger("G.1.b")]
+pytestmark = [mark.gpu, mark.preflight, mark.perf, mark.hyperpod_node_debugger("G.1.b")]
 
 NOT_PASSED = ("skip", "not run", "unknown")
 

@@ -5,25 +5,25 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-import pytest
-
 from clusterproof.plugins.catalog import fabric_faults, fabric_state, fabric_summary
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
 from clusterproof.plugins.facts.fact import Absent
 from clusterproof.plugins.facts.field import readings, require
 from clusterproof.plugins.facts.gpu import Fabric, Gpu
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.preflight,
-    pytest.mark.prolog,
-    pytest.mark.ami,
-    pytest.mark.hyperpod_node_debugger("G"),
+    mark.gpu,
+    mark.preflight,
+    mark.prolog,
+    mark.ami,
+    mark.hyperpod_node_debugger("G"),
 ]
 
 NOT_SUPPORTED, COMPLETED, SUCCESS = 0, 3, 0  # nvmlGpuFabricState_t, nvmlReturn_t
+RACK_WIDE = ("GB200", "GB300")
 WITHOUT_REGISTRATION = ("V100", "A100")  # GPUs registered with a fabric begin with Hopper
 
 
@@ -85,14 +85,35 @@ def place(fabric: Fabric) -> str:
 
 def fabric_of(gpu: Gpu, node: Node) -> Fabric:
     """The fabric of a GPU that must have one. Raises NotApplicable where it has none, and Incomplete."""
-    if node.expected("nvlinks") == 0:
+    if node.nvlinks_due == 0:
         not_applicable(f"{node.type_name or 'this node'} has no NVLink fabric")
     if gpu.is_partitioned:
         not_applicable("MIG is on: the GPU is not part of a fabric")
     fabric = gpu.fabric
     if fabric.state == NOT_SUPPORTED and any(model in gpu.name for model in WITHOUT_REGISTRATION):
         not_applicable(f"{gpu.name[:40]} is not registered with a fabric")
+    if fabric.state == NOT_SUPPORTED:
+        node.expected("nvlinks")  # raises where nothing tells whether it should have one
     return fabric
+
+
+@evidence("systemctl status nvidia-imex; nvidia-imex-ctl -q")
+def test_imex(node: Node) -> None:
+    """IMEX does not run on a tray of a rack.
+
+    The GPUs of a rack share their memory over NVLink through nvidia-imex on every tray. Without it jobs of several
+    trays fall back to the network, or do not start. On Kubernetes pods may bring their own.
+
+    Remedy: Configure the trays of the domain (/etc/nvidia-imex/nodes_config.cfg), enable nvidia-imex and start it.
+    """
+    told = [readings(gpu, "name") for gpu in node.gpus]
+    if not any(model in one.get("name", "") for one, _ in told for model in RACK_WIDE):
+        require([why for _, unread in told if not any(known for known, _ in told) for why in unread])
+        not_applicable("no GPU here shares its memory over a rack's NVLink")
+    service = node.services.get("nvidia-imex")
+    state = "not installed" if service is None or not service.is_installed else service.active
+    if state != "active":
+        concern(f"nvidia-imex is {state}; expected active, unless pods bring their own")
 
 
 @evidence("systemctl status nvidia-fabricmanager; nv-fabricmanager --version")

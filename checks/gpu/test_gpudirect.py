@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, incomplete, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.preflight,
-    pytest.mark.ami,
-    pytest.mark.hyperpod_node_debugger("G"),
+    mark.gpu,
+    mark.preflight,
+    mark.ami,
+    mark.hyperpod_node_debugger("G"),
 ]
 
 PROPRIETARY = "P"  # in a kernel module's taint

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-import pytest
-
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, concern
 from clusterproof.plugins.facts.field import readings, require
 from clusterproof.plugins.facts.group import differences, in_words
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, concern
+from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.preflight,
-    pytest.mark.ami,
-    pytest.mark.hyperpod_node_debugger("G"),
+    mark.gpu,
+    mark.preflight,
+    mark.ami,
+    mark.hyperpod_node_debugger("G"),
 ]
 
 ON_ONE_BOARD = 2  # GPUs at most: GB200 and GB300 boards carry two, and both tell the board's serial

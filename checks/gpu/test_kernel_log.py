@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-import pytest
-
 from clusterproof.plugins.catalog.judge import Finding, judge, judge_switches
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, concern
 from clusterproof.plugins.facts.kernel_told import gpus_by_address, require_whole_log, when
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, concern
+from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.preflight,
-    pytest.mark.prolog,
-    pytest.mark.epilog,
-    pytest.mark.hyperpod_node_debugger("G"),
+    mark.gpu,
+    mark.preflight,
+    mark.prolog,
+    mark.epilog,
+    mark.hyperpod_node_debugger("G"),
 ]
 
 

@@ -2,45 +2,80 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterable
 
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, concern, incomplete, not_applicable
 from clusterproof.plugins.facts.field import readings
 from clusterproof.plugins.facts.gpu import Gpu
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, concern, incomplete, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.preflight,
-    pytest.mark.prolog,
-    pytest.mark.hyperpod_node_debugger("G"),
+    mark.gpu,
+    mark.preflight,
+    mark.prolog,
+    mark.hyperpod_node_debugger("G"),
 ]
 
-BUSY_PERCENT = 50  # an idle GPU lowers its PCIe generation to save power; a busy one does not
 
-
-@pytest.mark.ami
+@mark.ami
 @evidence("nvidia-smi nvlink -s")
 def test_nvlink_active(gpu: Gpu, node: Node) -> None:
     """NVLinks are down.
 
-    Every GPU of a type has the same number of links, and all must be up: with one down, collectives inside the node are
-    slow or fail.
+    Every GPU of a type has the same number of links, and as many must be up: with one down, collectives inside the node
+    are slow or fail. Where nothing tells how many there should be, a link that is down among others, or fewer than the
+    node's other GPUs have, is a fault all the same.
 
     Remedy: Reset the GPU or reboot the node. If a link stays down, replace the node.
     """
-    expected = node.expected("nvlinks")
-    if expected == 0:
+    if node.nvlinks_due == 0:
         not_applicable(f"{node.type_name or 'this node'} has no NVLink")
     if gpu.is_partitioned:
         not_applicable("the driver does not tell NVLink states while MIG is on")
     states = gpu.nvlink_states
-    down = ", ".join(str(link) for link, is_active in enumerate(states) if is_active is False)
-    assert not down, f"NVLink {down} inactive; expected {expected} active links"
-    if None in states:
-        incomplete(f"NVLink {states.index(None)} could not be read; expected {expected} active links")
-    assert len(states) >= expected, f"{len(states)} NVLinks; expected {expected} active links"
+    if node.nvlinks_due is None:
+        judge_links_by_peers(gpu, node)
+    due = node.expected("nvlinks")
+    active = states.count(True)
+    if active >= due:
+        return
+    if active + states.count(None) >= due:
+        incomplete(f"NVLink {states.index(None)} could not be read; expected {due} active links")
+    assert False not in states, f"NVLink {inactive(states)} inactive; expected {due} active links"
+    raise AssertionError(f"{len(states)} NVLinks; expected {due} active links")
+
+
+def judge_links_by_peers(gpu: Gpu, node: Node) -> None:
+    """The verdict on a GPU's links where nothing tells how many are due; none where they show no fault."""
+    states, of_peers = gpu.nvlink_states, links_of_peers(gpu, node)
+    active, most = states.count(True), max((peer.count(True) for peer in of_peers), default=0)
+    assert active + states.count(None) >= most, f"{active} active NVLinks; expected {most}, as on another GPU"
+    last = max((link for link, is_active in enumerate(states) if is_active), default=0)
+    down = inactive(states[:last])
+    is_wired_so = bool(of_peers) and all(peer == states for peer in of_peers)
+    assert is_wired_so or not down, f"NVLink {down} inactive beside {active} active ones; expected all of them active"
+    if down:
+        concern(f"NVLink {down} inactive on every GPU; expected active, unless the machine wires no more")
+
+
+def links_of_peers(gpu: Gpu, node: Node) -> list[tuple[bool | None, ...]]:
+    """The links of the node's other GPUs of the same model, as far as these tell."""
+    model = name_of(gpu)
+    peers = [peer for peer in node.gpus if peer.index != gpu.index and name_of(peer) == model]
+    return [told["nvlink_states"] for told, _ in (readings(peer, "nvlink_states") for peer in peers) if told]
+
+
+def name_of(gpu: Gpu) -> str:
+    """A GPU's model; empty where it was not told."""
+    return str(readings(gpu, "name")[0].get("name", ""))
+
+
+def inactive(states: Iterable[bool | None]) -> str:
+    """The links that are down: `5, 7`."""
+    return ", ".join(str(link) for link, is_active in enumerate(states) if is_active is False)
 
 
 @evidence("nvidia-smi --query-gpu=index,pcie.link.width.current,pcie.link.width.max,pcie.link.gen.current --format=csv")
@@ -49,6 +84,7 @@ def test_pcie_link(gpu: Gpu, node: Node) -> None:
 
     A link that lost lanes halves what moves between host, network and GPU. Some types wire fewer lanes than the GPU
     has; the catalogue knows of them. The generation is judged on a busy GPU only: an idle one lowers it to save power.
+    What a link can do at most is as much as its slot and its GPU came to when the node started: alike on all GPUs.
 
     Remedy: Reboot the node. If the link stays narrow, replace the node.
     """
@@ -56,12 +92,27 @@ def test_pcie_link(gpu: Gpu, node: Node) -> None:
     may_be_wired_so = width < most and is_wired_so(node, width)
     assert width >= most or may_be_wired_so, f"PCIe x{width}; expected x{most}"
     told, _ = readings(gpu, "utilization_percent")
-    if told.get("utilization_percent", 0) >= BUSY_PERCENT:
+    if told.get("utilization_percent", 0) >= threshold("gpu.busy_percent"):
         assert gpu.pcie_gen >= gpu.pcie_gen_max, (
             f"PCIe generation {gpu.pcie_gen} under load; expected {gpu.pcie_gen_max}"
         )
+    judge_most_by_peers(gpu, node)
     if may_be_wired_so:
         concern(f"PCIe x{width} on every GPU; expected x{most}, unless the machine wires no more")
+
+
+def judge_most_by_peers(gpu: Gpu, node: Node) -> None:
+    """The verdict on a link that can do less at most than those of the node's other GPUs of the model."""
+    model = name_of(gpu)
+    alike = [one for one in node.gpus if name_of(one) == model]
+    for name, words in (("pcie_gen_max", "PCIe generation "), ("pcie_width_max", "PCIe x")):
+        values = [told[name] for told, _ in (readings(one, name) for one in alike) if told]
+        own, most = readings(gpu, name)[0].get(name), max(values, default=0)
+        if own is None or own >= most:
+            continue
+        message = f"{words}{own} at most; expected {most}, as other GPUs of the node have"
+        assert values.count(most) * 2 <= len(values), message
+        concern(message)
 
 
 def lanes_of_type(node: Node) -> int | None:

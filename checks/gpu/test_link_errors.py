@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.catalog.judge import judge
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
 from clusterproof.plugins.facts.field import readings, require
 from clusterproof.plugins.facts.gpu import Gpu, NvlinkErrors
 from clusterproof.plugins.facts.kernel_log import pci_address
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.pci import PciDevice
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.gpu, pytest.mark.preflight, pytest.mark.hyperpod_node_debugger("G")]
+pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
 
 RECOVERIES = ("recovery", "recovery_failed")
 MOST_NAMED = 8  # of many links with errors, those that a message names
@@ -31,7 +30,7 @@ def test_nvlink_errors(gpu: Gpu, node: Node) -> None:
 
     Remedy: With a fatal Xid: reset the GPU, and replace the node if it returns. Else watch the counters under load.
     """
-    if node.expected("nvlinks") == 0:
+    if node.nvlinks_due == 0:
         not_applicable(f"{node.type_name or 'this node'} has no NVLink")
     if gpu.is_partitioned:
         not_applicable("the driver does not tell NVLink errors while MIG is on")

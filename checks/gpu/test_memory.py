@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, not_applicable
 from clusterproof.plugins.facts.field import readings, require
 from clusterproof.plugins.facts.gpu import Gpu
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern, not_applicable
+from clusterproof.plugins.facts.of_node.gpus import is_busy
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.gpu, pytest.mark.preflight, pytest.mark.prolog]
+pytestmark = [mark.gpu, mark.preflight, mark.prolog]
 
 
-@pytest.mark.ami
-@pytest.mark.hyperpod_node_debugger("G")
+@mark.ami
+@mark.hyperpod_node_debugger("G")
 @evidence("nvidia-smi -q -d ECC")
 def test_no_uncorrected_ecc(gpu: Gpu, node: Node) -> None:
     """Uncorrected ECC errors.
@@ -42,7 +42,7 @@ def ecc_is_off(gpu: Gpu) -> bool:
     return told.get("ecc_enabled") is False
 
 
-@pytest.mark.hyperpod_node_debugger("G.1.a")
+@mark.hyperpod_node_debugger("G.1.a")
 @evidence("nvidia-smi --query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure --format=csv")
 def test_row_remap(gpu: Gpu, node: Node) -> None:
     """Row remapping is pending, has failed, or has few spare rows left.
@@ -103,8 +103,8 @@ def few_spare_rows(gpu: Gpu) -> int:
     return sum(count for count in banks[3:5] if isinstance(count, int))
 
 
-@pytest.mark.epilog
-@pytest.mark.hyperpod_node_debugger("I")
+@mark.epilog
+@mark.hyperpod_node_debugger("I")
 @evidence("nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv")
 def test_no_leftover_processes(gpu: Gpu, node: Node) -> None:
     """GPUs are already in use.
@@ -115,7 +115,7 @@ def test_no_leftover_processes(gpu: Gpu, node: Node) -> None:
     Remedy: Find the process's owner and end it if its work is over. Memory that no process owns is freed by resetting
     the GPU.
     """
-    strays = [process for process in gpu.processes if process.name not in DAEMONS and not process.is_of_a_job]
+    strays = [process for process in gpu.processes if not (process.is_of_a_job or process.serves_jobs(node.nvml))]
     named = ", ".join(f"{process.name or 'a process'} (pid {process.pid})" for process in strays)
     if node.occasion in ("prolog", "epilog"):
         assert not strays, f"held by {named}, of no job; expected no process"
@@ -125,8 +125,7 @@ def test_no_leftover_processes(gpu: Gpu, node: Node) -> None:
     limit_mib = threshold("gpu.idle_memory_mib")
     if gpu.memory_used_mib > limit_mib:
         concern(f"{gpu.memory_used_mib} MiB in use and no process owns it; expected less than {limit_mib:.0f} MiB")
-
-
-DAEMONS = frozenset(
-    {"nvidia-cuda-mps", "nvidia-cuda-mps-server", "nvidia-cuda-mps-control"}
-)  # serve jobs, belong to none
+    told, _ = readings(gpu, "utilization_percent")
+    if told and is_busy(gpu) and node.idle_gpus:
+        busy_percent = told["utilization_percent"]
+        concern(f"busy to {busy_percent} % and no process owns it; expected idle, as other GPUs of the node are")

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.verdict import concern
 from clusterproof.plugins.facts.field import readings, require
 from clusterproof.plugins.facts.gpu import Gpu
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.gpu, pytest.mark.preflight, pytest.mark.hyperpod_node_debugger("G")]
+pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
 
 DAY_S = 86_400
 
 
-@pytest.mark.ami
+@mark.ami
 @evidence("nvidia-smi -q -d ECC | grep -i -A3 sram")
 def test_sram_threshold(gpu: Gpu) -> None:
     """SRAM has had too many uncorrected errors.
@@ -45,6 +45,8 @@ def test_corrected_ecc_rate(gpu: Gpu, node: Node) -> None:
     """
     per_s = gpu.ecc_corrected_total / max(node.boot.uptime_s, 1.0)
     most_per_s, most_per_day = threshold("ecc.corrected_per_s"), threshold("ecc.corrected_per_day")
-    assert per_s <= most_per_s, f"{per_s:.0f} corrected ECC errors a second; expected at most {most_per_s:.0f}"
+    seen, most = apart(per_s, most_per_s)
+    assert per_s <= most_per_s, f"{seen} corrected ECC errors a second; expected at most {most}"
     if per_s * DAY_S > most_per_day:
-        concern(f"{per_s * DAY_S:.0f} corrected ECC errors a day; expected at most {most_per_day:.0f}")
+        seen, most = apart(per_s * DAY_S, most_per_day)
+        concern(f"{seen} corrected ECC errors a day; expected at most {most}")

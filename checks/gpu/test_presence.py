@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
-
 from clusterproof.plugins.catalog import recovery_action, threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
+from clusterproof.plugins.facts.field import readings
 from clusterproof.plugins.facts.gpu import Gpu
+from clusterproof.plugins.facts.kernel_log import pci_address
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, concern, incomplete, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.preflight,
-    pytest.mark.prolog,
-    pytest.mark.ami,
-    pytest.mark.hyperpod_node_debugger("G"),
+    mark.gpu,
+    mark.preflight,
+    mark.prolog,
+    mark.ami,
+    mark.hyperpod_node_debugger("G"),
 ]
 
 NO_ACTION = 0  # nvmlDeviceGpuRecoveryAction_t
@@ -26,19 +27,37 @@ def test_gpu_count(node: Node) -> None:
     """GPUs are missing.
 
     The driver's count is held against what the instance type has. A GPU that the PCI bus still shows was lost by the
-    driver ("fell off"); one that the bus does not show either failed before the driver saw it.
+    driver ("fell off"); one that the bus does not show either failed before the driver saw it. One that the driver
+    counts and the bus does not show has left the bus since.
 
     Remedy: Reboot the node. If a GPU is still missing, replace the node.
     """
-    expected = node.expected("gpus")
+    try:
+        expected = node.expected("gpus")
+    except Incomplete:
+        require_on_bus(node)
+        raise
     if expected == 0 and node.gpu_count == 0:
         not_applicable(f"{node.type_name or 'this node'} has no GPU")
     if node.gpu_count == expected:
+        require_on_bus(node)
         return
     if has_just_booted(node):
         incomplete(f"NVML counts {node.gpu_count} GPUs, {node.boot.uptime_s:.0f} s after boot; expected {expected}")
     why = f" ({node.driver_error})" if node.driver_error else ""
     raise AssertionError(f"NVML counts {node.gpu_count} GPUs{why}, {on_bus_in_words(node)}; expected {expected}")
+
+
+def require_on_bus(node: Node) -> None:
+    """Fail GPUs that the driver counts and the bus does not show; where it shows none of them, it is another's."""
+    try:
+        on_bus, gpus = {device.address for device in node.gpus_on_bus}, node.gpus
+    except (Incomplete, NotApplicable):
+        return
+    told = {gpu.label: pci_address(readings(gpu, "pci")[0].get("pci", "")) for gpu in gpus}
+    gone = {label: address for label, address in told.items() if address and address not in on_bus}
+    named = ", ".join(f"{label} at {address}" for label, address in gone.items())
+    assert not gone or on_bus.isdisjoint(told.values()), f"the PCI bus does not show {named}; expected all GPUs on it"
 
 
 def has_just_booted(node: Node) -> bool:
@@ -62,7 +81,8 @@ def on_bus_in_words(node: Node) -> str:
 def test_gpu_answers(gpu: Gpu) -> None:
     """GPUs do not answer.
 
-    The driver counts the GPU and cannot talk to it: it is lost, needs a reset, or fell off the bus.
+    The driver counts the GPU and cannot talk to it: it is lost, needs a reset, or fell off the bus. One reading that
+    says so is enough, for the driver may still hand out what it knew of the GPU before.
 
     Remedy: Reset the GPU, or reboot the node. If it happens again, replace the node.
     """

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
-
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.verdict import concern, not_applicable
+from clusterproof.plugins.facts.field import readings
 from clusterproof.plugins.facts.gpu import Gpu
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.preflight,
-    pytest.mark.ami,
-    pytest.mark.hyperpod_node_debugger("G"),
+    mark.gpu,
+    mark.preflight,
+    mark.ami,
+    mark.hyperpod_node_debugger("G"),
 ]
 
 COMPUTE_MODES = {1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}  # nvmlComputeMode_t; 0 is default
@@ -57,14 +58,31 @@ def test_compute_mode(gpu: Gpu, node: Node) -> None:
 def test_ecc_mode(gpu: Gpu, node: Node) -> None:
     """ECC is off.
 
-    Without ECC a flipped bit goes unnoticed into the model.
+    Without ECC a flipped bit goes unnoticed into the model. A change of the mode waits for the next reset of the GPU.
 
     Remedy: nvidia-smi -e 1, then reset the GPU or reboot the node.
     """
+    told, _ = readings(gpu, "ecc_enabled", "ecc_pending")
+    if told == {"ecc_enabled": True, "ecc_pending": False}:
+        deviates(node, "ECC is enabled until the next reset only; expected no change pending")
     if not node.of_type("ecc"):
         not_applicable(f"{node.instance_type} has no ECC")
     if not gpu.ecc_enabled:
-        deviates(node, "ECC is disabled; expected enabled")
+        until = " until the next reset" if told.get("ecc_pending") else ""
+        deviates(node, f"ECC is disabled{until}; expected enabled")
+
+
+@evidence("nvidia-smi --query-gpu=index,clocks.applications.graphics,clocks.default_applications.graphics --format=csv")
+def test_application_clocks(gpu: Gpu, node: Node) -> None:
+    """The application clocks are not the default.
+
+    Somebody has set the clock that work runs at; it stays set after that work has ended.
+
+    Remedy: nvidia-smi -rac, unless the site wants it so.
+    """
+    clock_mhz, default_mhz = gpu.app_clock_mhz, gpu.app_clock_default_mhz
+    if clock_mhz != default_mhz:
+        deviates(node, f"application clock is {clock_mhz} MHz; expected {default_mhz} MHz, the default")
 
 
 @evidence("nvidia-smi --query-gpu=index,mig.mode.current --format=csv")
@@ -102,4 +120,5 @@ def test_power_limit(gpu: Gpu) -> None:
     """
     limit_w, default_w = gpu.power_limit_w, gpu.power_limit_default_w
     if limit_w < default_w:
-        concern(f"power limit is {limit_w:.0f} W; expected {default_w:.0f} W")
+        limit, default = apart(limit_w, default_w)
+        concern(f"power limit is {limit} W; expected {default} W")

@@ -6,23 +6,23 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern
 from clusterproof.plugins.facts.field import readings, require
 from clusterproof.plugins.facts.kernel_host import HardwareError
 from clusterproof.plugins.facts.kernel_told import how_often, in_list, require_whole_log
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.host, pytest.mark.preflight, pytest.mark.prolog, pytest.mark.epilog]
+pytestmark = [mark.host, mark.preflight, mark.prolog, mark.epilog]
 
 DAY_S = 86400
 T = TypeVar("T")
 
 
-@pytest.mark.hyperpod_node_debugger("F")
+@mark.hyperpod_node_debugger("F")
 @evidence(
     "journalctl -k -b | grep -E 'EDAC|Hardware Error|Memory fail'; grep . /sys/devices/system/edac/mc/mc*/*_count"
 )
@@ -53,7 +53,8 @@ def test_mce_edac(node: Node) -> None:
     rate, limit = max(*rates, logged_per_day(logged, node)), threshold("kernel_log.corrected_per_day")
     if rate > limit:
         named = ", ".join(controller.label for controller in controllers if controller.corrected)
-        concern(f"{rate:.3g} corrected errors a day ({named or 'in the log'}); expected at most {limit:.0f}")
+        shown, most = apart(rate, limit, 3, SIGNIFICANT)
+        concern(f"{shown} corrected errors a day ({named or 'in the log'}); expected at most {most}")
     earlier = [event.words for event in logged if not event.is_corrected]
     if earlier:
         concern(f"the boot before ended with {in_list(earlier)}; expected none")

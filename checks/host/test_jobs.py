@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterable, Iterator
 
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, incomplete
+from clusterproof.plugins.facts.jobs import JobProcess
 from clusterproof.plugins.facts.kernel_told import in_list
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, incomplete
+from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [
-    pytest.mark.host,
-    pytest.mark.preflight,
-    pytest.mark.prolog,
-    pytest.mark.epilog,
-    pytest.mark.hyperpod_node_debugger("I"),
+    mark.host,
+    mark.preflight,
+    mark.prolog,
+    mark.epilog,
+    mark.hyperpod_node_debugger("I"),
 ]
 
 MIB_IN_KIB = 2**10
@@ -23,24 +25,40 @@ GIB_IN_KIB = 2**20
 MINUTE_S = 60
 
 
-@evidence("grep -lz SLURM_JOB_ID= /proc/[0-9]*/environ; pgrep -af slurmstepd")
+@evidence("grep -H job_ /proc/[0-9]*/cgroup; grep -lz SLURM_JOB_ID= /proc/[0-9]*/environ; pgrep -af slurmstepd")
 def test_job_leftovers(node: Node) -> None:
     """Processes of an ended job still run.
 
     A process that Slurm started for a job, and that no step of that job on this node accounts for any more, takes
-    processors and memory from the jobs after it. After a job this fails; at any other time it is a concern.
+    processors and memory from the jobs after it. Its control group says whose it is, else what a step puts into its
+    environment: salloc's own shell is none. After a job this fails; at any other time it is a concern. What is in an
+    environment is its process's own to write: an epilog believes it of its own job's user alone.
 
     Remedy: End the processes. ProctrackType=proctrack/cgroup lets none escape.
     """
     left = node.jobs.left
     if left:
-        told = in_list(f"{process.name} (pid {process.pid}) of job {process.job}" for process in left)
-        more = f"; and {node.jobs.left_out} more" if node.jobs.left_out else ""
-        message = f"{told}{more}, of no job that runs here; expected no process of an ended job"
+        more = [f"and {node.jobs.left_out} more"] if node.jobs.left_out else []
+        told = "; ".join([*_by_job(left), *more])
+        message = f"{told}; of no job that runs here; expected no process of an ended job"
         assert node.occasion != "epilog", message
         concern(message)
     if node.jobs.unread:
         incomplete(f"{node.jobs.unread} processes may not be looked into; run as root, or with --sudo")
+
+
+def _by_job(left: Iterable[JobProcess]) -> Iterator[str]:
+    """Each job once, with the first of its processes, so that many of one job leave room for all others.
+
+    The words by which an epilog knows its own job are in integrations/slurm/verdict.py.
+    """
+    found: dict[str, list[str]] = {}
+    for process in left:
+        of_job = f"in the control group of job {process.job}"
+        claimed = f"of user {process.uid}, by its environment of job {process.job}"
+        found.setdefault(of_job if process.is_sure else claimed, []).append(f"{process.name} (pid {process.pid})")
+    for whose, (first, *others) in found.items():
+        yield f"{first}{f' and {len(others)} more' if others else ''} {whose}"
 
 
 @evidence("ls -la /dev/shm; ps -eo uid= | sort -u")

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
-
-import pytest
-
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.catalog.log_words import is_crash_of_training
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern
 from clusterproof.plugins.facts.kernel_host import AllocationFailure, Lockup, OomKill, PcieError, Segfault
 from clusterproof.plugins.facts.kernel_told import (
-    Logged,
     gpus_by_address,
-    how_often,
+    grouped,
     in_list,
     require_whole_log,
+    told,
     total,
 )
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.host, pytest.mark.preflight, pytest.mark.prolog, pytest.mark.epilog]
-
-E = TypeVar("E", bound=Logged)
+pytestmark = [mark.host, mark.preflight, mark.prolog, mark.epilog]
 
 
-@pytest.mark.hyperpod_node_debugger("I")
-@evidence("journalctl -k -b | grep -iE 'out of memory|allocation failure|cannot allocate memory|fork rejected'")
+@mark.hyperpod_node_debugger("I")
+@evidence("journalctl -k -b | grep -iE 'out of memory|allocation failure|fork rejected'")
 def test_no_oom_kill(node: Node) -> None:
-    """The node ran out of memory, or of processes.
+    """The node ran out of memory.
 
-    The kernel killed a process for want of the node's memory, or had no memory or process to give. A process killed at
-    the limit of its own control group is its job's fault, and a concern; so is a failed allocation of many pages
-    together, which is never promised.
+    The kernel killed a process for want of the node's memory, or had no memory to give. What reaches the limit of its
+    own control group, of memory or of processes, or of the NUMA nodes that it is bound to, is its job's affair, and a
+    concern; so is a failed allocation of many pages together, which is never promised.
 
     Remedy: Find what took the memory: processes of ended jobs, files in /dev/shm. Limit jobs by control groups. Reboot
     the node if the kernel killed a service.
@@ -42,18 +36,20 @@ def test_no_oom_kill(node: Node) -> None:
     kills = [event for event in node.kernel_events if isinstance(event, OomKill)]
     failures = [event for event in node.kernel_events if isinstance(event, AllocationFailure)]
     of_node = [event for event in kills if not event.group]
-    promised = [event for event in failures if (event.order or 0) <= threshold("kernel_log.costly_order")]
-    seen = [*_told(of_node, _killed, node), *_told(promised, _failed, node)]
-    assert not seen, f"{in_list(seen)}; expected no process killed for want of memory, no failed allocation or fork"
+    promised = [
+        event for event in failures if event.order is not None and event.order <= threshold("kernel_log.costly_order")
+    ]
+    seen = [*told(of_node, _killed, node), *told(promised, _failed, node)]
+    assert not seen, f"{in_list(seen)}; expected no process killed for want of memory, and no failed allocation"
     require_whole_log(node)
     of_groups = [event for event in kills if event.group]
     costly = [event for event in failures if event not in promised]
-    noted = [*_told(of_groups, _killed, node), *_told(costly, _failed, node)]
+    noted = [*told(of_groups, _killed, node), *told(costly, _failed, node)]
     if noted:
         concern(f"{in_list(noted)}; expected none")
 
 
-@pytest.mark.hyperpod_node_debugger("G")
+@mark.hyperpod_node_debugger("G")
 @evidence("journalctl -k -b | grep -E 'AER|PCIe Bus Error'")
 def test_pcie_aer(node: Node) -> None:
     """PCIe devices reported errors.
@@ -69,23 +65,23 @@ def test_pcie_aer(node: Node) -> None:
         named = f"{event.device} ({gpus[event.device]})" if event.device in gpus else event.device
         return f"{event.severity} error of {named or 'an unnamed device'}"
 
-    told = [event for event in node.kernel_events if isinstance(event, PcieError)]
-    announced = _grouped((event for event in told if not event.layer), device)
-    detailed = _grouped((event for event in told if event.layer), device)
+    errors = [event for event in node.kernel_events if isinstance(event, PcieError)]
+    announced = grouped((event for event in errors if not event.layer), device)
+    detailed = grouped((event for event in errors if event.layer), device)
     events = announced | detailed  # of the same error the port above tells, and the device itself
     fatal = [event for found in events.values() for event in found if event.severity == "fatal"]
-    assert not fatal, f"{in_list(_told(fatal, device, node))}; expected no fatal error"
+    assert not fatal, f"{in_list(told(fatal, device, node))}; expected no fatal error"
     require_whole_log(node)
     limit = threshold("pcie.correctable_concern")
     noted = [
         event for found in events.values() for event in found if event.severity == "nonfatal" or total(found) > limit
     ]
     if noted:
-        words = in_list(_told(noted, device, node))
+        words = in_list(told(noted, device, node))
         concern(f"{words}; expected no uncorrected error, and at most {limit:.0f} corrected ones of a device")
 
 
-@pytest.mark.hyperpod_nccl
+@mark.hyperpod_nccl
 @evidence("journalctl -k -b | grep -E 'segfault at|general protection'")
 def test_segfaults(node: Node) -> None:
     """Training processes crashed.
@@ -102,10 +98,10 @@ def test_segfaults(node: Node) -> None:
     ]
     require_whole_log(node)
     if crashes:
-        concern(f"crashed: {in_list(_told(crashes, _crashed, node))}; expected none")
+        concern(f"crashed: {in_list(told(crashes, _crashed, node))}; expected none")
 
 
-@pytest.mark.hyperpod_node_debugger("N")
+@mark.hyperpod_node_debugger("N")
 @evidence("journalctl -k -b | grep -iE 'lockup|detected.*stall'")
 def test_lockups(node: Node) -> None:
     """CPUs stood still.
@@ -117,10 +113,10 @@ def test_lockups(node: Node) -> None:
     """
     lockups = [event for event in node.kernel_events if isinstance(event, Lockup)]
     hard = [event for event in lockups if event.kind == "hard"]
-    assert not hard, f"{in_list(_told(hard, _stood_still, node))}; expected no hard lockup"
+    assert not hard, f"{in_list(told(hard, _stood_still, node))}; expected no hard lockup"
     require_whole_log(node)
     if lockups:
-        concern(f"{in_list(_told(lockups, _stood_still, node))}; expected none")
+        concern(f"{in_list(told(lockups, _stood_still, node))}; expected none")
 
 
 def _killed(event: OomKill) -> str:
@@ -138,15 +134,3 @@ def _crashed(event: Segfault) -> str:
 
 def _stood_still(event: Lockup) -> str:
     return f"{event.kind} lockup" if event.kind != "rcu" else "RCU stall"
-
-
-def _told(events: Iterable[E], words: Callable[[E], str], node: Node) -> list[str]:
-    """Events alike in one: in these words, how often and when."""
-    return [f"{what} ({how_often(found, node)})" for what, found in _grouped(events, words).items()]
-
-
-def _grouped(events: Iterable[E], words: Callable[[E], str]) -> dict[str, list[E]]:
-    groups: dict[str, list[E]] = {}
-    for event in events:
-        groups.setdefault(words(event), []).append(event)
-    return groups

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, not_applicable
 from clusterproof.plugins.facts.field import require
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.host, pytest.mark.preflight, pytest.mark.ami]
+pytestmark = [mark.host, mark.preflight, mark.ami]
+
+LOGIN = "a login"
 
 
-@pytest.mark.hyperpod_nccl("17")
+@mark.hyperpod_nccl("17")
 @evidence("ulimit -s -n -u; cat /proc/$(pgrep -o slurmd)/limits")
 def test_ulimits(node: Node) -> None:
     """A job may have too small a stack, or too few files or processes.
@@ -66,3 +67,25 @@ def _look_at_threads(node: Node, told: dict[str, dict[str, int | None]]) -> None
             f"stack and memlock are both unlimited for {', '.join(both)}, and jobs can have {nodes} nodes; "
             f"expected a stack with a limit where there are {large:.0f} nodes or more"
         )
+
+
+@mark.hyperpod_node_debugger("I")
+@evidence("systemctl show -p MemoryMax slurmd containerd; cat /sys/fs/cgroup/system.slice/slurmd.service/memory.max")
+def test_daemon_memory(node: Node) -> None:
+    """A daemon that starts jobs may use only part of the memory.
+
+    What it starts shares the limit of its control group, or of one above, unless it is put into another. A job that is
+    then killed has used no more than it was given, and the node has memory left.
+
+    Remedy: Take MemoryMax and MemoryHigh out of the daemon's unit and of its slice (systemctl edit), and restart it.
+    """
+    total_kib = node.main_memory.total_kib
+    percent = threshold("memory.daemon_percent")
+    daemons = {name: limits for name, limits in node.process_limits.items() if name != LOGIN}
+    if not daemons:
+        not_applicable("neither slurmd nor containerd runs here")
+    told = {name: limits.soft("memory") for name, limits in daemons.items()}
+    little = {name: most for name, most in told.items() if most is not None and most < total_kib * 1024 * percent / 100}
+    if little:
+        words = ", ".join(f"{name} may use {most / 2**30:.4g} GiB" for name, most in little.items())
+        concern(f"{words} of {total_kib / 2**20:.0f} GiB; expected at least {percent:.0f} %, or no limit")

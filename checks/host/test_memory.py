@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
+from clusterproof.plugins.core.verdict import NotApplicable, concern, incomplete, not_applicable
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import NotApplicable, concern, incomplete, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.host, pytest.mark.preflight, pytest.mark.hyperpod_node_debugger("I")]
+pytestmark = [mark.host, mark.preflight, mark.hyperpod_node_debugger("I")]
 
 GIB_IN_KIB = 2**20
 MINUTE_S = 60
+EFA_PAGE_KIB = 2048  # what libfabric's EFA provider asks for: MAP_HUGETLB of the default size
 
 
-@pytest.mark.prolog
-@pytest.mark.epilog
-@pytest.mark.ami
+@mark.prolog
+@mark.epilog
+@mark.ami
 @evidence("df -h /dev/shm; ls -la /dev/shm")
 def test_dev_shm(node: Node) -> None:
     """/dev/shm is absent, too small or nearly full.
@@ -34,15 +35,17 @@ def test_dev_shm(node: Node) -> None:
     total_gib, memory_gib = mount.total_kib / GIB_IN_KIB, node.boot.memory_kib / GIB_IN_KIB
     share = threshold("shm.minimum_percent_of_memory") / 100
     least_gib = min(threshold("shm.minimum_gib"), memory_gib * share)
-    assert total_gib >= least_gib, f"/dev/shm has {total_gib:.3g} GiB; expected at least {least_gib:.3g} GiB"
+    has, least = apart(total_gib, least_gib, 3, SIGNIFICANT)
+    assert total_gib >= least_gib, f"/dev/shm has {has} GiB; expected at least {least} GiB"
     used = 100 * (1 - mount.free_kib / mount.total_kib) if mount.total_kib else 100.0
     limit = threshold("shm.used_concern_percent")
     if used > limit:
-        concern(f"/dev/shm is {used:.0f} % full; expected at most {limit:.0f} %")
+        full, most = apart(used, limit)
+        concern(f"/dev/shm is {full} % full; expected at most {most} %")
 
 
-@pytest.mark.prolog
-@pytest.mark.epilog
+@mark.prolog
+@mark.epilog
 @evidence("ls -la /dev/shm/nccl-*; nvidia-smi --query-compute-apps=pid,name --format=csv")
 def test_shm_leftovers(node: Node) -> None:
     """Ended jobs have left NCCL segments in /dev/shm.
@@ -65,7 +68,7 @@ def _is_busy(node: Node) -> bool:
         return False
 
 
-@pytest.mark.ami
+@mark.ami
 @evidence("grep MemTotal /proc/meminfo; dmidecode -t memory")
 def test_memory_size(node: Node) -> None:
     """Memory is missing.
@@ -79,8 +82,9 @@ def test_memory_size(node: Node) -> None:
     due_gib = node.of_type("memory_mib") / 1024
     least_gib = due_gib * (1 - threshold("memory.short_fail_percent") / 100)
     total_gib = node.main_memory.total_gib
-    expected = f"at least {least_gib:.0f} of the {due_gib:.0f} GiB that {node.instance_type} has"
-    assert total_gib >= least_gib, f"{total_gib:.0f} GiB; expected {expected}"
+    has, least = apart(total_gib, least_gib)
+    expected = f"at least {least} of the {due_gib:.0f} GiB that {node.instance_type} has"
+    assert total_gib >= least_gib, f"{has} GiB; expected {expected}"
 
 
 @evidence("grep MemTotal /proc/meminfo")
@@ -96,7 +100,8 @@ def test_memory_uniform(node: Node) -> None:
         not_applicable(f"{telling or 'no'} node of its kind to compare; needs {least}")
     usual, alike = told.most_common(1)[0]
     if total_gib < int(usual) * (1 - threshold("memory.differs_concern_percent") / 100):
-        concern(f"{total_gib:.0f} GiB; expected {usual} GiB as on {alike} of {telling} nodes")
+        others = alike - (_memory_gib(node)["memory"] == usual)  # in whole GiB it may be one of them
+        concern(f"{apart(total_gib, int(usual))[0]} GiB; expected {usual} GiB as on {others} of {telling} nodes")
 
 
 def _memory_gib(node: Node) -> dict[str, str]:
@@ -112,13 +117,15 @@ def test_memory_available(node: Node) -> None:
     memory = node.main_memory
     percent = 100 * memory.available_kib / memory.total_kib if memory.total_kib else 0.0
     fail, worry = threshold("memory.available_fail_percent"), threshold("memory.available_concern_percent")
-    seen = f"{percent:.0f} % of {memory.total_gib:.0f} GiB available"
-    assert percent >= fail, f"{seen}; expected at least {fail:.0f} %"
+    of_all = f"% of {memory.total_gib:.0f} GiB available"
+    has, least = apart(percent, fail)
+    assert percent >= fail, f"{has} {of_all}; expected at least {least} %"
     if percent < worry:
-        concern(f"{seen}; expected at least {worry:.0f} %")
+        has, least = apart(percent, worry)
+        concern(f"{has} {of_all}; expected at least {least} %")
 
 
-@pytest.mark.ami
+@mark.ami
 @evidence("swapon --show; grep Swap /proc/meminfo")
 def test_swap(node: Node) -> None:
     """Swap is configured or in use.
@@ -132,11 +139,12 @@ def test_swap(node: Node) -> None:
     used_gib = total_gib - memory.swap_free_kib / GIB_IN_KIB
     limit_gib = threshold("memory.swap_concern_gib")
     if total_gib > limit_gib:
-        expected = f"at most {limit_gib:.3g} GiB" if limit_gib else "none"
-        concern(f"{total_gib:.3g} GiB of swap, {used_gib:.3g} GiB of it in use; expected {expected}")
+        has, most = apart(total_gib, limit_gib, 3, SIGNIFICANT)
+        expected = f"at most {most} GiB" if limit_gib else "none"
+        concern(f"{has} GiB of swap, {used_gib:.3g} GiB of it in use; expected {expected}")
 
 
-@pytest.mark.ami
+@mark.ami
 @evidence("grep -i huge /proc/meminfo; sysctl vm.nr_hugepages")
 def test_hugepages(node: Node) -> None:
     """Huge pages are reserved that nobody uses.
@@ -150,4 +158,27 @@ def test_hugepages(node: Node) -> None:
     limit = threshold("memory.unused_huge_pages_percent")
     most_gib = memory.total_gib * limit / 100
     if unused_gib > most_gib:
-        concern(f"{unused_gib:.0f} GiB reserved and unused; expected at most {most_gib:.0f} GiB, {limit:.0f} %")
+        unused, most = apart(unused_gib, most_gib)
+        concern(f"{unused} GiB reserved and unused; expected at most {most} GiB, {limit:g} %")
+
+
+@mark.ami
+@evidence("grep HugePages_Total /proc/meminfo; grep -r FI_EFA_USE_HUGE_PAGE /etc/environment /etc/profile.d")
+def test_efa_huge_pages(node: Node) -> None:
+    """No huge pages are reserved, and EFA would use them.
+
+    libfabric's EFA provider puts its buffers into huge pages of 2 MiB and does with small ones where there are none:
+    each then takes more of the device's registrations. Pods that ask for hugepages-2Mi are not scheduled.
+
+    Remedy: Set vm.nr_hugepages in /etc/sysctl.d as EFA's installer does (5128 pages), or FI_EFA_USE_HUGE_PAGE=0 where
+    that is meant so.
+    """
+    if not node.efa_devices:
+        not_applicable("no EFA device on this node")
+    least = int(threshold("memory.efa_huge_pages"))
+    reserved = sum(pages.pages for pages in node.main_memory.huge_pages if pages.size_kib == EFA_PAGE_KIB)
+    if reserved >= least:
+        return
+    if any(variable.name == "FI_EFA_USE_HUGE_PAGE" and variable.value == "0" for variable in node.environment):
+        not_applicable("FI_EFA_USE_HUGE_PAGE=0: EFA's software is told to do without")
+    concern(f"{reserved} huge pages of 2 MiB; expected at least {least}")

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.verdict import concern, not_applicable
 from clusterproof.plugins.facts.group import Values, differences, in_words
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.processors import in_ranges
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.host, pytest.mark.preflight]
+pytestmark = [mark.host, mark.preflight]
 
 SMT_OFF = ("off", "forceoff")
 MHZ = 1000  # kHz
 ARM = ("aarch64", "arm64")
 
 
-@pytest.mark.ami
-@pytest.mark.hyperpod_performance_debugger("A")
+@mark.ami
+@mark.hyperpod_performance_debugger("A")
 @evidence("cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor | sort | uniq -c")
 def test_cpu_governor(node: Node) -> None:
     """CPUs do not run as fast as they can.
@@ -41,7 +41,7 @@ def test_cpu_governor(node: Node) -> None:
         concern(f"limited: {seen}; expected no limit below what the CPU can do")
 
 
-@pytest.mark.hyperpod_version_checker
+@mark.hyperpod_version_checker
 @evidence("lscpu")
 def test_cpu_uniform(node: Node) -> None:
     """The processors differ from those of the group.
@@ -68,8 +68,8 @@ def _of_processors(node: Node) -> Values:
     }
 
 
-@pytest.mark.ami
-@pytest.mark.hyperpod_node_debugger("I")
+@mark.ami
+@mark.hyperpod_node_debugger("I")
 @evidence("cat /sys/devices/system/cpu/online /sys/devices/system/cpu/present; nproc")
 def test_cpus_online(node: Node) -> None:
     """CPUs are missing.
@@ -89,8 +89,8 @@ def test_cpus_online(node: Node) -> None:
     assert online >= due, f"{online} CPUs; expected {due} as {node.instance_type} has"
 
 
-@pytest.mark.ami
-@pytest.mark.hyperpod_node_debugger("J")
+@mark.ami
+@mark.hyperpod_node_debugger("J")
 @evidence("lscpu | grep Thread; cat /sys/devices/system/cpu/smt/control")
 def test_thread_siblings(node: Node) -> None:
     """Hyper-threading is off.
@@ -109,8 +109,8 @@ def test_thread_siblings(node: Node) -> None:
         concern(f"{cpus.threads_per_core} thread per core{said}; expected {due}")
 
 
-@pytest.mark.ami
-@pytest.mark.hyperpod_performance_debugger("A")
+@mark.ami
+@mark.hyperpod_performance_debugger("A")
 @evidence("cpupower idle-info; cat /sys/devices/system/cpu/cpu0/cpuidle/state*/{name,latency,disable}")
 def test_c_states(node: Node) -> None:
     """Idle CPUs sleep deeply.
@@ -131,7 +131,7 @@ def test_c_states(node: Node) -> None:
         concern(f"enabled: {seen}; expected no idle state of more than {limit_us:.0f} µs")
 
 
-@pytest.mark.hyperpod_performance_debugger("B")
+@mark.hyperpod_performance_debugger("B")
 @evidence("vmstat 1 3; iostat -x 1 2")
 def test_iowait(node: Node) -> None:
     """CPUs wait for disks or file servers.
@@ -140,10 +140,11 @@ def test_iowait(node: Node) -> None:
     """
     waiting, limit = node.processors.time_percent["iowait"], threshold("cpu.iowait_concern_percent")
     if waiting > limit:
-        concern(f"{waiting:.0f} % of CPU time waits for I/O; expected at most {limit:.0f} %")
+        seen, most = apart(waiting, limit)
+        concern(f"{seen} % of CPU time waits for I/O; expected at most {most} %")
 
 
-@pytest.mark.hyperpod_performance_debugger("A")
+@mark.hyperpod_performance_debugger("A")
 @evidence("vmstat 1 3")
 def test_cpu_steal(node: Node) -> None:
     """The hypervisor takes CPU time away.
@@ -152,4 +153,5 @@ def test_cpu_steal(node: Node) -> None:
     """
     stolen, limit = node.processors.time_percent["steal"], threshold("cpu.steal_concern_percent")
     if stolen > limit:
-        concern(f"{stolen:.0f} % of CPU time is stolen; expected at most {limit:.0f} %")
+        seen, most = apart(stolen, limit)
+        concern(f"{seen} % of CPU time is stolen; expected at most {most} %")

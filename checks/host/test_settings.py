@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.listed import listed
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
+from clusterproof.plugins.core.verdict import Incomplete, concern, not_applicable
 from clusterproof.plugins.facts.group import Values, differences, in_words
 from clusterproof.plugins.facts.kernel import newer
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.pci import AMAZON
-from clusterproof.plugins.listed import listed
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, concern, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.host, pytest.mark.preflight, pytest.mark.ami]
+pytestmark = [mark.host, mark.preflight, mark.ami]
 
 # Read without a call into the kernel. Xen's, HPET and the ACPI timer are many times slower.
 FAST_CLOCKSOURCES = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
 WORDS = {"0": "off", "1": "on"}
 
 
-@pytest.mark.hyperpod_node_debugger("I")
+@mark.hyperpod_node_debugger("I")
 @evidence("numactl --hardware; cat /sys/bus/pci/devices/*/numa_node")
 def test_numa(node: Node) -> None:
     """A NUMA node lacks memory, or a device has no NUMA node.
@@ -40,12 +39,12 @@ def test_numa(node: Node) -> None:
     if short:
         most = f"{largest_kib / 2**20:.0f} GiB as the largest, less {spread:.0f} %"
         concern(f"{', '.join(short)}; expected {most}")
-    homeless = [pci.address for pci in node.pci_devices if pci.numa < 0 and (pci.is_nvidia_gpu or pci.vendor == AMAZON)]
+    homeless = [pci.address for pci in node.pci_devices if pci.numa < 0 and (pci.is_nvidia_gpu or pci.is_efa)]
     if homeless:
         concern(f"no NUMA node is named for {listed(homeless)}; expected one for every GPU and EFA device")
 
 
-@pytest.mark.hyperpod_performance_debugger("A")
+@mark.hyperpod_performance_debugger("A")
 @evidence("sysctl kernel.numa_balancing")
 def test_numa_balancing(node: Node) -> None:
     """Automatic NUMA balancing is not as the type or the group has it.
@@ -81,7 +80,7 @@ def _wanted_balancing(node: Node) -> str | None:
     return None if wanted is None else WORDS[str(int(wanted))]
 
 
-@pytest.mark.hyperpod_performance_debugger("A")
+@mark.hyperpod_performance_debugger("A")
 @evidence("cat /sys/kernel/mm/transparent_hugepage/enabled")
 def test_thp(node: Node) -> None:
     """Transparent huge pages are not as the group has them.
@@ -100,7 +99,7 @@ def _transparent(node: Node) -> Values:
     return {"transparent huge pages": mode}
 
 
-@pytest.mark.hyperpod_node_debugger("N")
+@mark.hyperpod_node_debugger("N")
 @evidence("uname -r; ls /boot/vmlinuz-* /lib/modules")
 def test_kernel_running_is_installed(node: Node) -> None:
     """The kernel that runs is not the newest that is installed, or not installed any more.
@@ -120,7 +119,7 @@ def test_kernel_running_is_installed(node: Node) -> None:
         concern(f"{kernel.running} runs, and {waiting} is installed; expected the newest to run")
 
 
-@pytest.mark.hyperpod_node_debugger("N")
+@mark.hyperpod_node_debugger("N")
 @evidence("cat /run/reboot-required /run/reboot-required.pkgs")
 def test_reboot_required(node: Node) -> None:
     """An update waits for a reboot.
@@ -135,7 +134,7 @@ def test_reboot_required(node: Node) -> None:
         not_applicable("nothing on this system marks that a reboot is due")
 
 
-@pytest.mark.hyperpod_node_debugger("I")
+@mark.hyperpod_node_debugger("I")
 @evidence("chronyc tracking; timedatectl")
 def test_clock_sync(node: Node) -> None:
     """The clock is not kept right.
@@ -147,10 +146,11 @@ def test_clock_sync(node: Node) -> None:
     clock, limit_s = node.kernel_state.clock, threshold("clock.error_concern_s")
     if clock.max_error_s > limit_s:
         nobody = "" if clock.synchronised else " or more, and nobody corrects it"
-        concern(f"the clock may be off by {clock.max_error_s:.3g} s{nobody}; expected at most {limit_s:.3g} s")
+        seen, most = apart(clock.max_error_s, limit_s, 3, SIGNIFICANT)
+        concern(f"the clock may be off by {seen} s{nobody}; expected at most {most} s")
 
 
-@pytest.mark.hyperpod_performance_debugger("A")
+@mark.hyperpod_performance_debugger("A")
 @evidence("cat /sys/devices/system/clocksource/clocksource0/{current,available}_clocksource")
 def test_clocksource(node: Node) -> None:
     """Reading the time is slow.

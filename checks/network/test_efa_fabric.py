@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.verdict import Incomplete, concern, incomplete, not_applicable
 from clusterproof.plugins.facts.network import EfaCounters, RdmaDevice
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, concern, incomplete, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.network, pytest.mark.preflight, pytest.mark.hyperpod_node_debugger("A")]
+pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 
 PROPRIETARY = "P"  # in a kernel module's taint
 FATAL = "no_completion_cmds"
@@ -30,7 +30,7 @@ LIMITS: Mapping[str, str] = {
 }
 
 
-@pytest.mark.ami
+@mark.ami
 @evidence("cat /sys/class/infiniband/*/device/p2p; cat /sys/module/nvidia/taint")
 def test_efa_gdr(efa_device: RdmaDevice, node: Node) -> None:
     """EFA cannot reach GPU memory (GPUDirect RDMA).
@@ -76,8 +76,8 @@ def test_efa_counters(efa_device: RdmaDevice, node: Node) -> None:
         raise unread[0]
     fast = {name: count / seconds for name, count in went.items() if count > _limit(name) * seconds}
     if fast:
-        observed = ", ".join(f"{name} {rate:.0f} a second" for name, rate in fast.items())
-        limits = " and ".join(f"{limit:.0f}" for limit in sorted({_limit(name) for name in fast}))
+        observed = ", ".join(f"{name} {apart(rate, _limit(name))[0]} a second" for name, rate in fast.items())
+        limits = " and ".join(f"{limit:g}" for limit in sorted({_limit(name) for name in fast}))
         concern(f"{observed}; expected at most {limits} a second")
 
 

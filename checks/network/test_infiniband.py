@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, not_applicable
 from clusterproof.plugins.facts.field import readings, require
 from clusterproof.plugins.facts.group import differences, in_words
 from clusterproof.plugins.facts.network import Port, RdmaDevice
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [
-    pytest.mark.network,
-    pytest.mark.preflight,
-    pytest.mark.hyperpod_node_debugger("A"),
+    mark.network,
+    mark.preflight,
+    mark.hyperpod_node_debugger("A"),
 ]
 
 HOUR_S = 3600
 DAY_S = 86400
+ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"  # as sysfs calls the link layer
 
 
-@pytest.mark.prolog
+@mark.prolog
 @evidence("ls /sys/class/infiniband")
 def test_ib_count(node: Node) -> None:
     """InfiniBand or RoCE devices are missing.
@@ -50,7 +50,7 @@ def _count(node: Node) -> Mapping[str, str]:
     return {"number of InfiniBand or RoCE devices": str(len(node.ib_devices))}
 
 
-@pytest.mark.prolog
+@mark.prolog
 @evidence("ibstat; cat /sys/class/infiniband/*/ports/*/state /sys/class/infiniband/*/ports/*/rate")
 def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     """InfiniBand or RoCE ports are down, or slower than their like.
@@ -104,6 +104,29 @@ def _rate(port: Port) -> str | None:
         return f"{port.gbps:g}" if port.is_active else None
     except Incomplete:
         return None
+
+
+@evidence("cat /sys/class/infiniband/*/ports/*/link_layer; mlxconfig -d DEVICE query LINK_TYPE_P1")
+def test_ib_link_layer(node: Node) -> None:
+    """An InfiniBand port runs as Ethernet.
+
+    A port can be either (LINK_TYPE of the device's firmware), and one that was set otherwise is up and carries nothing
+    of the fabric. Held against the same port of most nodes of the group: one that is Ethernet everywhere is meant so,
+    for storage as a rule.
+
+    Remedy: Set LINK_TYPE_P1 (or P2) to IB with mlxconfig, and reset the device or reboot the node.
+    """
+    if node.efa_devices or not node.ib_devices:
+        not_applicable("this node's fabric is EFA" if node.efa_devices else "no InfiniBand or RoCE device on this node")
+    found = differences(node, "link layers", _link_layers)
+    turned = [other for other in found if other.own == ETHERNET and other.usual == INFINIBAND]
+    assert not turned, in_words(turned)
+
+
+def _link_layers(node: Node) -> Mapping[str, str | None]:
+    return {
+        f"{device.name} port {port.number} is": port.link_layer for device in node.ib_devices for port in device.ports
+    }
 
 
 @evidence("cat /sys/class/infiniband/*/ports/*/counters/{link_downed,symbol_error}")

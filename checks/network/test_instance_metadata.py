@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
-
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, not_applicable
 from clusterproof.plugins.facts.fact import Absent
 from clusterproof.plugins.facts.metadata import HTTP_OK, Metadata
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.network, pytest.mark.preflight]
+pytestmark = [mark.network, mark.preflight]
 
 
-@pytest.mark.ami
-@pytest.mark.hyperpod_node_debugger("D")
+@mark.ami
+@mark.hyperpod_node_debugger("D")
 @evidence("curl -si -X PUT http://169.254.169.254/latest/api/token -H 'X-aws-ec2-metadata-token-ttl-seconds: 60'")
 def test_imds_v2(node: Node) -> None:
     """The instance metadata service gives no token, or asks for none.
@@ -31,8 +30,8 @@ def test_imds_v2(node: Node) -> None:
         concern("the metadata service answers without a token; expected HTTP 401, as IMDSv2 requires")
 
 
-@pytest.mark.prolog
-@pytest.mark.hyperpod_node_debugger("F")
+@mark.prolog
+@mark.hyperpod_node_debugger("F")
 @evidence("curl -s http://169.254.169.254/latest/meta-data/events/maintenance/scheduled -H $TOKEN")
 def test_scheduled_events(node: Node) -> None:
     """AWS will stop, restart or retire the instance.

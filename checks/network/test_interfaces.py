@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import NotApplicable, concern, not_applicable
 from clusterproof.plugins.facts.group import ABSENT, Difference, Values, differences, in_words
 from clusterproof.plugins.facts.network import Interface, RdmaDevice
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import NotApplicable, concern, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.network, pytest.mark.preflight]
+pytestmark = [mark.network, mark.preflight]
 
 ENA = "ena"
 
 
-@pytest.mark.hyperpod_node_debugger("A")
+@mark.hyperpod_node_debugger("A")
 @evidence("ip -br link; cat /sys/class/net/*/carrier")
 def test_interfaces_up(node: Node) -> None:
     """A network interface is down.
@@ -39,7 +38,7 @@ def test_interfaces_up(node: Node) -> None:
         concern(in_words(down))
 
 
-@pytest.mark.hyperpod_performance_debugger("A")
+@mark.hyperpod_performance_debugger("A")
 @evidence("ip -br link show; cat /sys/class/net/*/mtu")
 def test_mtu(node: Node) -> None:
     """A network interface takes only small packets.
@@ -65,7 +64,7 @@ def test_mtu(node: Node) -> None:
         concern(in_words(elsewhere))
 
 
-@pytest.mark.hyperpod_node_debugger("E")
+@mark.hyperpod_node_debugger("E")
 @evidence("cat /sys/class/infiniband/*/fw_ver; lspci -n -d 1d0f:; lspci -n -d 15b3:")
 def test_nic_uniform(node: Node) -> None:
     """A node's network hardware or its firmware is not that of its group.

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
-
 from clusterproof.plugins.catalog.log_words import EfaError, efa_error
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, concern, not_applicable
 from clusterproof.plugins.facts.kernel_hardware import LONGEST_WORDS
 from clusterproof.plugins.facts.kernel_host import EfaMessage
 from clusterproof.plugins.facts.kernel_told import how_often, in_list, require_whole_log
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, concern, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [
-    pytest.mark.network,
-    pytest.mark.preflight,
-    pytest.mark.prolog,
-    pytest.mark.epilog,
-    pytest.mark.hyperpod_node_debugger("A"),
+    mark.network,
+    mark.preflight,
+    mark.prolog,
+    mark.epilog,
+    mark.hyperpod_node_debugger("A"),
 ]
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.verdict import not_applicable
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.network, pytest.mark.preflight, pytest.mark.prolog, pytest.mark.ami]
+pytestmark = [mark.network, mark.preflight, mark.prolog, mark.ami]
 
 
-@pytest.mark.hyperpod_nccl("17")
+@mark.hyperpod_nccl("17")
 @evidence("ulimit -l; grep 'locked memory' /proc/$(pgrep -o slurmd)/limits")
 def test_memlock(node: Node) -> None:
     """Locked memory is limited too low for EFA.
@@ -26,6 +26,9 @@ def test_memlock(node: Node) -> None:
         not_applicable("no EFA device on this node")
     least_gib = threshold("memlock.minimum_gib")
     limits = [(name, limit) for name, limit in node.memlock_bytes.items() if limit is not None]
-    low = [f"{limit / 2**20:.0f} MiB for {name}" for name, limit in limits if limit < least_gib * 2**30]
+    least_mib = least_gib * 2**10
+    low = [
+        f"{apart(limit / 2**20, least_mib)[0]} MiB for {name}" for name, limit in limits if limit / 2**20 < least_mib
+    ]
     seen = ", ".join(low)
-    assert not seen, f"memlock is {seen}; expected at least {least_gib:.0f} GiB, or unlimited"
+    assert not seen, f"memlock is {seen}; expected at least {least_gib:g} GiB, or unlimited"

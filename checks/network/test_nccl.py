@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import pytest
-
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, concern, incomplete, not_applicable
 from clusterproof.plugins.facts.nccl_tests import NcclLog, Network
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, concern, incomplete, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.network, pytest.mark.preflight]
+pytestmark = [mark.network, mark.preflight]
 
 SOCKET = "Socket"
 MAX_SIZES = 8  # named in one message
 
 
-@pytest.mark.hyperpod_nccl("13")
+@mark.hyperpod_nccl("13")
 @evidence("NCCL_DEBUG=INFO all_reduce_perf -b 8 -e 1G -f 2 -g 8 | grep -E 'Selected provider|Using network'")
 def test_nccl_transport(node: Node) -> None:
     """NCCL did not use EFA, or not all of it.
@@ -78,7 +77,7 @@ def devices_of(node: Node) -> int:
         return node.expected("efa")
 
 
-@pytest.mark.hyperpod_nccl
+@mark.hyperpod_nccl
 @evidence("all_reduce_perf -b 8 -e 1G -f 2 -g 8 -c 1 | grep -E 'wrong|Out of bounds'")
 def test_nccl_correct(node: Node) -> None:
     """NCCL's results are wrong.

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-import pytest
-
 from clusterproof.plugins.catalog.environment import EnvironmentRule, environment_rules
+from clusterproof.plugins.catalog.instance_types import InstanceType
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete
 from clusterproof.plugins.facts.environment import Variable, chosen_interfaces
 from clusterproof.plugins.facts.field import require
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern, incomplete
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.network, pytest.mark.preflight, pytest.mark.ami, pytest.mark.hyperpod_nccl("13")]
+pytestmark = [mark.network, mark.preflight, mark.ami, mark.hyperpod_nccl("13")]
 
 
 @evidence("grep -rE 'NCCL_|FI_' /etc/environment /etc/profile.d /etc/nccl.conf $(grep -i TaskProlog slurm.conf)")
@@ -71,13 +71,24 @@ def _applies(rule: EnvironmentRule, node: Node) -> bool:
     if rule.where == "always":
         return True
     if rule.where in ("efa", "no-efa"):
-        has_efa = bool(node.efa_devices) or node.expected("efa") > 0
-        return has_efa == (rule.where == "efa")
+        return _has_efa(node) == (rule.where == "efa")
+    if not _has_efa(node):  # then only a type whose devices would have no RDMA is known to be none
+        return rule.where == "no-rdma-read" and not node.is_outside_ec2 and _known(node).rdma_read is False
     if rule.where == "rdma":
         return bool(node.type.rdma)
-    if node.type.rdma or node.type.rdma_read:
-        return False
-    return node.type.efa == 0 or node.of_type("rdma_read") is False
+    return not (node.type.rdma or node.type.rdma_read) and node.of_type("rdma_read") is False
+
+
+def _has_efa(node: Node) -> bool:
+    return bool(node.efa_devices) or node.expected("efa") > 0
+
+
+def _known(node: Node) -> InstanceType:
+    """What the catalogue knows of its instance type, if anything."""
+    try:
+        return node.type
+    except Incomplete:
+        return InstanceType(name=node.type_name, source="")
 
 
 def _names_no_interface(variable: Variable, node: Node) -> bool:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, incomplete
 from clusterproof.plugins.facts.nccom import NccomLog
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.shortfall import below_median, worst_first
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, incomplete
+from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [
-    pytest.mark.neuron,
-    pytest.mark.preflight,
-    pytest.mark.perf,
-    pytest.mark.hyperpod_node_debugger("G"),
+    mark.neuron,
+    mark.preflight,
+    mark.perf,
+    mark.hyperpod_node_debugger("G"),
 ]
 
 
@@ -58,9 +57,9 @@ def require_speed(node: Node) -> None:
     compared = ((name, speed) for name, speed in busbw(node).items() if name in shared)
     found = [one for name, speed in compared for one in below_median(name, speed, shared[name])]
     fail, worry = threshold("load.slower_fail_percent"), threshold("load.slower_concern_percent")
-    slow = ", ".join(one.observed("GB/s") for one in worst_first(found, fail))
+    slow = ", ".join(one.observed("GB/s", fail) for one in worst_first(found, fail))
     assert not slow, f"{slow}; expected at most {fail:g} % below"
-    slow = ", ".join(one.observed("GB/s") for one in worst_first(found, worry))
+    slow = ", ".join(one.observed("GB/s", worry) for one in worst_first(found, worry))
     if slow:
         concern(f"{slow}; expected at most {worry:g} % below")
 

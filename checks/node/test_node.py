@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
-from clusterproof.plugins.evidence import Status, Unreached
+from clusterproof.plugins.catalog.waits import USER, waits_for
+from clusterproof.plugins.core.evidence import Status, Unreached
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, incomplete, not_applicable
+from clusterproof.plugins.suite.routing import evidence, over_ssm
 
 pytestmark = [
-    pytest.mark.node,
-    pytest.mark.preflight,
-    pytest.mark.prolog,
-    pytest.mark.epilog,
-    pytest.mark.ami,
+    mark.node,
+    mark.preflight,
+    mark.prolog,
+    mark.epilog,
+    mark.ami,
 ]
 
 
-@pytest.mark.hyperpod_node_debugger("K")
+@mark.hyperpod_node_debugger("K")
 @evidence("ssh NODE true")
+@over_ssm("hyperpod-ssm", "aws ssm start-session --target TARGET")
 def test_reachable(node: Node) -> None:
     """The node cannot be reached.
 
@@ -38,29 +40,35 @@ def test_reachable(node: Node) -> None:
     assert not told.unreached, f"{reason}: {told.detail or 'no more is known'}; expected an answer from the probe"
 
 
-@pytest.mark.hyperpod_node_debugger("G")
+@mark.hyperpod_node_debugger("G")
 @evidence("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /^D/'")
 def test_evidence_complete(node: Node) -> None:
     """Some evidence did not come.
 
     What did not answer in its deadline was abandoned. A process that cannot even be killed (state D) is a hung driver
-    or a dead file system. A broken or slow reading costs the checks that need it, and no others.
+    or a dead file system; one that a user can hold so, as by FUSE, is a concern. A broken or slow reading costs the
+    checks that need it, and no others.
 
     Remedy: Run the named command by hand on the node. Where a driver hangs, drain the node and reboot it.
     """
     leaves = node.leaves
     told = {name: f"{name} ({leaf.detail})" if leaf.detail else name for name, leaf in leaves.items()}
-    stuck = [told[name] for name, leaf in leaves.items() if leaf.status is Status.STUCK]
+    hanging = {name: waits_for(leaf.waits) for name, leaf in leaves.items() if leaf.status is Status.STUCK}
+    stuck = [told[name] for name, waits in hanging.items() if waits != USER]
     assert not stuck, f"hangs in the kernel and cannot be killed: {', '.join(stuck)}; expected an answer"
     silent = [told[name] for name, leaf in leaves.items() if leaf.status in (Status.TIMED_OUT, Status.BROKE)]
+    silent += [told[name] for name in hanging]
     if silent:
         concern(f"no answer from {', '.join(silent)}; expected one from every kind of evidence")
+    cut = [name for name, leaf in leaves.items() if leaf.status is Status.CUT]
+    if cut:
+        incomplete(f"cut from the answer: {', '.join(cut)}; expected a connection that carries all (--ssm-output)")
     lacking = [name for name, leaf in leaves.items() if leaf.status is Status.UNCOLLECTED]
     if lacking:
         incomplete(f"the capture lacks {', '.join(lacking)}; expected every kind of evidence (docs/captures.md)")
 
 
-@pytest.mark.hyperpod_node_debugger("D")
+@mark.hyperpod_node_debugger("D")
 @evidence("cat /proc/uptime")
 def test_uptime_settled(node: Node) -> None:
     """The node has only just booted.
@@ -72,4 +80,5 @@ def test_uptime_settled(node: Node) -> None:
     """
     window_s = threshold("settle.window_s")
     if node.boot.uptime_s < window_s:
-        incomplete(f"up for {node.boot.uptime_s:.0f} s; expected at least {window_s:.0f} s before counts are trusted")
+        up, least = apart(node.boot.uptime_s, window_s)
+        incomplete(f"up for {up} s; expected at least {least} s before counts are trusted")

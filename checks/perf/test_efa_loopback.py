@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from statistics import median
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.listed import listed
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
 from clusterproof.plugins.facts.fact import Absent
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.listed import listed
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, incomplete, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.network, pytest.mark.perf, pytest.mark.hyperpod_node_debugger("A")]
+pytestmark = [mark.network, mark.perf, mark.hyperpod_node_debugger("A")]
 
 
 @evidence("FI_EFA_ENABLE_SHM_TRANSFER=0 fi_pingpong -e rdm -p efa -d DOMAIN & the same with 127.0.0.1 behind it")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
+from clusterproof.plugins.core.verdict import concern, incomplete
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, incomplete
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.storage, pytest.mark.perf, pytest.mark.hyperpod_performance_debugger("B")]
+pytestmark = [mark.storage, mark.perf, mark.hyperpod_performance_debugger("B")]
 
 
 @evidence("fio --name=x --directory=DIR --rw=write (read) --bs=1M --size=512M --numjobs=8 --thread --direct=1")
@@ -28,7 +28,11 @@ def test_fs_bandwidth(node: Node) -> None:
     told = node.fs_bandwidth.gb_per_s
     folder = node.fs_bandwidth.folder
     least = threshold("load.fs_gb_per_s")
-    low = [f"{direction} {speed:.3g} GB/s" for direction, speed in told.items() if speed < least]
+    low = [
+        f"{direction} {apart(speed, least, 3, SIGNIFICANT)[0]} GB/s"
+        for direction, speed in told.items()
+        if speed < least
+    ]
     if low:
         concern(f"{folder}: {', '.join(low)}; expected at least {least:g} GB/s")
     shared = node.group.medians("fs_bandwidth", speeds)

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from statistics import median
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.catalog.floors import floor
+from clusterproof.plugins.core.listed import listed
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
+from clusterproof.plugins.core.verdict import concern, incomplete
 from clusterproof.plugins.facts.gpu_speed import DIRECTIONS, Speeds
 from clusterproof.plugins.facts.group import Median
 from clusterproof.plugins.facts.nccl_tests import NcclLog, Row
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.shortfall import Shortfall, below_best, below_median, worst_first
-from clusterproof.plugins.listed import listed
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, incomplete
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.gpu, pytest.mark.perf]
+pytestmark = [mark.gpu, mark.perf]
 
 
-@pytest.mark.hyperpod_performance_debugger("G")
+@mark.hyperpod_performance_debugger("G")
 @evidence("nvbandwidth -t host_to_device_memcpy_ce (device_to_host_memcpy_ce, device_to_device_memcpy_read_ce)")
 def test_gpu_bandwidth(node: Node) -> None:
     """A GPU copies more slowly than its like.
@@ -53,7 +53,7 @@ def copies(node: Node) -> Mapping[str, Speeds]:
     return node.gpu_bandwidth.speeds
 
 
-@pytest.mark.hyperpod_performance_debugger("G")
+@mark.hyperpod_performance_debugger("G")
 @evidence("gpu-fryer 60, or a loop of torch.matmul on every GPU at once, and nvidia-smi dmon beside it")
 def test_gpu_gemm(node: Node) -> None:
     """A GPU computes more slowly than its like.
@@ -73,7 +73,7 @@ def products(node: Node) -> Mapping[str, Speeds]:
     return node.gpu_gemm.speeds
 
 
-@pytest.mark.hyperpod_nccl
+@mark.hyperpod_nccl
 @evidence("all_reduce_perf -b 1G -e 8G -f 2 -g 8 -c 1 -w 5 -n 20")
 def test_node_busbw(node: Node) -> None:
     """NCCL is slow or wrong within the node.
@@ -95,7 +95,8 @@ def test_node_busbw(node: Node) -> None:
     require_speed(below_median(f"all-reduce of {name}", speed, shared), "GB/s")
     least = floor(node.type_name, "all_reduce")
     if least and speed < least:
-        concern(f"all-reduce of {name}: {speed:.4g} GB/s; expected {least:g} as others measured on {node.type_name}")
+        seen, due = apart(speed, least, 4, SIGNIFICANT)
+        concern(f"all-reduce of {name}: {seen} GB/s; expected {due} as others measured on {node.type_name}")
     if not least and not (shared and shared.is_telling):
         incomplete(f"all-reduce of {name}: {speed:.4g} GB/s; expected further nodes to compare with")
 
@@ -157,8 +158,8 @@ def require_speed(found: Iterable[Shortfall], unit: str) -> None:
     """Fail, or worry, where something stays far behind what it is compared with."""
     found = list(found)
     fail, worry = threshold("load.slower_fail_percent"), threshold("load.slower_concern_percent")
-    slow = listed(one.observed(unit) for one in worst_first(found, fail))
+    slow = listed(one.observed(unit, fail) for one in worst_first(found, fail))
     assert not slow, f"{slow}; expected at most {fail:g} % below"
-    slow = listed(one.observed(unit) for one in worst_first(found, worry))
+    slow = listed(one.observed(unit, worry) for one in worst_first(found, worry))
     if slow:
         concern(f"{slow}; expected at most {worry:g} % below")

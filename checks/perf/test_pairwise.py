@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import pytest
 
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.pairwise import MeasuredPair, PairsOfNode
+from clusterproof.plugins.facts.pairwise import MeasuredPair, NoPairs, PairsOfNode
 from clusterproof.plugins.pairwise.findings import Finding, Kind
 from clusterproof.plugins.pairwise.words import blames, measured_in_words, slower_in_words
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, incomplete, not_applicable
+from clusterproof.plugins.suite.routing import by_hand, evidence
 
-pytestmark = [pytest.mark.network, pytest.mark.perf, pytest.mark.hyperpod_performance_debugger("A")]
+pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
 
 NCCL_TESTS = "nccl-tests"
 FEWEST_PARTNERS = 2  # with which a node must have been measured before it passes
 SLOW = 0.95  # of what is normal: below it a single measurement is worth a word
 
 
+def of_node(node: Node) -> str:
+    """How a person measures a node with a good one, as it was measured here."""
+    try:
+        return node.pairwise.campaign.by_hand("NODE", "GOOD_NODE")
+    except (Incomplete, NotApplicable):
+        return ""
+
+
+def of_pair(pair: MeasuredPair | NoPairs) -> str:
+    """How a person measures a pair, as it was measured here."""
+    return pair.campaign.by_hand("A", "B") if isinstance(pair, MeasuredPair) else ""
+
+
+@by_hand(of_node)
 @evidence("mpirun -np 16 --host NODE:8,GOOD_NODE:8 all_reduce_perf -b 8G -e 8G -f 2 -g 1")
 def test_not_a_straggler(node: Node) -> None:
     """This node is slower than the others, whoever its partner is.
@@ -44,30 +60,34 @@ def test_not_a_straggler(node: Node) -> None:
         concern(f"{blames(pairs.shared)}; expected all pairs to be alike")
 
 
-def _failures(found: Finding | None) -> str:
-    if found is None:
-        return ""
-    why = f": {found.words}" if found.words else ""
+def _failures(found: Finding) -> str:
+    why = f": {_as_observed(found.words)}" if found.words else ""
     return f"{found.failures} of {found.attempts} measurements failed, whoever the partner was{why}"
 
 
-def _slowness(found: Finding | None) -> str:
-    if found is None:
-        return ""
-    return "; ".join(filter(None, (slower_in_words(found), found.words)))
+def _slowness(found: Finding) -> str:
+    return "; ".join(filter(None, (slower_in_words(found), _as_observed(found.words))))
+
+
+def _as_observed(problem: str) -> str:
+    """What a run said of itself, as part of what was observed: what it expected is not what the check expects."""
+    return problem.replace("; expected ", ", expected ")
 
 
 def require_measured(pairs: PairsOfNode) -> None:
     """Say so where too little was measured to prove anything."""
     if pairs.estimate is None:
         why = next((one.reading.problem for one in pairs.measurements if one.reading.problem), "nothing told why")
-        incomplete(f"all {len(pairs.measurements)} measurements failed: {why}; expected one that succeeds")
+        incomplete(
+            f"all {len(pairs.measurements)} measurements failed: {_as_observed(why)}; expected one that succeeds"
+        )
     if pairs.unclear:
         incomplete(f"{pairs.unclear}; expected to tell which node is slow")
     if pairs.succeeded_with < FEWEST_PARTNERS and not pairs.is_one_of_two:
         incomplete(f"measured well with {pairs.succeeded_with} partner; expected {FEWEST_PARTNERS} at least")
 
 
+@by_hand(of_pair)
 @evidence("mpirun -np 16 --host A:8,B:8 all_reduce_perf -b 8G -e 8G -f 2 -g 1")
 def test_pairwise_busbw(pair: MeasuredPair) -> None:
     """These two nodes are slow together, or cannot be measured together.
@@ -100,7 +120,8 @@ def require_normal(pair: MeasuredPair, said: str) -> None:
     if not pair.shares:
         incomplete(f"{said}; expected a measurement that succeeds")
     floor = pair.campaign.floor_gb_per_s
-    assert not floor or (pair.best_gb_per_s or 0.0) >= floor, f"{said}; expected {floor:.4g} GB/s at least"
+    best = pair.best_gb_per_s or 0.0
+    assert not floor or best >= floor, f"{said}; expected {apart(floor, best, 4, SIGNIFICANT)[0]} GB/s at least"
     if pair.campaign.unclear:
         incomplete(f"{said}: {pair.campaign.unclear}; expected to tell which node is slow")
     if is_slow and max(pair.shares) < SLOW:
@@ -109,7 +130,7 @@ def require_normal(pair: MeasuredPair, said: str) -> None:
         concern(f"{said}: it is well at other times; expected what is usual each time")
 
 
-@pytest.mark.hyperpod_nccl("13")
+@mark.hyperpod_nccl("13")
 @evidence("NCCL_DEBUG=INFO all_reduce_perf -b 8G -e 8G -f 2 -g 1 | grep -E 'Selected provider|Using network'")
 def test_pairwise_transport(node: Node) -> None:
     """NCCL did not use EFA between nodes, or not all of it.
@@ -136,7 +157,7 @@ def test_pairwise_transport(node: Node) -> None:
         concern(f"NCCL used {'; '.join(fewer)}; expected {node.expected('efa')} devices")
 
 
-@pytest.mark.hyperpod_nccl
+@mark.hyperpod_nccl
 @evidence("mpirun -np 16 --host A:8,B:8 all_reduce_perf -b 8G -e 8G -f 2 -g 1 -c 1 | grep -E 'wrong|Out of bounds'")
 def test_pairwise_correct(node: Node) -> None:
     """Results between this node and others are wrong.

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
 from clusterproof.plugins.facts.field import readings, require
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.of_node.expectation import EC2
 from clusterproof.plugins.facts.software import Image, Keys, Library
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.software, pytest.mark.ami]
+pytestmark = [mark.software, mark.ami]
 
 DRIVER_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 CLOUD_USERS = ("ubuntu", "ec2-user", "rocky", "admin")  # to whom cloud-init gives the key of the launch
@@ -22,8 +21,8 @@ RUNTIMES = ("containerd", "dockerd")
 TOOLKIT_PROGRAMS = ("nvidia-container-runtime", "nvidia-container-cli")
 
 
-@pytest.mark.preflight
-@pytest.mark.hyperpod_version_checker
+@mark.preflight
+@mark.hyperpod_version_checker
 @evidence("ldconfig -p | grep -E 'libcuda|libnvidia-ml|libnccl'; ls -lL /opt/amazon/ofi-nccl/lib*")
 def test_libraries_load(node: Node) -> None:
     """Libraries that GPU programs load are missing or broken.
@@ -92,7 +91,7 @@ def is_whole(library: Library) -> bool:
         return False
 
 
-@pytest.mark.hyperpod_node_debugger("D")
+@mark.hyperpod_node_debugger("D")
 @evidence("cat /run/cloud-init/result.json; ls -la /root /home/*/.ssh /var/crash; ls /var/lib/dpkg/updates")
 def test_image_clean(node: Node) -> None:
     """The image is not clean.
@@ -156,7 +155,7 @@ def strangers(keys: Mapping[str, Keys]) -> list[str]:
     return found
 
 
-@pytest.mark.hyperpod_node_debugger("M")
+@mark.hyperpod_node_debugger("M")
 @evidence("nvidia-container-cli info; cat /etc/nvidia-container-runtime/config.toml; cat /etc/slurm/plugstack.conf")
 def test_container_runtime(node: Node) -> None:
     """Containers would not see the GPUs, or could not be started by Slurm.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import pytest
-
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, not_applicable
 from clusterproof.plugins.facts import version
 from clusterproof.plugins.facts.field import require
 from clusterproof.plugins.facts.node import Node
@@ -27,10 +27,9 @@ from clusterproof.plugins.manifest.words import (
     component,
     listed,
 )
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, NotApplicable, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.software, pytest.mark.ami, pytest.mark.hyperpod_version_checker]
+pytestmark = [mark.software, mark.ami, mark.hyperpod_version_checker]
 
 
 @evidence("uname -r; dpkg-query -W; rpm -qa; head -1 /opt/amazon/efa_installed_packages; nv-fabricmanager --version")

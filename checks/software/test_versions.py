@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import pytest
-
 from clusterproof.plugins.catalog import compatibility
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
 from clusterproof.plugins.facts import version
 from clusterproof.plugins.facts.field import require
 from clusterproof.plugins.facts.group import Values, differences, in_words
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.software, pytest.mark.ami, pytest.mark.hyperpod_version_checker]
+pytestmark = [mark.software, mark.ami, mark.hyperpod_version_checker]
 
 COMPAT_FOLDER = "/compat/"  # libraries for CUDA programs that are newer than the driver
 LIBFABRIC = "amzn"  # in the versions of Amazon's libfabric, never in those of the EFA installer
 
 
-@pytest.mark.preflight
+@mark.preflight
 @evidence("uname -r; cat /sys/module/nvidia/version; dpkg -l | grep -E 'nccl|libfabric|efa|containerd|slurm'")
 def test_version_drift(node: Node) -> None:
     """Versions differ from those of the group.
@@ -42,7 +41,7 @@ def versions(node: Node, place: str) -> Values:
     """Every component's version; None where it could not be read. Raises Incomplete for a node of another kind."""
     software = node.software
     if software.container != place:
-        raise Incomplete(f"these are the versions of {software.container or 'a host'}")
+        raise Incomplete("these are the versions of another kind of node")
     told: dict[str, str | None] = {words(name): None for name in software.untold}
     for name in (name for name in software.components if name != "packages"):
         try:
@@ -66,7 +65,7 @@ class Clash:
     fails: bool = True
 
 
-@pytest.mark.preflight
+@mark.preflight
 @evidence("cat /proc/driver/nvidia/version /usr/local/cuda/version.json; head -1 /opt/amazon/efa_installed_packages")
 def test_version_compat(node: Node) -> None:
     """Versions do not fit together.
@@ -187,7 +186,7 @@ def gpu_model(node: Node) -> str:
         return node.gpus[0].name
 
 
-@pytest.mark.preflight
+@mark.preflight
 @evidence("head -1 /opt/amazon/efa_installed_packages")
 def test_efa_installer_string(node: Node) -> None:
     """The EFA installer does not tell its version.

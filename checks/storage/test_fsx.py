@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.catalog.fsx_metrics import fsx_metrics, limits
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
 from clusterproof.plugins.facts.field import require
 from clusterproof.plugins.facts.fsx import FileSystem, Series
 from clusterproof.plugins.facts.load import Period, Points, clock, may_be_sustained, sustained
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.storage, pytest.mark.preflight, pytest.mark.hyperpod_performance_debugger("B")]
+pytestmark = [mark.storage, mark.preflight, mark.hyperpod_performance_debugger("B")]
 
 SHOWN = 3  # servers or targets that a message names
 Told = tuple[Series, Points]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
-
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern
 from clusterproof.plugins.facts.kernel_host import FileServer
 from clusterproof.plugins.facts.kernel_told import in_list, require_whole_log, when
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern
+from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [
-    pytest.mark.storage,
-    pytest.mark.preflight,
-    pytest.mark.prolog,
-    pytest.mark.hyperpod_performance_debugger("B"),
+    mark.storage,
+    mark.preflight,
+    mark.prolog,
+    mark.hyperpod_performance_debugger("B"),
 ]
 
 
@@ -35,9 +34,12 @@ def test_file_system_errors(node: Node) -> None:
             lost = {name: last for name, last in lost.items() if not event.brings_back(name)}
         else:
             lost[event.server] = event
-    require_whole_log(node)
+    words = f"{in_list(_words(event, node) for event in lost.values())}; expected every file server to be back"
+    if lost and node.kernel_lines_cut:
+        concern(words)  # whoever came back since is among the newest lines, which are whole
+    require_whole_log(node, of_file_servers=True)
     if lost:
-        concern(f"{in_list(_words(event, node) for event in lost.values())}; expected every file server to be back")
+        concern(words)
 
 
 def _words(event: FileServer, node: Node) -> str:

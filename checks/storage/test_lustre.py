@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
 from clusterproof.plugins.facts.fact import Absent
 from clusterproof.plugins.facts.lustre import LustreClient, LustreTarget
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, incomplete, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.storage, pytest.mark.preflight, pytest.mark.hyperpod_performance_debugger("B")]
+pytestmark = [mark.storage, mark.preflight, mark.hyperpod_performance_debugger("B")]
 
 KIB_IN_GIB = 1024 * 1024
 
 
-@pytest.mark.prolog
+@mark.prolog
 @evidence("lctl get_param health_check")
 def test_lustre_health(node: Node) -> None:
     """The Lustre client says that it is not healthy.
@@ -33,7 +32,7 @@ def test_lustre_health(node: Node) -> None:
     assert health == "healthy", f"{health[:200]}; expected healthy"
 
 
-@pytest.mark.prolog
+@mark.prolog
 @evidence("lctl get_param mgc.*.import mdc.*.import osc.*.import | grep -E 'target|state:'")
 def test_lustre_clients(lustre_client: LustreClient) -> None:
     """A Lustre server is not connected.
@@ -48,36 +47,38 @@ def test_lustre_clients(lustre_client: LustreClient) -> None:
     assert lustre_client.is_connected, f"{lustre_client.kind} is {state}; expected FULL or IDLE"
 
 
-@pytest.mark.prolog
+@mark.prolog
 @evidence("lfs df")
-def test_lustre_ost_fill(ost: LustreTarget) -> None:
+def test_lustre_ost_fill(ost: LustreTarget, node: Node) -> None:
     """One OST of a Lustre file system is full.
 
-    A file lies on few OSTs: one that is full stops writers, however empty the file system is as a whole.
+    A file lies on few OSTs: one that is full stops writers, however empty the file system is as a whole. All nodes then
+    have it alike, and any user can fill one: before a job it is a concern.
 
     Remedy: Move large files off it (lfs find --ost, lfs migrate), stripe them wider, or enlarge the file system.
     """
     assert ost.active, "inactive on this node; expected active"
     used = ost.used_percent
     fail, worry = threshold("lustre.used_fail_percent"), threshold("lustre.used_concern_percent")
-    assert used < fail, f"{used:.0f} % full; expected less than {fail:.0f} %"
+    assert used < fail or node.drains, f"{used:.0f} % full; expected less than {fail:.0f} %"
     if used >= worry:
         concern(f"{used:.0f} % full; expected less than {worry:.0f} %")
 
 
-@pytest.mark.prolog
+@mark.prolog
 @evidence("lfs df -i")
-def test_lustre_mdt_inodes(mdt: LustreTarget) -> None:
+def test_lustre_mdt_inodes(mdt: LustreTarget, node: Node) -> None:
     """One MDT of a Lustre file system has few inodes left.
 
-    Without an inode no file can be made, however much space there is.
+    Without an inode no file can be made, however much space there is. All nodes then have it alike, and any user can
+    take the last: before a job it is a concern.
 
     Remedy: Remove small files, or pack them; enlarge the file system's metadata.
     """
     assert mdt.active, "inactive on this node; expected active"
     used = mdt.inodes_used_percent
     fail, worry = threshold("lustre.used_fail_percent"), threshold("lustre.used_concern_percent")
-    assert used < fail, f"{used:.0f} % of its inodes used; expected less than {fail:.0f} %"
+    assert used < fail or node.drains, f"{used:.0f} % of its inodes used; expected less than {fail:.0f} %"
     if used >= worry:
         concern(f"{used:.0f} % of its inodes used; expected less than {worry:.0f} %")
 
@@ -107,7 +108,7 @@ def test_lustre_striping(node: Node) -> None:
         concern(f"stripe count below {least:.0f} on {', '.join(narrow)}; expected at least {least:.0f}, or -1 for all")
 
 
-@pytest.mark.ami
+@mark.ami
 @evidence("lctl get_param osc.*.max_rpcs_in_flight osc.*.max_dirty_mb mdc.*.max_*rpcs_in_flight ldlm.*.*.lru_max_age")
 def test_lustre_tuning(node: Node) -> None:
     """The Lustre client is tuned for a small machine.

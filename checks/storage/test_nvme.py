@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, not_applicable
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.storage import NvmeController
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.storage, pytest.mark.preflight, pytest.mark.ami]
+pytestmark = [mark.storage, mark.preflight, mark.ami]
 
 
-@pytest.mark.hyperpod_node_debugger("D")
+@mark.hyperpod_node_debugger("D")
 @evidence("nvme list; lsblk -o NAME,MODEL,SIZE,TYPE,MOUNTPOINT")
 def test_nvme_scratch(node: Node) -> None:
     """Local NVMe disks are missing, or are not mounted.
@@ -35,8 +34,8 @@ def test_nvme_scratch(node: Node) -> None:
         concern(f"not mounted: {', '.join(unused)}; expected every local disk in a mounted file system")
 
 
-@pytest.mark.prolog
-@pytest.mark.hyperpod_node_debugger("F")
+@mark.prolog
+@mark.hyperpod_node_debugger("F")
 @evidence("cat /sys/class/nvme/*/state")
 def test_nvme_state(nvme: NvmeController) -> None:
     """An NVMe disk does not work.

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import pytest
-
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, not_applicable
 from clusterproof.plugins.facts.field import readings, require
 from clusterproof.plugins.facts.group import ABSENT, differences, in_words
 from clusterproof.plugins.facts.host import FstabEntry, Mount
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.storage import is_read_only, mounted_alike, options_of
-from clusterproof.plugins.routing import evidence
-from clusterproof.plugins.verdict import concern, not_applicable
+from clusterproof.plugins.suite.routing import evidence
 
-pytestmark = [pytest.mark.storage, pytest.mark.preflight, pytest.mark.ami]
+pytestmark = [mark.storage, mark.preflight, mark.ami]
 
 NFS = ("nfs", "nfs4")
 FROM_FSX = ".fsx."  # in the DNS name of a file system of FSx; those of EFS do not take nconnect
 
 
-@pytest.mark.hyperpod_performance_debugger("B")
+@mark.hyperpod_performance_debugger("B")
 @evidence("findmnt -t lustre,nfs,nfs4 -o TARGET,SOURCE,OPTIONS; findmnt --fstab -t lustre,nfs,nfs4")
 def test_mount_options(mount: Mount, node: Node) -> None:
     """A network file system is mounted with options that cost speed or safety.
@@ -60,8 +59,8 @@ def _wrong_in_fstab(entry: FstabEntry | None) -> Iterator[tuple[str, str]]:
         yield "no _netdev in /etc/fstab", "_netdev"
 
 
-@pytest.mark.prolog
-@pytest.mark.hyperpod_node_debugger("I")
+@mark.prolog
+@mark.hyperpod_node_debugger("I")
 @evidence("findmnt -o TARGET,FSTYPE,OPTIONS | grep -w ro; dmesg | grep -i remount")
 def test_mounts_writable(mount: Mount, node: Node) -> None:
     """A file system has become read-only.
@@ -82,7 +81,7 @@ def test_mounts_writable(mount: Mount, node: Node) -> None:
     not_applicable("mounted read-only, and nothing asks for more")
 
 
-@pytest.mark.hyperpod_node_debugger("D")
+@mark.hyperpod_node_debugger("D")
 @evidence("findmnt -o TARGET,SOURCE,FSTYPE,OPTIONS")
 def test_mount_uniform(node: Node) -> None:
     """A file system is mounted differently from the rest of the group.

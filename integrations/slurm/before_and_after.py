@@ -1,62 +1,77 @@
-"""Prolog and epilog: around each job. They ask Slurm nothing; what they answer is the reason to drain, or none."""
+"""Prolog and epilog: around each job. They ask Slurm nothing; what they answer is what to drain for, or nothing."""
 
 from __future__ import annotations
 
 from clusterproof.integrations.slurm.call import Call
-from clusterproof.integrations.slurm.checking import check
+from clusterproof.integrations.slurm.drains import Drain
 from clusterproof.integrations.slurm.state import boot_id, since_boot_s
-from clusterproof.integrations.slurm.verdict import Cursor, Run, cursor_of, draining, reaches, reason_of, run_of
+from clusterproof.integrations.slurm.verdict import Cursor, Run, cursor_of, draining, reaches, run_of
+from clusterproof.plugins.core.record import replace
 
-Answer = tuple[str, Cursor | None]  # the reason to drain, and from where on the kernel log was judged for it
+LEISURE_S = 1.5  # what has to be left of the deadline for something that makes only later calls quicker
 
 
-def prolog(call: Call) -> Answer:
+def prolog(call: Call) -> Drain | None:
     """Before a job: a verdict that is fresh, else one of a run."""
     came = since_boot_s()
     run = _fresh(call, came)
     if run is None:
-        with call.state.locked():
+        with call.alone():
             run = _fresh(call, came) or _checked(call, came)
     else:
         call.log(f"the verdict of {came - run.at:.0f} s ago")
     found = draining(run, call.job, late_drains=call.settings.at_deadline == "drain")
-    if call.job.id and not (found and call.settings.drains):
+    if call.job.id:
         call.state.sweep()
         call.remember(f"jobs/{call.job.id}", {"cursor": run.ends})
-    return (reason_of(found), run.begins) if found else ("", None)
+    return call.drain(found, run.begins) if found else None
 
 
-def epilog(call: Call) -> Answer:
-    """After a job: what it left, and what the kernel has logged since it began.
+def epilog(call: Call) -> Drain | None:
+    """After a job: what it left, and what the kernel has logged since it began. Nothing, where our prolog let none in.
 
     Of jobs that end at once, those that wait for a run take the verdict of the next, which begins after all have come.
     """
     came = since_boot_s()
     of_job = f"jobs/{call.job.id}"
-    begins = cursor_of(call.state.read(of_job).get("cursor")) or call.cursor
-    with call.state.locked():
+    told = call.state.read(of_job)
+    if told.get("is_refused"):
+        call.state.forget(of_job)
+        return None
+    begins = cursor_of(told.get("cursor")) or call.cursor
+    with call.alone():
         run = run_of(call.state.read("epilog"))
         if run is None or run.boot_id != boot_id() or run.began < came or not reaches(run.begins, begins):
-            run = check(("epilog",), call.settings, call.left_s, begins)
-            call.tell(run)
+            run = _run("epilog", call, begins)
             call.remember("epilog", run.to_json())
             call.advance(run.ends)
             if run.findings:
                 call.state.forget("verdict")  # what the node is like now is not what the next job is to be told
     call.state.forget(of_job)
     found = draining(run, call.job, late_drains=call.settings.at_deadline == "drain", is_epilog=True)
-    return (reason_of(found, call.job), begins) if found else ("", None)
+    return call.drain(found, begins) if found else None
 
 
 def _checked(call: Call, came: float) -> Run:
     """The verdict of a run. What made the last one fail is judged again for as long as that is fresh."""
     last = run_of(call.state.read("verdict"))
     is_held = last and last.boot_id == boot_id() and last.of("fail") and came - last.at < call.settings.reuse_s
-    run = check(("prolog",), call.settings, call.left_s, last.begins if last and is_held else call.cursor)
-    call.tell(run)
+    run = _run("prolog", call, last.begins if last and is_held else call.cursor)
     call.remember("verdict", run.to_json())
     call.advance(run.ends)
     return run
+
+
+def _run(occasion: str, call: Call, begins: Cursor | None) -> Run:
+    from clusterproof.integrations.slurm.checking import check  # a verdict that is fresh costs none of this
+    from clusterproof.integrations.slurm.nvml_part import keep_part, part_of
+
+    nvml = part_of(call.state)
+    run = check((occasion,), call.settings, call.left_s, begins, call.log, nvml=nvml)
+    call.tell(run)
+    if not nvml and call.left_s > LEISURE_S:
+        keep_part(call.state)
+    return replace(run, is_late=call.turn.is_late)
 
 
 def _fresh(call: Call, came: float) -> Run | None:

@@ -2,24 +2,61 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import sys
 import time
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 
+from clusterproof.integrations.slurm.drains import Drain, held, hold, release
+from clusterproof.integrations.slurm.gaps import why_it_stays
 from clusterproof.integrations.slurm.job import Job
-from clusterproof.integrations.slurm.log import ERROR, INFO, WARNING, Log
+from clusterproof.integrations.slurm.log import CRITICAL, ERROR, INFO, WARNING, Log
+from clusterproof.integrations.slurm.room import why_no_drain
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.state import State
-from clusterproof.integrations.slurm.verdict import Cursor, Drain, Finding, Run, cursor_of, drain_of, later, reason_of
+from clusterproof.integrations.slurm.verdict import (
+    MAX_REASON,
+    NO_JOB,
+    Cursor,
+    Finding,
+    Run,
+    cursor_of,
+    later,
+    reason_of,
+    shortened,
+)
+from clusterproof.plugins.core.record import field, record, replace
+
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 DRAIN = 3  # the exit code by which a script knows that the node is to be drained
-EXPLAIN_S = 60.0  # how long to wait for Slurm to drain a node for a script that failed
+LATE_S = 0.5  # of waiting for others, from which on what does not answer in time is no fault of the node's
 MOST_LOGGED = 20  # findings of one run
 LEVELS = {"fail": ERROR, "incomplete": WARNING, "concern": WARNING}
 
 
-@dataclass(frozen=True, slots=True)
+class Turn:
+    """How long a call has waited for the runs of others, and since when it waits (by the monotonic clock)."""
+
+    __slots__ = ("waited_s", "waits_since")
+
+    def __init__(self) -> None:
+        self.waited_s = 0.0
+        self.waits_since: float | None = None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether that has cost it time which its own evidence would have needed."""
+        waits_since = self.waits_since
+        now_s = time.monotonic() - waits_since if waits_since is not None else 0.0
+        return self.waited_s + now_s > LATE_S
+
+
+@record
 class Call:
     """What a script is called for, and when."""
 
@@ -30,6 +67,7 @@ class Call:
     state: State
     log: Log
     began: float = field(default_factory=time.monotonic)
+    turn: Turn = field(default_factory=Turn)
 
     @property
     def deadline_s(self) -> float:
@@ -47,10 +85,22 @@ class Call:
         """How far the kernel log has been judged; None where it never was."""
         return cursor_of(self.state.read("cursor").get("cursor"))
 
-    @property
-    def drained(self) -> Drain | None:
-        """The drain of ours, as far as this node knows."""
-        return drain_of(self.state.read("drained"))
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """One run at a time on this node."""
+        self.turn.waits_since = began = time.monotonic()
+        with self.state.locked():
+            self.turn.waited_s += time.monotonic() - began
+            self.turn.waits_since = None
+            yield
+
+    def drain(self, findings: Iterable[Finding], begins: Cursor | None) -> Drain:
+        """What this script drains the node for."""
+        found = tuple(findings)
+        first = found[:MOST_LOGGED]
+        reason = reason_of(found, self.job if self.occasion == "epilog" else NO_JOB)
+        kept = tuple(replace(finding, message=shortened(finding.message, MAX_REASON)) for finding in first)
+        return Drain(self.occasion, self.job.id, kept, reason, begins, time.time(), uid=self.job.uid)
 
     def remember(self, name: str, record: dict[str, object]) -> None:
         """Write a record; a disk that is full costs what it would have saved, and nothing else."""
@@ -73,35 +123,57 @@ class Call:
             self.log(f"{finding.verdict}: {finding.words}", LEVELS[finding.verdict])
 
 
-def end(call: Call, reason: str, begins: Cursor | None = None) -> None:
-    """End a prolog or an epilog, and this process: by DRAIN where there is a reason and the mode is to drain."""
-    if not reason:
+def end(call: Call, drain: Drain | None) -> None:
+    """End a prolog or an epilog, and this process: by DRAIN where there is one and the mode is to drain.
+
+    Where it could not be remembered, nobody would resume the node: then it only observes, and so it does where enough
+    nodes are drained.
+    """
+    if drain is None:
         leave(0)
     if not call.settings.drains:
-        call.log(f"would drain, but only observes: {reason}", ERROR)
+        call.log(f"would drain, but only observes: {drain.reason}", ERROR)
         leave(0)
-    call.log(f"drains: {reason}", ERROR)
-    waiting = call.drained
-    call.remember("drained", Drain(reason, begins, time.time()).to_json())
-    print(reason, flush=True)  # noqa: T201 - slurmd logs what a script that fails has printed
-    if waiting is None or waiting.is_told or time.time() - waiting.at > EXPLAIN_S:
-        explain(call)
+    is_explained = any(one.is_pending for one in held(call.state))
+    try:
+        hold(call.state, drain)
+    except OSError as problem:
+        why = f"cannot remember it ({call.state.folder}: {problem.strerror}) and so only observes"
+        call.log(f"would drain, but {why}: {drain.reason}", ERROR)
+        leave(0)
+    why = why_no_drain(call.state)
+    if why:
+        release(call.state, (drain,))
+        call.log(f"would drain, but {why}: {drain.reason}", CRITICAL)
+        leave(0)
+    call.log(f"drains: {drain.reason}", ERROR)
+    stays = why_it_stays(call.state)
+    if stays and call.settings.health_check.resume:
+        call.log(f"only an administrator will resume it: {stays}", WARNING)
+    if call.occasion == "prolog" and call.job.id:
+        call.remember(f"jobs/{call.job.id}", {"is_refused": True})
+    print(drain.reason, flush=True)  # noqa: T201 - slurmd logs what a script that fails has printed
+    if not is_explained:
+        explain(call, drain)
     leave(DRAIN)
 
 
-def explain(call: Call) -> None:
+def explain(call: Call, drain: Drain) -> None:
     """Leave behind a process that gives Slurm our reason once it has drained the node for the script that failed."""
     import subprocess  # few calls come here
 
     command = [sys.executable, "-I", "-c", "from clusterproof.integrations.slurm.main import main; main()", "explain"]
     nothing = subprocess.DEVNULL
     try:
-        subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
+        left = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, start_new_session=True, text=True
+        )
+        print(json.dumps(replace(drain, findings=()).to_json()), file=left.stdin, flush=True)
     except OSError as problem:
         call.log(f"Slurm will not be told the reason: {problem.strerror}", WARNING)
 
 
-def leave(status: int) -> None:
+def leave(status: int) -> NoReturn:
     """End at once: a thread that hangs in the kernel is not waited for, nor is the interpreter's end."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -109,8 +181,10 @@ def leave(status: int) -> None:
 
 
 def give_up(call: Call) -> None:
-    """End this process at its deadline, as the settings say."""
-    late = Finding("node.evidence_complete", "incomplete", f"no verdict within {call.deadline_s:g} s")
+    """End this process at its deadline, as the settings say; whoever waited for others says nothing of the node."""
+    is_late = call.turn.is_late
+    more = ", as others were checking" if is_late else ""
+    late = Finding("node.evidence_complete", "incomplete", f"no verdict within {call.deadline_s:g} s{more}")
     call.log(f"{late.verdict}: {late.words}", ERROR)
-    drains = call.settings.at_deadline == "drain" and call.occasion != "health-check"
-    end(call, reason_of((late,)) if drains else "")
+    drains = call.settings.at_deadline == "drain" and call.occasion != "health-check" and not is_late
+    end(call, call.drain((late,), call.cursor) if drains else None)

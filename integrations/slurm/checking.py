@@ -1,92 +1,38 @@
-"""Runs the checks on this machine: pytest over the packaged ones, in this process, with few plugins."""
+"""Runs the checks on this machine, in this process: what its own probe tells, judged by the packaged checks alone.
+
+Their index says which checks an occasion has and what they need, so that the probe begins at once, and nothing is
+loaded that none of them names.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import time
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.standby import StandBy
 from clusterproof.integrations.slurm.state import boot_id, since_boot_s
 from clusterproof.integrations.slurm.verdict import Cursor, Finding, Run, cursor_of, cut_short
+from clusterproof.plugins.probe.options import ProbeOptions
+from clusterproof.plugins.probe.reading import NO_CURSOR
+from clusterproof.plugins.suite.index import Stale, leaves_of, load, make_index, of_occasions, read_index
 
-PACKAGE = Path(__file__).resolve().parents[2]
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from clusterproof.plugins.core.evidence import NodeEvidence
+    from clusterproof.plugins.core.result import Result
+    from clusterproof.plugins.policy.model import Policy
+    from clusterproof.plugins.suite.index import Entry
+
 PATIENT_S = 5.0  # the suite's own patience with one kind of evidence
 ASIDE_S = 2.0  # of the deadline, for what is not evidence: the start, the end of what hangs, the verdicts
-# Plugins of pytest's own, each with a price at the start, that no check of ours asks for.
-NOT_NEEDED = (
-    "cacheprovider",
-    "capture",
-    "doctest",
-    "faulthandler",
-    "junitxml",
-    "legacypath",
-    "logging",
-    "pastebin",
-    "recwarn",
-    "setuponly",
-    "setupplan",
-    "stepwise",
-    "subtests",
-    "terminal",
-    "threadexception",
-    "unittest",
-    "unraisableexception",
-    "warnings",
-)
 NVML = 3  # times the patience: the longest that any evidence may take
+ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
 
 
 class NoVerdict(Exception):  # noqa: N818 - an outcome, not an error
-    """Pytest did not come to verdicts; the text says why."""
-
-
-class Heard:
-    """The plugin object that keeps what pytest says."""
-
-    def __init__(self, here: StandBy, occasions: tuple[str, ...]) -> None:
-        self.here = here
-        self.occasions = occasions
-        self.findings: list[Finding] = []
-        self.checked = 0
-        self.cursor: Cursor | None = None
-        self.broken: list[str] = []
-
-    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """Pass over files that do not even name an occasion asked for: no check in them has its mark."""
-        if collection_path.suffix != ".py":
-            return None
-        text = collection_path.read_bytes()
-        return None if any(word.encode() in text for word in self.occasions) else True
-
-    def pytest_cluster_connection(self) -> StandBy:
-        """Reach this machine by the process that stands by."""
-        return self.here
-
-    def pytest_cluster_result(self, result: Any) -> None:
-        """Keep a verdict."""
-        word = result.verdict.value
-        self.checked += word != "not applicable"
-        if word not in ("pass", "not applicable"):
-            self.findings.append(Finding(result.check, word, result.message))
-
-    def pytest_collectreport(self, report: Any) -> None:
-        """Keep why a file of checks could not be read."""
-        if report.failed:
-            self.broken.append(f"{report.nodeid}: {str(report.longrepr)[-200:]}")
-
-    def pytest_sessionfinish(self, session: Any) -> None:
-        """Keep how far the kernel log was read."""
-        from clusterproof.plugins.state import EVIDENCE
-
-        for told in session.config.stash.get(EVIDENCE, {}).values():
-            log = told.leaves.get("kernel_log")
-            value = log.value if log else None
-            self.cursor = cursor_of(value.get("cursor")) if isinstance(value, dict) else None
+    """There are no verdicts; the text says why."""
 
 
 def patience_s(deadline_s: float) -> float:
@@ -94,51 +40,107 @@ def patience_s(deadline_s: float) -> float:
     return max(0.1, min(PATIENT_S, (deadline_s - ASIDE_S) / NVML))
 
 
-def check(occasions: tuple[str, ...], settings: Settings, deadline_s: float, cursor: Cursor | None) -> Run:
-    """Run the checks of these occasions. Raises NoVerdict."""
+def check(
+    occasions: tuple[str, ...],
+    settings: Settings,
+    deadline_s: float,
+    cursor: Cursor | None,
+    say: Callable[[str], object] = str,
+    each: Callable[[Result], object] = id,
+    nvml: bytes = b"",
+) -> Run:
+    """Run the checks of these occasions, and tell `each` of their results; `say` hears what is wrong with the suite.
+
+    `nvml` is the code of the part of nvidia-ml-py that is used, if that is kept. Raises NoVerdict.
+    """
     began = time.monotonic()
-    heard = Heard(StandBy(), occasions)
+    here = StandBy(nvml)
     leaf_s = patience_s(deadline_s)
     try:
-        status, said = _pytest(arguments(" or ".join(occasions), settings, leaf_s, deadline_s, cursor), heard)
+        index = _index(say)
+        entries = tuple(of_occasions(index, occasions).values())
+        policy = policy_of(settings, frozenset(index))
+        here.begin(leaves_of(entries) | ALWAYS, options_of(leaf_s, policy, cursor))
+        judge = prepared(entries, occasions, settings, policy)
+        told = here.evidence(os.uname().nodename or "localhost", deadline_s)
     finally:
-        heard.here.end()
-    if heard.broken or not heard.checked:
-        raise NoVerdict("; ".join([*heard.broken, *said.split("\n")]) or f"pytest ended with {status}, without a check")
+        here.end()
+    everything = judge(told)
+    for result in everything:
+        each(result)
+    results = [result for result in everything if result.verdict.value != "not applicable"]
+    if not results:
+        raise NoVerdict("no check applies")
+    words = (Finding(result.check, result.verdict.value, result.message) for result in results)
+    findings = [finding for finding in words if finding.verdict != "pass"]
+    log = told.leaves.get("kernel_log")
     return Run(
         boot_id(),
         since_boot_s(),
         round(time.monotonic() - began, 3),
-        heard.checked,
-        tuple(heard.findings if leaf_s >= PATIENT_S else map(cut_short, heard.findings)),
+        len(results),
+        tuple(findings if leaf_s >= PATIENT_S else map(cut_short, findings)),
         cursor,
-        heard.cursor,
+        cursor_of(log.value.get("cursor")) if log and isinstance(log.value, dict) else None,
     )
 
 
-def arguments(markexpr: str, settings: Settings, leaf_s: float, deadline_s: float, cursor: Cursor | None) -> list[str]:
-    """The command line: that of `pytest --cluster local -m …`, with what these settings change."""
-    words = ["--cluster", "local", "--no-report", "-m", markexpr]
-    words += [f"--probe-timeout={leaf_s:g}", f"--answer-timeout={deadline_s:g}"]
-    if cursor:
-        words.append(f"--log-cursor={cursor[0]}:{cursor[1]}:{cursor[2]:.6f}")
-    if settings.policy:
-        words += ["--policy", settings.policy]
-    if settings.instance_type:
-        words += ["--instance-type", settings.instance_type]
-    return words
+def _index(say: Callable[[str], object]) -> dict[str, Entry]:
+    try:
+        return read_index()
+    except Stale as why:
+        say(f"{why}; every check is loaded, which takes longer")
+        return make_index()
 
 
-def _pytest(words: list[str], heard: Heard) -> tuple[int, str]:
-    """Its exit code, and what it had to say besides."""
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    import pytest
+def policy_of(settings: Settings, checks: frozenset[str]) -> Policy:
+    """The site's policy, whose rules are of these checks. Raises NoVerdict."""
+    from clusterproof.plugins.policy.model import NO_POLICY, OWN_FILE, PYPROJECT
 
-    from clusterproof.plugins import cluster
+    if not settings.policy and not any(os.path.isfile(name) for name in (OWN_FILE, PYPROJECT)):
+        return NO_POLICY
+    from pathlib import Path
 
-    own = ["-c", os.devnull, f"--rootdir={PACKAGE}", "--import-mode=importlib", "--strict-markers", "--assert=plain"]
-    without = [word for name in NOT_NEEDED for word in ("-p", f"no:{name}")]
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said):
-        status = pytest.main([*own, *without, *words, str(PACKAGE / "checks")], plugins=[cluster, heard])
-    return int(status), said.getvalue().strip()
+    from clusterproof.plugins.inventory.model import InventoryError
+    from clusterproof.plugins.policy.file import find_policy, refuse_unknown
+
+    try:
+        policy = find_policy(settings.policy or None, Path.cwd())
+        if policy.disabled or policy.readings:
+            refuse_unknown(policy, checks)
+    except InventoryError as wrong:
+        raise NoVerdict(f"ERROR: {wrong}") from None
+    return policy
+
+
+def options_of(leaf_s: float, policy: Policy, cursor: Cursor | None) -> ProbeOptions:
+    """How the probe runs here."""
+    return ProbeOptions(
+        leaf_s=leaf_s, checkpoints=policy.checkpoints, mounts=policy.mounts, log_cursor=cursor or NO_CURSOR
+    )
+
+
+def prepared(
+    entries: Iterable[Entry], occasions: tuple[str, ...], settings: Settings, policy: Policy
+) -> Callable[[NodeEvidence], list[Result]]:
+    """What judges the node's evidence, with all loaded that this takes. Raises NoVerdict."""
+    from clusterproof.plugins.catalog.site import overrule
+    from clusterproof.plugins.facts.node import HEALTH_CHECK
+    from clusterproof.plugins.facts.nodes import nodes
+    from clusterproof.plugins.inventory.model import Cluster, Target
+    from clusterproof.plugins.suite.judge import verdict_on
+
+    overrule(policy.thresholds, policy.instance_types)
+    try:
+        checks = [load(entry) for entry in entries]
+    except Exception as problem:  # its file is code: anything may break in it
+        raise NoVerdict(f"a check cannot be loaded: {type(problem).__name__}: {problem}") from None
+    occasion = occasions[0] if len(occasions) == 1 else HEALTH_CHECK  # as `-m` has it for rules that differ
+
+    def judge(told: NodeEvidence) -> list[Result]:
+        target = Target(told.node, instance_type=settings.instance_type, expect=policy.expect)
+        cluster = Cluster("local", "local", (target,))
+        node = nodes(cluster, {told.node: told}, occasion, policy)[told.node]
+        return [verdict_on(policy, check, node) for check in checks]
+
+    return judge

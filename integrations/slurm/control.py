@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from clusterproof.integrations.slurm.verdict import PREFIX
+from clusterproof.plugins.core.errors import ClusterproofError
 
 ANSWER_S = 8.0
 UNAVAILABLE = frozenset({"DRAIN", "DOWN", "FAIL", "FAILING", "MAINTENANCE", "MAINT", "REBOOT", "POWERING_DOWN"})
+NOT_RESUMED = frozenset({"DOWN", "FAIL", "FAILING"})
+CLAIMS = "%N|%T|%H|%E"  # of sinfo: node, state, since when it has its reason, the reason
+TIMES = {"SLURM_TIME_FORMAT": "%s"}  # seconds since 1970, which no change of the clock sets back
 BY_SLURM = ("Prolog error", "Epilog error")  # what Slurm itself says where a script of ours has failed
 _WHO_AND_WHEN = re.compile(r" \[[^\[\]]*@[^\[\]]*\]$")
 
 
-class SlurmError(Exception):
+class SlurmError(ClusterproofError):
     """Slurm did not answer, or refused; the text is its own."""
 
 
@@ -26,6 +31,7 @@ class NodeState:
     flags: frozenset[str]  # IDLE, ALLOCATED, … and DRAIN, DOWN, …
     reason: str
     partitions: tuple[str, ...]
+    told: str = ""  # the reason with who gave it and when, which no two drains have alike
 
     @property
     def is_drained(self) -> bool:
@@ -41,6 +47,19 @@ class NodeState:
     def is_unexplained(self) -> bool:
         """Whether Slurm drained it for a script that failed, and says no more than that."""
         return self.is_drained and self.reason.startswith(BY_SLURM)
+
+    @property
+    def may_be_resumed(self) -> bool:
+        """Whether a drain is all that keeps jobs away."""
+        return self.is_drained and self.flags.isdisjoint(NOT_RESUMED)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Claim:
+    """A node that is drained for a reason of ours; `at` is the second in which slurmctld was given it."""
+
+    at: int
+    node: str
 
 
 def node_state(name: str) -> NodeState:
@@ -63,6 +82,7 @@ def parse_node(text: str) -> NodeState:
         frozenset(flags),
         _WHO_AND_WHEN.sub("", values.get("Reason", "")),
         tuple(partitions[0].split(",")) if partitions else (),
+        values.get("Reason", ""),
     )
 
 
@@ -76,19 +96,37 @@ def resume(name: str) -> None:
     _told("scontrol", "update", f"NodeName={name}", "State=RESUME")
 
 
-def limit_reached(partitions: Iterable[str], percent: int, nodes: int) -> str:
-    """Which partition has as many of its nodes drained by us as is allowed, in words; else empty. Raises SlurmError."""
-    for partition in partitions:
-        count, total = count_drained(_told("sinfo", "-h", "-N", "-p", partition, "-o", "%N|%E"))
-        if count >= allowed(total, percent, nodes):
-            return f"{count} of {total} nodes of partition {partition} are already drained by clusterproof"
-    return ""
+def config() -> dict[str, str]:
+    """The settings of slurm.conf as slurmctld has them. Raises SlurmError."""
+    return parse_config(_told("scontrol", "show", "config"))
 
 
-def count_drained(listing: str) -> tuple[int, int]:
-    """How many nodes of `sinfo -N -o "%N|%E"` have a reason of ours, and how many there are."""
-    reasons = dict(line.split("|", 1) for line in listing.splitlines() if "|" in line)
-    return sum(reason.startswith(PREFIX) for reason in reasons.values()), len(reasons)
+def parse_config(text: str) -> dict[str, str]:
+    """The settings that `scontrol show config` tells; `(null)`, by which it says that there is none, is empty."""
+    rows = (line.partition(" = ") for line in text.splitlines())
+    told = {name.strip(): value.strip() for name, is_setting, value in rows if is_setting}
+    return {name: "" if value == "(null)" else value for name, value in told.items()}
+
+
+def claims(partition: str) -> tuple[tuple[Claim, ...], int]:
+    """The nodes of a partition that we have drained, and how many nodes it has. Raises SlurmError."""
+    return parse_claims(_told("sinfo", "-h", "-N", "-p", partition, "-o", CLAIMS))
+
+
+def parse_claims(listing: str) -> tuple[tuple[Claim, ...], int]:
+    """The nodes in `sinfo -N` that are drained for a reason of ours, and how many are listed.
+
+    A reason alone is no drain: since 24.11 it stays when a node is resumed, until its next job.
+    """
+    rows = {line.split("|", 1)[0]: line.split("|", 3) for line in listing.splitlines() if line.count("|") >= 3}
+    ours = (row for row in rows.values() if "drain" in row[1].lower() and row[3].startswith(PREFIX))
+    return tuple(sorted(Claim(int(since) if since.isdecimal() else 0, name) for name, _, since, _ in ours)), len(rows)
+
+
+def ahead(found: Iterable[Claim], name: str) -> int:
+    """How many drains of ours come before this node's: all, where it is not among them."""
+    ordered = sorted(found)
+    return next((place for place, claim in enumerate(ordered) if claim.node == name), len(ordered))
 
 
 def allowed(total: int, percent: int, nodes: int) -> int:
@@ -99,7 +137,7 @@ def allowed(total: int, percent: int, nodes: int) -> int:
 def _told(*command: str) -> str:
     """What a command of Slurm's prints. Raises SlurmError."""
     try:
-        done = subprocess.run(command, capture_output=True, timeout=ANSWER_S, check=False)
+        done = subprocess.run(command, capture_output=True, timeout=ANSWER_S, check=False, env={**os.environ, **TIMES})
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise SlurmError(f"{command[0]}: {problem}") from None
     if done.returncode:

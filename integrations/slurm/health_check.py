@@ -3,91 +3,248 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Iterable
 
 from clusterproof.integrations.slurm import control
-from clusterproof.integrations.slurm.call import EXPLAIN_S, Call
+from clusterproof.integrations.slurm.breaker import draw_apart, look_back, stand_in_line, who_is_full
+from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.checking import check
-from clusterproof.integrations.slurm.control import SlurmError
+from clusterproof.integrations.slurm.control import NodeState, SlurmError
+from clusterproof.integrations.slurm.drains import (
+    EXPLAIN_S,
+    IN_USE,
+    Drain,
+    begin_of,
+    held,
+    hold,
+    is_ours,
+    release,
+    unexplained,
+)
+from clusterproof.integrations.slurm.gaps import tell_gaps
 from clusterproof.integrations.slurm.log import CRITICAL, ERROR, WARNING
-from clusterproof.integrations.slurm.verdict import Cursor, Drain, Run, draining, reason_of
+from clusterproof.integrations.slurm.room import RECORD, room_of
+from clusterproof.integrations.slurm.verdict import SEEN_TWICE, Cursor, Finding, Run, draining
+from clusterproof.plugins.core.record import replace
 
 LOOK_S = 1.0
+AGAIN_S = 5.0  # between two looks at what did not answer
 OCCASIONS = ("prolog", "epilog")
 
 
 def health_check(call: Call) -> None:
+    """Check, drain or resume by what was found, and leave word for prologs of how many nodes are drained."""
+    try:
+        judge(call)
+    finally:
+        if call.settings.drains:
+            look_around(call)
+
+
+def judge(call: Call) -> None:
     """Check, then drain or resume by what was found. Slurm is asked nothing about a node that is well."""
-    ours = our_drain(call) if call.settings.drains else None
-    begins = ours.begins if ours else call.cursor
-    run = check(OCCASIONS, call.settings, call.left_s, begins)
+    ours = our_drains(call) if call.settings.drains else ()
+    for claim in ours:
+        if claim.is_claim and not stays(call, claim):
+            return
+    begins = begin_of(ours) if ours else call.cursor
+    run = check(OCCASIONS, call.settings, call.left_s, begins, call.log)
     call.tell(run)
+    tell_gaps(call, run)
     found = draining(run, call.job)
+    if not ours and any(finding.check in SEEN_TWICE for finding in found):
+        found = confirmed(call, found, begins)
     if ours:
-        resume(call, run, ours.reason)
-    elif not found or drain(call, reason_of(found), begins):
+        resume(call, run, ours)
+    elif not found or drain(call, call.drain(found, begins)):
         call.advance(run.ends)
 
 
-def explain(call: Call) -> None:
-    """Wait until Slurm has drained the node for the script that failed, and give it the reason."""
+def confirmed(call: Call, found: tuple[Finding, ...], begins: Cursor | None) -> tuple[Finding, ...]:
+    """Without those that a second look does not find: what did not answer once may have been busy."""
+    time.sleep(AGAIN_S)
+    again = check(OCCASIONS, call.settings, call.left_s, begins)
+    call.tell(again)
+    standing = {finding.check for finding in draining(again, call.job)}
+    return tuple(finding for finding in found if finding.check not in SEEN_TWICE or finding.check in standing)
+
+
+def look_around(call: Call) -> None:
+    """Ask Slurm how many are drained, a drawn time after all other nodes began to do so; leave what it says."""
+    last = room_of(call.state)
+    draw_apart(last.nodes if last else 0, call.left_s / 4)
+    try:
+        partitions = control.node_state(call.node).partitions
+        leave_word(call, *who_is_full(partitions, call.settings.health_check, but=call.node))
+    except SlurmError as problem:
+        call.log(f"prologs are not told how many nodes are drained: {problem}", WARNING)
+
+
+def leave_word(call: Call, full: str, nodes: int) -> None:
+    """Leave on the node, for its next prologs, which partition is full."""
+    call.remember(RECORD, {"at": time.time(), "full": full, "nodes": nodes})
+
+
+def explain(call: Call, drain: Drain | None) -> None:
+    """Wait until Slurm has drained the node for the script that failed, give it the reason, and look back.
+
+    A prolog goes by what the last health check left on its node, and many may fail in the meantime.
+    """
     until = time.monotonic() + EXPLAIN_S
     while time.monotonic() < until:
         time.sleep(LOOK_S)
         try:
-            if our_drain(call) or control.node_state(call.node).is_drained:
-                return
+            ours = our_drains(call, drain)
+            is_drained = ours or control.node_state(call.node).is_drained
         except SlurmError as problem:
             call.log(f"asks again: {problem}", WARNING)
+            continue
+        if is_drained:
+            for claim in ours:
+                if claim.is_claim and not stays(call, claim):
+                    return
+            return
     call.log(f"Slurm has not drained {call.node} within {EXPLAIN_S:.0f} s; its reason is not set", WARNING)
 
 
-def our_drain(call: Call) -> Drain | None:
-    """The drain of ours that holds, with Slurm told its reason; None where there is none. Raises SlurmError."""
-    ours = call.drained
-    if ours is None:
-        return None
+def our_drains(call: Call, asked: Drain | None = None) -> tuple[Drain, ...]:
+    """The drains of ours, where the node is drained for them, with Slurm told a reason. Raises SlurmError, OSError.
+
+    `asked` is one that counts though its record were lost.
+    """
+    drains = held(call.state)
+    if asked and asked.name not in {drain.name for drain in drains}:
+        drains = (*drains, asked)
+    if not drains:
+        return ()
     node = control.node_state(call.node)
-    if node.is_unexplained and not ours.is_told:
-        control.drain(call.node, ours.reason)
-        call.remember("drained", replace(ours, is_told=True).to_json())
-        return ours
-    if node.is_drained and node.reason == ours.reason:
-        return ours
-    if node.is_drained or ours.is_told or time.time() - ours.at > EXPLAIN_S:
-        call.state.forget("drained")  # somebody has resumed it, or drained it for a reason of theirs
-    return None
+    if is_ours(node, drains):
+        return not_ended(call, drains, node.reason)
+    untold = unexplained(node, drains, str(call.state.read(IN_USE).get("reason", "")), asked)
+    if untold:
+        control.drain(call.node, untold.reason)
+        claim = replace(untold, is_told=True, is_claim=True)
+        hold(call.state, claim)
+        return not_ended(call, tuple(claim if drain is untold else drain for drain in drains), claim.reason)
+    if node.is_drained:
+        release(call.state, drains)  # somebody has drained it for a reason of theirs
+    else:
+        taken_back(call, node, drains)
+    return ()
 
 
-def drain(call: Call, reason: str, begins: Cursor | None) -> bool:
+def not_ended(call: Call, drains: tuple[Drain, ...], reason: str) -> tuple[Drain, ...]:
+    """Those that the node may be drained for where it shows this reason, with the others forgotten.
+
+    Slurm lets a reason stand that a drained node has: one that was given and is another now was taken back meanwhile.
+    """
+    ended = tuple(drain for drain in drains if drain.is_told and drain.reason != reason)
+    release(call.state, ended)
+    left = [drain for drain in drains if drain not in ended]
+    present = next((drain for drain in left if drain.is_told), None)
+    if present:
+        left = [looked_at(call, drain, ended, present.begins) for drain in left]
+    return tuple(seen(call, drain) for drain in left)
+
+
+def seen(call: Call, drain: Drain) -> Drain:
+    """A drain of a node that is drained now: what is taken back later is so with what this one found."""
+    if drain.is_told or drain.is_seen:
+        return drain
+    drain = replace(drain, is_seen=True)
+    hold(call.state, drain)
+    return drain
+
+
+def looked_at(call: Call, drain: Drain, ended: Iterable[Drain], begins: Cursor | None) -> Drain:
+    """A drain as it counts once others have ended: `begins` is from where the log is new to who took the node back.
+
+    Of many jobs that met the same, Slurm is told one's reason; who takes the node back has looked at it for all. What
+    was found since then counts.
+    """
+    known = {finding.check for one in ended if one.is_told for finding in one.findings}
+    if not drain.is_seen or not {finding.check for finding in drain.findings} <= known:
+        return drain
+    drain = replace(drain, begins=begins)
+    hold(call.state, drain)
+    return drain
+
+
+def taken_back(call: Call, node: NodeState, drains: tuple[Drain, ...]) -> None:
+    """Forget the drains of a node that is in use again, and remember the reason that Slurm may still show of it."""
+    call.remember(IN_USE, {"reason": node.told})
+    ended = [drain for drain in drains if not drain.is_pending]
+    release(call.state, ended)
+    for drain in drains:
+        if drain.is_pending:
+            looked_at(call, drain, ended, call.cursor)
+
+
+def drain(call: Call, wanted: Drain) -> bool:
     """Drain the node, unless it already is, or enough are; whether that settles it. Raises SlurmError."""
     node = control.node_state(call.node)
     if node.is_unavailable:
-        call.log(f"fails, and is {'+'.join(sorted(node.flags))} already ({node.reason}): {reason}", ERROR)
+        call.log(f"fails, and is {'+'.join(sorted(node.flags))} already ({node.reason}): {wanted.reason}", ERROR)
         return True
     if not call.settings.drains:
-        call.log(f"would drain, but only observes: {reason}", ERROR)
+        call.log(f"would drain, but only observes: {wanted.reason}", ERROR)
         return True
-    limits = call.settings.health_check
-    full = control.limit_reached(node.partitions, limits.max_drained_percent, limits.max_drained_nodes)
+    full = stand_in_line(node.partitions, call.settings.health_check)
     if full:
-        call.log(f"NOT DRAINED, as {full}: {reason}", CRITICAL)
+        call.log(f"NOT DRAINED, as {full}: {wanted.reason}", CRITICAL)
         return False
-    call.log(f"drains: {reason}", ERROR)
-    control.drain(call.node, reason)
-    call.remember("drained", Drain(reason, begins, time.time(), is_told=True).to_json())
-    return True
+    claim = replace(wanted, at=time.time(), is_told=True, is_claim=True)
+    try:
+        hold(call.state, claim)
+    except OSError as problem:
+        why = f"cannot remember it ({call.state.folder}: {problem.strerror}) and so only observes"
+        call.log(f"would drain, but {why}: {wanted.reason}", ERROR)
+        return False
+    control.drain(call.node, wanted.reason)
+    return stays(call, claim)
 
 
-def resume(call: Call, run: Run, reason: str) -> None:
-    """Resume the node after a run that passes, where the drain is still ours. Raises SlurmError."""
+def stays(call: Call, claim: Drain) -> bool:
+    """Look back at a claim: whether the node stays drained, or is one too many and is taken back. Raises SlurmError."""
+    node = control.node_state(call.node)
+    full = look_back(call.node, node.partitions, call.settings.health_check)
+    if not full:
+        call.log(f"drains: {claim.reason}", ERROR)
+        hold(call.state, replace(claim, is_claim=False))
+        return True
+    call.log(f"NOT DRAINED, as {full}: {claim.reason}", CRITICAL)
+    last = room_of(call.state)
+    leave_word(call, full, last.nodes if last else 0)
+    node = control.node_state(call.node)
+    if is_ours(node, (claim,)) and node.may_be_resumed:
+        control.resume(call.node)
+        call.remember(IN_USE, {"reason": control.node_state(call.node).told})
+    release(call.state, (claim,))
+    return False
+
+
+def resume(call: Call, run: Run, ours: tuple[Drain, ...]) -> None:
+    """Resume the node after runs that pass, where the drain is still ours. Raises SlurmError.
+
+    Some checks judge by the occasion: what drained the node in a prolog or an epilog has to pass as there.
+    """
     if not call.settings.drains or not call.settings.health_check.resume:
         return
-    if not run.is_passing:
+    occasions = sorted({drain.occasion for drain in ours}.intersection(OCCASIONS))
+    passes = run.is_passing
+    while passes and occasions:
+        occasion = occasions.pop()
+        run = check((occasion,), call.settings, call.left_s, begin_of(ours), call.log)
+        call.tell(run)
+        found = any(drain.is_still_found(run) for drain in ours if drain.occasion == occasion)
+        passes = run.checked > 0 and not found and not run.of("incomplete")
+    if not passes:
         call.log(f"stays drained: {len(run.of('fail'))} fail, {len(run.of('incomplete'))} incomplete", WARNING)
         return
-    if control.node_state(call.node).reason == reason:
+    node = control.node_state(call.node)
+    if is_ours(node, ours) and node.may_be_resumed:
         control.resume(call.node)
-        call.log(f"resumes, as all pass: it was drained for {reason}", WARNING)
-        call.state.forget("drained")
+        call.log(f"resumes, as all pass: it was drained for {node.reason}", WARNING)
+        taken_back(call, control.node_state(call.node), ours)
+        release(call.state, ours)
         call.advance(run.ends)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from clusterproof.plugins.core.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Job:
     """A job, its user's number, and its GPUs' numbers on this node: None where Slurm does not deal GPUs out."""
 

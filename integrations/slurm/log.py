@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 import sys
+from _socket import AF_UNIX, SOCK_DGRAM, socket  # without the enumerations that socket.py makes of its constants
 
 LISTENER = "/dev/log"
 DAEMON = 3 << 3
@@ -30,10 +30,13 @@ class Log:
         if not self._listener:
             return False
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender = socket(AF_UNIX, SOCK_DGRAM)
+            try:
                 sender.settimeout(PATIENCE_S)  # its queue may be full for a moment: Linux lets ten lines wait
                 sender.connect(self._listener)
                 sender.send(line.encode("utf-8", "replace"))
+            finally:
+                sender.close()
         except OSError:
             self._listener = ""
             return False

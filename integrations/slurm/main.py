@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
-import socket
 import sys
-import threading
-from pathlib import Path
+import time
+from _thread import LockType, allocate_lock, start_new_thread
 
 from clusterproof.integrations.slurm import before_and_after
 from clusterproof.integrations.slurm.call import Call, end, give_up, leave
+from clusterproof.integrations.slurm.drains import Drain, drain_of
 from clusterproof.integrations.slurm.job import job_of
 from clusterproof.integrations.slurm.log import ERROR, WARNING, Log
 from clusterproof.integrations.slurm.settings import SettingsError, read_settings
 from clusterproof.integrations.slurm.state import State
+
+OLDEST = (3, 10)  # Python, of a package that somebody has forced upon an older one
 
 
 def main() -> None:
     """Answer one call, and end this process: by 0, or by DRAIN where the node is to be drained."""
     gc.disable()  # it ends soon
     occasion = sys.argv[1]
+    node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0]
+    if occasion in ("check-installation", "rehearse"):
+        leave(look(occasion, node))
     job = job_of(os.environ)
     log = Log(" ".join(filter(None, (occasion, job.words))))
+    if sys.version_info < OLDEST:
+        log(f"no verdict: Python {sys.version.split()[0]}; expected 3.10 or newer (install.md)", ERROR)
+        leave(0)
     try:
         settings = read_settings()
     except SettingsError as wrong:
@@ -30,30 +39,39 @@ def main() -> None:
         leave(0)
     if settings.mode == "off":
         leave(0)
-    node = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
-    call = Call(occasion, node, job, settings, State(Path(settings.state)), log)
+    call = Call(occasion, node, job, settings, State(settings.state), log)
     unusable = call.state.prepare()
     if unusable:
         log(unusable, WARNING)
     answer(call)
 
 
+def look(occasion: str, node: str) -> int:
+    """Only tell what a call would find; the exit code."""
+    from clusterproof.integrations.slurm import installation, rehearsal
+
+    if occasion == "check-installation":
+        return installation.check_installation(node)
+    rehearsal.rehearse(sys.argv[2], read_settings())
+    return 0
+
+
 def answer(call: Call) -> None:
     """Do what is called for; at the deadline another thread ends this process, whatever this one waits for."""
-    once = threading.Lock()
+    once = allocate_lock()
     if call.occasion != "explain":
-        threading.Thread(target=watch, args=(call, once), daemon=True).start()
+        start_new_thread(watch, (call, once))
     try:
-        reason, begins = act(call)
+        drain = act(call)
     except Exception as problem:  # whatever breaks here is no fault of the node's
         call.log(f"no verdict: {type(problem).__name__}: {problem}", ERROR)
-        reason, begins = "", None
+        drain = None
     with once:
-        end(call, reason, begins)
+        end(call, drain)
 
 
-def act(call: Call) -> before_and_after.Answer:
-    """The reason to drain, which only a prolog and an epilog may have, and from where the kernel log was judged."""
+def act(call: Call) -> Drain | None:
+    """What to drain for, which only a prolog and an epilog may answer."""
     if call.occasion == "prolog":
         return before_and_after.prolog(call)
     if call.occasion == "epilog":
@@ -61,14 +79,14 @@ def act(call: Call) -> before_and_after.Answer:
     from clusterproof.integrations.slurm import health_check
 
     if call.occasion == "explain":
-        health_check.explain(call)
+        health_check.explain(call, drain_of(json.loads(sys.stdin.readline())))
     else:
         health_check.health_check(call)
-    return "", None
+    return None
 
 
-def watch(call: Call, once: threading.Lock) -> None:
+def watch(call: Call, once: LockType) -> None:
     """Wait for the deadline, and answer then."""
-    threading.Event().wait(call.left_s)
+    time.sleep(call.left_s)
     with once:
         give_up(call)

@@ -5,70 +5,66 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.connection import MAX_ANSWER_BYTES, Answer, Limits, Program
-from clusterproof.plugins.evidence import Unreached
+from clusterproof.integrations.slurm.nvml_part import Part
+from clusterproof.plugins.connection import MAX_ANSWER_BYTES, Answer
+from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.inventory.model import Target
-from clusterproof.plugins.probe.options import FOLDER, ProbeOptions
+from clusterproof.plugins.probe.options import ProbeOptions
 
+PROBE = "clusterproof.plugins.probe"
 CHUNK_BYTES = 65536
 MAX_DESCRIPTORS = 4096
+OF_ITS_OWN = frozenset({"nvml"})  # leaves that load what no other needs: pynvml
 BURY_S = 0.1  # what the kernel does not let die is not waited for
 
 
 class StandBy:
-    """A connection to this machine. Its process loads the probe at once, and begins when it is told what to read.
+    """A process of this machine that loads the probe at once, and begins when it is told what to read.
 
     The probe's own files are loaded from where they are installed: nothing is packed, sent, unpacked and compiled.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, nvml: bytes = b"") -> None:
+        """Start it; `nvml` is the code of the part of nvidia-ml-py that it uses, if that is kept."""
+        self._nonce = "cp" + os.urandom(5).hex()
+        self._deadlines: dict[str, float] = {}
         ordered, self._orders = os.pipe()
         self._answers, answering = os.pipe()
         self._pid = os.fork()
         if not self._pid:
             os.close(self._orders)
             os.close(self._answers)
-            _stand_by(ordered, answering)
+            _stand_by(ordered, answering, nvml)
         os.close(ordered)
         os.close(answering)
 
-    def program(
-        self, leaves: Iterable[str], options: ProbeOptions, _further: Sequence[Path], _on_stdin: bool
-    ) -> tuple[Program, str]:
-        """What `run` tells the process, and the nonce of its answer."""
-        nonce = "cp" + secrets.token_hex(5)
+    def begin(self, leaves: Iterable[str], options: ProbeOptions) -> None:
+        """Tell the process what to read."""
         patience = sorted(((options.deadline_s(leaf), leaf) for leaf in leaves), key=lambda one: (-one[0], one[1]))
-        deadlines = {leaf: leaf_s for leaf_s, leaf in patience}  # slowest first, as the payload has them
-        limits = (options.host_root, options.mount_s, options.whole_s(deadlines))
-        order = [deadlines, *limits, options.checkpoints, options.log_cursor, nonce, ""]
-        return Program("", json.dumps(order).encode() + b"\n"), nonce
+        self._deadlines = {leaf: leaf_s for leaf_s, leaf in patience}  # slowest first, as the payload has them
+        limits = (options.host_root, options.mount_s, options.whole_s(self._deadlines))
+        more = (options.checkpoints, options.mounts, options.log_cursor, options.room, self._nonce, "")
+        os.write(self._orders, json.dumps([self._deadlines, *limits, *more]).encode() + b"\n")
 
-    def run(
-        self,
-        targets: Sequence[Target],
-        program: Program,
-        limits: Limits,
-        answered: Callable[[Target, Answer], None],
-    ) -> None:
-        """Let the process begin, and take its answer for the one target that there is."""
+    def evidence(self, node: str, within_s: float) -> NodeEvidence:
+        """What it has told by then of the node of this name."""
+        from clusterproof.plugins.connection.gather import evidence_of  # loaded while it reads
+
         began = time.monotonic()
-        os.write(self._orders, program.stdin)
-        output, in_time = self._answer(began + limits.answer_s)
+        output, in_time = self._answer(began + within_s)
         self.end()
         unreached = None if in_time else Unreached.TIMED_OUT
-        detail = "" if in_time else f"did not end within {limits.answer_s:g} s; {len(output)} bytes came"
-        for target in targets:
-            answered(target, Answer(output, unreached, detail, time.monotonic() - began))
+        detail = "" if in_time else f"did not end within {within_s:g} s; {len(output)} bytes came"
+        answer = Answer(output, unreached, detail, time.monotonic() - began)
+        return evidence_of(Target(node), answer, self._nonce, self._deadlines)
 
     def end(self) -> None:
         """Kill the process with its group; what it has left behind sees that nobody listens. Twice is fine."""
@@ -97,14 +93,16 @@ class StandBy:
         return bytes(output), True
 
 
-def _stand_by(ordered: int, answering: int) -> None:
+def _stand_by(ordered: int, answering: int, nvml: bytes) -> None:
     """Become the probe. Never returns."""
     try:
         os.setsid()
         for standard, descriptor in enumerate((ordered, answering, answering)):
             os.dup2(descriptor, standard)
         os.closerange(3, MAX_DESCRIPTORS)  # among them the lock of the run, which must not outlive it
-        _load()
+        if nvml:
+            sys.meta_path.insert(0, Part(nvml))
+        import_module(f"{PROBE}.run")
         order = sys.stdin.readline()
         if order:
             _probe(*json.loads(order))
@@ -112,16 +110,13 @@ def _stand_by(ordered: int, answering: int) -> None:
         os._exit(0)
 
 
-def _load() -> None:
-    """Import every file of the probe, for all the processes that it is going to fork."""
-    for file in sorted(FOLDER.glob("[a-z]*.py")):
-        import_module(f"clusterproof.plugins.probe.{file.stem}")
-
-
 def _probe(deadlines: dict[str, float], *order: Any) -> None:
     """Read what the order says, and end this process."""
     from clusterproof.plugins.probe.run import main
 
+    for leaf in deadlines:
+        if leaf not in OF_ITS_OWN:
+            import_module(f"{PROBE}.{leaf}")  # once, for all the processes that are forked
     nonce = order[-2]
     print(f"{nonce}:begin.", flush=True)  # noqa: T201 - the frame's first word
     main(deadlines, *order)

@@ -1,59 +1,70 @@
 """What the scripts remember on a node: a few small files in one folder, each written whole or not at all.
 
-Nothing in it is needed: where a file is missing, broken or cannot be written, the next run finds out anew.
+Nothing in it is needed: where a file is missing, broken, cannot be written or may be another user's, the next run finds
+out anew.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
+from clusterproof.integrations.slurm.trust import OTHERS_OPEN, distrust, is_roots, opened
+from clusterproof.plugins.core.record import record
+
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from typing import Any
+
+LOCK = "lock"
 KEPT_S = 30 * 24 * 3600.0  # of a job whose epilog never came
 UNFINISHED_S = 3600.0
 MAX_BYTES = 1024 * 1024
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class State:
-    """One folder. Of its methods only `write` raises: OSError."""
+    """One folder, used for as long as root alone decides what is in it. Only `write` raises: OSError."""
 
-    folder: Path
+    folder: str
 
     def prepare(self) -> str:
-        """Make the folder, for root alone; why it cannot be used, else empty."""
+        """Make the folder, for root alone; why it is not used, else empty."""
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for missing in reversed([path for path in parents(self.folder) if not os.path.exists(path)]):
+                _make(missing, 0o755)
+                os.chmod(missing, 0o755)  # noqa: S103 - whatever the umask is that slurmd gives its scripts
+            _make(self.folder, 0o700)
+            why = distrust(self.folder)
         except OSError as problem:
-            return f"{self.folder}: {problem.strerror}; nothing is remembered from job to job"
-        return ""
+            why = f"{self.folder}: {problem.strerror}"
+        return f"{why}; nothing is remembered from job to job" if why else ""
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """One run at a time on this node; the lock is the folder's, and dies with its owner."""
+        """One run at a time on this node; the lock dies with its owner. No other user can hold it."""
         try:
-            folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+            lock = self._lock()
         except OSError:
             yield
             return
         try:
             with contextlib.suppress(OSError):
-                fcntl.flock(folder, fcntl.LOCK_EX)
+                fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(folder)
+            os.close(lock)
 
     def read(self, name: str) -> Mapping[str, Any]:
         """A record; an empty one where there is none that can be read."""
         try:
-            with (self.folder / f"{name}.json").open("rb") as file:
+            with os.fdopen(opened(self._file(name), os.O_RDONLY), "rb") as file:
                 told = json.loads(file.read(MAX_BYTES))
         except (OSError, ValueError, RecursionError):
             return {}
@@ -61,35 +72,106 @@ class State:
 
     def write(self, name: str, record: Mapping[str, Any]) -> None:
         """Replace a record by another; whoever reads meanwhile sees the old one or the new one. Raises OSError."""
-        file = self.folder / f"{name}.json"
-        file.parent.mkdir(mode=0o700, exist_ok=True)
-        new = file.with_name(f".{file.name}.{os.getpid()}")
+        if "/" in name:
+            _make(self._own(os.path.dirname(f"{self.folder}/{name}")), 0o700)
+        file = self._file(name)
+        within, _, own = file.rpartition("/")
+        new = f"{within}/.{own}.{os.getpid()}"
         try:
-            new.write_text(json.dumps(record), encoding="utf-8")
-            new.replace(file)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(new)
+            with os.fdopen(opened(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w", encoding="utf-8") as begun:
+                begun.write(json.dumps(record))
+            os.replace(new, file)
         except OSError:
             with contextlib.suppress(OSError):
-                new.unlink()
+                os.unlink(new)
             raise
 
     def forget(self, name: str) -> None:
         """Remove a record."""
         with contextlib.suppress(OSError):
-            (self.folder / f"{name}.json").unlink()
+            os.unlink(self._file(name))
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        """The names of the records in a folder of this one."""
+        files = (name for name in self._listed(folder) if name.endswith(".json") and not name.startswith("."))
+        return tuple(sorted(f"{folder}/{name[: -len('.json')]}" for name in files))
 
     def sweep(self) -> None:
         """Remove what jobs without an epilog have left, and what was begun and never finished."""
-        for pattern, kept_s in (("jobs/*", KEPT_S), (".*.json.*", UNFINISHED_S)):
-            for file in self.folder.glob(pattern):
-                with contextlib.suppress(OSError):
-                    if time.time() - file.stat().st_mtime > kept_s:
-                        file.unlink()
+        jobs = [(f"jobs/{name}", KEPT_S) for name in self._listed("jobs")]
+        begun = [name for name in self._listed("") if name.startswith(".") and ".json." in name]
+        for name, kept_s in [*jobs, *((name, UNFINISHED_S) for name in begun)]:
+            with contextlib.suppress(OSError):
+                if time.time() - os.lstat(f"{self.folder}/{name}").st_mtime > kept_s:
+                    os.unlink(self._own(f"{self.folder}/{name}"))
+
+    def _listed(self, folder: str) -> list[str]:
+        try:
+            return os.listdir(f"{self.folder}/{folder}")
+        except OSError:
+            return []
+
+    def _file(self, name: str) -> str:
+        """Where a record lies. Raises OSError where others decide what lies there."""
+        return self._own(f"{self.folder}/{name}.json")
+
+    def _own(self, file: str) -> str:
+        """A file in the folder, or in one of its own. Raises OSError where others decide what lies there."""
+        within = os.path.dirname(file)
+        if distrust(within) or (within != self.folder and os.path.islink(within)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), file)
+        return file
+
+    def _lock(self) -> int:
+        """The lock's file, which no other user may open: whoever has a file open can lock it. Raises OSError."""
+        file = self._own(f"{self.folder}/{LOCK}")
+        with contextlib.suppress(FileNotFoundError):
+            if not is_roots(told := os.lstat(file)) or told.st_mode & OTHERS_OPEN:
+                os.unlink(file)
+        return opened(file, os.O_RDWR | os.O_CREAT)
+
+
+def parents(folder: str) -> list[str]:
+    """The folders above one, nearest first."""
+    above = [folder]
+    while os.path.dirname(above[-1]) != above[-1]:
+        above.append(os.path.dirname(above[-1]))
+    return above[1:]
+
+
+def _make(folder: str, mode: int) -> None:
+    """Make a folder where there is none. Raises OSError where something else is there."""
+    try:
+        os.mkdir(folder, mode)
+    except FileExistsError:
+        if not os.path.isdir(folder):
+            raise
+
+
+def why_unusable(folder: str) -> str:
+    """Why a folder could not hold the state, looked at without making it; empty where it could."""
+    there = next(path for path in (folder, *parents(folder)) if os.path.exists(path))
+    try:
+        told = os.statvfs(there)
+        why = distrust(there)
+    except OSError as problem:
+        return f"{there}: {problem.strerror}"
+    if why:
+        return why
+    if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
+        return f"{there} cannot be written to"
+    free_kib = told.f_bavail * told.f_frsize // 1024
+    is_full = free_kib < MAX_BYTES // 1024 or (told.f_files > 0 and told.f_favail == 0)
+    return f"{there} is full: {free_kib} KiB and {told.f_favail} files are free" if is_full else ""
 
 
 def boot_id() -> str:
     """This boot's own name; empty where the kernel does not tell."""
     try:
-        return BOOT_ID.read_text(encoding="ascii").strip()
+        with open(BOOT_ID, encoding="ascii") as file:
+            return file.read().strip()
     except OSError:
         return ""
 

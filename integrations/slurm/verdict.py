@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from clusterproof.integrations.slurm.job import Job
+from clusterproof.plugins.core.record import as_json, record, replace
+
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from typing import Any
 
 PREFIX = "clusterproof: "
 MAX_REASON = 240  # characters; sinfo shows them in one column
 
 # A fail of these says that something did not answer in its time. Where that is cut short, it proves nothing.
 OF_TIME = frozenset({"node.evidence_complete", "gpu.driver_answers_in_time"})
+# A health check drains for these only where a second look finds the same.
+SEEN_TWICE = OF_TIME | {"storage.mounts_alive", "neuron.devices_answer"}
 # These speak of what is in use: on a shared node the GPUs of other jobs are no business of this one.
 OF_USE = frozenset({"gpu.no_leftover_processes", "neuron.no_leftover_processes"})
 
 NO_JOB = Job()
 
 _GPU = re.compile(r"\bGPU (\d{1,3})\b")
-_JOB = re.compile(r"\bjob (\d+)\b")
-_USER = re.compile(r"\buser (\d+)\b")
+# What an ended job or its user has left, in the words of checks/host/test_jobs.py; a name in them is always one word.
+LEFT, LEAKED = "host.job_leftovers", "host.shm_leaked"
+_OF_JOB = re.compile(r"\bin the control group of job (\d+)\b")
+_CLAIMED = re.compile(r"\bof user (\d+), by its environment of job (\d+)\b")
+_OF_USER = re.compile(r"\bfiles of user (\d+)\b")
 
 Cursor = tuple[str, int, float]  # of the kernel log: boot id, sequence number, seconds since boot
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     """One check that did not pass."""
 
@@ -40,14 +48,18 @@ class Finding:
         return frozenset(int(number) for number in _GPU.findall(self.message))
 
     @property
-    def jobs(self) -> frozenset[str]:
-        """The jobs that it names."""
-        return frozenset(_JOB.findall(self.message))
+    def names_jobs(self) -> bool:
+        """Whether it says itself of which jobs it is."""
+        return self.check == LEFT
 
-    @property
-    def users(self) -> frozenset[str]:
-        """The users that it names, by their numbers."""
-        return frozenset(_USER.findall(self.message))
+    def is_left_by(self, job: Job) -> bool:
+        """Whether it is what this job, or its user, has left; a process that only claims to be of it has to be his."""
+        if self.check == LEFT:
+            claimed = {number for user, number in _CLAIMED.findall(self.message) if job.uid in ("", user)}
+            return not job.id or job.id in claimed.union(_OF_JOB.findall(self.message))
+        if self.check == LEAKED:
+            return not job.uid or job.uid in _OF_USER.findall(self.message)
+        return True
 
     @property
     def words(self) -> str:
@@ -55,11 +67,12 @@ class Finding:
         return f"{self.check}: {' '.join(self.message.split())}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Run:
     """One run: when it was done (seconds since boot), how much was checked, what was found.
 
-    The kernel log was read from the cursor `begins` (None: all of this boot) to `ends`.
+    The kernel log was read from the cursor `begins` (None: all of this boot) to `ends`. A run `is_late` where it had to
+    wait for others, and had less time for that.
     """
 
     boot_id: str
@@ -69,6 +82,7 @@ class Run:
     findings: tuple[Finding, ...]
     begins: Cursor | None
     ends: Cursor | None
+    is_late: bool = False
 
     @property
     def began(self) -> float:
@@ -91,13 +105,16 @@ class Run:
 
     def to_json(self) -> dict[str, Any]:
         """The record that `run_of` reads."""
-        return asdict(self)
+        told: dict[str, Any] = as_json(self)
+        return told
 
 
 def run_of(record: Mapping[str, Any]) -> Run | None:
     """The run that a record holds; None where it holds none."""
     try:
-        findings = tuple(Finding(**{key: str(value) for key, value in told.items()}) for told in record["findings"])
+        findings = findings_of(record["findings"])
+        if findings is None:
+            return None
         return Run(
             str(record["boot_id"]),
             float(record["at"]),
@@ -106,34 +123,18 @@ def run_of(record: Mapping[str, Any]) -> Run | None:
             findings,
             cursor_of(record["begins"]),
             cursor_of(record["ends"]),
+            bool(record.get("is_late")),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Drain:
-    """A drain of ours: its reason, and from where the kernel log was judged for it.
-
-    `at` is in seconds since 1970, as it outlives a reboot; `is_told` is whether Slurm has the reason.
-    """
-
-    reason: str
-    begins: Cursor | None
-    at: float
-    is_told: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """The record that `drain_of` reads."""
-        return asdict(self)
-
-
-def drain_of(record: Mapping[str, Any]) -> Drain | None:
-    """The drain that a record holds; None where it holds none."""
-    reason, at = record.get("reason"), record.get("at")
-    if not isinstance(reason, str) or not reason.startswith(PREFIX) or not isinstance(at, (int, float)):
+def findings_of(told: Any) -> tuple[Finding, ...] | None:
+    """The findings out of JSON; None where they are none."""
+    try:
+        return tuple(Finding(**{key: str(value) for key, value in one.items()}) for one in told)
+    except (TypeError, AttributeError):
         return None
-    return Drain(reason, cursor_of(record.get("begins")), float(at), bool(record.get("is_told")))
 
 
 def cursor_of(told: object) -> Cursor | None:
@@ -161,13 +162,17 @@ def reaches(one: Cursor | None, other: Cursor | None) -> bool:
 
 
 def draining(run: Run, job: Job, *, late_drains: bool = False, is_epilog: bool = False) -> tuple[Finding, ...]:
-    """The findings that are a reason to drain: fails, and by choice what did not answer in its time."""
+    """The findings that are a reason to drain: fails, and by choice what did not answer in its time.
+
+    What a run has not waited for because it began late is not the node's fault.
+    """
+    late_drains = late_drains and not run.is_late
     late = tuple(finding for finding in run.of("incomplete") if late_drains and finding.check in OF_TIME)
     return tuple(
         finding
         for finding in run.of("fail") + late
         if not (finding.check in OF_USE and is_of_others(finding, job))
-        and not (is_epilog and is_left_by_others(finding, job))
+        and not (is_epilog and not finding.is_left_by(job))
     )
 
 
@@ -183,20 +188,15 @@ def is_of_others(finding: Finding, job: Job) -> bool:
     return bool(job.gpus is not None and finding.gpus and finding.gpus.isdisjoint(job.gpus))
 
 
-def is_left_by_others(finding: Finding, job: Job) -> bool:
-    """Whether a finding names jobs or users, and neither this job nor its user."""
-    told = ((job.id, finding.jobs), (job.uid, finding.users))
-    return any(own and named and own not in named for own, named in told)
-
-
 def reason_of(findings: Iterable[Finding], job: Job = NO_JOB) -> str:
     """The reason for a drain: one line, with the first finding's evidence and the names of the others.
 
-    A job is named where one of its GPUs may be meant, and never where only those of others are.
+    A job is named where one of its GPUs may be meant, and never where only those of others are. It is said whose epilog
+    found this, and not that the job ran: one that another node refused had none of its processes here.
     """
     first, *others = findings
     more = f"; also {', '.join(finding.check for finding in others)}" if others else ""
-    after = f" (after {job.words})" if job.id and not first.jobs and not is_of_others(first, job) else ""
+    after = f" (epilog of {job.words})" if job.id and not first.names_jobs and not is_of_others(first, job) else ""
     room = MAX_REASON - len(PREFIX) - len(after)
     return PREFIX + shortened(first.words + more, room) + after
 

@@ -4,7 +4,7 @@
 # own. Fill in the four lines; the instance's role needs sns:Publish on the topic, and s3:GetObject for the manifest.
 TOPIC=${TOPIC:-}                     # arn:aws:sns:… ; empty: only the log
 MANIFEST=${MANIFEST:-}               # s3://BUCKET/golden.toml ; empty: the checks of a node alone
-PACKAGE=${PACKAGE:-clusterproof}     # what pip installs, with its version
+PACKAGE=${PACKAGE:-}                 # the wheel, which you have built: an https:// URL with #sha256=…, or a path
 HOME_FOLDER=${HOME_FOLDER:-/opt/clusterproof}
 
 set -u
@@ -26,7 +26,12 @@ echo "clusterproof: first boot of $(uname -n), $(date -u +%Y-%m-%dT%H:%M:%SZ)"
 
 install() {
     [ -x "$HOME_FOLDER/bin/clusterproof" ] && return
-    python3 -m venv "$HOME_FOLDER" && "$HOME_FOLDER/bin/pip" install --quiet "$PACKAGE"
+    [ -n "$PACKAGE" ] || { echo "PACKAGE is empty; expected the wheel's URL or path"; return 1; }
+    for python in python3 python3.14 python3.13 python3.12 python3.11 none; do # Amazon Linux 2023's python3 is 3.9
+        "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && break
+    done
+    [ "$python" != none ] || { echo "no Python 3.10 or newer; expected one (dnf install python3.12)"; return 1; }
+    "$python" -m venv "$HOME_FOLDER" && "$HOME_FOLDER/bin/pip" install --quiet "$PACKAGE"
 }
 
 settle() {

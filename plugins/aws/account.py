@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from clusterproof.plugins.catalog.aws_actions import aws_actions
+from clusterproof.plugins.core.errors import ClusterproofError
 
 T = TypeVar("T")
 
@@ -22,7 +23,7 @@ _THROTTLED = ("Throttling", "ThrottlingException", "RequestLimitExceeded", "TooM
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException")
 
 
-class AwsError(Exception):
+class AwsError(ClusterproofError):
     """A call that told nothing; the message is one line, `code` AWS's word for it."""
 
     def __init__(self, message: str, code: str = "") -> None:
@@ -36,6 +37,9 @@ class AwsDenied(AwsError):  # noqa: N818 - what AWS calls it
     def __init__(self, action: str) -> None:
         super().__init__(f"{action} is not allowed to this identity; docs/aws.md has the policy", "AccessDenied")
         self.action = action
+
+
+NO_CREDENTIALS = "NoCredentials"  # the code of an AwsError
 
 
 class Account:
@@ -67,6 +71,12 @@ class Account:
         self._asked: dict[str, Future[Any]] = {}
         self._lock = threading.Lock()
 
+    def require_credentials(self) -> None:
+        """Raise AwsError where there are none; whether they are good only a call tells."""
+        if self._session.get_credentials() is None:
+            words = "no AWS credentials here; expected some in the environment, ~/.aws, a role or --profile"
+            raise AwsError(words, NO_CREDENTIALS)
+
     def call(self, service: str, operation: str, **arguments: object) -> Mapping[str, Any]:
         """One call. Raises AwsDenied, AwsError; ValueError for a call that the suite has no leave to make."""
         action = _action(service, operation)
@@ -83,6 +93,10 @@ class Account:
                 if number == MAX_PAGES:
                     raise AwsError(f"{action} told more than {MAX_PAGES} pages; expected fewer", "TooMany")
                 yield from page.get(key, ())
+
+    def endpoint(self, service: str) -> str:
+        """Where a service of this region is asked."""
+        return str(self._client(service).meta.endpoint_url)
 
     def once(self, what: str, ask: Callable[[], T]) -> T:
         """What `ask` tells, asked by the first who wants it; all others, at the same time or later, are told the same.

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusterproof.plugins.aws.account import Account
+from clusterproof.plugins.aws.by_evidence import SETTING
 from clusterproof.plugins.inventory.model import Cluster
 
 Told = Mapping[str, Any]
 
 PAGE = 100
 AT_ONCE = 500  # instance ids in one call
+IN_A_FILTER = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +61,20 @@ def instances(account: Account, cluster: Cluster) -> Sequence[Told]:
 
     def ask() -> list[Told]:
         found: list[Told] = []
-        for ids in portions(instance_ids(cluster), AT_ONCE):
-            for reservation in account.listed("ec2", "describe_instances", "Reservations", InstanceIds=ids):
+        for asked in _by_id(cluster):
+            for reservation in account.listed("ec2", "describe_instances", "Reservations", **asked):
                 found += reservation["Instances"]
         return found
 
     return account.once("instances", ask)
+
+
+def _by_id(cluster: Cluster) -> Iterable[Mapping[str, Any]]:
+    """How to ask for the cluster's instances; ids that nodes tell may be of another account: then these alone lack."""
+    ids = instance_ids(cluster)
+    if SETTING not in cluster.settings:
+        return ({"InstanceIds": some} for some in portions(ids, AT_ONCE))
+    return ({"Filters": [{"Name": "instance-id", "Values": some}]} for some in portions(ids, IN_A_FILTER))
 
 
 def networks(account: Account, cluster: Cluster) -> Mapping[str, Network]:
@@ -108,8 +118,15 @@ def in_vpcs(account: Account, cluster: Cluster) -> list[Told]:
 
 
 def instance_ids(cluster: Cluster) -> list[str]:
-    """The instance ids of an EC2 cluster's nodes."""
-    return [target.address for target in cluster.targets]
+    """The instance ids of an EC2 cluster's nodes, as far as they are known."""
+    return [target.address for target in cluster.targets if target.address]
+
+
+def known_ids(account: Account, cluster: Cluster) -> list[str]:
+    """Those of the instance ids that the account knows; of an inventory of AWS's all. Raises AwsError."""
+    if SETTING not in cluster.settings:
+        return instance_ids(cluster)
+    return [str(instance["InstanceId"]) for instance in instances(account, cluster)]
 
 
 def hostnames(cluster: Cluster) -> Mapping[str, str]:

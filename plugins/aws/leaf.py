@@ -13,7 +13,7 @@ from typing import Any
 
 from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
 from clusterproof.plugins.aws.asked import is_hyperpod
-from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.inventory.model import Cluster
 
 FOLDER = Path(__file__).with_name("leaves")

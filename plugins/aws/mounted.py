@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from clusterproof.plugins.aws.account import Account
-from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.inventory.model import Cluster
 
 SETTING = "mounts"  # of a cluster: one line for each source that its nodes mount
@@ -16,7 +16,7 @@ MAX_SOURCE = 500  # characters
 PAGE = 100
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Source:
     """Where a mount is from: `10.1.71.197@tcp:/oyuutbev` of type lustre, `fs-….fsx.REGION.amazonaws.com:/fsx` of nfs4.
 

@@ -15,9 +15,9 @@ from clusterproof.plugins.capture.gpus import completed
 from clusterproof.plugins.capture.merge import merged
 from clusterproof.plugins.capture.pieces import pieces
 from clusterproof.plugins.capture.text import MAX_BYTES, text_of
-from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status, Unreached
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status, Unreached
+from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.inventory.model import Cluster
-from clusterproof.plugins.printable import printable
 
 # What is left to do with a leaf's value when every file has told what it has.
 _FINISHED: Mapping[str, Callable[[object], object]] = {"nvml": completed, "mounts": fstab.completed}

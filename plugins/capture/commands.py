@@ -19,6 +19,7 @@ COMMANDS = {
     "libfabric": "fi_info -p efa -t FI_EP_RDM",
     "limits": "cat /proc/self/limits",
     "mounts": "cat /proc/self/mountinfo; df -PT; cat /etc/fstab",
+    "naming": "cat /etc/hosts /etc/resolv.conf; ip addr",
     "nvml": "nvidia-smi -q",
     "pci": "lspci -Dnnvv",
     "platform": "sudo dmidecode -t system",

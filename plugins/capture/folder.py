@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from clusterproof.plugins.core.errors import ClusterproofError
+
 MAX_FILES = 10_000
 _MAX_DEPTH = 8  # folders in folders
 _MAX_NAME = 100
@@ -25,7 +27,7 @@ _ADDRESS = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 _SEPARATORS = "._-"
 
 
-class NoCaptureError(ValueError):
+class NoCaptureError(ClusterproofError, ValueError):
     """A path that holds no capture; the message says why."""
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from clusterproof.plugins.core.errors import ClusterproofError
 
-class CaptureError(ValueError):
+
+class CaptureError(ClusterproofError, ValueError):
     """A text of a known form that cannot be understood; the message says what is wrong with it."""
 
 

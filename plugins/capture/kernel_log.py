@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.capture.form import CaptureError, Form
-from clusterproof.plugins.facts.kernel_line import unwrap
+from clusterproof.plugins.facts.kernel_line import BOOTED, unwrap
 from clusterproof.plugins.facts.window import CALENDAR_S
 from clusterproof.plugins.probe.kernel_lines import BOOT_S, Kept
 
@@ -24,10 +24,17 @@ _STAMPED = re.compile(
     r"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "  # dmesg -T
     r"|kern\s{0,4}:\w{1,8}\s{0,4}:"  # dmesg -x
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.,]\d{6}[+-]\d\d:\d\d "  # dmesg --time-format iso
-    r"|\S.{0,60}? kernel(?:\[\d{1,10}\])?: "  # syslog, journalctl
+    r"|\[ {0,12}[+<] {0,12}\d{1,12}\.\d{6}>?\]|\[[A-Z][a-z]{2}[ \d]\d \d\d:\d\d\] "  # dmesg -H, -e, delta
+    r"|\[ {0,12}\d{1,12}\.\d{6} < {0,12}\d{1,12}\.\d{6}>\]"  # dmesg -d
+    r"|\S.{0,300}? kernel(?:\[\d{1,10}\])?: "  # syslog, journalctl
 )
+_BOOT_LINE = re.compile(r"-- (?:Re)?boot\b", re.IGNORECASE)  # journalctl's own
+# A stamp of the kernel's clock with the message behind it. Where dmesg, klogd or busybox has it from syslog(2), each
+# line of one record has the same.
+_KERNELS_STAMP = re.compile(r"[^\[]{0,300}\[\s{0,12}\d{1,12}\.\d{3,9}\] (?!\S{1,255} kernel(?:\[\d{1,10}\])?: )")
+_OF_DRIVER = "NVRM:"  # whose records of several lines are the driver's to their end
 _DRIVERS = re.compile(r"(?:kernel: )?(?:NVRM: |nvidia-nvswitch\d{0,3}: |nvidia-peermem )")
-_BOOTED = re.compile(r"Linux version \d|-- (?:Re)?boot\b", re.IGNORECASE)
+_BOOTED = re.compile(BOOTED, re.IGNORECASE)
 _DMI = re.compile(r"DMI: (Amazon EC2) ([a-z0-9-]{1,30}\.[a-z0-9-]{1,30})/")
 _VERSION = re.compile(r"Linux version (\S{1,80})")
 _WRITTEN_BY_PROGRAMS = 8  # priorities of /dev/kmsg from here on
@@ -70,9 +77,53 @@ def _machine(lines: list[tuple[float, str]]) -> dict[str, object]:
 
 def _of_last_boot(text: str) -> list[tuple[float, str]]:
     """The lines behind the last boot that the log shows, each with the time that it tells, of whatever clock."""
-    lines = [unwrap(line[:LONGEST_LINE]) for line in text.split("\n") if line.strip() and not _is_of_program(line)]
+    lines = list(_records(text))
     boots = [number for number, (_, message) in enumerate(lines) if _BOOTED.match(message)]
     return [(UNKNOWN if time is None else time, message) for time, message in lines[boots[-1] if boots else 0 :]]
+
+
+def _records(text: str) -> Iterator[tuple[float | None, str]]:
+    """Each record's time and words. Only its head speaks for the kernel, as any user can have a newline logged.
+
+    Where lines have stamps a record begins with one; and not with that of the line before it, where each line has one.
+    Without stamps nobody knows where one begins: only what is the driver's from the first line to the last is read.
+    Raises CaptureError.
+    """
+    lines = [line[:LONGEST_LINE] for line in text.split("\n") if line.strip() and not _is_of_program(line)]
+    if not _is_stamped(lines):
+        if not all(_is_head(line) or _DRIVERS.match(line) or line.startswith("[...]") for line in lines):
+            raise CaptureError(
+                "its lines do not show where a record begins; expected dmesg or journalctl -k with times"
+            )
+        yield from map(unwrap, lines)
+        return
+    record: tuple[float | None, list[str]] | None = None
+    for line in lines:
+        time, message = unwrap(line)
+        if not _is_head(line) or (record and _goes_on(line, time, record[0])):
+            if record and record[1][0].startswith(_OF_DRIVER):
+                record[1].append(message)
+            continue
+        if record:
+            yield record[0], "\n".join(record[1])
+        record = time, [message]
+    if record:
+        yield record[0], "\n".join(record[1])
+
+
+def _is_stamped(lines: list[str]) -> bool:
+    """Whether the lines of a log begin with a stamp: its first one does, or most do."""
+    first = next((line for line in lines if not line[0].isspace()), "")
+    return bool(_is_head(first)) or sum(map(_is_head, lines)) > len(lines) * SHARE
+
+
+def _is_head(line: str) -> bool:
+    return bool(_STAMPED.match(line) or _BOOT_LINE.match(line))
+
+
+def _goes_on(line: str, time: float | None, before: float | None) -> bool:
+    """Whether a line with a stamp of the kernel's belongs to the record before it. In its first second nobody logs."""
+    return time is not None and time == before and time >= BOOT_S and bool(_KERNELS_STAMP.match(line))
 
 
 def _is_of_program(line: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from clusterproof.plugins.capture.form import CaptureError, Form
 from clusterproof.plugins.capture.mount_line import FSTAB_TITLE, LONGEST_LINE, mount, mount_of
 from clusterproof.plugins.capture.told import bytes_of, document_in, objects, short, whole
-from clusterproof.plugins.probe.mounts import ALWAYS, MAX_MOUNTS, OF_OTHERS, PSEUDO
+from clusterproof.plugins.probe.mounts import ALWAYS, MAX_MOUNTS, OF_OTHERS, OF_USERS, PSEUDO
 
 MAX_PATHS = 4096
 UNKNOWN = {"error": "UNCOLLECTED", "text": "not in the list that was captured"}
@@ -41,7 +41,8 @@ def _is_whole(paths: Collection[str]) -> bool:
 def _is_passed_over(mount: Mapping[str, Any]) -> bool:
     kind, source = str(mount.get("type", "")), str(mount.get("source", ""))
     is_pseudo = PSEUDO.fullmatch(kind) if kind else PSEUDO.fullmatch(source) or PSEUDO_SOURCES.fullmatch(source)
-    return bool(is_pseudo or OF_OTHERS.match(f"{mount['path']}/"))
+    is_users = OF_USERS.fullmatch(str(mount.get("options", "")))
+    return bool(is_pseudo or is_users or OF_OTHERS.match(str(mount["path"])))
 
 
 # df

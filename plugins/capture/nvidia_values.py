@@ -50,6 +50,7 @@ GPU: dict[str, Reader] = {
     "name": value(text, "product name", "product_name", "name", "gpu_name"),
     "vbios": value(text, "vbios version", "vbios_version"),
     "pci": value(address, "pci/bus id", "pci/pci_bus_id", "pci.bus_id", "gpu_bus_id"),
+    "ecc_pending": value(flag, "ecc mode/pending", "ecc_mode/pending_ecc", "ecc.mode.pending"),
     "ecc_enabled": value(flag, "ecc mode/current", "ecc_mode/current_ecc", "ecc.mode.current"),
     "ecc_uncorrected_dram": first(
         ecc("volatile", "dram uncorrectable", "ecc.errors.uncorrected.volatile.dram"),
@@ -173,6 +174,15 @@ GPU: dict[str, Reader] = {
         "gpu_power_readings/default_power_limit",
         "power_readings/default_power_limit",
         "power.default_limit",
+    ),
+    "app_clock_mhz": value(
+        whole, "applications clocks/graphics", "applications_clocks/graphics_clock", "clocks.applications.graphics"
+    ),
+    "app_clock_default_mhz": value(
+        whole,
+        "default applications clocks/graphics",
+        "default_applications_clocks/graphics_clock",
+        "clocks.default_applications.graphics",
     ),
     "persistence_mode": value(flag, "persistence mode", "persistence_mode"),
     "mig_mode": value(flag, "mig mode/current", "mig_mode/current_mig", "mig.mode.current"),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from clusterproof.plugins.capture.form import CaptureError, Form
 from clusterproof.plugins.capture.told import sections, short
-from clusterproof.plugins.nodeset import NodesetError, expand
+from clusterproof.plugins.core.nodeset import NodesetError, expand
 
 MAX_NODES = 16_384
 LONGEST_RECORD = 8_000

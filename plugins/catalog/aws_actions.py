@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from clusterproof.plugins.catalog.rows import build, document
+from clusterproof.plugins.core.record import record
 
 FILE = "aws_actions.toml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class AwsAction:
     """One action: IAM's name for it, boto3's service and method, what it is needed for, and on which resources.
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 
+from clusterproof.plugins.catalog.machines import machine_row
 from clusterproof.plugins.catalog.rows import table
 from clusterproof.plugins.catalog.site import own_instance_types
+from clusterproof.plugins.core.record import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class InstanceType:
     """One EC2 instance type. None: not known, so what depends on it is incomplete."""
 
@@ -22,6 +23,7 @@ class InstanceType:
     gpu_memory_mib: int | None = None  # of one GPU, as EC2 reports it
     nvlinks_per_gpu: int | None = None  # 0: the type has none
     nvswitch: bool | None = None  # fabric manager must run on the node; false where rack switches run it
+    nvswitches: int | None = None  # on the node's own PCI bus; from Blackwell on they are not
     efa: int | None = None  # devices at most
     efa_gbps: int | None = None  # of one device: what its port's rate must reach
     network_gbps: int | None = None
@@ -38,6 +40,11 @@ class InstanceType:
     nvme: int | None = None  # local NVMe disks (instance storage); 0: the type has none
     nvme_gb: int | None = None  # of each, in 10^9 bytes
 
+    @property
+    def is_made_for_efa(self) -> bool:
+        """Whether nobody takes it without EFA, which reaches its GPUs' memory itself, or that of its Neuron devices."""
+        return bool(self.gdr) or bool(self.neuron_devices and self.rdma)
+
 
 @cache
 def instance_types() -> Mapping[str, InstanceType]:
@@ -46,9 +53,12 @@ def instance_types() -> Mapping[str, InstanceType]:
 
 
 def instance_type(name: str) -> InstanceType | None:
-    """The row of a type by EC2's or SageMaker's name (`ml.p5.48xlarge`), if there is one; a site's own first."""
+    """The row of a type by EC2's or SageMaker's name (`ml.p5.48xlarge`) or a machine's (`DGX H100`), if there is one.
+
+    A site's own stand first.
+    """
     name = name.strip().removeprefix("ml.")
-    return own_instance_types.get(name) or instance_types().get(name)
+    return own_instance_types.get(name) or instance_types().get(name) or machine_row(name)
 
 
 _ACCELERATED = re.compile(r"(?:ml\.)?(?:p|g|gr|trn|inf|dl)\d")  # families of types that have accelerators

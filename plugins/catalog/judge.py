@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
 from clusterproof.plugins.catalog.nvml_words import RecoveryAction, recovery_action_in_log
 from clusterproof.plugins.catalog.thresholds import threshold
 from clusterproof.plugins.catalog.xids import Xid, sxids, xid
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.facts.kernel_line import pci_address
 from clusterproof.plugins.facts.kernel_log import (
     EVERY_GPU,
@@ -16,6 +16,7 @@ from clusterproof.plugins.facts.kernel_log import (
     Event,
     FallenOffBus,
     GpuNamed,
+    InitFailed,
     SXidEvent,
     XidEvent,
 )
@@ -23,13 +24,14 @@ from clusterproof.plugins.facts.kernel_log import (
 Severity: TypeAlias = Literal["none", "concern", "fail"]
 WORST_FIRST: tuple[Severity, ...] = ("fail", "concern", "none")
 FALLEN_OFF_THE_BUS = 79
+INIT_FAILED = 143
 RECOVERY_ACTION_CHANGED = 154
 NAMED_PARTS, NAMED_LINKS = 4, 18
 
 _Line = TypeVar("_Line", XidEvent, SXidEvent)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     """All lines of one code on one GPU or NVSwitch, judged.
 
@@ -67,8 +69,8 @@ def judge(
     """Judge the Xids of one boot, worst first, those that mean nothing included.
 
     `remap_due` holds the PCI addresses of GPUs whose row remapping is pending or has failed; `uuids` gives
-    GPU UUIDs by PCI address (the log tells those of GPUs that are not in it). A GPU that fell off the bus
-    without an Xid is judged as the Xid for that.
+    GPU UUIDs by PCI address (the log tells those of GPUs that are not in it). A GPU that fell off the bus, or did
+    not start, without an Xid is judged as the Xid for that.
     """
     events = [_as_xid(event) for event in events]
     due = {pci_address(told) for told in remap_due}
@@ -120,6 +122,8 @@ def is_repeated(times: Sequence[float | None], lines: Sequence[int] = ()) -> boo
 def _as_xid(event: Event) -> Event:
     if isinstance(event, FallenOffBus):
         return XidEvent(FALLEN_OFF_THE_BUS, event.pci, event.time, "fallen off the bus", lines=event.lines)
+    if isinstance(event, InitFailed):
+        return XidEvent(INIT_FAILED, event.pci, event.time, event.text, lines=event.lines)
     return event
 
 

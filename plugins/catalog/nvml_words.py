@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from clusterproof.plugins.catalog.rows import table
+from clusterproof.plugins.core.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClocksEventReason:
-    """One bit of NVML's clocks event reasons; `verdict` is none, concern or fail."""
+    """One bit of NVML's clocks event reasons; `verdict` is none, concern or fail; `counters` are fields in ns."""
 
     bit: int
     words: str
     verdict: str
     source: str
+    counters: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RecoveryAction:
     """What must be done before a GPU can be used again; `log` is how Xid 154 words it."""
 
@@ -30,7 +31,7 @@ class RecoveryAction:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FabricState:
     """One state of a GPU's registration with its fabric."""
 
@@ -39,7 +40,7 @@ class FabricState:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FabricHealth:
     """One field of the fabric health mask, and which of its values are faults."""
 
@@ -50,7 +51,7 @@ class FabricHealth:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FabricSummary:
     """The driver's own summary of a GPU's fabric; `verdict` is none, concern or fail."""
 

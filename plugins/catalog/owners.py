@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 
 from clusterproof.plugins.catalog.rows import table
+from clusterproof.plugins.core.record import field, record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Owner:
     """One owner skill. `link` and `channel` are empty where nothing is certain: a site fills in its own."""
 

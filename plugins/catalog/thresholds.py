@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from clusterproof.plugins.catalog.rows import CatalogError, document, table
 from clusterproof.plugins.catalog.site import own_thresholds
+from clusterproof.plugins.core.record import record
 
 FILE = "thresholds.toml"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Threshold:
     """One number with its unit and where it is from."""
 
@@ -24,12 +24,7 @@ class Threshold:
 @cache
 def thresholds() -> Mapping[str, Threshold]:
     """Every row of thresholds.toml by `table.key`. Raises CatalogError."""
-    return {
-        f"{name}.{key}": row
-        for name in document(FILE)
-        if name != "sources"
-        for key, row in table(Threshold, FILE, name).items()
-    }
+    return {f"{name}.{key}": row for name in document(FILE) if name != "sources" for key, row in _of(name).items()}
 
 
 def threshold(name: str) -> float:
@@ -39,7 +34,12 @@ def threshold(name: str) -> float:
     """
     if name in own_thresholds:
         return own_thresholds[name]
-    row = thresholds().get(name)
-    if row is None:
+    section, _, key = name.rpartition(".")
+    if section not in document(FILE) or key not in _of(section):
         raise CatalogError(f"{FILE} has no {name!r}; it has {', '.join(sorted(thresholds()))}")
-    return row.value
+    return _of(section)[key].value
+
+
+@cache
+def _of(section: str) -> Mapping[str, Threshold]:
+    return table(Threshold, FILE, section)

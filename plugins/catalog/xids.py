@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from clusterproof.plugins.catalog.rows import CatalogError, build, document, table
+from clusterproof.plugins.core.record import record
 
 FILE = "xid.toml"
 KINDS = ("application", "engine", "driver", "memory", "bus", "nvlink", "information", "unknown")
 VERDICTS = ("none", "concern", "fail", "repeat-concern", "repeat-fail", "by-remap", "by-severity", "by-text")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Xid:
     """One Xid code. `clears` are codes that it ends; `disagreement` says which sources judge otherwise."""
 
@@ -27,7 +27,7 @@ class Xid:
     disagreement: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Row:
     name: str
     kind: str
@@ -37,7 +37,7 @@ class _Row:
     clears: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SXids:
     """How SXids are judged; `fatal` are the codes that are fatal where their line has no word for it."""
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
-from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.inventory.model import Target
 
 MAX_ANSWER_BYTES = 8 * 1024 * 1024  # of one node, as sent; a healthy 8-GPU node tells about 20 kB
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answer:
     """What came back from a node: its raw bytes (cut at MAX_ANSWER_BYTES), or why nothing did."""
 
@@ -22,7 +23,7 @@ class Answer:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Program:
     """What to run on a node: a shell command line that reads `stdin` to its end of file."""
 
@@ -30,7 +31,7 @@ class Program:
     stdin: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Limits:
     """How patient a connection is, and how many nodes it may talk to at once."""
 
@@ -41,7 +42,7 @@ class Limits:
     settings: dict[str, str] = field(default_factory=dict)
 
 
-class Unusable(Exception):  # noqa: N818 - an outcome for the whole run
+class Unusable(ClusterproofError):  # noqa: N818 - an outcome for the whole run
     """A connection that reaches no node at all, whatever the nodes are; the message is one line with the way out."""
 
 
@@ -49,6 +50,7 @@ class Connection(Protocol):
     """Runs one program on many nodes.
 
     One that cannot give a program standard input has `takes_stdin = False`, and gets all of it as one command line.
+    One that carries no long answer has `carries(limits)`: how many characters come whole, 0 for all.
     """
 
     def run(

@@ -21,15 +21,18 @@ from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
 from clusterproof.plugins.connection import Answer, Limits, Program, Unusable
 from clusterproof.plugins.connection.rate import StartRate
 from clusterproof.plugins.connection.sweep import sweep
-from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.inventory.model import Target
 
 PLUGIN = "session-manager-plugin"
 DOCUMENT = "AWS-StartNonInteractiveCommand"
 REASON = "clusterproof: reads the state of the node"
 STARTS_PER_S = 3.0  # AWS's own tools assume 3 StartSession a second for an account (reference: aws.md §11)
-ATTEMPTS = 4  # of one node; each fails in ways that pass: EOF without a terminal, an internal error
-PASSING = (b"Cannot perform start session: EOF", b"i/o timeout", b"InternalServerError")
+ATTEMPTS = 4  # of one node; each fails in ways that pass: no word at all, an internal error
+PASSING = (b"i/o timeout", b"InternalServerError")
+RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"  # the variable in which the plugin is given a session's token
+TAKES_RESPONSE = (1, 2, 536, 0)  # since this version; older ones only as an argument (its RELEASENOTES.md)
+VERSION_S = 10.0
 OF_THE_PLUGIN = re.compile(rb"(?:Starting|Exiting) session with \S{1,20}: \S{1,200}")
 MISSING = (
     f"{PLUGIN} is not installed, and HyperPod nodes are reached with nothing else; AWS brings it as a package: "
@@ -53,6 +56,7 @@ class Hyperpod:
         plugin = shutil.which(PLUGIN)
         if plugin is None:
             raise Unusable(MISSING)
+        _look_at_version(plugin)
         try:
             account = Account(limits.settings.get("region", ""), limits.settings.get("profile", ""))
         except AwsError as problem:
@@ -81,19 +85,24 @@ class Sessions:
         return {key: str(told[key]) for key in ("SessionId", "TokenValue", "StreamUrl")}
 
     def read(self, session: dict[str, str], target: str, command: str) -> subprocess.Popen[bytes]:
-        """The plugin, running: it prints what the command on the node prints, and ends with it."""
+        """The plugin, running: it prints what the command on the node prints, and ends with it.
+
+        It ends the session at the end of its standard input, which is therefore a pipe that is held open. The token
+        that opens the session is in its environment: arguments are shown to everybody.
+        """
         words = [
             self.plugin,
-            json.dumps(session),
+            RESPONSE,
             self.account.region,
             "StartSession",
             self.profile,
             json.dumps(_request(target, command)),
-            f"https://ssm.{self.account.region}.amazonaws.com",
+            self.account.endpoint("ssm"),
         ]
         return subprocess.Popen(
             words,
-            stdin=subprocess.DEVNULL,
+            env={**os.environ, RESPONSE: json.dumps(session)},
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -103,6 +112,19 @@ class Sessions:
         """Close a session; where that fails, SSM's own idle limit closes it."""
         with suppress(AwsError):
             self.account.call("ssm", "terminate_session", SessionId=session["SessionId"])
+
+
+def _look_at_version(plugin: str) -> None:
+    """Raises Unusable for a plugin that would need the token among its arguments."""
+    try:
+        ran = subprocess.run([plugin, "--version"], capture_output=True, text=True, timeout=VERSION_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise Unusable(f"{PLUGIN} does not start: {problem}") from None
+    told = ran.stdout.strip()
+    is_version = re.fullmatch(r"\d{1,6}(\.\d{1,6}){3}", told)
+    if is_version and tuple(map(int, told.split("."))) < TAKES_RESPONSE:
+        wanted = ".".join(map(str, TAKES_RESPONSE))
+        raise Unusable(f"{PLUGIN} is {told}; expected {wanted} or newer, which keeps tokens out of its arguments")
 
 
 def _request(target: str, command: str) -> dict[str, object]:
@@ -196,9 +218,11 @@ def _read(plugin: subprocess.Popen[bytes], most_bytes: int) -> bytes:
 
 
 def _kill(plugin: subprocess.Popen[bytes]) -> None:
-    """End the plugin with its group, and bury it."""
+    """End the plugin with its group, bury it, and close its standard input."""
     if plugin.poll() is None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(plugin.pid, signal.SIGKILL)
     with suppress(subprocess.TimeoutExpired):
         plugin.wait(1)
+    if plugin.stdin:
+        plugin.stdin.close()

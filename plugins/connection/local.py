@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import IO
 
 from clusterproof.plugins.connection import Answer, Limits, Program
-from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.inventory.model import Target
 
 _SHELL = "/bin/sh"

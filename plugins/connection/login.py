@@ -15,12 +15,13 @@ from clusterproof.plugins.connection.host_keys import HostIdentity, HostKeyPolic
 from clusterproof.plugins.connection.identities import Offer
 from clusterproof.plugins.connection.trouble import Trouble, trouble_of
 from clusterproof.plugins.connection.ways import NoWay, Way
-from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.evidence import Unreached
 
 _LOGINS_AT_ONCE = 8  # to one jump host; sshd's MaxStartups begins to drop log-ins at 10
 
 
-class LoginFailed(Exception):  # noqa: N818
+class LoginFailed(ClusterproofError):  # noqa: N818
     """The host was not reached; `trouble` says why."""
 
     def __init__(self, trouble: Trouble) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from clusterproof.plugins.connection import Answer, Limits, Program, connection_for
 from clusterproof.plugins.connection.submit_host import formless, submit_host, told_by
-from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.probe.frame import printable
-from clusterproof.plugins.probe.payload import joined, new_nonce, packed, started_by_shell
+from clusterproof.plugins.probe.payload import joined, new_nonce, packed, started_by_shell, unpacked
 from clusterproof.plugins.slurm import FOLDER
 
 WAIT_S = 15.0  # for a place on nodes that others use; --slurm-wait
@@ -27,7 +28,7 @@ _WHY = {
     "drained": Unreached.DRAINED,
     "down": Unreached.DOWN,
     "failed": Unreached.LOST,
-    "twice": Unreached.GARBLED,
+    "another": Unreached.GARBLED,
 }
 _ELSEWHERE = (Unreached.BUSY, Unreached.DRAINED, Unreached.DOWN, Unreached.LOST)
 
@@ -71,7 +72,7 @@ def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping
         "name": f"clusterproof-{nonce}",
         "names": list(names),
         "partition": settings.get("partition", ""),
-        "options": settings.get("srun_options", "").split(),
+        "options": shlex.split(settings.get("srun_options", "")),
         "wait_s": wait_s,
         "minutes": math.ceil(limits.answer_s / 60) + 1,
         "whole_s": whole_s,
@@ -93,7 +94,8 @@ def launch_program(request: Mapping[str, object], nonce: str) -> Program:
 
     Raises ValueError where it is too large even so.
     """
-    for asked in (request, {**request, "names": []}):
+    parts = unpacked(str(request["command"]))
+    for asked in ({**request, "command": parts}, {**request, "command": parts, "names": []}):
         text = packed(joined(TRAVELS) + f"\nmain({asked!r}, *sys.argv[1:3])\n")
         made = started_by_shell(text, nonce, sudo=False, on_stdin=False)
         if len(made.command) <= MAX_CHARACTERS:

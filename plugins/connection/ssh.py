@@ -15,9 +15,9 @@ from clusterproof.plugins.connection.logins import Logins
 from clusterproof.plugins.connection.sweep import Visit, sweep
 from clusterproof.plugins.connection.trouble import Trouble
 from clusterproof.plugins.connection.ways import NoWay
-from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.inventory.model import Target
-from clusterproof.plugins.printable import printable
 
 _CHUNK_BYTES = 65536
 _QUIET_S = 0.5  # how long to listen on once the command has ended: what it left behind may hold its output open

@@ -10,13 +10,14 @@ from typing import Any
 
 from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
 from clusterproof.plugins.connection import Answer, Limits, Program, Unusable
-from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.inventory.model import Target
 
 DOCUMENT = "AWS-RunShellScript"
 AT_ONCE = 50  # instance ids that one SendCommand takes
 BATCHES = 8  # on their way at once
 SHOWN_CHARACTERS = 24_000  # of an answer; the rest is only in S3
+BESIDE_CHARACTERS = 1_000  # that may be printed before an answer or within it
 LEAST_DELIVERY_S = 30  # SendCommand's TimeoutSeconds
 LOOK_S = 1.0  # between looks at which instances have answered
 WAITS = ("Pending", "InProgress", "Delayed", "Cancelling")
@@ -37,6 +38,10 @@ class Ssm:
     """Runs the program with SendCommand."""
 
     takes_stdin = False
+
+    def carries(self, limits: Limits) -> int:
+        """What SSM shows of an answer, less what may be printed beside it; all where it goes to S3."""
+        return 0 if limits.settings.get("ssm_output") else SHOWN_CHARACTERS - BESIDE_CHARACTERS
 
     def run(
         self,

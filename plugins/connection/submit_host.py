@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clusterproof.plugins.connection import Answer, Limits, Program, Unusable, connection_for
-from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.probe.frame import FrameError, printable, unpacked
 

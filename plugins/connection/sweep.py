@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from clusterproof.plugins.connection import Answer
-from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.inventory.model import Target
 
 

@@ -12,7 +12,7 @@ from paramiko.ssh_exception import IncompatiblePeer
 
 from clusterproof.plugins.connection.host_keys import HostKeyRejected
 from clusterproof.plugins.connection.ways import NoWay
-from clusterproof.plugins.evidence import Unreached
+from clusterproof.plugins.core.evidence import Unreached
 
 _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EADDRNOTAVAIL)
 _DROPPED = (EOFError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)

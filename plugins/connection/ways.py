@@ -12,11 +12,13 @@ from typing import IO, Protocol
 
 from paramiko import Channel, ChannelException, SSHException, Transport
 
+from clusterproof.plugins.core.errors import ClusterproofError
+
 _COMPLAINT_BYTES = 400
 _GRACE_S = 0.5  # for a ProxyCommand to end by itself once its connection is closed
 
 
-class NoWay(Exception):  # noqa: N818 - what it is
+class NoWay(ClusterproofError):  # noqa: N818 - what it is
     """Whatever lies between here and the host does not let through; the message says what."""
 
     def __init__(self, message: str, may_pass: bool = False) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.aws.by_evidence import Instances
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.core.verdict import NotApplicable
 from clusterproof.plugins.facts.ec2 import (
     Endpoint,
     Instance,
@@ -24,10 +26,11 @@ from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.slurm import SlurmCluster
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.policy.model import NO_POLICY, Policy
-from clusterproof.plugins.verdict import NotApplicable
+
+SLURM_LEAF = "slurm"  # all others of a control plane are AWS's
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Member:
     """A node that is validated: its name, its group, and EC2's name of its instance type."""
 
@@ -36,7 +39,7 @@ class Member:
     ec2_type: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClusterFacts:
     """A cluster that AWS or Slurm knows.
 
@@ -47,6 +50,7 @@ class ClusterFacts:
     evidence: NodeEvidence
     nodes: Mapping[str, Node]
     policy: Policy = NO_POLICY
+    instances: Instances | None = None  # where only the nodes themselves say whether they are of AWS
     known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -70,8 +74,18 @@ class ClusterFacts:
         return self.evidence.leaves
 
     def leaf(self, name: str) -> Leaf:
-        """One leaf's answer."""
-        return self.evidence.leaves.get(name) or Leaf(Status.BROKE, detail="this evidence was not gathered")
+        """One leaf's answer. Of AWS's, raises as `require_instances` does, and NotApplicable where nobody had a key."""
+        leaf = self.evidence.leaves.get(name) or Leaf(Status.NOT_ASKED)
+        if name != SLURM_LEAF:
+            self.require_instances()
+            if leaf.status is Status.NOT_ASKED and leaf.detail:
+                raise NotApplicable(f"AWS was not asked: {leaf.detail}")
+        return leaf
+
+    def require_instances(self) -> None:
+        """Raise NotApplicable where AWS was not asked, for no node is an instance; Incomplete where none says so."""
+        if self.instances:
+            self.instances.require()
 
     @property
     def members(self) -> tuple[Member, ...]:

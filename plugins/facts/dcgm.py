@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.facts.field import Field, flag, objects, optional, read, text, whole
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Message:
     """What DCGM says of a result; `severity` is its number, None where the form of output has none."""
 
@@ -19,7 +19,7 @@ class Message:
     severity = Field(optional(whole))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Result:
     """One result of a test; `gpu` is empty where it is of all GPUs. `status`: pass fail warn skip `not run` unknown."""
 
@@ -34,7 +34,7 @@ class Result:
         return tuple(Message(told) for told in read(self.told.get("messages"), objects, "dcgm_diag: messages"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DiagTest:
     """One test of a run, with the results of all GPUs."""
 
@@ -54,7 +54,7 @@ class DiagTest:
         return single or found
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DiagLog:
     """One run of `dcgmi diag`; `exit` is None where nobody wrote it down, `is_complete` whether its end was reached."""
 
@@ -71,7 +71,7 @@ class DiagLog:
         return tuple(DiagTest(told) for told in read(self.told.get("tests"), objects, "dcgm_diag: tests"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DcgmDiag:
     """Every captured run of `dcgmi diag`."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.facts.field import Field, flag, number, objects, optional, read, text, texts
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Instance:
     """One instance of DescribeInstances; `hostname` is its name in reports."""
 
@@ -23,7 +23,7 @@ class Instance:
     security_group_ids = Field(texts, "SecurityGroupIds")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InstanceTopology:
     """One instance of DescribeInstanceTopology."""
 
@@ -34,7 +34,7 @@ class InstanceTopology:
     capacity_block = Field(text, "CapacityBlockId")  # of an UltraServer's instance: which UltraServer
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Subnet:
     """One subnet."""
 
@@ -46,7 +46,7 @@ class Subnet:
     is_giving_public_addresses = Field(flag, "MapPublicIpOnLaunch")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RouteTable:
     """One route table."""
 
@@ -64,7 +64,7 @@ class RouteTable:
         return "internet gateway" in self.default_ways
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Endpoint:
     """One VPC endpoint; `service` is `s3`, `ecr.api`, …"""
 
@@ -81,7 +81,7 @@ class Endpoint:
         return read(self.told.get("RouteTableIds", []), texts, "RouteTableIds")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SecurityGroup:
     """One security group with its rules."""
 
@@ -106,7 +106,7 @@ class SecurityGroup:
         return read(self.told.get(way), objects, f"{self.id}: {way}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Quota:
     """A service quota, by its service and the catalogue's name of it."""
 

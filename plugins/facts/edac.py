@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.facts.field import Field, objects, text, whole
 
 DAY_S = 86400
@@ -15,7 +15,7 @@ def _modules(told: object) -> tuple[MemoryModule, ...]:
     return tuple(MemoryModule(entry) for entry in objects(told))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryModule:
     """A memory module that has counted errors; `name` is its label where the firmware gives one."""
 
@@ -26,7 +26,7 @@ class MemoryModule:
     uncorrected = Field(whole)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryController:
     """A memory controller. Counts are of the last `counted_s` seconds, as a rule since its driver was loaded."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.facts.field import Field, flag, text, whole
 
 NEVER_BY_ITSELF = ("lo", "docker")  # NCCL takes them only where nothing else is left, or where they are named
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Variable:
     """One variable that a file of the node sets."""
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import cache
 from types import CodeType, FunctionType
 from typing import Any, Generic, Protocol, TypeVar, overload
 
-from clusterproof.plugins.evidence import Leaf, Status
+from clusterproof.plugins.core.evidence import Leaf, Status
+from clusterproof.plugins.core.place import place_of
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.facts.field import Decode, objects, read, table
-from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 T = TypeVar("T")
 
@@ -21,12 +23,14 @@ _WHY = {
     Status.BROKE: "could not be read",
     Status.TIMED_OUT: "did not answer in its time",
     Status.STUCK: "hangs and cannot be killed",
+    Status.CUT: "was cut",
     Status.UNCOLLECTED: "was not collected",
+    Status.NOT_ASKED: "was not asked for",
 }
 NOT_COLLECTED = "evidence was not collected"  # one gap of a capture, however many commands it lacks
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Told:
     """What one leaf told: a JSON object, whose values are read one by one."""
 
@@ -90,6 +94,14 @@ class Fact(Generic[T]):
             return self.decode(node, *(told(name, node.leaf(name)) for name in self.leaves))
         except (Incomplete, NotApplicable) as unread:
             return unread
+        except Exception as broke:  # kept as what it is: not told so that it can be understood
+            return Incomplete(*_not_understood(self.name, broke))
+
+
+def _not_understood(name: str, broke: Exception) -> tuple[str, str]:
+    """The message and the cause of a fact that what a node told has broken."""
+    cause = f"{name.replace('_', ' ')} could not be understood: {type(broke).__name__}"
+    return f"{cause}: {str(broke)[:200]} ({place_of(broke)})", cause
 
 
 def _is_captured(leaf: Leaf | None) -> bool:
@@ -144,12 +156,14 @@ def told(name: str, leaf: Leaf) -> Told:
     raise Incomplete(f"{name}: {why}{detail}", cause=cause)
 
 
+@cache
 def leaves_needed(function: Callable[..., Any], facts_of: type) -> frozenset[str]:
     """The leaves that a function can ask for: those of every fact whose name it, or what it calls, mentions."""
     facts = (getattr(facts_of, name, None) for name in names_mentioned(function, facts_of))
     return frozenset(leaf for fact in facts if isinstance(fact, Fact) for leaf in fact.leaves)
 
 
+@cache
 def names_mentioned(function: Callable[..., Any], facts_of: type) -> frozenset[str]:
     """Every name in the code of a function, of what it calls, and of the facts that they mention."""
     names: set[str] = set()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, overload
 
-from clusterproof.plugins.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 
 T = TypeVar("T")
 Decode: TypeAlias = Callable[[object], T]
 
 MAX_TEXT = 2_000  # characters of one value; what a healthy node tells is far shorter
+TOO_LARGE = 10**24  # for any count, size or time
+_SPACE = re.compile(r"\s")
 MAX_OUTPUT = 100_000  # characters of a tool's output; the probe sends at most 64 KiB
-UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH"})
+UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "DEPRECATED"})
 
 
 class Device(Protocol):
@@ -40,7 +43,11 @@ class Field(Generic[T]):
     def __get__(self, device: Device | None, owner: type) -> Field[T] | T:
         if device is None:
             return self
-        return read(device.told.get(self.key), self.decode, self.key)
+        told = device.told.get(self.key)
+        try:
+            return self.decode(told)
+        except Exception:  # which `read` has words for
+            return read(told, self.decode, self.key)
 
 
 def readings(device: object, *names: str) -> tuple[dict[str, Any], list[Incomplete | NotApplicable]]:
@@ -68,7 +75,9 @@ def read(told: object, decode: Callable[[object], T], where: str) -> T:
     """Decode one value that may be an error object. Raises Incomplete, NotApplicable."""
     try:
         return decode(told)
-    except TypeError:
+    except (Incomplete, NotApplicable):
+        raise
+    except Exception:  # noqa: S110 - whatever is wrong with it, it is not understood
         pass
     if isinstance(told, dict) and isinstance(told.get("error"), str):
         word = told["error"][:40]
@@ -81,15 +90,15 @@ def read(told: object, decode: Callable[[object], T], where: str) -> T:
 
 
 def whole(told: object) -> int:
-    """A whole number; a boolean is none."""
-    if isinstance(told, bool) or not isinstance(told, int):
+    """A whole number of at most 24 digits; a boolean is none."""
+    if isinstance(told, bool) or not isinstance(told, int) or abs(told) >= TOO_LARGE:
         raise TypeError
     return told
 
 
 def number(told: object) -> float:
-    """A number."""
-    if isinstance(told, bool) or not isinstance(told, (int, float)):
+    """A number that is neither infinite nor none at all."""
+    if isinstance(told, bool) or not isinstance(told, (int, float)) or not abs(told) < TOO_LARGE:
         raise TypeError
     return float(told)
 
@@ -106,6 +115,11 @@ def text(told: object) -> str:
     if not isinstance(told, str):
         raise TypeError
     return told[:MAX_TEXT]
+
+
+def word(told: object) -> str:
+    """The name that a process has given itself, as one word: it is no sentence about a job, a user or a GPU."""
+    return _SPACE.sub("_", text(told))
 
 
 def output(told: object) -> str:

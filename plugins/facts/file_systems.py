@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from clusterproof.plugins.aws.mounted import Source, source_of
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.fsx import FileSystem
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 Paths = Mapping[Source, set[str]]
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.facts.field import Field, number, read, table, text
-from clusterproof.plugins.verdict import Incomplete
 
 DIRECTIONS = ("write", "read")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FsBandwidth:
     """One run in one folder."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.facts.field import Decode, Field, number, objects, optional, read, table, text, values, whole
 from clusterproof.plugins.facts.load import Points
-from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ ELASTIC = "INTELLIGENT_TIERING"
 SHOWN_PATHS = 3
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Series:
     """One metric and statistic of a file system, or of one of its servers or targets."""
 
@@ -45,7 +45,7 @@ class Series:
         return self.server or self.target
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Metrics:
     """What CloudWatch told of all file systems."""
 
@@ -60,7 +60,7 @@ class Metrics:
         return tuple(Series(entry) for entry in read(self.told.get("series"), objects, "fsx_metrics: series"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FileSystem:
     """One file system that nodes mount. Every fact raises Incomplete where FSx does not show it, and says why."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.facts.field import Field, at_least_one, number, objects, read, table, text, values
+from clusterproof.plugins.facts.middle import median
 from clusterproof.plugins.facts.ran import Ran
-from clusterproof.plugins.verdict import Incomplete
 
 HOST_TO_GPU, GPU_TO_HOST, GPU_TO_GPU = "host to GPU", "GPU to host", "GPU to GPU"
 DIRECTIONS = {
@@ -27,7 +27,7 @@ _CELL = re.compile(r"\d{1,9}(?:\.\d{1,6})?|N/A")
 Speeds = Mapping[str, float]  # by GPU
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GpuBandwidth:
     """Copies of every GPU; `by` is the program that made them: each has its own way."""
 
@@ -52,7 +52,7 @@ class GpuBandwidth:
         return {direction: speeds for one in told for direction, speeds in one.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GpuGemm:
     """Matrix products of every GPU, all at once."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from statistics import median
 from typing import TYPE_CHECKING
 
 from clusterproof.plugins.catalog import threshold
-from clusterproof.plugins.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import NotApplicable
+from clusterproof.plugins.facts.middle import median
 
 if TYPE_CHECKING:
     from clusterproof.plugins.facts.node import Node
@@ -19,7 +19,7 @@ ABSENT = "none"  # the word for what a node does not have
 Values = Mapping[str, str | None]  # by name; None: this node cannot tell
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Difference:
     """One value in which a node differs from its group; `usual` is empty where no value has a majority."""
 
@@ -41,7 +41,7 @@ class Difference:
         return f"{self.usual} as on {self.alike} of {self.telling} nodes" if self.usual else "one for all nodes"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Median:
     """The middle of what so many nodes measure."""
 
@@ -54,14 +54,17 @@ class Median:
         return self.nodes >= threshold("group.minimum_nodes")
 
 
-@dataclass(slots=True)
 class Group:
     """Nodes of one group and instance type."""
 
-    nodes: list[Node] = field(default_factory=list)
-    known: dict[str, frozenset[str]] = field(default_factory=dict)
-    counted: dict[str, Mapping[str, Counter[str]]] = field(default_factory=dict)
-    measured: dict[str, Mapping[str, Median]] = field(default_factory=dict)
+    __slots__ = ("counted", "known", "measured", "nodes", "owners")
+
+    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+        self.nodes = list(nodes)
+        self.known: dict[str, frozenset[str]] = {}
+        self.counted: dict[str, Mapping[str, Counter[str]]] = {}
+        self.measured: dict[str, Mapping[str, Median]] = {}
+        self.owners: dict[str, Mapping[str, tuple[str, ...]]] = {}
 
     def most(self, what: str, read: Callable[[Node], Iterable[str]]) -> frozenset[str]:
         """What more than half of its nodes tell under `what`; nothing in a group too small to have a majority.
@@ -79,18 +82,32 @@ class Group:
             try:
                 counts.update(set(read(node)))
                 telling += 1
-            except (Incomplete, NotApplicable):
+            except Exception:  # noqa: S112 - what one node told costs no other its verdict
                 continue
         if telling < threshold("group.minimum_nodes"):
             return frozenset()
         return frozenset(entry for entry, count in counts.items() if count > telling * threshold("group.majority"))
+
+    def shared(self, what: str, read: Callable[[Node], Iterable[str]]) -> Mapping[str, tuple[str, ...]]:
+        """What more than one of its nodes tell under `what`, each with the names of those that do.
+
+        A node that cannot tell counts nowhere.
+        """
+        if what not in self.owners:
+            owners: dict[str, list[str]] = {}
+            for node in self.nodes:
+                with suppress(Exception):
+                    for value in set(read(node)):
+                        owners.setdefault(value, []).append(node.name)
+            self.owners[what] = {value: tuple(names) for value, names in owners.items() if len(names) > 1}
+        return self.owners[what]
 
     def medians(self, what: str, read: Callable[[Node], Mapping[str, float]]) -> Mapping[str, Median]:
         """The median of what its nodes measure, by the measurement's name. A node that cannot tell counts nowhere."""
         if what not in self.measured:
             told: dict[str, list[float]] = {}
             for node in self.nodes:
-                with suppress(Incomplete, NotApplicable):
+                with suppress(Exception):
                     for name, value in read(node).items():
                         told.setdefault(name, []).append(value)
             self.measured[what] = {name: Median(median(values), len(values)) for name, values in told.items()}
@@ -131,7 +148,7 @@ def _counts(nodes: Iterable[Node], read: Callable[[Node], Values]) -> dict[str, 
     for node in nodes:
         try:
             told.append(read(node))
-        except (Incomplete, NotApplicable):
+        except Exception:  # noqa: S112 - likewise
             continue
     names = {name: None for values in told for name in values}  # in the order of the first node that has them
     return {

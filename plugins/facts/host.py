@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from clusterproof.plugins.facts.field import Field, flag, number, optional, output, read, table, text, whole
-from clusterproof.plugins.verdict import Incomplete
+from clusterproof.plugins.catalog.waits import waits_for
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.facts.field import (
+    Field,
+    flag,
+    number,
+    optional,
+    output,
+    read,
+    table,
+    text,
+    texts,
+    whole,
+    word,
+)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Boot:
     """The running system."""
 
@@ -29,7 +42,7 @@ class Boot:
         return self.now - self.uptime_s
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Platform:
     """What the firmware says that the machine is; empty where it says nothing."""
 
@@ -39,20 +52,26 @@ class Platform:
     product = Field(text)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BlockedProcess:
     """A process seen in uninterruptible sleep (D) at both looks; `blocked_s` is None where the kernel does not tell."""
 
     told: Mapping[str, Any]
 
     pid = Field(whole)
-    name = Field(text)
+    name = Field(word)
     wait = Field(text)
+    stack = Field(optional(texts))  # the kernel's functions, innermost first; only root may read them
     blocked_s = Field(optional(number))
     age_s = Field(number)
 
+    @property
+    def waits_for(self) -> str:
+        """`driver`, `file_system`, `user` (what he can hold at will) or `shared`; empty where it is unknown."""
+        return waits_for((self.wait, *(self.stack or ())))
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Service:
     """A systemd unit of those that matter here."""
 
@@ -60,15 +79,34 @@ class Service:
 
     load = Field(text)
     active = Field(text)
+    sub = Field(text)
     enabled = Field(text)
+    restarts = Field(optional(whole))  # by systemd itself, since somebody last started it
+    active_s = Field(optional(number))  # since it last became active
 
     @property
     def is_installed(self) -> bool:
         """Whether systemd knows the unit."""
         return self.load != "not-found"
 
+    @property
+    def is_being_restarted(self) -> bool:
+        """Whether it ended, and systemd waits to start it once more."""
+        return self.active == "activating" and self.sub.startswith("auto-restart")
 
-@dataclass(frozen=True, slots=True)
+    @property
+    def is_amiss(self) -> bool:
+        """Whether it failed, or is enabled and neither runs nor is being started. Raises Incomplete."""
+        if self.active == "failed" or self.is_being_restarted:
+            return True
+        return self.active not in ("active", "activating", "reloading") and self.enabled.startswith("enabled")
+
+    def keeps_ending(self, restarts: float, within_s: float) -> bool:
+        """Whether systemd has started it so often, the last time no longer ago than that."""
+        return (self.restarts or 0) >= restarts and self.active_s is not None and self.active_s <= within_s
+
+
+@record
 class ProcessLimits:
     """The soft limits of a process that starts jobs."""
 
@@ -82,7 +120,7 @@ class ProcessLimits:
         return read(limits[name], optional(whole), f"limits: {name}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mount:
     """A mounted file system; sizes are None where it did not answer."""
 
@@ -97,6 +135,13 @@ class Mount:
     free_kib = Field(optional(whole))
     inodes = Field(optional(whole))
     inodes_free = Field(optional(whole))
+    due = Field(optional(flag), "is_due")  # by fstab, a unit of systemd's or the policy; None in older recordings
+    automatic = Field(optional(flag), "is_automatic")
+
+    @property
+    def is_of_a_walk(self) -> bool:
+        """Whether autofs has mounted it because somebody walked there, and nothing else asks for it."""
+        return bool(self.automatic) and not self.due
 
     @property
     def label(self) -> str:
@@ -104,7 +149,7 @@ class Mount:
         return self.path
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FstabEntry:
     """A line of /etc/fstab; `mounted` is whether anything is mounted there, of whatever type."""
 
@@ -121,7 +166,7 @@ class FstabEntry:
         return self.path.startswith("/") and self.type != "swap" and "noauto" not in self.options.split(",")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Command:
     """What a tool printed, with its exit status."""
 

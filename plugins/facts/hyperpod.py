@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import NotApplicable
 from clusterproof.plugins.facts.field import (
     Field,
     at_least_one,
@@ -19,10 +20,9 @@ from clusterproof.plugins.facts.field import (
     values,
     whole,
 )
-from clusterproof.plugins.verdict import NotApplicable
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Network:
     """The subnets and security groups of an instance group, by their ids."""
 
@@ -32,7 +32,7 @@ class Network:
     security_group_ids = Field(texts, "SecurityGroupIds")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InstanceGroup:
     """One instance group of a HyperPod cluster."""
 
@@ -66,7 +66,7 @@ class InstanceGroup:
         return tuple(read(size, whole, "VolumeSizesInGB") for size in sizes)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HyperpodCluster:
     """What DescribeCluster answered."""
 
@@ -109,7 +109,7 @@ class HyperpodCluster:
         return Network(read(told, table, "VpcConfig"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HyperpodNode:
     """One node of ListClusterNodes; `hostname` is the name in reports, empty where it is not validated."""
 
@@ -147,7 +147,7 @@ class HyperpodNode:
         return read(self.told.get("InstanceStatus"), table, "InstanceStatus")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeZone:
     """The availability zone of a HyperPod node, None where its subnets do not tell."""
 
@@ -157,7 +157,7 @@ class NodeZone:
     zone = Field(optional(text))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ResourceConfig:
     """What HyperPod wrote on a node about the node itself."""
 

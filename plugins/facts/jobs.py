@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from clusterproof.plugins.facts.field import Field, number, objects, text, texts, whole
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.facts.field import Field, flag, number, objects, optional, text, texts, whole, word
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class JobProcess:
-    """A process of a job that runs on the node no more."""
+    """A process of a job that runs on the node no more: surely by its control group, else by its own environment."""
 
     told: Mapping[str, Any]
 
     pid = Field(whole)
-    name = Field(text)
+    name = Field(word)
     uid = Field(whole)
     job = Field(text)
+    is_sure = Field(optional(flag))  # of older recordings it is not known
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OwnedShm:
     """What one user, who has no process on the node, has in /dev/shm."""
 
@@ -41,7 +42,7 @@ def _shm(told: object) -> tuple[OwnedShm, ...]:
     return tuple(OwnedShm(entry) for entry in objects(told))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Jobs:
     """Slurm's jobs; `unread` counts the processes that the probe's user may not look into."""
 

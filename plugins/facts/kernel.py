@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.facts.field import Field, flag, number, table, text, texts
 
 NUMBERS = re.compile(r"[0-9._+~-]*")  # 6.8.0-1021- of 6.8.0-1021-aws
@@ -14,7 +14,7 @@ FLAVOUR = re.compile(r"[a-z]+")
 MAX_DIGITS = 18
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Clock:
     """How far the clock may be off; the kernel lets it grow until somebody corrects the clock."""
 
@@ -28,7 +28,7 @@ def _clock(told: object) -> Clock:
     return Clock(table(told))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Kernel:
     """The kernel; `clocksource` is empty where it has none to choose."""
 

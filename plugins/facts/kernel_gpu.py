@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TypeAlias
 
-from clusterproof.plugins.facts.kernel_line import ADDRESS, IGNORING_CASE, pci_address
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.facts.kernel_line import ADDRESS, BOOTED, IGNORING_CASE, pci_address
+from clusterproof.plugins.facts.pattern import Pattern
 
 LONGEST_TEXT = 300
 EVERY_GPU = ""  # the address of a mark that holds for the whole node
 REBOOT = "a reboot"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class XidEvent:
     """One Xid line.
 
@@ -45,7 +46,7 @@ class XidEvent:
         return named[1].strip() if named else ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SXidEvent:
     """One SXid line of the NVSwitch at `pci`; lines that only add data to it are passed over."""
 
@@ -58,7 +59,7 @@ class SXidEvent:
     lines: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FallenOffBus:
     """The driver lost a GPU and said so without an Xid; `pci` is empty where it did not say which."""
 
@@ -67,7 +68,17 @@ class FallenOffBus:
     lines: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
+class InitFailed:
+    """The driver could not start a GPU and said so without an Xid; `pci` is empty where it did not say which."""
+
+    pci: str
+    time: float | None
+    text: str
+    lines: int = 1
+
+
+@record
 class Cleared:
     """What ends all that was logged before it, for the GPU at `pci` or EVERY_GPU; `by` says what happened."""
 
@@ -76,7 +87,7 @@ class Cleared:
     by: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GpuNamed:
     """The driver told the UUID of the GPU at `pci`, as it does before the first Xid of a GPU."""
 
@@ -84,28 +95,36 @@ class GpuNamed:
     uuid: str
 
 
-GpuEvent: TypeAlias = XidEvent | SXidEvent | FallenOffBus | Cleared | GpuNamed
+GpuEvent: TypeAlias = XidEvent | SXidEvent | FallenOffBus | InitFailed | Cleared | GpuNamed
 
 _IN_PARENTHESES = rf"\(\s*(?:PCI:)?\s*({ADDRESS})(?:\s[^()]{{0,40}})?\)\s*:\s*(\d{{1,6}})\s*(?:,(.*))?\Z"
-_XID = re.compile(rf"NVRM:\s*Xid\s*{_IN_PARENTHESES}", IGNORING_CASE)
-_SXID = re.compile(rf"nvidia-nvswitch\d{{0,4}}:\s*SXid\s*{_IN_PARENTHESES}", IGNORING_CASE)
-_SXID_DATA = re.compile(r"\s*(?:Data|Severity)\b", IGNORING_CASE)
-_PROCESS = re.compile(r"\s*pid=([^,]{0,60})(?:,\s*name=([^,]{0,60}))?(?:,(.*))?\Z", IGNORING_CASE)
-_SEVERITY = re.compile(r"\b(non-?)?fatal\b", IGNORING_CASE)
-_LINK = re.compile(r"\blink\s{0,4}(-?\d{1,3})\b", IGNORING_CASE)
-_UNIT = re.compile(r"([A-Z][A-Z0-9_]{1,40})\s{1,4}(?:Non-?)?fatal\b", IGNORING_CASE)
-_RECOVERY = re.compile(r"action changed from .{0,60}? to 0x[0-9a-f]{1,8} \(([^()]{1,40})\)", IGNORING_CASE)
-_LOST = re.compile(r"NVRM:\s*The NVIDIA GPU (\S{1,40})", IGNORING_CASE)
-_LOST_GOES_ON = re.compile(r"NVRM:\s*(?:\(PCI ID|installed in)", IGNORING_CASE)
-_FALLEN = re.compile(rf"NVRM:\s*(?:GPU (?:at )?(?:PCI:)?({ADDRESS}))?.{{0,200}}fallen off the bus", IGNORING_CASE)
-_NAMED = re.compile(rf"NVRM:\s*GPU at (?:PCI:)?({ADDRESS})\s*:\s*(GPU-[0-9a-f-]{{1,60}})", IGNORING_CASE)
-_REMOVED = re.compile(r"\[drm\] \[nvidia-drm\] \[GPU ID 0x([0-9a-f]{1,12})\] Removing device", IGNORING_CASE)
-_ADDED = re.compile(rf"\[drm\] Initialized nvidia-drm .{{0,60}}?\bfor ({ADDRESS})\b", IGNORING_CASE)
+_XID = Pattern(rf"NVRM:\s*Xid\s*{_IN_PARENTHESES}", IGNORING_CASE)
+_SXID = Pattern(rf"nvidia-nvswitch\d{{0,4}}:\s*SXid\s*{_IN_PARENTHESES}", IGNORING_CASE)
+_SXID_DATA = Pattern(r"\s*(?:Data|Severity)\b", IGNORING_CASE)
+_PROCESS = Pattern(r"\s*pid=([^,]{0,60})(?:,\s*name=([^,]{0,60}))?(?:,(.*))?\Z", IGNORING_CASE)
+_SEVERITY = Pattern(r"\b(non-?)?fatal\b", IGNORING_CASE)
+_LINK = Pattern(r"\blink\s{0,4}(-?\d{1,3})\b", IGNORING_CASE)
+_UNIT = Pattern(r"([A-Z][A-Z0-9_]{1,40})\s{1,4}(?:Non-?)?fatal\b", IGNORING_CASE)
+_RECOVERY = Pattern(r"action changed from .{0,60}? to 0x[0-9a-f]{1,8} \(([^()]{1,40})\)", IGNORING_CASE)
+_LOST = Pattern(r"NVRM:\s*The NVIDIA GPU (\S{1,40})", IGNORING_CASE)
+_LOST_GOES_ON = Pattern(r"NVRM:\s*(?:\(PCI ID|installed in)", IGNORING_CASE)
+_FALLEN = Pattern(rf"NVRM:\s*(?:GPU (?:at )?(?:PCI:)?({ADDRESS}))?.{{0,200}}fallen off the bus", IGNORING_CASE)
+_INIT_FAILED = Pattern(
+    rf"NVRM:\s*(?:GPU (?:at )?(?:PCI:)?({ADDRESS})\s*:\s*)?(rm_?init_?adapter failed.*)", IGNORING_CASE
+)
+_NAMED = Pattern(rf"NVRM:\s*GPU at (?:PCI:)?({ADDRESS})\s*:\s*(GPU-[0-9a-f-]{{1,60}})", IGNORING_CASE)
+_REMOVED = Pattern(r"\[drm\] \[nvidia-drm\] \[GPU ID 0x([0-9a-f]{1,12})\] Removing device", IGNORING_CASE)
+_ADDED = Pattern(rf"\[drm\] Initialized nvidia-drm .{{0,60}}?\bfor ({ADDRESS})\b", IGNORING_CASE)
+_BEGINNINGS = ("nvrm:", "nvidia-nvswitch", "[drm] ", "linux version ", "-- ")  # of all that any form here fits
+LONGEST_BEGINNING = 16
 _EVERYTHING_CLEARED = (
-    (re.compile(r"Linux version \d|-- (?:Re)?boot\b", IGNORING_CASE), REBOOT),
-    (re.compile(r"NVRM:\s*loading NVIDIA UNIX", IGNORING_CASE), "a reload of the driver"),
     (
-        re.compile(r"nvidia-nvswitch\d{0,4}: Probing device", IGNORING_CASE),
+        Pattern(BOOTED, IGNORING_CASE),
+        REBOOT,
+    ),
+    (Pattern(r"NVRM:\s*loading NVIDIA UNIX", IGNORING_CASE), "a reload of the driver"),
+    (
+        Pattern(r"nvidia-nvswitch\d{0,4}: Probing device", IGNORING_CASE),
         "a reset of all GPUs and NVSwitches",
     ),
 )
@@ -121,6 +140,8 @@ class Driver:
     def event(self, message: str, time: float | None) -> GpuEvent | None:
         """The event that the kernel's own words tell, if any."""
         lost, self._lost = self._lost, ""
+        if not message[:LONGEST_BEGINNING].lower().startswith(_BEGINNINGS):
+            return None  # as most lines are of other things
         event = _of_one_line(message, time)
         if event:
             return event
@@ -146,6 +167,8 @@ def _of_one_line(message: str, time: float | None) -> GpuEvent | None:
         return _xid(time, found)
     if found := _SXID.match(message):
         return _sxid(time, found)
+    if found := _INIT_FAILED.match(message):
+        return InitFailed(pci_address(found[1] or ""), time, found[2][:LONGEST_TEXT])
     if found := _NAMED.match(message):
         return GpuNamed(pci_address(found[1]), found[2])
     for mark, what in _EVERYTHING_CLEARED:
@@ -181,8 +204,8 @@ def _sxid(time: float | None, found: re.Match[str]) -> SXidEvent | None:
 
 
 def _severity(text: str) -> str:
-    word = _SEVERITY.search(text)
-    return "" if not word else "nonfatal" if word[1] else "fatal"
+    words = _SEVERITY.findall(text)  # the last, as what stands before may still be of the process's name
+    return "" if not words else "nonfatal" if words[-1] else "fatal"
 
 
 def _link(text: str) -> int | None:

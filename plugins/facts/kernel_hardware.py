@@ -8,17 +8,18 @@ from typing import TypeAlias
 
 from clusterproof.plugins.facts.kernel_host import HardwareError, HostEvent, PcieError
 from clusterproof.plugins.facts.kernel_line import ADDRESS, IGNORING_CASE, pci_address
+from clusterproof.plugins.facts.pattern import Pattern
 
 LONGEST_WORDS = 120  # characters of a line that a finding repeats
 UNCORRECTED = 1 << 61  # of the status that a machine check bank tells
 
 Make: TypeAlias = Callable[[re.Match[str], float | None], HostEvent | None]
-Form: TypeAlias = tuple[str, re.Pattern[str], Make]  # small words that the line must hold, its form, what is made of it
+Form: TypeAlias = tuple[str, Pattern, Make]  # small words that the line must hold, its form, what is made of it
 
 
-def form(pattern: str) -> re.Pattern[str]:
+def form(pattern: str) -> Pattern:
     """A form of a line, in letters of either case."""
-    return re.compile(pattern, IGNORING_CASE)
+    return Pattern(pattern, IGNORING_CASE)
 
 
 def _hardware(
@@ -66,8 +67,14 @@ _CORRECTED = r"(Correct(?:ed|able)|Uncorrect(?:ed|able))"
 _SERIOUS = r"(?: \((Fatal|Non-?Fatal)\))?"
 _DRIVER_AT = rf"[\w.-]{{1,40}} ({ADDRESS}): "
 
+# Linux, drivers/edac/edac_mc.c, and what older kernels and amd64_edac say. Short as it begins, it is held to its words.
+_EDAC = form(
+    r"EDAC (?:[\w-]{1,30} )?MC\d{1,3}: (?:(\d{1,9}) )?(CE|UE) "
+    r"(?=[^\[:]{0,80}?(?:error\b|page 0x|row \d|information|error_address=|on \S))"
+)
+
 HARDWARE_FORMS: tuple[Form, ...] = (
-    ("edac", form(r"EDAC (?:[\w-]{1,30} )?MC\d{1,3}: (?:(\d{1,9}) )?(CE|UE)\b"), _edac),
+    ("edac", _EDAC, _edac),
     (
         "machine check",
         form(
@@ -85,7 +92,7 @@ HARDWARE_FORMS: tuple[Form, ...] = (
         "memory",
         form(
             r"mce: Uncorrected hardware memory error|Memory failure: 0x[0-9a-f]{1,16}: (?!already)"
-            r"|MCE.{0,40}: Killing .{1,64} due to hardware memory corruption"
+            r"|MCE(?: 0x[0-9a-f]{1,16})?: Killing .{1,15}:\d{1,10} due to hardware memory corruption"
         ),
         lambda found, time: _hardware("memory", False, found, time),
     ),

@@ -1,14 +1,20 @@
-"""What the kernel log can tell of the host: memory, hardware errors, PCIe, EFA, crashes, lockups, file servers."""
+"""What the kernel log can tell of the host: memory, hardware, crashes, lockups, disks, networks, file servers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from clusterproof.plugins.core.record import record
 
-@dataclass(frozen=True, slots=True)
+BOUND = "the NUMA nodes that it is bound to"
+
+
+@record
 class OomKill:
-    """A process killed for want of memory; `group` is the control group whose limit it was, `?` where that is untold.
+    """A process killed for want of memory; `group` is whose limit it was, `?` where that is untold.
+
+    That is a control group, or BOUND: the process may use some NUMA nodes only, and they are full.
+    Empty: it was the whole node's memory.
 
     Here and in all events `lines` is how many lines of the log it stands for: the probe leaves out some of many alike.
     """
@@ -20,9 +26,12 @@ class OomKill:
     lines: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AllocationFailure:
-    """The kernel had no memory, or no process, to give; `order` is of a page allocation: 2^order pages together."""
+    """The kernel had no memory to give, or a control group has no process left.
+
+    `order` is of a page allocation: 2^order pages together; None where it is the limit of a control group.
+    """
 
     what: str
     order: int | None
@@ -30,7 +39,7 @@ class AllocationFailure:
     lines: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HardwareError:
     """An error that memory, CPU or firmware reported; one error may be told by each `source` (edac, mce, apei)."""
 
@@ -43,7 +52,7 @@ class HardwareError:
     lines: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PcieError:
     """An error that PCIe's advanced error reporting told of `device`; `severity`: fatal, nonfatal, corrected.
 
@@ -57,7 +66,7 @@ class PcieError:
     lines: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EfaMessage:
     """A line of the EFA driver that tells of an error."""
 
@@ -67,7 +76,7 @@ class EfaMessage:
     lines: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Segfault:
     """A process that crashed, in `library` where the kernel names one."""
 
@@ -78,7 +87,7 @@ class Segfault:
     lines: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HungTask:
     """A process that the kernel saw blocked for more than `seconds`."""
 
@@ -89,7 +98,7 @@ class HungTask:
     lines: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lockup:
     """A CPU that stood still; `kind`: hard, soft, rcu or workqueue."""
 
@@ -99,7 +108,7 @@ class Lockup:
     lines: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FileServer:
     """A file server that does not answer (`is_back` False) or answers again; a name that ends in `-` is a prefix."""
 
@@ -115,6 +124,85 @@ class FileServer:
         return self.is_back and (is_prefix or server == self.server)
 
 
+@record
+class Oops:
+    """An error in the kernel itself, which killed what ran."""
+
+    words: str
+    time: float | None
+    lines: int = 1
+
+
+@record
+class Throttled:
+    """A processor that was too hot and was slowed down."""
+
+    time: float | None
+    lines: int = 1
+
+
+@record
+class DiskEvent:
+    """What became of a local disk or of the file system on it: `kind` is error, read_only, shut_down, late or fresh.
+
+    `fresh`: it was mounted or unmounted, so that what stopped its file system before does not hold any more.
+    """
+
+    device: str
+    kind: str
+    words: str
+    time: float | None
+    lines: int = 1
+
+    @property
+    def stops_writes(self) -> bool:
+        """Whether nothing more can be written to the file system."""
+        return self.kind in ("read_only", "shut_down")
+
+
+@record
+class EnaMessage:
+    """A line of the ENA driver that tells of an error."""
+
+    device: str
+    words: str
+    time: float | None
+    lines: int = 1
+
+
+@record
+class TableFull:
+    """A table of the kernel's network that had no room: `arp_cache`, `ndisc_cache`, `conntrack`."""
+
+    table: str
+    time: float | None
+    lines: int = 1
+
+
+@record
+class LinkDown:
+    """A network device that lost its link or its cable."""
+
+    device: str
+    words: str
+    time: float | None
+    lines: int = 1
+
+
 HostEvent: TypeAlias = (
-    OomKill | AllocationFailure | HardwareError | PcieError | EfaMessage | Segfault | HungTask | Lockup | FileServer
+    OomKill
+    | AllocationFailure
+    | HardwareError
+    | PcieError
+    | EfaMessage
+    | Segfault
+    | HungTask
+    | Lockup
+    | FileServer
+    | Oops
+    | Throttled
+    | DiskEvent
+    | EnaMessage
+    | TableFull
+    | LinkDown
 )

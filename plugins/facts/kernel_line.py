@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import re
 
+from clusterproof.plugins.facts.pattern import Pattern
+
+# What a kernel says first, and what journalctl puts between two boots; longer than the name of a process can be.
+BOOTED = r"Linux version \d{1,3}\.\d|-- (?:Re)?boot(?: [0-9a-f]{32})? --\s*\Z"
 IGNORING_CASE = re.IGNORECASE | re.ASCII  # ASCII: a digit of another script is not a number of the kernel's
 
 ADDRESS = r"(?:[0-9a-f]{1,8}:)?[0-9a-f]{1,2}:[0-9a-f]{1,2}(?:\.[0-7])?"
 
 # A line of another program has its name there (`python[77]: NVRM: Xid …`, in /dev/kmsg a priority of 8
 # and up): it is not unwrapped, and so never begins with the kernel's words.
-_PREFIX = re.compile(
+_PREFIX = Pattern(
     r"\s+"
     r"|<[0-7]>"
     r"|[0-7],\d{1,12},(?P<usec>\d{1,18}),[^;\s]{1,80};"
     r"|kern\s{0,4}:\w{1,8}\s{0,4}:(?=\s)"
-    r"|\[\s{0,12}(?P<seconds>\d{1,12}\.\d{1,9})\]"
+    r"|\[\s{0,12}(?P<seconds>\d{1,12}\.\d{1,9})(?: <\s{0,12}\d{1,12}\.\d{6}>)?\]"
+    r"|\[\s{0,12}[+<]\s{0,12}\d{1,12}\.\d{6}>?\]"
+    r"|\[[A-Z][a-z]{2}[ \d]\d \d\d:\d\d\](?=\s)"
     r"|\[\s{0,12}[TC]\d{1,10}\]"
     r"|\[\.\.\.\]"
     r"|\[(?P<date>[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\]"
@@ -23,9 +29,17 @@ _PREFIX = re.compile(
     r"|(?P<syslog>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)(?=\s)",
     IGNORING_CASE,
 )
-_ADDRESS = re.compile(ADDRESS, IGNORING_CASE)
-_KERNEL = re.compile(r"kernel(?:\[\d{1,10}\])?:(?=\s)", IGNORING_CASE)
-_HOST_KERNEL = re.compile(r"\S{1,255} kernel(?:\[\d{1,10}\])?:(?=\s)", IGNORING_CASE)
+_ADDRESS = Pattern(ADDRESS, IGNORING_CASE)
+
+# Of what the kernel says of a process, these records begin with the name that the process has given itself, of up to
+# 15 bytes (Linux, TASK_COMM_LEN): arch/x86/mm/fault.c, arch/*/kernel/traps.c and signal.c, mm/page_alloc.c,
+# mm/oom_kill.c, mm/vmalloc.c, fs/drop_caches.c, fs/hugetlbfs/inode.c.
+_NAME_OF_PROCESS = Pattern(
+    r".{0,15}?(?:\[\d{1,10}\]:? | ?\(\d{1,10}\):? | invoked oom-killer: |: page allocation failure|: vmalloc )",
+    re.DOTALL,
+)
+_KERNEL = Pattern(r"kernel(?:\[\d{1,10}\])?:(?=\s)", IGNORING_CASE)
+_HOST_KERNEL = Pattern(r"\S{1,255} kernel(?:\[\d{1,10}\])?:(?=\s)", IGNORING_CASE)
 
 
 def unwrap(line: str) -> tuple[float | None, str]:
@@ -44,6 +58,11 @@ def unwrap(line: str) -> tuple[float | None, str]:
             break
         at = found.end()
     return time, line[at:]
+
+
+def begins_with_a_name(message: str) -> bool:
+    """Whether the record begins with a process's name, which is its user's to choose: `EDAC MC0: 1 UE[7]: segfault`."""
+    return bool(_NAME_OF_PROCESS.match(message))
 
 
 def pci_address(told: str) -> str:

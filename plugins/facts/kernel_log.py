@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import TypeAlias
 
 from clusterproof.plugins.catalog.xids import xid
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.facts.field import number, optional, text, values, whole
-from clusterproof.plugins.facts.kernel_forms import MemoryGroups, host_event
+from clusterproof.plugins.facts.kernel_devices import Disks
+from clusterproof.plugins.facts.kernel_forms import MemoryGroups, host_event, process_event
 from clusterproof.plugins.facts.kernel_gpu import (
     EVERY_GPU,
     LONGEST_TEXT,
@@ -19,11 +20,12 @@ from clusterproof.plugins.facts.kernel_gpu import (
     FallenOffBus,
     GpuEvent,
     GpuNamed,
+    InitFailed,
     SXidEvent,
     XidEvent,
 )
 from clusterproof.plugins.facts.kernel_host import HostEvent, HungTask
-from clusterproof.plugins.facts.kernel_line import pci_address, unwrap
+from clusterproof.plugins.facts.kernel_line import begins_with_a_name, pci_address, unwrap
 from clusterproof.plugins.facts.window import since_boot
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "FallenOffBus",
     "GpuNamed",
     "HungTask",
+    "InitFailed",
     "Line",
     "SXidEvent",
     "XidEvent",
@@ -96,9 +99,12 @@ def _still_holds(event: Event) -> bool:
 
 
 def _events(messages: Iterable[Message]) -> Iterator[Event]:
-    driver, groups = Driver(), MemoryGroups()
+    driver, groups, disks = Driver(), MemoryGroups(), Disks()
     for time, message, left_out in messages:
-        event = driver.event(message, time) or groups.named(message, host_event(message, time))
+        if begins_with_a_name(message):
+            event: Event | None = process_event(message, time)
+        else:
+            event = driver.event(message, time) or disks.told(groups.named(message, host_event(message, time)))
         if event is None:
             continue
         if left_out and not isinstance(event, Cleared | GpuNamed):
@@ -114,6 +120,9 @@ def _messages(lines: Iterable[Line]) -> Iterator[Message]:
         when = told if time is None else time
         when = when if when is not None and math.isfinite(when) else None
         yield when, message, more[0] if more else 0
-        if message[:5].upper() == "NVRM:":  # the driver's, so its further lines are too
-            for other in others:
-                yield when, unwrap(other)[1], 0
+        if _is_of_driver(message):  # so its further lines may be too; a process's name can hold the end of a line
+            yield from ((when, words, 0) for _, words in map(unwrap, others) if _is_of_driver(words))
+
+
+def _is_of_driver(message: str) -> bool:
+    return message[:5].upper() == "NVRM:"

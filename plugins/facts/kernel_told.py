@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, incomplete
 from clusterproof.plugins.facts.field import readings
-from clusterproof.plugins.facts.window import since_boot
-from clusterproof.plugins.verdict import Incomplete, NotApplicable, incomplete
+from clusterproof.plugins.facts.window import CALENDAR_S
 
 if TYPE_CHECKING:
     from clusterproof.plugins.facts.node import Node
 
+FILE_SERVERS = "file_servers"
+RECORDS_LOST = "records of the kernel log are lost"
 MOST_NAMED = 6  # things of one kind in a message; the others are counted
 
 
@@ -29,7 +31,10 @@ class Logged(Protocol):
         """How many lines of the log."""
 
 
-@dataclass(frozen=True, slots=True)
+E = TypeVar("E", bound=Logged)
+
+
+@record
 class NamedGpu:
     """A GPU as NVML names it."""
 
@@ -43,11 +48,20 @@ class NamedGpu:
         return f"GPU {self.index}, {self.uuid}" if self.uuid else f"GPU {self.index}"
 
 
-def require_whole_log(node: Node) -> None:
-    """Say that finding nothing proves nothing where records that count are lost. Raises Incomplete."""
+def require_whole_log(node: Node, *, of_file_servers: bool = False) -> None:
+    """Say that finding nothing proves nothing where records that count are lost. Raises Incomplete.
+
+    Lines `of_file_servers` were cut from an answer apart from all others.
+    """
+    due = "of this boot" if node.since.is_boot else node.since.in_words
+    cut = sum(count for name, count in node.kernel_lines_cut.items() if (name == FILE_SERVERS) == of_file_servers)
+    if cut:
+        incomplete(
+            f"{cut} lines of the kernel log were cut: the answer was longer than its connection carries; "
+            f"expected all that was logged {due} (--ssm-output)"
+        )
     if node.kernel_log_is_cut:
-        due = "of this boot" if node.since.is_boot else node.since.in_words
-        incomplete(f"records of the kernel log are lost, and no journal has them; expected all that was logged {due}")
+        incomplete(f"{RECORDS_LOST}, and no journal has them; expected all that was logged {due}")
 
 
 def total(events: Iterable[Logged]) -> int:
@@ -67,13 +81,28 @@ def how_often(events: Iterable[Logged], node: Node) -> str:
 
 
 def when(seconds: float, node: Node) -> str:
-    """A moment of the kernel log by the node's own clock, else by its distance from boot."""
+    """A moment of the kernel log by the log's or the node's own clock, else by its distance from boot."""
+    is_dated = seconds >= CALENDAR_S
     try:
-        booted = node.boot.booted
-        moment = datetime.fromtimestamp(booted + since_boot(seconds, booted), timezone.utc)
-    except (Incomplete, OverflowError, ValueError, OSError):
+        moment = datetime.fromtimestamp(seconds if is_dated else node.boot.booted + seconds, timezone.utc)
+    except (Incomplete, NotApplicable):
         return f"{seconds:.0f} s after boot"
+    except (OverflowError, ValueError, OSError):
+        return "at a time that is none" if is_dated else f"{seconds:.0f} s after boot"
     return f"at {moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def told(events: Iterable[E], words: Callable[[E], str], node: Node) -> list[str]:
+    """Events alike in one: in these words, how often and when."""
+    return [f"{what} ({how_often(found, node)})" for what, found in grouped(events, words).items()]
+
+
+def grouped(events: Iterable[E], words: Callable[[E], str]) -> dict[str, list[E]]:
+    """Events by the words that they have in common."""
+    groups: dict[str, list[E]] = {}
+    for event in events:
+        groups.setdefault(words(event), []).append(event)
+    return groups
 
 
 def in_list(words: Iterable[str]) -> str:

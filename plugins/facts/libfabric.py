@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+from clusterproof.plugins.facts.pattern import Pattern
 
 LONGEST_LINE = 300
+DIFFERENT = 64  # outputs that are remembered: nodes of one kind print the same
 
-_RANK = re.compile(r"\[\d{1,6},\d{1,6}\]<std(?:out|err)>:|\d{1,6}: ")  # of mpirun, of srun --label
-_KEY = re.compile(r"\s*(provider|domain|type):\s*(\S{1,100})\s*\Z")
-_ERROR = re.compile(r"fi_getinfo(?:\(\))?:?.{0,200}|fi_info: .{0,200}")
+_RANK = Pattern(r"\[\d{1,6},\d{1,6}\]<std(?:out|err)>:|\d{1,6}: ")  # of mpirun, of srun --label
+_KEY = Pattern(r"\s*(provider|domain|type):\s*(\S{1,100})\s*\Z")
+_ERROR = Pattern(r"fi_getinfo(?:\(\))?:?.{0,200}|fi_info: .{0,200}")
 
 
+@lru_cache(DIFFERENT)
 def domains(output: str) -> tuple[str, ...]:
     """The EFA domains that offer FI_EP_RDM, each once, in the order told, as told (`rdmap79s0-rdm`).
 
@@ -22,6 +26,7 @@ def domains(output: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(domain for domain in found if domain and not domain.endswith("-dgrm")))
 
 
+@lru_cache(DIFFERENT)
 def error(output: str) -> str:
     """libfabric's own line of failure, as told (`fi_getinfo: -61`: no provider answers), else empty."""
     for line in output.splitlines():

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import accumulate
 
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.record import record
 
 Points = Sequence[float | None]  # one a minute, None where nothing is told
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Period:
     """Minutes in which a load was sustained, the last one included; how many were hot, and the mean of those."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.facts.field import Field, objects, optional, read, text, whole
 
 MAX_WORDS = 120
@@ -17,7 +17,7 @@ _ROW = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Exchange:
     """One domain's; `exit` is the client's, None where it was ended or there was no server."""
 
@@ -42,7 +42,7 @@ class Exchange:
         return f"{how}: {said}" if said else how
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loopback:
     """The exchanges of a node."""
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.facts.field import Field, flag, number, objects, optional, output, read, table, text, whole
-from clusterproof.plugins.verdict import Incomplete
+from clusterproof.plugins.facts.pattern import Pattern
 
 CONNECTED = ("FULL", "IDLE")  # a connection that was not used for a while is idle, and comes back by itself
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LustreClient:
     """One connection of this node: to an OST (osc), an MDT (mdc) or the management server (mgc)."""
 
@@ -38,7 +39,7 @@ class LustreClient:
         return self.state in CONNECTED
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LustreTarget:
     """One OST or MDT. Percentages are as `lfs df` reckons them: of what users may use."""
 
@@ -65,7 +66,7 @@ class LustreTarget:
         return _percent(self.inodes - self.inodes_free, self.inodes)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lustre:
     """The Lustre client of the node."""
 
@@ -88,7 +89,7 @@ class Lustre:
         return None if is_absent else read(told, optional(whole), f"lustre: {name}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CheckpointFolder:
     """A folder that jobs save to; `exit` and `output` are those of `lfs getstripe`, and are there on Lustre only."""
 
@@ -108,7 +109,7 @@ class CheckpointFolder:
         return -1 if -1 in counts else max(counts)
 
 
-_STRIPE_COUNT = re.compile(r"stripe_count:\s{0,10}(-?\d{1,9})\b")
+_STRIPE_COUNT = Pattern(r"stripe_count:\s{0,10}(-?\d{1,9})\b")
 
 
 def _percent(used: float, whole_of_it: float) -> float:
@@ -118,8 +119,8 @@ def _percent(used: float, whole_of_it: float) -> float:
 _UNITS_KIB = {"": 1.0, "B": 1 / 1024, "K": 1.0, "M": 1024.0, "G": 1024.0**2, "T": 1024.0**3, "P": 1024.0**4}
 _AMOUNT = r"(\d{1,18}(?:\.\d{1,3})?)([BKMGTP]?)"
 _AMOUNTS = rf"\s+{_AMOUNT}\s+{_AMOUNT}\s+{_AMOUNT}\s+"
-_LINE = re.compile(rf"(\S{{1,100}})_UUID{_AMOUNTS}(?:\d{{1,3}}%|-)\s+\S{{1,1000}}\[(OST|MDT):\d+\]")
-_INACTIVE = re.compile(r"((?:\S{1,90}-)?(OST|MDT)[0-9a-f]{4})(?:_UUID)?\s*:\s*inactive device", re.IGNORECASE)
+_LINE = Pattern(rf"(\S{{1,100}})_UUID{_AMOUNTS}(?:\d{{1,3}}%|-)\s+\S{{1,1000}}\[(OST|MDT):\d+\]")
+_INACTIVE = Pattern(r"((?:\S{1,90}-)?(OST|MDT)[0-9a-f]{4})(?:_UUID)?\s*:\s*inactive device", re.IGNORECASE)
 LONGEST_LINE = 2048
 
 

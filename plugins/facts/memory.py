@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.facts.field import Field, number, objects, table, text, whole
 from clusterproof.plugins.facts.processors import cpu_list
 
 KIB_PER_GIB = 2**20
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HugePages:
     """Pages of one size that are reserved, and how many of them nobody uses."""
 
@@ -23,7 +23,7 @@ class HugePages:
     free = Field(whole)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NumaNode:
     """A NUMA node: memory, and the CPUs that are near it."""
 
@@ -34,7 +34,7 @@ class NumaNode:
     cpus = Field(cpu_list)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Segments:
     """NCCL's files in /dev/shm."""
 
@@ -57,7 +57,7 @@ def _segments(told: object) -> Segments:
     return Segments(table(told))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MainMemory:
     """The memory of a node; `transparent` and `numa_balancing` are empty where the kernel has no such thing."""
 

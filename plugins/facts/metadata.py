@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.facts.field import Field, objects, read, table, text, whole
 
 HTTP_OK = 200
 _OVER = ("completed", "canceled")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Identity:
     """Which instance it is; empty where the document lacks a word."""
 
@@ -25,7 +25,7 @@ class Identity:
     image_id = Field(text)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScheduledEvent:
     """Something that AWS will do to the instance, or has done."""
 
@@ -41,7 +41,7 @@ class ScheduledEvent:
         return self.state not in _OVER
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Metadata:
     """The service's answers; `token` and `without_token` are HTTP's status of a request for, and without, a token."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.facts.field import Field, number, objects, optional, read, table, text, texts, values, whole
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Measured:
     """One half of a row, out of place or in place; None where nccl-tests says N/A or has no such column."""
 
@@ -27,7 +27,7 @@ class Measured:
         return self.wrong is not None or self.deviation is not None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """One size."""
 
@@ -54,7 +54,7 @@ class Row:
         return (self.out_of_place.wrong or 0) + (self.in_place.wrong or 0)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Network:
     """What NCCL's own lines say. Names with the number of lines that have them."""
 
@@ -79,7 +79,7 @@ class Network:
         return tuple(read(each, whole, "nccl_tests: nics") for each in found)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NcclLog:
     """One log. Where nccl-tests did not write it, only `network` is told."""
 
@@ -111,7 +111,7 @@ class NcclLog:
         return Network(read(self.told.get("network"), table, "nccl_tests: network"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NcclTests:
     """Every captured log of NCCL."""
 

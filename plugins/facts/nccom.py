@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.facts.field import Field, flag, number, objects, optional, read, text, texts, whole
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """One size; bandwidths in 10^9 bytes a second, whatever the version of nccom-test means by GB/s."""
 
@@ -23,7 +23,7 @@ class Row:
     busbw_gb_per_s = Field(optional(number))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NccomLog:
     """One run; `is_checked` is None where the command line is not in the log, `problems` are its lines of errors."""
 
@@ -43,7 +43,7 @@ class NccomLog:
         return tuple(Row(told) for told in read(self.told.get("rows"), objects, "nccom: rows"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Nccom:
     """Every captured log of nccom-test."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.facts.field import Field, flag, objects, optional, read, table, text, values, whole
-from clusterproof.plugins.verdict import Incomplete
 
 AMAZON = "1d0f"
 IFF_UP = 0x1  # linux/if.h: the interface is switched on
@@ -16,7 +16,7 @@ IFF_UP = 0x1  # linux/if.h: the interface is switched on
 _RATE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) Gb/sec")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Port:
     """One port of an RDMA device; `state` and `physical_state` as sysfs words them: `4: ACTIVE`."""
 
@@ -44,14 +44,14 @@ class Port:
         return self.state.endswith("ACTIVE")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RdmaDevice:
     """One entry of /sys/class/infiniband; not every one is an EFA device."""
 
     told: Mapping[str, Any]
 
     name = Field(text)
-    vendor = Field(text)
+    vendor = Field(text)  # empty where it is made of software, as soft RoCE and soft iWARP are
     device = Field(text)
     firmware = Field(text)  # empty where its driver does not tell, as EFA's
     p2p = Field(optional(text))  # EFA: who lends it GPU memory; None where its driver has no such file
@@ -83,7 +83,7 @@ class RdmaDevice:
         return tuple(Port(entry) for entry in read(self.told.get("ports"), objects, "ports"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Interface:
     """A network interface that has a device of its own; a virtual one has none."""
 
@@ -107,7 +107,7 @@ class Interface:
         return self.is_on and bool(self.carrier)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EfaCounters:
     """An EFA device's error counters at two looks, by name; those that its driver has."""
 

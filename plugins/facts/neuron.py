@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.facts.field import Field, objects, read, text, values, whole
-from clusterproof.plugins.facts.kernel_line import unwrap
+from clusterproof.plugins.facts.kernel_line import BOOTED, IGNORING_CASE, begins_with_a_name, unwrap
+from clusterproof.plugins.facts.pattern import Pattern
 
 MAX_NAME = 80  # characters of a process's name in a message
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NeuronDevice:
     """One Trainium or Inferentia device. Counters are since the driver was loaded."""
 
@@ -37,7 +38,7 @@ class NeuronDevice:
         return tuple(read(each, whole, "connected") for each in read(self.told.get("connected"), values, "connected"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Neuron:
     """The Neuron driver and its devices."""
 
@@ -52,7 +53,7 @@ class Neuron:
         return tuple(NeuronDevice(told) for told in read(self.told.get("devices"), objects, "neuron: devices"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Listed:
     """A device as neuron-ls lists it; `processes` are those that use it: `python3 (pid 4711)`."""
 
@@ -60,7 +61,7 @@ class Listed:
     processes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HardwareError:
     """A hardware error that the Neuron runtime made the kernel log; `device` and `action` are empty where untold."""
 
@@ -109,24 +110,30 @@ def _process(process: Mapping[str, Any]) -> str:
     return f"{words[0][:MAX_NAME] if words else 'a process'} (pid {str(process.get('pid', '?'))[:10]})"
 
 
-_ERROR = re.compile(r"(?:neuron[\w:.-]{0,60}\s{1,4})?NEURON_HW_ERR=([A-Z0-9_]{1,60})(?:\s(.{0,1000}))?\Z", re.DOTALL)
+_MARK = "NEURON_HW_ERR="
+_ERROR = Pattern(r"(?:neuron[\w:.-]{0,60}\s{1,4})?" + _MARK + r"([A-Z0-9_]{1,60})(?:\s(.{0,1000}))?\Z", re.DOTALL)
 LONGEST_LINE = 2048
-_BOOTED = re.compile(r"Linux version \d|-- (?:Re)?[Bb]oot\b")
-_STARTED = re.compile(r"(?:neuron[\w:.-]{0,60}\s{1,4})?Neuron Driver Started\b")
-_DEVICE = re.compile(r"\bnd-id=(\d{1,4})\b")
-_ACTION = re.compile(r"\baction=([A-Z0-9_]{1,60})")
+_BOOTED = Pattern(BOOTED, IGNORING_CASE)
+_STARTED = Pattern(r"(?:neuron[\w:.-]{0,60}\s{1,4})?Neuron Driver Started\b")
+_DEVICE = Pattern(r"\bnd-id=(\d{1,4})\b")
+_ACTION = Pattern(r"\baction=([A-Z0-9_]{1,60})")
 
 
 def hardware_errors(log: Iterable[str]) -> tuple[HardwareError, ...]:
     """The hardware errors of the last boot in a log; those that a new start of the driver repairs end with it."""
     found: list[HardwareError] = []
-    for line in log:
+    told = list(log)
+    if not any(_MARK in line for line in told):
+        return ()
+    for line in told:
         message = unwrap(line[:LONGEST_LINE])[1]
+        if begins_with_a_name(message):
+            continue  # which is its user's to choose
         if _BOOTED.match(message):
             found = []
         elif _STARTED.match(message):
             found = [error for error in found if "REPAIRABLE" not in error.kind]
-        elif told := _ERROR.match(message):
-            device, action = _DEVICE.search(told[2] or ""), _ACTION.search(told[2] or "")
-            found.append(HardwareError(told[1], device[1] if device else "", action[1] if action else ""))
+        elif error := _ERROR.match(message):
+            device, action = _DEVICE.search(error[2] or ""), _ACTION.search(error[2] or "")
+            found.append(HardwareError(error[1], device[1] if device else "", action[1] if action else ""))
     return tuple(found)

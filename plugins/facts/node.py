@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.facts.fact import told
 from clusterproof.plugins.facts.group import Group
 from clusterproof.plugins.facts.of_node import between as between_nodes
 from clusterproof.plugins.facts.of_node import captured, expectation, host, kernel_log, network, perf, storage
@@ -16,17 +19,17 @@ from clusterproof.plugins.facts.of_node import software as of_software
 from clusterproof.plugins.facts.window import BOOT, Window
 from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.policy.model import NO_POLICY, Policy
-from clusterproof.plugins.printable import printable
-from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 if TYPE_CHECKING:
     from clusterproof.plugins.facts.pairwise import PairwiseRun
 
+HEALTH_CHECK = "health check"  # between jobs, of all that is around one
+DRAINING = ("prolog", "epilog", HEALTH_CHECK)  # where a fail keeps jobs away
 MAX_NAME = 80  # characters of a name that goes into every result
 MAX_GPUS = 128  # whose UUIDs go there; no node has more than 16
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Node:
     """One node. A fact raises Incomplete where the node could not tell it, NotApplicable where it has no meaning."""
 
@@ -36,13 +39,18 @@ class Node:
     policy: Policy = NO_POLICY
     since: Window = BOOT
     group: Group = field(default_factory=Group, repr=False)
-    between: PairwiseRun | None = field(default=None, repr=False)  # what was measured between nodes
+    between: PairwiseRun | None = field(default_factory=type(None), repr=False)  # what was measured between nodes
     known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:
         """The name that the inventory gives it."""
         return self.target.name
+
+    @property
+    def drains(self) -> bool:
+        """Whether a fail may drain it: then what its users or others' file servers do is no fault of its own."""
+        return self.occasion in DRAINING
 
     @property
     def leaves(self) -> Mapping[str, Leaf]:
@@ -54,7 +62,11 @@ class Node:
 
     def leaf(self, name: str) -> Leaf:
         """One leaf's answer. Raises Incomplete where the node was not reached."""
-        return self.leaves.get(name) or Leaf(Status.BROKE, detail="this evidence was not gathered")
+        return self.leaves.get(name) or Leaf(Status.NOT_ASKED)
+
+    def answer(self, collector: str) -> Mapping[str, Any]:
+        """The JSON object that a collector of one's own told, as it came. Raises Incomplete."""
+        return told(collector, self.leaf(collector)).value
 
     # What it is expected to be
 
@@ -67,6 +79,7 @@ class Node:
     type = expectation.type_row
     is_build_host = expectation.is_build_host
     expected = expectation.expected
+    nvlinks_due = expectation.nvlinks_due
     is_outside_ec2 = expectation.is_outside_ec2
     of_type = expectation.of_type
     boot = expectation.boot
@@ -79,6 +92,7 @@ class Node:
     gpu_count = of_gpus.gpu_count
     hidden_gpus = of_gpus.hidden_gpus
     gpus = of_gpus.gpus
+    idle_gpus = of_gpus.idle_gpus
     pci_devices = of_gpus.pci_devices
     gpus_on_bus = of_gpus.gpus_on_bus
 
@@ -86,6 +100,10 @@ class Node:
 
     rdma_devices = network.rdma_devices
     efa_devices = network.efa_devices
+    efa_driver = network.efa_driver
+    efa_seen = network.efa_seen
+    efa_usual = network.efa_usual
+    efa_attached = network.efa_attached
     ib_devices = network.ib_devices
     modules = network.modules
     uverbs = network.uverbs
@@ -94,6 +112,7 @@ class Node:
     efa_counted_s = network.efa_counted_s
     interfaces = network.interfaces
     interface_names = network.interface_names
+    naming = network.naming
     environment = network.environment
     environment_unread = network.environment_unread
     fi_info = network.fi_info
@@ -103,6 +122,7 @@ class Node:
 
     kernel_events = kernel_log.kernel_events
     kernel_log_is_cut = kernel_log.kernel_log_is_cut
+    kernel_lines_cut = kernel_log.kernel_lines_cut
     counting = kernel_log.counting
     window_begins = kernel_log.window_begins
 
@@ -118,6 +138,7 @@ class Node:
     process_limits = host.process_limits
     services = host.services
     failed_units = host.failed_units
+    restarting_units = host.restarting_units
     fabric_manager_version = host.fabric_manager_version
 
     # Storage

@@ -9,13 +9,14 @@ from math import exp
 
 from clusterproof.plugins.catalog.busbw import BusbwKey, OfWire, floor_gb_per_s, of_wire
 from clusterproof.plugins.catalog.thresholds import threshold
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.meters.baseline import Expectation, Figure, Stack, expectation
+from clusterproof.plugins.meters.choose import METERS
 from clusterproof.plugins.pairwise.analysis import analyse
 from clusterproof.plugins.pairwise.findings import Analysis, Estimate, Finding, Kind
 from clusterproof.plugins.pairwise.journal import Journal
 from clusterproof.plugins.pairwise.model import Measurement, Pair
 from clusterproof.plugins.pairwise.schedule import is_inside
-from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 OF_NODES = (Kind.SLOW_NODE, Kind.FAILING_NODE, Kind.INTERMITTENT, Kind.INCONCLUSIVE)
 
@@ -49,6 +50,16 @@ class Campaign:
                 found.setdefault(node, []).append(one)
         return {node: tuple(told) for node, told in found.items()}
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether a person asked for some pairs only, or broke it off: it is not to be compared with other runs."""
+        return bool(self.journal.plan.asked) or self.journal.ended is None
+
+    def asks(self, node: str) -> bool:
+        """Whether a node is to be measured at all."""
+        asked = self.journal.plan.asked
+        return not asked or any(node in one for one in asked)
+
     @cached_property
     def key(self) -> BusbwKey | None:
         """What its figures may be compared with; None where that is not known."""
@@ -75,6 +86,11 @@ class Campaign:
             return self.baseline.figure.busbw_gb_per_s * threshold("busbw.floor_share")
         return floor_gb_per_s(self.key) if self.key else None
 
+    def by_hand(self, one: str, other: str) -> str:
+        """How a person measures two nodes as they were measured here; empty where a recording names no such meter."""
+        meter = METERS.get(str(self.journal.about.get("meter", "")))
+        return meter.by_hand(one, other, self.key.collective if self.key else "") if meter and meter.by_hand else ""
+
     @property
     def unclear(self) -> str:
         """Why its nodes cannot be told apart; empty where they can."""
@@ -100,8 +116,10 @@ class PairsOfNode:
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
-        """The measurements that it took part in, at least one. Raises Incomplete."""
+        """The measurements that it took part in, at least one. Raises Incomplete, NotApplicable."""
         found = self.campaign.of_node.get(self.node, ())
+        if not found and not self.campaign.asks(self.node):
+            raise NotApplicable("not asked: --pairs names pairs of other nodes")
         if not found:
             why = self.campaign.journal.absent.get(self.node)
             why = why or self.campaign.journal.ended or "the run ended before its turn"
@@ -110,12 +128,12 @@ class PairsOfNode:
 
     @property
     def partners(self) -> int:
-        """With how many nodes it was measured. Raises Incomplete."""
+        """With how many nodes it was measured. Raises Incomplete, NotApplicable."""
         return len({one.pair for one in self.measurements})
 
     @property
     def succeeded_with(self) -> int:
-        """With how many nodes a measurement of it succeeded. Raises Incomplete."""
+        """With how many nodes a measurement of it succeeded. Raises Incomplete, NotApplicable."""
         return len({one.pair for one in self.measurements if one.reading.busbw_gb_per_s})
 
     @property
@@ -238,6 +256,11 @@ class PairwiseRun:
     why_not: str = ""
     known: dict[str, PairsOfNode] = field(default_factory=dict, repr=False)
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether it says less of the cluster than other runs do."""
+        return any(campaign.is_partial for campaign in self.campaigns)
+
     @cached_property
     def pairs(self) -> tuple[MeasuredPair, ...]:
         """Every pair that was measured."""
@@ -251,4 +274,7 @@ class PairwiseRun:
         if self.why_not or not self.campaigns:
             why = self.why_not or "nothing was measured between nodes"
             raise Incomplete(why, cause=why)
-        raise NotApplicable("it is no node of those that were measured: its type has no accelerators, or it is alone")
+        raise NotApplicable(
+            "it is no node of those that were measured: its type has no accelerators, it is alone, "
+            "or --pairs names none of its type"
+        )

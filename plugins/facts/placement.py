@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from clusterproof.plugins.catalog.instance_types import accelerators
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.nodeset import fold
-from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 MOST_PLACES = 6  # in words; the HTML report has all
 _CHIPS = re.compile(r".{1,60}x(\d{1,4})")  # of an UltraServer, in its type: ml.u-p6e-gb200x72
@@ -42,7 +42,8 @@ class Spread:
 
 
 def job_groups(cluster: ClusterFacts) -> tuple[JobGroup, ...]:
-    """The groups of the cluster's nodes that have accelerators. Raises NotApplicable where none has."""
+    """The groups of the cluster's nodes that have accelerators. Raises NotApplicable where none has, Incomplete."""
+    cluster.require_instances()
     nodes: dict[str, list[str]] = {}
     for member in cluster.members:
         if accelerators(member.ec2_type) != 0:
@@ -75,6 +76,8 @@ def require_all_known(found: Iterable[Spread], what: str) -> None:
 
 def zones(cluster: ClusterFacts) -> dict[str, str | None]:
     """The availability zone of each node; None where AWS does not tell it. Raises Incomplete."""
+    if cluster.instances:
+        return dict(cluster.instances.zones)  # which an instance knows itself, without leave to ask AWS
     told = cluster.node_zones if cluster.is_hyperpod else cluster.ec2_instances
     return {node.hostname: node.zone for node in told}
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.facts.field import Field, flag, objects, read, table, text, texts, values, whole
-from clusterproof.plugins.verdict import Incomplete
 
 CPUS = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
 MAX_CPUS = 8192  # that a kernel can be built for
@@ -42,7 +42,7 @@ def in_ranges(cpus: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FrequencyPolicy:
     """How the kernel chooses the frequency of some CPUs; `count` policies are alike, `first` names one of them."""
 
@@ -61,7 +61,7 @@ class FrequencyPolicy:
         return self.governor == "performance" or (self.driver in SETS_ITS_OWN_PACE and self.governor == "powersave")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class IdleState:
     """A state that an idle CPU may enter, and the time that it takes to wake from it."""
 
@@ -72,7 +72,7 @@ class IdleState:
     disabled = Field(flag)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProcessorInfo:
     """What /proc/cpuinfo says; empty and 0 where it does not name a thing."""
 
@@ -96,7 +96,7 @@ def _idle_states(told: object) -> tuple[IdleState, ...]:
     return tuple(IdleState(entry) for entry in objects(told))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Processors:
     """The processors of a node."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.facts.field import Field, optional, text, whole
 
 MAX_PRINTED = 300_000  # characters; the node sends at most 256 KiB
@@ -19,7 +19,7 @@ def printed(told: object) -> str:
     return told[:MAX_PRINTED]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ran:
     """One run; `exit` is None where it was ended."""
 

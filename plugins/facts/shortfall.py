@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from clusterproof.plugins.core.rounded import apart
+
 if TYPE_CHECKING:
     from clusterproof.plugins.facts.group import Median
 
@@ -26,9 +28,9 @@ class Shortfall:
         """How much is missing, in % of the reference."""
         return 100 * (1 - self.value / self.reference)
 
-    def observed(self, unit: str) -> str:
-        """`GPU 3, host to GPU: 41.2 GB/s, 25 % below the best GPU of the node (55.1)`."""
-        behind = f"{self.percent:.0f} % below the {self.words} ({self.reference:.4g})"
+    def observed(self, unit: str, limit_percent: float) -> str:
+        """`GPU 3, host to GPU: 41.2 GB/s, 25 % below the best GPU of the node (55.1)`; never as if at the limit."""
+        behind = f"{apart(self.percent, limit_percent)[0]} % below the {self.words} ({self.reference:.4g})"
         return f"{self.name}: {self.value:.4g} {unit}, {behind}"
 
 

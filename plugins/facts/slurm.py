@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.nodeset import expand
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.facts.field import (
     Field,
     at_least_one,
@@ -19,8 +21,6 @@ from clusterproof.plugins.facts.field import (
     texts,
     values,
 )
-from clusterproof.plugins.nodeset import expand
-from clusterproof.plugins.verdict import Incomplete
 
 OUT_OF_USE = frozenset(
     {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR", "INVAL", "INVALID_REG"}
@@ -29,7 +29,7 @@ OUT_OF_USE = frozenset(
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,(]{1,100})?:(\d{1,4})(?=[,(]|$)")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SlurmNode:
     """One node as `scontrol show node` or `sinfo` tells of it."""
 
@@ -84,7 +84,7 @@ class SlurmNode:
         return f" ({self.reason}{user}{time})"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SlurmNodes:
     """The nodes that were captured: this one, or the whole cluster."""
 
@@ -99,7 +99,7 @@ class SlurmNodes:
         raise Incomplete(f"Slurm tells of {len(found)} nodes, and {names[0]} is none of them")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Partition:
     """One partition."""
 
@@ -111,7 +111,7 @@ class Partition:
     is_default = Field(flag)  # jobs that name no partition go there
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SlurmCluster:
     """A cluster as Slurm's commands tell of it."""
 
@@ -170,7 +170,7 @@ class SlurmCluster:
         return frozenset(name for switch in told for name in read(switch.get("nodes"), texts, "slurm: topology"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SlurmJobs:
     """The jobs that run, as `squeue` tells of them."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.facts.field import Field, flag, objects, optional, read, table, text, texts, whole
 from clusterproof.plugins.probe.versions import PACKAGES
 
@@ -17,7 +17,7 @@ def _versions(told: object) -> Mapping[str, object]:
     return dict(list(table(told).items())[:MAX_COMPONENTS])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Library:
     """A file by the name that the loader looks for."""
 
@@ -37,7 +37,7 @@ def _libraries(told: object) -> Mapping[str, tuple[Library, ...]]:
     return {name: tuple(Library(entry) for entry in objects(found)) for name, found in table(told).items()}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Software:
     """The components of a node, by name.
 
@@ -74,19 +74,21 @@ class Software:
     def names_no_version(self, component: str) -> str:
         """What was read where the file that should tell a component's version does not; else empty."""
         told = self.components.get(component)
-        return text(told.get("text", "")) if isinstance(told, dict) and told.get("error") == "EINVAL" else ""
+        if not isinstance(told, dict) or told.get("error") != "EINVAL":
+            return ""
+        return read(told.get("text", ""), text, component)
 
     def source(self, component: str) -> str:
         """Which file told the version; empty where none did."""
         told = self.components.get(component)
-        return text(told.get("from", "")) if isinstance(told, dict) else ""
+        return read(told.get("from", ""), text, component) if isinstance(told, dict) else ""
 
 
 def _version(told: object) -> str:
     return text(table(told).get("version"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LeftFile:
     """A file that an image should not carry; of one that this user may not look at, the size cannot be read."""
 
@@ -96,7 +98,7 @@ class LeftFile:
     bytes = Field(whole)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Keys:
     """The keys that may log in to an account; those that may only run a command are of no use to a person."""
 
@@ -106,7 +108,7 @@ class Keys:
     commands = Field(whole)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OwnFile:
     """A file that must be each machine's own, and when it was written, in seconds since 1970."""
 
@@ -116,7 +118,7 @@ class OwnFile:
     written = Field(whole)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plugin:
     """A plug-in that Slurm loads by plugstack.conf: `required` or `optional`; its size is None where it is absent."""
 
@@ -157,7 +159,7 @@ def _sizes(told: object) -> tuple[int, ...]:
     return tuple(read(entry, whole, "its size") for entry in told)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Image:
     """What a machine image carries.
 

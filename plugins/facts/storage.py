@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.facts.field import Field, objects, read, text, texts
 from clusterproof.plugins.facts.host import FstabEntry, Mount
+from clusterproof.plugins.facts.pattern import Pattern
 
 INSTANCE_STORE = "Instance Storage"  # in the model's words; a disk of EBS is called Amazon Elastic Block Store
 READ_ONLY = frozenset({"ro", "emergency_ro"})
-_NETWORK = re.compile(r"lustre|nfs4?|efs|cifs|smb3?|ceph|gpfs|beegfs|weka(fs)?|glusterfs|9p|virtiofs|fuse(\..*)?|afs")
-_NODES_OWN = re.compile(r"(addr|clientaddr|mountaddr|mountport|port|fd|size|nr_inodes)=.*")  # differ among like nodes
+_NETWORK = Pattern(r"lustre|nfs4?|efs|cifs|smb3?|ceph|gpfs|beegfs|weka(fs)?|glusterfs|9p|virtiofs|fuse(\..*)?|afs")
+_NOT_OF_JOBS = Pattern(r"/|/dev(/.*)?|/boot(/.*)?|/efi")
+_NODES_OWN = Pattern(r"(addr|clientaddr|mountaddr|mountport|port|fd|size|nr_inodes)=.*")  # differ among like nodes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NvmeDisk:
     """One NVMe name space: a disk. `used_by`: partitions, RAID arrays and volumes made of it."""
 
@@ -27,7 +28,7 @@ class NvmeDisk:
     mounted = Field(texts)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NvmeController:
     """One NVMe controller, with its disks."""
 
@@ -51,6 +52,18 @@ class NvmeController:
 def is_network(type_: str) -> bool:
     """Whether a file system of this type is served by others."""
     return bool(_NETWORK.fullmatch(type_))
+
+
+def written_to(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
+    """The mounts that jobs can fill and that answer, each file system once; the root volume and /dev/shm have checks
+    of their own.
+    """
+    found = {
+        (mount.type, mount.source if is_network(mount.type) else mount.path): mount
+        for mount in reversed(mounts)
+        if mount.alive == "yes" and not is_read_only(mount) and not _NOT_OF_JOBS.fullmatch(mount.path)
+    }
+    return tuple(reversed(found.values()))
 
 
 def options_of(mounted: Mount | FstabEntry) -> tuple[str, ...]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import zip_longest
+
+from clusterproof.plugins.core.record import record
 
 OPERATORS = ("==", "!=", ">=", "<=", ">", "<")
 MAX_LENGTH = 200
@@ -12,7 +13,7 @@ _WRITTEN = re.compile(r"(?:\d{1,3}:)?v?(?P<numbers>\d{1,9}(?:\.\d{1,9}){0,7})(?!
 _REVISION = re.compile(r"-(\d{1,9}(?:\.\d{1,9}){0,3})(?!\d)", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Version:
     """A version: its numbers, those after its first dash (Debian's revision, Ubuntu's kernel build), what follows."""
 
@@ -21,7 +22,7 @@ class Version:
     rest: str = ""  # all that follows the numbers, the revision included
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rule:
     """One condition, such as `>= 1.43`. Only as many numbers as it has are compared: `== 2.27` holds for 2.27.5."""
 

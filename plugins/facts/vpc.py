@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from clusterproof.plugins.catalog.instance_types import accelerators, efa_devices_of
 from clusterproof.plugins.catalog.vpc_endpoints import ALWAYS, vpc_endpoint_rows
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.ec2 import Endpoint, RouteTable, SecurityGroup, Subnet
 from clusterproof.plugins.facts.hyperpod import InstanceGroup
-from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 AVAILABLE = "available"
 T = TypeVar("T", Subnet, SecurityGroup)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime, timezone
+
+from clusterproof.plugins.core.record import record
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 EXPECTED = "boot, a time span such as 90m, 24h or 2d, or a time such as 2026-03-01T08:00Z"
@@ -13,7 +14,7 @@ CALENDAR_S = 1e9  # no node is up for 31 years: a time beyond that counts from 1
 _SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd])", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Window:
     """What counts: the last `last_s` seconds, or all from `moment` on (seconds since 1970); else all of this boot."""
 

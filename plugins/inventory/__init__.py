@@ -5,39 +5,13 @@ from __future__ import annotations
 import importlib
 import os.path
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 
+from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS, Kind, forms
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
 from clusterproof.plugins.inventory.strict import nearest, parse_expect
-from clusterproof.plugins.nodeset import NodesetError, expand, fold
 
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One kind of X: the word it begins with, its form as a person writes it, and who resolves it.
-
-    `resolver` is `module.function` in this package: `function(rest, options) -> Cluster`, where `rest` is X
-    behind the word. A word without a colon is all of X.
-    """
-
-    word: str
-    form: str
-    resolver: str
-
-
-KINDS = (
-    Kind("local", "local", "here.local"),
-    Kind("demo", "demo", "recording.demo"),
-    Kind("replay:", "replay:DIR", "recording.replay"),
-    Kind("capture:", "capture:PATH", "capture.capture"),
-    Kind("ssh:", "ssh:[user@]NODESET[:port]", "hosts.ssh"),
-    Kind("slurm:", "slurm:[PARTITION|NODESET|job:ID]", "slurm.slurm"),
-    Kind("ec2:", "ec2:tag:KEY=VALUE", "ec2.ec2"),
-    Kind("asg:", "asg:NAME", "ec2.asg"),
-)
-HYPERPOD = Kind("", "a HyperPod cluster's NAME or ARN", "hyperpod.hyperpod")
 AS_FILE = "the name is that of a file here; for a HyperPod cluster called so, give its ARN"
-FILE = Kind("", "FILE.toml", "file.toml")
 
 
 def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
@@ -95,11 +69,16 @@ def with_expectations(
     )
 
 
+OF_AWS = ("region", "profile")  # options that say where in AWS
+
+
 def _resolve(kind: Kind, rest: str, options: Mapping[str, str]) -> Cluster:
     module, _, function = kind.resolver.partition(".")
     load: Callable[[str, Mapping[str, str]], Cluster]
     load = getattr(importlib.import_module(f"{__name__}.{module}"), function)
     cluster = load(rest, options)
+    if "region" not in cluster.settings:  # no cluster of AWS becomes one by an option
+        options = {name: value for name, value in options.items() if name not in OF_AWS}
     return replace(cluster, settings={**cluster.settings, **options})
 
 
@@ -111,6 +90,8 @@ def is_hyperpod(text: str) -> bool:
 
 
 def _members(cluster: Cluster, text: str, option: str) -> frozenset[str]:
+    from clusterproof.plugins.core.nodeset import NodesetError, expand, fold
+
     try:
         names = frozenset(expand(text))
     except NodesetError as problem:
@@ -131,6 +112,8 @@ def _hint(text: str) -> str:
         return " is empty"
     if os.path.isdir(text):  # noqa: PTH112
         return f" is a folder (did you mean replay:{text:.120}, or capture:{text:.120}?)"
+    from clusterproof.plugins.core.nodeset import NodesetError, expand
+
     word, colon, _ = text.partition(":")
     guess = nearest((word + colon).lower(), [kind.word for kind in KINDS])
     if guess or colon:
@@ -140,12 +123,6 @@ def _hint(text: str) -> str:
     except NodesetError:
         return " is of no known kind"
     return f" is of no known kind (did you mean ssh:{text:.80}?)"
-
-
-def forms() -> str:
-    """What X may be, as a person writes it: `local, demo, …, or FILE.toml`."""
-    every = [kind.form for kind in (*KINDS, HYPERPOD, FILE)]
-    return f"{', '.join(every[:-1])}, or {every[-1]}"
 
 
 __all__ = [

@@ -14,6 +14,7 @@ from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
 INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 TAG = re.compile(r"tag:(?P<key>[^=]{1,128})=(?P<value>.{0,256})")
 FORMS = "ec2:tag:Key=Value or ec2:i-0123456789abcdef0,…"
+EFA_INTERFACES = ("efa", "efa-only")  # kinds of network interfaces that have an EFA device
 AT_ONCE = 500  # instance ids in one call
 
 
@@ -71,6 +72,12 @@ def _cluster(name: str, account: Account, found: list[Mapping[str, Any]]) -> Clu
     return Cluster(name, "ssm", _named_apart(targets), {"region": account.region}, notes)
 
 
+def efa_attached(instance: Mapping[str, Any]) -> int | None:
+    """How many network interfaces of an instance, as DescribeInstances tells it, are EFA's; None where none says."""
+    kinds = [one["InterfaceType"] for one in instance.get("NetworkInterfaces", ()) if one.get("InterfaceType")]
+    return sum(kind in EFA_INTERFACES for kind in kinds) if kinds else None
+
+
 def _target(instance: Mapping[str, Any]) -> Target:
     """The name is that of the tag Name, else of the private DNS, else the id."""
     tags = {str(tag["Key"]): str(tag["Value"]) for tag in instance.get("Tags", ())}
@@ -80,6 +87,7 @@ def _target(instance: Mapping[str, Any]) -> Target:
         address=str(instance["InstanceId"]),
         group=tags.get("aws:autoscaling:groupName", ""),
         instance_type=str(instance.get("InstanceType", "")),
+        efa_attached=efa_attached(instance),
     )
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.record import field, record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Target:
     """One node: its name, how to reach it, and what it is expected to be where anybody said so.
 
-    `expect` holds numbers by name (`gpus`, `efa`) that outrank the instance type's.
+    `expect` holds numbers by name (`gpus`, `efa`) that outrank the instance type's; `efa_attached` is how many EFA
+    devices AWS says are attached to it.
     """
 
     name: str
@@ -20,9 +23,10 @@ class Target:
     group: str = ""
     instance_type: str = ""
     expect: Mapping[str, int] = field(default_factory=dict)
+    efa_attached: int | None = None  # None: nobody asked AWS, or it does not tell
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cluster:
     """The nodes of a run and the connection that reaches them.
 
@@ -38,5 +42,5 @@ class Cluster:
     notes: tuple[str, ...] = ()  # what a person should know of it, for the header
 
 
-class InventoryError(ValueError):
+class InventoryError(ClusterproofError, ValueError):
     """An X that names no cluster; the message is one line that says what was wrong and what is right."""

@@ -1,7 +1,7 @@
 """`--cluster replay:DIR` and `demo`: a recorded run, and the form of its folder.
 
 `DIR/cluster.json` names the nodes; `DIR/nodes/` holds one file of evidence for each, in the form of
-`clusterproof.plugins.evidence.to_json`.
+`clusterproof.plugins.core.evidence.to_json`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote_from_bytes
 
-from clusterproof.plugins.evidence import EvidenceError, NodeEvidence, load, to_json
+from clusterproof.plugins.aws.by_evidence import SETTING, may_be_on_ec2
+from clusterproof.plugins.core.evidence import EvidenceError, NodeEvidence, load, to_json
 from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
 from clusterproof.plugins.inventory.strict import Table, read_text
 
 SCHEMA = 1
 CONTROL_PLANE_FILE = "control_plane.json"
-OF_AWS = ("region", "arn")  # settings of a cluster that AWS knows
+OF_AWS = ("region", "arn", SETTING)  # settings of a cluster that AWS knows, or may know
 OF_SLURM = ("submit_host", "partition")  # … and Slurm
 DEMO = Path(__file__).parents[2] / "fixtures" / "demo"
+MAX_EFA = 1000  # of a node; none has more than 32
 _LONGEST_FILE = 200  # bytes; file systems end at 255, and the name while it is written is longer
 
 
@@ -62,11 +64,12 @@ def read_cluster(folder: Path) -> Cluster:
 
 def write_cluster(folder: Path, cluster: Cluster) -> None:
     """Write `folder/cluster.json`, whole or not at all, and make the folder. Raises OSError."""
+    asked = {SETTING: "by evidence"} if may_be_on_ec2(cluster) else {}
     record = {
         "schema": SCHEMA,
         "cluster": cluster.name,
         "connection": cluster.connection,
-        "aws": {key: cluster.settings[key] for key in OF_AWS if key in cluster.settings},
+        "aws": {key: cluster.settings[key] for key in OF_AWS if key in cluster.settings} | asked,
         "slurm": {key: cluster.settings[key] for key in OF_SLURM if key in cluster.settings},
         "nodes": [_node_to_json(target) for target in cluster.targets],
     }
@@ -142,6 +145,7 @@ def _target(node: Table) -> Target:
         group=node.text("group"),
         instance_type=node.text("instance_type"),
         expect=node.expect(),
+        efa_attached=node.number("efa_attached", 0, MAX_EFA) if "efa_attached" in node.values else None,
     )
 
 
@@ -153,4 +157,5 @@ def _node_to_json(target: Target) -> dict[str, Any]:
         "instance_type": target.instance_type,
         "expect": dict(target.expect),
     }
-    return {key: value for key, value in told.items() if value}
+    attached = {} if target.efa_attached is None else {"efa_attached": target.efa_attached}
+    return {key: value for key, value in told.items() if value} | attached

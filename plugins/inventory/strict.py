@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
+import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.inventory.model import InventoryError
 
 EXPECTED = ("gpus", "efa", "nvlinks", "ib")  # what `expect` may count
@@ -27,7 +26,9 @@ _EXPECTATION = re.compile(r"\s*([^=\s]+)\s*=\s*([0-9]{1,6})\s*")
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """` (did you mean …?)`, or nothing where no known word is near."""
-    found = difflib.get_close_matches(word, list(known), n=1)
+    from difflib import get_close_matches  # few words are wrong
+
+    found = get_close_matches(word, list(known), n=1)
     return f" (did you mean {found[0]}?)" if found else ""
 
 
@@ -46,11 +47,12 @@ def parse_expect(text: str) -> dict[str, int]:
     return expected
 
 
-def read_text(path: Path, expected: str) -> str:
+def read_text(path: str | os.PathLike[str], expected: str) -> str:
     """The whole text of a file; `expected` says what it should have been. Raises InventoryError."""
     try:
-        size = path.stat().st_size
-        text = path.read_text(encoding="utf-8") if size <= MAX_FILE_BYTES else None
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs an import before each job
+            size = os.fstat(file.fileno()).st_size
+            text = file.read() if size <= MAX_FILE_BYTES else None
     except UnicodeDecodeError as problem:
         raise InventoryError(f"{path}: byte {problem.start} is not UTF-8; expected {expected}") from None
     except (OSError, ValueError) as problem:
@@ -61,7 +63,7 @@ def read_text(path: Path, expected: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Table:
     """One table of a file, and where it stands (`cluster.toml [ssh]`). Each method raises InventoryError."""
 

@@ -9,7 +9,7 @@ from clusterproof.plugins.connection import Unusable
 from clusterproof.plugins.launchers.blame import attributed
 from clusterproof.plugins.launchers.launcher import Campaign, check
 from clusterproof.plugins.launchers.over_nodes import Outcome, OverNodes, Turn
-from clusterproof.plugins.launchers.ranks import merged, rank_shell, ranks_per_node
+from clusterproof.plugins.launchers.ranks import merged, rank_shell, ranks_per_node, with_advice
 from clusterproof.plugins.launchers.sweeping import ARGUMENT
 from clusterproof.plugins.launchers.visit import ENDS_S, MOST_BYTES
 from clusterproof.plugins.meters.reading import Reading
@@ -31,6 +31,7 @@ m=$(command -v mpirun)||{{ echo "{not_there}";exit 127; }}
 set -- --host "$(uname -n):{ranks},$b:{ranks}" -np {both} --bind-to none --mca {argument} {run} {options}
 exec "$m" "$@" /bin/sh -c {rank}
 """
+OWN_MPIRUN = "expected the mpirun of the MPI that the program is built with on PATH: --meter-env PATH=…"
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -61,6 +62,8 @@ def by_mpirun(turn: Turn) -> Outcome:
     if stopped:
         return Outcome(Reading(problem=f"{a}: no mpirun on PATH; expected Open MPI on every node", culprit=a))
     reading = campaign.meter.read(campaign.settings, (merged(output, turn.run),))
+    if reading.is_apart:
+        reading = with_advice(reading, OWN_MPIRUN)
     called = {node: [told.name, *told.addresses] for node, told in turn.where.items()}
     return Outcome(attributed(reading, called, output.exit is None), () if output.exit == 0 else (b,))
 

@@ -26,8 +26,11 @@ from clusterproof.plugins.slurm.places import ASK_S, ask, clean, is_usable, node
 FOLDERS = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/current/bin:/usr/local/bin:/usr/bin:/bin"
 TICK_S = 0.5
 ENDS_S = 2.0
-OTHERS_S = 10  # for the other ranks, once one has ended
+OWN_LINES = 32  # of srun's own words: what tasks say has their numbers before it
+OTHERS_S = 10  # for the other ranks, once one has ended; 0 is for ever
 OF_STEPS = ("--mpi", "--export", "--container", "--cpu-bind", "--label")  # options that salloc does not know
+OF_RANKS = ("PATH", "LD_LIBRARY_PATH", "OPAL_PREFIX")  # of the environment here: what modules say of where MPI is
+NO_RANKS = ["--export=NONE", "--mpi=none"]
 GRANTED = re.compile(r"Granted job allocation (\d+)")
 NOISE = re.compile(rb"^srun: error: Unable to adjust maximum number of open files.*\n?", re.MULTILINE)
 LABEL = re.compile(rb"^ *\d+: ?", re.MULTILINE)
@@ -85,7 +88,8 @@ def reserve(request: dict[str, Any]) -> dict[str, Any]:
         job, refused = of_job(request["job"], names)
     else:
         job, refused = allocate(request, names, records)
-    return {"job": job, "is_ours": not request["job"], "refused": refused, "addresses": addresses}
+    mpi = {"listed": ask("srun", "--mpi=list")[1][:4000], "config": ask("scontrol", "show", "config")[1][:60000]}
+    return {"job": job, "is_ours": not request["job"], "refused": refused, "addresses": addresses, "mpi": mpi}
 
 
 def addresses_of(record: dict[str, str]) -> list[str]:
@@ -153,7 +157,7 @@ def salloc(request: dict[str, Any], names: list[str], partition: str, gpus: int)
     words += [f"--nodelist={','.join(names)}", f"--nodes={len(names)}", f"--time={request['minutes']}"]
     words += [f"--partition={partition}"] if partition else []
     words += [f"--gres=gpu:{gpus}"] if gpus else []
-    words += [option for option in request["options"] if not option.startswith(OF_STEPS)]
+    words += of_allocation(request["options"])
     asking = subprocess.Popen(words, stdin=-3, stdout=-1, stderr=-2, env=clean())
     said = bytearray()
     assert asking.stdout
@@ -179,6 +183,16 @@ def salloc(request: dict[str, Any], names: list[str], partition: str, gpus: int)
         asking.stdout.close()
 
 
+def of_allocation(options: list[str]) -> list[str]:
+    """Those of srun's options that salloc knows too; a value may be a word of its own."""
+    kept: list[str] = []
+    is_of_step = False
+    for word in options:
+        is_of_step = word.startswith(OF_STEPS) if word.startswith("-") else is_of_step
+        kept += [] if is_of_step else [word]
+    return kept
+
+
 class Step:
     """One srun inside the job: what it prints, bounded, and how it ended."""
 
@@ -201,8 +215,11 @@ class Step:
         words = ["srun", f"--jobid={request['job']}", f"--job-name={self.name}", f"--nodelist={','.join(nodes)}"]
         words += [f"--nodes={len(nodes)}", f"--ntasks={len(nodes) * tasks}", f"--ntasks-per-node={tasks}"]
         words += ["--overlap", "--mem=0", "--label", "--input=none", f"--time={minutes}"]
-        words += ["--kill-on-bad-exit=0", f"--wait={OTHERS_S}"]  # killed at once, ranks could not say why they failed
-        words += ["--export=NONE", "--propagate=NONE", "--chdir=/", "--cpu-bind=none", *request["options"]]
+        others_s = self.asked.get("others_s", OTHERS_S)
+        words += ["--kill-on-bad-exit=0", f"--wait={others_s}"]  # killed at once, ranks could not say why they failed
+        words += ["--propagate=NONE", "--chdir=/", "--cpu-bind=none"]
+        words += [f"--export={','.join(OF_RANKS)}", f"--mpi={self.asked['mpi']}"] if "mpi" in self.asked else NO_RANKS
+        words += request["options"]
         return [*words, "/bin/sh", "-c", self.asked.get("shell") or shell_of(self.asked["visit"], request["program"])]
 
     def hear(self) -> None:
@@ -228,8 +245,10 @@ class Step:
 
     def told(self) -> dict[str, Any]:
         """What there is to tell of it."""
-        text = LABEL.sub(b"", NOISE.sub(b"", self.heard.told())).decode("utf-8", "replace")
-        return {"text": text, "exit": self.exit, "seconds": round(self.seconds, 3)}
+        said = NOISE.sub(b"", self.heard.told())
+        own = [line.decode("utf-8", "replace") for line in said.split(b"\n") if line.startswith(b"srun: ")]
+        text = LABEL.sub(b"", said).decode("utf-8", "replace")
+        return {"text": text, "own": own[:OWN_LINES], "exit": self.exit, "seconds": round(self.seconds, 3)}
 
 
 def shell_of(request: dict[str, Any], program: dict[str, str]) -> str:

@@ -12,13 +12,16 @@ from clusterproof.plugins.launchers.launcher import Campaign
 from clusterproof.plugins.launchers.sent import WORD_BYTES
 from clusterproof.plugins.launchers.sweeping import VARIABLE
 from clusterproof.plugins.meters.meter import Output
+from clusterproof.plugins.meters.reading import Reading
 from clusterproof.plugins.pairwise.model import Pair
 
 FOLDERS = "/usr/local/bin:/usr/bin:/bin:/opt/amazon/efa/bin:/opt/amazon/openmpi/bin:/opt/aws/neuron/bin"
 
 # For any POSIX shell. One rank of each node tells the counters, before and after: in one write, so that no other's
 # output comes between.
-RANK = """PATH=${{PATH:+$PATH:}}{folders};export PATH {variable}={run}{environment}
+RANK = """PATH=${{PATH:+$PATH:}}{folders}
+HOME=${{HOME:-$(getent passwd "$(id -u)" 2>/dev/null|cut -d: -f6)}}
+HOME=${{HOME:-/}};export HOME PATH {variable}={run}{environment}
 cp_sent() {{
 [ "${{SLURM_LOCALID:-${{OMPI_COMM_WORLD_LOCAL_RANK:-${{MPI_LOCALRANKID:-0}}}}}}" = 0 ]||return 0
 cd /sys/class/infiniband 2>/dev/null&&for f in */ports/*/hw_counters/tx_bytes */ports/*/counters/port_xmit_data;do
@@ -69,6 +72,11 @@ def merged(output: Output, run: str) -> Output:
     kept = {name: count for name, count in sent.items() if name.removeprefix("rdma:") not in efa and name != "net:lo"}
     text = re.sub(rf"\n?{_COUNTED.format(run=re.escape(run))}\n?", "\n", output.text)
     return replace(output, text=re.sub(r"\n{2,}", "\n", text), sent_bytes=kept)
+
+
+def with_advice(reading: Reading, advice: str) -> Reading:
+    """A failure with what the launcher knows to do."""
+    return replace(reading, problem=f"{reading.problem}; {advice}")
 
 
 def _device(counter: str) -> tuple[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -12,15 +13,15 @@ from typing import Any
 from clusterproof.plugins.connection import Answer, Unusable, connection_for
 from clusterproof.plugins.connection.srun import WAIT_S
 from clusterproof.plugins.connection.submit_host import formless, submit_host, told_by
-from clusterproof.plugins.launchers import FOLDER
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.launchers import FOLDER, pmi
 from clusterproof.plugins.launchers.blame import attributed, silenced
 from clusterproof.plugins.launchers.ends import ends_of, reading_of
 from clusterproof.plugins.launchers.launcher import Campaign, Measured, check
 from clusterproof.plugins.launchers.over_nodes import not_reached
-from clusterproof.plugins.launchers.ranks import merged, rank_shell, ranks_per_node
+from clusterproof.plugins.launchers.ranks import merged, rank_shell, ranks_per_node, with_advice
 from clusterproof.plugins.launchers.visit import ENDS_S, MOST_BYTES, TRAVELS, Told, output_of, read
 from clusterproof.plugins.meters.reading import Reading
-from clusterproof.plugins.nodeset import fold
 from clusterproof.plugins.pairwise.model import Pair
 from clusterproof.plugins.probe.frame import printable
 from clusterproof.plugins.probe.payload import joined, new_nonce, packed, started_by_shell
@@ -34,17 +35,23 @@ _TRAVELS = (
     FOLDER / "on_submit_host.py",
 )
 _TEXT = "@TEXT@"  # on_submit_host puts a node's program in its place
+ONLY_THE_FIRST: Mapping[str, Any] = {"mpi": pmi.NONE, "others_s": 0}  # of the ranks does anything
 _NOT_LAUNCHED = re.compile(r"Task launch for \S+ failed on node (\S+): (.*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """The job with the nodes; `addresses` are by which names or addresses a node is reached from others."""
+    """The job with the nodes; `addresses` are by which names or addresses a node is reached from others.
+
+    `mpi` is how its steps tell ranks of each other, of what Slurm has for that.
+    """
 
     job: str
     is_ours: bool
     refused: Mapping[str, str]
     addresses: Mapping[str, Sequence[str]]
+    mpi: str = pmi.NONE
+    has_mpi: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -99,6 +106,10 @@ class BySrun:
     def _settings(self) -> Mapping[str, str]:
         return {**self.campaign.cluster.settings, **self.campaign.limits.settings}
 
+    @property
+    def _options(self) -> list[str]:
+        return shlex.split(self._settings.get("srun_options", ""))
+
     def _reserve(self) -> Reserved:
         """The job that has the nodes. Raises Unusable."""
         wait_s = float(self._settings.get("slurm_wait") or WAIT_S)
@@ -109,7 +120,7 @@ class BySrun:
             "names": [target.name for target in self.campaign.cluster.targets],
             "job": name.removeprefix("slurm:job:") if name.startswith("slurm:job:") else "",
             "partition": self._settings.get("partition", ""),
-            "options": self._settings.get("srun_options", "").split(),
+            "options": self._options,
             "wait_s": wait_s,
             "minutes": math.ceil(self.campaign.whole_s / 60) + 1,
         }
@@ -118,6 +129,7 @@ class BySrun:
             refused = {str(node): printable(str(why)) for node, why in told["refused"].items()}
             addresses = {str(node): tuple(map(str, names)) for node, names in told["addresses"].items()}
             job, is_ours = str(told["job"]), told["is_ours"] is True
+            site, has_mpi = pmi.default(str(told["mpi"]["config"])), pmi.listed(str(told["mpi"]["listed"]))
         except (KeyError, TypeError, AttributeError) as problem:
             raise formless(submit_host(self._settings), problem) from None
         if not job:
@@ -126,7 +138,7 @@ class BySrun:
                 nodes_by_word.setdefault(why, []).append(node)
             words = "; ".join(f"{fold(nodes)}: {why}" for why, nodes in nodes_by_word.items())
             raise Unusable(f"Slurm gives none of the nodes: {words:.400}; expected some within --slurm-wait {wait_s:g}")
-        return Reserved(job, is_ours, refused, addresses)
+        return Reserved(job, is_ours, refused, addresses, pmi.chosen(self._options, site, has_mpi), has_mpi)
 
     def _round(self, turns: Mapping[str, tuple[Pair, str]], reserved: Reserved, nonce: str) -> dict[str, object]:
         steps = [step for key, turn in turns.items() for step in self._steps(key, *turn, reserved)]
@@ -135,7 +147,7 @@ class BySrun:
             "name": self._name,
             "job": reserved.job,
             "is_ours": reserved.is_ours,
-            "options": self._settings.get("srun_options", "").split(),
+            "options": self._options,
             "most_bytes": 2 * MOST_BYTES,
             "steps": steps,
             "program": {
@@ -151,7 +163,8 @@ class BySrun:
         if campaign.meter.is_collective:
             shell, tasks = rank_shell(campaign, run), ranks_per_node(campaign, pair)
             both = list(sweeps.values())
-            return [_step(key, list(pair), tasks=tasks, shell=shell, deadline_s=campaign.run_s, sweeps=both)]
+            ranks = ONLY_THE_FIRST if campaign.meter.starts_ranks else {"mpi": reserved.mpi}
+            return [_step(key, list(pair), tasks, shell=shell, deadline_s=campaign.run_s, sweeps=both, **ranks)]
         ends = ends_of(campaign, run, tuple(map(str, reserved.addresses[pair.a])))
         within_s = campaign.run_s + ENDS_S
         return [
@@ -167,7 +180,10 @@ class BySrun:
             reading = self.campaign.meter.read(self.campaign.settings, (merged(output, run),))
             reading = attributed(reading, self._called(pair), output.exit is None)
             reading = replace(reading, seconds=reading.seconds or output.seconds)
-            launched = _NOT_LAUNCHED.search(output.text)
+            if reading.is_apart and self._reserved:
+                reading = with_advice(reading, pmi.advice(self._reserved.mpi, self._reserved.has_mpi))
+            own = "\n".join(map(str, told["steps"][key]["own"]))  # a rank that says so is no evidence of it
+            launched = _NOT_LAUNCHED.search(own)
             if launched and launched[1] in pair and reading.busbw_gb_per_s is None:
                 return Reading(problem=f"srun: {printable(launched[0])}", culprit=launched[1], seconds=output.seconds)
         else:
@@ -207,5 +223,5 @@ def _told(step: Mapping[str, Any] | None, nonce: str) -> Told | None:
     told = read(Answer(str(step["text"]).encode()), nonce)
     if not told.unreached:
         return told
-    words = [line.partition("error:")[2].strip() for line in str(step["text"]).splitlines() if "error:" in line]
+    words = [line.partition("error:")[2].strip() for line in map(str, step["own"]) if "error:" in line]
     return Told(unreached=printable(f"srun: {words[0]}") if words else f"no answer within {step['seconds']:.0f} s")

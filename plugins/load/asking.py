@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from clusterproof.plugins.connection import Connection, Limits, Program
-from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
-from clusterproof.plugins.gather import Told, ask
+from clusterproof.plugins.connection.gather import Told, ask, room_of
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.load.options import SECONDS, TAKES_TURNS, LoadOptions
 from clusterproof.plugins.probe.payload import modules_for, new_nonce, started, started_by_shell
@@ -32,6 +32,7 @@ def load(
     All nodes are loaded at once, but for what they share: there they take turns, each time as many as ever.
     """
     known = dict(answered)
+    options = replace(options, room=room_of(connection, limits))
 
     def merge(evidence: NodeEvidence) -> None:
         known[evidence.node] = merged(known[evidence.node], evidence, round_leaves)
@@ -41,7 +42,7 @@ def load(
     for round_leaves, targets in rounds(frozenset(leaves), reached, options.fs_at_once):
         to_run, nonce = program(round_leaves, options, getattr(connection, "takes_stdin", True))
         patient = replace(limits, answer_s=options.whole_s(round_leaves) + CONNECT_S)
-        ask(replace(cluster, targets=tuple(targets)), connection, to_run, nonce, patient, merge)
+        ask(replace(cluster, targets=tuple(targets)), connection, to_run, nonce, patient, merge, round_leaves)
 
 
 def rounds(leaves: frozenset[str], targets: Sequence[T], at_once: int) -> Iterator[tuple[list[str], Sequence[T]]]:
@@ -68,5 +69,5 @@ def program(leaves: Sequence[str], options: LoadOptions, on_stdin: bool = True) 
     nonce = new_nonce()
     modules = modules_for(f"{ROOM}.{name}" for name in ("run", *leaves))
     deadlines = {leaf: options.deadline_s(leaf) for leaf in leaves}
-    request = (deadlines, options.host_root, options.whole_s(leaves), options.settings)
+    request = (deadlines, options.host_root, options.whole_s(leaves), options.settings, options.room)
     return started_by_shell(started(f"{ROOM}.run", modules, request), nonce, options.sudo, on_stdin), nonce

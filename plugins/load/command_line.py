@@ -2,61 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clusterproof.plugins.check import Check
-from clusterproof.plugins.load.options import DCGM_SECONDS, LEAVES, SECONDS, LoadOptions
-from clusterproof.plugins.needs import leaves_of
-from clusterproof.plugins.options import Option
-from clusterproof.plugins.state import is_named
+from clusterproof.plugins.load.options import LEAVES, SECONDS, LoadOptions
+from clusterproof.plugins.suite.needs import leaves_of
+from clusterproof.plugins.suite.state import is_named
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.load.others import Test
 
 LEAST_MIB = 64  # of the scratch file
 ANYWHERE = Path("/")
-
-GROUPS: dict[str, tuple[Option, ...]] = {
-    "clusterproof: load, where -m names perf": (
-        Option(
-            "--load-timeout",
-            "seconds for a measurement of one node: for all (600), or for some (dcgm_diag=1200,gpu_gemm=60); they are "
-            + ", ".join(SECONDS),
-            {"default": "", "metavar": "S"},
-        ),
-        Option(
-            "--dcgm-level",
-            "how thorough dcgmi diag is: 1 (seconds), 2 (the default: 2 to 10 min), 3 (15 min), 4 (1 to 2 h)",
-            {"type": int, "default": 2, "choices": tuple(DCGM_SECONDS), "metavar": "N"},
-        ),
-        Option(
-            "--load-path",
-            "folders of the nodes with all_reduce_perf, nvbandwidth, … where neither PATH nor docs/load.md names them",
-            {"default": "", "metavar": "DIR:…"},
-        ),
-        Option(
-            "--torch-python",
-            "the Python of the nodes that has PyTorch (default: the first of those that docs/load.md names)",
-            {"default": "", "metavar": "PATH"},
-        ),
-        Option(
-            "--fs-bandwidth",
-            "measure how fast nodes write and read a scratch file in this folder of theirs; it is removed after",
-            {"default": "", "metavar": "DIR"},
-        ),
-        Option(
-            "--fs-size",
-            "MiB of that scratch file (default 4096); four times as much must be free",
-            {"type": int, "default": 4096, "metavar": "MIB"},
-        ),
-        Option(
-            "--fs-at-once",
-            "how many nodes write and read at once (default 4: they may share the file system)",
-            {"type": int, "default": 4, "metavar": "N"},
-        ),
-    ),
-}
 
 
 def load_options(option: Any) -> LoadOptions:
@@ -112,27 +72,34 @@ def paths_named(config: pytest.Config) -> list[Path]:
     return [path if path.exists() else ANYWHERE for path in named]
 
 
-def leaves_of_packaged(option: Any, paths: Collection[Path]) -> frozenset[str]:
-    """Those that the packaged checks of these paths need which the command line selects, as far as `-m` and `-k` tell.
+def leaves_named(option: Any, paths: Collection[Path], others: Iterable[Test] = ()) -> frozenset[str]:
+    """Those that load the hardware and are needed by the tests that the command line selects, packaged or of `others`.
 
-    With xdist nodes are asked before anybody has collected a test.
+    With xdist nodes are asked before anybody has collected a test: so it is as far as paths, `-m` and `-k` tell.
     """
-    wanted = (check.leaves for check in _selected(option, paths))
+    wanted = (test.leaves for test in _selected(option, paths, others))
     return load_options(option).asked(frozenset[str]().union(*wanted))
 
 
-def needs_pairs_of_packaged(option: Any, paths: Collection[Path]) -> bool:
-    """Whether one of the packaged checks that the command line selects needs pairs of nodes measured."""
-    return any(check.needs_pairs for check in _selected(option, paths))
+def pairs_are_needed(option: Any, paths: Collection[Path], others: Iterable[Test] = ()) -> bool:
+    """Whether one of the tests that the command line selects needs pairs of nodes measured."""
+    return any(test.needs_pairs for test in _selected(option, paths, others))
 
 
-def _selected(option: Any, paths: Collection[Path]) -> list[Check]:
-    """The packaged checks of load that the command line selects, as far as paths, `-m` and `-k` tell."""
+def others_named(config: pytest.Config) -> list[Test]:
+    """The tests of other authors that the command line names, where it asks for load at all."""
+    if not is_named(config.option.markexpr, "perf"):
+        return []
+    from clusterproof.plugins.load.others import others  # few runs load anything
+
+    return others(config, paths_named(config))
+
+
+def _selected(option: Any, paths: Collection[Path], others: Iterable[Test]) -> list[Test]:
+    """The tests of load that the command line selects, as far as paths, `-m` and `-k` tell."""
     if not is_named(option.markexpr, "perf"):
         return []
     from _pytest.mark.expression import Expression  # pytest has no public name for what reads -m and -k
-
-    from clusterproof.plugins.suite import all_checks, marks_of
 
     def says_yes(expression: str, holds: Callable[[str], bool]) -> bool:
         def matches(word: str, /, **_details: str | int | bool | None) -> bool:
@@ -140,13 +107,18 @@ def _selected(option: Any, paths: Collection[Path]) -> list[Check]:
 
         return not expression or Expression.compile(expression).evaluate(matches)
 
-    def is_selected(check: Check) -> bool:
-        marks, name = marks_of(check), f"{check.path} {check.function.__name__}".lower()
-        by_mark = says_yes(option.markexpr, lambda word: word in marks)
-        return "perf" in marks and by_mark and says_yes(option.keyword, lambda word: word.lower() in name)
+    def is_selected(test: Test) -> bool:
+        by_mark = says_yes(option.markexpr, lambda word: word in test.marks)
+        return "perf" in test.marks and by_mark and says_yes(option.keyword, lambda word: word.lower() in test.words)
 
-    def is_named_file(check: Check) -> bool:
-        file = Path(check.function.__code__.co_filename).resolve()
-        return any(file.is_relative_to(path) for path in paths)
+    packaged = [test for test in _packaged() if any(test.file.is_relative_to(path) for path in paths)]
+    return [test for test in (*packaged, *others) if is_selected(test)]
 
-    return [check for check in all_checks().values() if is_selected(check) and is_named_file(check)]
+
+def _packaged() -> Iterator[Test]:
+    from clusterproof.plugins.load.others import Test
+    from clusterproof.plugins.suite.all_checks import all_checks, marks_of
+
+    for check in all_checks().values():
+        words = f"{check.path} {check.function.__name__}".lower()
+        yield Test(words, marks_of(check), Path(check.path).resolve(), check.leaves, check.needs_pairs)

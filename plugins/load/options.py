@@ -35,6 +35,7 @@ class LoadOptions:
     fs_folder: str = ""  # of the nodes: scratch files are written there and removed
     fs_mib: int = 4096
     fs_at_once: int = 4  # nodes
+    room: int = 0  # characters of an answer that its connection carries; 0: all
 
     def deadline_s(self, leaf: str) -> float:
         """Seconds for one leaf on one node."""

@@ -10,7 +10,9 @@ ROOM = "clusterproof.plugins.load"
 BEAT_S = 20.0
 
 
-def main(leaves: dict[str, float], root: str, whole_s: float, settings: dict[str, str], nonce: str, sudo: str) -> None:
+def main(
+    leaves: dict[str, float], root: str, whole_s: float, settings: dict[str, str], room: int, nonce: str, sudo: str
+) -> None:
     """Answer one request and end this process."""
 
     def read(running: list[Running]) -> None:
@@ -18,4 +20,4 @@ def main(leaves: dict[str, float], root: str, whole_s: float, settings: dict[str
             running.append(Running(name, Node(root, leaf_s=leaf_s, settings=settings), ROOM))
             collect(running[-1:], BEAT_S)
 
-    answer(read, whole_s, root, nonce, sudo)
+    answer(read, whole_s, root, nonce, sudo, room)

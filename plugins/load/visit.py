@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from clusterproof.plugins.connection import Connection, Limits
-from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.load.asking import load, rounds
 from clusterproof.plugins.load.command_line import load_options
 from clusterproof.plugins.load.options import SECONDS, LoadOptions
-from clusterproof.plugins.progress import progress
+from clusterproof.plugins.suite.progress import progress
 
 
 def load_nodes(

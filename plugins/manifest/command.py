@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.inventory.recording import write_whole
 from clusterproof.plugins.manifest.compose import manifest_of
 from clusterproof.plugins.manifest.text import text_of
-from clusterproof.plugins.state import nodes_of
+from clusterproof.plugins.suite.state import nodes_of
 
 CHECKS = "checks/software/test_manifest.py"  # what they read is what a manifest is made of
 BAD_COMMAND_LINE = 4  # as the rest of the suite has it; argparse's own 2 is an interruption here
@@ -51,11 +52,19 @@ class _Loop:
             print(text, end="")
             return True
         try:
-            Path(self.out).write_text(text, encoding="utf-8")
+            _write(Path(self.out), text)
         except OSError as problem:
             raise pytest.UsageError(f"{self.out}: {problem.strerror}; expected a file that may be written") from None
         print(f"wrote {self.out}", file=sys.stderr)
         return True
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole or not at all; what is no file, such as a pipe, is written to. Raises OSError."""
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+    else:
+        write_whole(path.resolve(), text)
 
 
 def command_line(arguments: list[str], package: Path) -> tuple[list[str], WriteManifest]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.facts import version
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.manifest.told import (
@@ -28,7 +29,6 @@ from clusterproof.plugins.probe.rdma import MODULES
 from clusterproof.plugins.probe.services import WANTED as SERVICES
 from clusterproof.plugins.probe.versions import FILES, LIBRARIES, PACKAGES
 from clusterproof.plugins.probe.versions import LOADED as LIBRARY_NAMES
-from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 COMPONENTS = tuple(
     dict.fromkeys([*(row[0] for row in FILES), *LIBRARIES.values(), "cuda_compat", FABRIC_MANAGER, *PACKAGES])

@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Iterator
 
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.manifest.compose import Manifest
-from clusterproof.plugins.nodeset import fold
-from clusterproof.plugins.printable import printable
 
 HEAD = """\
 # Golden manifest of a machine image: pytest --cluster local -m ami --policy THIS_FILE

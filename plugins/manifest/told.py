@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.facts.fact import Absent
 from clusterproof.plugins.facts.field import readings
 from clusterproof.plugins.manifest.words import (
@@ -19,7 +20,6 @@ from clusterproof.plugins.manifest.words import (
     RDMA,
     WHOLE,
 )
-from clusterproof.plugins.verdict import Incomplete
 
 if TYPE_CHECKING:
     from clusterproof.plugins.facts.node import Node

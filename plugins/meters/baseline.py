@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from clusterproof.plugins.catalog.busbw import BusbwKey
+from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.inventory.recording import write_whole
 from clusterproof.plugins.meters.reading import MOST_GB_PER_S, Reading, is_believable
 
@@ -21,7 +22,7 @@ MAX_TEXT = 200
 MAX_NUMBER = 2**53
 
 
-class BaselineError(ValueError):
+class BaselineError(ClusterproofError, ValueError):
     """A file of figures that cannot be used; the message says which and why, in one line."""
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.meters.meter import MeterSettings, Output
 from clusterproof.plugins.meters.reading import is_believable
-from clusterproof.plugins.printable import printable
 
 LONGEST = 300
 LONGEST_LINE = 1000
@@ -15,6 +15,8 @@ MAX_LINES = 200_000
 
 _HOST = r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,252})"
 _MISSING = re.compile(rf"clusterproof: {_HOST}: (.{{1,{LONGEST}}})", re.ASCII)
+_LIBRARY = re.compile(r"error while loading shared libraries: ")
+_WHERE_LIBRARIES_ARE = "expected its folder in LD_LIBRARY_PATH: by a module that is loaded first, or --meter-env"
 _TELLING = re.compile(
     r"\b(?:error|failed|failure|refused|denied|cannot|could not|unable to|not found|no such|killed|aborted|timed out"
     r"|exited on signal|has lost communication)\b",
@@ -83,6 +85,9 @@ def _blamed(pattern: re.Pattern[str], lines: Sequence[str]) -> set[str]:
 def _said(text: str, told: Iterable[str]) -> str:
     lines = [line for line in _lines(text) if any(char.isalnum() for char in line)]
     missing = next((found[0] for found in map(_MISSING.search, lines) if found), "")
+    library = next(filter(_LIBRARY.search, lines), "")
+    if library and not missing:
+        return f"{library}; {_WHERE_LIBRARIES_ARE}"
     first = missing or next(iter(told), "") or next(filter(_TELLING.search, lines), "")
     return first or (lines[-1] if lines else "it printed nothing")
 

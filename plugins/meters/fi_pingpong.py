@@ -58,7 +58,13 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     )
 
 
-METER = Meter("fi_pingpong", read, server=server, client=client)
+def by_hand(one: str, other: str, _collective: str) -> str:
+    """What a person types on both nodes."""
+    run = f"fi_pingpong -p efa -e rdm -S {SIZE_BYTES}"
+    return f"{run} on {other}, then on {one}: {run} {other}"
+
+
+METER = Meter("fi_pingpong", read, server=server, client=client, by_hand=by_hand)
 
 
 def _program(settings: MeterSettings) -> str:

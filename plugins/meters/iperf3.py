@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.meters import failure, shell
 from clusterproof.plugins.meters.counters import proven_network
 from clusterproof.plugins.meters.meter import Meter, MeterSettings, Output
@@ -24,7 +25,7 @@ REFUSALS = ("Connection refused", "server is busy", "Connection reset by peer")
 DIRECTIONS = ("to the server", "from the server")
 
 
-class UnreadableError(ValueError):
+class UnreadableError(ClusterproofError, ValueError):
     """Output of iperf3 that does not say what was measured."""
 
 
@@ -87,7 +88,12 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     )
 
 
-METER = Meter("iperf3", read, server=server, client=client)
+def by_hand(one: str, other: str, _collective: str) -> str:
+    """What a person types on both nodes."""
+    return f"iperf3 -s on {other}, then on {one}: iperf3 -c {other} -P {STREAMS} -O 1; the same with -R"
+
+
+METER = Meter("iperf3", read, server=server, client=client, by_hand=by_hand)
 
 
 def directions(text: str) -> tuple[Direction, Direction]:

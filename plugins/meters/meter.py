@@ -38,9 +38,11 @@ class Output:
 class Meter:
     """One program.
 
-    A collective one has `ranks`: the shell command of every rank, which a launcher starts on both nodes. One of two
-    ends has `server` and `client` (shell commands, from the port, and from the server's address and the port); the
-    server serves one client and ends. `read` takes the ranks' merged output, or the client's and then the server's.
+    A collective one has `ranks`: the shell command of every rank, which a launcher starts on both nodes; where it
+    `starts_ranks` itself, only the first of them does anything. One of two ends has `server` and `client` (shell
+    commands, from the port, and from the server's address and the port); the server serves one client and ends. `read`
+    takes the ranks' merged output, or the client's and then the server's. `by_hand` is how a person measures the same,
+    from the names of two nodes and of the collective.
     """
 
     name: str
@@ -48,6 +50,8 @@ class Meter:
     ranks: Callable[[MeterSettings], str] | None = None
     server: Callable[[MeterSettings, int], str] | None = None
     client: Callable[[MeterSettings, str, int], str] | None = None
+    starts_ranks: bool = False
+    by_hand: Callable[[str, str, str], str] | None = None
 
     @property
     def is_collective(self) -> bool:

@@ -9,7 +9,7 @@ from clusterproof.plugins.facts.nccl_tests import Measured, NcclLog, NcclTests, 
 from clusterproof.plugins.meters import failure, shell
 from clusterproof.plugins.meters.counters import efa_devices, proven_network
 from clusterproof.plugins.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.meters.reading import Reading
+from clusterproof.plugins.meters.reading import APART, Reading
 
 COLLECTIVES = (
     *("all_reduce", "all_gather", "alltoall", "broadcast", "gather"),
@@ -27,11 +27,22 @@ SIZE_BYTES = 2**30
 ITERATIONS, WARM_UP = 20, 5
 NETWORK_IN_LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}  # the line that names the provider
 
+# One rank of each node tells with which MPI the program is linked; of a script nobody knows.
+_MPI_LIBRARY = """\
+case ${SLURM_LOCALID:-${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}} in 0)
+  libraries=$(ldd "$program" 2>/dev/null) && printf '# MPI library: %s\\n' "$(printf '%s\\n' "$libraries" \
+| awk '$1 ~ /^libmpi/ { print $1; exit }')" ;;
+esac
+"""
 _TAG = r"(?:\[\d{1,6},\d{1,6}\]<std(?:out|err)>:|\d{1,6}: )?"
 _NCCL_LINE = r"[A-Za-z][\w.-]{0,252}:\d{1,10}:\d{1,10} \[\d{1,4}\] NCCL [^\n]{0,2000}\n"
 _CUT_ROW = re.compile(rf"(?<=\s)(-?\d{{1,9}}) ?{_NCCL_LINE}(?:{_TAG}{_NCCL_LINE})*{_TAG}", re.ASCII)
 _RANK_0 = re.compile(
     rf"^{_TAG}#?\s{{0,8}}Rank\s{{1,8}}0\s{{1,8}}(?:Group\s{{1,8}}\d{{1,6}}\s{{1,8}})?Pid\b", re.MULTILINE
+)
+_LINKED = re.compile(rf"^{_TAG}# MPI library: ([\w.+-]{{0,80}})$", re.MULTILINE | re.ASCII)
+_NO_PMI = re.compile(
+    r"not built with SLURM's PMI support|OPAL ERROR: Unreachable in file ext\dx_client\.c|PMI2?_Init fail"
 )
 
 
@@ -44,6 +55,7 @@ def ranks(settings: MeterSettings) -> str:
         "unset NCCL_DEBUG_FILE\n"
         + shell.exports({**NETWORK_IN_LOG, **settings.environment})
         + shell.found(f"{settings.collective}_perf", settings.program, PLACES, REMEDY)
+        + _MPI_LIBRARY
         + f'exec "$program" -b {size} -e {size} -f 2 -g 1 -c 1 -n {ITERATIONS} -w {WARM_UP}'
         f" {shell.words(settings.options)}\n"
     )
@@ -80,7 +92,13 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     )
 
 
-METER = Meter("nccl-tests", read, ranks=ranks)
+def by_hand(one: str, other: str, collective: str) -> str:
+    """What a person types on one of the nodes."""
+    known = collective if collective in COLLECTIVES else "all_reduce"
+    return f"mpirun -np 16 --host {one}:8,{other}:8 {known}_perf -b 8G -e 8G -f 2 -g 1"
+
+
+METER = Meter("nccl-tests", read, ranks=ranks, by_hand=by_hand)
 
 
 def _merged(outputs: tuple[Output, ...]) -> Output:
@@ -104,11 +122,22 @@ def _problem(
 ) -> str:
     if is_correct is False:
         return f"wrong results: {log.out_of_bounds if log.out_of_bounds is not None else 'some'} values out of bounds"
+    if len(_RANK_0.findall(output.text)) > 1:
+        return _alone(output.text)
+    if output.exit != 0 and _NO_PMI.search(output.text):
+        return f"{APART}: its MPI was told of no other rank"
     if output.exit != 0:
         return failure.problem_of(output, log.problems)
-    if len(_RANK_0.findall(output.text)) > 1:
-        return "every rank ran alone: this nccl-tests is built without MPI; build it with MPI=1"
     return failure.of_largest(settings, slower.busbw_gb_per_s if slower else None, size, log.problems)
+
+
+def _alone(text: str) -> str:
+    """Why every rank took itself for the only one, by what their program is linked with."""
+    linked = _LINKED.search(text)
+    if linked and not linked[1]:
+        return "every rank ran alone: this nccl-tests is built without MPI; build it with MPI=1"
+    has_mpi = f"nccl-tests has MPI ({linked[1]})" if linked else "nccl-tests may have MPI"
+    return f"{APART}: each ran alone, though {has_mpi}"
 
 
 def _is_correct(log: NcclLog, rows: tuple[Row, ...], largest: list[Row]) -> bool | None:

@@ -40,6 +40,7 @@ _ROOT = f"""\
 root=$(getent ahostsv4 "$1" | awk '$1 !~ /^127\\./ {{ print $1; exit }}')
 export NEURON_RT_ROOT_COMM_ID=${{root:-$1}}:{PORT}
 """
+_MPIRUN_AS_ROOT = "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"
 _NOT_UNDER_SLURM = "unset SLURM_JOB_ID SLURM_JOBID SLURM_NODELIST SLURM_JOB_NODELIST SLURM_STEP_NODELIST\n"
 
 
@@ -56,6 +57,7 @@ def ranks(settings: MeterSettings) -> str:
         + shell.found("nccom-test", settings.program, PLACES, REMEDY)
         + _BOTH_NODES
         + cores
+        + _MPIRUN_AS_ROOT
         + _NOT_UNDER_SLURM  # its mpirun would wait for a step of the job that this one holds
         + _ROOT
         + f"set -- -r $((cores * $#)) -N $# -b {size} -e {size} -f 2 -n {ITERATIONS} -w {WARM_UP} -d fp32 --check"
@@ -88,7 +90,13 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     )
 
 
-METER = Meter("nccom-test", read, ranks=ranks)
+def by_hand(one: str, other: str, collective: str) -> str:
+    """What a person types on one of the nodes."""
+    known = COLLECTIVES.get(collective, "allr")
+    return f"nccom-test -r 64 -N 2 -b 1G -e 1G -d fp32 --check {known} --hosts {one} {other}"
+
+
+METER = Meter("nccom-test", read, ranks=ranks, starts_ranks=True, by_hand=by_hand)
 
 
 def _problem(settings: MeterSettings, output: Output, log: NccomLog, slowest: Row | None, size: int) -> str:

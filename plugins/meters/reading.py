@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+APART = "the ranks did not find each other"
 NOT_INSTALLED, NO_PROGRAM = "is not installed: looked", "is not a program here"
 
 
@@ -34,6 +35,11 @@ class Reading:
     def is_without_program(self) -> bool:
         """Whether it failed because a node does not have the meter's program: that says nothing of its network."""
         return any(words in self.problem for words in (NOT_INSTALLED, NO_PROGRAM))
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it failed because the ranks of one job did not become one: what to do, the launcher knows."""
+        return APART in self.problem
 
 
 MOST_GB_PER_S = 100_000.0  # no network and no NVLink domain comes near it

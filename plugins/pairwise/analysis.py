@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import exp, hypot
 from statistics import median
 
-from clusterproof.plugins.pairwise.failures import failing_link, failing_or_suspect, told_once
-from clusterproof.plugins.pairwise.findings import Analysis, Estimate, Finding, Kind
+from clusterproof.plugins.pairwise.failures import failing_or_suspect, told_once
+from clusterproof.plugins.pairwise.findings import Analysis, Estimate, Finding, Kind, estimated
 from clusterproof.plugins.pairwise.groups import SlowPlace
 from clusterproof.plugins.pairwise.intermittent import slow_now_and_then
+from clusterproof.plugins.pairwise.jitter import left_open
 from clusterproof.plugins.pairwise.likelihood import SURE, surely
-from clusterproof.plugins.pairwise.model import Measurement, Pair
+from clusterproof.plugins.pairwise.links import accused_links
+from clusterproof.plugins.pairwise.model import Measurement
 from clusterproof.plugins.pairwise.normal import Normal
+from clusterproof.plugins.pairwise.reach import too_noisy
 from clusterproof.plugins.pairwise.robust import location, location_error, spread
 from clusterproof.plugins.pairwise.screen import Screened, but_the_worst, screen
-from clusterproof.plugins.pairwise.view import Settings, Value, succeeded
+from clusterproof.plugins.pairwise.view import Settings, succeeded
 
 SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on nobody is accused
-ONE_SIDED = 1.645  # standard errors: at 19 in 20 the slowness may well be the minimum effect
 RETESTS = 3  # without which nobody is accused
 FEWEST_GOOD_PAIRS = 2  # that say what is normal: of three nodes it may be the two others' link that is fast
-LINK_RETESTS = 1
 MOST_ALLOWED = 0.2  # of the minimum effect: by so little a node may miss it, where that is within the error
 BUT_FOR_ONE = 0.75  # of the minimum effect: so slow a node must be without its worst partner, too
 TOO_FEW = 3  # nodes: of two, nobody can tell which
@@ -50,11 +49,15 @@ def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_pe
     ]
     of_nodes = told_once(slow, failing)
     accused = {node for finding in of_nodes for node in finding.nodes}
-    links = _links(screened, measurements, accused, settings, len(nodes))
-    blamed = accused | {node for finding in links for node in finding.nodes}
+    links = accused_links(screened, measurements, accused, settings, len(nodes))
+    blamed = accused | {node for one in links if one.kind is not Kind.INCONCLUSIVE for node in one.nodes}
     intermittent = slow_now_and_then(screened, nodes - blamed, estimates, settings)
-    too_few = _too_few(screened, floor_gb_per_s, settings)
-    return Analysis((*contention, *places, *of_nodes, *links, *intermittent, *too_few), screened.usual, estimates)
+    said = blamed | {node for one in intermittent for node in one.nodes}
+    unclear = _too_few(screened, floor_gb_per_s, settings) or too_noisy(screened, settings)
+    jittery = [] if unclear else left_open(screened, nodes - said, estimates, settings)
+    return Analysis(
+        (*contention, *places, *of_nodes, *links, *intermittent, *jittery, *unclear), screened.usual, estimates
+    )
 
 
 def _nothing(measurements: Sequence[Measurement]) -> Finding:
@@ -98,7 +101,7 @@ def _contention(usual: Normal, settings: Settings) -> list[Finding]:
         if relief >= settings.min_effect:
             words = f"pairs {what} are" if settings.places else "pairs are"
             gained = f"{words} {1 - exp(-relief):.0%} slower when all run at once than when at most half do"
-            found.append(Finding(Kind.CONTENTION, estimate=_of(-relief, 0.0, 0), words=gained))
+            found.append(Finding(Kind.CONTENTION, estimate=estimated(-relief, 0.0, 0), words=gained))
         if not settings.places and found:
             break
     return found
@@ -111,7 +114,7 @@ def _place(place: SlowPlace, screened: Screened, settings: Settings) -> Finding:
     touching = [value for value in screened.values if not value.is_inside and of_it & set(value.pair.nodes)]
     again = [value.x + place.across for value in touching if value.is_retest and value.is_relaxed]
     pairs = tuple({value.pair: None for value in touching})
-    estimate = _of(place.across, location_error(len(touching), screened.usual.sigma), len(touching))
+    estimate = estimated(place.across, location_error(len(touching), screened.usual.sigma), len(touching))
     recovered = len(again) >= RETESTS and median(again) > -settings.min_effect / 2
     kind = Kind.CONTENTION if recovered else Kind.SLOW_GROUP
     where = "inside too" if place.inside else "and well inside: what joins it to the others is slow"
@@ -171,46 +174,5 @@ def _estimates(screened: Screened, nodes: int) -> dict[str, Estimate]:
         else:
             middle, chance = median(xs), 0.0
         sigma = max(screened.usual.sigma, spread(xs))  # its own may be slow now more, now less
-        found[node] = _of(middle, location_error(len(xs), sigma), len(xs), partners, chance)
+        found[node] = estimated(middle, location_error(len(xs), sigma), len(xs), partners, chance)
     return found
-
-
-def _of(middle: float, error: float, count: int, partners: int = 0, surely: float = 0.0) -> Estimate:
-    low, high = (1 - exp(middle + sign * 1.96 * error) for sign in (1, -1))
-    return Estimate(1 - exp(middle), low, high, count, partners, surely)
-
-
-def _links(
-    screened: Screened, measurements: Sequence[Measurement], accused: set[str], settings: Settings, nodes: int
-) -> list[Finding]:
-    """Pairs that stay slow, or fail, though both nodes are well with others."""
-    assert screened.usual is not None
-    of_pair: dict[Pair, list[Value]] = defaultdict(list)
-    for value in screened.values:
-        of_pair[value.pair].append(value)
-    found = []
-    for one in screened.links:
-        if accused & set(one.nodes) or nodes < TOO_FEW:
-            continue
-        tried = [each for each in measurements if each.pair == one]
-        failed = sum(not each.reading.busbw_gb_per_s for each in tried)
-        if failed:
-            found.append(failing_link(one, failed, len(tried)))
-            continue
-        told = of_pair[one]
-        slow = _slow_link(one, told, screened.usual, settings, len(of_pair))
-        if slow:
-            found.append(slow)
-    return found
-
-
-def _slow_link(one: Pair, told: Sequence[Value], usual: Normal, settings: Settings, pairs: int) -> Finding | None:
-    """The pair, where it is slow each time, and surely among so many pairs."""
-    xs = [value.x for value in told]
-    again = [value.x for value in told if value.is_retest]
-    error = hypot(location_error(len(xs), usual.sigma), usual.error)
-    chance = surely(xs, replace(usual, sample=()), pairs)
-    is_slow = location(xs) <= -settings.min_effect + ONE_SIDED * error
-    if len(again) < LINK_RETESTS or max(again) > -settings.min_effect / 2 or not is_slow or chance < SURE:
-        return None
-    return Finding(Kind.SLOW_LINK, one.nodes, estimate=_of(location(xs), error, len(xs), 1, chance), pairs=(one,))

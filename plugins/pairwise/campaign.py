@@ -14,13 +14,13 @@ from random import Random
 from clusterproof.plugins.pairwise.model import Measurement, Pair, pair
 from clusterproof.plugins.pairwise.schedule import Round, full, is_inside, quick
 from clusterproof.plugins.pairwise.screen import Screened, screen
-from clusterproof.plugins.pairwise.view import Settings
+from clusterproof.plugins.pairwise.view import Settings, by_pair, slow_together
 
 FIRST_ROUNDS = 4
 RETEST_ROUNDS = 4
 LINK_RETESTS = 3  # of a suspect pair, which has its nodes to itself meanwhile
 MOST_CONTROLS = 16  # pairs of good nodes in a retest round: they show what fewer at once bring
-FEWEST_PAIRS = 4  # in a retest round after the first, however small the cluster: what is normal is to be well known
+FEWEST_PAIRS = 8  # in a retest round after the first, however small the cluster: what is normal is to be well known
 SAMPLED_OF_A_PLACE = 3  # nodes of a slow place that are measured again in each round
 
 
@@ -133,17 +133,22 @@ class _Draw:
 
     def __init__(self, plan: Plan, measurements: Sequence[Measurement], screened: Screened, number: int) -> None:
         self.pairs: list[Pair] = []
+        self.of_pair = by_pair(screened.values)
+        self.settings = plan.settings
         self.screened = screened
         self.places = plan.places
+        self.is_even = (number - plan.settings.first_rounds) % 2 == 0  # a link's turn, where its ends are suspect too
         self.across = number % 2 == 1  # partners of another place and of one's own, by turns
         self.met = {one.pair for one in measurements}
         self.busy: set[str] = set()
         of_slow_places = {node for place in screened.places for node in place.nodes}
         self.bad = {*_suspects(screened)}
+        self.links = set(screened.links)
         in_links = {node for one in screened.links for node in one.nodes}
         unfit = self.bad | of_slow_places | plan.absent
         good = [node for node in plan.nodes if node not in unfit]
-        Random(f"{plan.seed} {number}").shuffle(good)  # noqa: S311 - no secret
+        self.random = Random(f"{plan.seed} {number}")  # noqa: S311 - no secret
+        self.random.shuffle(good)
         again = [one.pair for one in measurements if one.round >= plan.settings.first_rounds]
         self.retested = Counter(again)
         used = Counter(node for one in again for node in one.nodes)
@@ -159,9 +164,23 @@ class _Draw:
     def again(self, links: Sequence[Pair], suspects: int) -> None:
         """Suspect pairs as they are, so many that a good partner is left for every suspect."""
         room = (len(self.good) - suspects) // 2
-        for one in (one for one in links if self.retested[one] < LINK_RETESTS):
+        left = [
+            one
+            for one in links
+            if self.retested[one] < LINK_RETESTS and (self.is_even or not self.bad & set(one.nodes))
+        ]
+        for one in self._by_turns(left):
             if not self.busy & set(one.nodes) and len(self.pairs) < room:
                 self._take(one)
+
+    def _by_turns(self, links: Sequence[Pair]) -> list[Pair]:
+        """Without half of those that were slow together again and again, drawn anew each time: they may share a way."""
+        taken: set[Pair] = set()
+        for one in self.random.sample(links, len(links)):
+            often = slow_together(one, self.of_pair, self.settings).keys() & links
+            if not often or 2 * len(often & taken) < len(often):
+                taken.add(one)
+        return [one for one in links if one in taken]
 
     def sample_places(self) -> None:
         """A few nodes of each slow place with good partners elsewhere."""
@@ -180,6 +199,7 @@ class _Draw:
 
     def _add(self, node: str, wishes: Sequence[Callable[[str], bool]]) -> None:
         free = [other for other in self.good if other not in self.busy and other != node]
+        free = [other for other in free if pair(node, other) not in self.links]  # of which some are left out on purpose
         found = next((other for wish in wishes for other in free if wish(other)), None)
         if found is not None and node not in self.busy:
             self._take(pair(node, found))

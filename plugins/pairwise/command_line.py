@@ -11,86 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clusterproof.plugins.options import Option
+from clusterproof.plugins.suite.flags_of_perf import FULL, QUICK
 
 if TYPE_CHECKING:
     from clusterproof.plugins.meters.meter import MeterSettings
     from clusterproof.plugins.pairwise.model import Pair
 
-QUICK, FULL = "quick", "full"
-METERS = ("nccl-tests", "nccom-test", "iperf3", "fi_pingpong")  # not imported from their homes: every run pays for that
-LAUNCHERS = ("srun", "mpirun", "ssh")
-
-GROUPS: dict[str, tuple[Option, ...]] = {
-    "clusterproof: pairs of nodes, where -m names perf": (
-        Option(
-            "--pairs",
-            "which to measure: quick (the default: a few rounds, then every suspect again with good partners), full "
-            "(every pair), or A~B,…",
-            {"default": QUICK, "metavar": "WHICH"},
-        ),
-        Option(
-            "--pairs-at-once", "how many to measure at once (default: all of a round)", {"type": int, "metavar": "N"}
-        ),
-        Option(
-            "--pairs-budget",
-            "the time for all of it, e.g. 90s, 20m or 2h (default 20m); what tells least is left out, and named",
-            {"default": "20m", "metavar": "TIME"},
-        ),
-        Option("--pairs-seed", "which random rounds (default: others in every run)", {"type": int, "metavar": "N"}),
-        Option(
-            "--pair-timeout",
-            "seconds for one measurement (default 120)",
-            {"type": float, "default": 120.0, "metavar": "S"},
-        ),
-        Option(
-            "--resume",
-            "go on with the measurements of a run that was broken off, in this folder or file of its own",
-            {"metavar": "PATH"},
-        ),
-        Option(
-            "--meter",
-            f"what measures: {', '.join(METERS)} (default: by the nodes' devices)",
-            {"choices": METERS},
-        ),
-        Option(
-            "--meter-program",
-            "its path on the nodes, where it is in no usual place",
-            {"default": "", "metavar": "PATH"},
-        ),
-        Option("--meter-options", "further words for its command line", {"default": "", "metavar": "WORDS"}),
-        Option(
-            "--meter-env",
-            "what to put into its environment, e.g. 'NCCL_ALGO=Ring'",
-            {"default": "", "metavar": "K=V …"},
-        ),
-        Option(
-            "--meter-size",
-            "bytes of a message, e.g. 8G (default: by the instance type)",
-            {"default": "", "metavar": "SIZE"},
-        ),
-        Option(
-            "--collective",
-            "which collective nccl-tests run (default all_reduce)",
-            {"default": "all_reduce", "metavar": "NAME"},
-        ),
-        Option(
-            "--ranks-per-node", "how many ranks on each node (default: one for each GPU)", {"type": int, "metavar": "N"}
-        ),
-        Option(
-            "--launcher",
-            f"what starts it: {', '.join(LAUNCHERS)} (default: by the cluster)",
-            {"choices": LAUNCHERS},
-        ),
-        Option(
-            "--mpirun-options",
-            "further words for mpirun, e.g. '--mca btl_tcp_if_include eth0'",
-            {"default": "", "metavar": "WORDS"},
-        ),
-        Option("--baseline", "compare with the site's own figures of this file", {"metavar": "FILE"}),
-        Option("--save-baseline", "keep this run's figures in a file, for --baseline", {"metavar": "FILE"}),
-    ),
-}
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -122,7 +48,8 @@ def check_pair_options(option: Any) -> None:
     ):
         if value is not None and not value >= least:
             raise pytest.UsageError(f"{flag} is {value:g}; expected at least {least:g}")
-    _check_words("--mpirun-options", option.mpirun_options)
+    for flag, text in (("--mpirun-options", option.mpirun_options), ("--srun-options", option.srun_options or "")):
+        _check_words(flag, text)
     seconds(option.pairs_budget)
     size_bytes(option.meter_size)
     environment(option.meter_env)

@@ -75,11 +75,13 @@ def drive(
     measurements = list(journal.measurements)
     plan = journal.plan
     left_out = ""
+    most_batches = 0  # of a round: those that ask again differ in size
     while not left_out:
         number, pairs = next_round(plan, measurements)
         if not pairs:
             break
         batches = [pairs[start : start + at_once] for start in range(0, len(pairs), at_once)]
+        most_batches = max(most_batches, len(batches))
         for done, batch in enumerate(batches):
             if pace.batches_left < 1:
                 left_out = _words(batches[done:], number)
@@ -88,7 +90,7 @@ def drive(
             measurements += _measure(launcher, writer, batch, number)
             pace.took(clock() - started)
             rounds = len(plan.first) + (0 if plan.asked else RETEST_ROUNDS)
-            batches_left = (rounds - number) * len(batches) - done - 1
+            batches_left = (rounds - number - 1) * most_batches + len(batches) - done - 1
             told(Progress(number + 1, rounds, len(measurements), batches_left * pace.slowest_s))
         if number == 0:
             plan = shortened(plan, pace.batches_left / len(batches), writer)
@@ -108,16 +110,35 @@ def shortened(plan: Plan, rounds_left: float, writer: Writer) -> Plan:
 
 
 def _measure(launcher: Measuring, writer: Writer, batch: Round, number: int) -> list[Measurement]:
+    """The pairs that run together. What succeeds is kept at once; what fails, once nobody has interrupted them."""
     lock = threading.Lock()
-    made: list[Measurement] = []
+    well: list[Measurement] = []
+    failed: list[Measurement] = []
+    is_over = False
 
     def measured(one: Pair, reading: Reading) -> None:
+        told = Measurement(one, number, len(batch), reading)
         with lock:
-            made.append(Measurement(one, number, len(batch), reading))
-            writer.measured(made[-1])
+            if is_over:
+                return
+            if reading.busbw_gb_per_s is None:
+                failed.append(told)
+            else:
+                well.append(told)
+                writer.measured(told)
 
-    launcher.measure(batch, measured)
-    return made
+    try:
+        launcher.measure(batch, measured)
+    except KeyboardInterrupt:  # what was ended so has not failed
+        with lock:
+            failed.clear()
+        raise
+    finally:
+        with lock:
+            is_over = True
+            for told in failed:
+                writer.measured(told)
+    return [*well, *failed]
 
 
 def _words(batches: Sequence[Round], number: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from math import exp
 
 from clusterproof.plugins.pairwise.model import Pair
 from clusterproof.plugins.pairwise.normal import Normal
@@ -37,6 +38,12 @@ class Estimate:
     measurements: int
     partners: int = 0
     surely: float = 0.0
+
+
+def estimated(middle: float, error: float, count: int, partners: int = 0, surely: float = 0.0) -> Estimate:
+    """The estimate that a difference of logarithms and its standard error make."""
+    low, high = (1 - exp(middle + sign * 1.96 * error) for sign in (1, -1))
+    return Estimate(1 - exp(middle), low, high, count, partners, surely)
 
 
 @dataclass(frozen=True, slots=True)

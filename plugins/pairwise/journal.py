@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import IO, Any
 
+from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.meters.reading import Reading, is_believable
 from clusterproof.plugins.pairwise.campaign import Plan
 from clusterproof.plugins.pairwise.model import Measurement, pair
@@ -29,7 +30,7 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {
 }
 
 
-class JournalError(ValueError):
+class JournalError(ClusterproofError, ValueError):
     """A file that is no journal, or one of another campaign; the message is one line."""
 
 

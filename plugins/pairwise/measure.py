@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.connection import Connection, Limits, Unusable
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.facts.pairwise import Campaign, PairwiseRun
@@ -21,7 +22,6 @@ from clusterproof.plugins.meters import baseline as site
 from clusterproof.plugins.meters.baseline import BaselineError, Figure
 from clusterproof.plugins.meters.meter import Meter
 from clusterproof.plugins.meters.reading import Reading
-from clusterproof.plugins.nodeset import fold
 from clusterproof.plugins.pairwise.command_line import PairOptions
 from clusterproof.plugins.pairwise.drive import Progress, drive
 from clusterproof.plugins.pairwise.journal import FILES, Journal, JournalError, Writer, file_name, read, write
@@ -42,6 +42,7 @@ class Ways:
     real: Mapping[str, str]
     text: Callable[[str], str]  # what may be shown of a text
     say: Callable[[str], None]
+    again: str  # the command that goes on with what was broken off
 
 
 def measure(options: PairOptions, cluster: ClusterFacts, ways: Ways) -> PairwiseRun:
@@ -51,6 +52,8 @@ def measure(options: PairOptions, cluster: ClusterFacts, ways: Ways) -> Pairwise
     campaigns: list[Campaign] = []
     for number, nodes in enumerate(parts(list(cluster.nodes.values()))):
         journal = planned(nodes, options, cluster)
+        if options.asked and not journal.plan.asked:
+            continue
         if options.resume:
             journal = _resumed(journal, begun, options.resume)
         path = ways.folder / file_name(number)
@@ -100,9 +103,15 @@ def _driven(journal: Journal, path: Path, options: PairOptions, ways: Ways, node
     try:
         ways.say(_in_words(journal, meter, options, path))
         with _shown(ways) as shown, launcher_for(campaign, options.launcher) as launcher:
-            return drive(journal, writer, _Renamed(launcher, ways), options.budget_s, options.at_once, shown)
+            driven = drive(journal, writer, _Renamed(launcher, ways), options.budget_s, options.at_once, shown)
+    except KeyboardInterrupt:
+        ways.say(f"pairs: interrupted; what was measured is kept; to go on: {ways.again}")
+        raise
     finally:
         writer.close()
+    if driven.ended:
+        ways.say(f"pairs: no time for {driven.ended}; to go on: {ways.again}")
+    return driven
 
 
 def _in_words(journal: Journal, meter: Meter, options: PairOptions, path: Path) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from clusterproof.plugins.pairwise.tails import Tails
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +19,8 @@ class Normal:
     sample: tuple[float, ...] = ()  # what it was taken from, about the centre; empty where there is plenty
     relief_inside: float = 0.0  # how much faster they are when at most half of them run at once; 0.0 where not sure
     relief_across: float = 0.0
+    rounds: Mapping[int, float] = field(default_factory=dict)  # what all pairs of a round have in common beyond that
+    tails: Tails = field(default_factory=Tails)
 
     def of(self, inside: bool) -> float:
         """The centre for such pairs."""

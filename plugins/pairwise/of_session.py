@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -10,22 +11,24 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clusterproof.plugins.connection import Connection, Limits
-from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.plugins.connection.gather import replay
+from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.facts.cluster import ClusterFacts
+from clusterproof.plugins.facts.nodes import nodes
 from clusterproof.plugins.facts.pairwise import PairwiseRun
-from clusterproof.plugins.gather import replay
 from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.pairwise import journal
 from clusterproof.plugins.pairwise.command_line import pair_options
 from clusterproof.plugins.pairwise.measure import Ways, measure, replayed
 from clusterproof.plugins.pairwise.redacted import without_names
 from clusterproof.plugins.policy.model import NO_POLICY
-from clusterproof.plugins.reporting import Reporting
-from clusterproof.plugins.state import CLUSTER, CONTROL_PLANE, EVIDENCE, POLICY, nodes
+from clusterproof.plugins.suite.reporting import Reporting
+from clusterproof.plugins.suite.state import CLUSTER, CONTROL_PLANE, EVIDENCE, POLICY
+from clusterproof.reports.rerun import command_of
 from clusterproof.reports.runs import folder_of_its_own
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.redact import Redaction
+    from clusterproof.plugins.redaction.redact import Redaction
 
 
 def measured(
@@ -51,6 +54,7 @@ def measured(
         real={one.name: real.name for one, real in zip(shown.targets, cluster.targets, strict=True)},
         text=redaction.text if redaction else str,
         say=_say(config),
+        again=_again(config, folder),
     )
     return measure(options, _facts(config, shown), ways)
 
@@ -92,6 +96,12 @@ def _folder(config: pytest.Config, cluster: str) -> Path:
     if reporting:
         return reporting.made_folder()
     return folder_of_its_own(config.invocation_params.dir, cluster, datetime.now(timezone.utc))
+
+
+def _again(config: pytest.Config, folder: Path) -> str:
+    """The command that goes on with what is in that folder."""
+    chosen = ["-k", config.option.keyword] if config.option.keyword else []
+    return shlex.join([*command_of(config), *chosen, f"--resume={folder}"])
 
 
 def _say(config: pytest.Config) -> Callable[[str], None]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.placement import lowest_layers, network_layers, ultraservers, zones
 from clusterproof.plugins.inventory.model import Target
-from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 Places = Mapping[str, str | None]
 

@@ -10,16 +10,17 @@ from math import log
 from clusterproof.plugins.catalog.busbw import size_bytes_for
 from clusterproof.plugins.catalog.instance_types import accelerators
 from clusterproof.plugins.catalog.thresholds import threshold
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.meters.baseline import Stack
 from clusterproof.plugins.meters.choose import METERS, key_of, meter_for
 from clusterproof.plugins.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.pairwise.campaign import plan
-from clusterproof.plugins.pairwise.command_line import FULL, PairOptions, asked_pairs
+from clusterproof.plugins.pairwise.command_line import PairOptions, asked_pairs
 from clusterproof.plugins.pairwise.journal import Journal
 from clusterproof.plugins.pairwise.places import places_of
-from clusterproof.plugins.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.suite.flags_of_perf import FULL
 
 
 def parts(nodes: Sequence[Node]) -> list[list[Node]]:

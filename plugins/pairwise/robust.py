@@ -19,6 +19,13 @@ def spread(values: Sequence[float]) -> float:
     return _MAD_TO_SIGMA * median(abs(value - middle) for value in values)
 
 
+def spread_above(values: Sequence[float]) -> float:
+    """The same of the values above the middle alone: what is far below does not widen it; 0.0 of fewer than two."""
+    middle = median(values)
+    above = [value - middle for value in values if value > middle]
+    return _MAD_TO_SIGMA * median(above) if above else 0.0
+
+
 def location(values: Sequence[float]) -> float:
     """The Hodges-Lehmann estimate: the median of all means of two. Two of eight values may be far off."""
     if len(values) > MOST_VALUES:

@@ -11,7 +11,8 @@ from clusterproof.plugins.pairwise.groups import SlowPlace, residuals, slow_plac
 from clusterproof.plugins.pairwise.model import Measurement, Pair
 from clusterproof.plugins.pairwise.normal import Normal
 from clusterproof.plugins.pairwise.robust import location_error
-from clusterproof.plugins.pairwise.view import Settings, Value, by_node, normal, values
+from clusterproof.plugins.pairwise.usual import normal
+from clusterproof.plugins.pairwise.view import Settings, Value, by_node, values
 
 PASSES = 4  # over who is suspect, so that what is normal is taken from those who are not
 SUSPECT = 1 / 3  # of the minimum effect: from there on a node is measured again
@@ -42,6 +43,10 @@ class Screened:
         told = [value for value in self.of_node[node] if value.pair not in self.links] or list(self.of_node[node])
         return unexplained(told, node, self.slow, _score(told))
 
+    def with_good_partners(self, node: str) -> list[Value]:
+        """A node's values with partners that are not suspect, also in pairs that are."""
+        return [value for value in self.of_node[node] if value.pair.other(node) not in self.slow]
+
 
 def screen(measurements: Sequence[Measurement], settings: Settings) -> Screened:
     """Look through all measurements so far."""
@@ -50,10 +55,11 @@ def screen(measurements: Sequence[Measurement], settings: Settings) -> Screened:
     slow: dict[str, float] = {}
     apart: set[str] = set()
     repeated: set[Pair] = set()
+    placed: set[str] = set()
     for number in range(PASSES):
         typical = [one for one in measurements if one.pair not in repeated] if repeated else measurements
         untypical = [one for one in measurements if one.pair in repeated]
-        usual = normal(typical, apart, settings, untypical)
+        usual = normal(typical, apart, settings, untypical, placed)
         if usual is None:
             break
         found = values(measurements, usual, settings)
@@ -62,10 +68,11 @@ def screen(measurements: Sequence[Measurement], settings: Settings) -> Screened:
         of_node = by_node(found)
         slow = slow_nodes(of_node, slow, settings)
         links = slow_links(found, slow, usual, settings)
-        before = apart, repeated
+        before = apart, repeated, placed
         apart = _standing_out(slow, of_node, usual) | (set() if number else _lowest(of_node))
         repeated = {one for one in links if often[one] > 1}
-        if (apart, repeated) == before:
+        placed = {node for place in places for node in place.nodes}
+        if (apart, repeated, placed) == before:
             break
     failed = _failed_links(measurements, failing)
     if usual is None:
@@ -125,8 +132,11 @@ def _middles(told: Sequence[Value]) -> dict[Pair, float]:
 
 
 def unexplained(told: Sequence[Value], node: str, suspects: Mapping[str, float], score: float) -> Sequence[Value]:
-    """A node's values with partners that are not slow enough to explain half its score; all where those are too few."""
-    own = [value for value in told if suspects.get(value.pair.other(node), 0.0) >= score / 2]
+    """A node's values but those that a partner explains, which is at least half as slow; all where those are too few.
+
+    A good value is evidence of both ends, whoever the partner is.
+    """
+    own = [value for value in told if suspects.get(value.pair.other(node), 0.0) >= score / 2 or value.x > score / 2]
     return own if len(own) >= FEWEST_OWN else told
 
 

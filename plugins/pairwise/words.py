@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.facts.pairwise import MeasuredPair
-from clusterproof.plugins.nodeset import fold
 from clusterproof.plugins.pairwise.findings import Estimate, Finding, Kind
 
 SURE_AT_MOST = 0.9999  # nobody is surer than that of anything measured

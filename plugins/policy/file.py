@@ -15,14 +15,12 @@ from typing import Any
 from clusterproof.plugins.catalog import CatalogError, owners, thresholds
 from clusterproof.plugins.catalog.instance_types import InstanceType
 from clusterproof.plugins.catalog.rows import build
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory.model import InventoryError
 from clusterproof.plugins.inventory.strict import Table, nearest, read_text
 from clusterproof.plugins.policy.manifest import MANIFEST_TABLES, manifest_of
-from clusterproof.plugins.policy.model import NO_POLICY, READINGS, Disabled, Policy
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.policy.model import NO_POLICY, OWN_FILE, PYPROJECT, READINGS, Disabled, Policy
 
-OWN_FILE = "clusterproof.toml"
-PYPROJECT = "pyproject.toml"
 TABLES = ("thresholds", "instance_type", "expect", "disabled", "verdicts", "mounts", *MANIFEST_TABLES)
 
 
@@ -42,6 +40,17 @@ def find_policy(named: str | None, folder: Path) -> Policy:
     if not isinstance(told, Mapping) or "clusterproof" not in told:
         return NO_POLICY
     return _policy(Table.of(f"{PYPROJECT} [tool.clusterproof]", told["clusterproof"]))
+
+
+def told_by(named: str | None, folder: Path) -> tuple[str, dict[str, Any]]:
+    """What the file says that `find_policy` reads: its text, empty where it is another program's too, and as TOML.
+
+    Raises InventoryError.
+    """
+    path = folder / named if named else folder / OWN_FILE
+    if named or path.is_file():
+        return read_text(path, expected="a policy (docs/policy.md)"), _toml(path)
+    return "", _toml(folder / PYPROJECT)["tool"]["clusterproof"]
 
 
 def read_policy(path: Path) -> Policy:

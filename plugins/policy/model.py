@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from datetime import date
 
 from clusterproof.plugins.catalog.instance_types import InstanceType
-from clusterproof.plugins.result import SEVERITIES, Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.record import field, record, replace
+from clusterproof.plugins.core.result import SEVERITIES, Result
+from clusterproof.plugins.core.verdict import Verdict
+
+OWN_FILE = "clusterproof.toml"  # in the folder of the run, where no policy is named; else a table of the other
+PYPROJECT = "pyproject.toml"
 
 # What a verdict may be read as. Nothing becomes a pass: what a site does not want to see it disables, to a date.
 READINGS: Mapping[Verdict, tuple[Verdict, ...]] = {
@@ -19,7 +22,7 @@ READINGS: Mapping[Verdict, tuple[Verdict, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Disabled:
     """A check that a site does without, up to and including a day."""
 
@@ -31,7 +34,7 @@ class Disabled:
         return today <= self.until
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Policy:
     """What a policy file says; an empty one changes nothing.
 

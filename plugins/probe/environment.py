@@ -6,10 +6,10 @@ import re
 
 from clusterproof.plugins.probe.assignments import exported, plain, printed
 from clusterproof.plugins.probe.reading import Node, error
+from clusterproof.plugins.probe.whose import SLURM
 
 WANTED = re.compile(r"(?:NCCL|FI|OFI|CUDA)_\w+|LD_LIBRARY_PATH|LD_PRELOAD")
 PROFILES = "/etc/profile.d"
-SLURM = ("/etc/slurm", "/opt/slurm/etc", "/var/spool/slurmd/conf-cache")
 TASK_PROLOG = re.compile(r"^\s*TaskProlog\s*=\s*(/\S+)", re.IGNORECASE | re.MULTILINE)
 MAX_PROFILES = 64
 MAX_VARIABLES = 128

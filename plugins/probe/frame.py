@@ -10,16 +10,20 @@ import zlib
 from typing import Any
 
 from clusterproof.plugins.connection import Answer
-from clusterproof.plugins.evidence import EvidenceError, NodeEvidence, Unreached, leaves_from_json
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.evidence import EvidenceError, NodeEvidence, Unreached, leaves_from_json
 
 MAX_DECODED_BYTES = 32 * 1024 * 1024
 MAX_VALUES = 500_000
 MAX_DEPTH = 32
 MAX_DIGITS = 24
 MAX_DETAIL = 200
+TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}]', re.DOTALL)
+UNTIL = rb":until:(\d{1,6}):([0-9a-f]{8})\."
+OF_LEAVES = 2  # how deep the object of the leaves lies
 
 
-class FrameError(ValueError):
+class FrameError(ClusterproofError, ValueError):
     """An answer that holds no whole frame; `unreached` says which kind."""
 
     def __init__(self, unreached: Unreached, detail: str) -> None:
@@ -28,11 +32,20 @@ class FrameError(ValueError):
 
 
 def decode(node: str, answer: Answer, nonce: str) -> NodeEvidence:
-    """The evidence of one node. Never raises: what cannot be decoded is a node that was not reached."""
+    """The evidence of one node. Never raises: what cannot be decoded is a node that was not reached.
+
+    Of an answer whose end is missing, the leaves that came whole; its `detail` says that it was cut.
+    """
     if answer.unreached:
         return NodeEvidence(node, unreached=answer.unreached, detail=answer.detail, seconds=answer.seconds)
+    cut = ""
     try:
-        told = unpacked(answer.output, nonce)
+        try:
+            told = unpacked(answer.output, nonce)
+        except FrameError as problem:
+            if problem.unreached is not Unreached.CUT:
+                raise
+            cut, told = str(problem), _begun(answer.output, nonce, problem)
         leaves = leaves_from_json(told.get("leaves"))
         probe = told.get("probe")
         if not isinstance(probe, dict):
@@ -42,12 +55,57 @@ def decode(node: str, answer: Answer, nonce: str) -> NodeEvidence:
     except (ValueError, RecursionError) as problem:
         detail = printable(f"the probe's answer does not have its form: {problem}")
         return NodeEvidence(node, unreached=Unreached.GARBLED, detail=detail, seconds=answer.seconds)
-    return NodeEvidence(node, leaves, probe=probe, seconds=answer.seconds)
+    return NodeEvidence(node, leaves, detail=cut, probe=probe, seconds=answer.seconds)
 
 
 def unpacked(output: bytes, nonce: str) -> dict[str, Any]:
     """The one JSON object of an answer, as it came. Raises FrameError, or ValueError for what has not its form."""
     return _object(_inflate(_packed(output, nonce)))
+
+
+def _begun(output: bytes, nonce: str, cut: FrameError) -> dict[str, Any]:
+    """What came whole of an answer that was cut: its first leaves. Raises `cut` where no leaf did."""
+    mark = re.escape(nonce.encode())
+    chunks = _chunks(output, mark)
+    numbered = dict(chunks)
+    if output.count(nonce.encode() + b":begin.") > 1 or len(numbered) != len(chunks):
+        raise cut
+    try:
+        packed = _vouched(numbered, {int(n): int(checksum, 16) for n, checksum in re.findall(mark + UNTIL, output)})
+        told = zlib.decompressobj().decompress(packed, MAX_DECODED_BYTES)
+    except (binascii.Error, zlib.error):
+        raise cut from None
+    if told.count(b'"') > 2 * MAX_VALUES:
+        raise cut
+    depth = whole = 0
+    for found in TOKEN.finditer(told):
+        if found[0] == b'"':
+            break  # a text that does not end
+        depth += {b"{": 1, b"}": -1}.get(found[0], 0)
+        if found[0] == b"}" and depth == OF_LEAVES:
+            whole = found.end()
+    if not whole:
+        raise cut
+    return _object(told[:whole] + b"}" * OF_LEAVES)
+
+
+def _vouched(chunks: dict[int, bytes], sums: dict[int, int]) -> bytes:
+    """The first chunks, unpacked, as far as a checksum vouches for them; `sums` are by how many they are of."""
+    packed = bytearray()
+    good = so_far = checksum = 0
+    for number in range(len(chunks)):
+        packed += binascii.a2b_base64(chunks.get(number, b""))
+        checksum = zlib.crc32(packed[so_far:], checksum)
+        so_far = len(packed)
+        if sums.get(number + 1) == checksum:
+            good = so_far
+    return bytes(packed[:good])
+
+
+def _chunks(output: bytes, mark: bytes) -> list[tuple[int, bytes]]:
+    """The numbered chunks of an answer, as they came."""
+    found = re.findall(mark + rb":(\d{1,6}):([A-Za-z0-9+/=]{1,2000})\.", output)
+    return [(int(number), chunk) for number, chunk in found]
 
 
 def printable(text: str) -> str:
@@ -65,14 +123,14 @@ def _packed(output: bytes, nonce: str) -> bytes:
         raise FrameError(*_no_frame(output, mark))
     if not ends:
         raise FrameError(Unreached.CUT, _cut(output, mark))
-    chunks = re.findall(mark + rb":(\d{1,6}):([A-Za-z0-9+/=]{1,80})\.", output)
-    numbers = [int(number) for number, _ in chunks]
+    chunks = _chunks(output, mark)
+    numbers = [number for number, _ in chunks]
     count, length, checksum = int(ends[0][0]), int(ends[0][1]), int(ends[0][2], 16)
     if begins > 1 or len(ends) > 1 or len(set(numbers)) != len(numbers):
         raise FrameError(Unreached.GARBLED, "the answer holds more than one frame")
     if sorted(numbers) != list(range(count)):
         raise FrameError(Unreached.GARBLED, f"{len(numbers)} of the frame's {count} lines came")
-    in_order = (chunk for _, chunk in sorted(chunks, key=lambda one: int(one[0])))
+    in_order = (chunk for _, chunk in sorted(chunks, key=lambda one: one[0]))
     try:
         packed = b"".join(map(binascii.a2b_base64, in_order))
     except binascii.Error:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
-import socket
+from _socket import gaierror, timeout
 from typing import Dict, Tuple, Union
-from urllib.parse import urlsplit
 
 from clusterproof.plugins.probe.assignments import plain
+from clusterproof.plugins.probe.http_call import ask
 from clusterproof.plugins.probe.reading import Absent, Node, error
 
 ENDPOINT = "http://169.254.169.254"
 VARIABLE = "AWS_EC2_METADATA_SERVICE_ENDPOINT"  # of AWS's own SDKs: another address of the service
 PATIENCE_S = 1.0
-MAX_BYTES = 64 * 1024
 MAX_TEXT = 200
 MAX_EVENTS = 32
 IDENTITY = {
@@ -74,17 +72,11 @@ def _ask(node: Node, endpoint: str, method: str, path: str, headers: dict[str, s
     """HTTP's status and text, or an error where nobody answers in time."""
     node.at(f"{method} {endpoint}{path}")
     try:
-        url = urlsplit(endpoint)
-        connection = http.client.HTTPConnection(url.hostname or "", url.port or 80, timeout=PATIENCE_S)
-        try:
-            connection.request(method, path, headers=headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read(MAX_BYTES).decode("utf-8", "replace")
-        finally:
-            connection.close()
-    except (TimeoutError, socket.timeout):  # two classes before Python 3.10
+        status, body = ask(endpoint, method, path, headers, PATIENCE_S)
+        return status, body.decode("utf-8", "replace")
+    except (TimeoutError, timeout):  # two classes before Python 3.10
         return {"error": "ETIMEDOUT", "text": f"{endpoint}: no answer in {PATIENCE_S:g} s"}
-    except (socket.gaierror, http.client.HTTPException, ValueError) as problem:
+    except (gaierror, ValueError) as problem:
         return {"error": "EPROTO", "text": f"{endpoint}: {problem}"[:MAX_TEXT]}
     except OSError as problem:
         return {"error": error(problem)["error"], "text": f"{endpoint}: {problem}"[:MAX_TEXT]}

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 HINT = re.compile(
     b"nvrm|nvidia|nvswitch|neuron|off the bus|efa|infiniband|rdma|lustre|lnet|nfs|machine check|hardware error"
     b"|linux version|memory|allocation fail|fork rejected|mce:|edac|ghes|apei|aer:|pcie bus|oom|for more than|lockup"
-    b"|stall|segfault|general prot|traps:"
+    b"|stall|segfault|general prot|traps:|bug|unable to handle|oops|#|temperature|ext4|journal|xfs|nvme|error, dev"
+    b"|ena |table |mlx5_core"
 )
 MATTERS = re.compile(
     rb"nvrm|nvidia|nvswitch|neuron|off the bus"
@@ -22,7 +23,11 @@ MATTERS = re.compile(
     rb"|lustre|\blnet|\bnfs"
     rb"|^linux version \d|fork rejected"
     rb"|\bmce:|machine check|hardware error|memory failure|\bedac\b|\bghes\b|\bapei\b|\baer:|pcie bus error"
-    rb"|out of memory|allocate memory|allocation failure|\boom\b|oom-kill|oom_reaper"
+    rb"|out of memory|allocation failure|\boom\b|oom-kill|oom_reaper"
+    rb"|\bbug: |kernel bug at|unable to handle kernel|\boops\b|\[#\d|package temperature (?:is )?above"
+    rb"|\bext4-fs |aborting journal|\bxfs \(|\bnvme nvme\d+: (?:.* timeout, |contr|dev|rem|dis)|error, dev \S+, sector"
+    rb"|\bena [0-9a-f:.]+(?: \S+)?: .*(?:timeout|not in running|lost tx|failed)|table overflow|conntrack: table full"
+    rb"|\bmlx5_core .*(?:link down|cable )"
     rb"|for more than \d+ seconds|lockup|\bstalls?\b|segfault at|general protection|\btraps:"
 )
 BOOT_S = 1.0  # a log that begins later has lost its beginning

@@ -140,11 +140,15 @@ def _printed(tool: Tool, form: re.Pattern[bytes], within_s: float | None = None)
     """The lines that a program prints. Raises Denied with its last words where there are none; Broke, when late."""
     told = False
     other = b""
+    stamp, head = b"", b""
     for line in _lines(tool.chunks(within_s)):
         printed = form.match(line)
         if printed:
             told = True
-            yield float(printed[1]), printed[2]
+            if form is PRINTED and printed[1] == stamp and float(stamp) >= BOOT_S and not head.startswith(b"NVRM:"):
+                continue  # of the same record, where syslog(2) stamps each line: anybody can have a newline logged
+            stamp, head = printed[1], printed[2]
+            yield float(stamp), head
         else:
             other = line.strip() or other
     if not told:

@@ -7,20 +7,35 @@ import json
 import os
 import resource
 import signal
+import time
+from collections.abc import Iterable
 
 from clusterproof.plugins.probe.reading import Absent, Broke, Denied, Node, TimedOut
 
 ALARM_GRACE_S = 2  # a leaf whose runner is gone ends by itself
 
 
-def live(module: str, node: Node, pipe: int) -> None:
-    """Become the leaf of that module: read, tell, end. Never returns."""
+def live(module: str, node: Node, pipe: int, parts: Iterable[str] = ()) -> None:
+    """Become the leaf of that module: read, tell, end. Never returns.
+
+    With `parts`, be each of those leaves of the package `module`, and tell their records as a value by name.
+    """
     try:
         _detach(pipe)
         signal.alarm(int(node.leaf_s) + ALARM_GRACE_S)
-        _tell(_record(module, node), pipe)
+        if parts:
+            told = {name: _timed(f"{module}.{name}", node) for name in parts}
+            _tell({"status": "told", "value": told}, pipe)
+        else:
+            _tell(_record(module, node), pipe)
     finally:
         os._exit(0)
+
+
+def _timed(module: str, node: Node) -> dict[str, object]:
+    began = time.monotonic()
+    record = _record(module, node)
+    return {"seconds": round(time.monotonic() - began, 4), **record}
 
 
 def _detach(pipe: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from clusterproof.plugins.probe.mounts import unmounted
 from clusterproof.plugins.probe.reading import Node, error
 
 KEYS = {
@@ -88,7 +89,7 @@ def _memory_of(node: Node, name: str) -> object:
 def _nccl_shm(node: Node) -> object:
     """NCCL's segments in /dev/shm: a job that ends well leaves none."""
     try:
-        names = [name for name in node.names("/dev/shm") if name.startswith("nccl-")]
+        names = [name for name in unmounted(node, "/dev/shm") if name.startswith("nccl-")]
     except OSError as problem:
         return error(problem)
     now, found = time.time(), []

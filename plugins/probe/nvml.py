@@ -10,7 +10,9 @@ import pynvml
 
 from clusterproof.plugins.probe.nvml_call import told
 from clusterproof.plugins.probe.nvml_gpu import gpu
+from clusterproof.plugins.probe.nvml_slowdown import watch
 from clusterproof.plugins.probe.reading import Absent, Broke, Node
+from clusterproof.plugins.probe.whose import daemon_users
 
 LIBRARY = "libnvidia-ml.so.1"
 FOLDERS = (
@@ -36,6 +38,8 @@ def read(node: Node) -> object:
         return {"init": init, "init_s": init_s}
     node.at("nvmlDeviceGetCount")
     count = told(pynvml.nvmlDeviceGetCount)
+    gpus = [gpu(node, index) for index in range(count if isinstance(count, int) else 0)]
+    watch(node, gpus)
     return {
         "init": None,
         "init_s": init_s,
@@ -43,7 +47,8 @@ def read(node: Node) -> object:
         "cuda": told(pynvml.nvmlSystemGetCudaDriverVersion_v2),
         "count": count,
         "hidden": _hidden(node, count),
-        "gpus": [gpu(node, index) for index in range(count if isinstance(count, int) else 0)],
+        "gpus": gpus,
+        "daemon_users": sorted(daemon_users(node)),
     }
 
 

@@ -9,6 +9,7 @@ import pynvml
 from clusterproof.plugins.probe.nvml_call import call, fields, filled, newest, told
 from clusterproof.plugins.probe.nvml_link import fabric, nvlinks
 from clusterproof.plugins.probe.reading import Node
+from clusterproof.plugins.probe.whose import owner, parent, program
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ CORRECTED, UNCORRECTED = 0, 1
 VOLATILE, AGGREGATE = 0, 1
 DRAM, SRAM = 2, 7  # memory locations
 GPU_SENSOR = 0
+GRAPHICS = 0  # of the kinds of clocks
 RETIRED_SINGLE_BIT, RETIRED_DOUBLE_BIT, RECOVERY_ACTION = 29, 30, 230  # fields, NVML_FI_DEV_…
 MIB = 2**20
 MAX_PROCESSES = 256
@@ -63,13 +65,23 @@ def _processes(handle: object, node: Node) -> object:
 
 def _process(node: Node, pid: int, memory: int | None) -> dict[str, object]:
     groups, name = node.text(f"/proc/{pid}/cgroup", absent=""), node.text(f"/proc/{pid}/comm", absent="")
-    paths = [line.split(":", 2)[-1] for line in groups.splitlines()] if isinstance(groups, str) else []
+    paths = [line.split(":", 2)[-1] for line in groups.split("\n")] if isinstance(groups, str) else []
     return {
         "pid": pid,
         "memory_mib": None if memory is None else memory // MIB,
         "name": name if isinstance(name, str) else "",
         "cgroup": max(paths, key=len, default=""),  # of cgroup v1's many, the one that says most
+        **_whose(node, str(pid)),
+        "parent": _whose(node, parent(node, pid)),
     }
+
+
+def _whose(node: Node, pid: str) -> dict[str, object]:
+    """The user that runs it and the program, nothing where it has ended."""
+    try:
+        return {"uid": owner(node, pid), "program": program(node, pid)}
+    except OSError:
+        return {}
 
 
 RUNNING = newest(
@@ -83,7 +95,7 @@ ASKED: dict[str, Callable[[object], object]] = {
     "name": call("nvmlDeviceGetName"),
     "vbios": call("nvmlDeviceGetVbiosVersion"),
     "pci": call("nvmlDeviceGetPciInfo", of=_address),
-    "ecc_enabled": call("nvmlDeviceGetEccMode", of=lambda modes: bool(modes[0])),
+    "ecc_enabled ecc_pending": call("nvmlDeviceGetEccMode", of=lambda modes: (bool(modes[0]), bool(modes[1]))),
     "ecc_uncorrected_dram": call("nvmlDeviceGetMemoryErrorCounter", UNCORRECTED, VOLATILE, DRAM),
     "ecc_uncorrected_sram": call("nvmlDeviceGetMemoryErrorCounter", UNCORRECTED, VOLATILE, SRAM),
     "ecc_uncorrected_total": call("nvmlDeviceGetTotalEccErrors", UNCORRECTED, VOLATILE),
@@ -121,6 +133,8 @@ ASKED: dict[str, Callable[[object], object]] = {
     ),
     "power_limit_w": call("nvmlDeviceGetEnforcedPowerLimit", of=_watts),
     "power_limit_default_w": call("nvmlDeviceGetPowerManagementDefaultLimit", of=_watts),
+    "app_clock_mhz": call("nvmlDeviceGetApplicationsClock", GRAPHICS),
+    "app_clock_default_mhz": call("nvmlDeviceGetDefaultApplicationsClock", GRAPHICS),
     "persistence_mode": call("nvmlDeviceGetPersistenceMode", of=bool),
     "mig_mode": call("nvmlDeviceGetMigMode", of=lambda modes: bool(modes[0])),
     "compute_mode": call("nvmlDeviceGetComputeMode"),

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.probe.reading import NO_CURSOR
 
-FOLDER = Path(__file__).parent
+FOLDER = os.path.dirname(__file__)
 
 PATIENCE = {"nvml": 3.0}  # times `leaf_s`: without persistence mode, NVML's first call starts every GPU
 END_S = 1.0  # for ending what does not answer
 SEND_S = 10.0  # for sending the answer
 
 
-@dataclass(frozen=True)
+@record
 class ProbeOptions:
     """How the probe runs on each node."""
 
@@ -25,6 +25,8 @@ class ProbeOptions:
     mount_s: float = 2.0  # for one mounted file system, within its leaf
     sudo: bool = False  # run as root through `sudo -n` where that is permitted
     checkpoints: tuple[str, ...] = ()  # folders that jobs save to: the probe tells how their files are striped
+    mounts: tuple[str, ...] = ()  # mount points that the policy expects: they are looked at before others
+    room: int = 0  # characters of an answer that its connection carries; 0: all
     log_cursor: tuple[str, int, float] = NO_CURSOR  # boot id, sequence, seconds: the kernel log is read from there on
 
     def deadline_s(self, leaf: str) -> float:
@@ -39,5 +41,9 @@ class ProbeOptions:
 @cache
 def leaf_names() -> tuple[str, ...]:
     """The leaves there are: the files of this folder that define `read(node)`."""
-    files = sorted(FOLDER.glob("*.py"))
-    return tuple(file.stem for file in files if "\ndef read(node: Node)" in file.read_text("utf-8"))
+    return tuple(sorted(file[:-3] for file in os.listdir(FOLDER) if file.endswith(".py") and _is_leaf(file)))
+
+
+def _is_leaf(file: str) -> bool:
+    with open(f"{FOLDER}/{file}", encoding="utf-8") as opened:
+        return "\ndef read(node: Node)" in opened.read()

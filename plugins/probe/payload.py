@@ -5,21 +5,26 @@ from __future__ import annotations
 import ast
 import re
 import secrets
+import sys
 import tokenize
 import zlib
-from binascii import b2a_base64
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from io import StringIO
 from pathlib import Path
 
 from clusterproof.plugins.connection import Program
-from clusterproof.plugins.probe.options import FOLDER, ProbeOptions
+from clusterproof.plugins.probe.options import ProbeOptions
 from clusterproof.plugins.probe.pynvml_part import pynvml_source, reachable, words
 
 PACKAGE = "clusterproof.plugins.probe"
+FOLDER = Path(__file__).parent
 PLUGINS = FOLDER.parent  # its rooms probe and load travel
 IMPORTED = re.compile(r"^ *from (clusterproof\.plugins\.(?:probe|load))(?: import|\.)\s*(\w+)", re.MULTILINE)
+COLLECTOR = "clusterproof.collector"  # what collectors of others import of us
+IMPORTS_COLLECTOR = re.compile(rf"^ *from {re.escape(COLLECTOR)} import", re.MULTILINE)
+QUOTES = "'''"
 MAX_CHARACTERS = 60_000  # of the whole program as one argument: AWS Systems Manager takes 65,535
 
 # For any POSIX shell; in single quotes it passes through csh and fish too: no quote, "!" or backslash in it.
@@ -32,6 +37,7 @@ SHELL = (
     "case $? in 1|2|97|126|127);;*)exit 0;;esac;"
     't="$t $p ($("$p" -V 2>&1))";done;echo "$n:no-python:$t"'
 )
+TEXT_IN_COMMAND = re.compile(r"(?<= begin\. )[A-Za-z0-9+/]+=*(?=;)")  # where SHELL has its argument
 SUDO = '[ "$(id -u)" = 0 ]||if r=$(sudo -n true </dev/null 2>&1);then s="sudo -n";r=used;else r="refused: $r";fi;'
 PYTHON = (
     "import sys,zlib,binascii as b;sys.version_info<(3,8) and sys.exit(97);"
@@ -78,11 +84,12 @@ def payload(leaves: frozenset[str], options: ProbeOptions, further: tuple[Path, 
     names = {f"{PACKAGE}.{name}" for name in ("run", *leaves)}
     modules = modules_for(names, {f"{PACKAGE}.{path.stem}": path for path in further})
     if any("import pynvml" in source for source in modules.values()):
-        modules["pynvml"] = _pynvml_for(modules.values())
+        modules["pynvml"] = pynvml_for(modules.values())
     slowest_first = sorted(leaves, key=lambda leaf: (-options.deadline_s(leaf), leaf))
     deadlines = {leaf: options.deadline_s(leaf) for leaf in slowest_first}
     limits = (options.mount_s, options.whole_s(leaves))
-    request = (deadlines, options.host_root, *limits, options.checkpoints, options.log_cursor)
+    paths = (options.checkpoints, options.mounts)
+    request = (deadlines, options.host_root, *limits, *paths, options.log_cursor, options.room)
     return started(f"{PACKAGE}.run", modules, request)
 
 
@@ -92,20 +99,47 @@ def modules_for(names: Iterable[str], files: Mapping[str, Path] = {}) -> dict[st
     pending = set(names)
     while pending:
         name = pending.pop()
-        room, _, module = name.removeprefix("clusterproof.plugins.").partition(".")
-        sources[name] = source_of(files.get(name, PLUGINS / room / f"{module}.py"))
+        sources[name] = source_of(files.get(name) or _file_of(name))
         pending.update({".".join(found) for found in IMPORTED.findall(sources[name])} - set(sources))
+        if IMPORTS_COLLECTOR.search(sources[name]) and COLLECTOR not in sources:
+            pending.add(COLLECTOR)
     return dict(sorted(sources.items()))
+
+
+def _file_of(name: str) -> Path:
+    if name == COLLECTOR:
+        return Path(str(sys.modules["clusterproof"].__file__)).with_name("collector.py")
+    room, _, module = name.removeprefix("clusterproof.plugins.").partition(".")
+    return PLUGINS / room / f"{module}.py"
 
 
 def started(runner: str, modules: Mapping[str, str], request: tuple[object, ...]) -> str:
     """The text that lets `runner`, one of the modules, answer a request."""
-    return packed(source_of(FOLDER / "loader.py") + f"\nstart{(dict(modules), runner, *request)!r}\n")
+    return packed(f"{source_of(FOLDER / 'loader.py')}\nstart({_by_name(modules)},*{(runner, *request)!r})\n")
+
+
+def _by_name(modules: Mapping[str, str]) -> str:
+    """What the modules are by name, in Python's words: as they stand where that can be, for escapes compress badly."""
+    similar = sorted(modules.items(), key=lambda module: len(module[1]))  # what is alike is near, so compresses well
+    text = "".join(f"{name}\v{text}\f" for name, text in similar)
+    if re.search(r"[\r\x01]", text) or not text.count("\f") == text.count("\v") == len(modules):
+        return repr(dict(modules))
+    text = text.replace(QUOTES, "\x01")
+    return f'dict(one.split("\\v",1)for one in r{QUOTES}{text}{QUOTES}.replace("\\1",{QUOTES!r}).split("\\f")[:-1])'
 
 
 def packed(text: str) -> str:
     """A program's text, compressed, as base64."""
     return b2a_base64(zlib.compress(text.encode(), 9), newline=False).decode()
+
+
+def unpacked(command: str) -> tuple[str, str, str]:
+    """A command by its parts: what stands before a program's compressed text, that text as it was, and the rest."""
+    found = TEXT_IN_COMMAND.search(command)
+    if not found:
+        return command, "", ""
+    text = zlib.decompress(a2b_base64(found[0])).decode()
+    return command[: found.start()], text, command[found.end() :]
 
 
 def source_of(file: Path) -> str:
@@ -131,43 +165,89 @@ def _of_its_own(file: Path) -> str:
 
 
 def _lean(source: str) -> str:
-    """A program without docstrings, types of functions, and comments that have a line of their own; line numbers stay.
+    """A program without docstrings, types of functions, comments, and most spaces; line numbers stay.
 
     One that is not Python stays as it is: its leaf will say so.
     """
     try:
-        dropped = _comment_lines(source) | _docstring_lines(source)
-        lines = _without_types(source).splitlines(keepends=True)
+        dropped = _docstring_lines(source)
+        bare = _without_idle_imports(_without_types(_without_comments(source)))
+        lines = _without_spaces(bare).splitlines(keepends=True)
     except (SyntaxError, tokenize.TokenError):
         return source
     return "".join("\n" if number in dropped else line for number, line in enumerate(lines, 1))
 
 
+def _without_idle_imports(source: str) -> str:
+    """Without what was imported only to say types."""
+    for line in re.findall(r"^from (?:typing|collections\.abc|types) import .*$", source, re.MULTILINE):
+        names = re.findall(r"\w+", line.partition(" import ")[2])
+        if not any(re.search(rf"\b{name}\b", source.replace(line, "")) for name in names):
+            source = source.replace(line, "")
+    return source
+
+
 def _without_types(source: str) -> str:
-    """Without what functions say of their arguments and of what they return, where that stands on one line."""
+    """Without what is said of the types of arguments, results and names, where that stands on one line."""
     lines = source.encode().splitlines(keepends=True)  # for an AST counts bytes
-    for line, start, end in sorted(_types_of_functions(source), reverse=True):
+    for line, start, end in sorted(_types(source), reverse=True):
         before = lines[line - 1][:start].rstrip()
         cut = before.removesuffix(b"->") if before.endswith(b"->") else before.removesuffix(b":")
         lines[line - 1] = cut.rstrip() + lines[line - 1][end:]
     return b"".join(lines).decode()
 
 
-def _types_of_functions(source: str) -> Iterator[tuple[int, int, int]]:
-    """Line, first and last column of each, in bytes."""
-    for function in ast.walk(ast.parse(source)):
-        if isinstance(function, ast.FunctionDef):
-            told = function.args
+def _types(source: str) -> Iterator[tuple[int, int, int]]:
+    """Line, first and last column of each, in bytes; those of a class's own names may be more than words."""
+    tree = ast.parse(source)
+    of_classes = {id(line) for block in ast.walk(tree) if isinstance(block, ast.ClassDef) for line in block.body}
+    said: list[ast.expr | None] = []
+    for part in ast.walk(tree):
+        if isinstance(part, ast.FunctionDef):
+            told = part.args
             arguments = [*told.posonlyargs, *told.args, *told.kwonlyargs, told.vararg, told.kwarg]
-            for one in (*(argument and argument.annotation for argument in arguments), function.returns):
-                if one is not None and one.end_lineno == one.lineno and one.end_col_offset is not None:
-                    yield one.lineno, one.col_offset, one.end_col_offset
+            said += [part.returns, *(argument.annotation for argument in arguments if argument)]
+        elif isinstance(part, ast.AnnAssign) and part.simple and part.value and id(part) not in of_classes:
+            said.append(part.annotation)
+    for one in said:
+        if one is not None and one.end_lineno == one.lineno and one.end_col_offset is not None:
+            yield one.lineno, one.col_offset, one.end_col_offset
 
 
-def _comment_lines(source: str) -> set[int]:
-    tokens = tokenize.generate_tokens(StringIO(source).readline)
-    comments = (token for token in tokens if token.type == tokenize.COMMENT)
-    return {token.start[0] for token in comments if not token.line[: token.start[1]].strip()}
+def _without_comments(source: str) -> str:
+    """Without its comments, of which a mark in a text is none. Raises SyntaxError, TokenError."""
+    lines = source.split("\n")
+    for token in tokenize.generate_tokens(StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            line, column = token.start
+            lines[line - 1] = lines[line - 1][:column].rstrip()
+    return "\n".join(lines)
+
+
+def _without_spaces(source: str) -> str:
+    """With one space for each level, and else only those between words; texts stay. Raises SyntaxError, TokenError."""
+    lines = source.split("\n")
+    cuts: list[tuple[int, int, int, str]] = []
+    level, nested, end = 0, 0, (0, 0)
+    for token in tokenize.generate_tokens(StringIO(source).readline):
+        name = tokenize.tok_name[token.type]
+        level += (name == "INDENT") - (name == "DEDENT")
+        if name in ("INDENT", "DEDENT", "NL", "NEWLINE", "ENDMARKER"):
+            continue
+        (row, column), line = token.start, lines[token.start[0] - 1]
+        if row != end[0]:
+            cuts.append((row, 0, column, " " * level))
+        elif not nested and end[1] < column and not _are_words(line[end[1] - 1], line[column]):
+            cuts.append((row, end[1], column, ""))
+        nested += (name == "FSTRING_START") - (name == "FSTRING_END")
+        end = token.end
+    for row, start, stop, instead in reversed(cuts):
+        lines[row - 1] = lines[row - 1][:start] + instead + lines[row - 1][stop:]
+    return "\n".join(lines)
+
+
+def _are_words(*ends: str) -> bool:
+    return all(end.isalnum() or end in "_." for end in ends)
 
 
 def _docstring_lines(source: str) -> set[int]:
@@ -180,6 +260,7 @@ def _docstring_lines(source: str) -> set[int]:
     return dropped
 
 
-def _pynvml_for(sources: Iterable[str]) -> str:
+def pynvml_for(sources: Iterable[str]) -> str:
+    """The part of nvidia-ml-py's module that these programs reach. Raises ModuleNotFoundError."""
     wanted = {word for source in sources if "import pynvml" in source for word in words(source)}
-    return reachable(pynvml_source(), frozenset(wanted))
+    return _without_spaces(_without_comments(reachable(pynvml_source(), frozenset(wanted))))

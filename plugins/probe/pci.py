@@ -1,11 +1,12 @@
-"""GPUs and RDMA devices on the PCI bus, whatever the drivers think of them: /sys/bus/pci/devices."""
+"""GPUs, network adapters and NVMe controllers on the PCI bus, whatever drivers think of them: /sys/bus/pci/devices."""
 
 from __future__ import annotations
 
 from clusterproof.plugins.probe.reading import Node
 
 FOLDER = "/sys/bus/pci/devices"
-NVIDIA, AMAZON, MELLANOX = "0x10de", "0x1d0f", "0x15b3"
+NVIDIA, MELLANOX = "0x10de", "0x15b3"
+CLASSES = ("0x0108", "0x02")  # of NVMe controllers and of network adapters, whoever made them
 TOTALS = {  # of PCIe's advanced error reporting, by the file that tells it
     "correctable": "TOTAL_ERR_COR",
     "nonfatal": "TOTAL_ERR_NONFATAL",
@@ -14,31 +15,31 @@ TOTALS = {  # of PCIe's advanced error reporting, by the file that tells it
 
 
 def read(node: Node) -> object:
-    """The NVIDIA, EFA and Mellanox devices, with their PCIe links and the errors of these."""
+    """These devices and all others of NVIDIA and Mellanox, with their PCIe links and the errors of these."""
     found = []
     for address in node.names(FOLDER):
-        vendor = node.text(f"{FOLDER}/{address}/vendor", absent="")
-        if vendor not in (NVIDIA, AMAZON, MELLANOX):
-            continue
         node.at(address)
-        told = _device(node, address, str(vendor))
-        if vendor != AMAZON or str(told["device"]).startswith("efa"):
-            found.append(told)
+        kind = [str(node.text(f"{FOLDER}/{address}/{name}", absent="")) for name in ("vendor", "device", "class")]
+        if kind[0] in (NVIDIA, MELLANOX) or kind[2].startswith(CLASSES):
+            found.append(_device(node, address, *kind))
     return {"devices": found}
 
 
-def _device(node: Node, address: str, vendor: str) -> dict[str, object]:
+def _device(node: Node, address: str, vendor: str, device: str, pci_class: str) -> dict[str, object]:
     at = f"{FOLDER}/{address}"
     return {
         "address": address,
         "vendor": vendor[2:],
-        "device": str(node.text(f"{at}/device", absent=""))[2:],
-        "class": str(node.text(f"{at}/class", absent=""))[2:],
+        "device": device[2:],
+        "class": pci_class[2:],
         "width": _width(node, f"{at}/current_link_width"),
         "width_max": _width(node, f"{at}/max_link_width"),
         "speed": node.text(f"{at}/current_link_speed", absent=""),
         "speed_max": node.text(f"{at}/max_link_speed", absent=""),
+        "port_width_max": _width(node, f"{at}/../max_link_width"),  # of the port that it hangs on
+        "port_speed_max": node.text(f"{at}/../max_link_speed", absent=""),
         "driver": node.linked(f"{at}/driver"),
+        "function_of": node.linked(f"{at}/physfn"),
         "numa": _numa(node, f"{at}/numa_node"),
         "errors": {kind: _total(node, f"{at}/aer_dev_{kind}", name) for kind, name in TOTALS.items()},
     }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 
-from clusterproof.plugins.probe.group import stat_fields
+from clusterproof.plugins.probe.group import functions, stat_fields
 from clusterproof.plugins.probe.reading import Node
+from clusterproof.plugins.probe.whose import in_turn, owner
 
 BETWEEN_LOOKS_S = 0.25
 MAX_BLOCKED = 64
@@ -23,11 +24,15 @@ def read(node: Node) -> object:
         node.at(f"{len(suspects)} processes in state D again")
         time.sleep(BETWEEN_LOOKS_S)
     uptime_s = float(node.read("/proc/uptime").split()[0])
-    blocked = [fields for fields in suspects if _is_same_and_blocked(fields, _stat(node, fields[0]))]
+    blocked = [
+        {"fields": fields, "uid": _user(node, fields[0])}
+        for fields in suspects
+        if _is_same_and_blocked(fields, _stat(node, fields[0]))
+    ]
     return {
         "total": len(first),
         "zombies": sum(fields[STATE] == "Z" for fields in first),
-        "blocked": [_blocked(node, fields, uptime_s) for fields in blocked[:MAX_BLOCKED]],
+        "blocked": [_blocked(node, uptime_s=uptime_s, **one) for one in in_turn(blocked, "uid", MAX_BLOCKED)],
     }
 
 
@@ -51,14 +56,23 @@ def _is_same_and_blocked(first: list[str], second: list[str]) -> bool:
     return bool(second) and second[STATE] == "D" and second[START] == first[START]
 
 
-def _blocked(node: Node, fields: list[str], uptime_s: float) -> dict[str, object]:
+def _user(node: Node, pid: str) -> int | None:
+    try:
+        return owner(node, pid)
+    except OSError:
+        return None  # it has ended meanwhile
+
+
+def _blocked(node: Node, uptime_s: float, fields: list[str], uid: int | None) -> dict[str, object]:
     pid = fields[0]
     node.at(f"process {pid} ({fields[1]})")
     wait = node.text(f"/proc/{pid}/wchan", absent="")
     return {
         "pid": int(pid),
         "name": fields[1],
+        "uid": uid,
         "wait": wait if isinstance(wait, str) and wait != "0" else "",
+        "stack": functions("", str(node.text(f"/proc/{pid}/stack", absent=""))),
         "blocked_s": _blocked_s(node, pid, int(fields[PROCESSOR])),
         "age_s": round(uptime_s - int(fields[START]) / os.sysconf("SC_CLK_TCK"), 2),
     }

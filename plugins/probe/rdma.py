@@ -30,6 +30,7 @@ def read(node: Node) -> object:
         "modules": [name for name in MODULES if node.exists(f"/sys/module/{name}")],
         "uverbs": [name for name in node.names("/dev/infiniband") if name.startswith("uverbs")],
         "nvidia_taint": node.text("/sys/module/nvidia/taint", absent=""),
+        "efa_version": node.text("/sys/module/efa/version", absent=""),
     }
 
 
@@ -74,6 +75,6 @@ def _counted(node: Node, path: str) -> object:
 
 
 def _hex(node: Node, path: str) -> object:
-    """A vendor or device number without its 0x."""
-    told = node.text(path)
+    """A vendor or device number without its 0x; empty where the device is of software, and has no place on the bus."""
+    told = node.text(path, absent="")
     return told[2:] if isinstance(told, str) and told.startswith("0x") else told

@@ -38,6 +38,7 @@ class Node:
         mount_s: float = 2.0,
         checkpoints: tuple[str, ...] = (),
         log_cursor: tuple[str, int, float] = NO_CURSOR,
+        mounts: tuple[str, ...] = (),
         settings: dict[str, str] = {},  # noqa: B006 - only read
     ) -> None:
         self.root = root.rstrip("/")  # empty: the machine's own
@@ -45,6 +46,7 @@ class Node:
         self.leaf_s = leaf_s
         self.mount_s = mount_s
         self.checkpoints = checkpoints  # folders of the node that its jobs save to
+        self.mounts = mounts  # mount points that the policy expects
         self.settings = settings  # what the user chose of the leaves that load the hardware
         self.log_cursor = log_cursor  # what of the kernel log was looked at before: boot id, sequence number, seconds
 

@@ -10,13 +10,19 @@ import sys
 import time
 from collections.abc import Callable
 
+from clusterproof.plugins.probe.fitting import fitted
 from clusterproof.plugins.probe.reading import Node
-from clusterproof.plugins.probe.running import Running
-from clusterproof.plugins.probe.telling import tell
+from clusterproof.plugins.probe.running import Running, Together
+from clusterproof.plugins.probe.telling import WIDE_BYTES, room_bytes, tell
 
 LOOK_S = 0.01  # between looks at a process that is being ended
 REAP_S = 0.02  # for a leaf that has told to be gone too, so that its CPU time is known
 OUTPUT = 1
+# Leaves that read small files of the kernel's own, and wait for no program, device, server or user's process.
+QUICK = ("boot", "platform", "resource_config", "memory", "limits", "edac", "pci", "nvme", "neuron", "rdma")
+# Leaves that a full log, a server, a daemon or a user's process may keep waiting, and on nearly every node do not.
+MOSTLY_QUICK = ("lustre", "kernel_log", "lustre_space", "jobs", "processes", "fabric_manager", "services")
+TOGETHER_S = 0.5  # for all of these; what has not told then is started once more, alone and with its own deadline
 
 
 def main(
@@ -25,23 +31,34 @@ def main(
     mount_s: float,
     whole_s: float,
     checkpoints: tuple[str, ...],
+    mounts: tuple[str, ...],
     log_cursor: tuple[str, int, float],
+    room: int,
     nonce: str,
     sudo: str,
 ) -> None:
-    """Answer one request and end this process: all leaves at once."""
+    """Answer one request and end this process: all leaves at once, those that are quick in few processes."""
+
+    def node(leaf_s: float) -> Node:
+        return Node(root, str, leaf_s, mount_s, checkpoints, log_cursor, mounts)
 
     def read(running: list[Running]) -> None:
-        for name, leaf_s in leaves.items():
-            node = Node(root, leaf_s=leaf_s, mount_s=mount_s, checkpoints=checkpoints, log_cursor=log_cursor)
-            running.append(Running(name, node))
+        nodes = {name: node(leaf_s) for name, leaf_s in leaves.items()}
+        together = [{name: nodes.pop(name) for name in names if name in nodes} for names in (QUICK, MOSTLY_QUICK)]
+        running += [Running(name, own) for name, own in nodes.items()]
+        running += [Together(own, node(min(TOGETHER_S, *leaves.values()))) for own in together if own]
         collect(running)
 
-    answer(read, whole_s, root, nonce, sudo)
+    answer(read, whole_s, root, nonce, sudo, room)
 
 
-def answer(read: Callable[[list[Running]], None], whole_s: float, root: str, nonce: str, sudo: str) -> None:
-    """Send what the leaves tell that `read` starts, and end this process; what cannot be ended is left behind."""
+def answer(
+    read: Callable[[list[Running]], None], whole_s: float, root: str, nonce: str, sudo: str, room: int = 0
+) -> None:
+    """Send what the leaves tell that `read` starts, and end this process; what cannot be ended is left behind.
+
+    In at most so many characters as there is `room` for; 0: in as many as it takes.
+    """
     running: list[Running] = []
     try:
         _prepare(whole_s)
@@ -57,10 +74,11 @@ def answer(read: Callable[[list[Running]], None], whole_s: float, root: str, non
             "root": root,
             "sudo": sudo,
         }
-        tell(
-            json.dumps({"probe": probe, "leaves": {leaf.name: leaf.record for leaf in running}}).encode(),
-            nonce,
-        )
+        told = {"probe": probe, "leaves": {leaf.name: leaf.record for leaf in running if leaf.name}}
+        if room:
+            tell(fitted(told, room_bytes(room)), nonce, chunk_bytes=WIDE_BYTES)
+        else:
+            tell(json.dumps(told).encode(), nonce)
     except BrokenPipeError:
         pass  # nobody listens any more
     except Exception:
@@ -76,12 +94,11 @@ def collect(running: list[Running], beat_s: float = 0.0) -> None:
 
     With `beat_s` an empty line is printed so often: a connection over which nothing comes is taken for a dead one.
     """
-    heard = {leaf.pipe: leaf for leaf in running if not leaf.record}
+    heard: dict[int, Running] = {}
     ending: list[Running] = []
     poll = select.poll()
     poll.register(OUTPUT, 0)
-    for pipe in heard:
-        poll.register(pipe, select.POLLIN)
+    _listen(running, heard, poll)
     while heard or ending:
         next_deadline = min((leaf.deadline for leaf in heard.values()), default=0.0)
         pause_s = LOOK_S if ending else max(0.0, next_deadline - time.monotonic())
@@ -100,7 +117,17 @@ def collect(running: list[Running], beat_s: float = 0.0) -> None:
                 poll.unregister(pipe)
                 del heard[pipe]
                 ending += [leaf] if leaf.is_ending else []
+                parts = leaf.parts()
+                running += parts
+                _listen(parts, heard, poll)
         ending = [leaf for leaf in ending if not leaf.has_ended()]
+
+
+def _listen(leaves: list[Running], heard: dict[int, Running], poll: select.poll) -> None:
+    for leaf in leaves:
+        if not leaf.record:
+            heard[leaf.pipe] = leaf
+            poll.register(leaf.pipe, select.POLLIN)
 
 
 def _prepare(whole_s: float) -> None:

@@ -8,7 +8,7 @@ import signal
 import time
 from mmap import mmap
 
-from clusterproof.plugins.probe.group import living
+from clusterproof.plugins.probe.group import is_starved, living
 from clusterproof.plugins.probe.leaf import live
 from clusterproof.plugins.probe.reading import Node
 
@@ -32,6 +32,7 @@ class Running:
         self._status: int | None = None  # of the process, once it is reaped
         self._outcome = ("", "")  # the status and detail that it will have when its end has come
         self._told = bytearray()
+        self._starved = False
         self._note = mmap(-1, NOTE_BYTES)  # shared: what it was reading is known even where it cannot speak
         self._began = time.monotonic()
         self.deadline = self._began + self.leaf_s
@@ -43,8 +44,12 @@ class Running:
             return
         if not self._pid:
             node.at = self._write_note
-            live(f"{room}.{name}", node, writing)
+            self._live(room, node, writing)
         os.close(writing)
+
+    def parts(self) -> list[Running]:
+        """The leaves that it stands for, once it has told or is being ended; only Together has any."""
+        return []
 
     def reading(self) -> str:
         """What it last said it was reading."""
@@ -63,6 +68,7 @@ class Running:
 
     def end(self, status: str, detail: str) -> None:
         """Kill it and all that it started; `has_ended` says when that is over, and makes the record."""
+        self._starved = is_starved(self._pid, time.monotonic() - self._began)
         self.kill()
         self.is_ending = True
         self._outcome = (status, detail)
@@ -73,11 +79,14 @@ class Running:
         gone = self.reap() and not self._has_group()
         if not gone and time.monotonic() < self.deadline:
             return False
-        left = "" if gone else living(self._pid)
+        left, waits = ("", []) if gone else living(self._pid)
         if left or self._status is None:
             self._settle("stuck", f"{self.reading()}: SIGKILL does not end {left or f'process {self._pid}'}")
+            self.record["waits"] = waits
         else:
             self._settle(self._outcome[0], self._outcome[1] or self._death())
+            if self._starved:
+                self.record["starved"] = True
         return True
 
     def kill(self) -> None:
@@ -96,6 +105,9 @@ class Running:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
             self._status = status if pid else None
         return self._status is not None or not self._pid
+
+    def _live(self, room: str, node: Node, pipe: int) -> None:
+        live(f"{room}.{self.name}", node, pipe)
 
     def _write_note(self, text: str) -> None:
         written = text.encode("utf-8", "replace")[: NOTE_BYTES - 1] + b"\0"
@@ -127,3 +139,34 @@ class Running:
         signalled = os.WTERMSIG(self._status or 0)
         how = f"killed by signal {signalled}" if signalled else "ended without a word"
         return f"{how} while reading {self.reading()}"
+
+
+class Together(Running):
+    """Leaves that are read in no time, by one process; where that hangs or breaks, each is started alone."""
+
+    def __init__(self, nodes: dict[str, Node], node: Node) -> None:
+        """Start them as `node`; each has a node of its own, should it have to run alone."""
+        self.nodes = nodes
+        super().__init__("", node)
+
+    def parts(self) -> list[Running]:
+        """The leaves with the records that it told, or begun anew."""
+        told = self.record.get("value")
+        return [
+            Known(name, told[name]) if isinstance(told, dict) else Running(name, node)
+            for name, node in self.nodes.items()
+        ]
+
+    def _live(self, room: str, node: Node, pipe: int) -> None:
+        live(room, node, pipe, self.nodes)
+
+
+class Known(Running):
+    """A leaf whose record is there; it has no process any more."""
+
+    def __init__(self, name: str, record: dict[str, object]) -> None:
+        """Keep it."""
+        self.name = name
+        self.record = record
+        self._pid = 0
+        self._status = None

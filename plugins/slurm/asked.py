@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from clusterproof.plugins.connection import Limits, connection_for
+from clusterproof.plugins.connection.gather import evidence_of
 from clusterproof.plugins.connection.submit_host import SubmitHost, ask
-from clusterproof.plugins.evidence import Leaf, Status
-from clusterproof.plugins.gather import evidence_of
+from clusterproof.plugins.core.evidence import Leaf, Status
 from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.probe.options import ProbeOptions
 from clusterproof.plugins.probe.payload import program

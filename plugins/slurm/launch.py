@@ -14,6 +14,8 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
+from binascii import b2a_base64
 from typing import Any
 
 from clusterproof.plugins.probe.telling import tell
@@ -32,9 +34,11 @@ from clusterproof.plugins.slurm.places import (
 FOLDERS = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/current/bin:/usr/local/bin:/usr/bin:/bin"
 GRANTED = ("has been allocated resources", "Nodes ready for job")
 REFUSED = "Unable to allocate resources"
-OF_NODE = re.compile(r"error: (?:Task launch for \S+ failed on node (\S+): (.*)|([^\s:]+): (tasks? .*))")
+LAUNCHED = re.compile(r"srun: launching \S+ on host (\S+), 1 tasks?: (\d+)$")
+OF_NODE = re.compile(r"srun: error: (?:Task launch for \S+ failed on node (\S+): (.*)|([^\s:]+): (tasks? .*))")
 NOISE = "Unable to adjust maximum number of open files"
-LINE = re.compile(rb" *(\d+): ?(.*)", re.DOTALL)
+LINE = re.compile(rb" *(\d+): ?(.*)", re.DOTALL)  # of a task: srun puts its number before it, whatever the task says
+QUIET = ("-Q", "--quiet")  # srun would refuse these beside the -v that makes it say which task is on which node
 AT_ONCE = 32  # sruns: only where Slurm does not give all nodes together
 END_S = 2.0  # for an srun to give its nodes back
 
@@ -44,7 +48,12 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
     os.environ["PATH"] = os.environ.get("PATH", "/usr/bin") + ":" + FOLDERS
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda number, _frame: sys.exit(number))
-    tell(json.dumps(answer(request)).encode(), nonce)
+    tell(json.dumps(answer({**request, "command": repacked(*request["command"])})).encode(), nonce)
+
+
+def repacked(before: str, text: str, after: str) -> str:
+    """The command for a node, whose program's text came as it is: compressed twice, it would hardly shrink."""
+    return before + b2a_base64(zlib.compress(text.encode(), 9), newline=False).decode() + after if text else before
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -59,9 +68,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         return {"wrong": f"no {problem.filename} on PATH or in {FOLDERS}"}
     except subprocess.TimeoutExpired as problem:
         return {"wrong": f"{problem.cmd[0]} does not answer within {ASK_S:g} s"}
-    launches, refused = plan(
-        request["names"] or list(records), records, jobs, bool(CONSTRAINS.search(config[1])), request["partition"]
-    )
+    places = {name: place for place, name in enumerate(records)}  # Slurm numbers tasks in the order of its own table
+    names = sorted(request["names"] or records, key=lambda name: places.get(name, 0))
+    launches, refused = plan(names, records, jobs, bool(CONSTRAINS.search(config[1])), request["partition"])
     return {"nodes": {**refused, **run(launches, request)}}
 
 
@@ -88,6 +97,7 @@ def words_of(launch: dict[str, Any], request: dict[str, Any]) -> list[str]:
         words += [f"--partition={launch['partition']}"] if launch["partition"] else []
         words += [f"--gres=gpu:{launch['gpus']}"] if launch["gpus"] else []
         words += [f"--mem={MIN_MEMORY_MIB}M"] if launch["memory"] else []
+    words += ["-v"] if not set(QUIET).intersection(request["options"]) else []
     return [
         *words,
         *request["options"],
@@ -104,7 +114,10 @@ class Srun:
         self.launch = launch
         self.waiting = set(launch["nodes"])
         self.failed: dict[str, str] = {}
-        self.tasks: dict[bytes, bytearray] = {}
+        self.tasks: dict[int, bytearray] = {}
+        self.errors: dict[int, str] = {}  # the first that each task tells of
+        self.node_of: dict[int, str] = {}  # by srun's own word
+        self.ended: set[int] = set()
         self.words: list[str] = []
         self.is_granted = bool(launch["job"])
         self.give_up = time.monotonic() + request["wait_s"]
@@ -120,8 +133,11 @@ class Srun:
         *lines, part = (self._parts[stream] + read).split(b"\n")
         self._parts[stream] = part[-self.request["most_bytes"] :]
         for line in lines:
+            labelled = LINE.fullmatch(line)
             if stream == 1:
                 self._of_task(line)
+            elif labelled:
+                self._error_of_task(int(labelled[1]), labelled[2].decode("utf-8", "replace"))
             else:
                 self._of_srun(line.decode("utf-8", "replace"))
         return bool(read)
@@ -131,10 +147,12 @@ class Srun:
         if not labelled:
             return
         self.is_granted = True
-        kept = self.tasks.setdefault(labelled[1], bytearray())
+        task = int(labelled[1])
+        kept = self.tasks.setdefault(task, bytearray())
         kept += (labelled[2] + b"\n")[: max(0, self.request["most_bytes"] - len(kept))]
         if self.request["end"].encode() in labelled[2]:
-            self.waiting.discard(named(kept, self.request["mark"]))
+            self.ended.add(task)
+            self.waiting.discard(self.node_of.get(task, ""))
 
     def is_waited_for(self) -> bool:
         """Whether it may still bring something: not where Slurm gives it no nodes in time."""
@@ -149,9 +167,20 @@ class Srun:
         words = reason[1].split("\n")[0][:100] or "no reason"
         return f"no place within {self.request['wait_s']:g} s: {words}"
 
+    def _error_of_task(self, task: int, line: str) -> None:
+        """Keep what a task says on its standard error: it speaks for its own node alone."""
+        if "error:" in line:
+            self.errors.setdefault(task, line.partition("error:")[2].strip()[:200])
+
     def _of_srun(self, line: str) -> None:
         self.is_granted = self.is_granted or any(words in line for words in GRANTED)
-        found = OF_NODE.search(line)
+        launched = LAUNCHED.match(line)
+        if launched:
+            self.node_of[int(launched[2])] = launched[1]
+            if int(launched[2]) in self.ended:
+                self.waiting.discard(launched[1])
+            return
+        found = OF_NODE.match(line)
         if found:
             name = found[1] or found[3]
             self.failed.setdefault(name, (found[2] or found[4])[:200])
@@ -160,22 +189,28 @@ class Srun:
             self.words.append(line.partition("error:")[2].strip()[:200])
 
     def answers(self) -> dict[str, dict[str, str]]:
-        """By node, what it said; where two say that they are the same node, neither is believed."""
+        """By node, what it said; a node is who srun says it is, and one that calls itself otherwise is not believed."""
+        node_of = self.node_of or dict(enumerate(self.launch["nodes"]))
+        asked = set(self.launch["nodes"])
         told: dict[str, dict[str, str]] = {}
-        for kept in self.tasks.values():
-            name = named(kept, self.request["mark"])
-            if name in told:
-                told[name] = {"why": "twice", "detail": "two nodes answered under this name"}
-            elif name in self.launch["nodes"]:
+        for task, kept in self.tasks.items():
+            name, calls_itself = node_of.get(task, ""), named(kept, self.request["mark"])
+            if name in asked:
                 told[name] = {"output": kept.decode("latin-1")}
+                if calls_itself not in ("", name):
+                    told[name] = {
+                        "why": "another",
+                        "detail": f"it answered as {calls_itself}, and srun has it as {name}",
+                    }
+        errors = {node_of[task]: words for task, words in self.errors.items() if task in node_of}
         for name in self.launch["nodes"]:
-            words = self.failed.get(name) or (self.words[0] if self.words else "started nothing on it in time")
+            words = self.failed.get(name) or errors.get(name) or (self.words or ["started nothing on it in time"])[0]
             told.setdefault(name, {"why": "failed", "detail": f"srun: {words}"})
         return told
 
 
 def named(said: bytearray, mark: str) -> str:
-    """The name under which a task answers."""
+    """What a task calls itself, empty where it does not say."""
     found = re.search(re.escape(mark.encode()) + rb"([A-Za-z0-9._-]{1,253})\.\n", bytes(said[:4096]))
     return found[1].decode() if found else ""
 

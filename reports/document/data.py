@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
-from clusterproof.plugins.printable import printable
-from clusterproof.plugins.report import owner_of
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.report import owner_of
 from clusterproof.reports.document.known import tables
 from clusterproof.reports.document.told import evidence
 from clusterproof.reports.findings import shortened

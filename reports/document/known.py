@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.facts.field import number
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.nodeset import fold
-from clusterproof.plugins.printable import printable
 from clusterproof.reports.document.versions import versions_of
 
 MAX_CELL = 200  # characters
@@ -51,9 +52,9 @@ def _itself(node: Node) -> Iterator[tuple[str, str]]:
     yield "kernel", _cell(boot.get("kernel"))
     yield "driver", _cell(nvml.get("driver"))
     yield "CPUs", _cell(boot.get("cpus"))
-    memory, uptime = boot.get("memory_kib"), boot.get("uptime_s")
-    yield "memory", f"{memory / KIB_OF_GIB:.0f} GiB" if isinstance(memory, (int, float)) else ""
-    yield "up for", f"{uptime / HOUR_S:.1f} h" if isinstance(uptime, (int, float)) else ""
+    memory, uptime = _number(boot.get("memory_kib")), _number(boot.get("uptime_s"))
+    yield "memory", "" if memory is None else f"{memory / KIB_OF_GIB:.0f} GiB"
+    yield "up for", "" if uptime is None else f"{uptime / HOUR_S:.1f} h"
     yield "answered in", f"{node.evidence.seconds:.1f} s" if not unreached and node.evidence.leaves else ""
 
 
@@ -94,6 +95,14 @@ def _told(node: Node, leaf: str) -> Mapping[str, Any]:
 
 def _table(told: object) -> Mapping[str, Any]:
     return told if isinstance(told, dict) else {}
+
+
+def _number(told: object) -> float | None:
+    """A number that one can reckon with, None for all else that a node may tell."""
+    try:
+        return number(told)
+    except TypeError:
+        return None
 
 
 def _cell(told: object) -> str:

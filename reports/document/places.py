@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from clusterproof.plugins.nodeset import fold
+from clusterproof.plugins.core.nodeset import fold
 
 MOST_BLOCKS = 32
 NOWHERE = "place unknown"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from clusterproof.plugins.evidence import Leaf, NodeEvidence
-from clusterproof.plugins.printable import printable
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.run import Run
 
 MOST_OF_ALL = 1_300_000  # characters of JSON
@@ -23,6 +23,7 @@ def evidence(run: Run) -> str:
     values: dict[str, int] = {}
     endings: dict[str, int] = {}
     nodes: dict[str, tuple[int, list[int]]] = {}
+    known: dict[int, int] = {}  # by the value's identity: large clusters hold once what nodes told alike
     room = MOST_OF_ALL
     for name in _worst_first(run):
         told = run.nodes[name].evidence
@@ -32,11 +33,14 @@ def evidence(run: Run) -> str:
             if leaf.value is None:
                 numbers.append(-1)
                 continue
-            text = _as_json(leaf)
-            if text not in values:
-                room -= len(text)
-                values[text] = len(values)
-            numbers.append(values[text])
+            number = known.get(id(leaf.value))
+            if number is None:
+                text = _as_json(leaf)
+                if text not in values:
+                    room -= len(text)
+                    values[text] = len(values)
+                number = known[id(leaf.value)] = values[text]
+            numbers.append(number)
         nodes[name] = ending, numbers
     order = json.dumps([nodes[name] for name in run.nodes], separators=(",", ":"))
     return f'{{"values":[{",".join(values)}],"endings":[{",".join(endings)}],"nodes":{order}}}'

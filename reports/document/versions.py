@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.nodeset import fold
-from clusterproof.plugins.printable import printable
-from clusterproof.plugins.verdict import Incomplete, NotApplicable
 from clusterproof.reports.document.section import Section, table
 from clusterproof.reports.findings import within
 from clusterproof.reports.run import Run

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import PROVEN, Verdict
 from clusterproof.reports.history.model import FINE, FOUND, Pair, Past
 
 NEW, STILL, GONE = "new", "still", "gone"
@@ -96,4 +96,4 @@ def between(past: Past, before: int, now: int) -> Changes:
 def is_green(verdicts: Iterable[Verdict]) -> bool:
     """Whether something was proven, nothing failed and nothing is incomplete."""
     told = set(verdicts)
-    return bool(told) and told <= {*FINE, Verdict.CONCERN}
+    return bool(told & PROVEN) and told <= {*FINE, Verdict.CONCERN}

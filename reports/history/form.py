@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
 
+from clusterproof import __version__
+from clusterproof.plugins.core.result import Measured, Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory.model import Cluster
-from clusterproof.plugins.result import Measured, Result
-from clusterproof.plugins.state import EVIDENCE, PAIRWISE, nodes_of, occasion_of
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.suite.state import EVIDENCE, PAIRWISE, nodes_of, occasion_of
 from clusterproof.reports.history.changes import marked, since_last
 from clusterproof.reports.history.hardware import identities
 from clusterproof.reports.history.model import HistoryError, Identity, Pair, Run
@@ -41,11 +41,22 @@ class HistoryForm:
 
     def marked(self, result: Result) -> Result:
         """A result that says what it is since the last run, where there is one."""
-        return marked(result, self.before) if self.last else result
+        return marked(result, self.before) if self.last and not self._is_partial(result) else result
+
+    def _is_partial(self, result: Result) -> bool:
+        """Whether it comes of a few pairs only, which say nothing of what other runs found."""
+        between = self.config.stash.get(PAIRWISE, None)
+        if between is None or not between.is_partial:
+            return False
+        from clusterproof.plugins.suite.all_checks import all_checks  # few runs measure pairs
+
+        checks = all_checks()
+        return result.check in checks and checks[result.check].needs_pairs
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Add the run, now that its exit code is decided."""
-        if not self.results:
+        results = [result for result in self.results if not self._is_partial(result)]
+        if not results:
             return
         run = Run(
             cluster=self.cluster.name,
@@ -53,10 +64,10 @@ class HistoryForm:
             ended=time.time(),
             occasion=occasion_of(self.config.option.markexpr),
             exit_code=int(session.exitstatus),
-            version=own_version(),
+            version=__version__,
         )
         try:
-            write_run(self.path, run, self.results, self._identities(), self._measured())
+            write_run(self.path, run, results, self._identities(), self._measured())
         except HistoryError as problem:
             self.warning = f"this run is not in the history: {problem}"
 
@@ -65,7 +76,7 @@ class HistoryForm:
 
     def _measured(self) -> list[Measured]:
         between = self.config.stash.get(PAIRWISE, None)
-        if between is None:
+        if between is None or between.is_partial:
             return []
         from clusterproof.reports.history.measured import measured_between  # few runs measure pairs
 
@@ -81,11 +92,3 @@ class HistoryForm:
     def _told(self) -> Iterator[str]:
         if self.config.option.since_last and self.results and self.is_compared:
             yield from lines_since(self.last, since_last(self.results))
-
-
-def own_version() -> str:
-    """Clusterproof's version; empty where it runs out of a folder that nobody installed."""
-    try:
-        return version("clusterproof")
-    except PackageNotFoundError:
-        return ""

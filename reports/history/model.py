@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from clusterproof.plugins.result import Measured
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.result import Measured
+from clusterproof.plugins.core.verdict import Verdict
 
 FINE = (Verdict.PASS, Verdict.NOT_APPLICABLE)
 FOUND = (Verdict.FAIL, Verdict.CONCERN)  # what stands until it is seen to be gone
@@ -15,7 +16,7 @@ FILE = "history.sqlite"
 Pair = tuple[str, str]  # a check and a node
 
 
-class HistoryError(Exception):
+class HistoryError(ClusterproofError):
     """A history that cannot be read or written; the message is one line that says what to do."""
 
 

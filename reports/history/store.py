@@ -11,8 +11,8 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.result import Measured, Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.result import Measured, Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history.changes import is_green, standing
 from clusterproof.reports.history.model import NOBODY, Entry, Gpu, HistoryError, Identity, Pair, Past, Run
 from clusterproof.reports.history.schema import reading, writing

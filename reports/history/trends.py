@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from statistics import median
 
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history.model import FOUND, Entry, Identity, Past
 
 _GPU = re.compile(r"GPU (\d{1,3})")

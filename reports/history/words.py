@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 
-from clusterproof.plugins.nodeset import fold
-from clusterproof.plugins.printable import printable
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history.changes import GONE, STILL, Change, Changes, between
 from clusterproof.reports.history.model import Past, Run
 from clusterproof.reports.history.table import Table

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.verdict import Verdict
 from tests.aws.clients import client
-from tests.aws.clusters import instance_id
+from tests.aws.clusters import instance_id, placed
 from tests.aws.networks import Vpc, open_to_internet, with_quotas
 from tests.aws.service import Service
 
@@ -89,6 +89,19 @@ def in_two_zones(service: Service, vpc: Vpc) -> None:
 def zone_not_told(service: Service, vpc: Vpc) -> None:
     described(service, lambda told: told["VpcConfig"].update(Subnets=[vpc.near, vpc.far]))
     listed(service, lambda rows: rows[2].update(PrivateDnsHostname="somewhere.internal"))
+    placed(service, {instance_id("workers-2"): None})
+
+
+def zone_told_of_the_node_alone(service: Service, vpc: Vpc) -> None:
+    """Neither its address nor its group's subnets tell the zone of one node, which is another's."""
+    zone_not_told(service, vpc)
+    placed(service, {instance_id("workers-2"): "us-west-2b"})
+
+
+def in_two_zones_of_sagemakers_own(service: Service, vpc: Vpc) -> None:
+    """A cluster without a VpcConfig has no subnets that could tell zones."""
+    described(service, lambda told: told.pop("VpcConfig"))
+    placed(service, {instance_id("workers-2"): "us-west-2b"})
 
 
 def group_in_another_zone(service: Service, vpc: Vpc) -> None:
@@ -216,6 +229,8 @@ FAULTS: dict[Callable[[Service, Vpc], None], tuple[dict[str, Verdict], str]] = {
     image_not_told: ({"image_uniform": Verdict.INCOMPLETE}, "AWS tells no image of 1 of 3 nodes"),
     in_two_zones: ({"single_az": Verdict.FAIL}, IN_TWO_ZONES),
     zone_not_told: ({"single_az": Verdict.INCOMPLETE}, "AWS tells no availability zone of somewhere"),
+    zone_told_of_the_node_alone: ({"single_az": Verdict.FAIL}, "2 in us-west-2a (ip-10-181-0-[1-2]), 1 in us-west-2b"),
+    in_two_zones_of_sagemakers_own: ({"single_az": Verdict.FAIL}, "2 in us-west-2a (ip-10-181-0-[1-2]), 1 in us-west"),
     group_in_another_zone: ({}, ""),
     in_two_ultraservers: ({"ultraserver_block": Verdict.CONCERN}, "workers: 2 in us-a (ip-10-181-0-[1-2]), 1 in us-b"),
     in_ultraservers_of_two: ({}, ""),

@@ -40,7 +40,19 @@ def with_cluster(service: Service, groups: Mapping[str, tuple[str, int]], name: 
         for number in range(count)
     ]
     service.serves("ListClusterNodes", lambda asked: _page(asked, nodes))
+    placed(service, {})
     return vpc
+
+
+def placed(service: Service, zones: Mapping[str, str | None]) -> None:
+    """Let DescribeClusterNode tell these zones by instance id, nothing where one is None, us-west-2a of the others."""
+
+    def answer(asked: dict[str, Any]) -> dict[str, Any]:
+        zone = zones.get(asked["NodeId"], "us-west-2a")
+        placement = {"Placement": {"AvailabilityZone": zone, "AvailabilityZoneId": "usw2-az1"}} if zone else {}
+        return {"NodeDetails": {"InstanceId": asked["NodeId"], **placement}}
+
+    service.serves("DescribeClusterNode", answer)
 
 
 def instance_id(node: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.aws.service import Service, environment, moto, service_before
 from tests.aws.storage import LUSTRE_MOUNT, CloudWatch, lustre, nodes_that_mount, quiet_lustre
-from tests.aws.systems_manager import Streams, SystemsManager, install_plugin
+from tests.aws.systems_manager import DOUBLE, SystemsManager, folder_of_plugin, systems_manager
 
 
 @pytest.fixture(scope="session")
@@ -31,16 +31,17 @@ def service(moto_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]
 
 
 @pytest.fixture
-def manager(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SystemsManager]:
+def plugin(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The folder of the session-manager-plugin: of the double, where a test does not ask for PLUGINS."""
+    return folder_of_plugin(getattr(request, "param", DOUBLE), tmp_path)
+
+
+@pytest.fixture
+def manager(service: Service, plugin: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SystemsManager]:
     """Systems Manager, which runs commands on this machine, and a session-manager-plugin on PATH."""
-    manager = SystemsManager()
-    manager.serve(service)
-    streams = Streams(manager)
-    (tmp_path / "bin").mkdir()
-    install_plugin(tmp_path / "bin")
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    yield manager
-    streams.close()
+    monkeypatch.setenv("PATH", f"{plugin}:{os.environ['PATH']}")
+    with systems_manager(service) as manager:
+        yield manager
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from tests.aws.clusters import NAME
 from tests.runs import ROOT, Runs
 

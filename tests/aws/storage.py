@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins import asking
 from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.suite import asking
 from tests.aws.clusters import client, with_cluster
 from tests.aws.service import Service
 from tests.recordings import boot, node, unreached

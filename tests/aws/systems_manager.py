@@ -7,22 +7,32 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.aws.data_channel import DataChannels
 from tests.aws.service import Answer, Service
+from tests.aws.session_plugin import VERSION
+from tests.counterparts import installed
+from tests.testbed.image import NodeImage
+from tests.testbed.node import Node, with_tool
 
 Run = Callable[[str, Sequence[str]], bytes]  # a target and the words of a command: what that prints
 SHOWN = 24_000
+ROOT = Path(__file__).parents[2]
+WORKER = "ssm-document-worker"  # what SSM's agent runs a command by
+DOUBLE = "the double"
+PLUGINS = [DOUBLE, pytest.param("AWS's own", marks=installed.needs("session_manager_plugin"))]
 PLUGIN = """#!{python}
-import json, sys, urllib.request
-session, region, operation, profile, request, endpoint = sys.argv[1:]
-assert operation == "StartSession" and endpoint == f"https://ssm.{{region}}.amazonaws.com"
-asked = urllib.request.Request(json.loads(session)["StreamUrl"], headers={{"Token": json.loads(session)["TokenValue"]}})
-sys.stdout.buffer.write(urllib.request.urlopen(asked).read())
+import sys
+sys.path.insert(0, {root!r})
+from tests.aws.session_plugin import main
+main(sys.argv[1:], {version!r})
 """
 
 
@@ -31,6 +41,21 @@ def here(_target: str, words: Sequence[str]) -> bytes:
     return subprocess.run(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
     ).stdout
+
+
+def with_agent(image: NodeImage) -> NodeImage:
+    """A node of the testbed on which SSM's agent runs commands."""
+    return with_tool(image, WORKER, '#!/bin/sh\n"$@"\nexit $?\n')
+
+
+def in_nodes(inside: Mapping[str, Node]) -> Run:
+    """Run a command in the node that a target is, as a child of the agent's worker."""
+
+    def run(target: str, words: Sequence[str]) -> bytes:
+        ran = inside[target].run([WORKER, *words], timeout=60)
+        return ran.stdout + ran.stderr
+
+    return run
 
 
 @dataclass
@@ -86,18 +111,14 @@ class SystemsManager:
         return {"SessionId": asked["SessionId"]}
 
     def output(self, session: str) -> bytes:
-        """What the plugin is sent: nothing while the command runs, then all of it, standard error merged."""
+        """What the plugin is sent, once the command has ended: all of it, standard error merged."""
         target, command = self.open[session]
         with self.lock:
             failing = self.fails_first.pop(0) if self.fails_first else None
         told = self.run(target, shlex.split(command)) if failing is None else failing
         for vice in self.vices:
             told = vice(told)
-        return b"\nStarting session with SessionId: %s\n%s\n\nExiting session with sessionId: %s.\n\n" % (
-            session.encode(),
-            told,
-            session.encode(),
-        )
+        return told
 
     # Commands
 
@@ -129,37 +150,31 @@ class SystemsManager:
         return {"StandardOutputContent": cut, "StandardErrorContent": "", "ResponseCode": 0, "Status": "Success"}
 
 
-class Streams:
-    """Where the plugin's stand-in fetches a session's output."""
-
-    def __init__(self, manager: SystemsManager) -> None:
-        class Stream(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                session = self.path.strip("/")
-                if self.headers.get("Token") != f"token-of-{session}":
-                    self.send_error(403)
-                    return
-                told = manager.output(session)
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(told)))
-                self.end_headers()
-                self.wfile.write(told)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Stream)
-        self.server.daemon_threads = True
-        manager.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+@contextmanager
+def systems_manager(service: Service) -> Iterator[SystemsManager]:
+    """The double in the place of SSM, with a data channel for each session."""
+    manager = SystemsManager()
+    manager.serve(service)
+    channels = DataChannels(manager.output)
+    manager.url = channels.url
+    try:
+        yield manager
+    finally:
+        channels.close()
 
 
-def install_plugin(folder: Path) -> None:
-    """A stand-in for AWS's session-manager-plugin, with its command line."""
+def folder_of_plugin(which: str, temporary: Path) -> Path:
+    """Where one of PLUGINS lies."""
+    if which != DOUBLE:
+        return installed.folder("session_manager_plugin")
+    folder = temporary / "bin"
+    folder.mkdir()
+    install_plugin(folder)
+    return folder
+
+
+def install_plugin(folder: Path, version: str = VERSION) -> None:
+    """The double of AWS's session-manager-plugin."""
     plugin = folder / "session-manager-plugin"
-    plugin.write_text(PLUGIN.format(python=sys.executable))
+    plugin.write_text(PLUGIN.format(python=sys.executable, root=str(ROOT), version=version))
     plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.result import OF_THE_CLUSTER
-from clusterproof.plugins.subjects import SUBJECTS_OF_CLUSTER
-from clusterproof.plugins.suite import all_checks
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.result import OF_THE_CLUSTER
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.suite.state import OF_HYPERPOD
+from clusterproof.plugins.suite.subjects_of_cluster import SUBJECTS_OF_CLUSTER
 from tests.aws.cluster_faults import FAULTS, described, in_two_zones, listed
 from tests.aws.clusters import NAME, with_cluster
 from tests.aws.networks import Vpc, with_quotas
@@ -49,7 +50,7 @@ def ran(runs: Runs, *arguments: str) -> pytest.RunResult:
 
 
 def test_the_subjects_of_the_cluster_are_those_that_results_know() -> None:
-    assert set(SUBJECTS_OF_CLUSTER) <= set(OF_THE_CLUSTER)
+    assert set(SUBJECTS_OF_CLUSTER) == set(OF_THE_CLUSTER)
 
 
 def test_a_cluster_in_service_passes(runs: Runs, service: Service) -> None:
@@ -108,9 +109,28 @@ def test_a_cluster_in_a_network_of_sagemakers_own_cannot_be_asked_of_it(runs: Ru
     with_cluster(service, WORKERS)
     described(service, lambda told: told.pop("VpcConfig"))
     ran(runs)
-    assert found(runs) == {"single_az": Verdict.INCOMPLETE}
+    assert found(runs) == {}
     assert messages(runs).count("runs in a network of SageMaker's own") == 3
     assert "DescribeSubnets" not in service.calls
+    assert service.calls.count("DescribeClusterNode") == 3
+
+
+def test_a_denied_look_at_the_nodes_costs_the_zone_where_no_subnet_tells_it(runs: Runs, service: Service) -> None:
+    with_cluster(service, WORKERS)
+    described(service, lambda told: told.pop("VpcConfig"))
+    service.says("DescribeClusterNode", DENIED)
+    ran(runs)
+    assert found(runs) == {"single_az": Verdict.INCOMPLETE}
+    assert "sagemaker:DescribeClusterNode is not allowed to this identity" in messages(runs)
+
+
+def test_a_denied_look_at_one_node_does_not_hide_that_the_others_are_apart(runs: Runs, service: Service) -> None:
+    in_two_zones(service, with_cluster(service, WORKERS))
+    listed(service, lambda rows: rows[0].update(PrivateDnsHostname="somewhere.internal"))
+    service.says("DescribeClusterNode", DENIED)
+    ran(runs)
+    assert found(runs) == {"single_az": Verdict.FAIL}
+    assert "of 1 nobody knows" in messages(runs)
 
 
 def test_a_replay_gives_the_same_verdicts_without_aws(runs: Runs, service: Service, tmp_path: Path) -> None:
@@ -173,7 +193,7 @@ def test_what_one_answer_tells_several_leaves_is_asked_once(runs: Runs, service:
     assert {action: service.calls.count(action) for action in NEEDED_BY} == {
         "DescribeCluster": 2,  # once for the inventory
         "ListClusterNodes": 2,
-        "DescribeSubnets": 1,
+        "DescribeSubnets": 1,  # whose zone is that of all nodes: none is asked for by itself
         "DescribeSecurityGroups": 1,
         "DescribeRouteTables": 1,
         "DescribeVpcEndpoints": 1,
@@ -193,6 +213,12 @@ def test_workers_of_xdist_judge_the_cluster_by_what_the_controller_asked(runs: R
     assert service.calls == []
 
 
-def test_a_cluster_that_aws_does_not_know_has_no_such_checks(runs: Runs) -> None:
-    runs.run("--cluster", "demo", "--results", str(runs.results_file), CHECKS)
-    assert {result.check for result in runs.results} == {"control_plane.slurm_nodes"}  # which asks each node
+def test_a_recording_without_aws_has_no_checks_of_hyperpods_and_says_that_aws_was_not_asked(runs: Runs) -> None:
+    runs.run("--cluster", "demo", "--results", str(runs.results_file), CHECKS, "-k", "not slurm")
+    needs = {name: all_checks()[name].control_leaves - {"slurm"} for name in OF_CONTROL_PLANE}
+    assert verdicts(runs).keys() == {name for name, leaves in needs.items() if leaves - OF_HYPERPOD}
+    told = {result.check: (result.verdict, result.message) for result in runs.results}
+    assert told.pop("control_plane.single_az") == (PASSING, "")  # an instance knows its zone itself
+    for verdict, message in told.values():
+        assert verdict is Verdict.NOT_APPLICABLE
+        assert message.startswith("AWS was not asked: ")

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from clusterproof.plugins.connection import Answer, Limits, Unusable
-from clusterproof.plugins.connection.hyperpod import MISSING, Hyperpod
+from clusterproof.plugins.connection.gather import evidence_of
+from clusterproof.plugins.connection.hyperpod import MISSING, RESPONSE, Hyperpod
 from clusterproof.plugins.connection.rate import StartRate
-from clusterproof.plugins.evidence import NodeEvidence, Unreached
-from clusterproof.plugins.gather import evidence_of
+from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.inventory.model import Target
 from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from clusterproof.plugins.probe.payload import program
 from tests.aws.service import DENIED, THROTTLED, Service
-from tests.aws.systems_manager import SystemsManager, here
+from tests.aws.systems_manager import PLUGINS, SystemsManager, folder_of_plugin, here, install_plugin
 
 QUICK = Limits(fanout=8, connect_s=20, answer_s=20, settings={"region": "us-west-2", "ssm_rate": "1000"})
+
+
+@pytest.fixture(params=PLUGINS)
+def plugin(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The folder of the session-manager-plugin: every test is of both."""
+    return folder_of_plugin(str(request.param), tmp_path)
 
 
 def targets(count: int = 1) -> list[Target]:
@@ -80,16 +89,40 @@ def test_what_comes_with_the_answer_does_no_harm(manager: SystemsManager, vice: 
     assert not told.unreached
 
 
-EOF = b"Cannot perform start session: EOF"
-
-
-@pytest.mark.parametrize("failing", [EOF, b"", b"InternalServerError"], ids=["EOF", "nothing", "an error of SSM's"])
+@pytest.mark.parametrize("failing", [b"", b"InternalServerError"], ids=["nothing", "an error of SSM's"])
 def test_a_session_that_fails_in_passing_is_tried_again(manager: SystemsManager, failing: bytes) -> None:
     manager.fails_first = [failing]
     (told,) = asked()
     assert not told.unreached
     assert len(manager.started) == 2
     assert manager.open == {}
+
+
+def test_the_end_of_standard_input_is_no_failure_that_passes(manager: SystemsManager) -> None:
+    manager.fails_first = [b"Cannot perform start session: EOF\n"]
+    (told,) = asked()
+    assert "Cannot perform start session: EOF" in told.detail
+    assert len(manager.started) == 1
+
+
+def test_nobody_who_lists_processes_sees_the_token(manager: SystemsManager) -> None:
+    seen: list[bytes] = []
+
+    def run(target: str, words: Sequence[str]) -> bytes:
+        seen.extend(_arguments_of_children())
+        return here(target, words)
+
+    manager.run = run
+    (told,) = asked()
+    assert not told.unreached
+    assert any(RESPONSE.encode() in words for words in seen)
+    assert not any(b"token-of-" in words for words in seen)
+
+
+def _arguments_of_children() -> list[bytes]:
+    """The arguments of the processes that this one has started, which anybody may read."""
+    told = " ".join(file.read_text() for file in Path("/proc/self/task").glob("*/children"))
+    return [Path(f"/proc/{child}/cmdline").read_bytes() for child in told.split()]
 
 
 def test_an_answer_that_is_cut_is_no_answer(manager: SystemsManager) -> None:
@@ -132,6 +165,14 @@ def test_without_the_plugin_it_is_said_where_it_comes_from(service: Service, mon
     with pytest.raises(Unusable) as said:
         asked()
     assert str(said.value) == MISSING
+
+
+def test_a_plugin_that_needs_the_token_among_its_arguments_is_not_used(service: Service, tmp_path: Path) -> None:
+    install_plugin(tmp_path, "1.2.497.0")
+    with patch.dict(os.environ, PATH=f"{tmp_path}:{os.environ['PATH']}"), pytest.raises(Unusable) as said:
+        asked()
+    wanted = "expected 1.2.536.0 or newer, which keeps tokens out of its arguments"
+    assert str(said.value) == f"session-manager-plugin is 1.2.497.0; {wanted}"
 
 
 def test_no_more_sessions_are_started_than_the_rate_allows() -> None:

@@ -6,13 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from clusterproof.plugins.connection import Answer, Limits
+from clusterproof.plugins.connection.gather import evidence_of
 from clusterproof.plugins.connection.ssm import Ssm
-from clusterproof.plugins.evidence import NodeEvidence, Unreached
-from clusterproof.plugins.gather import evidence_of
-from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.facts.nodes import nodes
+from clusterproof.plugins.inventory.model import Cluster, Target
 from clusterproof.plugins.probe.options import ProbeOptions
 from clusterproof.plugins.probe.payload import program
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.judge import judge
 from tests.aws.clusters import client
 from tests.aws.service import DENIED, Service
 from tests.aws.systems_manager import SystemsManager, here
@@ -100,6 +106,23 @@ def test_a_denied_command_names_the_action(manager: SystemsManager, service: Ser
     (told,) = asked()
     assert told.unreached is Unreached.AUTH
     assert "ssm:SendCommand is not allowed" in told.detail
+
+
+@pytest.mark.parametrize(
+    ("address", "owner", "command"),
+    [
+        ("i-0123456789abcdef0", "hyperpod-ssm", "aws ssm start-session --target TARGET"),
+        ("sagemaker-cluster:a1b2c3d4e5f6_workers-i-0123", "hyperpod-ssm", "aws ssm start-session --target TARGET"),
+        ("10.0.0.1", "hyperpod-node-debugger", "ssh NODE true"),
+        ("", "hyperpod-node-debugger", "ssh NODE true"),
+    ],
+)
+def test_who_owns_a_node_that_is_not_reached_speaks_of_the_way_to_it(address: str, owner: str, command: str) -> None:
+    target = Target("gpu001", address)
+    lost = NodeEvidence(target.name, unreached=Unreached.NOT_CONNECTED)
+    (node,) = nodes(Cluster("one", "ssm", (target,)), {target.name: lost}).values()
+    result = judge(node_checks()["node.reachable"], node)
+    assert (result.verdict, result.owner, result.evidence) == (Verdict.FAIL, owner, command)
 
 
 def run_with_noise(words: Sequence[str]) -> bytes:

@@ -13,17 +13,23 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.aws.mounted import source_of
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.facts.nodes import nodes
+from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.judge import judge
 from tests.aws.cluster_faults import listed
 from tests.aws.clusters import NAME, instance_id, with_cluster
 from tests.aws.service import Service
 from tests.aws.systems_manager import SystemsManager
 from tests.aws.test_cluster_checks import CHECKS, messages, verdicts
 from tests.faults import BY_NAME
+from tests.faults.fault import p5
 from tests.faults.infiniband import infiniband
 from tests.faults.kernel_log import XID
 from tests.faults.network import efa_names
+from tests.faults.proof import peers
 from tests.judged import results, told_by
 from tests.runs import ROOT, Runs
 from tests.testbed.image import NodeImage
@@ -88,7 +94,7 @@ def test_d4_rdma_devices_that_are_no_efa_do_not_stand_for_those_that_are_missing
     image = healthy_p5()
     image = without_efa(image, efa_names(image)[4])
     other = {path: told for path, told in infiniband().sys.items() if "0000:17:00.0" in path or "mlx5_0" in path}
-    told = judged(replace(image, sys=image.sys | other))["network.efa_count"]
+    told = results(told_by(replace(image, sys=image.sys | other)), peers=peers(p5))["network.efa_count"]
     assert told.verdict is Verdict.FAIL
     assert "31" in told.observed
     assert "32" in told.expected
@@ -96,15 +102,21 @@ def test_d4_rdma_devices_that_are_no_efa_do_not_stand_for_those_that_are_missing
 
 @needs_nodes
 @pytest.mark.parametrize(
-    ("fault", "check"),
+    ("fault", "check", "attached", "says"),
     [
-        ("a GPU that failed before the driver saw it", "gpu.gpu_count"),
-        ("an EFA device that is missing", "network.efa_count"),
+        ("a GPU that failed before the driver saw it", "gpu.gpu_count", None, Verdict.FAIL),
+        ("an EFA device that is missing", "network.efa_count", 32, Verdict.FAIL),
+        ("an EFA device that is missing", "network.efa_count", 31, Verdict.CONCERN),  # so it was launched
+        ("an EFA device that is missing", "network.efa_count", None, Verdict.CONCERN),  # perhaps it was
     ],
 )
-def test_d5_counts_are_held_against_the_instance_type(fault: str, check: str) -> None:
-    told = judged(BY_NAME[fault].put(healthy_p5()), instance_type="p5.48xlarge")[check]
-    assert told.verdict is Verdict.FAIL
+def test_d5_counts_are_held_against_the_instance_type(
+    fault: str, check: str, attached: int | None, says: Verdict
+) -> None:
+    told = told_by(BY_NAME[fault].put(healthy_p5()))
+    target = Target(told.node, instance_type="p5.48xlarge", efa_attached=attached)
+    node = nodes(Cluster("fakes", "local", (target,)), {told.node: told})[told.node]
+    assert judge(node_checks()[check], node).verdict is says
 
 
 @needs_nodes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.verdict import Verdict
 from tests.aws.fsx_runs import ALL, CAPACITY, THROUGHPUT, UTILIZATION, only, ran, verdicts
 from tests.aws.service import Service
 from tests.aws.storage import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.aws.leaves import fsx_metrics
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.verdict import Verdict
 from tests.aws.clusters import NAME, client
 from tests.aws.fsx_runs import ALL, CAPACITY, CHECKS, FULL, PASSED, THROUGHPUT, UTILIZATION, only, ran, verdicts
 from tests.aws.service import DENIED, Service

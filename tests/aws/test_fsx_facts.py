@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.catalog.fsx_metrics import fsx_metrics
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.facts.cluster import ClusterFacts
 from clusterproof.plugins.facts.fsx import FileSystem, Metrics, Series
 from clusterproof.plugins.facts.node import Node
 from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.judge import judge
-from clusterproof.plugins.suite import all_checks
-from clusterproof.plugins.verdict import Incomplete, NotApplicable, Verdict
+from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.suite.judge import judge
 from tests.aws.storage import LUSTRE_MOUNT, mounting
 from tests.recordings import node
 from tests.samples import sample
@@ -130,7 +130,7 @@ def test_points_that_are_none_are_incomplete(values: object) -> None:
 
 def test_the_checks_ask_nodes_for_their_mounts_and_aws_for_file_systems_and_metrics() -> None:
     for check in CHECKS:
-        assert "mounts" in check.leaves <= {"mounts", "platform", "imds"}
+        assert "mounts" in check.leaves <= {"mounts", "platform", "imds", "pci"}  # a node's type is told by three
         assert check.control_leaves == {"fsx", "fsx_metrics"}
 
 
@@ -154,6 +154,90 @@ def cluster(systems: object, metrics: object) -> ClusterFacts:
     told = node("gpu001", mounts=mounting(LUSTRE_MOUNT))
     aws = node("small", fsx={"file_systems": systems}, fsx_metrics=metrics)
     return ClusterFacts(Cluster("small", "hyperpod", (target,)), aws, {"gpu001": Node(target, told)})
+
+
+FULL = 240e6 * 60  # bytes of a minute at the baseline of LUSTRE
+READ, WRITTEN = ("DataReadBytes", "Sum", ""), ("DataWriteBytes", "Sum", "")
+NETWORK = ("NetworkThroughputUtilization", "Average", "OSS0000")
+OSTS = [("DiskIopsUtilization", "Average", f"OST000{number}") for number in range(4)]
+MDT = ("DiskIopsUtilization", "Average", "MDT0000")
+LEAST_FREE = ("FreeDataStorageCapacity", "Minimum", "")
+QUIET: dict[tuple[str, str, str], list[float | None]] = {
+    READ: [0.25 * FULL] * 15,
+    WRITTEN: [0.0] * 15,
+    NETWORK: [20.0] * 15,
+    ("FileServerDiskThroughputUtilization", "Average", "OSS0000"): [20.0] * 15,
+    OSTS[0]: [5.0] * 15,
+    ("FreeDataStorageCapacity", "Sum", ""): [600.0 * 2**30] * 15,
+    LEAST_FREE: [150.0 * 2**30] * 15,
+    ("FreeDataStorageCapacity", "SampleCount", ""): [4.0] * 15,
+}
+DARK: list[float | None] = [5.0, 5.0]  # too few minutes to tell anything
+
+
+def series(metric: str, statistic: str, place: str, points: object) -> dict[str, object]:
+    """What CloudWatch tells of the file system, or of one of its servers or targets."""
+    where = {"target" if place[:3] in ("OST", "MDT") else "server": place}
+    return {**SERIES, "metric": metric, "statistic": statistic, "values": points, **where}
+
+
+@pytest.mark.parametrize(
+    ("check", "changed", "verdict", "words"),
+    [
+        ("throughput", {}, Verdict.PASS, ""),
+        (
+            "throughput",
+            {READ: [0.97 * FULL] * 15},
+            Verdict.FAIL,
+            "240 MB/s, 15 of 15 minutes from 1970-01-01 00:00 to 00:14 UTC, 7 MB/s left: the capacity is saturated; ",
+        ),
+        ("throughput", {READ: [0.85 * FULL] * 15}, Verdict.CONCERN, "36 MB/s left: the capacity is saturated"),
+        ("throughput", {READ: [2 * FULL] * 15}, Verdict.FAIL, "of 240 MB/s, above it by bursts and cache, 15 of 15"),
+        (
+            "throughput",
+            {READ: [None] * 12 + [0.1 * FULL] * 3},
+            Verdict.INCOMPLETE,
+            "throughput told of 3 of 15 minutes; expected enough",
+        ),
+        ("utilization", {}, Verdict.PASS, ""),
+        (
+            "utilization",
+            {OSTS[0]: [97.0] * 15},
+            Verdict.FAIL,
+            "3 % left: the pattern is inefficient, not the capacity too small, for the throughput is at 25 % of its",
+        ),
+        (
+            "utilization",
+            {OSTS[0]: [85.0] * 15, READ: [0.5 * FULL] * 15},
+            Verdict.CONCERN,
+            "15 % left: the capacity is saturated, for the throughput is at 50 % of its baseline; expected",
+        ),
+        ("utilization", {OSTS[0]: [97.0] * 15, READ: [None] * 15}, Verdict.FAIL, "UTC, 3 % left; expected less than"),
+        ("utilization", {OSTS[0]: [97.0] * 15, READ: "none"}, Verdict.FAIL, "UTC, 3 % left; expected less than"),
+        ("utilization", {OSTS[0]: [96.0] * 15, MDT: [97.0] * 15}, Verdict.FAIL, "IOPS of MDT0000 (and 1 more) at 97 %"),
+        ("utilization", {NETWORK: None}, Verdict.INCOMPLETE, "CloudWatch has no NetworkThroughputUtilization of it"),
+        ("utilization", {NETWORK: "none"}, Verdict.INCOMPLETE, "NetworkThroughputUtilization of OSS0000"),
+        (
+            "utilization",
+            dict.fromkeys(OSTS[1:], DARK),
+            Verdict.INCOMPLETE,
+            "of disk IOPS of OST0001, disk IOPS of OST0002, disk IOPS of OST0003; expected enough",
+        ),
+        ("utilization", dict.fromkeys(OSTS, DARK), Verdict.INCOMPLETE, "disk IOPS of OST0002 and 1 more; expected"),
+        ("capacity", {}, Verdict.PASS, ""),
+        ("capacity", {LEAST_FREE: [6.0 * 2**30] * 15}, Verdict.FAIL, "the fullest OST is 98 % full, the whole 50 %"),
+        ("capacity", {LEAST_FREE: [45.0 * 2**30] * 15}, Verdict.CONCERN, "the fullest OST is 85 % full, the whole 50"),
+    ],
+)
+def test_what_is_said_of_a_file_system_and_of_its_servers_and_targets(
+    check: str, changed: Any, verdict: Verdict, words: str
+) -> None:
+    everything = {**QUIET, **changed}
+    told = [series(what, how, at, points) for (what, how, at), points in everything.items() if points is not None]
+    owner = cluster([LUSTRE], {"begin": 0.0, "minutes": 15, "series": told})
+    result = judge(all_checks()[f"storage.fsx_{check}"], owner)
+    assert result.verdict is verdict, result.message
+    assert words in result.message
 
 
 @given(systems=nonsense, metrics=nonsense)

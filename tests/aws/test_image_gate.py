@@ -8,8 +8,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import boto3
 import pytest
@@ -17,11 +17,12 @@ import pytest
 from tests.aws.command_line import aws_in
 from tests.aws.networks import with_vpc
 from tests.aws.service import DENIED, Service
-from tests.aws.systems_manager import SystemsManager
+from tests.aws.systems_manager import SystemsManager, in_nodes, with_agent
 from tests.deviations import DEVIATIONS
 from tests.manifests import good, manifest_text
 from tests.testbed.needs import needs_nodes
-from tests.testbed.node import Node, NodeImage, entered, healthy_p5
+from tests.testbed.node import Node, NodeImage, entered, healthy_p5, with_file, with_memlock
+from tests.wheel import Installed
 
 pytestmark = needs_nodes
 
@@ -46,17 +47,14 @@ def subnet(service: Service) -> str:
 
 def launched_as(manager: SystemsManager, image: NodeImage) -> Iterator[Node]:
     """Systems Manager's commands run on a fake node."""
-    with entered(image) as node:
-
-        def run(_target: str, words: Any) -> bytes:
-            ran = node.run(list(words), timeout=60)
-            return ran.stdout + ran.stderr
-
-        manager.run = run
+    with entered(with_agent(image)) as node:
+        manager.run = lambda _target, words: in_nodes({"": node})("", words)
         yield node
 
 
-def gate(folder: Path, subnet: str, *words: str, **further: str) -> subprocess.CompletedProcess[str]:
+def gate(
+    folder: Path, subnet: str, *words: str, script: Path = CI / "gate.sh", **further: str
+) -> subprocess.CompletedProcess[str]:
     """Run gate.sh as a pipeline does."""
     told = {
         "RUN": "run-1",
@@ -71,7 +69,7 @@ def gate(folder: Path, subnet: str, *words: str, **further: str) -> subprocess.C
         **further,
     }
     return subprocess.run(
-        ["sh", str(CI / "gate.sh"), *words],
+        ["sh", str(script), *words],
         cwd=folder,
         env=os.environ | told,
         capture_output=True,
@@ -109,6 +107,62 @@ def test_a_deviation_fails_the_pipeline_and_the_instance_is_gone(
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert line in " ".join(ran.stdout.split())
     assert states(service) == ["terminated"]
+
+
+@pytest.mark.parametrize(("deviation", "exit_code"), [("", 0), ("no enroot", 1)], ids=["good", "deviates"])
+def test_the_gate_that_the_wheel_brings_gates_with_what_is_installed(
+    folder: Path,
+    subnet: str,
+    service: Service,
+    manager: SystemsManager,
+    installed: Installed,
+    deviation: str,
+    exit_code: int,
+) -> None:
+    put, (line,) = DEVIATIONS[deviation] if deviation else (lambda image: image, ("6 passed",))
+    told = {"PATH": f"{installed.bin}:{os.environ['PATH']}", "CLUSTERPROOF": "", "OPTIONS": "-k manifest"}
+    for _ in launched_as(manager, put(healthy_p5())):
+        ran = gate(folder, subnet, script=installed.package / "integrations" / "ci" / "gate.sh", **told)
+    assert ran.returncode == exit_code, ran.stdout + ran.stderr
+    assert line in " ".join(ran.stdout.split())
+    assert f"rootdir: {installed.package}" in ran.stdout
+    assert states(service) == ["terminated"]
+
+
+LITTLE = "8388608"  # bytes that may be locked: what systemd gives its services, SSM's agent among them
+FOR_LOGINS = "/etc/security/limits.d/01_efa.conf"
+
+
+def without_daemons(image: NodeImage) -> NodeImage:
+    """Nothing that starts jobs runs."""
+    kept = {name: limit for name, limit in image.daemons.items() if name not in ("slurmd", "containerd")}
+    return replace(image, daemons=kept)
+
+
+@pytest.mark.parametrize(
+    ("image", "exit_code", "words"),
+    [
+        (healthy_p5(), 0, ""),
+        (with_memlock(healthy_p5(), LITTLE, "slurmd"), 1, "memlock is 8 MiB for slurmd; expected at least"),
+        (with_memlock(without_daemons(healthy_p5()), LITTLE, "sshd"), 1, "memlock is 8 MiB for a login; expected"),
+        (
+            with_file(
+                with_memlock(without_daemons(healthy_p5()), LITTLE, "sshd"), FOR_LOGINS, "*  soft  memlock  unlimited\n"
+            ),
+            0,
+            "",
+        ),
+        (without_daemons(healthy_p5()), 6, "nothing that starts jobs runs on the node; expected slurmd, containerd"),
+    ],
+    ids=["healthy", "slurmd", "logins", "logins as EFA's installer sets them", "nobody"],
+)
+def test_the_gate_judges_the_limits_that_jobs_inherit_and_not_the_agents_own(
+    folder: Path, subnet: str, manager: SystemsManager, image: NodeImage, exit_code: int, words: str
+) -> None:
+    for _ in launched_as(manager, with_memlock(image, LITTLE)):
+        ran = gate(folder, subnet, CLUSTERPROOF=CLUSTERPROOF, OPTIONS="-k memlock")
+    assert ran.returncode == exit_code, ran.stdout + ran.stderr
+    assert words in " ".join(ran.stdout.split())
 
 
 @pytest.mark.parametrize("status", [0, 1, 4, 6])

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tests.test_reports_folder import FILES
 from tests.testbed.image import File, Link
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import ENVIRONMENT, Node, NodeImage, entered, healthy_p5, with_file, with_tool
+from tests.wheel import Installed
 
 INTEGRATIONS = Path(__file__).parents[2] / "integrations"
 COMPONENT = INTEGRATIONS / "image-builder" / "clusterproof.yml"
@@ -29,7 +31,8 @@ GITHUB, GITLAB = INTEGRATIONS / "ci" / "github.yml", INTEGRATIONS / "ci" / "gitl
 FIRST_BOOT = INTEGRATIONS / "user-data" / "first-boot.sh"
 IDLE = INTEGRATIONS / "systemd" / "clusterproof-idle"
 CLUSTERPROOF = str(Path(sys.executable).with_name("clusterproof"))
-PARAMETERS = {"Manifest": "s3://images/golden.toml", "Reports": "s3://images/reports", "Package": "clusterproof==1"}
+PACKAGE = "https://wheels.example/clusterproof-1-py3-none-any.whl#sha256=0"
+PARAMETERS = {"Manifest": "s3://images/golden.toml", "Reports": "s3://images/reports", "Package": PACKAGE}
 
 needs_shellcheck = pytest.mark.skipif(
     not shutil.which("shellcheck"), reason="shellcheck is not installed: apt-get install shellcheck"
@@ -45,10 +48,10 @@ def component() -> dict[str, Any]:
     return told
 
 
-def steps(options: str = "-m ami") -> list[dict[str, Any]]:
+def steps(options: str = "-m ami", path: Path = COMPONENT, **further: str) -> list[dict[str, Any]]:
     """Its steps, with its parameters filled in as Image Builder does."""
-    text = COMPONENT.read_text()
-    for name, value in {**PARAMETERS, "Options": options}.items():
+    text = path.read_text()
+    for name, value in {**PARAMETERS, "Options": options, **further}.items():
         text = text.replace(f"{{{{ {name} }}}}", value)
     assert "{{" not in text
     (phase,) = yaml.safe_load(text)["phases"]
@@ -130,6 +133,7 @@ ln -sf {clusterproof} "$3/bin/clusterproof"
 printf '#!/bin/sh\\necho "$@" >>{log}\\n' >"$3/bin/pip"
 chmod +x "$3/bin/pip"
 """
+OLD = File("#!/bin/sh\nexit 1\n", 0o755)  # a python3 that is not of the version asked for
 STAND_INS = "/opt/stand-ins"
 PATH = f"{STAND_INS}:{ENVIRONMENT['PATH']}"
 
@@ -140,16 +144,18 @@ def with_installer(image: NodeImage) -> NodeImage:
     return with_file(image, f"{STAND_INS}/python3", File(script, 0o755))
 
 
-def run_component(node: Node, options: str) -> dict[str, subprocess.CompletedProcess[bytes]]:
+def run_component(
+    node: Node, options: str, path: Path = COMPONENT, **further: str
+) -> dict[str, subprocess.CompletedProcess[bytes]]:
     """Run its steps; S3's actions move the manifest, and nothing else."""
     ended = {}
-    for step in steps(options):
+    for step in steps(options, path, **further):
         if step["action"] == "S3Download":
             (asked,) = step["inputs"]
             (node.root / asked["destination"].lstrip("/")).write_text(manifest_text(good()))
         elif step["action"] == "ExecuteBash":
             (command,) = step["inputs"]["commands"]
-            ran = node.run(["bash", "-c", command], env={"PATH": PATH}, timeout=120)
+            ran = node.run(["bash", "-c", command], env={"PATH": PATH}, timeout=300)
             ended[step["name"]] = ran
     return ended
 
@@ -163,7 +169,48 @@ def test_the_component_passes_a_good_image_and_writes_its_reports() -> None:
         written = {path.name for path in (node.root / "var/tmp/clusterproof/reports").iterdir()}
         assert written == {*FILES, "recording"}
         assert not (node.root / "var/tmp/clusterproof/runs").exists()
-        assert (node.root / "run/pip.log").read_text() == "install --quiet clusterproof==1\n"
+        assert (node.root / "run/pip.log").read_text() == f"install --quiet {PACKAGE}\n"
+
+
+@needs_nodes
+def test_where_python3_is_too_old_the_component_takes_a_newer_one_beside_it() -> None:
+    image = with_installer(healthy_p5())
+    image = with_file(image, f"{STAND_INS}/python3.12", image.files[f"{STAND_INS}/python3"])
+    with entered(with_file(image, f"{STAND_INS}/python3", OLD)) as node:
+        ended = run_component(node, "-m ami -k 'manifest or image'")
+        assert {name: ran.returncode for name, ran in ended.items()} == dict.fromkeys(("Install", "Settle", "Gate"), 0)
+
+
+@needs_nodes
+def test_where_python3_is_too_old_the_first_boot_takes_a_newer_one_beside_it(aws: dict[str, str]) -> None:
+    image = with_installer(BY_NAME["a GPU that is lost"].put(healthy_p5()))
+    image = with_file(image, f"{STAND_INS}/python3.12", image.files[f"{STAND_INS}/python3"])
+    for _, log in first_boot(with_file(image, f"{STAND_INS}/python3", OLD), aws):
+        assert "gpu.gpu_answers" in log
+
+
+# A node's own Python, which has no network: a real pip takes the wheel alone, and finds what it depends on here.
+VENV = """#!/bin/sh
+{python} "$@" || exit
+[ "$1 $2" != "-m venv" ] || echo {borrowed} >"$(echo "$3"/lib/python3*/site-packages)/borrowed.pth"
+"""
+OFFLINE = "[global]\nno-deps = true\nno-index = true\n"
+
+
+def with_python(image: NodeImage) -> NodeImage:
+    """A node whose `python3` makes real environments, with a real pip in them."""
+    script = VENV.format(python=sys.executable, borrowed=sysconfig.get_path("purelib"))
+    return with_file(with_file(image, "/etc/pip.conf", OFFLINE), f"{STAND_INS}/python3", File(script, 0o755))
+
+
+@needs_nodes
+def test_the_component_that_the_wheel_brings_installs_the_wheel_and_gates(wheel: Path, installed: Installed) -> None:
+    path = installed.package / "integrations" / "image-builder" / COMPONENT.name
+    with entered(with_python(healthy_p5())) as node:
+        ended = run_component(node, "-m ami -k 'manifest or image'", path, Package=str(wheel))
+        told = {name: (ran.returncode, ran.stderr) for name, ran in ended.items()}
+        assert told == dict.fromkeys(("Install", "Settle", "Gate"), (0, b"")), ended["Gate"].stdout
+        assert b"rootdir: /var/tmp/clusterproof/lib/" in ended["Gate"].stdout
 
 
 @needs_nodes
@@ -203,14 +250,16 @@ def aws(service: Service, tmp_path: Path) -> Iterator[dict[str, str]]:
         yield environment(service) | {"PATH": f"{STAND_INS}:{tmp_path}:{ENVIRONMENT['PATH']}"}
 
 
-def first_boot(image: NodeImage, aws: Mapping[str, str], **further: str) -> Iterator[tuple[Node, str]]:
+def first_boot(
+    image: NodeImage, aws: Mapping[str, str], script: Path = FIRST_BOOT, **further: str
+) -> Iterator[tuple[Node, str]]:
     """A node on which the script has run, and its log."""
-    image = with_tool(with_installer(image), "systemd-run", SYSTEMD_RUN)
-    image = with_file(image, "/var/lib/cloud/instance/user-data.txt", FIRST_BOOT.read_text())
+    image = image if f"{STAND_INS}/python3" in image.files else with_installer(image)
+    image = with_tool(image, "systemd-run", SYSTEMD_RUN)
+    image = with_file(image, "/var/lib/cloud/instance/user-data.txt", script.read_text())
     with entered(image) as node:
-        ran = node.run(
-            ["sh", "/var/lib/cloud/instance/user-data.txt"], env={**aws, "TOPIC": TOPIC, **further}, timeout=120
-        )
+        told = {**aws, "TOPIC": TOPIC, "PACKAGE": PACKAGE, **further}
+        ran = node.run(["sh", "/var/lib/cloud/instance/user-data.txt"], env=told, timeout=300)
         assert (ran.returncode, ran.stdout + ran.stderr) == (0, b"")
         yield node, (node.root / "var/log/clusterproof/first-boot.log").read_text()
 
@@ -237,10 +286,23 @@ def test_a_node_that_fails_its_first_boot_notifies_with_the_log(
 
 
 @needs_nodes
+def test_the_script_that_the_wheel_brings_installs_the_wheel_and_checks(
+    aws: dict[str, str], told: list[dict[str, Any]], wheel: Path, installed: Installed
+) -> None:
+    script = installed.package / "integrations" / "user-data" / FIRST_BOOT.name
+    sick = BY_NAME["a GPU that is lost"].put(with_python(healthy_p5()))
+    for node, log in first_boot(sick, aws, script, PACKAGE=str(wheel)):
+        assert "rootdir: /opt/clusterproof/lib/" in log
+        assert (node.root / "var/log/clusterproof/first-boot.exit").read_text() == "1\n"
+    assert [message["Subject"] for message in told] == ["clusterproof: node001 FAILED its checks"]
+
+
+@needs_nodes
 @pytest.mark.parametrize(
     ("further", "words"),
     [
         ({"MANIFEST": "s3://nowhere/golden.toml"}, "was not checked: s3://nowhere/golden.toml could not be read"),
+        ({"PACKAGE": ""}, "was not checked: clusterproof could not be installed"),
         ({"HOME_FOLDER": "/proc/nowhere"}, "was not checked: clusterproof could not be installed"),
     ],
 )
@@ -329,12 +391,16 @@ def test_only_a_change_is_notified() -> None:
 
 @needs_nodes
 def test_a_node_with_a_job_of_slurms_is_let_be() -> None:
-    image = with_file(idle_node(healthy_p5(), 1), "/usr/sbin/slurmstepd", Link("/bin/sleep"))
-    with entered(image) as node:
-        step = node.start(["/usr/sbin/slurmstepd", "60"])
+    image = idle_node(healthy_p5(), 1)
+    for path in ("/usr/sbin/slurmstepd", "/usr/bin/another"):
+        image = with_file(image, path, File(Path("/bin/sleep").read_bytes(), 0o755))
+    with entered(with_file(image, "/run/slurmstepd", Link("/usr/bin/another"))) as node:
+        node.start(["/run/slurmstepd", "60"])
         node.run(["sh", "-c", "until grep -qx slurmstepd /proc/[0-9]*/comm; do sleep 0.05; done"])
+        assert not wake(node).startswith("not checked")
+        node.start(["/usr/sbin/slurmstepd", "60"])
+        node.run(["sh", "-c", "until [ $(grep -x slurmstepd /proc/[0-9]*/comm | wc -l) = 2 ]; do sleep 0.05; done"])
         assert wake(node) == "not checked: a job of Slurm's runs"
-        node.kill(step)
 
 
 @needs_nodes

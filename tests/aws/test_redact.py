@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.redact import Redaction
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.redaction.redact import Redaction
 from clusterproof.reports.results import read_results
 from tests.aws.clients import client
 from tests.aws.cluster_faults import described, listed

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import InventoryError, resolve
-from clusterproof.plugins.verdict import Verdict
 from clusterproof.reports.results import read_results
 from tests.aws.clusters import ID, NAME, instance_id, private_name, with_cluster
 from tests.aws.service import Service
-from tests.aws.systems_manager import SystemsManager
+from tests.aws.systems_manager import PLUGINS, SystemsManager
 from tests.faults import BY_NAME
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_p5
@@ -104,6 +104,7 @@ def ran(tmp_path: Path, *arguments: str) -> dict[str, dict[str, Verdict]]:
 
 
 @needs_slurm
+@pytest.mark.parametrize("plugin", PLUGINS, indirect=True)
 def test_one_session_to_the_controller_gives_the_verdicts_of_a_session_for_each_node(
     bed: SlurmBed, manager: SystemsManager, tmp_path: Path
 ) -> None:

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-from clusterproof.plugins.suite import node_checks
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import node_checks
 from tests.faults import ALL_FAULTS, captured
 from tests.faults.captured import CapturedFault
 from tests.faults.fault import Fault
-from tests.faults.proof import changes, reason_to_skip, verdicts_of_healthy
+from tests.faults.proof import changes, reason_to_skip, said_otherwise, told_of, verdicts_of_healthy
 from tests.testbed.image import NodeImage
 
 FINDINGS = (Verdict.FAIL, Verdict.CONCERN)
@@ -34,11 +34,12 @@ class Proof:
     expected: Mapping[str, Verdict]
     skipped: str = ""
     said: str = ""  # of the check that it is for, where that lacks the words that the fault asks for
+    otherwise: tuple[str, ...] = ()  # checks of which a prolog or an epilog of Slurm's says another thing
 
     @property
     def is_detected(self) -> bool:
         """Whether every check that should find it does."""
-        if self.skipped or self.said:
+        if self.skipped or self.said or self.otherwise:
             return False
         return all(self.changed.get(name) is verdict for name, verdict in self.expected.items())
 
@@ -52,6 +53,7 @@ class Proof:
         if self.skipped:
             return f"NOT PROVEN  {self.fault}: {self.skipped}"
         wrong = f"; unexpected words: {self.said!r}" if self.said else ""
+        wrong += "".join(f"; otherwise in a prolog: {name}" for name in self.otherwise)
         wrong += "".join(f"; unexpected: {verdict.value} of {name}" for name, verdict in self.false.items())
         return f"{'caught' if self.is_detected else 'MISSED':<10}  {self.fault}: {_by_verdict(self.changed)}{wrong}"
 
@@ -69,10 +71,19 @@ def prove(name: str) -> Proof:
     """Put one fault into a node, or into what was collected on one."""
     fault = next(fault for fault in ALL_FAULTS if fault.name == name)
     skipped = "" if isinstance(fault, CapturedFault) else reason_to_skip(fault)
-    found = {} if skipped else captured.changes(fault) if isinstance(fault, CapturedFault) else changes(fault)
+    otherwise: tuple[str, ...] = ()
+    if skipped:
+        found = {}
+    elif isinstance(fault, CapturedFault):
+        found = captured.changes(fault)
+    else:
+        evidence = told_of(fault)
+        found, otherwise = changes(fault, evidence), said_otherwise(fault, evidence)
     told = found.get(next(iter(fault.expect)))
     said = told.message if told and fault.words not in told.message else ""
-    return Proof(name, {check: result.verdict for check, result in found.items()}, dict(fault.expect), skipped, said)
+    return Proof(
+        name, {check: result.verdict for check, result in found.items()}, dict(fault.expect), skipped, said, otherwise
+    )
 
 
 def healthy_findings(faults: Iterable[Fault | CapturedFault]) -> list[str]:

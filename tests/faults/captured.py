@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from clusterproof.plugins.capture.collection import read_capture
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.facts.nodes import nodes
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.judge import judge
+from clusterproof.plugins.inventory.model import Cluster
 from clusterproof.plugins.probe.options import leaf_names
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.state import nodes
-from clusterproof.plugins.suite import node_checks
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.judge import judge
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA
 from tests.testbed.outputs import (
     NCCL_NETWORK,
@@ -44,8 +46,8 @@ class CapturedFault:
     healthy: Mapping[str, str] = field(default_factory=lambda: P5)
 
 
-def judged(files: Mapping[str, str]) -> dict[str, Result]:
-    """What every check says of a node of which these files were collected."""
+def read(files: Mapping[str, str]) -> tuple[Cluster, NodeEvidence]:
+    """The evidence of a node of which these files were collected."""
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder, NODE)
         here.mkdir()
@@ -53,8 +55,14 @@ def judged(files: Mapping[str, str]) -> dict[str, Result]:
             here.joinpath(name).write_text(text, encoding="utf-8")
         cluster = resolve(f"capture:{folder}")
         told = {one.evidence.node: one.evidence for one in read_capture(Path(folder), cluster, leaf_names())}
-        node = nodes(cluster, told)[NODE]
-        return {name: judge(check, node) for name, check in node_checks().items()}
+        return cluster, told[NODE]
+
+
+def judged(files: Mapping[str, str]) -> dict[str, Result]:
+    """What every check says of it."""
+    cluster, told = read(files)
+    node = nodes(cluster, {NODE: told})[NODE]
+    return {name: judge(check, node) for name, check in node_checks().items()}
 
 
 def changes(fault: CapturedFault) -> dict[str, Result]:

@@ -34,7 +34,23 @@ def without_counters(image: NodeImage) -> NodeImage:
     return image
 
 
+def with_links(image: NodeImage, odd: str, lanes: int) -> NodeImage:
+    """Every EFA device has a PCIe link of 16 lanes, but one."""
+    for name in EFA_NAMES:
+        at = f"/sys/class/infiniband/{name}/device"
+        for kind, width in (("current", lanes if name == odd else 16), ("max", 16)):
+            image = with_file(image, f"{at}/{kind}_link_width", f"{width}\n")
+            image = with_file(image, f"{at}/{kind}_link_speed", "16.0 GT/s PCIe\n")
+    return image
+
+
 FAULTS = (
+    Fault(
+        "an EFA device with half of the lanes that the others have",
+        lambda image: with_links(image, NAME, 8),
+        {"network.nic_link": CONCERN},
+        "PCIe x8 at 16 GT/s on 0000:",
+    ),
     Fault(
         "an EFA driver to which nobody lends GPU memory",
         lambda image: without_lender(image, "POE"),

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.policy.model import NO_POLICY, Policy
-from clusterproof.plugins.verdict import Verdict
 from tests.testbed.image import NodeImage
 from tests.testbed.node import healthy_p5
 
@@ -18,9 +18,14 @@ FAIL, CONCERN, INCOMPLETE, NA = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLET
 DOES_NOT_APPLY = {
     "network.ib_count",  # its fabric is EFA
     "network.ib_errors",
+    "network.ib_link_layer",
     "network.ib_ports",
+    "network.nameservers",  # it has none, so that the tests ask none of this machine's
+    "network.address_unique",  # nor has its interface any address
+    "network.nic_link",  # nothing is known of what EC2 tells of the PCIe links of EFA devices
     "control_plane.slurm_nodes",  # nobody captured what only captures tell
     "gpu.dcgm_diag",
+    "gpu.imex",  # it is no tray of a rack
     "network.nccl_correct",
     "network.nccl_transport",
     "neuron.nccom",

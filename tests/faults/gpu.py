@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clusterproof.plugins.suite import node_checks
+from clusterproof.plugins.suite.all_checks import node_checks
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
+from tests.testbed.buses import EFA_NAMES
+from tests.testbed.gpus import healthy_gpu_node
+from tests.testbed.image import Link, NodeImage
 from tests.testbed.needs import needs_frozen
-from tests.testbed.node import with_file, with_nvml, with_stuck_nvml, without_pci
+from tests.testbed.node import with_file, with_nvml, with_stuck_nvml, without_efa, without_pci
+from tests.testbed.sysfs import Tree, module
 
 # What cannot be known of one GPU that does not answer, or of all while the driver does not.
 OF_A_GPU = {
@@ -23,8 +27,24 @@ OF_A_GPU.pop("gpu.gpu_answers")
 OF_THE_DRIVER = OF_A_GPU | {
     "gpu.gpu_answers": INCOMPLETE,
     "gpu.gpu_count": INCOMPLETE,
+    "gpu.imex": INCOMPLETE,
     "gpu.fabric_manager": INCOMPLETE,
 }
+
+
+def held_by_nouveau(address: str) -> Tree:
+    """That GPU's driver is nouveau."""
+    return {f"devices/pci0000:00/{address}/driver": Link("../../../bus/pci/drivers/nouveau")}
+
+
+def dgx_h100() -> NodeImage:
+    """A machine outside EC2 that its firmware and its GPUs tell."""
+    image = healthy_gpu_node("H100")
+    for name in EFA_NAMES:
+        image = without_efa(image, name)
+    image = with_file(image, "/sys/class/dmi/id/sys_vendor", "NVIDIA\n")
+    return with_file(image, "/sys/class/dmi/id/product_name", "DGXH100\n")
+
 
 FAULTS = (
     Fault(
@@ -55,15 +75,46 @@ FAULTS = (
         "NVML counts 7 GPUs, 7 on the PCI bus; expected 8",
     ),
     Fault(
+        "a GPU of a DGX that failed before the driver saw it",
+        lambda image: with_nvml(without_pci(image, "0000:53:00.0"), count=7),
+        {"gpu.gpu_count": FAIL, "gpu.pcie_errors": INCOMPLETE},
+        "NVML counts 7 GPUs, 7 on the PCI bus; expected 8",
+        base=dgx_h100,
+    ),
+    Fault(
         "a GPU that the driver lost from its count",
         lambda image: with_nvml(image, count=7),
         {"gpu.gpu_count": FAIL, "gpu.pcie_errors": INCOMPLETE},
         "8 on the PCI bus, so the driver lost some",
     ),
     Fault(
+        "a GPU that the driver counts and the bus has lost",
+        lambda image: without_pci(image, "0000:75:00.0"),
+        {"gpu.gpu_count": FAIL},
+        "the PCI bus does not show GPU 2 at 0000:75:00.0; expected all GPUs on it",
+    ),
+    Fault(
+        "a GPU that nouveau holds",
+        lambda image: replace(image, sys=image.sys | held_by_nouveau("0000:75:00.0")),
+        {"gpu.gpu_driver": FAIL},
+        "nouveau holds 0000:75:00.0; expected nvidia",
+    ),
+    Fault(
+        "nouveau beside NVIDIA's driver",
+        lambda image: replace(image, sys=image.sys | module("nouveau")),
+        {"gpu.gpu_driver": CONCERN},
+        "nouveau is loaded beside nvidia; expected not loaded",
+    ),
+    Fault(
+        "a GPU near other CPUs than on the other nodes",
+        lambda image: with_file(image, "/sys/bus/pci/devices/0000:75:00.0/numa_node", "1\n"),
+        {"gpu.gpu_numa": CONCERN},
+        "NUMA nodes of the 8 GPUs 0 0 1 0 1 1 1 1; expected 0 0 0 0 1 1 1 1 as on 3 of 4 nodes",
+    ),
+    Fault(
         "a driver that counts no GPU at all",
         lambda image: with_nvml(image, count=0),
-        {"gpu.gpu_count": FAIL, "gpu.gpu_answers": INCOMPLETE, **OF_A_GPU},
+        {"gpu.gpu_count": FAIL, "gpu.gpu_answers": INCOMPLETE, "gpu.imex": INCOMPLETE, **OF_A_GPU},
         "NVML counts 0 GPUs, 8 on the PCI bus",
     ),
     Fault(
@@ -98,6 +149,24 @@ FAULTS = (
         lambda image: with_nvml(image, gpu=3, handle="error GPU_IS_LOST"),
         {"gpu.gpu_answers": FAIL, **OF_A_GPU},
         "GPU 3: the driver says GPU_IS_LOST",
+    ),
+    Fault(
+        "a GPU that gives its handle and is lost",
+        lambda image: with_nvml(image, gpu=3, lost_after=0),
+        {"gpu.gpu_answers": FAIL, **OF_A_GPU},
+        "GPU 3: the driver says GPU_IS_LOST",
+    ),
+    Fault(
+        "a GPU that is lost while it is asked",
+        lambda image: with_nvml(image, gpu=3, lost_after=60),
+        {"gpu.gpu_answers": FAIL, **OF_A_GPU},
+        "GPU 3: the driver says GPU_IS_LOST",
+    ),
+    Fault(
+        "a GPU that needs a reset, by its last reading",
+        lambda image: with_nvml(image, gpu=3, processes="error RESET_REQUIRED"),
+        {"gpu.gpu_answers": FAIL, **OF_A_GPU},
+        "GPU 3: the driver says RESET_REQUIRED",
     ),
     Fault(
         "two GPUs lost at once",

@@ -5,12 +5,17 @@ from __future__ import annotations
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.testbed.gpus import healthy_gpu_node
 from tests.testbed.image import NodeImage
-from tests.testbed.node import with_file, with_nvml, with_service, with_tool, without_file, without_module
+from tests.testbed.node import with_file, with_nvml, with_service, with_tool, without_file, without_module, without_pci
 
 
 def gb300() -> NodeImage:
     """A tray of an NVL72 rack: four GPUs in one clique of the rack's fabric."""
     return healthy_gpu_node("GB300")
+
+
+def a100() -> NodeImage:
+    """A p4d.24xlarge: six NVSwitches."""
+    return healthy_gpu_node("A100-40")
 
 
 FAULTS = (
@@ -31,6 +36,26 @@ FAULTS = (
         lambda image: with_nvml(image, gpu=0, fabric_health_mask=0x10),
         {"gpu.fabric_state": FAIL},
         "route unhealthy",
+    ),
+    Fault(
+        "an NVSwitch that is missing",
+        lambda image: without_pci(image, "0000:dc:00.0"),
+        {"gpu.nvswitch_count": FAIL},
+        "3 NVSwitches on the PCI bus; expected 4",
+    ),
+    Fault(
+        "one NVSwitch of six that is missing",
+        lambda image: without_pci(image, "0000:dc:00.0"),
+        {"gpu.nvswitch_count": FAIL},
+        "5 NVSwitches on the PCI bus; expected 6",
+        base=a100,
+    ),
+    Fault(
+        "a tray of a rack without IMEX",
+        lambda image: with_service(image, "nvidia-imex", active="inactive", sub="dead", enabled="disabled"),
+        {"gpu.imex": CONCERN},
+        "nvidia-imex is inactive; expected active, unless pods bring their own",
+        base=gb300,
     ),
     Fault(
         "fabric manager stopped",

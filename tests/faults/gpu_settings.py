@@ -11,9 +11,37 @@ from tests.testbed.node import with_nvml
 FAULTS = (
     Fault(
         "a hardware slowdown by heat",
-        lambda image: with_nvml(image, gpu=2, clocks_event_reasons="0x48"),
+        lambda image: with_nvml(image, gpu=2, clocks_event_reasons="0x48", **{"field 252": "running"}),
         {"gpu.no_throttle": FAIL},
-        "hardware thermal slowdown",
+        "GPU 2: steadily slowed down by hardware slowdown, hardware thermal slowdown; expected",
+    ),
+    Fault(
+        "a hardware slowdown by heat, as an old driver counts it",
+        lambda image: with_nvml(image, gpu=2, clocks_event_reasons="0x40", **{"field 75": "running"}),
+        {"gpu.no_throttle": FAIL},
+        "steadily slowed down by hardware thermal slowdown",
+    ),
+    Fault(
+        "a power brake, as a new driver counts it",
+        lambda image: with_nvml(
+            image, gpu=2, clocks_event_reasons="0x80", **{"field 253": 40, "field 270": 0, "field 271": "running"}
+        ),
+        {"gpu.no_throttle": FAIL},
+        "steadily slowed down by hardware power brake",
+    ),
+    Fault(
+        "a power brake that held for a moment",
+        lambda image: with_nvml(
+            image, gpu=2, clocks_event_reasons="0x80", **{"field 75": "running", "field 253": 41_000_000}
+        ),
+        {"gpu.no_throttle": CONCERN},
+        "GPU 2: slowed down by hardware power brake; expected none",
+    ),
+    Fault(
+        "a hardware slowdown of which the driver counts no time",
+        lambda image: with_nvml(image, gpu=2, clocks_event_reasons="0x48"),
+        {"gpu.no_throttle": CONCERN},
+        "GPU 2: slowed down by hardware slowdown, hardware thermal slowdown; expected none",
     ),
     Fault(
         "a software slowdown by heat",
@@ -38,6 +66,37 @@ FAULTS = (
         lambda image: with_nvml(image, gpu=2, temperature_c=91, temperature_margin_c="error NOT_SUPPORTED"),
         {"gpu.temperature": FAIL},
         "91 °C; expected less than 88 °C",
+    ),
+    Fault(
+        "a hot GPU beside cool ones, all of them idle",
+        lambda image: with_nvml(image, gpu=2, temperature_c=56, temperature_margin_c=31),
+        {"gpu.temperature": CONCERN},
+        "GPU 2: 56 °C and idle; expected about 34 °C, as the other idle GPUs have",
+    ),
+    Fault(
+        "application clocks that somebody has lowered",
+        lambda image: with_nvml(image, gpu=2, app_clock_mhz=1095),
+        {"gpu.application_clocks": CONCERN},
+        "GPU 2: application clock is 1095 MHz; expected 1980 MHz, the default",
+    ),
+    Fault(
+        "application clocks that somebody has lowered in an image",
+        lambda image: with_nvml(image, gpu=2, app_clock_mhz=1095),
+        {"gpu.application_clocks": FAIL},
+        "application clock is 1095 MHz",
+        occasion="ami",
+    ),
+    Fault(
+        "GPUs whose clocks are bound to each other by sync boost",
+        lambda image: with_nvml(image, gpu=2, clocks_event_reasons="0x10"),
+        {"gpu.no_throttle": CONCERN},
+        "GPU 2: slowed down by sync boost; expected none",
+    ),
+    Fault(
+        "ECC that goes off at the next reset",
+        lambda image: with_nvml(image, gpu=2, ecc_enabled_pending=False),
+        {"gpu.ecc_mode": CONCERN},
+        "GPU 2: ECC is enabled until the next reset only; expected no change pending",
     ),
     Fault(
         "a lowered power limit",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tests.faults.fault import CONCERN, FAIL, Fault
+from tests.testbed.faults import with_spare_port
 from tests.testbed.needs import needs_frozen
-from tests.testbed.node import with_frozen, with_full_root, with_service, with_tmpfs, without_tmpfs
+from tests.testbed.node import with_frozen, with_full_root, with_service, with_tmpfs, without_driver, without_tmpfs
 
 # A process that no signal ends, and that last ran (says /proc) in the machine's first second.
 STUCK_LONG_AGO = """
@@ -19,6 +20,8 @@ wait
 ZOMBIES = """exec python3 -c 'import os, time
 for _ in range(1001): os.fork() or os._exit(0)
 print(flush=True); time.sleep(60)'"""
+
+RESTARTING = {"active": "activating", "sub": "auto-restart"}
 
 FAULTS = (
     Fault(
@@ -36,7 +39,7 @@ FAULTS = (
     Fault(
         "a root volume that is full",
         lambda image: with_full_root(image, 93),
-        {"host.root_volume": FAIL},
+        {"host.root_volume": FAIL, "storage.space": CONCERN},  # a file system beside it lies on the same disk
         "/ is 93 % full; expected less than 90 %",
     ),
     Fault(
@@ -78,6 +81,56 @@ FAULTS = (
         "an enabled service that does not run",
         lambda image: with_service(image, "munge", active="inactive", sub="dead"),
         {"host.services": FAIL},
-        "munge is inactive",
+        "munge is inactive (proves who asks Slurm)",
+    ),
+    Fault(
+        "a service that ends and waits to be started once more",
+        lambda image: with_service(
+            image, "slurmd", active="activating", sub="auto-restart", restarts=2, since_s=86_390
+        ),
+        {"host.services": FAIL},
+        "slurmd ended and waits to be started once more, after 2 restarts",
+    ),
+    Fault(
+        "a service that is seen to run between one end and the next",
+        lambda image: with_service(image, "nvidia-persistenced", enabled="static", restarts=40, since_s=86_380),
+        {"host.services": FAIL},
+        "nvidia-persistenced was restarted 40 times, the last 20 s ago (keeps the driver loaded); expected",
+    ),
+    Fault(
+        "a service that the agent of a cloud needs",
+        lambda image: with_service(image, "amazon-ssm-agent", active="failed", sub="failed"),
+        {"host.services": FAIL},
+        "amazon-ssm-agent is failed (lets Systems Manager in)",
+    ),
+    Fault(
+        "units that failed and that no job needs",
+        lambda image: with_service(with_service(image, "fwupd-refresh", active="failed"), "exporter", **RESTARTING),
+        {"host.services": CONCERN},
+        "fwupd-refresh.service failed, exporter.service failed; expected no failed unit",
+    ),
+    Fault(
+        "an NVMe controller whose start failed",
+        lambda image: without_driver(image, "0000:00:04.0"),
+        {"host.device_drivers": FAIL},
+        "0000:00:04.0: no driver holds an NVMe controller (1d0f:8061); expected one",
+    ),
+    Fault(
+        "a network adapter without a driver",
+        lambda image: without_driver(image, "0000:00:05.0"),
+        {"host.device_drivers": FAIL},
+        "0000:00:05.0: no driver holds a network adapter (1d0f:ec20)",
+    ),
+    Fault(
+        "a port on the board that no driver holds",
+        with_spare_port,
+        {"host.device_drivers": CONCERN},
+        "0000:00:1f.6: no driver holds a network adapter (8086:15bc); expected one, unless nobody uses it",
+    ),
+    Fault(
+        "a GPU that no driver holds",
+        lambda image: without_driver(image, "0000:53:00.0"),
+        {"host.device_drivers": FAIL},
+        "0000:53:00.0: no driver holds an NVIDIA GPU (10de:2330)",
     ),
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tests.faults.fault import CONCERN, FAIL, NA, Fault
+from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA, Fault
 from tests.testbed.buses import GPU_BUSES
 from tests.testbed.healthy import KERNEL
-from tests.testbed.host_faults import with_clock, with_huge_pages, with_limit, with_meminfo
+from tests.testbed.host_faults import with_clock, with_daemon_limit, with_huge_pages, with_limit, with_meminfo
+from tests.testbed.image import Folder
 from tests.testbed.needs import needs_numa_balancing
-from tests.testbed.node import with_file, with_service, without_file
+from tests.testbed.node import with_file, with_line, with_service, without_file
 
 GIB = 2**20  # KiB
 TOTAL_KIB = 2048 * GIB * 984 // 1000
@@ -18,7 +19,7 @@ echo ready
 sleep 60
 """
 LEFT_RUNNING = """
-setpriv --reuid=1234 --clear-groups env SLURM_JOB_ID=41 sleep 60 &
+setpriv --reuid=1234 --clear-groups env SLURM_JOB_ID=41 SLURMD_NODENAME=node001 sleep 60 &
 while [ "$(cat /proc/$!/comm)" != sleep ]; do sleep 0.01; done
 echo ready
 wait
@@ -32,6 +33,46 @@ sleep 60
 """
 
 FAULTS = (
+    Fault(
+        "no huge pages beside EFA",
+        lambda image: with_huge_pages(image, pages=0, free=0),
+        {"host.efa_huge_pages": CONCERN},
+        "0 huge pages of 2 MiB; expected at least 1",
+    ),
+    Fault(
+        "no huge pages beside EFA, as was chosen",
+        lambda image: with_line(with_huge_pages(image, pages=0, free=0), "/etc/environment", "FI_EFA_USE_HUGE_PAGE=0"),
+        {"host.efa_huge_pages": NA},
+        "told to do without",
+    ),
+    Fault(
+        "no huge pages beside EFA, whose software is told to use them",
+        lambda image: with_line(with_huge_pages(image, pages=0, free=0), "/etc/environment", "FI_EFA_USE_HUGE_PAGE=1"),
+        {"host.efa_huge_pages": CONCERN},
+        "0 huge pages of 2 MiB; expected at least 1",
+    ),
+    Fault(
+        "a slurmd that may use little memory",
+        lambda image: with_daemon_limit(image, "slurmd", str(64 * 2**30), "/system.slice/slurmd.service"),
+        {"host.daemon_memory": CONCERN},
+        "slurmd may use 64 GiB of 2015 GiB; expected at least 90 %",
+    ),
+    Fault(
+        "services that may use half of the memory together",
+        lambda image: with_daemon_limit(image, "slurmd", str(1024 * 2**30)),
+        {"host.daemon_memory": CONCERN},
+        "slurmd may use 1024 GiB",
+    ),
+    Fault(
+        "a limit of slurmd's memory that cannot be read",
+        lambda image: with_file(
+            with_daemon_limit(image, "slurmd", "max"),
+            "/sys/fs/cgroup/system.slice/slurmd.service/memory.max",
+            Folder(),
+        ),
+        {"host.daemon_memory": INCOMPLETE},
+        "limits: memory could not be read",
+    ),
     Fault(
         "a memory module that is missing",
         lambda image: with_meminfo(image, MemTotal=TOTAL_KIB * 15 // 16, MemAvailable=TOTAL_KIB * 14 // 16),
@@ -86,7 +127,7 @@ FAULTS = (
         "a process that an ended job has left after another",
         lambda image: image,
         {"host.job_leftovers": FAIL},
-        " of job 41, of no job that runs here; expected no process of an ended job",
+        ", by its environment of job 41; of no job that runs here; expected no process of an ended job",
         beside=LEFT_RUNNING,
         occasion="epilog",
     ),

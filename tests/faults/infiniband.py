@@ -39,8 +39,30 @@ def infiniband() -> NodeImage:
     image = healthy_cpu()
     tree: Tree = {}
     for number, bus in enumerate(BUSES):
-        tree |= connectx(number, bus)
+        tree |= behind_a_port(connectx(number, bus), bus)
     return replace(image, sys=image.sys | tree)
+
+
+def behind_a_port(tree: Tree, bus: int) -> Tree:
+    """The device on that bus hangs on a port that can do as much as it can."""
+    folder, port = "pci0000:00", f"0000:{bus - 1:02x}:01.0"
+
+    def moved(path: str) -> str:
+        return path.replace(f"{folder}/0000:{bus:02x}:00.0", f"{folder}/{port}/0000:{bus:02x}:00.0")
+
+    limits: Tree = {
+        f"devices/{folder}/{port}/max_link_width": "16\n",
+        f"devices/{folder}/{port}/max_link_speed": "32.0 GT/s PCIe\n",
+    }
+    entries = ((moved(path), Link(moved(one.target)) if isinstance(one, Link) else one) for path, one in tree.items())
+    return limits | dict(entries)
+
+
+def with_slot(image: NodeImage, bus: int, **files: str) -> NodeImage:
+    """The device on that bus tells this of itself."""
+    for name, text in files.items():
+        image = with_file(image, f"/sys/bus/pci/devices/0000:{bus:02x}:00.0/{name}", f"{text}\n")
+    return image
 
 
 def port(number: int) -> str:
@@ -89,6 +111,52 @@ FAULTS = (
         lambda image: with_rates(image, "200 Gb/sec (4X HDR)\n"),
         {"network.ib_ports": FAIL},
         "port 1 at 200 Gb/sec (4X HDR); expected 400 Gb/s",
+        base=infiniband,
+    ),
+    Fault(
+        "an InfiniBand port that was turned to Ethernet",
+        lambda image: with_file(image, f"{port(2)}/link_layer", "Ethernet\n"),
+        {"network.ib_link_layer": FAIL},
+        "mlx5_2 port 1 is Ethernet; expected InfiniBand as on 3 of 4 nodes",
+        base=infiniband,
+    ),
+    Fault(
+        "an InfiniBand device that lost half of its lanes",
+        lambda image: with_slot(image, BUSES[1], current_link_width="8"),
+        {"network.nic_link": FAIL},
+        "PCIe x8 at 32 GT/s on 0000:18:00.0; expected x16 at 32 GT/s as most of its model here",
+        base=infiniband,
+    ),
+    Fault(
+        "an InfiniBand device a generation slower than its like",
+        lambda image: with_slot(image, BUSES[1], current_link_speed="16.0 GT/s PCIe"),
+        {"network.nic_link": FAIL},
+        "PCIe x16 at 16 GT/s on 0000:18:00.0",
+        base=infiniband,
+    ),
+    Fault(
+        "an InfiniBand device in a narrower slot than on other nodes",
+        lambda image: with_file(
+            with_slot(image, BUSES[1], current_link_width="8"),
+            f"/sys/bus/pci/devices/0000:{BUSES[1]:02x}:00.0/../max_link_width",
+            "8\n",
+        ),
+        {"network.nic_link": CONCERN},
+        "PCIe link of 0000:18:00.0 x8 at 32 GT/s; expected x16 at 32 GT/s as on 3 of 4 nodes",
+        base=infiniband,
+    ),
+    Fault(
+        "an InfiniBand device near other CPUs than on other nodes",
+        lambda image: with_slot(image, BUSES[3], numa_node="1"),
+        {"network.nic_numa": CONCERN},
+        "NUMA node of 0000:3b:00.0 1; expected 0 as on 3 of 4 nodes",
+        base=infiniband,
+    ),
+    Fault(
+        "an InfiniBand device whose NUMA node the firmware does not name",
+        lambda image: with_slot(image, BUSES[3], numa_node="-1"),
+        {"network.nic_numa": CONCERN},
+        "no NUMA node is told of 0000:3b:00.0",
         base=infiniband,
     ),
     Fault(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from tests.faults.fault import CONCERN, INCOMPLETE, NA, Fault
+from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA, Fault
 from tests.testbed import imds, interfaces
 from tests.testbed.image import NodeImage
 from tests.testbed.node import with_file
@@ -32,7 +32,68 @@ def with_event(image: NodeImage, code: str, state: str = "active") -> NodeImage:
     return with_file(image, imds.EVENTS, json.dumps([event]))
 
 
+ANSWERING, SILENT = "127.0.71.53", "127.0.71.54"
+NAMESERVER = f"""exec python3 -c '
+import socket
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("{ANSWERING}", 53))
+print("ready", flush=True)
+while True:
+    question, asker = server.recvfrom(512)
+    server.sendto(question[:2] + bytes([0x81, 0x85]) + question[4:], asker)
+'"""  # it refuses every question, which is an answer
+
+
+def with_nameservers(image: NodeImage, *servers: str) -> NodeImage:
+    """The node asks these for names."""
+    return with_file(image, "/etc/resolv.conf", "".join(f"nameserver {server}\n" for server in servers))
+
+
+def with_hosts(image: NodeImage, *lines: str) -> NodeImage:
+    """Its /etc/hosts has these lines too."""
+    return with_file(image, "/etc/hosts", "".join(f"{line}\n" for line in ("127.0.0.1 localhost", *lines)))
+
+
 FAULTS = (
+    Fault(
+        "no nameserver that answers",
+        lambda image: with_nameservers(image, SILENT),
+        {"network.nameservers": FAIL},
+        f"no answer from {SILENT}; expected one from a nameserver at least",
+    ),
+    Fault(
+        "a nameserver that does not answer beside one that does",
+        lambda image: with_nameservers(image, SILENT, ANSWERING),
+        {"network.nameservers": CONCERN},
+        f"no answer from {SILENT}; expected one from each nameserver",
+        beside=NAMESERVER,
+    ),
+    Fault(
+        "a nameserver behind systemd's own resolver that does not answer",
+        lambda image: with_file(
+            with_nameservers(image, "127.0.0.53"), "/run/systemd/resolve/resolv.conf", f"nameserver {SILENT}\n"
+        ),
+        {"network.nameservers": FAIL},
+        SILENT,
+    ),
+    Fault(
+        "an own name that is another node's address",
+        lambda image: with_hosts(image, "192.0.2.7 gpu001.example.org gpu001 # as it was in the image"),
+        {"network.own_name": FAIL},
+        "/etc/hosts gives gpu001 the address 192.0.2.7; expected one that this node has",
+    ),
+    Fault(
+        "an own name that is also another node's address",
+        lambda image: with_hosts(image, "127.0.1.1 gpu001", "192.0.2.7 gpu001"),
+        {"network.own_name": CONCERN},
+        "192.0.2.7 beside its own",
+    ),
+    Fault(
+        "a MAC address that another node has",
+        lambda image: with_file(image, f"{PRIMARY}/address", "0a:53:00:00:00:01\n"),
+        {"network.address_unique": CONCERN},
+        "0a:53:00:00:00:01 is also that of gpu002; expected an address of one node alone",
+    ),
     Fault(
         "an interface without a link",
         lambda image: with_file(with_file(image, f"{PRIMARY}/carrier", "0\n"), f"{PRIMARY}/operstate", "down\n"),

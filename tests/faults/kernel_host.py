@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
@@ -14,6 +15,7 @@ from tests.testbed.node import with_file
 AER = "PCIe Bus Error: severity={}, type=Transaction Layer, (Receiver ID)"
 EVICTED = "LustreError: 167-0: fsx-OST0001-osc-ffff8a01b2c3d400: This client was evicted by fsx-OST0001; in progress"
 EFA = "efa 0000:4f:00.0 rdmap79s0: "
+DISK = "nvme3n1"
 CGROUP = "/slurm/uid_1000/job_77"
 GPU = f"0000:{GPU_BUSES[0]:02x}:00.0"
 
@@ -39,7 +41,7 @@ FAULTS = (
     Fault(
         "a fork that the kernel refused",
         logged("cgroup: fork rejected by pids controller in /user.slice/user-1000.slice"),
-        {"host.no_oom_kill": FAIL},
+        {"host.no_oom_kill": CONCERN},
         "fork rejected by pids controller in /user.slice/user-1000.slice",
     ),
     Fault(
@@ -63,6 +65,16 @@ FAULTS = (
         ),
         {"host.no_oom_kill": CONCERN},
         f"at the limit of {CGROUP}: python3 (pid 3921)",
+    ),
+    Fault(
+        "a job that filled the NUMA node that it is bound to",
+        logged(
+            "oom-kill:constraint=CONSTRAINT_MEMORY_POLICY,nodemask=0,cpuset=/,mems_allowed=0-1,global_oom,"
+            "task_memcg=/user.slice,task=python3,pid=3921,uid=1000",
+            "Out of memory: Killed process 3921 (python3) total-vm:10kB, anon-rss:9kB, file-rss:0kB",
+        ),
+        {"host.no_oom_kill": CONCERN},
+        "at the limit of the NUMA nodes that it is bound to: python3 (pid 3921)",
     ),
     Fault(
         "an uncorrected memory error in the kernel log",
@@ -185,5 +197,67 @@ FAULTS = (
         logged("nfs: server 10.0.0.9 not responding, still trying"),
         {"storage.file_system_errors": CONCERN},
         "10.0.0.9 does not respond",
+    ),
+    Fault(
+        "an error of the kernel's own",
+        logged("BUG: kernel NULL pointer dereference, address: 0000000000000008", "Oops: 0000 [#1] PREEMPT SMP NOPTI"),
+        {"host.kernel_oops": FAIL},
+        "BUG: kernel NULL pointer dereference, address: 0000000000000008 (at 20",
+    ),
+    Fault(
+        "a processor that is too hot",
+        logged("mce: CPU3: Package temperature above threshold, cpu clock throttled (total events = 5)"),
+        {"host.cpu_throttled": CONCERN},
+        "a CPU package was above its temperature (at 20",
+    ),
+    Fault(
+        "a mounted disk whose file system has shut down",
+        lambda image: logged(
+            f"XFS ({DISK}): log I/O error -5",
+            f"XFS ({DISK}): Filesystem has been shut down due to log error (0x2).",
+        )(
+            replace(
+                image,
+                mounted=tuple(line.replace("/dev/mapper/vg.01-lv_ephemeral", f"/dev/{DISK}") for line in image.mounted),
+            )
+        ),
+        {"storage.disk_errors": FAIL},
+        f"{DISK}: XFS has shut it down (at 20",
+    ),
+    Fault(
+        "a file system that stopped, and is not mounted under that name",
+        logged("EXT4-fs error (device dm-3): ext4_journal_check_start:87: comm python3: Detected aborted journal"),
+        {"storage.disk_errors": CONCERN},
+        "dm-3: ext4 found an error",
+    ),
+    Fault(
+        "an NVMe disk that is late",
+        logged("nvme nvme1: I/O tag 333 (a14d) opcode 0x2 (I/O Cmd) QID 1 timeout, aborting req_op:READ(0) size:4096"),
+        {"storage.disk_errors": CONCERN},
+        "nvme1: a command timed out",
+    ),
+    Fault(
+        "a network adapter that its driver has not heard of",
+        logged("ena 0000:00:05.0 ens5: Keep alive watchdog timeout."),
+        {"network.ena_driver_errors": CONCERN},
+        "ens5: the device did not report for seconds, and was reset",
+    ),
+    Fault(
+        "a table of neighbours without room",
+        logged("neighbour: arp_cache: neighbor table overflow!"),
+        {"network.kernel_tables": CONCERN},
+        "no room in arp_cache",
+    ),
+    Fault(
+        "a table of connections without room",
+        logged(*("nf_conntrack: nf_conntrack: table full, dropping packet" for _ in range(50))),
+        {"network.kernel_tables": CONCERN},
+        "no room in conntrack (50 times",
+    ),
+    Fault(
+        "a link that comes and goes",
+        logged(*("mlx5_core 0000:5c:00.0: Port module event: module 0, Cable unplugged" for _ in range(6))),
+        {"network.link_flaps": CONCERN},
+        "0000:5c:00.0 (cable unplugged, 6 times",
     ),
 )

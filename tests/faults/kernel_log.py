@@ -13,13 +13,19 @@ XID = "NVRM: Xid (PCI:0000:{bus}:00): {text}"
 OVER_ALL = (
     "gpu.no_xid",
     "gpu.no_sxid",
+    "host.cpu_throttled",
     "host.d_state",
+    "host.kernel_oops",
     "host.lockups",
     "host.mce_edac",
     "host.no_oom_kill",
     "host.pcie_aer",
     "host.segfaults",
     "network.efa_driver_errors",
+    "network.ena_driver_errors",
+    "network.kernel_tables",
+    "network.link_flaps",
+    "storage.disk_errors",
     "storage.file_system_errors",
 )
 DENIED = "#!/bin/sh\necho 'dmesg: read kernel buffer failed: Operation not permitted' >&2\nexit 1\n"
@@ -68,6 +74,12 @@ FAULTS = (
         logged("NVRM: The NVIDIA GPU 0000:53:00.0", "NVRM: fallen off the bus and is not responding to commands."),
         {"gpu.no_xid": FAIL},
         "Xid 79 (GPU has fallen off the bus) at 0000:53:00.0 (GPU 0, GPU-",
+    ),
+    Fault(
+        "a GPU that the driver could not start",
+        logged("NVRM: GPU 0000:53:00.0: RmInitAdapter failed! (0x26:0x56:1463)"),
+        {"gpu.no_xid": FAIL},
+        "Xid 143 (GPU Initialization Error) at 0000:53:00.0 (GPU 0, GPU-",
     ),
     Fault(
         "Xids of sixteen addresses at once",

@@ -83,6 +83,13 @@ LUSTRE = (
         "oyuutbev-OST0002: 97 % full; expected less than 95 %",
     ),
     Fault(
+        "one OST that is full before a job, which all nodes have alike",
+        lambda image: with_ost_used(image, 97),
+        {"storage.lustre_ost_fill": CONCERN},
+        "oyuutbev-OST0002: 97 % full",
+        occasion="prolog",
+    ),
+    Fault(
         "one OST that fills up",
         lambda image: with_ost_used(image, 88),
         {"storage.lustre_ost_fill": CONCERN},
@@ -105,6 +112,13 @@ LUSTRE = (
         lambda image: with_file(image, mdt(0, "filesfree"), "1400000\n"),
         {"storage.lustre_mdt_inodes": CONCERN},
         "90 % of its inodes used; expected less than 85 %",
+    ),
+    Fault(
+        "an MDT without inodes before a job, which all nodes have alike",
+        lambda image: with_file(image, mdt(0, "filesfree"), "140000\n"),
+        {"storage.lustre_mdt_inodes": CONCERN},
+        "99 % of its inodes used",
+        occasion="prolog",
     ),
     Fault(
         "a Lustre client that nobody has tuned",

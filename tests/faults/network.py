@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import reduce
 
-from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
+from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA, Fault
 from tests.testbed.image import NodeImage
 from tests.testbed.node import (
     with_file,
     with_memlock,
     with_tool,
+    without_driver,
     without_efa,
     without_file,
     without_libfabric_domain,
@@ -23,10 +24,19 @@ def efa_names(image: NodeImage) -> list[str]:
     return sorted(path.removeprefix(folder) for path in image.sys if path.startswith(folder))
 
 
+def undriven(image: NodeImage) -> NodeImage:
+    """The driver has given up one EFA device, which the bus still lists."""
+    name = efa_names(image)[4]
+    address = f"0000:{int(name.removeprefix('rdmap').removesuffix('s0')):02x}:00.0"
+    image = without_file(image, f"/sys/class/infiniband/{name}")
+    return without_driver(image, address)
+
+
 # What cannot be known of EFA devices that are not there.
 UNSEEN = dict.fromkeys(
     ("network.efa_port_active", "network.efa_rate", "network.efa_gdr", "network.efa_counters"), INCOMPLETE
 )
+GONE = dict.fromkeys(("host.efa_huge_pages", "network.nic_numa"), NA)  # where nothing on the bus asks for it
 
 FAULTS = (
     Fault(
@@ -44,9 +54,21 @@ FAULTS = (
         "31 EFA devices, 31 on the PCI bus; expected 32",
     ),
     Fault(
+        "an EFA device that no driver holds",
+        undriven,
+        {"network.efa_count": FAIL, "host.device_drivers": FAIL},
+        "31 EFA devices, 32 on the PCI bus; expected 32",
+    ),
+    Fault(
+        "an EFA port of which the driver does not know the rate",
+        lambda image: with_file(image, "/sys/module/efa/version", "2.12.1g\n"),
+        {"network.efa_rate": NA, "software.version_drift": CONCERN},
+        "EFA's driver 2.12.1g says 100 Gb/s of every device",
+    ),
+    Fault(
         "no EFA device at all",
         lambda image: reduce(without_efa, efa_names(image), image),
-        {"network.efa_count": FAIL, "network.libfabric_efa": FAIL} | UNSEEN,
+        {"network.efa_count": FAIL, "network.libfabric_efa": FAIL} | UNSEEN | GONE,
         "0 EFA devices, 0 on the PCI bus; expected 32",
     ),
     Fault(
@@ -100,6 +122,7 @@ FAULTS = (
             "network.libfabric_efa": FAIL,
             "software.version_drift": CONCERN,
             **UNSEEN,
+            **GONE,
         },
         "kernel modules not loaded: efa",
     ),

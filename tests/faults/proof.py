@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
+from typing import TYPE_CHECKING
 
-from clusterproof.plugins.evidence import NodeEvidence
+from clusterproof.integrations.slurm.checking import prepared
+from clusterproof.integrations.slurm.settings import Settings
+from clusterproof.plugins.catalog.site import overrule
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.load.options import LEAVES
-from clusterproof.plugins.result import Result
-from clusterproof.plugins.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.index import make_index, of_occasions
+from clusterproof.plugins.suite.judge import verdict_on
 from tests.faults.fault import Fault
-from tests.judged import results, told_by
+from tests.judged import among, results, told_by
 from tests.testbed.image import NodeImage
 from tests.testbed.load import LOADABLE
 from tests.testbed.needs import needs_nodes
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.suite.index import Entry
 
 NODE, PEERS = "gpu001", ("gpu002", "gpu003", "gpu004")
 
@@ -33,7 +43,14 @@ def verdicts_of_healthy(base: Callable[[], NodeImage]) -> dict[str, Verdict]:
 
 def peers(base: Callable[[], NodeImage]) -> list[NodeEvidence]:
     """The healthy nodes beside it."""
-    return [replace(healthy(base), node=name) for name in PEERS]
+    return [_with_address(replace(healthy(base), node=name), number) for number, name in enumerate(PEERS, 1)]
+
+
+def _with_address(told: NodeEvidence, number: int) -> NodeEvidence:
+    """With an interface whose addresses no other node has."""
+    leaf = told.leaves["naming"]
+    address = {"name": "ens32", "driver": "ena", "mac": f"0a:53:00:00:00:{number:02x}", "ipv4": f"10.1.2.{number}"}
+    return replace(told, leaves={**told.leaves, "naming": replace(leaf, value={**leaf.value, "addresses": [address]})})
 
 
 def reason_to_skip(fault: Fault) -> str:
@@ -42,12 +59,37 @@ def reason_to_skip(fault: Fault) -> str:
     return next((mark.kwargs["reason"] for mark in needed if mark.name == "skipif" and mark.args[0]), "")
 
 
-def changes(fault: Fault) -> dict[str, Result]:
-    """The results of those checks whose verdict the fault changes, by the check's id."""
+def told_of(fault: Fault) -> NodeEvidence:
+    """What a node tells that the fault was put into."""
     told = told_by(fault.put(fault.base()), NODE, fault.leaf_s, fault.beside, fault.policy.checkpoints, fault.loads)
-    if fault.base in LOADABLE:
-        loads = {name: leaf for name, leaf in healthy(fault.base).leaves.items() if name in LEAVES}
-        told = replace(told, leaves=loads | dict(told.leaves))
-    found = results(told, fault.occasion, peers(fault.base), fault.policy)
+    if fault.base not in LOADABLE:
+        return told
+    loads = {name: leaf for name, leaf in healthy(fault.base).leaves.items() if name in LEAVES}
+    return replace(told, leaves=loads | dict(told.leaves))
+
+
+def changes(fault: Fault, told: NodeEvidence | None = None) -> dict[str, Result]:
+    """The results of those checks whose verdict the fault changes, by the check's id; `told` is what the node told."""
+    found = results(told or told_of(fault), fault.occasion, peers(fault.base), fault.policy)
     before = verdicts_of_healthy(fault.base)
     return {name: result for name, result in found.items() if result.verdict is not before[name]}
+
+
+def said_otherwise(fault: Fault, told: NodeEvidence) -> tuple[str, ...]:
+    """The ids of the checks of which Slurm's scripts, who have them from the index, say otherwise than pytest."""
+    differing: list[str] = []
+    for occasion in ("prolog", "epilog"):
+        entries = of_occasions(index(), (occasion,))
+        by_index = prepared(entries.values(), (occasion,), Settings(), fault.policy)(told)
+        node = among(told, occasion, policy=fault.policy)
+        by_suite = [verdict_on(fault.policy, node_checks()[name], node) for name in entries]
+        overrule({}, {})
+        pairs = zip(by_index, by_suite, strict=True)
+        differing += [one.check for one, other in pairs if replace(one, duration_s=other.duration_s) != other]
+    return tuple(differing)
+
+
+@cache
+def index() -> Mapping[str, Entry]:
+    """The index of the checks as they are."""
+    return make_index()

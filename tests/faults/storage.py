@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.faults import lustre
-from tests.faults.fault import CONCERN, FAIL, Fault
+from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.testbed.image import Link, NodeImage
 from tests.testbed.lustre import with_mount, with_mount_words
 from tests.testbed.needs import needs_hung_mount
@@ -42,6 +42,22 @@ MOUNTED = (
         marks=(needs_hung_mount,),
     ),
     Fault(
+        "a file server that does not answer between jobs",
+        lambda image: with_hung_mount(image, "/data"),
+        {"storage.mounts_alive": FAIL},
+        "/data: fuse.sshfs",
+        occasion="health check",
+        marks=(needs_hung_mount,),
+    ),
+    Fault(
+        "a file server that does not answer at once before a job",
+        lambda image: with_hung_mount(image, "/data"),
+        {"storage.mounts_alive": INCOMPLETE},
+        "/data: fuse.sshfs from testbed did not answer at once",
+        occasion="prolog",
+        marks=(needs_hung_mount,),
+    ),
+    Fault(
         "a file system that answers with an error",
         lambda image: with_mount(with_file(image, "/data", Link("/data")), "/data", STALE),
         {"storage.mounts_alive": FAIL},
@@ -52,6 +68,12 @@ MOUNTED = (
         lambda image: with_line(image, "/etc/fstab", ELSEWHERE),
         {"storage.mounts_expected": FAIL},
         "/data (lustre, in /etc/fstab)",
+    ),
+    Fault(
+        "a disk that fstab lets be absent",
+        lambda image: with_line(image, "/etc/fstab", "/dev/sdb1 /data auto defaults,nofail 0 2"),
+        {"storage.mounts_expected": CONCERN},
+        "/data (auto, nofail in /etc/fstab)",
     ),
     Fault(
         "a Lustre file system without flock",
@@ -98,6 +120,29 @@ MOUNTED = (
         "refused by the kernel since: an error",
     ),
 )
+ROOM = (
+    Fault(
+        "a file system of the node's own that is full",
+        lambda image: with_tmpfs(image, "/opt/dlami/scratch", "4m"),
+        {"storage.space": FAIL},
+        "/opt/dlami/scratch (tmpfs) has 100 % in use; expected less than 98 %",
+        beside="fallocate -l 4M /opt/dlami/scratch/checkpoint; echo ready",
+    ),
+    Fault(
+        "a file system of the node's own without an inode left",
+        lambda image: with_tmpfs(image, "/opt/dlami/scratch", "4m,nr_inodes=3"),
+        {"storage.space": FAIL},
+        "/opt/dlami/scratch (tmpfs) has 100 % of its inodes in use",
+        beside="cd /opt/dlami/scratch; touch a b; echo ready",
+    ),
+    Fault(
+        "a file system of the node's own that fills up",
+        lambda image: with_tmpfs(image, "/opt/dlami/scratch", "4m"),
+        {"storage.space": CONCERN},
+        "/opt/dlami/scratch (tmpfs) has 93 % in use; expected less than 90 % in use",
+        beside="fallocate -l 3808K /opt/dlami/scratch/checkpoint; echo ready",
+    ),
+)
 DISKS = (
     Fault(
         "a local disk that is missing",
@@ -124,4 +169,4 @@ DISKS = (
         "nvme2: Amazon EC2 NVMe Instance Storage is dead; expected live",
     ),
 )
-FAULTS = MOUNTED + lustre.FAULTS + DISKS
+FAULTS = MOUNTED + ROOM + lustre.FAULTS + DISKS

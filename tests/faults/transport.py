@@ -17,6 +17,11 @@ def g5() -> NodeImage:
     return healthy_gpu_node("A10G")
 
 
+def g6() -> NodeImage:
+    """A node of a type of whose EFA nobody says whether it has RDMA."""
+    return healthy_gpu_node("L4")
+
+
 def on_premises() -> NodeImage:
     """A node of another vendor."""
     image = with_file(healthy_cpu(), "/sys/class/dmi/id/sys_vendor", "Dell Inc.\n")
@@ -41,7 +46,28 @@ FAULTS = (
         "RDMA asked of an EFA device of which nothing is known",
         lambda image: with_line(image, "/etc/environment", "FI_EFA_USE_DEVICE_RDMA=1"),
         {PLAN: INCOMPLETE},
-        "instance type",
+        "no rdma_read for g6.48xlarge",
+        base=g6,
+    ),
+    Fault(
+        "RDMA asked of EFA where no device is attached",
+        lambda image: with_line(image, "/etc/environment", "FI_EFA_USE_DEVICE_RDMA=1"),
+        {PLAN: CONCERN},
+        "there is no EFA device that could have RDMA",
+        base=healthy_cpu,
+    ),
+    Fault(
+        "NCCL told to load EFA's plugin where no device is attached",
+        lambda image: with_line(image, "/etc/environment", "NCCL_NET_PLUGIN=ofi"),
+        {PLAN: CONCERN},
+        "NCCL loads the plugin for EFA, which finds no device; expected none on a node without EFA",
+        base=healthy_cpu,
+    ),
+    Fault(
+        "NCCL told to use nothing but EFA where no device is attached",
+        lambda image: with_file(image, "/etc/nccl.conf", "NCCL_NET=AWS Libfabric\n"),
+        {PLAN: FAIL},
+        "NCCL may use no other network than EFA",
         base=healthy_cpu,
     ),
     Fault(

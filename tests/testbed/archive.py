@@ -11,6 +11,7 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.testbed.compiled import LIBRARIES
 from tests.testbed.image import ABSENT, Content, Device, Entry, File, Folder, Link, NodeImage, Service
 from tests.testbed.memlock import ROWS, limits_files, limits_row
 from tests.testbed.mountinfo import mountinfo_files
@@ -57,6 +58,7 @@ def mount_table(image: NodeImage, proc: list[str]) -> str:
     lines = ["testbed @/root overlay lowerdir=/,upperdir=@/upper,workdir=@/work"]
     lines += ["proc @/root/proc proc defaults", "devpts @/root/dev/pts devpts newinstance,ptmxmode=0666"]
     lines += [f"@/proc/{path} @/root/proc/{path} none bind" for path in proc]
+    lines += [f"{folder} @/root{path} none bind,ro" for path, folder in image.bound.items()]
     lines += [f"tmpfs @/root{path} tmpfs mode=1777,size={size}" for path, size in image.tmpfs.items()]
     lines += [f"@/frozen{n} @/root{path} ext4 loop,noatime" for n, path in enumerate(image.frozen)]
     return "".join(f"{line} 0 0\n" for line in lines)
@@ -69,10 +71,12 @@ def proc_modules(image: NodeImage) -> str:
 
 
 def units(services: Mapping[str, Service]) -> str:
-    """The fake systemctl's table: `unit load active sub enabled`, a line each, `-` for nothing."""
+    """The fake systemctl's table: `unit load active sub enabled restarts since`, a line each, `-` for nothing."""
     ids = {name: name if "." in name else f"{name}.service" for name in services}
     return "".join(
-        f"{ids[name]} {unit.load} {unit.active} {unit.sub} {unit.enabled or '-'}\n" for name, unit in services.items()
+        f"{ids[name]} {unit.load} {unit.active} {unit.sub} {unit.enabled or '-'}"
+        f" {unit.restarts} {unit.since_s * 1_000_000}\n"
+        for name, unit in services.items()
     )
 
 
@@ -86,6 +90,7 @@ def _generated(image: NodeImage) -> dict[str, Content]:
     for name, memlock in image.daemons.items():
         if f"/usr/sbin/{name}" in image.files:
             continue  # it brings its own
+        files[f"{LIBRARIES}/{name}"] = File(Path("/bin/sh").read_bytes(), 0o755)  # what /proc/PID/exe then says
         files[f"/usr/sbin/{name}"] = File(_daemon(name, {**image.limits, "memlock": memlock}), 0o755)
     files |= limits_files({**image.limits, "memlock": image.memlock})
     files |= mountinfo_files(image.mounted, image.files | files)
@@ -104,12 +109,18 @@ def _generated(image: NodeImage) -> dict[str, Content]:
 
 def _daemon(name: str, limits: Mapping[str, str]) -> str:
     """A program that only stays, with its process number and its limits as a real one would have them."""
-    return f"""#!/bin/sh
+    return f"""#!{LIBRARIES}/{name}
 {with_limits(name, limits)}
+[ ! -e {cgroup_file(name)} ] || mount --bind {cgroup_file(name)} /proc/$$/cgroup
 echo $$ >/run/{name}.pid
 sleep infinity &
 wait
 """
+
+
+def cgroup_file(name: str) -> str:
+    """What /proc says of the daemon's control groups, where the image has this file."""
+    return f"/etc/testbed/{name}.cgroup"
 
 
 def with_limits(name: str, limits: Mapping[str, str]) -> str:

@@ -156,6 +156,14 @@ class Testbed:
         self.nodes[name].kill(self._sshds[name])
         self.start_sshd(name)
 
+    def set_environment(self, name: str, **variables: str) -> None:
+        """What programs that are started over ssh find in their environment there, from now on."""
+        config = self.nodes[name].root / sshd.CONFIG.lstrip("/")
+        told = " ".join(f'"{key}={value}"' for key, value in variables.items())
+        config.write_text(f"SetEnv {told}\n{config.read_text()}")
+        self.nodes[name].kill(self._sshds[name])
+        self.start_sshd(name)
+
     def start_sshd(self, name: str) -> None:
         node = self.nodes[name]
         process = node.start(["/usr/sbin/sshd", "-D", "-f", sshd.CONFIG])

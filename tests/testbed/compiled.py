@@ -32,9 +32,9 @@ def _compiled(source: Path, soname: str, without: tuple[str, ...]) -> bytes:
 
 
 @functools.cache
-def program(source: Path) -> bytes:
-    """What gcc makes of a program's `source`; raises CalledProcessError where it does not compile."""
+def program(source: Path, compiler: str = "gcc") -> bytes:
+    """What a compiler makes of a program's `source`; raises CalledProcessError where it does not compile."""
     with tempfile.TemporaryDirectory() as folder:
         built = Path(folder, source.stem)
-        subprocess.run(["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(built), str(source)], check=True)
+        subprocess.run([compiler, "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(built), str(source)], check=True)
         return built.read_bytes()

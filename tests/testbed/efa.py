@@ -10,6 +10,7 @@ from tests.testbed.buses import EFA_BUSES
 from tests.testbed.image import Content, Device, NodeImage
 from tests.testbed.sysfs import Tree
 
+INSTALLED_PAGES = 5128  # huge pages of 2 MiB that EFA's installer reserves
 TOOL = Path(__file__).with_name("tools") / "fi_info"
 FI_INFO = "/opt/amazon/efa/bin/fi_info"
 

@@ -85,9 +85,12 @@ def with_service(
     active: str = "active",
     sub: str = "running",
     enabled: str = "enabled",
+    restarts: int = 0,
+    since_s: int = 60,
 ) -> NodeImage:
     """systemctl says this of that unit."""
-    return replace(image, services=(image.services or {}) | {name: Service(load, active, sub, enabled)})
+    unit = Service(load, active, sub, enabled, restarts, since_s)
+    return replace(image, services=(image.services or {}) | {name: unit})
 
 
 def with_tmpfs(image: NodeImage, path: str, size: str) -> NodeImage:
@@ -136,6 +139,16 @@ def without_pci(image: NodeImage, address: str) -> NodeImage:
         if not _within(path, gone) and not (isinstance(entry, Link) and f"{address}/" in f"{entry.target}/")
     }
     return replace(image, sys=tree)
+
+
+def without_driver(image: NodeImage, address: str) -> NodeImage:
+    """No driver holds that PCI function, though it is on the bus."""
+    return without_file(image, f"/sys/devices/pci0000:00/{address}/driver")
+
+
+def with_spare_port(image: NodeImage) -> NodeImage:
+    """A port of Intel's on the board, which no driver holds."""
+    return replace(image, sys=image.sys | sysfs.pci_function("0000:00:1f.6", "8086", "15bc", "020000"))
 
 
 def without_efa(image: NodeImage, name: str) -> NodeImage:

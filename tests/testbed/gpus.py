@@ -12,10 +12,11 @@ from pathlib import Path
 
 from clusterproof.plugins.catalog import instance_type
 from tests.testbed import nvme, software, sysfs
-from tests.testbed.buses import GPU_BUSES
-from tests.testbed.efa import with_efa
+from tests.testbed.buses import GPU_BUSES, NVSWITCH_BUSES
+from tests.testbed.efa import INSTALLED_PAGES, with_efa
 from tests.testbed.healthy import SERVICES, healthy_cpu
-from tests.testbed.image import NodeImage
+from tests.testbed.host_faults import with_huge_pages
+from tests.testbed.image import NodeImage, Service
 from tests.testbed.nvml.values import BLACKWELL, NONE, Values, gpu_lines
 
 RATES = {  # of a port, in the words of sysfs, by Gb/s
@@ -25,6 +26,7 @@ RATES = {  # of a port, in the words of sysfs, by Gb/s
     400: "400 Gb/sec (4X NDR)",
 }
 TOOLKITS = {"515": "11.7", "535": "12.2", "570": "12.8"}  # of CUDA, by the driver that it came with
+FIRST_NVSWITCH_BUS = NVSWITCH_BUSES[0]
 FABRIC_MANAGER = Path(__file__).with_name("tools") / "nv-fabricmanager"
 CARD: Values = dict.fromkeys(("nvlinks", "fabric_state"), NONE)
 NO_MIG: Values = {"mig_mode": NONE}
@@ -249,6 +251,8 @@ def _node(row: Model, addresses: list[str], nvml: str) -> NodeImage:
         tree |= sysfs.module(module, row.driver if module.startswith("nvidia") else "")
     for address in addresses:
         tree |= sysfs.pci_function(address, "10de", row.device, "030200", "nvidia")
+    for bus in range(FIRST_NVSWITCH_BUS, FIRST_NVSWITCH_BUS + (has.nvswitches or 0)):
+        tree |= sysfs.pci_function(f"0000:{bus:02x}:00.0", "10de", "22a3", "068000", "nvidia-nvswitch")
     image = replace(
         base,
         files=base.files | software.files(row.driver, TOOLKITS.get(row.driver[:3], software.TOOLKIT_VERSION)),
@@ -256,7 +260,8 @@ def _node(row: Model, addresses: list[str], nvml: str) -> NodeImage:
         sys=tree,
         proc=base.proc | ({"sys/kernel/numa_balancing": "0\n"} if has.numa_balancing is False else {}),
         nvml=nvml,
-        services=SERVICES,
+        services=SERVICES | ({"nvidia-imex": Service()} if row.domains else {}),
     )
     image = with_efa(image, has.efa or 0, RATES.get(has.efa_gbps or 0, RATES[100]))
+    image = with_huge_pages(image, INSTALLED_PAGES, INSTALLED_PAGES) if has.efa else image
     return nvme.with_scratch(image, has.nvme) if has.nvme else image

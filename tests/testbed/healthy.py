@@ -23,6 +23,7 @@ ID_LIKE=debian
 FSTAB = """LABEL=cloudimg-rootfs\t/\t ext4\tdiscard,errors=remount-ro\t0 1
 tmpfs\t/opt/dlami/scratch\ttmpfs\tsize=1g,mode=1777\t0 0
 """
+HOSTS = "127.0.0.1 localhost\n::1 localhost ip6-localhost\n"
 MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "gdrdrv", "efa", "ib_uverbs", "ib_core", "ena", "lustre")
 SERVICES = {
     "slurmd": Service(),
@@ -113,7 +114,8 @@ def _tool(name: str) -> str:
 
 
 def _common_files() -> dict[str, Content]:
-    return {"/etc/os-release": OS_RELEASE, "/etc/fstab": FSTAB} | host.host_files(KERNEL)
+    files: dict[str, Content] = {"/etc/hosts": HOSTS, "/etc/resolv.conf": "# no nameserver: nobody here may be asked\n"}
+    return files | {"/etc/os-release": OS_RELEASE, "/etc/fstab": FSTAB} | host.host_files(KERNEL)
 
 
 def _proc(memory_gib: int) -> dict[str, Content]:

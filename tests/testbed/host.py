@@ -67,12 +67,13 @@ def memory_sys(memory_kib: int, nodes: int, reserved_pages: int = 0) -> dict[str
     tree: dict[str, Content] = {
         f"{NUMA}/node{node}/meminfo": f"Node {node} MemTotal:       {memory_kib // nodes} kB\n" for node in range(nodes)
     }
-    for size_kib, pages in ((2048, reserved_pages), (1048576, 0)):
-        tree |= {
-            f"kernel/mm/hugepages/hugepages-{size_kib}kB/nr_hugepages": f"{pages}\n",
-            f"kernel/mm/hugepages/hugepages-{size_kib}kB/free_hugepages": f"{pages}\n",
-        }
-    return tree
+    return tree | huge_pages(reserved_pages) | huge_pages(0, size_kib=1048576)
+
+
+def huge_pages(pages: int, size_kib: int = 2048) -> dict[str, Content]:
+    """Under /sys: so many huge pages are reserved, and nobody uses any."""
+    at = f"kernel/mm/hugepages/hugepages-{size_kib}kB"
+    return {f"{at}/{name}": f"{pages}\n" for name in ("nr_hugepages", "free_hugepages")}
 
 
 def cpuinfo(cpus: int, sockets: int, model: str, microcode: str = "0xa0011d5", threads: int = 2) -> str:

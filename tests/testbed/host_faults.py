@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.testbed import host
+from tests.testbed.archive import cgroup_file
 from tests.testbed.faults import with_file
 from tests.testbed.image import NodeImage
 from tests.testbed.memlock import CLOCK_PATH
@@ -74,3 +75,11 @@ def with_clock(image: NodeImage, max_error_s: float, *, is_synchronised: bool) -
 def with_limit(image: NodeImage, name: str, limit: str) -> NodeImage:
     """That limit (nofile, nproc, stack) is so high for everybody."""
     return replace(image, limits=image.limits | {name: limit})
+
+
+def with_daemon_limit(image: NodeImage, daemon: str, limit: str, group: str = "/system.slice") -> NodeImage:
+    """Systemd has put that daemon into a control group of its own, below one with that limit of memory."""
+    unit = f"/system.slice/{daemon}.service"
+    image = with_file(image, cgroup_file(daemon), f"0::{unit}\n")
+    image = with_file(image, f"/sys/fs/cgroup{unit}/memory.max", "max\n")
+    return with_file(image, f"/sys/fs/cgroup{group}/memory.max", f"{limit}\n")

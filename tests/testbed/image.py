@@ -46,15 +46,17 @@ Content = str | bytes | Entry | Callable[[], str | bytes]  # a callable is asked
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A systemd unit in the words of `systemctl show`."""
+    """A systemd unit in the words of `systemctl show`; `since_s` after boot it was last started."""
 
     load: str = "loaded"
     active: str = "active"
     sub: str = "running"
     enabled: str = "enabled"
+    restarts: int = 0
+    since_s: int = 60
 
 
-NOT_FOUND = Service("not-found", "inactive", "dead", "")
+NOT_FOUND = Service("not-found", "inactive", "dead", "", since_s=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class NodeImage:
     - `limits`: everybody's other soft limits, by the name that limits.conf has for them
     - `frozen`: file systems on which a write never comes back until the node is left
     - `hung`: mounts that never answer at all, with their type
+    - `bound`: folders of this machine by where the node sees them, to read only
     - `mounted`: lines of mountinfo, of file systems that this machine cannot mount; there is a folder in their place
     - `login_shell`: a script that is the shell of those who log in with ssh ("": /bin/sh)
     - `banner`: what sshd says before they do
@@ -88,6 +91,7 @@ class NodeImage:
     limits: dict[str, str] = field(default_factory=dict)
     frozen: tuple[str, ...] = ()
     hung: dict[str, str] = field(default_factory=dict)
+    bound: dict[str, str] = field(default_factory=dict)
     mounted: tuple[str, ...] = ()
     login_shell: str = ""
     banner: str = ""

@@ -72,6 +72,15 @@ def _without_slurm() -> str:
     )
 
 
+def _without_mpi() -> str:
+    return _without("mpirun", "openmpi-bin") or _without("mpicc", "libopenmpi-dev") or _without_header("mpi.h")
+
+
+def _without_header(name: str) -> str:
+    tried = subprocess.run(["mpicc", "-E", "-include", name, "-x", "c", "/dev/null"], capture_output=True, check=False)
+    return f"there is no {name}: apt-get install libopenmpi-dev" if tried.returncode else ""
+
+
 def _without_frozen() -> str:
     return (
         _without_nodes()
@@ -101,5 +110,5 @@ needs_numa_balancing = _mark(
     _without_path("/proc/sys/kernel/numa_balancing", "its kernel is built without NUMA balancing")
 )
 needs_cluster = _mark(_without_cluster())  # testbed() works
-needs_openmpi = _mark(_without("mpirun", "openmpi-bin"))
+needs_openmpi = _mark(_without_mpi())  # with_all_reduce() works
 needs_slurm = _mark(_without_slurm())  # slurm() works

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.testbed import sysfs
-from tests.testbed.efa import workings
+from tests.testbed.efa import INSTALLED_PAGES, workings
 from tests.testbed.faults import with_kernel_line
 from tests.testbed.healthy import EFA_BIN, healthy_cpu
+from tests.testbed.host import huge_pages
 from tests.testbed.image import Content, Device, NodeImage
 from tests.testbed.lustre import with_lustre
 from tests.testbed.nvme import with_scratch
@@ -80,6 +81,7 @@ def _trainium(image: NodeImage, pci: str, model: str, cores: int, gib: int, *, e
         tree |= sysfs.module(name)
     for index in range(DEVICES):
         tree |= sysfs.pci_function(_address(index), "1d0f", pci, "088000", "neuron") | _device(index, model, cores)
+    tree |= huge_pages(INSTALLED_PAGES)
     for number in range(efa):
         bus = EFA_BUS + number
         tree |= sysfs.efa_device(number, bus, "efa2") | workings(bus, "NEURON")

@@ -28,6 +28,7 @@ from tests.testbed.faults import (
     with_stuck_nvml,
     with_tmpfs,
     with_tool,
+    without_driver,
     without_efa,
     without_file,
     without_libfabric_domain,
@@ -59,6 +60,7 @@ __all__ = [
     "with_stuck_nvml",
     "with_tmpfs",
     "with_tool",
+    "without_driver",
     "without_efa",
     "without_file",
     "without_libfabric_domain",
@@ -97,6 +99,12 @@ class Node:
     @property
     def root(self) -> Path:
         return Path(f"/proc/{self.pid}/root")
+
+    def written(self) -> set[str]:
+        """Every file that is not this machine's own, or no longer as it is there: path, size in bytes and time."""
+        enter = [system_program("nsenter"), "-t", str(self.pid), "-m", "--"]
+        upper = ["find", "/mnt/upper", "-type", "f", "-printf", "/%P %s %T@\\n"]
+        return set(subprocess.run([*enter, *upper], capture_output=True, text=True, check=True).stdout.splitlines())
 
     def command(self, argv: Sequence[str], *, user: int = 0) -> list[str]:
         """The command line that runs `argv` inside, for a caller that starts it."""

@@ -13,9 +13,10 @@ from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.healthy import healthy_cpu
 from tests.testbed.image import Content, Device, File, Folder, NodeImage
 from tests.testbed.node import Node
+from tests.testbed.slurm_version import OWN, SlurmVersion
 
 CONTROLLER = "controller"
-START_S = 20.0
+START_S = 60.0
 GPUS = 8
 CPUS = 4
 
@@ -43,6 +44,7 @@ AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
 SlurmdTimeout=60
+BatchStartTimeout=60
 KillWait=1
 MessageTimeout=10
 RebootProgram=/bin/false
@@ -60,6 +62,7 @@ class SlurmBed:
 
     bed: Testbed
     names: tuple[str, ...]
+    version: SlurmVersion
 
     @property
     def controller(self) -> Node:
@@ -68,7 +71,7 @@ class SlurmBed:
     def node(self, name: str) -> Node:
         return self.bed.nodes[name]
 
-    def run(self, *words: str, user: int = 0, timeout: float = 60.0) -> subprocess.CompletedProcess[bytes]:
+    def run(self, *words: str, user: int = 0, timeout: float = 300.0) -> subprocess.CompletedProcess[bytes]:
         """Run a command on the controller, where Slurm's are."""
         return self.controller.run(words, user=user, timeout=timeout)
 
@@ -127,19 +130,21 @@ def slurm(
     files: Mapping[str, Content] | None = None,
     cpus: int = CPUS,
     user: str = "root",
+    version: SlurmVersion = OWN,
 ) -> Iterator[SlurmBed]:
     """A Slurm of these nodes for as long as the block runs.
 
-    `settings` are further lines of slurm.conf; `files` lie on every node, for what these lines name.
+    `settings` are further lines of slurm.conf; `files` lie on every node, for what these lines name;
+    `version` is the Slurm that all of them run.
     """
     own = _files(tuple(images), settings, cpus)
-    whole = {CONTROLLER: _member(healthy_cpu(), {**own, **(files or {})})}
+    whole = {CONTROLLER: version.on(_member(healthy_cpu(), {**own, **(files or {})}))}
     for name, image in images.items():
-        whole[name] = _member(image, {**own, **_gpus(image), **(files or {})})
+        whole[name] = version.on(_member(image, {**own, **_gpus(image), **(files or {})}))
     with testbed(whole, user=user) as bed:
         for node in bed.nodes.values():
             _hosts(bed, node)
-        running = SlurmBed(bed, tuple(images))
+        running = SlurmBed(bed, tuple(images), version)
         for node in bed.nodes.values():
             node.run(["/usr/sbin/munged", "--force"])
         bed.nodes[CONTROLLER].start(["/usr/sbin/slurmctld", "-D"])

@@ -25,7 +25,7 @@ def pci_function(
         f"{here}/vendor": f"0x{vendor}\n",
         f"{here}/device": f"0x{device}\n",
         f"{here}/class": f"0x{pci_class}\n",
-        f"{here}/numa_node": f"{int(address[5:7], 16) // 0x80}\n",  # as if each of two sockets had half of the buses
+        f"{here}/numa_node": f"{int(address[5:7], 16) // 0x90}\n",  # four GPUs of a p5 on each of two
         f"{here}/subsystem": Link("../../../bus/pci"),
     }
     if driver:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.aws.account import Account
-from clusterproof.plugins.aws.asked import hostnames, instance_ids, portions
+from clusterproof.plugins.aws.asked import hostnames, known_ids, portions
 from clusterproof.plugins.inventory.model import Cluster
 
 KINDS = ("ec2",)
@@ -15,7 +15,7 @@ def read(account: Account, cluster: Cluster) -> object:
     names = hostnames(cluster)
     told = [
         instance
-        for ids in portions(instance_ids(cluster), AT_ONCE)
+        for ids in portions(known_ids(account, cluster), AT_ONCE)
         for instance in account.listed("ec2", "describe_instance_topology", "Instances", InstanceIds=ids)
     ]
     return {

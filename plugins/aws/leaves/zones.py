@@ -1,45 +1,79 @@
-"""The availability zone of each HyperPod node, worked out from its group's subnets: no listing tells it.
+"""The availability zone of each HyperPod node: that of its group's subnets, else what SageMaker tells of the node.
 
-A HyperPod node's host name holds its address in the customer's subnet, so that names and CIDR blocks are put together
-here, where both still are what AWS told.
+A listing tells no zone, and to ask for every node by itself takes long. Where a group has subnets in several zones, a
+node's host name holds its address in one of them: names and CIDR blocks are put together here, where both still are
+what AWS told. A node that no subnet places is asked for by itself, as all are in a cluster without subnets.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address, ip_address, ip_network
 
-from clusterproof.plugins.aws.account import Account
+from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
 from clusterproof.plugins.aws.asked import Told, hostnames, networks, nodes, subnets
 from clusterproof.plugins.inventory.model import Cluster
 
 KINDS = ("hyperpod",)
+AT_ONCE = 8  # nodes that are asked for side by side; AWS throttles more
 OF_ADDRESS = re.compile(r"ip-(\d{1,3})-(\d{1,3})-(\d{1,3})-(\d{1,3})(?:\.|$)")
 
 
 def read(account: Account, cluster: Cluster) -> object:
-    """The zone of each validated node; null where its group has several, and none of them has its address."""
+    """The zone of each validated node; null where neither its subnets nor SageMaker tell. Raises AwsError."""
     names, by_id = hostnames(cluster), {str(subnet["SubnetId"]): subnet for subnet in subnets(account, cluster)}
     of_group = {
         group: [by_id[subnet] for subnet in network.subnets if subnet in by_id]
         for group, network in networks(account, cluster).items()
     }
-    return {
-        "nodes": [
-            {"hostname": names[str(node["InstanceId"])], "zone": _zone(node, of_group[str(node["InstanceGroupName"])])}
-            for node in nodes(account, cluster)
-            if str(node["InstanceId"]) in names
-        ]
+    zones = {
+        str(node["InstanceId"]): _zone(node, of_group[str(node["InstanceGroupName"])])
+        for node in nodes(account, cluster)
+        if str(node["InstanceId"]) in names
     }
+    zones |= _placed(account, cluster, zones)
+    return {"nodes": [{"hostname": names[one], "zone": zone} for one, zone in zones.items()]}
+
+
+def _placed(account: Account, cluster: Cluster, zones: Mapping[str, str | None]) -> dict[str, str | None]:
+    """The zones, as SageMaker tells them, of those nodes that have none.
+
+    Raises AwsError where there would be none at all; beside others a node that cannot be asked for has none.
+    """
+
+    denied: list[AwsDenied] = []  # what is not allowed of one node is of none
+
+    def ask(node: str) -> str | AwsError | None:
+        if denied:
+            return denied[0]
+        try:
+            told = account.call("sagemaker", "describe_cluster_node", ClusterName=cluster.settings["arn"], NodeId=node)
+        except AwsError as problem:
+            denied.extend([problem] if isinstance(problem, AwsDenied) else [])
+            return problem
+        return told["NodeDetails"].get("Placement", {}).get("AvailabilityZone")  # type: ignore[no-any-return]
+
+    without = [node for node, zone in zones.items() if zone is None]
+    with ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="aws-zone") as pool:
+        told = dict(zip(without, pool.map(ask, without), strict=True))
+    problem = next((answer for answer in told.values() if isinstance(answer, AwsError)), None)
+    if problem and len(without) == len(zones) and not any(isinstance(answer, str) for answer in told.values()):
+        raise problem
+    return {node: None if isinstance(answer, AwsError) else answer for node, answer in told.items()}
 
 
 def _zone(node: Told, group: Sequence[Told]) -> str | None:
-    found = {str(subnet["AvailabilityZone"]) for subnet in group}
+    found = _zones(group)
     if len(found) > 1:
         address = _address(str(node.get("PrivateDnsHostname", "")))
-        found = {str(subnet["AvailabilityZone"]) for subnet in group if address and _has(subnet, address)}
+        found = _zones(subnet for subnet in group if address and _has(subnet, address))
     return found.pop() if len(found) == 1 else None
+
+
+def _zones(group: Iterable[Told]) -> set[str]:
+    return {str(subnet["AvailabilityZone"]) for subnet in group}
 
 
 def _has(subnet: Told, address: IPv4Address) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.facts.fact import told_by
-from clusterproof.plugins.verdict import Incomplete
 
 if TYPE_CHECKING:
     from clusterproof.plugins.facts.node import Node

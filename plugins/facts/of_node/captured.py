@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.facts.fact import captured_as, told_by
 from clusterproof.plugins.facts.nccl_tests import NcclTests
 from clusterproof.plugins.facts.slurm import SlurmNode, SlurmNodes
-from clusterproof.plugins.verdict import Incomplete
 
 if TYPE_CHECKING:
     from clusterproof.plugins.facts.node import Node

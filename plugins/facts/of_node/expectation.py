@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from clusterproof.plugins import catalog
 from clusterproof.plugins.catalog import InstanceType
 from clusterproof.plugins.catalog.instance_types import accelerators
+from clusterproof.plugins.catalog.machines import machine_type
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.facts.fact import told_as, told_by
 from clusterproof.plugins.facts.host import (
     Boot,
@@ -15,7 +17,6 @@ from clusterproof.plugins.facts.host import (
 )
 from clusterproof.plugins.facts.hyperpod import ResourceConfig
 from clusterproof.plugins.facts.metadata import Metadata
-from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 if TYPE_CHECKING:
     from clusterproof.plugins.facts.node import Node
@@ -27,14 +28,28 @@ UNKNOWN_TYPE = "instance type unknown"
 
 @told_by()
 def instance_type(node: Node) -> str:
-    """Its EC2 instance type, by the inventory, its metadata service or DMI. Raises Incomplete where none tells."""
+    """Its EC2 instance type, by the inventory, its metadata service or DMI; elsewhere which machine (`DGX H100`).
+
+    Raises Incomplete where nothing tells.
+    """
     if node.target.instance_type:
         return node.target.instance_type.removeprefix("ml.")
     if node.instance_type_by_metadata:
         return node.instance_type_by_metadata
     if node.platform.vendor == EC2:
         return node.platform.product
+    machine = machine_type(node.platform.vendor, node.platform.product, _gpu_devices(node))
+    if machine:
+        return machine
     raise Incomplete("nothing tells the instance type; give --instance-type or --expect", cause=UNKNOWN_TYPE)
+
+
+def _gpu_devices(node: Node) -> list[str]:
+    """The PCI device ids of its GPUs, as far as the bus tells them."""
+    try:
+        return [device.device for device in node.gpus_on_bus]
+    except (Incomplete, NotApplicable):
+        return []
 
 
 platform = told_as("platform", Platform)
@@ -77,12 +92,24 @@ def is_build_host(node: Node) -> bool:
 
 
 def expected(node: Node, what: str) -> int:
-    """How many `gpus`, `efa` or `nvlinks` (per GPU) it should have. Raises Incomplete where nothing tells."""
+    """How many `gpus`, `efa` or `nvlinks` (per GPU) it should have. Raises Incomplete where nothing tells.
+
+    EFA is attached to an instance or is not: what its type can have at most is expected of nobody.
+    """
     if what in node.target.expect:
         return node.target.expect[what]
-    if what == "efa" and node.is_outside_ec2:
-        return 0
+    if what == "efa":
+        return node.efa_attached
     return int(node.of_type({"nvlinks": "nvlinks_per_gpu"}.get(what, what)))
+
+
+@told_by()
+def nvlinks_due(node: Node) -> int | None:
+    """How many active NVLinks each of its GPUs should have; None where nothing tells."""
+    try:
+        return expected(node, "nvlinks")
+    except Incomplete:
+        return None
 
 
 @told_by()

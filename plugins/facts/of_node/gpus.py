@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clusterproof.plugins.evidence import Status
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.evidence import Status
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.facts.fact import Absent, Told, list_told_as, told_as, told_by
+from clusterproof.plugins.facts.field import readings
 from clusterproof.plugins.facts.gpu import Gpu, Nvml
 from clusterproof.plugins.facts.pci import PciDevice
-from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 if TYPE_CHECKING:
     from clusterproof.plugins.facts.node import Node
@@ -23,6 +25,8 @@ nvml = told_as("nvml", Nvml)
 def driver_hangs(node: Node) -> str:
     """What NVML was doing when it did not answer by its deadline, else empty. Raises Incomplete."""
     leaf = node.leaf("nvml")
+    if leaf.starved and leaf.status is Status.TIMED_OUT:
+        raise Incomplete(f"NVML {leaf.detail}; the node was too busy to ask it", cause="the node is too busy")
     return f"NVML {leaf.detail or 'did not answer'}" if leaf.status in (Status.TIMED_OUT, Status.STUCK) else ""
 
 
@@ -61,6 +65,23 @@ def gpus(node: Node) -> tuple[Gpu, ...]:
     if not node.gpus_on_bus and not _gpus_are_expected(node):
         raise NotApplicable(f"no NVIDIA GPU on the PCI bus ({why})")
     raise Incomplete(f"no GPU answers: {why}", cause=f"no GPU answers: {why}")
+
+
+@told_by()
+def idle_gpus(node: Node) -> tuple[Gpu, ...]:
+    """The GPUs of which is told that nobody uses them: no process holds them, and they do not compute."""
+    return tuple(gpu for gpu in node.gpus if not is_busy(gpu) and _has_no_process(gpu))
+
+
+def is_busy(gpu: Gpu) -> bool:
+    """Whether a GPU computes; of one that does not tell, this is taken to be so."""
+    told, _ = readings(gpu, "utilization_percent")
+    return bool(told.get("utilization_percent", 100) >= threshold("gpu.busy_percent"))
+
+
+def _has_no_process(gpu: Gpu) -> bool:
+    told, _ = readings(gpu, "processes")
+    return told.get("processes") == ()
 
 
 def _gpus_are_expected(node: Node) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.facts.edac import MemoryController
 from clusterproof.plugins.facts.fact import Told, list_told_as, told_as, told_by
-from clusterproof.plugins.facts.field import read, table, texts, whole
+from clusterproof.plugins.facts.field import optional, read, table, texts, whole
 from clusterproof.plugins.facts.host import (
     BlockedProcess,
     Command,
@@ -41,9 +42,17 @@ jobs = told_as("jobs", Jobs)
 
 @told_by("limits")
 def process_limits(node: Node, limits: Told) -> Mapping[str, ProcessLimits]:
-    """The limits of a login and of each daemon that starts jobs."""
-    owners = {"a login": limits.get("login", table), **limits.get("daemons", table)}
-    return {name: ProcessLimits(told) for name, told in owners.items()}
+    """The limits that jobs inherit: of a login and of each daemon that starts jobs."""
+    return {name: ProcessLimits(told) for name, told in inherited(limits).items()}
+
+
+def inherited(limits: Told) -> Mapping[str, Any]:
+    """What was told of the limits that jobs inherit, by whose they are. Raises Incomplete where nobody starts any."""
+    login, daemons = limits.get("login", optional(table)), limits.get("daemons", table)
+    if login is None and not daemons:
+        nobody = "nothing that starts jobs runs on the node"
+        raise Incomplete(f"{nobody}; expected slurmd, containerd or sshd", cause=nobody)
+    return daemons if login is None else {"a login": login, **daemons}
 
 
 @told_by("services")
@@ -56,6 +65,12 @@ def services(node: Node, systemd: Told) -> Mapping[str, Service]:
 def failed_units(node: Node, systemd: Told) -> tuple[str, ...]:
     """The systemd units that failed."""
     return systemd.get("failed", texts)
+
+
+@told_by("services")
+def restarting_units(node: Node, systemd: Told) -> tuple[str, ...]:
+    """The systemd units that ended and are to be started once more; none where nobody asked."""
+    return systemd.get("restarting", optional(texts)) or ()
 
 
 fabric_manager_version = told_as("fabric_manager", Command)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from clusterproof.plugins.facts import kernel_log as log_of_the_kernel
 from clusterproof.plugins.facts.fact import Told, told_by
-from clusterproof.plugins.facts.field import flag, number, optional
+from clusterproof.plugins.facts.field import flag, number, optional, read, table, values, whole
 from clusterproof.plugins.facts.window import since_boot
 
 if TYPE_CHECKING:
@@ -27,6 +29,18 @@ def kernel_log_is_cut(node: Node, log: Told) -> bool:
         return log.get("truncated", flag)
     whole_from = log.get("whole_from", optional(number))
     return whole_from is None or whole_from > node.window_begins
+
+
+@told_by("kernel_log")
+def kernel_lines_cut(node: Node, log: Told) -> Mapping[str, int]:
+    """How many lines that may count were cut from what the node told, by their class: `file_servers`, `others`, …"""
+    cut = {name: read(told, values, name) for name, told in (log.get("cut", optional(table)) or {}).items()}
+    begins = -math.inf if node.since.is_boot else node.window_begins
+    return {
+        name: read(told[0], whole, "cut")
+        for name, told in cut.items()
+        if len(told) == 2 and read(told[1], number, "cut") >= begins
+    }
 
 
 def counting(node: Node, told: list[log_of_the_kernel.Line]) -> list[log_of_the_kernel.Line]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clusterproof.plugins.evidence import Status
+from clusterproof.plugins.core.evidence import Status
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.facts import kernel_log
 from clusterproof.plugins.facts.fact import Absent, Told, told_as, told_by
 from clusterproof.plugins.facts.host import (
     Command,
 )
 from clusterproof.plugins.facts.neuron import HardwareError, Neuron, NeuronDevice, hardware_errors
-from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 if TYPE_CHECKING:
     from clusterproof.plugins.facts.node import Node

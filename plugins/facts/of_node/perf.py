@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.facts.dcgm import DcgmDiag
 from clusterproof.plugins.facts.fact import Fact, Told
 from clusterproof.plugins.facts.fs_bandwidth import FsBandwidth
@@ -13,7 +14,6 @@ from clusterproof.plugins.facts.loopback import Loopback
 from clusterproof.plugins.facts.nccl_tests import NcclLog
 from clusterproof.plugins.facts.nccom import Nccom
 from clusterproof.plugins.facts.ran import Ran
-from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 if TYPE_CHECKING:
     from clusterproof.plugins.facts.node import Node

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.facts.fact import Told, list_told_as, told_as, told_by
-from clusterproof.plugins.facts.field import whole
+from clusterproof.plugins.facts.field import objects, whole
 from clusterproof.plugins.facts.host import (
     FstabEntry,
     Mount,
 )
 from clusterproof.plugins.facts.lustre import CheckpointFolder, Lustre, LustreClient, LustreTarget
 from clusterproof.plugins.facts.storage import NvmeController
-from clusterproof.plugins.verdict import Incomplete, NotApplicable
 
 if TYPE_CHECKING:
     from clusterproof.plugins.facts.node import Node
@@ -90,4 +90,20 @@ def _targets(node: Node, kind: str) -> tuple[LustreTarget, ...]:
 
 
 checkpoint_folders = list_told_as("striping", "folders", CheckpointFolder)
-nvme_controllers = list_told_as("nvme", "controllers", NvmeController)
+
+
+@told_by("nvme")
+def nvme_controllers(node: Node, nvme: Told) -> tuple[NvmeController, ...]:
+    """The NVMe controllers that a driver runs. Raises Incomplete where there are such on the bus, and it runs none."""
+    told = tuple(NvmeController(entry) for entry in nvme.get("controllers", objects))
+    if not told and (dark := _nvme_on_bus(node)):
+        cause = "no NVMe controller has a driver"
+        raise Incomplete(f"{cause}; on the PCI bus: {', '.join(dark)}", cause=cause)
+    return told
+
+
+def _nvme_on_bus(node: Node) -> list[str]:
+    try:
+        return [device.address for device in node.pci_devices if device.is_nvme]
+    except Incomplete:
+        return []

@@ -86,14 +86,30 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device *out)
         *out = (type)(value * factor); \
         return SUCCESS; \
     }
-/* A mode now and after the next reset: the same. */
+/* A mode now and after the next reset: the same, unless `KEY_pending` says otherwise. */
 #define MODES(function, key) \
     int function(Device device, unsigned *current, unsigned *pending) \
     { \
         Wide value; \
         BEGIN(INDEX(device)); \
         TRY(number(INDEX(device), key, &value)); \
-        *current = *pending = (unsigned)value; \
+        *current = (unsigned)value; \
+        if (find(INDEX(device), key "_pending")) \
+            TRY(number(INDEX(device), key "_pending", &value)); \
+        *pending = (unsigned)value; \
+        return SUCCESS; \
+    }
+
+/* A clock by its kind; only the one of graphics is told. */
+#define CLOCK(function, key) \
+    int function(Device device, unsigned kind, unsigned *out) \
+    { \
+        Wide value; \
+        BEGIN(INDEX(device)); \
+        if (kind) \
+            return NOT_SUPPORTED; \
+        TRY(number(INDEX(device), key, &value)); \
+        *out = (unsigned)value; \
         return SUCCESS; \
     }
 
@@ -114,6 +130,8 @@ NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, "clocks_event_reasons", Wide, 
 NUMBER(nvmlDeviceGetEnforcedPowerLimit, "power_limit_w", unsigned, 1000)
 NUMBER(nvmlDeviceGetPowerManagementDefaultLimit, "power_limit_default_w", unsigned, 1000)
 NUMBER(nvmlDeviceGetPersistenceMode, "persistence_mode", unsigned, 1)
+CLOCK(nvmlDeviceGetApplicationsClock, "app_clock_mhz")
+CLOCK(nvmlDeviceGetDefaultApplicationsClock, "app_clock_default_mhz")
 NUMBER(nvmlDeviceGetComputeMode, "compute_mode", unsigned, 1)
 
 int nvmlDeviceGetTemperature(Device device, unsigned sensor, unsigned *out)

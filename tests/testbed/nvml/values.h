@@ -2,12 +2,14 @@
  *
  * The file is `key = value` lines, first of the system, then of each `[gpu N]`. A later line outranks an
  * earlier one, so a fault can be appended. A value is a number, a truth (true/false), text, or
- * `error NAME` with NVML's own name for it. What the file does not tell is NOT_SUPPORTED.
+ * `error NAME` with NVML's own name for it; `running` is a counter of nanoseconds that runs.
+ * What the file does not tell is NOT_SUPPORTED.
  *
  *   without = nvmlDeviceGetMigMode,...  these functions are not in this driver
  *   hang = memory_info,...              sleeps for ever in that call (in a GPU's section: for that GPU)
  *   hang_on = /path                     and first writes to that file, which may never come back
  *   slow = init 6                       answers that call after so many seconds
+ *   lost_after = 0                      of a GPU: gives its handle, answers so many calls, then is lost for good
  */
 #include <ctype.h>
 #include <fcntl.h>
@@ -15,14 +17,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define VALUES_FILE "/run/fake-nvml.txt"
 #define SYSTEM (-1)
 #define MAX_LINES 8192
+#define MAX_GPUS 64
 
 enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7,
-       DRIVER_NOT_LOADED = 9, FUNCTION_NOT_FOUND = 13, VERSION_MISMATCH = 25, UNKNOWN = 999 };
+       DRIVER_NOT_LOADED = 9, FUNCTION_NOT_FOUND = 13, GPU_IS_LOST = 15, VERSION_MISMATCH = 25, UNKNOWN = 999 };
 
 static const struct { int code; const char *name; } ERRORS[] = {
     {1, "UNINITIALIZED"}, {2, "INVALID_ARGUMENT"}, {3, "NOT_SUPPORTED"}, {4, "NO_PERMISSION"},
@@ -40,7 +44,7 @@ typedef void *Device; /* the index of a GPU plus one */
 typedef unsigned long long Wide;
 
 static struct { int gpu; char *key, *value; } lines[MAX_LINES];
-static int line_count, gpu_count, initialized;
+static int line_count, gpu_count, initialized, asked[MAX_GPUS];
 
 /* ---- the file ---- */
 
@@ -101,12 +105,20 @@ static int status_of(const char *value)
     return UNKNOWN;
 }
 
+static Wide now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (Wide)now.tv_sec * 1000000000 + (Wide)now.tv_nsec;
+}
+
 static int number(int gpu, const char *key, Wide *out)
 {
     const char *value = find(gpu, key);
     int status = status_of(value);
     if (status == SUCCESS)
-        *out = !strcmp(value, "true") ? 1 : !strcmp(value, "false") ? 0 : strtoull(value, NULL, 0);
+        *out = !strcmp(value, "true") ? 1 : !strcmp(value, "false") ? 0
+             : !strcmp(value, "running") ? now_ns() : strtoull(value, NULL, 0);
     return status;
 }
 
@@ -168,6 +180,14 @@ static void hang(int gpu)
         pause();
 }
 
+static int is_lost(const char *call, int gpu)
+{
+    const char *after = find(gpu, "lost_after");
+    if (!after || gpu < 0 || gpu >= MAX_GPUS || strstr(call, "GetHandle"))
+        return 0;
+    return ++asked[gpu] > atoi(after);
+}
+
 static int begin(const char *call, int gpu)
 {
     if (names(find(SYSTEM, "without"), call, 1))
@@ -177,6 +197,8 @@ static int begin(const char *call, int gpu)
     const char *slow = find(gpu, "slow");
     if (names(slow, call, 0))
         usleep((useconds_t)(1e6 * atof(strchr(slow, ' ') ? strchr(slow, ' ') : "0")));
+    if (is_lost(call, gpu))
+        return GPU_IS_LOST;
     return initialized ? SUCCESS : UNINITIALIZED;
 }
 

@@ -40,6 +40,8 @@ H100: Values = {
     "pcie_replays": 0,
     "clocks_event_reasons": "0x1",
     "power_limit_w": 700,
+    "app_clock_mhz": 1980,
+    "app_clock_default_mhz": 1980,
     "persistence_mode": True,
     "mig_mode": False,
     "compute_mode": 0,

@@ -1,0 +1,89 @@
+"""What authors of checks, inventories, connections and collectors import; all else is private, and may move.
+
+A name stays for at least one minor version after a release that deprecates it: it then warns, and says what to use.
+Nothing here is loaded before it is asked for.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # and not typing's: a prolog begins with this file
+if TYPE_CHECKING:
+    from typing import Any
+
+    from clusterproof.plugins.catalog.thresholds import threshold as threshold
+    from clusterproof.plugins.connection import Answer as Answer
+    from clusterproof.plugins.connection import Connection as Connection
+    from clusterproof.plugins.connection import Limits as Limits
+    from clusterproof.plugins.connection import Program as Program
+    from clusterproof.plugins.connection import Unusable as Unusable
+    from clusterproof.plugins.connection import connection_for as connection_for
+    from clusterproof.plugins.core.errors import ClusterproofError as ClusterproofError
+    from clusterproof.plugins.core.evidence import Unreached as Unreached
+    from clusterproof.plugins.core.marks import mark as mark
+    from clusterproof.plugins.core.result import Result as Result
+    from clusterproof.plugins.core.verdict import Concern as Concern
+    from clusterproof.plugins.core.verdict import Incomplete as Incomplete
+    from clusterproof.plugins.core.verdict import NotApplicable as NotApplicable
+    from clusterproof.plugins.core.verdict import Verdict as Verdict
+    from clusterproof.plugins.core.verdict import concern as concern
+    from clusterproof.plugins.core.verdict import incomplete as incomplete
+    from clusterproof.plugins.core.verdict import not_applicable as not_applicable
+    from clusterproof.plugins.facts.cluster import ClusterFacts as ClusterFacts
+    from clusterproof.plugins.facts.field import readings as readings
+    from clusterproof.plugins.facts.field import require as require
+    from clusterproof.plugins.facts.fsx import FileSystem as FileSystem
+    from clusterproof.plugins.facts.gpu import Gpu as Gpu
+    from clusterproof.plugins.facts.host import Mount as Mount
+    from clusterproof.plugins.facts.lustre import LustreClient as LustreClient
+    from clusterproof.plugins.facts.lustre import LustreTarget as LustreTarget
+    from clusterproof.plugins.facts.network import RdmaDevice as RdmaDevice
+    from clusterproof.plugins.facts.neuron import NeuronDevice as NeuronDevice
+    from clusterproof.plugins.facts.node import Node as Node
+    from clusterproof.plugins.facts.pci import PciDevice as PciDevice
+    from clusterproof.plugins.facts.storage import NvmeController as NvmeController
+    from clusterproof.plugins.inventory.model import Cluster as Cluster
+    from clusterproof.plugins.inventory.model import InventoryError as InventoryError
+    from clusterproof.plugins.inventory.model import Target as Target
+    from clusterproof.plugins.suite.routing import evidence as evidence
+
+__version__ = "0.1.0"
+
+_HOMES = {  # module of clusterproof.plugins: what of it is public, each since 0.1.0
+    "catalog.thresholds": ("threshold",),
+    "connection": ("Answer", "Connection", "Limits", "Program", "Unusable", "connection_for"),
+    "core.errors": ("ClusterproofError",),
+    "core.evidence": ("Unreached",),
+    "facts.cluster": ("ClusterFacts",),
+    "facts.field": ("readings", "require"),
+    "facts.fsx": ("FileSystem",),
+    "facts.gpu": ("Gpu",),
+    "facts.host": ("Mount",),
+    "facts.lustre": ("LustreClient", "LustreTarget"),
+    "facts.network": ("RdmaDevice",),
+    "facts.neuron": ("NeuronDevice",),
+    "facts.node": ("Node",),
+    "facts.pci": ("PciDevice",),
+    "facts.storage": ("NvmeController",),
+    "inventory.model": ("Cluster", "InventoryError", "Target"),
+    "core.marks": ("mark",),
+    "core.result": ("Result",),
+    "suite.routing": ("evidence",),
+    "core.verdict": ("Concern", "Incomplete", "NotApplicable", "Verdict", "concern", "incomplete", "not_applicable"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = ["__version__", *_HOME_OF]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for."""
+    from importlib import import_module
+
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'clusterproof' has no attribute {name!r}")
+    found = getattr(import_module(f"clusterproof.plugins.{_HOME_OF[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

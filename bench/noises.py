@@ -1,0 +1,115 @@
+"""Noise that is no node's and no link's fault: what healthy clusters do besides the plain noise of `Simulated`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, sqrt
+from random import Random
+
+from bench.clusters import RACK, Shares
+from clusterproof.plugins.pairwise.model import Pair
+
+ROUND_SIGMA = 0.05
+STUDENT_FREEDOM, STUDENT_SCALE = 3, 0.015
+ACROSS_UNTOLD_RACKS = 0.95
+NODE_SIGMA = 0.01
+BURSTS = 0.5  # of all rounds have one,
+IN_A_BURST = 0.2  # that slows so many of the pairs,
+BURST_SHARES = (0.6, 0.95)  # to so much
+PATHS_PER_NODE = 4
+OF_A_SHARED_PATH = 0.6
+JITTERY_NODES = 0.03
+JITTER_SIGMA = 0.08
+
+
+@dataclass(frozen=True)
+class Noise:
+    """One kind. `of` makes that of one cluster of these nodes; `plain` is the normal noise that stays beside it."""
+
+    name: str
+    of: Callable[[Sequence[str], Random], Shares]
+    plain: float = 0.02
+
+
+def _none(_nodes: Sequence[str], _random: Random) -> Shares:
+    return lambda pairs, _number: dict.fromkeys(pairs, 1.0)
+
+
+def _heavy_tails(_nodes: Sequence[str], random: Random) -> Shares:
+    """Student's t: one measurement of 20 is more than three times its scale away, to either side."""
+
+    def student() -> float:
+        squares = sum(random.gauss(0.0, 1.0) ** 2 for _ in range(STUDENT_FREEDOM))
+        return random.gauss(0.0, 1.0) / sqrt(squares / STUDENT_FREEDOM)
+
+    return lambda pairs, _number: {one: exp(STUDENT_SCALE * student()) for one in pairs}
+
+
+def _untold_racks(nodes: Sequence[str], random: Random) -> Shares:
+    """Racks that no inventory tells of, in no order of the names."""
+    size = min(RACK, max(2, len(nodes) // 4))
+    rack = {node: number // size for number, node in enumerate(random.sample(nodes, len(nodes)))}
+    return lambda pairs, _number: {one: 1.0 if rack[one.a] == rack[one.b] else ACROSS_UNTOLD_RACKS for one in pairs}
+
+
+def _nodes_that_differ(nodes: Sequence[str], random: Random) -> Shares:
+    """Every node is a little faster or slower than the others, for good."""
+    own = {node: exp(max(-2 * NODE_SIGMA, random.gauss(0.0, NODE_SIGMA))) for node in nodes}
+    return lambda pairs, _number: {one: min(own[node] for node in one) for one in pairs}
+
+
+def _drift(_nodes: Sequence[str], random: Random) -> Shares:
+    """Something that all pairs of a round share, and that is another with every round."""
+
+    def shares(pairs: Sequence[Pair], _number: int) -> Mapping[Pair, float]:
+        return dict.fromkeys(pairs, exp(random.gauss(0.0, ROUND_SIGMA)))
+
+    return shares
+
+
+def _bursts(_nodes: Sequence[str], random: Random) -> Shares:
+    """Now and then something slows a part of the pairs that run just then, and none is ever faster."""
+
+    def shares(pairs: Sequence[Pair], _number: int) -> Mapping[Pair, float]:
+        part = IN_A_BURST if random.random() < BURSTS else 0.0
+        return {one: random.uniform(*BURST_SHARES) if random.random() < part else 1.0 for one in pairs}
+
+    return shares
+
+
+def _shared_paths(nodes: Sequence[str], random: Random) -> Shares:
+    """Each pair is hashed to one path between switches, always the same, and pairs on one path share it (ECMP)."""
+    path_of: dict[Pair, int] = {}
+
+    def shares(pairs: Sequence[Pair], _number: int) -> Mapping[Pair, float]:
+        for one in pairs:
+            path_of.setdefault(one, random.randrange(PATHS_PER_NODE * len(nodes)))
+        used = Counter(path_of[one] for one in pairs)
+        return {one: OF_A_SHARED_PATH ** (used[path_of[one]] - 1) for one in pairs}
+
+    return shares
+
+
+def _jittery_nodes(nodes: Sequence[str], random: Random) -> Shares:
+    """A few nodes are as fast as the others, but now faster and now slower."""
+    jittery = set(random.sample(nodes, max(1, round(JITTERY_NODES * len(nodes)))))
+
+    def shares(pairs: Sequence[Pair], _number: int) -> Mapping[Pair, float]:
+        return {one: exp(sum(random.gauss(0.0, JITTER_SIGMA) for node in one if node in jittery)) for one in pairs}
+
+    return shares
+
+
+NOISES = (
+    Noise("nothing else", _none),
+    Noise("heavy tails", _heavy_tails, plain=0.0),
+    Noise("racks nobody told of", _untold_racks),
+    Noise("nodes that differ", _nodes_that_differ),
+    Noise("rounds that drift", _drift),
+    Noise("one-sided bursts", _bursts),
+    Noise("shared paths", _shared_paths),
+    Noise("jittery nodes", _jittery_nodes),
+    Noise("three times the noise", _none, plain=0.06),
+)

@@ -1,0 +1,154 @@
+"""The pairwise test under noise that is nobody's fault: whom it names, whom it accuses, and what it leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import astuple, dataclass
+from math import log
+from random import Random
+
+from bench.clusters import Simulated, names
+from bench.faults import slow_nodes
+from bench.noises import NOISES, Noise
+from clusterproof.plugins.pairwise.analysis import analyse
+from clusterproof.plugins.pairwise.campaign import next_round, plan
+from clusterproof.plugins.pairwise.findings import Analysis, Kind
+from clusterproof.plugins.pairwise.model import Measurement
+
+SIZES = (16, 64, 256)
+CLUSTERS = {None: 2.0, 0.07: 1.0, 0.10: 2.0}  # how many times as many nodes, by how much slower those are that are slow
+NODES_A_CELL = 2048
+MIN_EFFECT = -log(0.95)
+OF_NODES = {Kind.SLOW_NODE, Kind.FAILING_NODE}
+OF_LINKS = {Kind.SLOW_LINK, Kind.FAILING_LINK}
+LEAVES_OPEN = {Kind.INCONCLUSIVE, Kind.INTERMITTENT}
+
+
+@dataclass(frozen=True)
+class NoisyCell:
+    """Clusters of one size under one noise; `slower` where nodes are slow."""
+
+    noise: str
+    size: int
+    slower: float | None
+    share: float
+
+
+@dataclass(frozen=True)
+class Borne:
+    """What was said of clusters without a slow link: of their nodes, and of how many clusters a link was accused."""
+
+    slow: int = 0
+    named: int = 0
+    unsaid: int = 0  # slow nodes that are neither named nor left open
+    healthy: int = 0
+    accused: int = 0
+    left_open: int = 0  # of the healthy ones
+    clusters: int = 0
+    with_link: int = 0
+
+    def __add__(self, other: Borne) -> Borne:
+        """Both together."""
+        return Borne(*(one + another for one, another in zip(astuple(self), astuple(other), strict=True)))
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Shares of what there is of each, under one noise."""
+
+    named_7pct: float
+    named_10pct: float
+    unsaid_10pct: float
+    false_accusation: float
+    link_accused: float
+    left_open: float
+
+
+def cells(share: float, sizes: Sequence[int]) -> Iterator[NoisyCell]:
+    """All of them; the dearest first."""
+    for size in sorted(sizes, reverse=True):
+        for noise in NOISES:
+            for slower, times in CLUSTERS.items():
+                yield NoisyCell(noise.name, size, slower, share * times)
+
+
+def borne(cell: NoisyCell) -> Borne:
+    """What is said of these clusters; always the same ones."""
+    noise = next(one for one in NOISES if one.name == cell.noise)
+    told = Borne()
+    for number in range(max(1, round(cell.share * NODES_A_CELL / cell.size))):
+        seed = number * 100_003 + cell.size
+        cluster = disturbed(noise, cell.size, Random(f"{cell.noise} {cell.slower} {seed}"))
+        if cell.slower is not None:
+            slow_nodes(cluster, cell.slower)
+        told += _told(cluster, concluded(cluster, seed))
+    return told
+
+
+def disturbed(noise: Noise, size: int, random: Random) -> Simulated:
+    """A healthy cluster under this noise, of which no inventory tells a rack."""
+    nodes = names(size)
+    return Simulated(nodes, random, noise.plain, disturbed=noise.of(nodes, random))
+
+
+def concluded(cluster: Simulated, seed: int) -> Analysis:
+    """What a whole campaign comes to."""
+    made = plan(cluster.nodes, {}, MIN_EFFECT, seed=seed)
+    told: list[Measurement] = []
+    while True:
+        number, pairs = next_round(made, told)
+        if not pairs:
+            return analyse(told, made.settings)
+        told += cluster.measure(pairs, number)
+
+
+def _told(cluster: Simulated, analysis: Analysis) -> Borne:
+    slow = set(cluster.slow_nodes)
+    accused = {node for one in analysis.findings if one.kind in OF_NODES for node in one.nodes}
+    of_all = {one.nodes for one in analysis.findings if one.kind is Kind.INCONCLUSIVE and not one.pairs}
+    by_itself = {one.nodes for one in analysis.findings if one.kind in LEAVES_OPEN and len(one.nodes) == 1}
+    left_open = {node for nodes in (*of_all, *by_itself) for node in nodes} - accused
+    return Borne(
+        slow=len(slow),
+        named=len(accused & slow),
+        unsaid=len(slow - accused - left_open),
+        healthy=len(cluster.nodes) - len(slow),
+        accused=len(accused - slow),
+        left_open=len(left_open - slow),
+        clusters=1,
+        with_link=any(one.kind in OF_LINKS for one in analysis.findings),
+    )
+
+
+def under_noise(share: float, sizes: Sequence[int] = SIZES, processes: int = 1) -> dict[str, Figures]:
+    """The figures of each noise."""
+    asked = list(cells(share, sizes))
+    if processes < 2:
+        found = dict(zip(asked, map(borne, asked), strict=True))
+    else:
+        with ProcessPoolExecutor(processes) as pool:
+            found = dict(zip(asked, pool.map(borne, asked), strict=True))
+    return {
+        noise.name: _figures({cell: told for cell, told in found.items() if cell.noise == noise.name})
+        for noise in NOISES
+    }
+
+
+def _figures(found: dict[NoisyCell, Borne]) -> Figures:
+    def of(slower: float) -> Borne:
+        return sum((told for cell, told in found.items() if cell.slower == slower), Borne())
+
+    whole = sum(found.values(), Borne())
+    return Figures(
+        named_7pct=_share(of(0.07).named, of(0.07).slow),
+        named_10pct=_share(of(0.10).named, of(0.10).slow),
+        unsaid_10pct=_share(of(0.10).unsaid, of(0.10).slow),
+        false_accusation=_share(whole.accused, whole.healthy),
+        link_accused=_share(whole.with_link, whole.clusters),
+        left_open=_share(whole.left_open, whole.healthy),
+    )
+
+
+def _share(part: int, whole: int) -> float:
+    return round(part / whole, 6) if whole else 0.0

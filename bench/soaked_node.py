@@ -1,0 +1,210 @@
+"""One node of the soak: what happens to it, one thing after the other, and what health checks make of that."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field
+from random import Random
+from threading import Event
+
+from tests.faults import BY_NAME
+from tests.slurm_scripts import Scripted, eventually
+from tests.testbed.node import Node, healthy_p5
+
+NOBODY = 65534
+PAUSE_S = 5.0
+STANDING = (
+    "a GPU that is lost",
+    "two GPUs lost at once",
+    "a GPU that asks for a reset",
+    "uncorrected errors in DRAM",
+    "a row remapping that failed",
+    "an NVLink that is down",
+)
+XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1234, name=python3, GPU has fallen off the bus."
+WORDS = ("RMA 4711: the fan is loud", "clusterproof: looked at by hand", "firmware, ask Kim", "Prolog of mine")
+NOT_TOLD = re.compile(" incomplete: | no verdict")
+PATIENCE_S = 300.0
+
+
+@dataclass
+class Tally:
+    """What was done, and what should not have been."""
+
+    jobs: int = 0
+    faults: int = 0
+    sick_missed: int = 0
+    healthy_left_drained: int = 0
+    admin_touched: int = 0
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was that should not have been."""
+        return not (self.sick_missed or self.healthy_left_drained or self.admin_touched)
+
+    def figures(self) -> dict[str, int]:
+        """By name, for JSON."""
+        return asdict(self)
+
+    def __add__(self, other: Tally) -> Tally:
+        mine, its = self.figures(), other.figures()
+        return Tally(**{name: mine[name] + its[name] for name in mine})
+
+
+@dataclass
+class SoakedNode:
+    """A node, and what is found of it. One thread of its own calls what is here, one thing after the other."""
+
+    slurm: Scripted
+    name: str
+    random: Random
+    is_over: Event
+    tally: Tally = field(default_factory=Tally)
+    _words: str = ""
+
+    @property
+    def node(self) -> Node:
+        """The fake node."""
+        return self.slurm.node(self.name)
+
+    def live(self) -> None:
+        """Fall sick and get well again, or be drained by an administrator, until it is over; one fault in any case."""
+        happens = self.falls_sick
+        while not (self.is_over.is_set() and self.tally.faults):
+            happens()
+            self.is_over.wait(self.random.uniform(0, PAUSE_S))
+            happens = self.random.choice(
+                (self.falls_sick, self.falls_sick, self.keeps_what_a_job_left, self.logs_an_xid, self.is_looked_after)
+            )
+
+    def falls_sick(self) -> None:
+        """Something of its hardware breaks, and is mended."""
+        self.breaks()
+        self.is_to_be_drained()
+        if self.random.random() < 0.3:
+            self.administrator_drains()
+            self.mend()
+            self.administrator_resumes()
+        else:
+            self.mend()
+        self.is_to_be_free()
+
+    def keeps_what_a_job_left(self) -> None:
+        """A job leaves a process, which is killed later."""
+        seconds = self.random.randint(100_000, 999_999)  # by which it is found again
+        left = f"sleep {seconds}"
+        job = self.slurm.submit(self.name, user=NOBODY, script=f"(setsid {left} >/dev/null 2>&1 &) #")
+        eventually(lambda: "done" if self.slurm.field(job, "JobState") == "COMPLETED" else "", PATIENCE_S)
+        self.tally.faults += 1
+        self.is_to_be_drained()
+        for number in self.slurm.processes(self.name, left).split():
+            self.node.run(["kill", "-9", number])
+        self.is_to_be_free()
+
+    def logs_an_xid(self) -> None:
+        """The driver logs that a GPU has fallen off the bus; an administrator looks at it, and takes the node back."""
+        file = self.node.root / "dev/kmsg"
+        _, sequence, time_us, _ = file.read_text().splitlines()[-1].split(",", 3)
+        with file.open("a") as log:
+            log.write(f"3,{int(sequence) + 1},{int(time_us) + 1_000_000},-;{XID}\n")
+        self.tally.faults += 1
+        self.is_to_be_drained()
+        self._resume()
+        self.is_to_be_free()
+
+    def is_looked_after(self) -> None:
+        """An administrator drains a node that is well; perhaps it falls sick meanwhile."""
+        self.administrator_drains()
+        if self.random.random() < 0.5:
+            self.breaks()
+            self.is_to_be_drained()
+            self.mend()
+        self.administrator_resumes()
+        self.is_to_be_free()
+
+    def stay_sick(self) -> None:
+        """Break for good."""
+        self.breaks()
+        self.is_to_be_drained()
+
+    def stay_well(self) -> None:
+        """Be seen by one more health check."""
+        self.is_to_be_free()
+
+    def breaks(self) -> None:
+        """From now on the driver answers as that of a sick node."""
+        fault = BY_NAME[self.random.choice(STANDING)]
+        self.slurm.nvml(self.name, fault.put(healthy_p5(self.name)))
+        self.tally.faults += 1
+
+    def mend(self) -> None:
+        """From now on the driver answers as that of a healthy node."""
+        self.slurm.nvml(self.name, healthy_p5(self.name))
+
+    def administrator_drains(self) -> None:
+        """For a reason of his own, whatever the node is drained for already."""
+        self._words = f"{self.random.choice(WORDS)} ({self.random.randint(100, 999)})"
+        self.slurm.bed.told("scontrol", "update", f"NodeName={self.name}", "State=DRAIN", f"Reason={self._words}")
+
+    def administrator_resumes(self) -> None:
+        """After another health check, which is to let his drain be."""
+        self._is_checked()
+        if not self._is_drained or not self._reason.startswith(f"{self._words} [root@"):
+            self.tally.admin_touched += 1
+            self._tell(f"an administrator drained it for {self._words!r}")
+        self._resume()
+
+    def is_to_be_drained(self) -> None:
+        """By the end of the next health check."""
+        self._is_checked()
+        if not self._is_drained:
+            self.tally.sick_missed += 1
+            self._tell("it is sick")
+
+    def is_to_be_free(self) -> None:
+        """By the end of the first health check after the last drain; what began before it was well may drain it yet."""
+        self._scripts_end()
+        while self._is_drained:
+            before = self._reason
+            self._is_checked()
+            if self._is_drained and self._reason == before:
+                self.tally.healthy_left_drained += 1
+                self._tell("it is well")
+                self._resume()
+
+    def _resume(self) -> None:
+        """Take back a node that is drained: no job is left on it that could be drained for what has been looked at."""
+        eventually(lambda: "idle" if self.slurm.bed.state(self.name) == "IDLE+DRAIN" else "", PATIENCE_S)
+        self._scripts_end()
+        self.slurm.bed.told("scontrol", "update", f"NodeName={self.name}", "State=RESUME")
+
+    @property
+    def _is_drained(self) -> bool:
+        return "DRAIN" in self.slurm.bed.state(self.name)
+
+    @property
+    def _reason(self) -> str:
+        return self.slurm.bed.reason(self.name)
+
+    def _scripts_end(self) -> None:
+        """Wait for those that run now, whose verdict is of what was."""
+        begun = self._scripts()
+        eventually(lambda: "" if begun & self._scripts() else "ended", PATIENCE_S)
+
+    def _scripts(self) -> set[str]:
+        return set(self.slurm.processes(self.name, "main() ").split())
+
+    def _is_checked(self) -> None:
+        """Run the health check, again where it neither found a fault nor could tell that there is none."""
+        is_told = False
+        while not is_told:
+            before = len(self.slurm.logged(self.name))
+            logged = self.slurm.once_more(self.name)[before:]
+            said = [line for line in logged.splitlines() if ": health-check: " in line]
+            is_told = any(" fail: " in line for line in said) or bool(said and not any(map(NOT_TOLD.search, said)))
+
+    def _tell(self, what: str) -> None:
+        logged = "\n    ".join(self.slurm.logged(self.name).splitlines()[-30:])
+        print(
+            f"{self.name} is {self.slurm.bed.state(self.name)} ({self._reason}), and {what}:\n    {logged}", flush=True
+        )

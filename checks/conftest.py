@@ -1,0 +1,40 @@
+"""Says what is missing where the packaged checks are run without a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.kinds import NO_CLUSTER
+
+FOUND: pytest.StashKey[bool] = pytest.StashKey()
+
+
+class Unasked(pytest.Module):
+    """A file of checks that nobody can answer."""
+
+    def collect(self) -> list[Any]:
+        """Nothing: its marks are not registered either."""
+        return []
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Say at once what is missing, where the command line or the configuration names these checks."""
+    if session.config.getoption("--cluster") is None:
+        raise pytest.UsageError(NO_CLUSTER)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> pytest.Module | None:
+    """Leave out a file of checks that was come upon without a cluster, and note that."""
+    if parent.config.getoption("--cluster") is not None:
+        return None
+    parent.config.stash[FOUND] = True
+    return Unasked.from_parent(parent, path=module_path)
+
+
+def pytest_collection_modifyitems(config: pytest.Config) -> None:
+    """Say what is missing."""
+    if FOUND in config.stash:
+        raise pytest.UsageError(NO_CLUSTER)

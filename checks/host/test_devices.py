@@ -1,0 +1,32 @@
+"""The devices of the node: does a driver hold each?"""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, not_applicable
+from clusterproof.plugins.facts.pci import PciDevice
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.host, mark.preflight, mark.prolog]
+
+
+@mark.hyperpod_node_debugger("F")
+@evidence("lspci -Dnnk")
+def test_device_drivers(pci_device: PciDevice) -> None:
+    """A device has no driver.
+
+    The PCI bus lists a GPU, a network adapter or an NVMe controller, and no driver holds it: its start failed, the
+    driver gave it up, or none is installed. To the rest of the system it is not there. A virtual function waits for the
+    machine or the container that it is for, and needs none. A port on the board that nobody uses may have none: only
+    those that a cluster is made of, EC2's and NVIDIA's, fail.
+
+    Remedy: Look for its address in the kernel log. Load or install its driver; replace the node if it does not start.
+    """
+    if not pci_device.kind:
+        not_applicable("neither a GPU nor a network adapter nor an NVMe controller")
+    if pci_device.driver or pci_device.function_of:
+        return
+    words = f"{pci_device.kind} ({pci_device.vendor}:{pci_device.device})"
+    if pci_device.is_spare_port:
+        concern(f"no driver holds {words}; expected one, unless nobody uses it")
+    assert pci_device.driver, f"no driver holds {words}; expected one"

@@ -1,0 +1,89 @@
+"""Names and addresses: who tells them, and whether they are the node's own alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, not_applicable
+from clusterproof.plugins.facts.kernel_told import in_list
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.network, mark.preflight]
+
+
+@mark.hyperpod_node_debugger("B")
+@evidence("cat /etc/resolv.conf; resolvectl status; getent hosts $(hostname)")
+def test_nameservers(node: Node) -> None:
+    """A nameserver does not answer.
+
+    Each that /etc/resolv.conf names, and each that systemd-resolved asks in its turn, was asked twice by UDP. Whoever
+    looks up a name waits five seconds for each that is silent before the next is asked; with none that answers, file
+    systems are not mounted and jobs do not find each other.
+
+    Remedy: See that the server runs and that security groups and firewalls let UDP port 53 through; take a server that
+    is gone out of the DHCP options or /etc/resolv.conf.
+    """
+    servers = node.naming.nameservers
+    if not servers:
+        not_applicable("/etc/resolv.conf names no nameserver")
+    silent = [server.address for server in servers if not server.answers]
+    seen = f"no answer from {', '.join(silent)}"
+    assert len(silent) < len(servers), f"{seen}; expected one from a nameserver at least"
+    if silent:
+        concern(f"{seen}; expected one from each nameserver")
+
+
+@mark.hyperpod_node_debugger("J")
+@evidence("grep -w $(hostname) /etc/hosts; ip -br addr")
+def test_own_name(node: Node) -> None:
+    """The node's own name leads to another address.
+
+    /etc/hosts is asked before DNS. With another node's address there, as an image or a restored disk brings along, the
+    node offers others an address at which it is not: rendezvous of jobs hangs.
+
+    Remedy: Correct the line in /etc/hosts, and what writes it (cloud-init's manage_etc_hosts, a lifecycle script).
+    """
+    entries = node.naming.hosts
+    wrong = [entry.address for entry in entries if not entry.is_own]
+    seen = f"/etc/hosts gives {node.naming.hostname} the address {', '.join(wrong)}"
+    assert not wrong or len(wrong) < len(entries), f"{seen}; expected one that this node has"
+    if wrong:
+        concern(f"{seen} beside its own; expected only its own")
+
+
+@mark.hyperpod_node_debugger("B")
+@evidence("ip -br addr; ip -br link; ip -6 addr show dadfailed")
+def test_address_unique(node: Node) -> None:
+    """Two nodes have the same address.
+
+    Held against the MAC and IPv4 addresses of the other nodes of the group, on interfaces with a device of their own
+    and on bonds; the kernel itself tells of an IPv6 address that another host has. Connections then reach now one node,
+    now the other. What most nodes of the group have is passed over: a network of each machine's own, as between its
+    cards and its board's controller.
+
+    Remedy: Give each node an address of its own; look for a cloned disk with a fixed address, or a virtual machine
+    started twice.
+    """
+    naming = node.naming
+    if naming.duplicates:
+        concern(f"{in_list(naming.duplicates)} is also another host's; expected it on this node alone")
+    if not naming.unique:
+        not_applicable("no interface of this node tells an address of its own")
+    shared = node.group.shared("addresses", _unique)
+    most = max(2, len(node.group.nodes) * threshold("group.majority"))
+    ours = {address: shared[address] for address in sorted(naming.unique) if 1 < len(shared.get(address, ())) <= most}
+    if ours:
+        words = in_list(f"{address} is also that of {_others(names, node)}" for address, names in ours.items())
+        concern(f"{words}; expected an address of one node alone")
+
+
+def _unique(node: Node) -> Iterable[str]:
+    return node.naming.unique
+
+
+def _others(names: Iterable[str], node: Node) -> str:
+    others = [name for name in names if name != node.name]
+    return others[0] if len(others) == 1 else f"{others[0]} and {len(others) - 1} other nodes"

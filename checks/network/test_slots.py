@@ -1,0 +1,106 @@
+"""Where EFA, InfiniBand and RoCE devices sit: their PCIe links, and their NUMA nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import NotApplicable, concern, not_applicable
+from clusterproof.plugins.facts.group import ABSENT, Difference, Values, differences, in_words
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.facts.pci import PciDevice, PciLink
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
+
+
+@mark.prolog
+@evidence("lspci -vv -d 15b3: -d 1d0f: | grep -E 'LnkCap|LnkSta'; grep . /sys/bus/pci/devices/*/current_link_*")
+def test_nic_link(node: Node) -> None:
+    """A network device has a narrower or slower PCIe link than its like.
+
+    Half of the lanes, or a generation less, halves what moves between GPUs and network. A link that is worse than most
+    of its model have on this node, and worse than the device and its port can do, has lost lanes or speed. Where the
+    port's own limit is not told, or only other nodes do better, the slot may be another: that is a concern.
+
+    Remedy: Reseat the device or its riser, then reboot; see that it is in the same slot as on other nodes. Replace the
+    node in a cloud.
+    """
+    nics = _nics(node)
+    links = {nic.address: link for nic in nics if (link := nic.link)}
+    if not links:
+        not_applicable("the kernel tells the PCIe link of no network device here")
+    worse = [(nic, usual) for nic in nics if (usual := _usual(nics, nic)) and links[nic.address].is_worse_than(usual)]
+    lost = [(nic, usual) for nic, usual in worse if _has_lost(nic)]
+    assert not lost, _in_words(lost)
+    unsure = [(nic, usual) for nic, usual in worse if nic.link_of_both_ends is None]
+    if unsure:
+        concern(_in_words(unsure))
+    elsewhere = _differing(node, "PCIe links of network devices", _links)
+    if elsewhere:
+        concern(in_words(elsewhere))
+
+
+@evidence("grep . /sys/class/infiniband/*/device/numa_node")
+def test_nic_numa(node: Node) -> None:
+    """A network device is near other CPUs than on other nodes.
+
+    NCCL pairs each GPU with the network devices of its own side. A device in another slot, or firmware that places it
+    elsewhere or nowhere, sends a GPU's traffic through the link between the processors.
+
+    Remedy: Compare the slots and the firmware's settings (NUMA nodes per socket, SNC) with a node beside it.
+    """
+    nics = _nics(node)
+    nowhere = [nic.address for nic in nics if nic.numa < 0]
+    if nowhere and len(nowhere) < len(nics):
+        concern(f"no NUMA node is told of {', '.join(nowhere)}; expected one, as of the other network devices")
+    elsewhere = _differing(node, "NUMA nodes of network devices", _numa)
+    if elsewhere:
+        concern(in_words(elsewhere))
+
+
+def _nics(node: Node) -> list[PciDevice]:
+    found = [device for device in node.pci_devices if device.is_nic]
+    if not found:
+        not_applicable("no EFA, InfiniBand or RoCE device on this node")
+    return found
+
+
+def _usual(nics: list[PciDevice], nic: PciDevice) -> PciLink | None:
+    """The link of most devices of its model here; None where there is none of most, or its own is not told."""
+    if not nic.link:
+        return None
+    links = Counter(link for other in nics if other.model == nic.model and (link := other.link))
+    usual, alike = links.most_common(1)[0]
+    return usual if alike > sum(links.values()) * threshold("group.majority") else None
+
+
+def _has_lost(nic: PciDevice) -> bool:
+    """Whether its link is worse than what both of its ends can do."""
+    able = nic.link_of_both_ends
+    return bool(able and nic.link and nic.link.is_worse_than(able))
+
+
+def _in_words(worse: list[tuple[PciDevice, PciLink]]) -> str:
+    seen = ", ".join(f"PCIe {nic.link} on {nic.address}" for nic, _ in worse)
+    return f"{seen}; expected {worse[0][1]} as most of its model here"
+
+
+def _differing(node: Node, what: str, read: Callable[[Node], Values]) -> list[Difference]:
+    """Where the same devices differ from those of most nodes; nothing in a group too small to tell."""
+    try:
+        found = differences(node, what, read)
+    except NotApplicable:
+        return []
+    return [one for one in found if one.usual and ABSENT not in (one.own, one.usual)]
+
+
+def _links(node: Node) -> Values:
+    nics = [device for device in node.pci_devices if device.is_nic]
+    return {f"PCIe link of {nic.address}": str(nic.link) if nic.link else None for nic in nics}
+
+
+def _numa(node: Node) -> Values:
+    return {f"NUMA node of {nic.address}": str(nic.numa) for nic in node.pci_devices if nic.is_nic}

@@ -1,0 +1,51 @@
+"""What the kernel log tells of local disks and of the file systems on them."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, concern
+from clusterproof.plugins.facts.kernel_host import DiskEvent
+from clusterproof.plugins.facts.kernel_told import in_list, require_whole_log, told
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.storage, mark.preflight, mark.prolog, mark.hyperpod_node_debugger("F")]
+
+
+@evidence("journalctl -k -b | grep -E 'EXT4-fs|XFS|nvme|I/O error|Aborting journal'; dmesg -l err,crit")
+def test_disk_errors(node: Node) -> None:
+    """A local disk or its file system has errors.
+
+    After an error of its journal ext4 writes no more (Remounting filesystem read-only), and XFS shuts a file system
+    down, which its mount options never show. While that one is mounted, whoever writes there fails. Other errors, and
+    commands of an NVMe disk that timed out, are concerns, as is what stopped and is not seen to be mounted. Images that
+    users mount through loop devices are passed over.
+
+    Remedy: Save what can be read, then unmount, check (fsck, xfs_repair) and mount again. Replace the node where the
+    disk itself has errors: nvme smart-log.
+    """
+    events = [event for event in node.kernel_events if isinstance(event, DiskEvent)]
+    stopped: dict[str, DiskEvent] = {}
+    for event in events:
+        if event.stops_writes:
+            stopped[event.device] = event
+        elif event.kind == "fresh":
+            stopped.pop(event.device, None)
+    in_use = [event for event in stopped.values() if event.device in _mounted(node)]
+    assert not in_use, f"{in_list(told(in_use, _words, node))}; expected its file system to take writes"
+    require_whole_log(node)
+    noted = [*stopped.values(), *(event for event in events if event.kind in ("error", "late"))]
+    if noted:
+        concern(f"{in_list(told(noted, _words, node))}; expected no error of a disk")
+
+
+def _words(event: DiskEvent) -> str:
+    return f"{event.device}: {event.words}"
+
+
+def _mounted(node: Node) -> set[str]:
+    """The kernel's names of the devices that are mounted, as far as their mounts tell them."""
+    try:
+        return {mount.source.removeprefix("/dev/") for mount in node.mounts}
+    except Incomplete:
+        return set()

@@ -1,0 +1,122 @@
+"""What a node remembers of the drains that are ours: a record for each script that drained, so that none hides another.
+
+A record says which checks failed on which occasion: these are judged again, by the rule of that occasion, before the
+node is resumed. All the reasons that Slurm may have been given are ours; any other is an administrator's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+
+from clusterproof.integrations.slurm.job import Job
+from clusterproof.integrations.slurm.state import State
+from clusterproof.integrations.slurm.verdict import PREFIX, Cursor, Finding, Run, cursor_of, draining, findings_of
+from clusterproof.plugins.core.record import as_json, record
+
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from typing import Any
+
+    from clusterproof.integrations.slurm.control import NodeState
+
+FOLDER = "drained"
+IN_USE = "in_use"  # the record of a reason that Slurm still shows of a node that it has taken back
+EXPLAIN_S = 60.0  # how long to wait for Slurm to drain a node for a script that failed
+
+
+@record
+class Drain:
+    """One script's drain: what it found on its occasion, the reason, and from where the kernel log was judged for it.
+
+    `at` is in seconds since 1970, as it outlives a reboot. `is_told` is whether Slurm has had the reason; `is_claim`
+    whether the node was drained before it is known that no more than are allowed are; `is_seen` whether the node was
+    seen drained after it was made, so that who takes the node back has looked at what it found too.
+    """
+
+    occasion: str
+    job: str
+    findings: tuple[Finding, ...]
+    reason: str
+    begins: Cursor | None
+    at: float
+    is_told: bool = False
+    is_claim: bool = False
+    uid: str = ""  # of the job
+    is_seen: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of its record."""
+        return f"{FOLDER}/{self.occasion}-{self.job}" if self.job else f"{FOLDER}/{self.occasion}"
+
+    def is_still_found(self, run: Run) -> bool:
+        """Whether a run on its occasion finds what that script would drain for: of an epilog, what its job has left."""
+        return bool(draining(run, Job(self.job, self.uid), is_epilog=self.occasion == "epilog"))
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether Slurm may yet drain the node for it."""
+        return not self.is_told and time.time() - self.at <= EXPLAIN_S
+
+    def to_json(self) -> dict[str, Any]:
+        """The record that `drain_of` reads."""
+        told: dict[str, Any] = as_json(self)
+        return told
+
+
+def drain_of(record: Mapping[str, Any]) -> Drain | None:
+    """The drain that a record holds; None where it holds none."""
+    reason, at, findings = record.get("reason"), record.get("at"), findings_of(record.get("findings"))
+    if not isinstance(reason, str) or not reason.startswith(PREFIX) or not isinstance(at, (int, float)):
+        return None
+    occasion, job, uid = (str(record.get(key, "")) for key in ("occasion", "job", "uid"))
+    if findings is None or "/" in occasion + job:
+        return None
+    is_told, is_claim, is_seen = (bool(record.get(key)) for key in ("is_told", "is_claim", "is_seen"))
+    begins = cursor_of(record.get("begins"))
+    return Drain(occasion, job, findings, reason, begins, float(at), is_told, is_claim, uid, is_seen)
+
+
+def held(state: State) -> tuple[Drain, ...]:
+    """All that are remembered."""
+    found = (drain_of(state.read(name)) for name in state.names(FOLDER))
+    return tuple(drain for drain in found if drain)
+
+
+def hold(state: State, drain: Drain) -> None:
+    """Remember a drain. Raises OSError."""
+    state.write(drain.name, drain.to_json())
+
+
+def release(state: State, drains: Iterable[Drain]) -> None:
+    """Forget drains."""
+    for drain in drains:
+        state.forget(drain.name)
+
+
+def begin_of(drains: Iterable[Drain]) -> Cursor | None:
+    """From where on the kernel log holds all that any of them was judged for; None: from this boot's beginning."""
+    cursors = [drain.begins for drain in drains]
+    known = [cursor for cursor in cursors if cursor]
+    if len(known) < len(cursors) or len({cursor[0] for cursor in known}) != 1:
+        return None
+    return min(known, key=lambda cursor: cursor[1:])
+
+
+def is_ours(node: NodeState, drains: Iterable[Drain]) -> bool:
+    """Whether a node is drained for a reason of these."""
+    return node.is_drained and node.reason in {drain.reason for drain in drains}
+
+
+def unexplained(node: NodeState, drains: Iterable[Drain], in_use: str, asked: Drain | None = None) -> Drain | None:
+    """Of the drains that Slurm has not been told of the one whose reason a drained node wants: `asked`, else the last.
+
+    Slurm's own words want it; so does a reason that the node had while it took jobs (`in_use`, with its date): where
+    one stands, Slurm drains and leaves it as it is.
+    """
+    if not node.is_unexplained and not (node.is_drained and in_use and node.told == in_use):
+        return None
+    untold = [drain for drain in drains if not drain.is_told]
+    mine = [drain for drain in untold if asked and drain.name == asked.name]
+    return max(mine or untold, key=lambda drain: drain.at, default=None)

@@ -1,0 +1,202 @@
+"""Whether slurm.conf and this node's place in Slurm fit the scripts: which of them it names, when, and for how long."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from clusterproof.integrations.slurm import control
+from clusterproof.integrations.slurm.control import NodeState, SlurmError
+from clusterproof.integrations.slurm.settings import Settings
+from clusterproof.integrations.slurm.told import Line, fine, mend
+
+SCRIPTS = {"Prolog": "prolog", "Epilog": "epilog", "HealthCheckProgram": "health-check"}
+LIMITS_S = {"Prolog": 15, "Epilog": 15}  # the scripts answer within 9 s, and slurmd kills what comes later
+STARTS_S = {"BatchStartTimeout": 10, "MessageTimeout": 10}  # Slurm's own defaults: a prolog may take 9 s of them
+NO_LIMIT = 65534  # as Slurm tells that there is none
+SEES_DRAINED = frozenset({"ANY", "IDLE"})  # values of HealthCheckNodeState by which a drained node is checked
+HOME = Path("/opt/clusterproof/bin")  # where a script that lies elsewhere looks for Python
+MAX_BYTES = 65536
+_SECONDS = re.compile(r"(\d+)(?: sec)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What Slurm tells of itself and of this node; `problem` where it tells nothing."""
+
+    config: Mapping[str, str]
+    node: NodeState | None = None
+    problem: str = ""
+
+
+def place_of(name: str) -> Place:
+    """Ask Slurm, which changes nothing there."""
+    try:
+        config = control.config()
+    except SlurmError as problem:
+        return Place({}, None, str(problem))
+    try:
+        return Place(config, control.node_state(name))
+    except SlurmError as problem:
+        return Place(config, None, str(problem))
+
+
+def lines_of(name: str, place: Place, settings: Settings) -> Iterator[Line]:
+    """What to tell of Slurm."""
+    if not place.config:
+        yield mend(f"{place.problem}; expected slurmctld's answer", "slurmctld")
+        return
+    yield fine(f"{place.config.get('SLURM_VERSION', 'of an unknown version')} answers", "slurmctld")
+    yield from _of_node(name, place)
+    named = [keyword for keyword in SCRIPTS if names_ours(place.config, keyword)]
+    for keyword in SCRIPTS:
+        yield from _of_script(keyword, place.config, is_any=bool(named))
+    if "Prolog" in named:
+        yield from _of_flags(place.config, settings)
+    if "HealthCheckProgram" in named:
+        yield from _of_health_check(place.config)
+    elif named and settings.drains:
+        words = "not ours: nobody then says how many nodes are drained, and a prolog and an epilog drain nothing"
+        yield mend(f"{words}; expected clusterproof-health-check", "HealthCheckProgram")
+    yield from _of_times(place.config, named)
+
+
+def why_nobody_resumes(place: Place, settings: Settings) -> str:
+    """Why no health check will ever look at this node once it is drained; empty where one will."""
+    if not settings.health_check.resume:
+        return "resume = false in the settings"
+    if not place.config:
+        return ""
+    if not names_ours(place.config, "HealthCheckProgram"):
+        return "HealthCheckProgram is not clusterproof-health-check"
+    if _seconds(place.config.get("HealthCheckInterval", "")) == 0:
+        return "HealthCheckInterval is 0"
+    states = place.config.get("HealthCheckNodeState", "")
+    seen = set(states.upper().split(","))
+    return f"HealthCheckNodeState is {states}" if states and seen.isdisjoint(SEES_DRAINED) else ""
+
+
+def names_ours(config: Mapping[str, str], keyword: str) -> bool:
+    """Whether slurm.conf names our script there, itself or in a script or folder of the site's."""
+    return any(_calls(file, SCRIPTS[keyword]) for file in _files(config, keyword))
+
+
+def _of_node(name: str, place: Place) -> Iterator[Line]:
+    user = place.config.get("SlurmdUser", "root")
+    if user.partition("(")[0] != "root":
+        yield mend(f"SlurmdUser is {user}; expected root, who may read the node and drain it", "scripts")
+    if place.node is None:
+        yield mend(f"{place.problem}; expected a node called {name} (or SLURMD_NODENAME=… before this command)", "node")
+        return
+    state = "+".join(sorted(place.node.flags))
+    why = f" ({place.node.reason})" if place.node.is_unavailable and place.node.reason else ""
+    known = f"{name} is {state}{why}, of partition {', '.join(place.node.partitions) or 'none'}"
+    may = "root here may drain and resume it by scontrol" if os.geteuid() == 0 else "this user may not drain it"
+    yield fine(f"{known}; {may}", "node")
+
+
+def _of_script(keyword: str, config: Mapping[str, str], *, is_any: bool) -> Iterator[Line]:
+    script = f"clusterproof-{SCRIPTS[keyword]}"
+    told = ", ".join(_values(config, keyword))
+    if not told:
+        words = f"not set; expected the path of {script}"
+        yield mend(words, keyword) if not is_any else fine(f"not set: {script} does not run", keyword)
+        return
+    files = _files(config, keyword)
+    if not files:
+        yield mend(f"{told}: there is no such file on this node; expected one, or each job drains the node", keyword)
+    for file in files:
+        if not os.access(file, os.X_OK):
+            yield mend(f"{file} cannot be executed; expected a script that can", keyword)
+    ours = [file for file in files if _calls(file, SCRIPTS[keyword])]
+    if files and not ours:
+        yield mend(f"{told}, which does not name {script}; expected it there", keyword)
+    for file in ours:
+        yield _of_file(file, keyword)
+
+
+def _of_file(file: Path, keyword: str) -> Line:
+    """Whether a script that is named runs the Python of this installation."""
+    if not _is_script(file, SCRIPTS[keyword]):
+        return fine(f"{file}, which names clusterproof-{SCRIPTS[keyword]}", keyword)
+    beside = file.parent / "python"
+    python = beside if os.access(beside, os.X_OK) else HOME / "python"
+    if not os.access(python, os.X_OK):
+        return mend(f"{file} finds no Python beside it nor in {HOME}; expected one, or it gives no verdict", keyword)
+    if python.parent.resolve() != Path(sys.executable).parent.resolve():
+        return mend(f"{file} runs {python}; expected {sys.executable}, whose installation this is", keyword)
+    return fine(f"{file}, with the Python of this installation", keyword)
+
+
+def _of_flags(config: Mapping[str, str], settings: Settings) -> Iterator[Line]:
+    flags = config.get("PrologFlags", "")
+    if "alloc" not in flags.lower():
+        words = f"{flags or 'not set'}: a prolog runs when a job's first step reaches the node; better Alloc"
+        yield fine(words, "PrologFlags")
+    else:
+        yield fine(flags, "PrologFlags")
+    if settings.drains and "nohold_on_prolog_fail" not in config.get("SchedulerParameters", ""):
+        words = "without nohold_on_prolog_fail: a batch job whose prolog drains a node is held"
+        yield fine(words, "SchedulerParameters")
+
+
+def _of_health_check(config: Mapping[str, str]) -> Iterator[Line]:
+    interval = config.get("HealthCheckInterval", "")
+    states = config.get("HealthCheckNodeState", "")
+    if _seconds(interval) == 0:
+        yield mend("0: it never runs; expected 300", "HealthCheckInterval")
+    else:
+        yield fine(f"{interval}, on nodes that are {states or 'not told'}", "HealthCheckInterval")
+
+
+def _of_times(config: Mapping[str, str], named: list[str]) -> Iterator[Line]:
+    for keyword, least_s in LIMITS_S.items():
+        setting = f"{keyword}Timeout" if f"{keyword}Timeout" in config else "PrologEpilogTimeout"
+        limit_s = _seconds(config.get(setting, ""))
+        if keyword in named and limit_s is not None and limit_s < least_s:
+            yield mend(f"{setting} is {limit_s} s; expected {least_s} s or more, or none", keyword)
+    for setting, least_s in STARTS_S.items():
+        limit_s = _seconds(config.get(setting, ""))
+        if "Prolog" in named and limit_s is not None and limit_s < least_s:
+            yield mend(f"{setting} is {limit_s} s; expected {least_s} s or more, as a prolog may take 9 s", "Prolog")
+
+
+def _seconds(told: str) -> int | None:
+    """`300 sec`, `300`; None where no number is told, or one that means no limit."""
+    match = _SECONDS.fullmatch(told)
+    return int(match[1]) if match and int(match[1]) < NO_LIMIT else None
+
+
+def _values(config: Mapping[str, str], keyword: str) -> list[str]:
+    """What is set; newer versions number their prologs."""
+    named = re.compile(rf"{keyword}(\[\d+\])?")
+    return [value for name, value in config.items() if value and named.fullmatch(name)]
+
+
+def _files(config: Mapping[str, str], keyword: str) -> list[Path]:
+    """The files that are meant; a path may be a pattern."""
+    found: list[Path] = []
+    for pattern in _values(config, keyword):
+        found += sorted(Path("/").glob(pattern.lstrip("/")))
+    return [file for file in found if file.is_file()]
+
+
+def _calls(file: Path, script: str) -> bool:
+    return _is_script(file, script) or f"clusterproof-{script}" in _text(file)
+
+
+def _is_script(file: Path, script: str) -> bool:
+    """Whether it is our script, a link to it or a copy."""
+    return f"\noccasion={script}\n" in _text(file)
+
+
+def _text(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(MAX_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""

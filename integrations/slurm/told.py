@@ -1,0 +1,71 @@
+"""The screen of --check-installation: sections of lines, of which some are to be mended and some stay open."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+WIDTH = 118
+LABEL = 20
+INDENT = " " * (LABEL + 2)
+
+
+class Mark(str, Enum):
+    """What a line asks of who reads it."""
+
+    FINE = " "
+    MEND = "!"
+    OPEN = "?"  # nothing is wrong, and something cannot be judged
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a section; long ones are wrapped. `label` stands once before lines that share it."""
+
+    text: str
+    mark: Mark = Mark.FINE
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What is told under one heading."""
+
+    heading: str
+    lines: tuple[Line, ...]
+
+
+def fine(text: str, label: str = "") -> Line:
+    """A line that only tells."""
+    return Line(text, Mark.FINE, label)
+
+
+def mend(text: str, label: str = "") -> Line:
+    """What has to be mended; it reads `observed; expected …`."""
+    return Line(text, Mark.MEND, label)
+
+
+def unknown(text: str, label: str = "") -> Line:
+    """What cannot be judged here."""
+    return Line(text, Mark.OPEN, label)
+
+
+def count(sections: Iterable[Section], mark: Mark) -> int:
+    """How many lines have the mark."""
+    return sum(line.mark is mark for section in sections for line in section.lines)
+
+
+def rendered(sections: Iterable[Section]) -> str:
+    """The sections as text for a terminal."""
+    shown: list[str] = []
+    for section in sections:
+        shown.append(f"\n{section.heading}" if shown else section.heading)
+        for line in section.lines:
+            head = f"{line.mark.value} {line.label:<{LABEL}}"
+            words = "".join(char if char.isprintable() else "?" for char in " ".join(line.text.split()))
+            shown.append(
+                textwrap.fill(words, WIDTH, initial_indent=head, subsequent_indent=INDENT, break_on_hyphens=False)
+            )
+    return "\n".join(shown)

@@ -1,0 +1,1 @@
+"""What every other room may import, and what imports none of them: verdicts, results, evidence as it came."""

@@ -1,0 +1,178 @@
+"""What a node told: the answers of the probe's leaves, as they came, and their form on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.record import field, record
+
+SCHEMA = 1
+MAX_WAITS = 64
+TOO_LONG_S = 1e9
+
+
+class Status(str, Enum):
+    """How a leaf ended."""
+
+    TOLD = "told"
+    ABSENT = "absent"  # what the leaf reads does not exist on this node: a library, a tool
+    DENIED = "denied"  # it exists, and this user may not read it
+    BROKE = "broke"  # the leaf crashed, or the tool failed in a way that tells nothing
+    TIMED_OUT = "timed_out"  # killed at its deadline
+    STUCK = "stuck"  # not even killed: in uninterruptible sleep (D), abandoned
+    NOT_ASKED = "not_asked"  # the run, or the older one that was recorded, did not ask for it
+    CUT = "cut"  # it told more than its connection carries; or what it told lay behind where the answer was cut
+    UNCOLLECTED = "uncollected"  # a capture by hand that has no file which tells it; the detail says what to collect
+
+
+class Unreached(str, Enum):
+    """Why a node gave no evidence at all."""
+
+    REFUSED = "refused"
+    TIMED_OUT = "timed_out"
+    NAME = "name"  # the name does not resolve
+    NO_ROUTE = "no_route"
+    HOST_KEY = "host_key"
+    AUTH = "auth"
+    THROTTLED = "throttled"
+    NOT_CONNECTED = "not_connected"  # to Systems Manager, through which it is reached
+    BUSY = "busy"  # Slurm gave no place on it
+    DRAINED = "drained"  # Slurm starts nothing on it
+    DOWN = "down"  # … and believes that it is gone
+    NO_PYTHON = "no_python"
+    GARBLED = "garbled"  # it answered, but not with the probe's frame
+    CUT = "cut"  # the frame began and did not end
+    LOST = "lost"  # the connection broke, or the run was stopped
+
+
+class EvidenceError(ClusterproofError, ValueError):
+    """Evidence that does not have the form it must have; the message says where."""
+
+
+@record
+class Leaf:
+    """One leaf's answer. `value` is JSON as told by the node, and is trusted by nobody."""
+
+    status: Status
+    value: Any = None
+    detail: str = ""
+    seconds: float = 0.0
+    waits: tuple[str, ...] = ()  # of one that is stuck: the kernel's functions that its process is in, innermost first
+    starved: bool = False  # for most of its time it could run, and was given no processor
+
+
+@record
+class NodeEvidence:
+    """Everything that one node told in one run, or why it told nothing."""
+
+    node: str
+    leaves: Mapping[str, Leaf] = field(default_factory=dict)
+    unreached: Unreached | None = None
+    detail: str = ""
+    seconds: float = 0.0
+    probe: Mapping[str, Any] = field(default_factory=dict)  # the probe of itself: Python, user, start, seconds
+
+
+def to_json(evidence: NodeEvidence) -> dict[str, Any]:
+    """The evidence as a JSON object, the form of a recording's `nodes/<name>.json`."""
+    return {
+        "schema": SCHEMA,
+        "node": evidence.node,
+        "unreached": evidence.unreached.value if evidence.unreached else None,
+        "detail": evidence.detail,
+        "seconds": round(evidence.seconds, 4),
+        "probe": dict(evidence.probe),
+        "leaves": {name: _leaf_to_json(leaf) for name, leaf in evidence.leaves.items()},
+    }
+
+
+def from_json(told: object) -> NodeEvidence:
+    """Decode `to_json`'s form strictly. Raises EvidenceError."""
+    record = _mapping(told, "evidence")
+    if record.get("schema") != SCHEMA:
+        raise EvidenceError(f"schema is {record.get('schema')!r}; expected {SCHEMA}")
+    unreached = record.get("unreached")
+    return NodeEvidence(
+        node=_text(record.get("node"), "node"),
+        leaves=leaves_from_json(record.get("leaves")),
+        unreached=None if unreached is None else _member(Unreached, unreached, "unreached"),
+        detail=_text(record.get("detail", ""), "detail"),
+        seconds=_seconds(record.get("seconds", 0.0), "seconds"),
+        probe=_mapping(record.get("probe", {}), "probe"),
+    )
+
+
+def leaves_from_json(told: object) -> dict[str, Leaf]:
+    """Decode the leaves of a probe's answer. Raises EvidenceError."""
+    return {_text(name, "leaf name"): _leaf(name, leaf) for name, leaf in _mapping(told, "leaves").items()}
+
+
+def load(text: str | bytes) -> NodeEvidence:
+    """Decode one recorded node. Raises EvidenceError."""
+    try:
+        return from_json(json.loads(text))
+    except (ValueError, RecursionError) as problem:
+        raise EvidenceError(f"not a node's evidence: {problem}") from problem
+
+
+def _leaf(name: str, told: object) -> Leaf:
+    record = _mapping(told, f"leaf {name}")
+    return Leaf(
+        status=_member(Status, record.get("status"), f"leaf {name} status"),
+        value=record.get("value"),
+        detail=_text(record.get("detail", ""), f"leaf {name} detail"),
+        seconds=_seconds(record.get("seconds", 0.0), f"leaf {name} seconds"),
+        starved=record.get("starved") is True,
+        waits=_texts(record.get("waits", []), f"leaf {name} waits"),
+    )
+
+
+def _leaf_to_json(leaf: Leaf) -> dict[str, Any]:
+    record: dict[str, Any] = {"status": leaf.status.value, "seconds": round(leaf.seconds, 4)}
+    if leaf.detail:
+        record["detail"] = leaf.detail
+    if leaf.starved:
+        record["starved"] = True
+    if leaf.waits:
+        record["waits"] = list(leaf.waits)
+    if leaf.value is not None:
+        record["value"] = leaf.value
+    return record
+
+
+def _mapping(told: object, where: str) -> dict[str, Any]:
+    if not isinstance(told, dict):
+        raise EvidenceError(f"{where} is a {type(told).__name__}; expected an object")
+    return told
+
+
+def _text(told: object, where: str) -> str:
+    if not isinstance(told, str):
+        raise EvidenceError(f"{where} is a {type(told).__name__}; expected text")
+    return told
+
+
+def _texts(told: object, where: str) -> tuple[str, ...]:
+    if not isinstance(told, list) or len(told) > MAX_WAITS:
+        raise EvidenceError(f"{where} is {told!r:.60}; expected a short list")
+    return tuple(_text(entry, where) for entry in told)
+
+
+def _seconds(told: object, where: str) -> float:
+    if isinstance(told, bool) or not isinstance(told, (int, float)):
+        raise EvidenceError(f"{where} is a {type(told).__name__}; expected a number")
+    if not 0 <= told < TOO_LONG_S:
+        raise EvidenceError(f"{where} is {told!r:.30}; expected seconds")
+    return float(told)
+
+
+def _member(kind: type[Any], told: object, where: str) -> Any:
+    try:
+        return kind(told)
+    except ValueError:
+        known = ", ".join(member.value for member in kind)
+        raise EvidenceError(f"{where} is {told!r:.60}; expected one of {known}") from None

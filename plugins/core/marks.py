@@ -1,0 +1,66 @@
+"""Marks of checks, put on without pytest, which takes each of them for one of its own when it collects them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+if TYPE_CHECKING:
+    import pytest
+
+F = TypeVar("F", bound=Callable[..., Any])
+NOTHING: Mapping[str, Any] = {}
+
+
+class Mark:
+    """One mark, by its name and what is said in brackets: `mark.prolog`, `mark.hyperpod_node_debugger("G")`."""
+
+    __slots__ = ("args", "name")
+    kwargs = NOTHING
+
+    def __init__(self, name: str, args: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.args = args
+
+    @overload
+    def __call__(self, told: F) -> F: ...
+    @overload
+    def __call__(self, told: str) -> Mark: ...
+    def __call__(self, told: Any) -> Any:
+        """Put the mark on a function, or say what stands in its brackets."""
+        if not isinstance(told, FunctionType):
+            return Mark(self.name, (told,))
+        told.__dict__["pytestmark"] = [*getattr(told, "pytestmark", ()), self]
+        return told
+
+    @property
+    def mark(self) -> pytest.Mark:
+        """Pytest's own: where it finds marks, it asks each for this."""
+        import pytest  # what collects has it already
+
+        decorator: pytest.MarkDecorator = getattr(pytest.mark, self.name)
+        return decorator.with_args(*self.args).mark if self.args else decorator.mark
+
+
+class Marks:
+    """Every mark by its name, as `pytest.mark` has them; that it is one of the suite's is pytest's to say."""
+
+    def __getattr__(self, name: str) -> Mark:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return Mark(name)
+
+
+mark = Marks()
+
+
+def marks_on(marked: object) -> list[Mark | pytest.Mark]:
+    """The marks on a function or a module, ours and those of pytest, as each was put there."""
+    told = getattr(marked, "pytestmark", ())
+    return list(told) if isinstance(told, (list, tuple)) else [told]
+
+
+def marks_of_pytest(marked: object) -> list[pytest.Mark]:
+    """The same, all as pytest's own."""
+    return [one.mark if isinstance(one, Mark) else getattr(one, "mark", one) for one in marks_on(marked)]

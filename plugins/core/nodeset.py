@@ -1,0 +1,135 @@
+"""Names of nodes, folded and unfolded: `gpu[001-016,020]`, as in ClusterShell without its set algebra."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import lru_cache
+
+from clusterproof.plugins.core.errors import ClusterproofError
+
+MAX_NAMES = 100_000  # ClusterShell itself expands without a bound, and gpu[1-99999999] never ends
+_LONGEST_NAME = 253  # characters; the longest name that DNS carries
+_FOLDED_IN_ALL_DIMENSIONS = 64  # parts; 1000 names like ip-10-0-1-2 took 1.8 s, 64 take 15 ms
+_EXAMPLE = "gpu[001-016,020]"
+
+_FOREIGN = re.compile(r"[^A-Za-z0-9._\-\[\],/]")
+_NODE = re.compile(r"(?:[^,\[]|\[[^\]]*\]?)+")  # up to a comma outside brackets
+_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?:/([0-9]{1,18}))?)?")
+_NUMBER = re.compile(r"([0-9]+)")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+
+class NodesetError(ClusterproofError, ValueError):
+    """Text that names no nodes; the message is one line that says what was wrong and what is right."""
+
+
+def expand(text: str) -> tuple[str, ...]:
+    """The names that `text` stands for, each once, in nodeset order. Raises NodesetError."""
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+
+    _reject_what_is_not_a_nodeset(text)
+    count = sum(_count(node) for node in _NODE.findall(text))
+    if count > MAX_NAMES:
+        raise NodesetError(f"{text!r:.80} names {count:,} nodes; expected at most {MAX_NAMES:,}")
+    try:
+        return tuple(str(name) for name in NodeSet(text, resolver=RESOLVER_NOGROUP))
+    except (NodeSetException, ValueError) as problem:
+        raise NodesetError(f"{text!r:.80} is not a nodeset: {problem}; expected the form {_EXAMPLE}") from None
+
+
+def fold(names: Iterable[str]) -> str:
+    """The nodeset of `names`, for people. Never raises: names that no nodeset can hold stand behind it."""
+    return _folded(frozenset(names))
+
+
+@lru_cache(maxsize=256)  # reports name the same nodes again and again
+def _folded(known: frozenset[str]) -> str:
+    odd = sorted(name for name in known if not _is_name(name))
+    folded = _fold_parts(_fold_one_number(known.difference(odd)))
+    return ",".join([folded, *odd] if folded else odd)
+
+
+def _fold_parts(parts: list[str]) -> str:
+    """Fold the numbers that are left, where they are few: in many dimensions the work is quadratic."""
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+
+    if len(parts) > _FOLDED_IN_ALL_DIMENSIONS:
+        return ",".join(parts)
+    return str(NodeSet.fromlist(parts, resolver=RESOLVER_NOGROUP))
+
+
+def _fold_one_number(names: Iterable[str]) -> list[str]:
+    """Fold the one number of each shape of name (`ip-#-#.ec#`) that leaves the fewest parts."""
+    shapes: dict[tuple[str, ...], list[list[str]]] = defaultdict(list)
+    for name in sorted(names):
+        pieces = _NUMBER.split(name)  # text, number, text, number, …, text
+        shapes[tuple(pieces[::2])].append(pieces)
+    return [part for shape in sorted(shapes) for part in _fold_shape(shapes[shape])]
+
+
+def _fold_shape(rows: list[list[str]]) -> list[str]:
+    from ClusterShell.RangeSet import RangeSet
+
+    if len(rows[0]) == 1:
+        return [row[0] for row in rows]
+    candidates = []
+    for place in range(1, len(rows[0]), 2):
+        groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for row in rows:
+            groups["".join(row[:place]), "".join(row[place + 1 :])].append(row[place])
+        candidates.append(groups)
+    fewest = min(candidates, key=len)
+    return [
+        f"{before}{numbers[0] if len(numbers) == 1 else f'[{RangeSet.fromlist(numbers)}]'}{after}"
+        for (before, after), numbers in fewest.items()
+    ]
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= _LONGEST_NAME and _NAME.fullmatch(text) is not None
+
+
+def _reject_what_is_not_a_nodeset(text: str) -> None:
+    shown = f"{text!r:.80}"
+    if not text:
+        raise NodesetError(f"an empty nodeset; expected names, such as {_EXAMPLE}")
+    foreign = _FOREIGN.search(text)
+    if foreign:
+        raise NodesetError(
+            f"{shown} has {foreign.group()!r} in it; expected names of letters, digits, '.', '_' and '-', "
+            f"separated by commas, with ranges in brackets: {_EXAMPLE}"
+        )
+    if ",," in text or text.startswith(",") or text.endswith(","):
+        raise NodesetError(f"{shown} has a comma with no name beside it; expected the form {_EXAMPLE}")
+
+
+def _count(node: str) -> int:
+    """How many names one comma-free part stands for, without expanding it. Raises NodesetError."""
+    outside = _BRACKETS.sub("0", node)
+    if "[" in outside or "]" in outside:
+        raise NodesetError(f"{node!r:.80} has a bracket without its partner; expected the form {_EXAMPLE}")
+    if not _is_name(outside):
+        raise NodesetError(
+            f"{node!r:.80} is no name; expected a letter, digit or '_' first, no '/' outside brackets, "
+            f"and at most {_LONGEST_NAME} characters"
+        )
+    count = 1
+    for inside in _BRACKETS.findall(node):
+        count *= sum(_length(part, node) for part in inside.split(","))
+    return count
+
+
+def _length(part: str, node: str) -> int:
+    match = _RANGE.fullmatch(part)
+    if not match:
+        raise NodesetError(f"{node!r:.80} has the range {part!r:.40}; expected numbers: [1-8] or [001,005]")
+    first, last, step = match.group(1), match.group(2) or match.group(1), int(match.group(3) or 1)
+    padded = any(number.startswith("0") and len(number) > 1 for number in (first, last))
+    if padded and len(first) != len(last):
+        raise NodesetError(f"{node!r:.80}: {first} and {last} differ in width; expected both with as many digits")
+    if int(last) < int(first) or step < 1:
+        raise NodesetError(f"{node!r:.80}: the range {part} counts nothing; expected the smaller number first")
+    return (int(last) - int(first)) // step + 1

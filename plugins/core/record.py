@@ -1,0 +1,197 @@
+"""Records: classes of named values that never change. A start that loads two hundred of them is not slower for it.
+
+To its users, and to the functions of `dataclasses`, a record is a dataclass that is frozen and has slots. What those
+generate and compile anew for each class, all records share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from typing import Any, NoReturn, TypeVar
+
+    from typing_extensions import dataclass_transform
+
+    T = TypeVar("T")
+else:
+
+    def dataclass_transform(**_: object) -> Callable[[Any], Any]:
+        """Only type checkers read it."""
+        return lambda decorator: decorator
+
+
+NO_DEFAULT = object()
+
+
+class Default:
+    """What a value is where nobody gives it, made anew for each record; whether it is shown, and compared."""
+
+    __slots__ = ("compare", "make", "repr")
+
+    def __init__(self, make: Callable[[], Any], repr: bool, compare: bool) -> None:  # noqa: A002 - as in dataclasses
+        self.make = make
+        self.repr = repr
+        self.compare = compare
+
+
+def field(*, default_factory: Callable[[], Any], repr: bool = True, compare: bool = True) -> Any:  # noqa: A002
+    """A value that is made anew for each record where nobody gives it."""
+    return Default(default_factory, repr, compare)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def record(kind: type[T]) -> type[T]:
+    """Make a record of a class that says its values by annotations, those without a default first."""
+    inherited = getattr(kind, "__match_args__", ())
+    own = tuple(name for name in vars(kind).get("__annotations__", {}) if name not in inherited)
+    names = (*inherited, *own)
+    members = {name: value for name, value in vars(kind).items() if name not in ("__dict__", "__weakref__")}
+    defaults = dict(getattr(kind, "_defaults", {}))
+    defaults.update((name, members.pop(name)) for name in names if name in members)
+    members |= {"__slots__": own, "__match_args__": names, "_defaults": defaults, "__dataclass_fields__": FIELDS}
+    for name, method in METHODS.items():
+        members.setdefault(name, method)
+    meta: Any = type(kind)
+    made: Any = meta(kind.__name__, kind.__bases__, members)
+    made.__qualname__ = kind.__qualname__
+    made._puts = tuple(getattr(made, name).__set__ for name in names)  # noqa: SLF001
+    made._compared = _getter(tuple(name for name in names if _is(defaults.get(name), "compare")))  # noqa: SLF001
+    return made  # type: ignore[no-any-return]
+
+
+def replace(told: T, **changes: Any) -> T:
+    """The same record with other values for some names."""
+    kind: Any = type(told)
+    values = {name: getattr(told, name) for name in kind.__match_args__}
+    return kind(**{**values, **changes})  # type: ignore[no-any-return]
+
+
+def names_of(kind: type) -> tuple[str, ...]:
+    """The names of a record's values."""
+    names: tuple[str, ...] = kind.__match_args__  # type: ignore[attr-defined]
+    return names
+
+
+def is_record(kind: type) -> bool:
+    """Whether a class is a record."""
+    return hasattr(kind, "_puts")
+
+
+def required(kind: type) -> tuple[str, ...]:
+    """The names of those of a record's values that have no default."""
+    return tuple(name for name in names_of(kind) if name not in kind._defaults)  # type: ignore[attr-defined] # noqa: SLF001
+
+
+def as_json(told: Any) -> Any:
+    """A record as a dictionary, and so those in its lists."""
+    if isinstance(told, (list, tuple)):
+        return [as_json(one) for one in told]
+    if not is_record(type(told)):
+        return told
+    return {name: as_json(getattr(told, name)) for name in names_of(type(told))}
+
+
+def _is(default: object, said: str) -> bool:
+    """Whether a value with that default is shown (`repr`), or compared (`compare`)."""
+    return bool(getattr(default, said)) if isinstance(default, Default) else True
+
+
+def _getter(names: tuple[str, ...]) -> Any:
+    """A function that takes the values of a record, as a tuple, which is no method of it."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    get = attrgetter(*names) if names else None
+    return staticmethod(lambda told: (get(told),) if get else ())
+
+
+def _init(self: Any, *values: Any, **named: Any) -> None:
+    if named or len(values) != len(self.__match_args__):
+        values = _whole(type(self), values, named)
+    for put, value in zip(self._puts, values):  # noqa: B905 - as many
+        put(self, value)
+
+
+def _whole(kind: Any, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+    """All values in their order, with those that nobody gave. Raises TypeError."""
+    names: tuple[str, ...] = kind.__match_args__
+    if len(values) > len(names):
+        raise TypeError(f"{kind.__name__} has {len(names)} values, and {len(values)} were given")
+    whole = list(values)
+    for name in names[len(values) :]:
+        value = named.pop(name, NO_DEFAULT)
+        if value is NO_DEFAULT:
+            value = kind._defaults.get(name, NO_DEFAULT)  # noqa: SLF001
+            if value is NO_DEFAULT:
+                raise TypeError(f"{kind.__name__} was not given its {name!r}")
+            value = value.make() if isinstance(value, Default) else value
+        whole.append(value)
+    if named:
+        raise TypeError(f"{kind.__name__} has no value {min(named)!r}, or was given it twice")
+    return tuple(whole)
+
+
+def _repr(self: Any) -> str:
+    names = (name for name in self.__match_args__ if _is(self._defaults.get(name), "repr"))
+    shown = (f"{name}={getattr(self, name)!r}" for name in names)
+    return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+def _eq(self: Any, other: Any) -> Any:
+    return self._compared(self) == self._compared(other) if type(other) is type(self) else NotImplemented
+
+
+def _hash(self: Any) -> int:
+    return hash(self._compared(self))
+
+
+def _reduce(self: Any) -> tuple[Any, ...]:
+    return type(self), tuple(getattr(self, name) for name in self.__match_args__)
+
+
+def _set(self: Any, name: str, _value: object) -> NoReturn:
+    raise AttributeError(f"{type(self).__name__}.{name} never changes")
+
+
+def _delete(self: Any, name: str) -> NoReturn:
+    raise AttributeError(f"{type(self).__name__}.{name} never changes")
+
+
+METHODS: Mapping[str, Callable[..., Any]] = {
+    "__init__": _init,
+    "__repr__": _repr,
+    "__eq__": _eq,
+    "__hash__": _hash,
+    "__reduce__": _reduce,
+    "__setattr__": _set,
+    "__delattr__": _delete,
+}
+
+
+class _Fields:
+    """What the functions of `dataclasses` ask a class for: made when one of them does."""
+
+    def __get__(self, _told: object, kind: Any) -> Any:
+        import dataclasses  # costs more than all records of a prolog
+
+        def declared(name: str) -> Any:
+            default = kind._defaults.get(name, dataclasses.MISSING)  # noqa: SLF001
+            if isinstance(default, Default):
+                return dataclasses.field(default_factory=default.make, repr=default.repr, compare=default.compare)
+            return dataclasses.field(default=default)
+
+        types = {
+            name: told
+            for base in reversed(kind.__mro__)
+            for name, told in vars(base).get("__annotations__", {}).items()
+        }
+        spec = [(name, types[name], declared(name)) for name in kind.__match_args__]
+        alike: Any = dataclasses.make_dataclass(kind.__name__, spec, frozen=True)
+        fields = alike.__dataclass_fields__
+        kind.__dataclass_fields__ = fields
+        return fields
+
+
+FIELDS = _Fields()

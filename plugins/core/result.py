@@ -1,0 +1,93 @@
+"""The result record: one per check and node, and the only thing that reports read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clusterproof.plugins.core.record import names_of, record
+from clusterproof.plugins.core.verdict import Verdict
+
+SCHEMA = 1
+SEVERITIES = {Verdict.FAIL: "error", Verdict.CONCERN: "warning", Verdict.INCOMPLETE: "unknown"}
+
+OF_A_PAIR = "pair"  # subject of checks that run for each pair of nodes that was measured
+ALL_PAIRS = "pairs"  # stands in the place of their names where none was measured
+OF_THE_CLUSTER = ("cluster", "file_system")  # subjects of checks that run once for the cluster, not on each node
+
+
+@record
+class Measured:
+    """One number that a run measured of a node, as `busbw` in `GB/s`; the history keeps it."""
+
+    name: str
+    node: str
+    value: float
+    unit: str
+
+
+@record
+class Result:
+    """One verdict with everything that a person or a program needs to act on it.
+
+    `subject` is what the check looks at one by one (node, gpu, efa_device, …), `devices` those of them that the verdict
+    speaks of ("GPU 3", "rdmap79s0", "/fsx"); `observed` and `expected` are the two halves of `message`; `cause` is the
+    same text wherever one thing is to blame for many results ("unreachable: refused"), so that reports can fold them;
+    `since_last` is new, still or gone, against the last run of a history; empty where it was fine and is.
+    """
+
+    check: str  # the stable id, e.g. gpu.no_uncorrected_ecc
+    node: str
+    verdict: Verdict
+    title: str = ""
+    message: str = ""
+    observed: str = ""
+    expected: str = ""
+    devices: tuple[str, ...] = ()
+    cause: str = ""
+    owner: str = ""
+    section: str = ""
+    severity: str = ""
+    evidence: str = ""
+    meaning: str = ""
+    remedy: str = ""
+    subsystem: str = ""
+    subject: str = "node"
+    instance_type: str = ""
+    gpu_uuids: tuple[str, ...] = ()
+    duration_s: float = 0.0
+    since_last: str = ""
+
+    @property
+    def is_of_cluster(self) -> bool:
+        """Whether it is about the cluster as a whole; `node` then is the cluster's name."""
+        return self.subject in OF_THE_CLUSTER
+
+    @property
+    def is_of_pair(self) -> bool:
+        """Whether it is about two nodes together; `node` then is `gpu1~gpu7`."""
+        return self.subject == OF_A_PAIR
+
+    @property
+    def is_of_node(self) -> bool:
+        """Whether it is about one node, which `node` then names."""
+        return not (self.is_of_cluster or self.is_of_pair)
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as `--results` writes it (reports/result.schema.json)."""
+        record: dict[str, Any] = {name: getattr(self, name) for name in _NAMES}
+        record["verdict"] = self.verdict.value
+        record["devices"] = list(self.devices)
+        record["gpu_uuids"] = list(self.gpu_uuids)
+        return {"schema": SCHEMA, **record}
+
+
+def from_json(record: dict[str, Any]) -> Result:
+    """The inverse of `Result.to_json`."""
+    told = {name: value for name, value in record.items() if name in _NAMES}
+    told["verdict"] = Verdict(told["verdict"])
+    told["devices"] = tuple(told["devices"])
+    told["gpu_uuids"] = tuple(told["gpu_uuids"])
+    return Result(**told)
+
+
+_NAMES = names_of(Result)

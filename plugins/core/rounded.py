@@ -1,0 +1,24 @@
+"""Two numbers as a message shows them side by side."""
+
+from __future__ import annotations
+
+MOST_FURTHER = 12  # digits: more than a float tells
+WHOLE, SIGNIFICANT = "f", "g"
+
+
+def apart(value: float, other: float, digits: int = 0, form: str = WHOLE) -> tuple[str, str]:
+    """Both in as few digits as tell them apart: `23.5` and `24`, where in whole numbers both are 24.
+
+    `digits` are those that are shown anyway: decimals, or with SIGNIFICANT all that count.
+    """
+    further = MOST_FURTHER if value != other else 1
+    pairs = ((f"{value:.{digits + more}{form}}", f"{other:.{digits + more}{form}}") for more in range(further))
+    shown = ("", "")
+    for shown in pairs:
+        if shown[0] != shown[1]:
+            break
+    return _short(shown[0]), _short(shown[1])
+
+
+def _short(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text

@@ -1,0 +1,41 @@
+"""Forms of text that are compiled when a text is first held against them: most logs are silent on most days."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+
+class Pattern:
+    """A regular expression, as `re.compile` makes one."""
+
+    def __init__(self, text: str, flags: int = 0) -> None:
+        self.pattern = text
+        self.flags = flags
+
+    @cached_property
+    def compiled(self) -> re.Pattern[str]:
+        """The expression itself. Raises re.error."""
+        return re.compile(self.pattern, self.flags)
+
+    @cached_property
+    def match(self) -> Callable[..., re.Match[str] | None]:
+        """As of `re.Pattern`: its own method, as logs ask for it with every line."""
+        return self.compiled.match
+
+    @cached_property
+    def search(self) -> Callable[..., re.Match[str] | None]:
+        """As of `re.Pattern`."""
+        return self.compiled.search
+
+    @cached_property
+    def fullmatch(self) -> Callable[..., re.Match[str] | None]:
+        """As of `re.Pattern`."""
+        return self.compiled.fullmatch
+
+    @cached_property
+    def findall(self) -> Callable[[str], list[Any]]:
+        """As of `re.Pattern`."""
+        return self.compiled.findall

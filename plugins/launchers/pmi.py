@@ -1,0 +1,46 @@
+"""How Slurm tells the ranks of a step of each other (PMI): chosen from what it has, unless somebody says it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+BEST = ("pmix", "pmi2")  # Open MPI speaks the first, MPICH and its kin the second
+NONE = "none"
+FLAG = "--mpi"
+
+_DEFAULT = re.compile(r"^MpiDefault\s*=\s*(\w+)", re.MULTILINE)
+_LISTED = re.compile(r"^(?:srun: )?\s*([a-z]\w*)\s*$", re.MULTILINE)
+_TOLD = re.compile(rf"(?:^| ){FLAG}[= ](\S+)")  # the value may be a word of its own
+_LISTED_FROM = "types are"
+
+
+def listed(told: str) -> tuple[str, ...]:
+    """What `srun --mpi=list` names."""
+    return tuple(dict.fromkeys(_LISTED.findall(told.partition(_LISTED_FROM)[2])))
+
+
+def default(config: str) -> str:
+    """The site's own choice in `scontrol show config`; 24.11 has `(null)` for none."""
+    found = _DEFAULT.search(config)
+    return found[1] if found else NONE
+
+
+def chosen(options: Sequence[str], site: str, has: Sequence[str]) -> str:
+    """What a user says, else what the site does, else the best that Slurm has."""
+    told = _TOLD.findall(" ".join(options))
+    if told:
+        return str(told[-1])
+    return site if site != NONE else next((kind for kind in BEST if kind in has), NONE)
+
+
+def advice(used: str, has: Sequence[str]) -> str:
+    """What to do where ranks did not find each other."""
+    others = [kind for kind in BEST if kind in has and kind != used]
+    other = f"--srun-options={FLAG}={others[0]}" if others else "--launcher mpirun"
+    if used != NONE:
+        return f"srun told them of each other by {used}; expected an MPI that speaks it, or {other}"
+    if others:
+        return f"srun told them nothing of each other ({FLAG}={NONE}); expected {other}"
+    kinds = ", ".join(has) or "nothing"
+    return f"Slurm cannot tell them of each other (srun {FLAG}=list: {kinds}); expected its PMIx plugin, or {other}"

@@ -1,0 +1,60 @@
+"""Makes an answer fit into what its connection carries: old lines of the kernel log go first, then whole leaves."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from typing import Any
+
+LEAST_LINES = 16  # of a class that stay
+WORST = "worst"
+CLASSES = (  # of lines, by how they begin; all others are in one more
+    (WORST, re.compile(r"NVRM: Xid|nvidia-nvswitch\d+: SXid|mce: |\{\d+\}\[Hardware Error")),
+    ("file_servers", re.compile(r"Lustre|LNet|nfs: ")),
+)
+TOO_LONG = "the answer is longer than its connection carries"
+
+
+def fitted(answer: dict[str, Any], room_bytes: int) -> bytes:
+    """The answer as text that is no longer than that when it is compressed; what had to go is said in its place."""
+    leaves = answer["leaves"]
+    log = leaves.get("kernel_log", {}).get("value")
+    while _size(answer) > room_bytes:
+        if log and _shorten(log):
+            continue
+        sizes = {name: _size(leaf) for name, leaf in leaves.items() if "value" in leaf}
+        if not sizes:
+            break
+        longest = max(sizes, key=lambda name: sizes[name])
+        leaves[longest] = {"status": "cut", "detail": TOO_LONG, "seconds": leaves[longest]["seconds"]}
+    return json.dumps(answer).encode()
+
+
+def _shorten(log: dict[str, Any]) -> bool:
+    """Leave out the older half of the largest class of lines, the worst last, and say how many. False: all short."""
+    classes: dict[str, list[Any]] = {}
+    for line in log["lines"]:
+        classes.setdefault(_class_of(line[1]), []).append(line)
+    long = [name for name, lines in classes.items() if len(lines) > LEAST_LINES]
+    if not long:
+        return False
+    name = max(long, key=lambda name: (name != WORST, len(classes[name])))
+    gone = classes[name][: len(classes[name]) // 2]
+    cut = log.setdefault("cut", {})
+    before = cut.get(name, [0])[0]
+    cut[name] = [before + sum(1 + sum(line[2:]) for line in gone), gone[-1][0]]  # how many; when the last of them was
+    left_out = set(map(id, gone))
+    log["lines"] = [line for line in log["lines"] if id(line) not in left_out]
+    return True
+
+
+def _class_of(text: str) -> str:
+    return next((name for name, begins in CLASSES if begins.match(text)), "others")
+
+
+def _size(told: object) -> int:
+    return len(zlib.compress(json.dumps(told).encode(), 6))

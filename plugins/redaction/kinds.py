@@ -1,0 +1,88 @@
+"""Of what kind each value of the evidence is, as declared in kinds.toml."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+ANY = "*"
+
+
+@dataclass
+class Place:
+    """A place in a leaf's value: the kind of what stands there, and the places within it by key."""
+
+    kind: str = ""
+    within: dict[str, Place] = field(default_factory=dict)
+    is_own: bool = False  # the node's own name, rather than another's
+
+    def at(self, key: str) -> Place:
+        """The place under a key; one without a kind where nothing is declared."""
+        return self.within.get(key) or self.within.get(ANY) or _NOWHERE
+
+
+_NOWHERE = Place()
+
+
+def place_of(leaf: str) -> Place:
+    """The place of a leaf's whole value."""
+    return _places().get(leaf, _NOWHERE)
+
+
+def leaves() -> tuple[str, ...]:
+    """The leaves of which anything is declared."""
+    return tuple(leaf for leaf in _places() if leaf != "probe")
+
+
+def keys() -> frozenset[str]:
+    """Every key of which anything is declared, in any leaf."""
+    return frozenset(key for place in _places().values() for key in _keys(place))
+
+
+def _keys(place: Place) -> Iterator[str]:
+    for key, within in place.within.items():
+        yield key
+        yield from _keys(within)
+
+
+def undeclared(leaf: str, value: object) -> Iterator[str]:
+    """The paths of a leaf's value of which nobody declared what kind they are of."""
+    yield from dict.fromkeys(_undeclared(value, place_of(leaf), leaf))
+
+
+def _undeclared(value: object, place: Place, path: str) -> Iterator[str]:
+    if isinstance(value, list):
+        for entry in value:
+            yield from _undeclared(entry, place, path)
+    elif isinstance(value, dict):
+        if "error" not in value:
+            for key, entry in value.items():
+                yield from _undeclared(entry, place.at(key), f"{path}.{key}")
+    elif not place.kind and value is not None:
+        yield path
+
+
+@cache
+def _places() -> Mapping[str, Place]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    told = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    leaves: dict[str, Place] = {}
+    for leaf, kinds in told.items():
+        leaves[leaf] = Place()
+        for kind, paths in kinds.items():
+            for path in paths.split():
+                _add(leaves[leaf], path, kind)
+    return leaves
+
+
+def _add(place: Place, path: str, kind: str) -> None:
+    for key in path.split("."):
+        place = place.within.setdefault(key, Place())
+    place.kind = kind
+    place.is_own = path == "hostname"

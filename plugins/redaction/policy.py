@@ -1,0 +1,85 @@
+"""A site's policy without names: as checks are judged by it, and as its file is handed on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import date
+from typing import Any, TypeAlias
+
+from clusterproof.plugins.policy.model import Policy
+
+_TYPES = "instance_type"
+_VERSIONS = "versions"
+_OF_VERSIONS = (_VERSIONS, "sizes")  # tables of rules with numbers
+
+
+Shown: TypeAlias = Callable[[str], str]  # what may be shown of a text
+
+
+def without_names(policy: Policy, text: Shown, type_: Shown, version: Shown) -> Policy:
+    """The same rules; `type_` is for the name of an instance type, `version` for a rule about one."""
+    types = [replace(row, name=type_(name)) for name, row in policy.instance_types.items()]
+    return replace(
+        policy,
+        source="the policy" if policy.source else "",
+        instance_types={row.name: row for row in types},
+        made_on=type_(policy.made_on),
+        disabled={check: replace(rule, reason=text(rule.reason)) for check, rule in policy.disabled.items()},
+        versions={text(name): version(rule) for name, rule in policy.versions.items()},
+        mounts=tuple(map(text, policy.mounts)),
+        checkpoints=tuple(map(text, policy.checkpoints)),
+    )
+
+
+def file_without_names(told: Mapping[str, Any], text: Shown, type_: Shown, version: Shown) -> str:
+    """The file as TOML, without its comments."""
+    return as_toml({key: _table(key, value, text, type_, version) for key, value in told.items()})
+
+
+def _table(name: str, told: Any, text: Shown, type_: Shown, version: Shown) -> Any:
+    if not isinstance(told, dict):
+        return _value(told, text)
+    shown = type_ if name == _TYPES else text if name == _VERSIONS else str
+    of_value = version if name in _OF_VERSIONS else text
+    values = {shown(key): _value(value, of_value) for key, value in told.items()}
+    return {key: type_(told[key]) if (name, key) == ("manifest", _TYPES) else value for key, value in values.items()}
+
+
+def _value(told: Any, text: Shown) -> Any:
+    if isinstance(told, str):
+        return text(told)
+    if isinstance(told, list):
+        return [_value(entry, text) for entry in told]
+    if isinstance(told, dict):
+        return {key: _value(entry, text) for key, entry in told.items()}
+    return told
+
+
+def as_toml(told: Mapping[str, Any]) -> str:
+    """Tables of plain values as TOML."""
+    return "\n".join(_lines(told, ())) + "\n"
+
+
+def _lines(told: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[str]:
+    plain = {key: value for key, value in told.items() if not isinstance(value, dict)}
+    if plain and above:
+        yield f"[{'.'.join(map(_quoted, above))}]"
+    yield from (f"{_quoted(key)} = {_plain(value)}" for key, value in plain.items())
+    for key, value in told.items():
+        if isinstance(value, dict):
+            yield from _lines(value, (*above, key))
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_plain, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_quoted(key)} = {_plain(entry)}' for key, entry in value.items())}}}"
+    return value.isoformat() if isinstance(value, date) else _quoted(value)
+
+
+def _quoted(value: Any) -> str:
+    """As JSON has it: numbers, booleans and texts are the same in TOML, but for DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

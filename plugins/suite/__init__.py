@@ -1,0 +1,1 @@
+"""How pytest meets a cluster."""

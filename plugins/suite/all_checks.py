@@ -1,0 +1,61 @@
+"""The packaged checks, as data: for the documentation and for the suite's own tests."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+from clusterproof.plugins.core.marks import marks_on
+from clusterproof.plugins.suite.check import Check, check_of, is_light
+from clusterproof.plugins.suite.report import owner_of
+from clusterproof.plugins.suite.routing import OCCASIONS
+
+PACKAGE = Path(__file__).resolve().parents[2]
+
+
+@cache
+def all_checks() -> dict[str, Check]:
+    """Every packaged check by its stable id, in the order of their files."""
+    checks = [check for path in sorted((PACKAGE / "checks").rglob("test_*.py")) for check in _of_file(path)]
+    return {check.route.check: check for check in checks}
+
+
+@cache
+def node_checks() -> dict[str, Check]:
+    """Those of the checks that run on each node, and need nothing but what the node tells."""
+    return {name: check for name, check in all_checks().items() if not (check.is_of_cluster or check.needs_pairs)}
+
+
+def _of_file(path: Path) -> Iterator[Check]:
+    name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+    module = importlib.import_module(f"clusterproof.{name}")
+    for function in vars(module).values():
+        is_own = inspect.isfunction(function) and function.__module__ == module.__name__
+        if is_own and function.__name__.startswith("test_") and is_light(function):
+            yield check_of(function, [*marks_on(function), *marks_on(module)])
+
+
+def marks_of(check: Check) -> frozenset[str]:
+    """The names of a check's marks."""
+    module = SimpleNamespace(**inspect.unwrap(check.function).__globals__)  # also where it is in no sys.modules
+    marks = [*marks_on(check.function), *marks_on(module)]
+    return frozenset(mark.name for mark in marks)
+
+
+def occasions(check: Check) -> list[str]:
+    """The occasions that a check is marked for."""
+    return [occasion for occasion in OCCASIONS if occasion in marks_of(check)]
+
+
+def table() -> str:
+    """The checks as a Markdown table, for the README."""
+    rows = ["| check | fails or worries when | when | owner |", "|---|---|---|---|"]
+    for name, check in sorted(all_checks().items(), key=lambda entry: (entry[1].route.subsystem != "node", entry[0])):
+        about = check.route
+        when = ", ".join(occasions(check))
+        rows.append(f"| `{name}` | {about.title} | {when} | {owner_of(about)} |")
+    return "\n".join(rows) + "\n"

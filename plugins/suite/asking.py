@@ -1,0 +1,178 @@
+"""Asks: every node once, and the control plane of its cluster, each in the way of the cluster's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clusterproof.plugins.aws import leaf as aws
+from clusterproof.plugins.aws.account import NO_CREDENTIALS, Account, AwsError
+from clusterproof.plugins.aws.by_evidence import Instances, may_be_on_ec2
+from clusterproof.plugins.aws.mounted import SETTING, Source, as_setting, sources_of
+from clusterproof.plugins.connection import Connection, Limits, Unusable, connection_for
+from clusterproof.plugins.connection.gather import gather, replayed
+from clusterproof.plugins.connection.submit_host import submit_host
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.facts.cluster import SLURM_LEAF
+from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.inventory.recording import read_control_plane
+from clusterproof.plugins.policy.model import NO_POLICY
+from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
+from clusterproof.plugins.slurm.asked import ask_slurm
+from clusterproof.plugins.suite.options import log_cursor, window_minutes
+from clusterproof.plugins.suite.progress import progress
+from clusterproof.plugins.suite.state import POLICY, is_of_aws, is_of_slurm
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.capture.collection import Understood
+
+
+UNNAMED_S = 30.0  # for AWS to tell of nodes that were named without it: nobody waits for it there
+
+
+@dataclass(slots=True)
+class Noted:
+    """What AWS is asked about, as nodes tell it: the file systems that they mount, and which instances they are."""
+
+    mounted: set[Source] = field(default_factory=set)
+    instances: Instances = field(default_factory=Instances)
+
+    def before(self, keep: Callable[[NodeEvidence], None]) -> Callable[[NodeEvidence], None]:
+        """`keep`, which takes note first."""
+
+        def note(evidence: NodeEvidence) -> None:
+            self.mounted.update(sources_of(evidence))
+            self.instances.note(evidence)
+            keep(evidence)
+
+        return note
+
+
+class Asking:
+    """How a run asks the nodes of a cluster, and its control plane."""
+
+    def __init__(self, config: pytest.Config, cluster: Cluster) -> None:
+        self.config = config
+        self.cluster = cluster
+        policy = config.stash.get(POLICY, NO_POLICY)
+        self.checkpoints, self.mounts = policy.checkpoints, policy.mounts  # as the nodes know them
+
+    @cached_property
+    def captured(self) -> tuple[Understood, ...]:
+        """What the files of a capture tell of each node, read once; nothing where the cluster is none."""
+        if self.cluster.connection != "capture":
+            return ()
+        from clusterproof.plugins.capture.collection import read_capture  # many forms: only captures need them
+
+        return read_capture(Path(self.cluster.settings["capture"]), self.cluster, leaf_names())
+
+    def nodes(self, leaves: frozenset[str], loads: frozenset[str], keep: Callable[[NodeEvidence], None]) -> None:
+        """Hand every node's answer to `keep`, as it comes; where nothing is asked of them, no node is."""
+        if not leaves:
+            return
+        if self.cluster.connection == "replay":
+            for evidence in replayed(Path(self.cluster.settings["recording"]), self.cluster):
+                keep(evidence)
+            return
+        if self.cluster.connection == "capture":
+            for node in self.captured:
+                keep(node.evidence)
+            return
+        with progress(self.config, self.cluster) as shown:
+
+            def told(evidence: NodeEvidence) -> None:
+                keep(evidence)
+                shown(evidence)
+
+            try:
+                answered = gather(
+                    self.cluster,
+                    self.connection(),
+                    leaves,
+                    self._probe_options(),
+                    self.limits(),
+                    told,
+                    self._further_leaves(),
+                )
+            except Unusable as problem:
+                raise pytest.UsageError(str(problem)) from None
+        if loads:
+            from clusterproof.plugins.load.visit import load_nodes  # few runs load anything
+
+            load_nodes(self.config, self.cluster, self.connection(), self.limits(), loads, answered, keep)
+
+    def control_plane(self, leaves: frozenset[str], noted: Noted) -> NodeEvidence:
+        """What AWS and Slurm tell of the cluster, and AWS of the file systems that its nodes mount."""
+        if self.cluster.connection == "replay":
+            return read_control_plane(Path(self.cluster.settings["recording"]), self.cluster.name)
+        of_aws = leaves - {SLURM_LEAF}
+        told = self._aws(of_aws, noted) if of_aws else NodeEvidence(self.cluster.name)
+        if SLURM_LEAF not in leaves or not is_of_slurm(self.cluster):
+            return told
+        return replace(told, leaves={**told.leaves, **ask_slurm(submit_host(self.cluster.settings), self.limits())})
+
+    def _aws(self, leaves: frozenset[str], noted: Noted) -> NodeEvidence:
+        """What AWS tells of its cluster, or of one whose nodes have turned out to be instances; else nothing."""
+        if is_of_aws(self.cluster):
+            return self._told_by_aws(self.cluster, leaves, noted, aws.LEAF_S)
+        instances, option = noted.instances, self.config.option
+        if not (may_be_on_ec2(self.cluster) and (instances.identities or instances.nameless)):
+            return NodeEvidence(self.cluster.name)
+        seen = instances.cluster(self.cluster, option.region or "")
+        seen = replace(seen, settings={**seen.settings, "profile": option.profile or ""})
+        return self._told_by_aws(seen, leaves, noted, UNNAMED_S)
+
+    def _told_by_aws(self, cluster: Cluster, leaves: frozenset[str], noted: Noted, patience_s: float) -> NodeEvidence:
+        settings = cluster.settings
+        try:
+            account = Account(settings.get("region", ""), settings.get("profile", ""))
+            account.require_credentials()
+        except AwsError as problem:
+            was_named = is_of_aws(self.cluster) or settings.get("profile")  # else nobody owes AWS's keys
+            status = Status.BROKE if was_named or problem.code != NO_CREDENTIALS else Status.NOT_ASKED
+            return NodeEvidence(cluster.name, dict.fromkeys(leaves, Leaf(status, detail=str(problem))))
+        window = str(window_minutes(self.config.option.fsx_window))
+        asked = {SETTING: as_setting(noted.mounted), "fsx_window_minutes": window}
+        return aws.ask(account, replace(cluster, settings={**settings, **asked}), leaves, patience_s)
+
+    def connection(self) -> Connection:
+        """What reaches the nodes: a third party's, or the one that the cluster names."""
+        found = self.config.hook.pytest_cluster_connection(config=self.config, cluster=self.cluster)
+        return found or connection_for(self.cluster.connection)
+
+    def _further_leaves(self) -> list[Path]:
+        """Files of third parties, each a leaf of the probe."""
+        told = self.config.hook.pytest_cluster_probe_leaves(config=self.config)
+        return [Path(path) for paths in told for path in paths]
+
+    def _probe_options(self) -> ProbeOptions:
+        option = self.config.option
+        return ProbeOptions(
+            host_root=option.host_root,
+            leaf_s=option.probe_timeout,
+            sudo=option.sudo,
+            checkpoints=self.checkpoints,
+            mounts=self.mounts,
+            log_cursor=log_cursor(option.log_cursor),
+        )
+
+    def limits(self) -> Limits:
+        """How many nodes at once, how long, and what else the command line says of connections."""
+        option = self.config.option
+        settings = dict(self.cluster.settings)
+        if option.accept_new_host_keys:
+            settings["accept_new_host_keys"] = "yes"
+        settings |= {
+            key: str(told) for key in ("ssm_rate", "ssm_output", "mpirun_options") if (told := getattr(option, key))
+        }
+        return Limits(
+            fanout=option.fanout,
+            connect_s=option.connect_timeout,
+            answer_s=option.answer_timeout or 15 + 3 * option.probe_timeout,
+            settings=settings,
+        )

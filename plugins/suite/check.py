@@ -1,0 +1,119 @@
+"""A check: a test function about one node, its devices, the cluster or a pair, and what is known before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from clusterproof.plugins.core.marks import Mark
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.result import OF_THE_CLUSTER
+from clusterproof.plugins.facts.fact import leaves_needed, names_mentioned
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.suite.routing import Route, route
+from clusterproof.plugins.suite.subjects import SUBJECTS, SUBJECTS_OF_NODES, SUBJECTS_OF_PAIR, WHOLE
+
+if TYPE_CHECKING:
+    import pytest
+
+
+@record
+class Check:
+    """A light check and what is known of it before it runs."""
+
+    function: Callable[..., None]
+    subject: str
+    wants_owner: bool  # its node or its cluster, besides the device
+    route: Route
+    path: str
+    line: int
+
+    @property
+    def leaves(self) -> frozenset[str]:
+        """What it needs that nodes tell."""
+        return _leaves(self.function, self.subject)[0]
+
+    @property
+    def control_leaves(self) -> frozenset[str]:
+        """What it needs that AWS or Slurm tells."""
+        return _leaves(self.function, self.subject)[1]
+
+    @property
+    def is_of_cluster(self) -> bool:
+        """Whether it is run once for the cluster rather than on each node."""
+        return self.subject in OF_THE_CLUSTER
+
+    @property
+    def is_of_pair(self) -> bool:
+        """Whether it is run for each pair of nodes that was measured."""
+        return self.subject in SUBJECTS_OF_PAIR
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Whether pairs of nodes are to be measured for it."""
+        return self.is_of_pair or "pairwise" in names_mentioned(self.function, Node)
+
+
+def check_of(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) -> Check:
+    """The check that a test function is; `is_light` must hold for it."""
+    import inspect  # of one that the index tells, nothing is to be found out
+
+    parameters = tuple(inspect.signature(function).parameters)
+    subject = next((name for name in parameters if name not in WHOLE), parameters[0])
+    code = inspect.unwrap(function).__code__
+    return Check(
+        function,
+        subject,
+        len(parameters) == 2,
+        route(function, marks),
+        code.co_filename,
+        code.co_firstlineno - 1,
+    )
+
+
+@cache
+def _leaves(function: Callable[..., Any], subject: str) -> tuple[frozenset[str], frozenset[str]]:
+    """What a check needs of each node, which one of the cluster may not need at all, and of the control plane."""
+    if subject in SUBJECTS:
+        return leaves_needed(function, Node) | leaves_needed(SUBJECTS[subject], Node), frozenset()
+    if subject in SUBJECTS_OF_PAIR:
+        return frozenset(), frozenset()
+    from clusterproof.plugins.facts.cluster import ClusterFacts
+    from clusterproof.plugins.suite.subjects_of_cluster import SUBJECTS_OF_CLUSTER
+
+    both = (function, SUBJECTS_OF_CLUSTER[subject])
+    of_aws = frozenset[str]().union(*(leaves_needed(one, ClusterFacts) for one in both))
+    if not any("nodes" in names_mentioned(one, ClusterFacts) for one in both):
+        return frozenset(), of_aws
+    return frozenset[str]().union(*(leaves_needed(one, Node) for one in both)), of_aws
+
+
+def is_light(function: Callable[..., Any]) -> bool:
+    """Whether a function asks for nothing but a node, or its devices one by one, or both; or so of the cluster."""
+    from inspect import signature
+
+    parameters = signature(function).parameters.keys()
+    if parameters and SUBJECTS_OF_PAIR.keys() >= parameters:
+        return True
+    return any(
+        subjects >= parameters and len(parameters - {whole}) <= 1 <= len(parameters)
+        for subjects, whole in ((SUBJECTS.keys(), "node"), (frozenset(OF_THE_CLUSTER), "cluster"))
+    )
+
+
+def subjects_of(check: Check, owner: Any) -> Iterable[Any]:
+    """What the check is called for, one by one. Raises Incomplete, NotApplicable."""
+    if not check.is_of_cluster:
+        return SUBJECTS_OF_NODES[check.subject](owner)
+    from clusterproof.plugins.suite.subjects_of_cluster import SUBJECTS_OF_CLUSTER  # no node has any
+
+    return SUBJECTS_OF_CLUSTER[check.subject](owner)
+
+
+def call(check: Check, subject: Any, owner: Any) -> None:
+    """Call the test function for one subject; its verdict is how it ends."""
+    asked = {check.subject: subject}
+    if check.wants_owner:
+        asked["cluster" if check.is_of_cluster else "node"] = owner
+    check.function(**asked)

@@ -1,0 +1,274 @@
+"""Tests × nodes → items: light ones where a test asks for nothing but a node or its devices."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from clusterproof.plugins.aws.by_evidence import may_be_on_ec2
+from clusterproof.plugins.core.marks import marks_of_pytest
+from clusterproof.plugins.core.result import ALL_PAIRS, Result
+from clusterproof.plugins.core.verdict import NotApplicable
+from clusterproof.plugins.facts.cluster import SLURM_LEAF, ClusterFacts
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.policy.model import NO_POLICY
+from clusterproof.plugins.suite.check import Check, call, check_of, is_light, subjects_of
+from clusterproof.plugins.suite.judge import ended_as, verdict_on
+from clusterproof.plugins.suite.selected import are_alike, is_selected
+from clusterproof.plugins.suite.state import (
+    CLUSTER,
+    PAIRWISE,
+    POLICY,
+    cluster_of,
+    is_of_aws,
+    is_of_instances,
+    is_of_slurm,
+    nodes_of,
+    pair_of,
+)
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.facts.pairwise import MeasuredPair, NoPairs
+
+# Marks that only pytest's own protocol honours: a test that carries one takes pytest's usual way.
+EVERY_NODE = ""  # stands in the place of their names until all is collected
+_USUAL_WAY = frozenset({"parametrize", "skip", "skipif", "xfail", "usefixtures"})
+
+
+# What pytest gives every item, and hardly anybody asks of a light one: 600,000 of them would take 1 GB for it.
+_OF_PYTEST = frozenset(
+    {"keywords", "own_markers", "extra_keyword_matches", "stash", "_store", "_report_sections", "user_properties"}
+)
+
+
+class CheckItem(pytest.Item):
+    """A check on one node: one report where pytest's own items have three, and no fixtures.
+
+    It holds what tells it from others. Its name and id are made whenever they are asked for, and what pytest keeps in
+    an item once somebody does.
+    """
+
+    __slots__ = ("check", "collector", "function_name", "is_whole", "judged", "kept_id", "marks", "node_name", "raised")
+    judged: Result | None  # where it took pytest's usual way
+    raised: BaseException | None
+
+    def __init__(
+        self,
+        *,
+        parent: pytest.Collector,
+        check: Check,
+        function_name: str,
+        node_name: str,
+        marks: Sequence[pytest.Mark] | None = None,
+    ) -> None:
+        self.parent = self.collector = parent
+        self.is_whole = False
+        self.config = parent.config
+        self.session = parent.session
+        self.path = parent.path
+        self.check = check
+        self.function_name = function_name
+        self.node_name = node_name
+        self.marks = marks_of_pytest(check.function) if marks is None else marks  # of its function
+        self.judged = None
+        self.kept_id = ""
+        self.raised = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_PYTEST:
+            self.is_whole = True
+            super().__init__(self.name, self.parent, nodeid=self.nodeid)
+            self.own_markers.extend(self.marks)
+            self.keywords.update((mark.name, mark) for mark in self.marks)
+            return getattr(self, name)
+        if name == "name":
+            return f"{self.function_name}[{self.node_name}]"
+        if name == "_nodeid":
+            return self.nodeid
+        if name == "_id":  # of pytest from 9.1 on: taken apart at `[`, else `--lf` does not know it
+            return type(self.collector._id).parse(self.nodeid)  # noqa: SLF001
+        raise AttributeError(name)
+
+    @property
+    def nodeid(self) -> str:
+        """Its id: the file, the function and the node."""
+        return self.kept_id or f"{self.collector.nodeid}::{self.function_name}[{self.node_name}]"
+
+    def keep_id(self) -> None:
+        """Tell the very same text from now on, whenever the id is asked for."""
+        self.kept_id = self.nodeid
+
+    def on(self, node_name: str) -> CheckItem:
+        """The same check on another node."""
+        return CheckItem.from_parent(
+            self.collector,
+            check=self.check,
+            function_name=self.function_name,
+            node_name=node_name,
+            marks=self.marks,
+        )
+
+    def iter_markers_with_node(self, name: str | None = None) -> Iterator[tuple[pytest.Item | Any, pytest.Mark]]:
+        """Its marks and those of its parents, without a list of its own where nobody gave it any."""
+        for mark in self.own_markers if self.is_whole else self.marks:
+            if name is None or mark.name == name:
+                yield self, mark
+        yield from self.collector.iter_markers_with_node(name)
+
+    @property
+    def obj(self) -> Any:
+        """The test function."""
+        return self.check.function
+
+    def reportinfo(self) -> tuple[str, int, str]:
+        """Where the check stands."""
+        return self.check.path, self.check.line, self.name
+
+    @property
+    def location(self) -> tuple[str, int, str]:
+        """Where the check stands, without pytest's search for it: it is asked for 40,000 times."""
+        return self.collector.nodeid, self.check.line, self.name
+
+    def runtest(self) -> None:
+        """Pytest's usual way, for plugins that watch; under `--pdb` the check alone, its exceptions let through."""
+        if not self.config.option.usepdb:
+            self.judged = verdict_on(self.config.stash.get(POLICY, NO_POLICY), self.check, self.owner)
+            self.raised = ended_as(self.judged)
+            if self.raised:
+                raise self.raised
+            return
+        subjects = list(subjects_of(self.check, self.owner))
+        if not subjects:
+            raise NotApplicable(f"no {self.check.subject} here")
+        for subject in subjects:
+            call(self.check, subject, self.owner)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:  # noqa: ARG002
+        """The check's words: its verdict replaces pytest's own story, which costs 50 ms each."""
+        return str(excinfo.value)
+
+    @property
+    def owner(self) -> Node | ClusterFacts | MeasuredPair | NoPairs:
+        """What the check is about: the node's facts, the cluster's, or a pair's."""
+        if self.check.is_of_cluster:
+            return cluster_of(self.config)
+        if self.check.is_of_pair:
+            return pair_of(self.config, self.node_name)
+        return nodes_of(self.config)[self.node_name]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: object) -> Any:
+    """Collect a function whose one argument is a node or its device as one light item per node."""
+    if not (isinstance(collector, pytest.Module) and _is_check(collector, name, obj)):
+        return None
+    marks = [*marks_of_pytest(obj), *collector.iter_markers()]
+    cluster = collector.config.stash[CLUSTER]
+    check = check_of(obj, marks)  # type: ignore[arg-type]
+    item = CheckItem.from_parent(collector, check=check, function_name=name, node_name=EVERY_NODE)
+    if check.is_of_pair:
+        return of_pairs(item)
+    if check.is_of_cluster:
+        return [item.on(cluster.name)] if can_tell(cluster, check) else []
+    if not is_selected(collector.config, marks):
+        return [item.on(target.name) for target in cluster.targets[:1]]
+    return [item] if are_alike(collector.config) else of_nodes(item)
+
+
+def of_nodes(item: CheckItem) -> list[CheckItem]:
+    """Its check on each node."""
+    return [item.on(target.name) for target in item.config.stash[CLUSTER].targets]
+
+
+def of_pairs(item: CheckItem) -> list[CheckItem]:
+    """Its check on each pair that was measured; one that stands for all while nobody knows which they will be."""
+    run = item.config.stash.get(PAIRWISE, None)
+    names = [pair.name for pair in run.pairs] if run else []
+    return [item.on(name) for name in names or [ALL_PAIRS]]
+
+
+def with_every_node(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """The items, those that stand for every node replaced by one for each."""
+    return _expanded(items, lambda item: item.node_name == EVERY_NODE, of_nodes)
+
+
+def with_measured_pairs(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """The items, those that stand for all pairs replaced by one for each that was measured."""
+    return _expanded(items, lambda item: item.check.is_of_pair and item.node_name == ALL_PAIRS, of_pairs)
+
+
+def _expanded(
+    items: Iterable[pytest.Item],
+    stands_for_more: Callable[[CheckItem], bool],
+    into: Callable[[CheckItem], list[CheckItem]],
+) -> list[pytest.Item]:
+    made: list[pytest.Item] = []
+    for item in items:
+        made += into(item) if isinstance(item, CheckItem) and stands_for_more(item) else [item]
+    return made
+
+
+def expand_pairs(session: pytest.Session) -> None:
+    """Now it is known which pairs there are: a test for each."""
+    made = with_measured_pairs(session.items)
+    session.testscollected += len(made) - len(session.items)
+    session.items[:] = made
+
+
+def can_tell(cluster: Cluster, check: Check) -> bool:
+    """Whether the cluster has, or may turn out to have, the control plane that a check asks."""
+    by_evidence = may_be_on_ec2(cluster)
+    if not (by_evidence or is_of_aws(cluster) or is_of_slurm(cluster)):
+        return False  # known without a look at what the check needs
+    if check.control_leaves == {SLURM_LEAF}:
+        return is_of_slurm(cluster)
+    return is_of_aws(cluster) or (by_evidence and is_of_instances(check.control_leaves))
+
+
+def _is_check(collector: pytest.Module, name: str, obj: object) -> bool:
+    """Whether a module's attribute is a test that can be a light item."""
+    if not inspect.isfunction(obj) or not collector.funcnamefilter(name) or not is_light(obj):
+        return False
+    marks = [*marks_of_pytest(obj), *collector.iter_markers()]
+    return _USUAL_WAY.isdisjoint(mark.name for mark in marks) and not _needs_fixtures(collector, obj)
+
+
+def _needs_fixtures(collector: pytest.Module, function: Callable[..., Any]) -> bool:
+    """Whether a fixture that is not ours takes part: one of a device's name, which then wins, or an autouse one."""
+    manager = collector.session._fixturemanager  # noqa: SLF001 - pytest has no public name for it
+    told = manager.getfixtureinfo(collector, function, None)  # type: ignore[arg-type] # a module will do
+    return any(not is_ours(made) for every in told.name2fixturedefs.values() for made in every)
+
+
+def is_ours(made: Any) -> bool:
+    """Whether a fixture definition is the suite's own."""
+    return str(made.func.__module__).startswith("clusterproof.fixtures.")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give a test that asks for `node` and more pytest's usual way: one item per node."""
+    if not asks_for_node(metafunc.definition) or _parametrizes_node(metafunc):
+        return
+    names = [target.name for target in metafunc.config.stash[CLUSTER].targets]
+    metafunc.parametrize("node", names, ids=names, indirect=True, scope="session")
+
+
+def asks_for_node(item: pytest.Item) -> bool:
+    """Whether a test's `node` is ours: no fixture of another stands before it that does not itself ask for it."""
+    told = getattr(item, "_fixtureinfo", None)
+    for made in reversed(told.name2fixturedefs.get("node", ()) if told else ()):
+        if is_ours(made):
+            return True
+        if "node" not in made.argnames:
+            return False
+    return False
+
+
+def _parametrizes_node(metafunc: pytest.Metafunc) -> bool:
+    """Whether the test brings nodes of its own."""
+    marks = metafunc.definition.iter_markers("parametrize")
+    return any("node" in str(mark.args[0] if mark.args else mark.kwargs.get("argnames")) for mark in marks)

@@ -1,0 +1,206 @@
+"""The suite's command line: every option in one table, grouped for `--help`. Every run of pytest reads this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from clusterproof.plugins.core.kinds import forms
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its flag, its words for `--help`, and what argparse needs to know besides."""
+
+    flag: str
+    words: str
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def has_value(self) -> bool:
+        """Whether a word follows it."""
+        return self.more.get("action") != "store_true"
+
+    @property
+    def takes_dashes(self) -> bool:
+        """Whether that word may begin with a dash: it is for another program's command line."""
+        return self.more.get("metavar") == "WORDS"
+
+
+GROUPS: dict[str, tuple[Option, ...]] = {
+    "clusterproof: which nodes": (
+        Option("--cluster", f"what to validate: {forms()}", {"metavar": "X"}),
+        Option("--nodes", "only these nodes of it, folded: gpu[001-016,020]", {"metavar": "NODESET"}),
+        Option("--exclude", "but not these", {"metavar": "NODESET"}),
+        Option(
+            "--instance-type",
+            "the instance type of every node, where nothing else tells it",
+            {"metavar": "TYPE"},
+        ),
+        Option(
+            "--expect",
+            "what every node must have, e.g. gpus=8,efa=32; outranks the instance type",
+            {"metavar": "K=N,…"},
+        ),
+    ),
+    "clusterproof: how to reach them": (
+        Option(
+            "--fanout",
+            "how many nodes to talk to at once (default 64)",
+            {"type": int, "default": 64, "metavar": "N"},
+        ),
+        Option(
+            "--connect-timeout",
+            "seconds to reach a node (default 15)",
+            {"type": float, "default": 15.0, "metavar": "S"},
+        ),
+        Option(
+            "--answer-timeout",
+            "seconds for a node's whole answer once reached (default: three times --probe-timeout, and 15)",
+            {"type": float, "metavar": "S"},
+        ),
+        Option(
+            "--accept-new-host-keys",
+            "take a host key that is not in known_hosts on trust, for this run only; a changed key is still refused",
+            {"action": "store_true"},
+        ),
+    ),
+    "clusterproof: Slurm": (
+        Option(
+            "--via",
+            "how to start the probe: controller (one srun there), nodes (a log-in or session for each), auto (the "
+            "default; HyperPod: controller above 32 nodes), or ssh:[user@]HOST[:port] (one srun on that log-in node)",
+            {"metavar": "WAY"},
+        ),
+        Option(
+            "--slurm-wait",
+            "seconds that srun may wait for a place on nodes that others use (default 15)",
+            {"type": float, "metavar": "S"},
+        ),
+        Option(
+            "--srun-options",
+            "further options of srun, e.g. '--account=ops --reservation=maintenance'",
+            {"metavar": "WORDS"},
+        ),
+        Option(
+            "--include-drained",
+            "also the nodes that Slurm starts nothing on: they are visited over ssh",
+            {"action": "store_true"},
+        ),
+    ),
+    "clusterproof: AWS": (
+        Option("--region", "the AWS region (default: AWS_REGION, or the profile's)", {"metavar": "REGION"}),
+        Option("--profile", "the AWS profile (default: AWS_PROFILE, or the default one)", {"metavar": "NAME"}),
+        Option(
+            "--ssm-rate",
+            "SSM sessions to open a second (default 3: an account is allowed about that)",
+            {"type": float, "metavar": "N"},
+        ),
+        Option(
+            "--ssm-output",
+            "where SSM puts answers of EC2 instances that are longer than the 24,000 characters it shows",
+            {"metavar": "s3://BUCKET/PREFIX"},
+        ),
+        Option(
+            "--fsx-window",
+            "how far back to look at the load of FSx file systems, e.g. 90m, 12h or 2d (default 3h; at most 15d)",
+            {"default": "3h", "metavar": "TIME"},
+        ),
+    ),
+    "clusterproof: the probe": (
+        Option(
+            "--probe-timeout",
+            "seconds for each kind of evidence on the node (default 5; NVML gets three times that)",
+            {"type": float, "default": 5.0, "metavar": "S"},
+        ),
+        Option(
+            "--host-root",
+            "read the host under this folder of the node, e.g. in a container",
+            {"default": "/", "metavar": "DIR"},
+        ),
+        Option("--sudo", "run the probe under sudo -n, for what only root may read", {"action": "store_true"}),
+    ),
+    "clusterproof: verdicts": (
+        Option(
+            "--policy",
+            "the site's own numbers, expectations and exceptions (default: clusterproof.toml here, if there is one)",
+            {"metavar": "FILE"},
+        ),
+        Option(
+            "--incomplete",
+            "what incomplete checks do to the exit code: gate (6, the default), ignore (0) or fail (1)",
+            {"choices": ("gate", "ignore", "fail"), "default": "gate"},
+        ),
+        Option(
+            "--concerns",
+            "what concerns do to the exit code: ignore (the default) or fail (1)",
+            {"choices": ("ignore", "fail"), "default": "ignore"},
+        ),
+        Option(
+            "--since",
+            "what of the kernel log counts: the last 90m, 24h or 2d, all from a time on (2026-03-01T08:00Z, by the "
+            "node's own clock), or all of this boot (boot, the default)",
+            {"default": "boot", "metavar": "WINDOW"},
+        ),
+        Option(
+            "--log-cursor",
+            "of the kernel log only what came after this counts (BOOT_ID:SEQUENCE:SECONDS, as the evidence tells it); "
+            "where the node has booted since, all of this boot does",
+            {"default": "", "metavar": "CURSOR"},
+        ),
+    ),
+    "clusterproof: records": (
+        Option(
+            "--report",
+            "the folder to write the reports to (default: runs/CLUSTER/TIME here, where runs/latest leads)",
+            {"metavar": "DIR"},
+        ),
+        Option("--no-report", "write none of these reports", {"action": "store_true"}),
+        Option("--results", "write one JSON record per check and node (JSON Lines)", {"metavar": "FILE"}),
+        Option("--record", "keep the evidence in a folder, for --cluster replay:DIR", {"metavar": "DIR"}),
+        Option(
+            "--bundle",
+            "put recording, results, reports, policy and versions into one file for whoever is to help; with --redact, "
+            "without names",
+            {"metavar": "FILE.tar.zst"},
+        ),
+        Option(
+            "--redact",
+            "replace host names, addresses, serials and UUIDs, each always by the same word, in all that is written",
+            {"action": "store_true"},
+        ),
+    ),
+    "clusterproof: history": (
+        Option(
+            "--history",
+            "add the run to this SQLite file, for `clusterproof history`, and compare it with the last one there "
+            "(default: history.sqlite beside the cluster's runs)",
+            {"metavar": "FILE"},
+        ),
+        Option(
+            "--since-last",
+            "show what is new, still there and gone since the last run in the history",
+            {"action": "store_true"},
+        ),
+    ),
+    "clusterproof: who is told": (
+        Option(
+            "--notify",
+            "send one message where the run failed, or differs from the last one in the history, to a URL of Apprise's "
+            "(Slack, e-mail, SNS, webhook, …); may be given several times",
+            {"metavar": "URL", "action": "append"},
+        ),
+        Option(
+            "--cloudwatch",
+            "send a few metrics of the run to CloudWatch under this namespace (cloudwatch:PutMetricData)",
+            {"metavar": "NAMESPACE"},
+        ),
+    ),
+    "clusterproof: the catalogue": (
+        Option(
+            "--refresh-catalog",
+            "instead of a run: compare the catalogue of instance types with EC2's own answer (default: your region)",
+            {"nargs": "?", "const": "", "metavar": "REGION"},
+        ),
+    ),
+}

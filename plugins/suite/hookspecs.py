@@ -1,0 +1,32 @@
+"""Hooks by which third parties extend the suite."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clusterproof.plugins.connection import Connection
+    from clusterproof.plugins.core.result import Result
+    from clusterproof.plugins.inventory.model import Cluster
+
+
+@pytest.hookspec(firstresult=True)
+def pytest_cluster_inventory(config: pytest.Config, text: str) -> Cluster | None:
+    """Turn the X of `--cluster X` into a cluster, or return None to leave it to others."""
+
+
+@pytest.hookspec(firstresult=True)
+def pytest_cluster_connection(config: pytest.Config, cluster: Cluster) -> Connection | None:
+    """Return the connection for a cluster whose `connection` the suite does not know."""
+
+
+def pytest_cluster_probe_leaves(config: pytest.Config) -> Sequence[str]:  # type: ignore[empty-body]
+    """Return paths of Python files, each a further leaf of the probe: the file's name, with a function `read(node)`."""
+
+
+def pytest_cluster_result(config: pytest.Config, result: Result) -> None:
+    """Called once for each verdict, as it is formed."""

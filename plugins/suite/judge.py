@@ -1,0 +1,202 @@
+"""How a verdict comes about: a check is called for each of its subjects, and the worst of what it says holds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from clusterproof.plugins.core.place import place_of
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.result import SEVERITIES, Result
+from clusterproof.plugins.core.verdict import Concern, Incomplete, NotApplicable, Verdict
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.facts.of_node.gpus import HIDDEN
+from clusterproof.plugins.policy.model import Policy, words_of
+from clusterproof.plugins.suite.check import Check, call, subjects_of
+from clusterproof.plugins.suite.routing import Route
+from clusterproof.plugins.suite.subjects import COUNTED, DEVICES, UNLABELLED, Owner
+
+
+@record
+class Finding:
+    """What a check says of one subject."""
+
+    verdict: Verdict
+    label: str = ""
+    message: str = ""
+    cause: str = ""
+
+
+def verdict_on(policy: Policy, check: Check, owner: Owner) -> Result:
+    """What a check says of a node, as the site's policy reads it."""
+    rule = policy.disables(check.route.check)
+    if rule:
+        return not_run(check, owner, words_of(rule, policy.source))
+    return policy.read(judge(check, owner))
+
+
+def judge(check: Check, owner: Owner) -> Result:
+    """Run a check on a node, a pair of them, or the cluster: one result, as bad as the worst of its devices."""
+    started = time.perf_counter()
+    findings = _findings(check, owner)
+    return _result(check.route, check.subject, owner, findings, time.perf_counter() - started)
+
+
+def not_run(check: Check, owner: Owner, why: str) -> Result:
+    """The result of a check that is not to be run: not applicable, and why."""
+    return _result(check.route, check.subject, owner, [Finding(Verdict.NOT_APPLICABLE, message=why)], 0.0)
+
+
+def result_of(about: Route, node: Owner, outcome: BaseException | None, seconds: float) -> Result:
+    """The result of a test that pytest itself ran, from how it ended."""
+    finding = Finding(Verdict.PASS) if outcome is None else _finding("", outcome)
+    return _result(about, "node", node, [finding], seconds)
+
+
+def ended_as(result: Result) -> BaseException | None:
+    """How pytest's own items end that way, for whoever watches tests run; None: without a word."""
+    if result.verdict is Verdict.FAIL:
+        return AssertionError(result.message)
+    if result.verdict is Verdict.INCOMPLETE:
+        return Incomplete(result.message, result.cause)
+    if result.verdict is Verdict.NOT_APPLICABLE:
+        import pytest  # a prolog asks for none of this
+
+        return pytest.skip.Exception(result.message)
+    return None
+
+
+def _findings(check: Check, owner: Owner) -> list[Finding]:
+    try:
+        subjects = list(subjects_of(check, owner))
+        if not subjects:
+            return [_of_nothing(check.subject, owner)]
+        unseen = _unseen(check.subject, owner)
+    except Exception as ended:  # whatever a node told costs its own checks at most
+        return [_finding("", ended)]
+    return [*(_examine(check, subject, owner) for subject in subjects), *unseen]
+
+
+def _unseen(subject: str, owner: Owner) -> list[Finding]:
+    """That there are GPUs which the probe was not let at: what holds for the others is no pass."""
+    if subject != "gpu" or not isinstance(owner, Node) or not owner.hidden_gpus:
+        return []
+    return [Finding(Verdict.INCOMPLETE, message=owner.hidden_gpus, cause=HIDDEN)]
+
+
+def _of_nothing(subject: str, owner: Owner) -> Finding:
+    """What a check of devices says where there is none: incomplete where there should be some."""
+    try:
+        expected = owner.expected(COUNTED[subject]) if isinstance(owner, Node) and subject in COUNTED else 0
+    except Incomplete:
+        expected = 0  # nothing tells: then none is no loss, and the check that counts them is incomplete itself
+    if expected:
+        message = f"no {DEVICES[subject]} answers; expected {expected}"
+        return Finding(Verdict.INCOMPLETE, message=message, cause=f"no {DEVICES[subject]} answers")
+    return Finding(Verdict.NOT_APPLICABLE, message=f"no {DEVICES[subject]} on this {_whole(owner)}")
+
+
+def _whole(owner: Owner) -> str:
+    return "node" if isinstance(owner, Node) else "cluster"
+
+
+def _examine(check: Check, subject: Any, owner: Owner) -> Finding:
+    try:
+        call(check, subject, owner)
+    except _endings() as ended:  # whatever a check raises is a finding; its own crash is incomplete
+        return _finding("" if check.subject in UNLABELLED else _label(subject), ended)
+    return _PASSED
+
+
+_PASSED = Finding(Verdict.PASS)
+
+
+def _endings() -> tuple[type[BaseException], ...]:
+    return (Exception, *_words_of_pytest())
+
+
+def _words_of_pytest() -> tuple[type[BaseException], ...]:
+    """`pytest.skip` and `pytest.fail`: where nobody has imported pytest, no check ends by them."""
+    pytest = sys.modules.get("pytest")
+    return (pytest.skip.Exception, pytest.fail.Exception) if pytest else ()
+
+
+def _label(subject: Any) -> str:
+    try:
+        return str(subject.label)
+    except Exception:  # a name that the node did not tell, or not as one
+        return "a device without a name"
+
+
+def _finding(label: str, ended: BaseException) -> Finding:
+    if isinstance(ended, AssertionError):
+        return Finding(Verdict.FAIL, label, assertion_message(ended))
+    if isinstance(ended, Concern):
+        return Finding(Verdict.CONCERN, label, str(ended))
+    if isinstance(ended, Incomplete):
+        return Finding(Verdict.INCOMPLETE, label, str(ended), ended.cause)
+    if isinstance(ended, NotApplicable):
+        return Finding(Verdict.NOT_APPLICABLE, label, str(ended))
+    for verdict, kind in zip((Verdict.NOT_APPLICABLE, Verdict.FAIL), _words_of_pytest(), strict=False):
+        if isinstance(ended, kind):
+            return Finding(verdict, label, str(getattr(ended, "msg", "") or ended))
+    what = f"the check itself broke: {type(ended).__name__}: {ended} ({place_of(ended)})"
+    return Finding(Verdict.INCOMPLETE, label, what, cause=what)
+
+
+def assertion_message(failed: AssertionError) -> str:
+    """The words of an assert, without the explanation that pytest's rewriting appends."""
+    text = str(failed)
+    return text.split("\nassert ", 1)[0] or text
+
+
+def _result(about: Route, subject: str, node: Owner, findings: list[Finding], seconds: float) -> Result:
+    if isinstance(node, Node):
+        about = about.to(node.target.address)
+    worst = min(findings, key=lambda finding: finding.verdict.rank)
+    verdict = worst.verdict
+    told = [finding for finding in findings if finding.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)]
+    lines = _lines(told or [worst]) if told or worst.message else []  # mostly there is nothing to say
+    observed, expected = split_message(lines[0].partition("\n")[0]) if lines else ("", "")
+    return Result(
+        check=about.check,
+        node=node.name,
+        verdict=verdict,
+        title=about.title,
+        message=printable("\n".join(lines)),
+        observed=printable(observed),
+        expected=printable(expected),
+        devices=tuple(printable(finding.label) for finding in findings if finding.verdict is verdict and finding.label),
+        cause=printable(worst.cause),
+        owner=about.owner,
+        section=about.section,
+        severity=SEVERITIES.get(verdict, "none"),
+        evidence=about.shown_by(node),
+        meaning=about.meaning,
+        remedy=about.remedy,
+        subsystem=about.subsystem,
+        subject=subject,
+        instance_type=node.type_name,
+        gpu_uuids=node.gpu_uuids,
+        duration_s=round(seconds, 6),
+    )
+
+
+def _lines(findings: list[Finding]) -> list[str]:
+    """One line for findings that say the same, worst first: `GPU 3, GPU 5: 2 errors; expected 0`."""
+    labels: dict[str, list[str]] = {}
+    for finding in sorted(findings, key=lambda finding: finding.verdict.rank):
+        labels.setdefault(finding.message, []).append(finding.label)
+    return [
+        f"{', '.join(names)}: {message}" if (names := [name for name in owners if name]) else message
+        for message, owners in labels.items()
+        if message
+    ]
+
+
+def split_message(message: str) -> tuple[str, str]:
+    """`observed; expected …` as its two halves; the second is empty where the message has none."""
+    observed, _, expected = message.partition("; expected ")
+    return observed, expected

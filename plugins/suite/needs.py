@@ -1,0 +1,54 @@
+"""What the selected checks need: leaves of the nodes, leaves of the control plane, pairs of nodes measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.aws.by_evidence import may_be_on_ec2
+from clusterproof.plugins.facts.cluster import SLURM_LEAF
+from clusterproof.plugins.facts.fact import leaves_needed
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.suite.collect import CheckItem, asks_for_node
+from clusterproof.plugins.suite.state import is_of_aws, is_of_instances, is_of_slurm
+
+ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
+OF_PLACES = frozenset({"hyperpod_nodes", "zones", "instances", "instance_topology"})  # what tells where nodes stand
+OF_INSTANCES = frozenset({"imds", "platform"})  # what tells whether they are EC2's, and which
+OF_TYPES = frozenset({"imds", "platform", "resource_config", "rdma", "nvml", "versions"})  # and of what kind they are
+
+
+def leaves_of_nodes(items: list[pytest.Item], cluster: Cluster) -> frozenset[str]:
+    """The leaves that nodes are asked for; none where every check is of the cluster and looks at no node."""
+    leaves = frozenset[str]().union(*(leaves_of(item) for item in items))
+    if may_be_on_ec2(cluster) and is_of_instances(leaves_of_control_plane(items, cluster)):
+        leaves |= OF_INSTANCES
+    if any(needs_pairs(item) for item in items):
+        leaves |= OF_TYPES
+    looks_at_nodes = any(not (isinstance(item, CheckItem) and item.check.is_of_cluster) for item in items)
+    return leaves | ALWAYS if leaves or looks_at_nodes else leaves
+
+
+def leaves_of_control_plane(items: list[pytest.Item], cluster: Cluster) -> frozenset[str]:
+    """What the control plane is asked for, where nodes stand included if pairs of them are measured."""
+    asked = frozenset[str]().union(*(item.check.control_leaves for item in items if isinstance(item, CheckItem)))
+    if any(needs_pairs(item) for item in items):
+        asked |= OF_PLACES if is_of_aws(cluster) else frozenset[str]()
+        asked |= frozenset({SLURM_LEAF}) if is_of_slurm(cluster) else frozenset[str]()
+    return asked
+
+
+def leaves_of(item: pytest.Item) -> frozenset[str]:
+    """The leaves of evidence that an item needs."""
+    if isinstance(item, CheckItem):
+        return item.check.leaves
+    if asks_for_node(item):
+        return leaves_needed(item.function, Node)  # type: ignore[attr-defined]
+    return frozenset()
+
+
+def needs_pairs(item: pytest.Item) -> bool:
+    """Whether pairs of nodes are to be measured for an item."""
+    if isinstance(item, CheckItem):
+        return item.check.needs_pairs
+    return "pairwise" in getattr(item, "fixturenames", ())

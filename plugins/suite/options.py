@@ -1,0 +1,92 @@
+"""What the command line may not say."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.facts.window import window
+from clusterproof.plugins.probe.reading import NO_CURSOR
+
+
+def check_options(option: Any) -> None:
+    """Refuse numbers that make no sense. Raises pytest.UsageError."""
+    for flag, value, least in (
+        ("--fanout", option.fanout, 1),
+        ("--connect-timeout", option.connect_timeout, 0.1),
+        ("--probe-timeout", option.probe_timeout, 0.1),
+        ("--answer-timeout", option.answer_timeout, 0.1),
+        ("--ssm-rate", option.ssm_rate, 0.1),
+        ("--slurm-wait", option.slurm_wait, 1),
+    ):
+        if value is not None and not value >= least:
+            raise pytest.UsageError(f"{flag} is {value:g}; expected at least {least:g}")
+    if option.ssm_output and not option.ssm_output.startswith("s3://"):
+        raise pytest.UsageError(f"--ssm-output is {option.ssm_output!r}; expected s3://BUCKET or s3://BUCKET/PREFIX")
+    window_minutes(option.fsx_window)
+    log_cursor(option.log_cursor)
+    if not option.host_root.startswith("/"):
+        raise pytest.UsageError(f"--host-root is {option.host_root!r}; expected a folder that begins with /")
+    _check_history(option)
+    if option.bundle is not None and not option.bundle.endswith(".tar.zst"):
+        raise pytest.UsageError(f"--bundle is {option.bundle!r:.200}; expected a file that ends in .tar.zst")
+    if option.cloudwatch is not None:
+        from clusterproof.reports.cloudwatch import check_namespace
+
+        check_namespace(option.cloudwatch)
+    try:
+        window(option.since)
+    except ValueError as why:
+        raise pytest.UsageError(str(why)) from None
+
+
+def check_root(config: pytest.Config) -> None:
+    """Refuse a run that pytest began in another folder than the one it is started in. Raises pytest.UsageError.
+
+    Pytest looks for its configuration before it knows our options: the file of `--history FILE`, once it is there, is
+    a test to it, by whose folder it goes. Then what pytest.toml says here does not hold, and anything may be collected.
+    `two_words` prevents that on a command line; not in PYTEST_ADDOPTS, nor where a program calls pytest.main.
+    """
+    here = config.invocation_params.dir / "pytest.toml"
+    are_named = config.args_source is pytest.Config.ArgsSource.ARGS  # the tests: then none are looked for
+    if here.is_file() and config.inipath is None and config.option.inifilename is None and not are_named:
+        raise pytest.UsageError(
+            f"pytest took a path of the command line for a test and did not read {here}; "
+            "write every option that names a file elsewhere with an equals sign, as --history=FILE"
+        )
+
+
+def _check_history(option: Any) -> None:
+    """Refuse what has no meaning with a history. Raises pytest.UsageError."""
+    if option.history and option.redact:
+        raise pytest.UsageError(
+            "--history with --redact: redacted names differ from run to run; expected one of the two"
+        )
+
+
+def window_minutes(text: str) -> int:
+    """The minutes of `--fsx-window`. Raises pytest.UsageError."""
+    number, unit = text[:-1], text[-1:]
+    minutes = int(number) * _MINUTES[unit] if _IS_NUMBER(number) and unit in _MINUTES else 0
+    if not _LEAST_WINDOW <= minutes <= _MOST_WINDOW:
+        raise pytest.UsageError(f"--fsx-window is {text!r:.40}; expected from 15m to 15d, as 90m, 12h or 2d")
+    return minutes
+
+
+def log_cursor(text: str) -> tuple[str, int, float]:
+    """The cursor of `--log-cursor`. Raises pytest.UsageError."""
+    if not text:
+        return NO_CURSOR
+    told = _CURSOR.fullmatch(text)
+    if not told:
+        raise pytest.UsageError(f"--log-cursor is {text!r:.80}; expected BOOT_ID:SEQUENCE:SECONDS")
+    return told[1], int(told[2]), float(told[3])
+
+
+_CURSOR = re.compile(r"([0-9a-f-]{1,64}):(-1|[0-9]{1,18}):([0-9]{1,12}(?:\.[0-9]{1,9})?)")
+_MINUTES = {"m": 1, "h": 60, "d": 24 * 60}
+_LEAST_WINDOW = 15  # minutes: the rule of sustained load looks at so many together
+_MOST_WINDOW = 15 * 24 * 60  # CloudWatch keeps points of one minute so long
+_IS_NUMBER = re.compile(r"[0-9]{1,6}").fullmatch

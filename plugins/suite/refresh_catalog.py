@@ -1,0 +1,136 @@
+"""`--refresh-catalog [REGION]`: holds the catalogue of instance types against EC2's own answer. Changes nothing."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.catalog.instance_types import InstanceType, instance_types
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.printable import printable
+
+EQUAL, DIFFERS = 0, 1
+USAGE = pytest.ExitCode.USAGE_ERROR
+REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
+PERFORMANCE = re.compile(r"(?:(\d{1,4})x )?(\d{1,6})(?:\.0)? Gigabit")
+FIELDS = (
+    *("gpus", "gpu_model", "gpu_memory_mib", "neuron_devices"),
+    *("efa", "network_gbps", "vcpus", "memory_mib", "nvme", "nvme_gb"),
+)
+
+
+class RefreshError(ClusterproofError):
+    """EC2 could not be asked, or answered what cannot be understood; the message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What the catalogue and EC2 say of types, in lines; `compared` counts the types that both know."""
+
+    differences: tuple[str, ...]
+    missing: tuple[str, ...]
+    not_offered: tuple[str, ...]
+    compared: int
+
+
+def refresh_catalog(region: str) -> int:
+    """Compare with EC2 in a region (empty: the configured one), print what differs, and give the exit code."""
+    try:
+        if region and not REGION.fullmatch(region):
+            raise RefreshError(f"{printable(region, 40)!r} is no region; expected one such as us-east-1")
+        told, asked = types_of_ec2(region)
+    except RefreshError as problem:
+        sys.stderr.write(f"ERROR: --refresh-catalog: {problem}\n")
+        return int(USAGE)
+    found = compare(instance_types(), told)
+    sys.stdout.write("".join(f"{line}\n" for line in lines(found, asked)))
+    return DIFFERS if found.differences or found.missing or not found.compared else EQUAL
+
+
+def lines(found: Comparison, region: str) -> list[str]:
+    """What is printed: one line for each difference, then a summary."""
+    not_offered = f"; not offered in {region}: {', '.join(found.not_offered)}" if found.not_offered else ""
+    count = len(found.differences) + len(found.missing)
+    summary = f"{found.compared} types compared with EC2 in {region}, {count} differences{not_offered}"
+    return [*found.differences, *found.missing, summary]
+
+
+def compare(rows: Mapping[str, InstanceType], told: Mapping[str, Mapping[str, Any]]) -> Comparison:
+    """Hold the catalogue's rows against EC2's: fields that EC2 tells, and types with GPUs or Neuron and EFA."""
+    both = sorted(rows.keys() & told.keys())
+    return Comparison(
+        differences=tuple(line for name in both for line in _differences(rows[name], told[name])),
+        missing=tuple(
+            f"{name}: missing in the catalogue; EC2 has {_in_words(told[name])}"
+            for name in sorted(told.keys() - rows.keys())
+            if told[name]["efa"] and (told[name]["gpus"] or told[name]["neuron_devices"])
+        ),
+        not_offered=tuple(sorted(rows.keys() - told.keys())),
+        compared=len(both),
+    )
+
+
+def _differences(row: InstanceType, told: Mapping[str, Any]) -> Iterable[str]:
+    for name in FIELDS:
+        ours, theirs = getattr(row, name), told[name]
+        if ours != theirs and (ours or theirs):  # 0 and not told are alike
+            yield f"{row.name}: {name} is {_value(ours)} in the catalogue; EC2 has {_value(theirs)}"
+
+
+def _value(value: object) -> str:
+    return "not known" if value is None else str(value)
+
+
+def _in_words(told: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {told[name]}" for name in FIELDS if told[name])
+
+
+def types_of_ec2(region: str) -> tuple[dict[str, dict[str, Any]], str]:
+    """Every instance type of EC2 in a region (empty: the configured one), by name, and that region.
+
+    Raises RefreshError.
+    """
+    try:
+        account = Account(region)
+        answers = list(account.listed("ec2", "describe_instance_types", "InstanceTypes"))
+    except ImportError:
+        raise RefreshError("boto3 is not installed; pip install boto3") from None
+    except AwsError as problem:
+        raise RefreshError(printable(str(problem), 300)) from None
+    return {str(entry.get("InstanceType")): told_of(entry) for entry in answers}, account.region
+
+
+def told_of(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The catalogue's fields out of one of EC2's answers. Raises RefreshError for one that is not understood."""
+    try:
+        gpus = answer.get("GpuInfo", {}).get("Gpus", [])
+        disks = answer.get("InstanceStorageInfo", {}).get("Disks", [])
+        neuron = answer.get("NeuronInfo", {}).get("NeuronDevices", [])
+        network = answer["NetworkInfo"]
+        return {
+            "gpus": sum(gpu["Count"] for gpu in gpus),
+            "gpu_model": gpus[0]["Name"] if gpus else None,
+            "gpu_memory_mib": gpus[0]["MemoryInfo"]["SizeInMiB"] if gpus else None,
+            "neuron_devices": sum(device["Count"] for device in neuron),
+            "efa": network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
+            "network_gbps": _gbps(str(network["NetworkPerformance"])),
+            "vcpus": answer["VCpuInfo"]["DefaultVCpus"],
+            "memory_mib": answer["MemoryInfo"]["SizeInMiB"],
+            "nvme": sum(disk["Count"] for disk in disks),
+            "nvme_gb": disks[0]["SizeInGB"] if disks else None,
+        }
+    except (KeyError, TypeError, AttributeError, IndexError) as problem:
+        name = printable(str(answer.get("InstanceType")), 40)
+        raise RefreshError(f"EC2's answer about {name} is not understood: no {problem}") from None
+
+
+def _gbps(performance: str) -> int | None:
+    """`8x 100 Gigabit` as a number; None for one that is not fixed, such as `Up to 25 Gigabit`."""
+    found = PERFORMANCE.fullmatch(performance)
+    return int(found[1] or 1) * int(found[2]) if found else None

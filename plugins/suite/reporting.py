@@ -1,0 +1,122 @@
+"""`--report`: keeps a run's results as they come, and writes its reports when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.suite.outcomes import Outcomes
+from clusterproof.plugins.suite.protocol import route_of
+from clusterproof.plugins.suite.state import PAIRWISE, cluster_of
+from clusterproof.reports.results import ResultsFile
+
+if TYPE_CHECKING:
+    from clusterproof.reports.run import Run
+
+
+class Reporting:
+    """The plugin object that writes the folder of reports. What goes wrong there is one line; no run fails for it."""
+
+    def __init__(self, config: pytest.Config, outcomes: Outcomes) -> None:
+        self.config = config
+        self.outcomes = outcomes
+        self.began = datetime.now(timezone.utc)
+        self.where = config.invocation_params.dir
+        self.folder: Path | None = None
+        self.results: ResultsFile | None = None
+        self.left_out: dict[str, str] = {}
+        self.trouble = ""
+        self.is_written = False
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Note what the command line leaves out."""
+        for item in items:
+            about = route_of(item)
+            if about:
+                self.left_out.setdefault(about.check, about.title)
+
+    def pytest_cluster_result(self, result: Result) -> None:
+        """Keep a verdict, on disk at once; the first one makes the folder."""
+        if self.trouble:
+            return
+        try:
+            if self.results is None:
+                self.results = ResultsFile(self.made_folder() / _RESULTS)
+            self.results.write(result)
+        except OSError as problem:
+            self._failed(problem)
+
+    def made_folder(self) -> Path:
+        """The folder of this run's reports, which is there now. Raises OSError."""
+        if self.folder is None:
+            from clusterproof.reports.runs import folder_of_its_own
+
+            named = self.config.option.report
+            self.folder = (
+                self.where / named if named else folder_of_its_own(self.where, self.outcomes.cluster.name, self.began)
+            )
+        return self.folder
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write the reports of what was judged, also of a run that was stopped."""
+        if self.folder is None or self.trouble:
+            return
+        from clusterproof.reports.folder import write_forms
+        from clusterproof.reports.runs import point_latest
+
+        try:
+            if self.results:
+                self.results.close()
+            write_forms(self.folder, self._run(int(session.exitstatus)))
+            self.is_written = True
+            if not self.config.option.report:
+                point_latest(self.where, self.folder)
+        except Exception as problem:  # a report that breaks costs no verdict
+            self._failed(problem)
+
+    def _run(self, exit_code: int) -> Run:
+        from clusterproof.reports.rerun import command_of
+        from clusterproof.reports.run import Run
+
+        history = self.outcomes.history
+        judged = {result.check for result in self.outcomes.results}
+        return Run(
+            facts=cluster_of(self.config),
+            results=self.outcomes.results,
+            began=self.began,
+            seconds=(datetime.now(timezone.utc) - self.began).total_seconds(),
+            exit_code=exit_code,
+            command=command_of(self.config),
+            left_out={check: title for check, title in self.left_out.items() if check not in judged},
+            broken=self.outcomes.broken,
+            between=self.config.stash.get(PAIRWISE, None),
+            last_began=history.last.began if history and history.last else None,
+        )
+
+    def _failed(self, problem: Exception) -> None:
+        if isinstance(problem, OSError) and problem.filename:
+            self.trouble = f"{problem.filename}: {problem.strerror or problem}"
+        else:
+            self.trouble = str(problem) if isinstance(problem, OSError) else f"{type(problem).__name__}: {problem}"
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say where the reports are, or why there are none."""
+        if self.trouble:
+            words = f"no report, or not all of it: {printable(self.trouble)}"
+            terminalreporter.write_line(f"{words} ({_WAYS_OUT})", yellow=True)
+        elif self.is_written and self.folder:
+            page = self.folder / "report.html"
+            shown = page.relative_to(self.where) if page.is_relative_to(self.where) else page
+            terminalreporter.write_line(f"report: {printable(str(shown))}")
+
+
+_RESULTS = "results.jsonl"
+_WAYS_OUT = "--report DIR writes elsewhere, --no-report not at all"

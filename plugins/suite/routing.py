@@ -1,0 +1,127 @@
+"""Where a finding goes: from the marks and words of a check to its owner, its remedy and how to see it by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from clusterproof.plugins.catalog import owners
+from clusterproof.plugins.core.marks import Mark
+from clusterproof.plugins.core.record import record, replace
+
+if TYPE_CHECKING:
+    import pytest
+
+SUBSYSTEMS = ("node", "gpu", "neuron", "network", "host", "storage", "software", "control_plane")
+OCCASIONS = ("preflight", "prolog", "epilog", "ami", "perf")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def evidence(command: str) -> Callable[[F], F]:
+    """Say with which command a person sees the same by hand, on the node."""
+
+    def attach(function: F) -> F:
+        function.__evidence__ = command  # type: ignore[attr-defined]
+        return function
+
+    return attach
+
+
+def by_hand(command_of: Callable[[Any], str]) -> Callable[[F], F]:
+    """Say that another command may show the same, by how this very node or pair was asked; empty: the usual one."""
+
+    def attach(function: F) -> F:
+        function.__by_hand__ = command_of  # type: ignore[attr-defined]
+        return function
+
+    return attach
+
+
+def over_ssm(owner: str, command: str) -> Callable[[F], F]:
+    """Say whose the check is, and what shows the same by hand, where a node is reached through Systems Manager."""
+
+    def attach(function: F) -> F:
+        function.__over_ssm__ = (owner, command)  # type: ignore[attr-defined]
+        return function
+
+    return attach
+
+
+@record
+class Route:
+    """What reports say of a check, whatever its verdict."""
+
+    check: str
+    title: str
+    meaning: str
+    remedy: str
+    evidence: str
+    owner: str
+    section: str
+    subsystem: str
+    by_hand: Callable[[Any], str] | None = None  # the command, where it depends on how a node or pair was asked
+    over_ssm: tuple[str, str] | None = None  # the owner and the command of a node that Systems Manager reaches
+
+    def shown_by(self, owner: Any) -> str:
+        """The command that shows the same by hand."""
+        return (self.by_hand(owner) if self.by_hand else "") or self.evidence
+
+    def to(self, address: str) -> Route:
+        """The route for a node at this address."""
+        if self.over_ssm is None or not _SSM_TARGET.fullmatch(address):
+            return self
+        return replace(self, owner=self.over_ssm[0], section="", evidence=self.over_ssm[1])
+
+
+_SSM_TARGET = re.compile(r"i-[0-9a-f]{8,17}|sagemaker-cluster:\S+")  # an instance of EC2, a node of HyperPod
+
+
+def route(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) -> Route:
+    """The route of a check. A third party's check needs none of the marks: what is not said stays empty."""
+    marks = list(marks)
+    owner = next((mark for mark in marks if mark.name in owners()), None)
+    subsystem = next((mark.name for mark in marks if mark.name in SUBSYSTEMS), "")
+    title, meaning, remedy = words(function)
+    name = function.__name__.removeprefix("test_")
+    return Route(
+        check=f"{subsystem}.{name}" if subsystem else name,
+        title=title or name.replace("_", " "),
+        meaning=meaning,
+        remedy=remedy,
+        evidence=getattr(function, "__evidence__", ""),
+        owner=owner.name.replace("_", "-") if owner else "",
+        section=str(owner.args[0]) if owner and owner.args else "",
+        subsystem=subsystem,
+        by_hand=getattr(function, "__by_hand__", None),
+        over_ssm=getattr(function, "__over_ssm__", None),
+    )
+
+
+def words(function: Callable[..., Any]) -> tuple[str, str, str]:
+    """A check's docstring as title (first line), meaning, and remedy (the paragraph that begins `Remedy:`)."""
+    from inspect import getdoc  # a prolog has the words from the index
+
+    paragraphs = [" ".join(block.split()) for block in re.split(r"\n\s*\n", getdoc(function) or "")]
+    title, *rest = paragraphs
+    remedy = next((block.removeprefix("Remedy:").strip() for block in rest if block.startswith("Remedy:")), "")
+    meaning = " ".join(block for block in rest if not block.startswith("Remedy:"))
+    return title.rstrip("."), meaning, remedy
+
+
+def mark_lines() -> list[str]:
+    """Every mark of the suite, as pytest lists marks."""
+    skills = [f"{owner.mark}(section): a finding of this check goes to {owner.name}" for owner in owners().values()]
+    subsystems = [f"{name}: checks of this subsystem" for name in SUBSYSTEMS]
+    occasions = [f"{name}: {_OCCASION_WORDS[name]}" for name in OCCASIONS]
+    return [*subsystems, *occasions, *skills]
+
+
+_OCCASION_WORDS = {
+    "preflight": "before a training run",
+    "prolog": "before each job, from Slurm",
+    "epilog": "after each job, from Slurm",
+    "ami": "the gate for a new machine image",
+    "perf": "loads the hardware; runs only when -m names it",
+}

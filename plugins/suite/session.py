@@ -1,0 +1,243 @@
+"""A run: gathers the evidence once, before the first check, and hands it to every worker."""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from clusterproof.plugins.aws import leaf as aws
+from clusterproof.plugins.connection.gather import replay
+from clusterproof.plugins.core.alike import Alike
+from clusterproof.plugins.core.evidence import NodeEvidence, Status
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.facts.cluster import SLURM_LEAF
+from clusterproof.plugins.facts.fact import ONLY_CAPTURED
+from clusterproof.plugins.facts.window import window
+from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.inventory.recording import read_control_plane, write_cluster, write_control_plane, write_node
+from clusterproof.plugins.load import command_line
+from clusterproof.plugins.load.options import LEAVES
+from clusterproof.plugins.policy.model import NO_POLICY
+from clusterproof.plugins.probe.options import leaf_names
+from clusterproof.plugins.suite.asking import Asking, Noted
+from clusterproof.plugins.suite.collect import expand_pairs
+from clusterproof.plugins.suite.needs import leaves_of_control_plane, leaves_of_nodes, needs_pairs
+from clusterproof.plugins.suite.state import CLUSTER, CONTROL_PLANE, EVIDENCE, PAIRWISE, POLICY, note_unwritten
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.redaction.redact import Redaction
+
+WHOLE_UP_TO = 1_000  # nodes; all that 10,000 recorded ones told would fill 3 GB
+RARELY = (100_000, 20, 100)  # objects until Python looks for cycles among the new ones, and how often among the old
+Told = TypeVar("Told")
+
+
+class Session:
+    """The plugin object of a run over one cluster."""
+
+    def __init__(self, config: pytest.Config, cluster: Cluster) -> None:
+        self.config = config
+        self.cluster = cluster
+        self.asking = Asking(config, cluster)
+        self.redaction: Redaction | None = None
+        if config.option.redact:
+            self._redact(getattr(config, "workerinput", None))
+        config.stash[CLUSTER] = self.redaction.cluster if self.redaction else cluster
+        self.shared: tempfile.TemporaryDirectory[str] | None = None
+
+    def _redact(self, worker: dict[str, Any] | None) -> None:
+        """Judge by what is shown; a worker reads what the controller has rewritten."""
+        from clusterproof.plugins.redaction.policy import without_names
+        from clusterproof.plugins.redaction.redact import Redaction  # few runs need it, and it compiles many patterns
+
+        policy = self.config.stash.get(POLICY, NO_POLICY)
+        if worker is None:
+            self.redaction = Redaction(self.cluster, policy)
+            self.config.stash[POLICY] = self.redaction.policy
+            self.config.pluginmanager.register(OwnHeader(), "clusterproof-own-header")
+        else:
+            shown: dict[str, str] = worker["clusterproof_policy"]
+            self.config.stash[POLICY] = without_names(policy, *(shown.__getitem__,) * 3)
+
+    def pytest_report_header(self) -> list[str]:
+        """Say what is validated."""
+        shown = self.config.stash[CLUSTER]
+        types = sorted({target.instance_type for target in shown.targets if target.instance_type})
+        nodes = fold(target.name for target in shown.targets)
+        count = "1 node" if len(shown.targets) == 1 else f"{len(shown.targets)} nodes"
+        return [
+            f"cluster: {shown.name}: {count} ({nodes}) by {shown.connection}"
+            + (f", {', '.join(types)}" if types else ""),
+            *(f"cluster: {note}" for note in shown.notes),
+            *self._window(),
+            *self._not_understood(),
+        ]
+
+    def _not_understood(self) -> list[str]:
+        """Name the files of a capture that nobody understood."""
+        if not self.asking.captured:
+            return []
+        from clusterproof.plugins.capture.collection import not_understood
+
+        return list(not_understood(self.asking.captured, is_redacted=self.redaction is not None))
+
+    def _window(self) -> list[str]:
+        """Say how far back the kernel log counts, where it is not the whole boot."""
+        since = window(self.config.option.since)
+        return [] if since.is_boot else [f"kernel log: only what it told {since.in_words} counts"]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """With xdist the controller gathers before any worker starts; a worker reads what it gathered."""
+        gc.set_threshold(*RARELY)  # what nodes told stays to the end: no use to look through it
+        if self.is_large and not self.config.option.newfirst:
+            self._forget_which_are_new()
+        worker = getattr(self.config, "workerinput", None)
+        if worker is not None:
+            folder = Path(worker["clusterproof_recording"])
+            self.config.stash[EVIDENCE] = replay(folder, self.cluster)
+            self.config.stash[CONTROL_PLANE] = read_control_plane(folder, self.cluster.name)
+            self._replay_pairs(folder)
+            return
+        if self.cluster.connection == "replay":
+            self._replay_pairs(Path(self.cluster.settings["recording"]))
+        if self.config.getoption("dist", "no") != "no" and not self.config.option.collectonly:
+            self.shared = tempfile.TemporaryDirectory(prefix="clusterproof-")
+            of_control_plane = frozenset({SLURM_LEAF, *aws.leaf_names()})
+            option, paths = self.config.option, command_line.paths_named(self.config)
+            others = command_line.others_named(self.config)
+            loads = command_line.leaves_named(option, paths, others)
+            self.gather(frozenset(leaf_names()), of_control_plane, Path(self.shared.name), loads)
+            if command_line.pairs_are_needed(option, paths, others):
+                self.measure_pairs(Path(self.shared.name))
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its nodes are so many that memory decides what is kept of them."""
+        return len(self.cluster.targets) > WHOLE_UP_TO
+
+    def _forget_which_are_new(self) -> None:
+        """Leave pytest's list of all tests that ever ran as it is: it would be read and written whole by every run."""
+        plugin = self.config.pluginmanager.get_plugin("nfplugin")
+        if plugin:
+            self.config.pluginmanager.unregister(plugin)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell an xdist worker where the evidence is."""
+        if self.shared:
+            node.workerinput["clusterproof_recording"] = self.shared.name
+            node.workerinput["clusterproof_policy"] = self.redaction.of_policy if self.redaction else {}
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Iterator[None]:
+        """Gather what the selected checks need, then let them run."""
+        items = session.items if hasattr(session, "items") else []
+        if items and EVIDENCE not in self.config.stash and not self.config.option.collectonly:
+            self.gather(
+                leaves_of_nodes(items, self.cluster) - ONLY_CAPTURED - LEAVES,
+                leaves_of_control_plane(items, self.cluster),
+                None,
+                command_line.leaves_to_load(items, self.config.option),
+            )
+            if any(needs_pairs(item) for item in items):
+                self.measure_pairs(None)
+                expand_pairs(session)
+        return (yield)
+
+    def pytest_unconfigure(self) -> None:
+        """Leave nothing behind."""
+        if self.shared:
+            self.shared.cleanup()
+
+    def gather(
+        self,
+        leaves: frozenset[str],
+        control_leaves: frozenset[str],
+        shared: Path | None,
+        loads: frozenset[str] = frozenset(),
+    ) -> None:
+        """Ask every node and the control plane once; keep the answers, and write them where that was asked.
+
+        `loads` are the leaves that load the nodes: for those they are visited a second time.
+        """
+        folders = [folder for folder in (self._record_folder(), shared) if folder]
+        self._write(folders, write_cluster, self.config.stash[CLUSTER])
+        kept: dict[str, NodeEvidence] = {}
+        noted = Noted()
+        self.config.stash[EVIDENCE] = kept
+        is_spared = self.is_large and not (self.config.option.bundle or shared)
+        left_out = frozenset(leaf_names()) - leaves
+        alike = Alike()
+
+        def needed(evidence: NodeEvidence) -> NodeEvidence:
+            """A node without what a recording has of it and no check asks for; what was not told stays."""
+            told = evidence.leaves.items()
+            asked = {name: leaf for name, leaf in told if name not in left_out or leaf.status is not Status.TOLD}
+            return alike.once(replace(evidence, leaves=asked))
+
+        def keep(evidence: NodeEvidence) -> None:
+            kept[evidence.node] = needed(evidence) if is_spared else evidence
+            self._write(folders, write_node, evidence)
+
+        if self.redaction:
+            with self.redaction.rewriting(keep) as learn:
+                self.asking.nodes(leaves, loads, noted.before(learn))
+        else:
+            self.asking.nodes(leaves, loads, noted.before(keep))
+        if control_leaves:
+            told = self.asking.control_plane(control_leaves, noted)
+            self.config.stash[CONTROL_PLANE] = self.redaction.of_control_plane(told) if self.redaction else told
+            self._write(folders, write_control_plane, self.config.stash[CONTROL_PLANE])
+
+    def _write(self, folders: list[Path], write: Callable[[Path, Told], None], told: Told) -> None:
+        """Write into every folder; one that takes no more is left as it is, and the run goes on."""
+        for folder in list(folders):
+            try:
+                write(folder, told)
+            except OSError as problem:
+                folders.remove(folder)
+                note_unwritten(self.config, "--record", problem)
+
+    def measure_pairs(self, shared: Path | None) -> None:
+        """Measure between nodes, or read what a recording has of that; workers find it in `shared`."""
+        from clusterproof.plugins.pairwise import of_session as of_pairs  # few runs measure pairs
+
+        if PAIRWISE not in self.config.stash and self.cluster.connection not in ("replay", "capture"):
+            self.config.stash[PAIRWISE] = of_pairs.measured(
+                self.config, self.cluster, self.asking.connection(), self.asking.limits(), self.redaction
+            )
+        if shared and PAIRWISE in self.config.stash:
+            of_pairs.write_journals(self.config.stash[PAIRWISE], shared)
+
+    def _replay_pairs(self, folder: Path) -> None:
+        """Read what a recording has of pairs, if it has any: then each of them gets a test."""
+        from clusterproof.plugins.pairwise.journal import FILES  # a prolog replays nothing
+
+        if any(folder.glob(FILES)):
+            from clusterproof.plugins.pairwise.of_session import read_again
+
+            self.config.stash[PAIRWISE] = read_again(self.config, self.cluster, self.redaction, folder)
+
+    def _record_folder(self) -> Path | None:
+        return Path(self.config.option.record) if self.config.option.record else None
+
+
+_FOLDERS = ("rootdir:", "configfile:", "testpaths:", "cachedir:")
+
+
+class OwnHeader:
+    """Keeps to itself where on this machine a redacted run is."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_header(self) -> Generator[None, list[str | list[str]], list[str]]:
+        """Leave out the lines of pytest's own that name folders."""
+        told = yield
+        lines = (line for entry in told for line in ([entry] if isinstance(entry, str) else entry))
+        return [line for line in lines if not line.startswith(_FOLDERS)]

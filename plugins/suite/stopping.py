@@ -1,0 +1,58 @@
+"""Signals that end a run: the first stops it, and then what was judged is reported, whoever presses again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import Any
+
+import pytest
+
+PATIENCE = 3  # signals, and the process goes at once
+INTERRUPTED = 2
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopping:
+    """The plugin object that hears signals from the start of the session until pytest is done."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.heard = 0
+        self.is_finishing = False
+        self.before: dict[int, Any] = {}
+        self.config = config
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Listen, before the first node is asked."""
+        if threading.current_thread() is not threading.main_thread():
+            return  # only there may it be said what a signal does
+        for number in _ENDS:
+            is_left = signal.getsignal(number) is signal.SIG_IGN  # as by nohup
+            if not is_left and not (self.config.option.usepdb and number is signal.SIGINT):
+                self.before[number] = signal.signal(number, self.hear)
+
+    def hear(self, number: int, _frame: FrameType | None) -> None:
+        """End the run as Ctrl-C does; once it ends, only say that reports are written, and give up when told again."""
+        self.heard += 1
+        if self.heard >= PATIENCE:
+            os._exit(INTERRUPTED)
+        if self.heard == 1 and not self.is_finishing:
+            raise KeyboardInterrupt(signal.Signals(number).name)
+        os.write(2, b"\nwriting what was judged; press again to leave without it\n")
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self) -> Any:
+        """From now on nothing is judged any more: what is written is let be written."""
+        self.is_finishing = True
+        return (yield)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """Leave signals to who had them."""
+        sys.stdout.flush()
+        for number, handler in self.before.items():
+            signal.signal(number, handler)

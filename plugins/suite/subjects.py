@@ -1,0 +1,59 @@
+"""What a check is called for: a node, each of its devices, the cluster, or a pair of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from clusterproof.plugins.facts.node import Node
+
+# The argument of a light check says what it is called for: once for the node, or once for each of its devices. A check
+# of devices may ask for the node besides.
+SUBJECTS: dict[str, Callable[[Node], Iterable[Any]]] = {
+    "node": lambda node: (node,),
+    "gpu": lambda node: node.gpus,
+    "pci_device": lambda node: node.pci_devices,
+    "efa_device": lambda node: node.efa_devices,
+    "ib_device": lambda node: node.ib_devices,
+    "mount": lambda node: node.mounts,
+    "lustre_client": lambda node: node.lustre_clients,
+    "ost": lambda node: node.osts,
+    "mdt": lambda node: node.mdts,
+    "nvme": lambda node: node.nvme_controllers,
+    "neuron_device": lambda node: node.neuron_devices,
+}
+# Or for two nodes that were measured together.
+SUBJECTS_OF_PAIR: dict[str, Callable[[Any], Iterable[Any]]] = {"pair": lambda pair: pair.subjects}
+SUBJECTS_OF_NODES: dict[str, Callable[[Any], Iterable[Any]]] = {**SUBJECTS, **SUBJECTS_OF_PAIR}
+WHOLE = ("node", "cluster")  # what has no devices beside it
+UNLABELLED = (*WHOLE, *SUBJECTS_OF_PAIR)
+DEVICES = {
+    "gpu": "NVIDIA GPU",
+    "pci_device": "GPU, network adapter or NVMe controller on the PCI bus",
+    "efa_device": "EFA device",
+    "ib_device": "InfiniBand or RoCE device",
+    "mount": "mount",
+    "file_system": "FSx file system",
+    "lustre_client": "connection to a Lustre server",
+    "ost": "Lustre OST",
+    "mdt": "Lustre MDT",
+    "nvme": "NVMe controller",
+    "neuron_device": "Neuron device",
+}
+COUNTED = {"gpu": "gpus", "efa_device": "efa"}  # devices of which a node is expected to have a number
+
+
+class Owner(Protocol):
+    """A node, a pair of nodes, or the cluster: what a result is about."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def type_name(self) -> str:
+        """Its instance type, else empty."""
+
+    @property
+    def gpu_uuids(self) -> tuple[str, ...]:
+        """The UUIDs of its GPUs."""

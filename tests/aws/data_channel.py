@@ -1,0 +1,115 @@
+"""The node's end of a session: shakes hands as SSM's agent does, sends what the command prints, closes the channel."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.server import ServerConnection, serve
+
+from tests.aws.messages import (
+    ACKNOWLEDGE,
+    CLOSED,
+    HANDSHAKE_COMPLETE,
+    HANDSHAKE_REQUEST,
+    HANDSHAKE_RESPONSE,
+    INPUT,
+    OUTPUT,
+    PRINTED,
+    Message,
+    acknowledging,
+    read,
+)
+
+PAYLOAD = 1024  # bytes that SSM's agent puts into one message
+RESEND_S = 0.05  # what is not acknowledged is sent again: the plugin drops what comes before it is ready
+AGENT = "3.3.3050.0"
+Output = Callable[[str], bytes]  # a session: what its command prints, once it has ended
+
+
+class DataChannels:
+    """Where plugins connect to: `ws://…/SESSION`, with the token `token-of-SESSION`."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._server = serve(self._served, "127.0.0.1", 0)
+        self.url = f"ws://127.0.0.1:{self._server.socket.getsockname()[1]}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        """Take no further plugin."""
+        self._server.shutdown()
+
+    def _served(self, connection: ServerConnection) -> None:
+        session = connection.request.path.strip("/") if connection.request else ""
+        with suppress(ConnectionClosed):  # the plugin was ended
+            opened = json.loads(connection.recv())
+            if opened["TokenValue"] != f"token-of-{session}":
+                connection.close(1008, "the token is of another session")
+                return
+            agent = Agent(connection)
+            agent.shake_hands()
+            agent.tell(self._output(session))
+            agent.close(session)
+
+
+class Agent:
+    """One session as SSM's agent has it: each message is sent again until it is acknowledged."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+        self._sent = 0
+        self._answers: list[Message] = []
+
+    def shake_hands(self) -> None:
+        """Agree with the plugin that a command is run without a terminal."""
+        kind = {"SessionType": "NonInteractiveCommands", "Properties": {}}
+        asked = {
+            "AgentVersion": AGENT,
+            "RequestedClientActions": [{"ActionType": "SessionType", "ActionParameters": kind}],
+        }
+        self._send(json.dumps(asked).encode(), HANDSHAKE_REQUEST)
+        while not any(answer.kind == HANDSHAKE_RESPONSE for answer in self._answers):
+            self._hear(None)
+        said = {"HandshakeTimeToComplete": 1_000_000, "CustomerMessage": ""}
+        self._send(json.dumps(said).encode(), HANDSHAKE_COMPLETE)
+
+    def tell(self, printed: bytes) -> None:
+        """Send what a command has printed."""
+        for start in range(0, len(printed), PAYLOAD):
+            self._send(printed[start : start + PAYLOAD], PRINTED)
+
+    def close(self, session: str) -> None:
+        """End the session, and wait until the plugin is gone."""
+        said = {"MessageType": CLOSED, "SessionId": session, "SchemaVersion": 1, "Output": ""}
+        self._connection.send(Message(CLOSED, json.dumps(said).encode()).packed())
+        while True:
+            self._hear(None)
+
+    def _send(self, payload: bytes, kind: int) -> None:
+        message = Message(OUTPUT, payload, kind, self._sent)
+        self._sent += 1
+        self._connection.send(message.packed())
+        while not self._is_acknowledged(message):
+            self._connection.send(message.packed())
+
+    def _is_acknowledged(self, message: Message) -> bool:
+        with suppress(TimeoutError):
+            while True:
+                heard = self._hear(RESEND_S)
+                is_its = heard.type == ACKNOWLEDGE and heard.told["AcknowledgedMessageId"] == str(message.id)
+                if is_its:
+                    return True
+        return False
+
+    def _hear(self, patience_s: float | None) -> Message:
+        """The next message; what the plugin puts in is acknowledged. Raises TimeoutError, ConnectionClosed."""
+        told = self._connection.recv(patience_s)
+        message = read(told if isinstance(told, bytes) else told.encode())
+        if message.type == INPUT:
+            self._answers.append(message)
+            self._connection.send(acknowledging(message).packed())
+        return message

@@ -1,0 +1,94 @@
+"""The double of AWS's session-manager-plugin: its command line, what it prints, and that it reads standard input."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+
+from websockets.sync.client import ClientConnection, connect
+
+from tests.aws.messages import (
+    CLOSED,
+    HANDSHAKE_COMPLETE,
+    HANDSHAKE_REQUEST,
+    HANDSHAKE_RESPONSE,
+    INPUT,
+    OUTPUT,
+    Message,
+    acknowledging,
+    read,
+)
+
+VERSION = "1.3.0.0"
+RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"  # what the name of a variable that holds it begins with
+
+
+def main(words: list[str], version: str = VERSION) -> None:
+    """Do as the plugin does for these words. Ends the process where a session was started."""
+    if words == ["--version"]:
+        _say(f"{version}\n")
+        return
+    told, _region, operation, *_ = words
+    if told.startswith(RESPONSE):
+        told = os.environ.pop(told, "")
+    if operation != "StartSession":
+        _say("Invalid Operation")
+        return
+    try:
+        session = json.loads(told)
+    except ValueError:
+        _say("Cannot perform start session: invalid character looking for beginning of value\n")
+        return
+    _say(f"\nStarting session with SessionId: {session['SessionId']}\n")
+    with connect(session["StreamUrl"], proxy=None) as connection:
+        connection.send(json.dumps({"MessageSchemaVersion": "1.0", "TokenValue": session["TokenValue"]}))
+        _follow(connection, session["SessionId"])
+
+
+def _follow(connection: ClientConnection, session: str) -> None:
+    """Print what is sent, each message once, until the channel is closed."""
+    expected = 0
+    for told in connection:
+        message = read(told if isinstance(told, bytes) else told.encode())
+        if message.type == CLOSED:
+            _end(f"\n\nExiting session with sessionId: {session}.\n\n")
+        if message.type != OUTPUT:
+            continue
+        connection.send(acknowledging(message).packed())
+        if message.sequence != expected:
+            continue
+        expected += 1
+        if message.kind == HANDSHAKE_REQUEST:
+            connection.send(_accepting(message).packed())
+        elif message.kind == HANDSHAKE_COMPLETE:
+            threading.Thread(target=_read_input, daemon=True).start()
+        else:
+            os.write(1, message.payload)
+
+
+def _accepting(request: Message) -> Message:
+    asked = json.loads(request.payload)["RequestedClientActions"]
+    done = [{"ActionType": action["ActionType"], "ActionStatus": 1} for action in asked]
+    said = {"ClientVersion": VERSION, "ProcessedClientActions": done, "Errors": None}
+    return Message(INPUT, json.dumps(said).encode(), HANDSHAKE_RESPONSE)
+
+
+def _read_input() -> None:
+    while os.read(0, 1024):
+        pass
+    _end("Cannot perform start session: EOF\n")
+
+
+def _end(words: str) -> None:
+    _say(words)
+    os._exit(0)
+
+
+def _say(words: str) -> None:
+    os.write(1, words.encode())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,320 @@
+"""Clusters that were named without AWS: what their nodes say of themselves is asked of AWS, where they are EC2's."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.aws import by_evidence, leaf
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.suite import asking
+from clusterproof.plugins.suite.state import OF_HYPERPOD
+from tests.aws.clients import client
+from tests.aws.instances import with_instances
+from tests.aws.networks import open_to_internet
+from tests.aws.service import Service
+from tests.aws.storage import LUSTRE_MOUNT, CloudWatch, lustre, mounting, quiet_lustre
+from tests.recordings import boot, node, unreached
+from tests.runs import ROOT, Runs
+
+PASS, FAIL, CONCERN = Verdict.PASS, Verdict.FAIL, Verdict.CONCERN
+INCOMPLETE, NA = Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
+SSH = "ssh:n[1-3]"
+CHECKS = (str(ROOT / "checks" / "control_plane"), str(ROOT / "checks" / "storage" / "test_fsx.py"))
+OF_NODES = ("-k", "not slurm")
+FSX = {"fsx_throughput", "fsx_utilization", "fsx_capacity"}
+NETWORK = {"security_group_self_reference", "subnet_private", "vpc_endpoints"}
+PLACES = {"single_az", "network_layers", "ultraserver_block"}
+ALL = FSX | NETWORK | PLACES | {"image_uniform", "service_quotas"}
+NOWHERE = "no node of it is an EC2 instance"
+
+
+MOUNTINFO = """22 1 259:1 / / rw,relatime shared:1 - ext4 /dev/root rw
+98 22 0:50 / /fsx rw,noatime shared:60 - lustre 10.1.71.197@tcp:/oyuutbev rw,flock
+"""
+
+
+@contextmanager
+def metadata_of(instance: str) -> Iterator[str]:
+    """An instance metadata service; its URL."""
+    identity = {"instanceId": instance, "instanceType": "p5.48xlarge", "availabilityZone": "us-west-2a"}
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            self.told("token")
+
+        def do_GET(self) -> None:
+            self.told(json.dumps({**identity, "region": "us-west-2"}) if self.path.endswith("document") else "[]")
+
+        def told(self, text: str) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def on_ec2(name: str, instance: str, zone: str = "us-west-2a", **leaves: object) -> NodeEvidence:
+    """A node that says which instance it is."""
+    identity = {"instance_id": instance, "instance_type": "p5.48xlarge", "availability_zone": zone}
+    told: dict[str, object] = {
+        "boot": boot(hostname=name),
+        "platform": {"vendor": "Amazon EC2", "product": "p5.48xlarge"},
+        "imds": {"identity": {**identity, "region": "us-west-2", "image_id": "ami-12345678"}},
+        "mounts": mounting(LUSTRE_MOUNT),
+    }
+    return node(name, **told | leaves)
+
+
+def elsewhere(name: str) -> NodeEvidence:
+    """A node that somebody else made."""
+    imds = Leaf(Status.ABSENT, detail="the firmware does not say that this is an EC2 instance")
+    platform = {"vendor": "Dell Inc.", "product": "PowerEdge XE9680"}
+    return node(name, boot=boot(hostname=name), platform=platform, imds=imds, mounts=mounting(LUSTRE_MOUNT))
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, *nodes: NodeEvidence) -> None:
+    """Let the nodes of an ssh cluster answer with this."""
+
+    def told(_cluster: Cluster, *arguments: Any) -> None:
+        for evidence in nodes:
+            arguments[4](evidence)
+
+    monkeypatch.setattr(asking, "gather", told)
+
+
+def ran(runs: Runs, *arguments: str, cluster: str = SSH) -> dict[str, tuple[Verdict, str]]:
+    """Verdict and words of each check of AWS's, by its name."""
+    runs.run("--cluster", cluster, "--results", str(runs.results_file), *CHECKS, *OF_NODES, *arguments)
+    return {result.check.partition(".")[2]: (result.verdict, result.message) for result in runs.results}
+
+
+def verdicts(found: dict[str, tuple[Verdict, str]]) -> dict[str, Verdict]:
+    return {name: verdict for name, (verdict, _) in found.items()}
+
+
+@pytest.fixture
+def ids(service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch) -> Sequence[str]:
+    """Three instances that mount a quiet Lustre file system, named by ssh."""
+    _, found = with_instances(service)
+    quiet_lustre(watch, lustre(service))
+    answering(monkeypatch, *(on_ec2(f"n{number}", one) for number, one in enumerate(found, 1)))
+    service.calls.clear()
+    return found
+
+
+def test_nodes_on_ec2_are_looked_up_in_their_region(runs: Runs, service: Service, ids: Sequence[str]) -> None:
+    found = ran(runs)
+    assert found.keys() == ALL
+    assert verdicts(found) == dict.fromkeys(ALL, PASS) | {"ultraserver_block": NA}
+    assert "DescribeInstances" in service.calls
+    assert {call for call in service.calls if "Cluster" in call} == set()
+
+
+def test_what_is_wrong_there_is_found(
+    runs: Runs, service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vpc, ids = with_instances(service)
+    name = lustre(service)
+    quiet_lustre(watch, name)
+    watch.put(name, "DataReadBytes", "Sum", [240e6 * 60] * 180)
+    open_to_internet(service, vpc)
+    pairs = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": vpc.security_group}]}]
+    client(service, "ec2").revoke_security_group_ingress(GroupId=vpc.security_group, IpPermissions=pairs)
+    zones = ("us-west-2a", "us-west-2a", "us-west-2b")
+    answering(monkeypatch, *(on_ec2(f"n{n}", one, zone) for n, (one, zone) in enumerate(zip(ids, zones), 1)))  # noqa: B905
+    found = ran(runs)
+    assert {name: verdict for name, verdict in verdicts(found).items() if verdict in (FAIL, CONCERN)} == {
+        "fsx_throughput": FAIL,
+        "single_az": FAIL,
+        "security_group_self_reference": FAIL,
+        "subnet_private": CONCERN,
+    }
+    assert "2 in us-west-2a (n[1-2]), 1 in us-west-2b (n3)" in found["single_az"][1]
+
+
+def test_a_replay_gives_the_same_verdicts_without_aws(
+    runs: Runs, service: Service, ids: Sequence[str], tmp_path: Path
+) -> None:
+    before = ran(runs, "--record", str(tmp_path / "recorded"))
+    service.calls.clear()
+    assert ran(runs, cluster=f"replay:{tmp_path / 'recorded'}") == before
+    assert service.calls == []
+
+
+def test_redacted_evidence_gives_the_same_verdicts_without_the_ids(
+    runs: Runs, ids: Sequence[str], tmp_path: Path
+) -> None:
+    recorded = tmp_path / "recorded"
+    assert verdicts(ran(runs)) == verdicts(ran(runs, "--redact", "--record", str(recorded)))
+    told = "".join(file.read_text() for file in recorded.rglob("*.json"))
+    assert [one for one in ids if one in told] == []
+
+
+def test_workers_of_xdist_judge_by_what_the_controller_asked(runs: Runs, ids: Sequence[str]) -> None:
+    before = verdicts(ran(runs))
+    assert verdicts(ran(runs, "-n2")) == before
+
+
+def test_nodes_elsewhere_are_not_looked_up(runs: Runs, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, *(elsewhere(f"n{number}") for number in (1, 2, 3)))
+    found = ran(runs)
+    assert found == dict.fromkeys(ALL, (NA, NOWHERE))
+    assert service.calls == []
+
+
+def test_without_credentials_each_check_says_what_it_would_need(
+    runs: Runs, service: Service, ids: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(variable)
+    found = ran(runs)
+    known = {"single_az": PASS}  # an instance knows its zone itself
+    assert verdicts(found) == dict.fromkeys(ALL, NA) | known
+    words = "AWS was not asked: no AWS credentials here; expected some in"
+    assert all(words in found[name][1] for name in ALL - known.keys())
+    assert service.calls == []
+
+
+def test_a_profile_without_credentials_leaves_incomplete_what_was_to_be_asked_with_it(
+    runs: Runs, service: Service, ids: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(variable)
+    (runs.folder / "config").write_text("[profile empty]\nregion = us-west-2\n", encoding="utf-8")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(runs.folder / "config"))
+    found = ran(runs, "--profile", "empty")
+    assert verdicts(found) == dict.fromkeys(ALL, INCOMPLETE) | {"single_az": PASS}
+
+
+def test_ids_that_the_account_does_not_know_cost_what_is_told_of_them(
+    runs: Runs, service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_instances(service)
+    quiet_lustre(watch, lustre(service))
+    answering(monkeypatch, *(on_ec2(f"n{number}", f"i-0000000000000000{number}") for number in (1, 2, 3)))
+    found = ran(runs)
+    assert {name for name, verdict in verdicts(found).items() if verdict is PASS} == {
+        *FSX,
+        "single_az",
+        "service_quotas",
+    }
+    assert all(found[name][0] is INCOMPLETE for name in NETWORK | {"image_uniform"})
+
+
+def test_nodes_that_do_not_answer_prove_nothing(runs: Runs, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, *(unreached(f"n{number}") for number in (1, 2, 3)))
+    assert set(verdicts(ran(runs)).values()) == {INCOMPLETE}
+    assert service.calls == []
+
+
+def test_an_instance_without_its_metadata_service_is_looked_up_by_the_region_that_is_given(
+    runs: Runs, service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet_lustre(watch, lustre(service))
+    silent = {
+        "token": {"error": "ETIMEDOUT", "text": "no answer in 1 s"},
+        "identity": {"error": "ETIMEDOUT", "text": ""},
+    }
+    answering(monkeypatch, *(on_ec2(f"n{number}", "", imds=silent) for number in (1, 2, 3)))
+    found = ran(runs, "--region", "us-west-2")
+    assert {name for name, verdict in verdicts(found).items() if verdict is PASS} == FSX
+
+
+# Which clusters
+
+
+@pytest.mark.parametrize(
+    ("connection", "settings", "may"),
+    [
+        ("ssh", {}, True),
+        ("srun", {"submit_host": "local"}, True),
+        ("local", {}, True),
+        ("replay", {"recording": "x"}, False),  # made before nodes were asked for it
+        ("replay", {"recording": "x", "ec2": "by evidence"}, True),
+        ("replay", {"recording": "x", "region": "us-west-2"}, False),  # of AWS, and known to be
+        ("capture", {"capture": "x"}, False),
+        ("ssm", {"region": "us-west-2"}, False),
+        ("ssh", {"region": "us-west-2"}, False),
+    ],
+)
+def test_only_the_nodes_say_what_no_inventory_tells(connection: str, settings: dict[str, str], may: bool) -> None:
+    assert by_evidence.may_be_on_ec2(Cluster("c", connection, (Target("n1"),), settings)) is may
+
+
+def test_leaves_of_hyperpod_alone_are_those_that_say_so() -> None:
+    kinds = {name: getattr(leaf._module(name), "KINDS", ("hyperpod", "ec2")) for name in leaf.leaf_names()}
+    assert {name for name, of in kinds.items() if "ec2" not in of} == OF_HYPERPOD
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [None, [], {}, {"error": "HTTP_500"}, {"instance_id": 7}, {"instance_id": "i-1\n"}, {"instance_id": "x" * 999}],
+)
+def test_an_identity_that_makes_no_sense_is_none(identity: object) -> None:
+    found = by_evidence.Instances.of([node("n1", imds={"identity": identity}, platform={"vendor": "Amazon EC2"})])
+    assert found.identities == {}
+    assert found.nameless == ["n1"]
+
+
+def test_an_instance_id_that_is_none_is_never_asked_for() -> None:
+    found = by_evidence.Instances.of([on_ec2("n1", "--profile=x"), on_ec2("n2", "i-0123456789abcdef0")])
+    asked = found.cluster(Cluster("c", "ssh", (Target("n1"), Target("n2"))))
+    assert [target.address for target in asked.targets] == ["", "i-0123456789abcdef0"]
+
+
+def test_a_run_over_nodes_elsewhere_loads_nothing_of_boto3(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "sys/class/dmi/id").mkdir(parents=True)
+    (root / "sys/class/dmi/id/sys_vendor").write_text("Dell Inc.\n")
+    (root / "proc/1").mkdir(parents=True)
+    (root / "proc/1/mountinfo").write_text(MOUNTINFO)
+    script = (
+        "import sys, pytest; told = pytest.main(sys.argv[1:]); "
+        "print('LOADED', sorted(name for name in sys.modules if name.startswith(('boto3', 'botocore'))))"
+    )
+    words = ["--cluster", "local", "--host-root", str(root), "--no-report", "--results", str(tmp_path / "out")]
+    told = subprocess.run(
+        [sys.executable, "-c", script, *words, *CHECKS, *OF_NODES],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert "LOADED []" in told.stdout, told.stdout + told.stderr
+    records = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
+    assert {record["message"] for record in records if "verdict" in record} == {NOWHERE}
+
+
+def test_an_instance_that_runs_it_itself_is_looked_up(
+    runs: Runs, service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _, (one,) = with_instances(service, count=1)
+    quiet_lustre(watch, lustre(service))
+    root = tmp_path / "root"
+    (root / "sys/class/dmi/id").mkdir(parents=True)
+    (root / "sys/class/dmi/id/sys_vendor").write_text("Amazon EC2\n")
+    (root / "proc/1").mkdir(parents=True)
+    (root / "proc/1/mountinfo").write_text(MOUNTINFO)
+    with metadata_of(one) as url:
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", url)
+        found = ran(runs, "--host-root", str(root), cluster="local")
+    assert verdicts(found) == dict.fromkeys(ALL, PASS) | {"ultraserver_block": NA}

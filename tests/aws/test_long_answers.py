@@ -1,0 +1,111 @@
+"""A sick instance has much to say, and SSM shows little of an answer: what counts comes, and what is cut is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pytest
+
+from clusterproof.plugins.connection import Limits
+from clusterproof.plugins.connection.gather import gather
+from clusterproof.plugins.connection.ssm import Ssm
+from clusterproof.plugins.core.evidence import NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.probe.options import leaf_names
+from tests.aws.systems_manager import SystemsManager, in_nodes, with_agent
+from tests.judged import results, told_by
+from tests.probed import PATIENT
+from tests.testbed.image import NodeImage
+from tests.testbed.needs import needs_nodes
+from tests.testbed.node import entered, healthy_p5, with_file, with_kernel_line
+
+pytestmark = needs_nodes
+
+LIMITS = Limits(fanout=8, connect_s=20, answer_s=60, settings={"region": "us-west-2"})
+NODE = Target("gpu001", "i-0123456789abcdef0")
+XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1234, GPU has fallen off the bus."
+FAILED = (
+    "LustreError: 11-0: fsx-OST{ost:04x}-osc-ffff8a01b2c3d400: operation ost_read to node 10.1.71.{ost}@tcp failed: "
+    "rc = -{pid}"
+)
+SLOW = (
+    "Lustre: {pid}:0:(client.c:2289:ptlrpc_expire_one_request()) @@@ Request sent has timed out for slow reply: "
+    "[sent {pid}/real {pid}] req@ffff{pid:08x} x{pid}/t0(0) o4->fsx-OST{ost:04x}-osc-ffff8a01@10.1.71.{ost}@tcp:6/4"
+)
+LOST = (
+    "Lustre: fsx-OST{ost:04x}-osc-ffff8a01b2c3d400: Connection to fsx-OST{ost:04x} (at 10.1.71.{ost}@tcp) was lost; in "
+    "progress operations using this service will wait for recovery to complete"
+)
+
+
+def in_a_storm(image: NodeImage, *, each: int = 40) -> NodeImage:
+    """An Xid, and after it so many lines of each kind for each of 128 targets of Lustre: every server is lost."""
+    image = with_kernel_line(image, XID, at_s=70_000)
+    lines = [
+        f"3,{500 + n},{70_001_000_000 + n * 1000},-;{text.format(ost=ost, pid=n * 7919 % 99991)}\n"
+        for n, (_, ost, text) in enumerate(
+            (turn, ost, text) for turn in range(each) for ost in range(128) for text in (FAILED, SLOW, LOST)
+        )
+    ]
+    log = image.files["/dev/kmsg"]
+    return with_file(image, "/dev/kmsg", f"{log.content}{''.join(lines)}")  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def sick(manager: SystemsManager) -> Iterator[NodeImage]:
+    """An instance in a storm; SSM's agent runs commands on it."""
+    image = in_a_storm(healthy_p5())
+    with entered(with_agent(image)) as node:
+        manager.run = in_nodes({NODE.address: node})
+        yield image
+
+
+def through_ssm(limits: Limits = LIMITS) -> NodeEvidence:
+    """What the instance tells."""
+    cluster = Cluster("one", "ssm", (NODE,))
+    return gather(cluster, Ssm(), leaf_names(), PATIENT, limits, lambda _: None)[NODE.name]
+
+
+def judged(evidence: NodeEvidence) -> Mapping[str, Result]:
+    return results(evidence, peers=[evidence], group="workers", instance_type="p5.48xlarge")
+
+
+def test_a_storm_in_the_log_of_lustre_leaves_an_instance_reached_with_all_its_verdicts(sick: NodeImage) -> None:
+    told = judged(through_ssm())
+    direct = judged(told_by(sick, NODE.name))
+    assert {check: result.verdict for check, result in told.items()} == {
+        check: result.verdict for check, result in direct.items()
+    }
+    assert told["gpu.no_xid"].verdict is Verdict.FAIL
+    assert told["storage.file_system_errors"].verdict is Verdict.CONCERN
+
+
+def test_what_was_cut_is_incomplete_with_a_word_and_never_a_pass(sick: NodeImage) -> None:
+    evidence = through_ssm()
+    log = evidence.leaves["kernel_log"].value
+    assert set(log["cut"]) == {"file_servers"}
+    recovered = [line for line in log["lines"] if "OST" not in line[1]]
+    healed = replace(evidence.leaves["kernel_log"], value={**log, "lines": recovered})
+    told = judged(replace(evidence, leaves={**evidence.leaves, "kernel_log": healed}))
+    result = told["storage.file_system_errors"]
+    assert result.verdict is Verdict.INCOMPLETE
+    assert f"{log['cut']['file_servers'][0]} lines of the kernel log were cut" in result.message
+
+
+def test_an_answer_that_ssm_has_cut_keeps_what_came_whole(sick: NodeImage, manager: SystemsManager) -> None:
+    run = manager.run
+    manager.run = lambda target, words: b"noise\n" * 2000 + run(target, words)
+    evidence = through_ssm()
+    assert evidence.unreached is None
+    statuses = {name: leaf.status for name, leaf in evidence.leaves.items()}
+    assert set(statuses) == set(leaf_names())
+    assert {Status.TOLD, Status.CUT} <= set(statuses.values())
+    cut = next(leaf for leaf in evidence.leaves.values() if leaf.status is Status.CUT)
+    assert "24,000 characters that SSM shows" in cut.detail
+    told = judged(evidence)
+    assert told["node.reachable"].verdict is Verdict.PASS
+    assert told["node.evidence_complete"].verdict is Verdict.INCOMPLETE
+    assert told["node.evidence_complete"].message.startswith("cut from the answer: ")

@@ -1,0 +1,95 @@
+"""AWS as moto tells it, without a proxy before it and with nothing replaced."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Mapping
+
+import boto3
+import pytest
+
+from clusterproof.plugins.aws import leaf as aws
+from clusterproof.plugins.aws.account import Account
+from clusterproof.plugins.core.evidence import Leaf, Status
+from clusterproof.plugins.inventory import Cluster, InventoryError, resolve
+from tests.aws.networks import Vpc, with_vpc
+from tests.aws.service import Service, environment
+
+NAME = "as-published"
+PAGE = 100  # of ListClusterNodes: moto tells its first page again and again
+SETTINGS = {"fsx_window_minutes": "180"}
+
+
+@pytest.fixture
+def vpc(moto_url: str, monkeypatch: pytest.MonkeyPatch) -> Vpc:
+    """A network in moto, which boto3 finds."""
+    urllib.request.urlopen(urllib.request.Request(f"{moto_url}/moto-api/reset", method="POST")).close()
+    published = Service(moto_url, moto_url)
+    for name, value in environment(published).items():
+        monkeypatch.setenv(name, value)
+    return with_vpc(published, "10.9")
+
+
+def hyperpod(vpc: Vpc, count: int) -> None:
+    """A HyperPod cluster of so many nodes."""
+    workers = {
+        "InstanceGroupName": "workers",
+        "InstanceType": "ml.p5.48xlarge",
+        "InstanceCount": count,
+        "LifeCycleConfig": {"SourceS3Uri": "s3://sagemaker-lifecycle/", "OnCreate": "on_create.sh"},
+        "ExecutionRole": "arn:aws:iam::123456789012:role/node",
+        "ThreadsPerCore": 1,
+    }
+    boto3.client("sagemaker").create_cluster(ClusterName=NAME, VpcConfig=vpc.config, InstanceGroups=[workers])
+
+
+def told(cluster: Cluster, leaf: str) -> Leaf:
+    """What AWS tells of one thing."""
+    return aws.ask(Account("us-west-2"), cluster_with(cluster, SETTINGS), [leaf]).leaves[leaf]
+
+
+def cluster_with(cluster: Cluster, settings: Mapping[str, str]) -> Cluster:
+    return Cluster(cluster.name, cluster.connection, cluster.targets, settings={**cluster.settings, **settings})
+
+
+def test_a_page_of_nodes_is_a_cluster(vpc: Vpc) -> None:
+    hyperpod(vpc, PAGE)
+    found = resolve(NAME)
+    assert (found.connection, len(found.targets)) == ("hyperpod", PAGE)
+    assert {target.instance_type for target in found.targets} == {"p5.48xlarge"}
+    assert told(found, "hyperpod").value["cluster"]["ClusterStatus"] == "InService"
+    assert len(told(found, "hyperpod_nodes").value["nodes"]) == PAGE
+
+
+def test_a_service_that_tells_a_page_twice_is_refused_and_not_asked_for_ever(vpc: Vpc) -> None:
+    hyperpod(vpc, PAGE + 1)
+    with pytest.raises(InventoryError, match=r"sagemaker:ListClusterNodes: .* same next token was received twice"):
+        resolve(NAME)
+
+
+@pytest.mark.parametrize("leaf", ["instances", "subnets", "security_groups", "route_tables", "vpc_endpoints", "fsx"])
+def test_what_moto_tells_of_instances_and_their_network_is_understood(vpc: Vpc, leaf: str) -> None:
+    answer = told(instances(vpc), leaf)
+    assert answer.status is Status.TOLD, answer.detail
+
+
+@pytest.mark.parametrize("leaf", ["quotas", "instance_topology"])
+def test_what_moto_does_not_know_is_one_line(vpc: Vpc, leaf: str) -> None:
+    answer = told(instances(vpc), leaf)
+    assert answer.status is Status.BROKE
+    assert "\n" not in answer.detail
+
+
+def instances(vpc: Vpc) -> Cluster:
+    """A cluster of two instances of EC2."""
+    launched = boto3.client("ec2").run_instances(
+        ImageId="ami-12345678",
+        MinCount=2,
+        MaxCount=2,
+        InstanceType="p5.48xlarge",
+        SubnetId=vpc.near,
+        SecurityGroupIds=[vpc.security_group],
+    )
+    found = resolve("ec2:" + ",".join(one["InstanceId"] for one in launched["Instances"]))
+    assert len(found.targets) == 2
+    return found

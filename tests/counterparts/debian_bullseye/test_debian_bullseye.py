@@ -1,0 +1,48 @@
+"""Debian bullseye, whose Python is 3.9: the probe runs there; Slurm's scripts, which need 3.10, drain nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.counterparts import installed
+from tests.counterparts.system import System, broken
+from tests.counterparts.wheel import installed_under
+from tests.testbed.needs import needs_nodes
+
+NAME = "debian_bullseye"
+PYTHON = "3.9"
+
+pytestmark = [needs_nodes, installed.needs(NAME)]
+
+
+@pytest.fixture(scope="module")
+def system() -> System:
+    return System(installed.folder(NAME) / "root")
+
+
+def test_every_leaf_of_the_probe_runs_on_its_python(system: System) -> None:
+    told = system.told()
+    assert told.unreached is None, told.detail
+    assert str(told.probe["python"]).startswith(PYTHON)
+    assert broken(told) == {}
+    assert told.leaves["boot"].value["os"].startswith("Debian GNU/Linux 11")
+
+
+def test_every_leaf_that_loads_the_hardware_runs_on_its_python(system: System) -> None:
+    told = system.told_under_load()
+    assert told.unreached is None, told.detail
+    assert broken(told) == {}
+
+
+@pytest.fixture(scope="module")
+def furnished(system: System, tmp_path_factory: pytest.TempPathFactory) -> System:
+    """The system with the wheel of this checkout forced upon it."""
+    return System(system.root, (installed_under(tmp_path_factory.mktemp(NAME), PYTHON),))
+
+
+@pytest.mark.parametrize("script", ["prolog", "epilog", "health-check"])
+def test_a_script_of_slurms_on_too_old_a_python_drains_nothing_and_says_so(furnished: System, script: str) -> None:
+    ran = furnished.run("SLURM_JOB_ID=42", f"/opt/clusterproof/bin/clusterproof-{script}")
+    said = ran.stderr.decode()
+    assert ran.returncode == 0, said
+    assert "no verdict: Python 3.9.2; expected 3.10 or newer" in said

@@ -1,0 +1,76 @@
+"""Debian trixie, whose Python is 3.13: the probe runs there, and an installed prolog."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from clusterproof.plugins.core.evidence import Status
+from tests.counterparts import installed
+from tests.counterparts.system import System, broken
+from tests.counterparts.wheel import installed_under
+from tests.testbed.needs import needs_nodes
+
+NAME = "debian_trixie"
+PYTHON = "3.13"
+PROLOG = "/opt/clusterproof/bin/clusterproof-prolog"
+VERDICT = "/var/lib/clusterproof/slurm/verdict.json"
+SETTINGS = 'mode = "drain"\ndeadline_s = 8\n'  # the most: others keep this machine busy
+
+pytestmark = [needs_nodes, installed.needs(NAME)]
+
+
+@pytest.fixture(scope="module")
+def bare() -> System:
+    """The system as it comes."""
+    return System(installed.folder(NAME) / "root")
+
+
+@pytest.fixture(scope="module")
+def furnished(bare: System, tmp_path_factory: pytest.TempPathFactory) -> System:
+    """The system with the wheel of this checkout, and what it depends on, in /opt/clusterproof."""
+    tree = installed_under(tmp_path_factory.mktemp(NAME), PYTHON)
+    (tree / "etc" / "clusterproof").mkdir(parents=True)
+    (tree / "etc" / "clusterproof" / "slurm.toml").write_text(SETTINGS)
+    return System(bare.root, (tree, installed.folder(NAME) / "packages"))
+
+
+def test_every_leaf_of_the_probe_runs_on_its_python(bare: System) -> None:
+    told = bare.told()
+    assert told.unreached is None, told.detail
+    assert str(told.probe["python"]).startswith(PYTHON)
+    assert broken(told) == {}
+    assert told.leaves["boot"].value["os"].startswith("Debian GNU/Linux 13")
+    assert told.leaves["services"].status is Status.ABSENT  # there is no systemd in this folder
+
+
+def test_every_leaf_that_loads_the_hardware_runs_on_its_python(bare: System) -> None:
+    told = bare.told_under_load()
+    assert told.unreached is None, told.detail
+    assert broken(told) == {}
+
+
+def test_an_installed_prolog_checks_the_node_and_keeps_its_verdict(furnished: System) -> None:
+    ran = furnished.run("SLURM_JOB_ID=42", "/bin/sh", "-c", f"{PROLOG}; echo $? >&2; cat {VERDICT}")
+    said = ran.stderr.decode()
+    assert " checks in " in said, said
+    assert "no verdict" not in said
+    verdict = json.loads(ran.stdout)
+    assert verdict["checked"] > 10
+    assert not [found for found in verdict["findings"] if "the check itself broke" in found["message"]]
+
+
+def test_an_installed_suite_finds_in_the_demo_what_it_is_to_find(furnished: System) -> None:
+    words = [
+        "-c",
+        "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())",
+        "--cluster",
+        "demo",
+        "-q",
+        "--no-report",
+    ]
+    ran = furnished.run("HOME=/tmp", "/opt/clusterproof/bin/python", *words)
+    said = ran.stdout.decode()
+    assert ran.returncode == 1, said[-2000:] + ran.stderr.decode()[-2000:]
+    assert "\n16 nodes: " in said

@@ -1,0 +1,110 @@
+"""integrations/slurm/install.md as an administrator follows it: its commands, as written, on systems that are fresh."""
+
+from __future__ import annotations
+
+import subprocess
+import textwrap
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.counterparts import installed
+from tests.counterparts.system import System
+from tests.counterparts.wheel import ROOT, TRACKED
+from tests.testbed.needs import needs_nodes
+
+NAME = "fresh_nodes"
+DOCUMENT = ROOT / "integrations" / "slurm" / "install.md"
+CHECKOUT = "root/clusterproof"  # where the administrator has it
+STRANGERS = "clusterproof-99.0-py3-none-any.whl"  # on the index, by whoever has taken the name
+SETTINGS = "deadline_s = 8\n"  # it observes: this machine's kernel log may have faults
+
+pytestmark = [needs_nodes, installed.needs(NAME)]
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """A system: where its root is, what its apt can reach, the words of its paragraph, the Python that it ends with."""
+
+    root: Path
+    apt: Path | None
+    words: str
+    python: str
+
+
+HERE = installed.folder(NAME)
+SYSTEMS = [
+    pytest.param(Fresh(HERE / "bookworm", HERE / "apt" / "bookworm", "Debian 12 and 13", "3.11.2"), id="Debian 12"),
+    pytest.param(Fresh(HERE / "trixie", HERE / "apt" / "trixie", "Debian 12 and 13", "3.13."), id="Debian 13"),
+    pytest.param(
+        Fresh(installed.folder("debian_bullseye") / "root", None, "(Debian 11, Ubuntu 20.04)", "3.11.11"),
+        id="Debian 11",
+        marks=installed.needs("debian_bullseye"),
+    ),
+]
+
+
+def commands(words: str) -> str:
+    """The commands below the paragraph that has these words."""
+    paragraphs = DOCUMENT.read_text(encoding="utf-8").split("\n\n")
+    (place,) = [number for number, text in enumerate(paragraphs) if words in " ".join(text.split())]
+    block = paragraphs[place + 1]
+    assert block.startswith("    "), block
+    return textwrap.dedent(block)
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree to lay over a system: a fresh checkout, settings, and a stranger's wheel on the index."""
+    tree = tmp_path_factory.mktemp(NAME)
+    for name in filter(None, subprocess.run(TRACKED, capture_output=True, check=True).stdout.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (tree / CHECKOUT / name).parent.mkdir(parents=True, exist_ok=True)
+            (tree / CHECKOUT / name).write_bytes((ROOT / name).read_bytes())
+            (tree / CHECKOUT / name).chmod((ROOT / name).stat().st_mode & 0o777)
+    (tree / "etc" / "clusterproof").mkdir(parents=True)
+    (tree / "etc" / "clusterproof" / "slurm.toml").write_text(SETTINGS)
+    (tree / "index").mkdir()
+    with zipfile.ZipFile(tree / "index" / STRANGERS, "w") as wheel:
+        about = "clusterproof-99.0.dist-info"
+        wheel.writestr("clusterproof/__init__.py", "raise SystemExit('a stranger')\n")
+        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: clusterproof\nVersion: 99.0\n")
+        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{about}/RECORD", "")
+    return tree
+
+
+def script(fresh: Fresh) -> str:
+    """All that the administrator types, in the checkout; `pip wheel` alone reaches the index."""
+    index = "PIP_NO_INDEX=1 PIP_FIND_LINKS=/index PIP_DISABLE_PIP_VERSION_CHECK=1"
+    asked = commands("4. Look before it is switched on.").strip()
+    typed = [
+        f"cd /{CHECKOUT}",
+        commands(fresh.words),
+        f"export {index}",
+        commands("2. The wheels, once,"),
+        "unset PIP_NO_INDEX PIP_FIND_LINKS",
+        commands("3. On every node,"),
+        "exec 2>&1; cd /; set +e",
+        f"{asked}; echo asked: $?",
+        "SLURM_JOB_ID=42 /opt/clusterproof/bin/clusterproof-prolog; echo prolog: $?",
+        "/opt/clusterproof/bin/clusterproof --version",
+    ]
+    return "set -e; exec 3>&1 1>&2\n" + "\n".join(typed).replace("exec 2>&1;", "exec 1>&3 2>&1;")
+
+
+@pytest.mark.parametrize("fresh", SYSTEMS)
+def test_the_commands_install_on_a_fresh_system_what_then_checks_the_node(fresh: Fresh, checkout: Path) -> None:
+    layers = tuple(filter(None, (checkout, HERE / "given", fresh.apt)))
+    ran = System(fresh.root, layers).run("HOME=/root", "/bin/sh", "-c", script(fresh))
+    said = ran.stdout.decode()
+    assert ran.returncode == 0, ran.stderr.decode()[-4000:]
+    assert f"({fresh.python}" in said, said
+    assert " checks judged (" in said
+    assert "! slurmctld" in said  # there is no Slurm in this folder
+    assert "asked: 1\n" in said
+    assert "prolog: 0\n" in said
+    assert "no verdict" not in said
+    assert "clusterproof 0." in said  # ours, whatever else the index has by this name

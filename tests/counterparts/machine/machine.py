@@ -1,0 +1,136 @@
+"""A whole machine that runs: qemu under software emulation, reached by ssh, and by its monitor for what befalls it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from clusterproof.plugins.core.result import Result
+from clusterproof.reports.results import read_results
+from tests.counterparts import installed
+from tests.loopback import free_port
+
+NAME = "machine"
+NODE = "node001"
+ROOT = Path(__file__).parents[3]
+DISKS = 3
+BOOT_S = 1200  # on a machine that is busy with other things; 40 s on one that is not
+ANSWER_S = 900
+KERNEL = "root=/dev/vda rw console=ttyS0 pcie_ports=native mitigations=off panic=-1"
+CONFIG = """Host *
+  User root
+  HostName 127.0.0.1
+  Port {port}
+  HostKeyAlias {node}
+  IdentityFile {folder}/key
+  IdentitiesOnly yes
+  UserKnownHostsFile {folder}/known_hosts
+  GlobalKnownHostsFile none
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A running machine; `home` has the ssh configuration that leads to it."""
+
+    home: Path
+    monitor: Path
+
+    def shell(self, script: str, within_s: float = ANSWER_S) -> subprocess.CompletedProcess[str]:
+        """Run a script on it, as root."""
+        command = ["ssh", "-F", str(self.home / ".ssh" / "config"), "-o", "ConnectTimeout=30", NODE, "sh -e"]
+        return subprocess.run(command, input=script, capture_output=True, text=True, timeout=within_s)
+
+    def befall(self, *events: str) -> None:
+        """Tell the monitor, line by line."""
+        with socket.socket(socket.AF_UNIX) as spoken:
+            spoken.connect(str(self.monitor))
+            spoken.settimeout(ANSWER_S)
+            _until_prompt(spoken)
+            for event in events:
+                spoken.sendall(f"{event}\n".encode())
+                said = _until_prompt(spoken)
+                assert "rror" not in said.replace(event, ""), said
+
+    def judged(self) -> dict[str, Result]:
+        """The verdict of every check of `pytest --cluster ssh:…`, as a person types it."""
+        results = self.home / f"results-{time.monotonic_ns()}.jsonl"
+        words = ["--cluster", f"ssh:{NODE}", "--expect", "gpus=0", "--probe-timeout", "90", "--connect-timeout", "60"]
+        subprocess.run(
+            [sys.executable, "-m", "pytest", *words, "--results", str(results), "--no-report", "-q", "-n", "0"],
+            cwd=ROOT,
+            env={**os.environ, "HOME": str(self.home)},
+            capture_output=True,
+            timeout=ANSWER_S,
+        )
+        return {result.check: result for result in read_results(results) if result.node == NODE}
+
+
+def _until_prompt(spoken: socket.socket) -> str:
+    said = ""
+    while not said.endswith("(qemu) "):
+        said += spoken.recv(65536).decode()
+    return said
+
+
+@contextlib.contextmanager
+def booted(home: Path) -> Iterator[Machine]:
+    """Boot the machine, wait until it lets in, and end it."""
+    folder, port = installed.folder(NAME), free_port()
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "config").write_text(CONFIG.format(port=port, node=NODE, folder=folder))
+    machine = Machine(home, home / "monitor")
+    with (home / "said").open("wb") as said:
+        running = subprocess.Popen(_qemu(folder, home, port), stdout=said, stderr=said, start_new_session=True)
+    try:
+        _await(machine, running, home)
+        yield machine
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+
+
+def _await(machine: Machine, running: subprocess.Popen[bytes], home: Path) -> None:
+    """Until systemd has started all that it is to start."""
+    until = time.monotonic() + BOOT_S
+    while time.monotonic() < until:
+        assert running.poll() is None, (home / "said").read_text()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if machine.shell("systemctl is-system-running --wait || :").returncode == 0:
+                return
+        time.sleep(2)
+    raise AssertionError((home / "console").read_text(errors="replace")[-4000:])
+
+
+def _qemu(folder: Path, home: Path, port: int) -> list[str]:
+    """Two sockets with memory of their own, PCIe slots with NVMe disks and a network adapter; nothing is written."""
+    words = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-machine", "q35", "-m", "1536", "-nodefaults"]
+    words += ["-smp", "2,sockets=2", "-display", "none", "-no-reboot"]
+    words += ["-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"]  # else the slots are found empty
+    for number in range(2):
+        words += ["-object", f"memory-backend-ram,id=memory{number},size=768M"]
+        words += ["-numa", f"node,nodeid={number},cpus={number},memdev=memory{number}"]
+    words += ["-kernel", str(folder / "vmlinuz"), "-initrd", str(folder / "initrd"), "-append", KERNEL]
+    words += ["-drive", f"if=none,id=root,file={folder / 'disk'},format=raw,snapshot=on"]
+    words += ["-device", "virtio-blk-pci,drive=root", "-device", "virtio-rng-pci"]
+    for number in range(DISKS + 1):
+        words += ["-device", f"pcie-root-port,id=port{number},chassis={number + 1},slot={number + 1}"]
+    for number in range(DISKS):
+        disk = home / f"disk{number}"
+        disk.write_bytes(b"")
+        os.truncate(disk, 256 * 1024 * 1024)
+        words += ["-drive", f"if=none,id=drive{number},file={disk},format=raw"]
+        words += ["-device", f"nvme,id=nvme{number},serial=serial{number},drive=drive{number},bus=port{number}"]
+    words += ["-netdev", f"user,id=user,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"]
+    words += ["-device", "virtio-net-pci,netdev=user"]
+    words += ["-netdev", "hubport,id=hub,hubid=1", "-device", f"e1000e,id=adapter,netdev=hub,bus=port{DISKS}"]
+    return [*words, "-serial", f"file:{home / 'console'}", "-monitor", f"unix:{home / 'monitor'},server,nowait"]

@@ -1,0 +1,176 @@
+"""A whole machine, with systemd, disks, slots and a kernel of its own: what befalls it is named, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from tests.counterparts import installed
+from tests.counterparts.machine.machine import NAME, Machine, booted
+from tests.testbed.needs import needs_sshd
+
+pytestmark = [needs_sshd, installed.needs(NAME)]
+
+FAIL, CONCERN = Verdict.FAIL, Verdict.CONCERN
+TRUE_OF_IT = {  # nobody tells it time or names, its limits are Debian's, and who emulates it has other things to do
+    "host.clock_sync",
+    "host.clocksource",
+    "host.cpu_steal",
+    "host.iowait",
+    "host.ulimits",
+    "network.nameservers",
+}
+
+SERVICES = """
+echo Nonsense=1 >>/etc/slurm/slurm.conf
+systemctl restart slurmd || :
+printf '[Service]\\nType=oneshot\\nExecStart=/bin/false\\n' >/etc/systemd/system/motd-news.service
+systemctl daemon-reload
+systemctl start motd-news || :
+"""
+FULL = """
+mkdir -p /opt/dlami/nvme /opt/sagemaker
+mkfs.ext4 -q /dev/disk/by-id/nvme-*serial0
+mount /dev/disk/by-id/nvme-*serial0 /opt/dlami/nvme
+dd if=/dev/zero of=/opt/dlami/nvme/checkpoint bs=1M 2>/dev/null || :
+truncate -s 32M /var/few
+mkfs.ext4 -q -N 16 /var/few
+mount -o loop /var/few /opt/sagemaker
+number=0
+while touch /opt/sagemaker/$number 2>/dev/null; do number=$((number + 1)); done
+"""
+READ_ONLY = """
+mkdir -p /data /archive
+mkfs.ext4 -q /dev/disk/by-id/nvme-*serial2
+mount -o errors=remount-ro /dev/disk/by-id/nvme-*serial2 /data
+echo injected >/sys/fs/ext4/$(basename $(findmnt -no SOURCE /data))/trigger_fs_error
+truncate -s 32M /var/archive
+mkfs.ext4 -q /var/archive
+echo '/var/archive /archive ext4 loop,nofail 0 0' >>/etc/fstab
+mount -o loop,ro /var/archive /archive
+"""
+SERVER = """
+mkdir -p /srv/shared /shared
+echo '/srv/shared 127.0.0.1(rw,no_root_squash,insecure)' >/etc/exports
+systemctl start nfs-server
+mount -t nfs -o vers=4.2,hard 127.0.0.1:/srv/shared /shared
+rpc.nfsd 0
+"""
+DRIVER = """
+disk=$(readlink -f /dev/disk/by-id/nvme-*serial1)
+device=$(readlink -f /sys/block/$(basename $disk)/device/device)
+basename $device >/sys/bus/pci/drivers/nvme/unbind
+"""
+NETWORK = """
+modprobe rdma_rxe
+rdma link add rxe0 type rxe netdev $(ip -o route show 10.0.2.0/24 | sed 's/.*dev //;s/ .*//')
+modprobe bonding max_bonds=0
+modprobe dummy numdummies=0
+adapter=$(basename /sys/bus/pci/drivers/e1000e/*/net/*)
+ip link add bond0 type bond mode active-backup miimon 100
+ip link add dummy0 type dummy
+ip link set dummy0 master bond0
+ip link set $adapter master bond0
+ip address add 10.9.0.1/24 dev bond0
+ip link set bond0 up
+"""
+HARDWARE = """
+for interval in /sys/devices/system/machinecheck/machinecheck*/check_interval; do echo 1 >$interval; done
+modprobe aer_inject
+address=$(basename /sys/bus/pci/drivers/e1000e/0000:*)
+python3 - ${address#0000:} <<'END'
+import struct, sys
+bus, device, function = (int(part, 16) for part in sys.argv[1].replace(".", ":").split(":"))
+error = struct.pack("<BBBxIIIIIIH2x", bus, device, function, 0x4000, 0, 0, 0, 0, 0, 0)  # a completion that timed out
+open("/dev/aer_inject", "wb", buffering=0).write(error)
+END
+"""
+LOGGED = "for second in $(seq 120); do dmesg | grep -q '{}' && break; sleep 1; done; dmesg | grep '{}'"
+LAST_CHECK = "CPU 1: Machine Check: 0 Bank 9"
+CORRECTED = "0x9c00004000010090 0 0x1000 0x86"  # valid, corrected, of memory, with its address
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    with booted(tmp_path_factory.mktemp(NAME)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def untouched(machine: Machine) -> dict[str, Result]:
+    """What is said of it as it has booted."""
+    return machine.judged()
+
+
+@pytest.fixture(scope="module")
+def sick(machine: Machine, untouched: dict[str, Result]) -> dict[str, Result]:
+    """What is said of it with many faults at once, none of which has to do with another."""
+    machine.befall("set_link adapter off")
+    for script in (SERVICES, FULL, READ_ONLY, SERVER, DRIVER, NETWORK, HARDWARE):
+        ran = machine.shell(script)
+        assert ran.returncode == 0, f"{script}\n{ran.stderr}"
+    machine.befall(*(f"mce {cpu} {bank} {CORRECTED}" for cpu in range(2) for bank in range(4, 10)))
+    assert machine.shell(LOGGED.format(LAST_CHECK, LAST_CHECK)).returncode == 0
+    return machine.judged()
+
+
+@pytest.fixture(scope="module")
+def worse(machine: Machine, sick: dict[str, Result]) -> dict[str, Result]:
+    """What is said of it once a disk that was in use is pulled out, and the clock has jumped by a year."""
+    machine.befall("device_del nvme0")
+    assert machine.shell(LOGGED.format("Aborting journal", "Aborting journal")).returncode == 0
+    machine.shell("date -s '+1 year'")
+    return machine.judged()
+
+
+def findings(results: Mapping[str, Result]) -> dict[str, Verdict]:
+    """What checks find that is not true of it from the start."""
+    found = {name: result.verdict for name, result in results.items() if result.verdict in (FAIL, CONCERN)}
+    return {name: verdict for name, verdict in found.items() if name not in TRUE_OF_IT}
+
+
+SICK = {
+    "host.services": (FAIL, "(takes Slurm's jobs); expected every enabled service active"),  # starting, or about to
+    "host.device_drivers": (FAIL, "0000:02:00.0: no driver holds an NVMe controller (1b36:0010)"),
+    "storage.space": (FAIL, "/opt/dlami/nvme (ext4) has 100 % in use, /opt/sagemaker (ext4) has 100 % of its inodes"),
+    "storage.mounts_alive": (FAIL, "/shared: nfs4 from 127.0.0.1:/srv/shared hangs"),
+    "storage.mounts_writable": (FAIL, "/archive: ext4 read-only; expected read-write, as in /etc/fstab"),
+    "storage.disk_errors": (FAIL, "nvme2n1: ext4 writes no more"),
+    "host.pcie_aer": (CONCERN, "nonfatal error of 0000:04:00.0"),
+    "gpu.pcie_errors": (CONCERN, "0000:04:00.0: 1 uncorrected PCIe errors"),
+    "host.mce_edac": (CONCERN, "12 corrected errors a day (in the log)"),
+    "network.interfaces_up": (CONCERN, "which is switched on; expected one"),
+}
+
+
+def test_of_the_untouched_machine_nothing_is_said_that_is_not_true(untouched: dict[str, Result]) -> None:
+    assert untouched["node.reachable"].verdict is Verdict.PASS
+    assert findings(untouched) == {}
+
+
+@pytest.mark.parametrize("check", SICK)
+def test_each_fault_is_named_by_its_check(sick: dict[str, Result], check: str) -> None:
+    verdict, words = SICK[check]
+    assert sick[check].verdict is verdict, sick[check].message
+    assert words in sick[check].message
+
+
+def test_the_faults_invent_no_other(sick: dict[str, Result]) -> None:
+    assert findings(sick).keys() - SICK.keys() == set()
+
+
+def test_soft_roce_is_no_fabric_that_has_to_be_sound(sick: dict[str, Result]) -> None:
+    assert sick["network.ib_ports"].verdict is Verdict.NOT_APPLICABLE
+    incomplete = {name for name, result in sick.items() if result.verdict is Verdict.INCOMPLETE}
+    assert not {name for name in incomplete if name.startswith("network.")}
+
+
+def test_a_disk_that_is_pulled_out_while_in_use_does_not_answer(worse: dict[str, Result]) -> None:
+    assert "/opt/dlami/nvme: ext4 from /dev/nvme0n1 says ENODEV" in worse["storage.mounts_alive"].message
+
+
+def test_a_clock_that_jumps_by_a_year_changes_no_verdict(sick: dict[str, Result], worse: dict[str, Result]) -> None:
+    assert findings(worse) == findings(sick)

@@ -1,0 +1,87 @@
+"""Runs the probe against NVIDIA's mock of NVML, and injects faults into it.
+
+The mock is the Go package pkg/gpu/mocknvml/bridge of NVIDIA/k8s-test-infra, built as a C shared library, and
+nvml-mock-ctl of the same repository. No registry has it: Go's module proxy answers 403 for that module.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.core.evidence import NodeEvidence
+from tests.probed import PATIENT, probe
+from tests.testbed.compiled import shared_library
+
+VARIABLE = "NVML_MOCK"
+FILES = ("libnvidia-ml.so.1", "nvml-mock-ctl", "mock-nvml-config-h100.yaml")
+COUNTING_SINCE = "1700000000"  # seconds since 1970: when the mock's counters of NVLink errors began
+NOT_SUPPORTED = 3
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One of the mock's machines: how many GPUs it has, and how many active links each."""
+
+    name: str
+    gpus: int
+    nvlinks: int
+
+
+PROFILES = (
+    Profile("a100", 8, 12),
+    Profile("h100", 8, 18),
+    Profile("b200", 8, 0),  # it has no NVSwitch, by its own words
+    Profile("gb200", 8, 18),
+    Profile("gb300", 8, 18),
+    Profile("l40s", 8, 0),
+    Profile("t4", 4, 0),
+)
+
+
+def folder() -> Path:
+    """Where the mock lies."""
+    return Path(os.environ.get(VARIABLE, "")).absolute()
+
+
+def needs_mock() -> pytest.MarkDecorator:
+    """Skips a test where the mock is not there, and says what to set."""
+    is_there = bool(os.environ.get(VARIABLE)) and all((folder() / name).exists() for name in FILES)
+    words = f"set {VARIABLE} to a folder with libnvidia-ml.so.1, nvml-mock-ctl and mock-nvml-config-*.yaml, built from "
+    words += "NVIDIA/k8s-test-infra: no registry has it (Go's module proxy refuses it)"
+    return pytest.mark.skipif(not is_there, reason=words)
+
+
+def told_by_mock(profile: str, scratch: Path, monkeypatch: pytest.MonkeyPatch, *faults: str) -> NodeEvidence:
+    """What the probe tells of the mock's machine, with these faults as nvml-mock-ctl words them."""
+    config, overrides = folder() / f"mock-nvml-config-{profile}.yaml", scratch / "overrides.yaml"
+    for fault in faults:
+        command, *rest = fault.split()
+        to_run = [folder() / "nvml-mock-ctl", command, "--file", overrides, "--config", config, *rest]
+        subprocess.run(to_run, check=True, capture_output=True)
+    environment = {
+        "MOCK_NVML_CONFIG": config,
+        "MOCK_NVML_OVERRIDES": overrides,
+        "MOCK_NVML_EPOCH": COUNTING_SINCE,
+        "LD_LIBRARY_PATH": folder(),
+        "LD_PRELOAD": stub(scratch),
+    }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, str(value))
+    return probe(["nvml"], PATIENT)
+
+
+def stub(scratch: Path) -> Path:
+    """A library of the functions that the mock leaves undefined, without which it does not load at once."""
+    told = subprocess.run(
+        ["nm", "-D", "--undefined-only", folder() / FILES[0]], check=True, capture_output=True, text=True
+    )
+    names = [line.split()[-1] for line in told.stdout.splitlines() if " nvml" in line]
+    source, built = scratch / "stub.c", scratch / "libstub.so"
+    source.write_text("".join(f"int {name}(void) {{ return {NOT_SUPPORTED}; }}\n" for name in names))
+    built.write_bytes(shared_library(source, built.name))
+    return built

@@ -1,0 +1,84 @@
+"""Plugins that many suites have beside ours: the checks call them, and judge the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.counterparts import installed as counterparts
+from tests.test_strangers import SUITE, written
+from tests.wheel import Installed, environment_with
+
+pytestmark = counterparts.needs("stranger")
+
+Told = tuple[int, dict[tuple[str, str], tuple[str, str]]]
+PACKAGED = ("--pyargs", "clusterproof.checks", "--cluster", "demo", "--no-report", "-q", "-k", "ecc or uptime")
+
+
+@pytest.fixture(scope="session")
+def beside_others(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel, in an environment with plugins of others."""
+    folder = tmp_path_factory.mktemp("beside_others")
+    return environment_with(wheel, folder, [counterparts.folder("stranger") / "site"])
+
+
+@pytest.fixture(scope="session")
+def alone(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """What a run says without those plugins."""
+    return told(installed, tmp_path_factory.mktemp("alone") / "run")
+
+
+def told(ran: Installed, folder: Path, *words: str) -> Told:
+    """The exit code, and verdict and message by check and node."""
+    folder.mkdir()
+    made = ran.pytest(folder, *PACKAGED, "--results", "results.jsonl", *words)
+    assert "Traceback" not in made.stdout + made.stderr, made.stdout + made.stderr
+    lines = (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
+    assert lines, made.stdout + made.stderr
+    records = [json.loads(line) for line in lines]
+    return made.returncode, {
+        (record["check"], record["node"]): (record["verdict"], record["message"]) for record in records
+    }
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-p", "no:randomly", "--timeout", "300"],
+        ["-p", "no:randomly", "--reruns", "2"],
+        ["-p", "no:randomly", "--cov", "clusterproof", "--cov-report", "term"],
+        ["-p", "no:randomly", "--alluredir", "allure"],
+        [],
+        ["--timeout", "300", "--reruns", "1", "--alluredir", "allure", "-n", "2"],
+    ],
+    ids=["timeout", "rerunfailures", "cov", "allure", "randomly", "all, two workers"],
+)
+def test_beside_a_plugin_the_verdicts_are_the_same(
+    alone: Told, beside_others: Installed, tmp_path: Path, words: list[str]
+) -> None:
+    assert told(beside_others, tmp_path / "beside", *words) == alone
+
+
+def test_allure_is_told_of_every_check_and_how_it_ended(beside_others: Installed, tmp_path: Path) -> None:
+    code, verdicts = told(beside_others, tmp_path / "run", "--alluredir", "allure")
+    assert code == 1
+    cases = [json.loads(path.read_text()) for path in (tmp_path / "run" / "allure").glob("*-result.json")]
+    status = {"pass": "passed", "fail": "failed", "incomplete": "broken", "not applicable": "skipped"}
+    expected = sorted(status[verdict] for verdict, _ in verdicts.values())
+    assert sorted(case["status"] for case in cases) == expected
+
+
+def test_allure_is_told_of_pairs_that_are_known_only_when_the_tests_run(
+    beside_others: Installed, tmp_path: Path
+) -> None:
+    words = ("--pyargs", "clusterproof.checks", "--cluster", "local", "-m", "perf", "-k", "pairwise", "--no-report")
+    ran = beside_others.pytest(tmp_path, *words, "-p", "no:randomly", "--alluredir", "allure")
+    assert "no two nodes are alike" in ran.stdout, ran.stdout + ran.stderr
+    assert "the check itself broke" not in ran.stdout, ran.stdout
+
+
+def test_a_suite_with_all_of_them_and_ours_runs_as_before(beside_others: Installed, tmp_path: Path) -> None:
+    ran = beside_others.pytest(written(tmp_path, SUITE))
+    assert (ran.returncode, "3 passed" in ran.stdout) == (0, True), ran.stdout + ran.stderr

@@ -1,0 +1,68 @@
+"""Another system's root folder, in which programs run as on a machine of its own; nothing that they write stays."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from clusterproof.plugins.connection import Answer, Program
+from clusterproof.plugins.connection.gather import evidence_of
+from clusterproof.plugins.core.evidence import NodeEvidence, Status
+from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.load.asking import program as load_program
+from clusterproof.plugins.load.options import SECONDS
+from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
+from clusterproof.plugins.probe.payload import program
+from tests.testbed.load import OPTIONS
+
+WITHIN_S = 300  # on a machine that is busy with other things
+PATIENT = ProbeOptions(leaf_s=60.0, mount_s=30.0)
+
+# Standard input and the last arguments are the program's; the first names the layers, the topmost first.
+ENTER = """set -e
+layers=$1; shift
+mount -t tmpfs -o mode=755 system /mnt
+cd /mnt
+mkdir upper work root
+mount -t overlay -o "lowerdir=$layers,upperdir=upper,workdir=work" system root
+mount -t proc proc root/proc
+mount --rbind /sys root/sys
+mount -t tmpfs -o mode=755 dev root/dev
+for name in null zero full random urandom; do touch root/dev/$name; mount --bind /dev/$name root/dev/$name; done
+mkdir root/dev/shm
+mount -t tmpfs -o mode=1777 shm root/dev/shm
+exec chroot root env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
+"""
+
+
+@dataclass(frozen=True)
+class System:
+    """A root folder as debootstrap leaves it, and what is laid over it."""
+
+    root: Path
+    over: tuple[Path, ...] = ()
+
+    def run(self, *command: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        """Run a program as root, in namespaces of its own; words `NAME=value` before it are its environment."""
+        layers = ":".join(str(path) for path in (*self.over, self.root))
+        inside = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--uts", "--ipc", "sh", "-c", ENTER, "sh"]
+        return subprocess.run([*inside, layers, *command], input=stdin, capture_output=True, timeout=WITHIN_S)
+
+    def told(self) -> NodeEvidence:
+        """What every leaf of the probe tells here."""
+        return self._answered(*program(leaf_names(), PATIENT))
+
+    def told_under_load(self) -> NodeEvidence:
+        """What every leaf that loads the hardware tells here."""
+        return self._answered(*load_program(tuple(SECONDS), OPTIONS))
+
+    def _answered(self, to_run: Program, nonce: str) -> NodeEvidence:
+        ran = self.run("/bin/sh", "-c", to_run.command, stdin=to_run.stdin)
+        return evidence_of(Target("other"), Answer(output=ran.stdout + ran.stderr), nonce)
+
+
+def broken(evidence: NodeEvidence) -> dict[str, str]:
+    """The leaves that neither told anything nor found nothing to tell of, and what they say instead."""
+    whole = (Status.TOLD, Status.ABSENT)
+    return {name: leaf.detail for name, leaf in evidence.leaves.items() if leaf.status not in whole}

@@ -1,0 +1,29 @@
+"""The wheel of this checkout beside another system's Python, as a site has it in /opt/clusterproof."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+HOME = "opt/clusterproof"
+TRACKED = ("git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "-z")
+
+
+def installed_under(folder: Path, python: str) -> Path:
+    """A tree to lay over a system whose Python is of that version (`3.13`): the scripts and the packages."""
+    source, tree = folder / "source", folder / "tree"
+    for name in filter(None, subprocess.run(TRACKED, capture_output=True, check=True).stdout.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((ROOT / name).read_bytes())
+    packages = tree / HOME / "lib" / f"python{python}" / "site-packages"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-compile"]
+    options = ["--ignore-requires-python", "--target", str(packages)]
+    made = subprocess.run([*pip, *options, str(source)], capture_output=True, text=True, timeout=600)
+    assert made.returncode == 0, made.stderr
+    (packages / "bin").rename(tree / HOME / "bin")
+    (tree / HOME / "bin" / "python").symlink_to("/usr/bin/python3")
+    (tree / HOME / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
+    return tree

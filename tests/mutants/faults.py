@@ -1,0 +1,54 @@
+"""The cases of the fault matrix: every fault, and every node and collection that faults are put into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.state import nodes
+from tests.faults import ALL_FAULTS, captured, proof
+from tests.faults.captured import CapturedFault
+from tests.faults.fault import Fault
+from tests.judged import among, asked_of
+from tests.mutants.cases import Case
+from tests.testbed.image import NodeImage
+
+
+def told_by(executor: Executor) -> dict[str, Future[NodeEvidence]]:
+    """By fault, what a node tells that it was put into: beginning now, in the executor's processes."""
+    faults = [fault for fault in ALL_FAULTS if isinstance(fault, Fault) and not proof.reason_to_skip(fault)]
+    return {fault.name: executor.submit(_told_of, fault.name) for fault in faults}
+
+
+def _told_of(name: str) -> NodeEvidence:
+    return proof.told_of(next(fault for fault in ALL_FAULTS if fault.name == name and isinstance(fault, Fault)))
+
+
+def cases(told: dict[str, Future[NodeEvidence]]) -> Iterator[Case]:
+    """Them all, from what `told_by` began."""
+    bases: dict[Callable[[], NodeImage], None] = {}
+    for fault in ALL_FAULTS:
+        if isinstance(fault, CapturedFault):
+            yield _of_files(fault)
+        elif fault.name in told:
+            bases[fault.base] = None
+            yield _of_fault(fault, told[fault.name].result())
+    for base in bases:
+        evidence = proof.healthy(base)
+        yield Case(f"a healthy {base.__name__}", among(evidence, peers=proof.peers(base)), asked_of(evidence))
+    for files in {id(one.healthy): one for one in ALL_FAULTS if isinstance(one, CapturedFault)}.values():
+        yield _of_files(CapturedFault("a healthy collection", {}, {}, "", files.healthy))
+
+
+def _of_fault(fault: Fault, evidence: NodeEvidence) -> Case:
+    node = among(evidence, fault.occasion, proof.peers(fault.base), fault.policy)
+    return Case(fault.name, node, asked_of(evidence), {next(iter(fault.expect)): fault.words})
+
+
+def _of_files(fault: CapturedFault) -> Case:
+    files = {name: text for name, text in {**fault.healthy, **fault.files}.items() if text}
+    cluster, told = captured.read(files)
+    node = nodes(cluster, {captured.NODE: told})[captured.NODE]
+    return Case(fault.name, node, node_checks(), dict.fromkeys(list(fault.expect)[:1], fault.words))

@@ -1,0 +1,47 @@
+"""The cases of tests that ask AWS or Slurm, or measure pairs, once: what they had judged is kept to be judged again.
+
+Those tests hold every verdict of each judgement against a table, so that one that differs is one that they would find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.suite import judge as judging
+from clusterproof.plugins.suite.check import Check
+from clusterproof.plugins.suite.judge import Owner
+from tests.mutants.cases import Case
+
+TESTS = (
+    "tests/aws/test_cluster_checks.py",
+    "tests/aws/test_fsx.py",
+    "tests/aws/test_fsx_load.py",
+    "tests/aws/test_placement.py",
+    "tests/test_pair_checks.py",
+    "tests/test_slurm_cluster.py",
+)
+
+
+def cases(root: Path) -> Iterator[Case]:
+    """What those tests judge, by what it was about. Raises RuntimeError where they do not pass."""
+    kept: dict[int, tuple[Any, dict[str, Check]]] = {}
+    judge = judging.judge
+
+    def remembered(check: Check, owner: Owner) -> Result:
+        kept.setdefault(id(owner), (owner, {}))[1][check.route.check] = check
+        return judge(check, owner)
+
+    judging.judge = remembered
+    try:
+        ended = pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *(str(root / test) for test in TESTS)])
+    finally:
+        judging.judge = judge
+    if ended is not pytest.ExitCode.OK:
+        raise RuntimeError(f"the tests do not pass as they are: {ended!r}")
+    for owner, checks in kept.values():
+        yield Case(f"{owner.name} of the tests", owner, checks)

@@ -1,0 +1,174 @@
+"""Mutants: functions of checks and of the catalogue with one thing wrong, put into the live ones and taken out again.
+
+Not made, as nothing could tell them from the function that they are of: a dropped assert without a message, or of
+`x is not None`, which is there for the type checker alone. Nor is a branch never taken that is but one call: that call
+dropped is the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import gc
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import TypeAlias
+
+Function: TypeAlias = "ast.FunctionDef | ast.Lambda"
+Place: TypeAlias = "tuple[str, str, int]"  # a function's file, its name, and its first line with decorators
+
+OPPOSITES: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Lt: ast.GtE,
+    ast.GtE: ast.Lt,
+    ast.Gt: ast.LtE,
+    ast.LtE: ast.Gt,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+
+
+def without_assert(node: ast.AST) -> ast.AST | None:
+    """An assert dropped."""
+    is_for_types = isinstance(node, ast.Assert) and (node.msg is None or _is_narrowing(node.test))
+    return ast.Pass() if isinstance(node, ast.Assert) and not is_for_types else None
+
+
+def _is_narrowing(test: ast.expr) -> bool:
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.IsNot):
+        return False
+    return isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
+
+
+def without_call(node: ast.AST) -> ast.AST | None:
+    """A call dropped, of whose value nothing is made."""
+    return ast.Pass() if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
+
+
+def negated(node: ast.AST) -> ast.AST | None:
+    """A comparison negated."""
+    if not isinstance(node, ast.Compare):
+        return None
+    if len(node.ops) > 1:
+        return ast.UnaryOp(ast.Not(), node)
+    return ast.Compare(node.left, [OPPOSITES[type(node.ops[0])]()], node.comparators)
+
+
+def swapped(node: ast.AST) -> ast.AST | None:
+    """`and` for `or`, or the other way round."""
+    if not isinstance(node, ast.BoolOp):
+        return None
+    return ast.BoolOp(ast.Or() if isinstance(node.op, ast.And) else ast.And(), node.values)
+
+
+def never_taken(node: ast.AST) -> ast.AST | None:
+    """A branch never taken."""
+    if not isinstance(node, ast.If) or (not node.orelse and len(node.body) == 1 and without_call(node.body[0])):
+        return None
+    return ast.If(ast.Constant(value=False), node.body, node.orelse)
+
+
+OPERATORS: Mapping[str, Callable[[ast.AST], ast.AST | None]] = {
+    "assert dropped": without_assert,
+    "call dropped": without_call,
+    "negated": negated,
+    "and/or swapped": swapped,
+    "never taken": never_taken,
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change: in which function, on which lines, what was done to which words; and the function's code with it."""
+
+    place: Place
+    lines: range
+    change: str
+    words: str
+    code: CodeType = field(repr=False, compare=False)
+
+    @property
+    def is_of_catalogue(self) -> bool:
+        """Whether it changes what the catalogue says, and not a check."""
+        return self.place[0].startswith("plugins/catalog/")
+
+    def in_words(self) -> str:
+        """`checks/gpu/test_link.py:40 negated: width < widest`."""
+        return f"{self.place[0]}:{self.lines.start} {self.change}: {self.words}"
+
+
+def mutants_of(file: Path, root: Path) -> Iterator[Mutant]:
+    """Every mutant of the functions of one file, in the order of its lines."""
+    source = file.read_text(encoding="utf-8")
+    for function in _functions(ast.parse(source)):
+        lines = [function.lineno, *(one.lineno for one in getattr(function, "decorator_list", ()))]
+        place = str(file.relative_to(root)), getattr(function, "name", "<lambda>"), min(lines)
+        nodes = (node for node in ast.walk(function) if hasattr(node, "lineno"))
+        for node in sorted(nodes, key=lambda node: int(node.lineno)):
+            for change, operator in OPERATORS.items():
+                other = operator(node)
+                if other is not None:
+                    code = _compiled(copy.deepcopy(function, {id(node): _at(node, other)}), place, file)
+                    yield Mutant(place, _lines(node), change, _words(node, source), code)
+
+
+def _functions(tree: ast.AST) -> Iterator[Function]:
+    """Functions, methods and lambdas, but those inside others, which are changed with them."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (ast.FunctionDef, ast.Lambda)):
+            yield node
+        else:
+            yield from _functions(node)
+
+
+def _at(old: ast.AST, new: ast.AST) -> ast.AST:
+    return ast.fix_missing_locations(ast.copy_location(new, old))
+
+
+def _compiled(function: Function, place: Place, file: Path) -> CodeType:
+    annotations = ast.ImportFrom("__future__", [ast.alias("annotations")], 0)
+    body: list[ast.stmt] = [annotations, function if isinstance(function, ast.FunctionDef) else ast.Expr(function)]
+    module = compile(ast.fix_missing_locations(ast.Module(body, [])), str(file), "exec", dont_inherit=True)
+    return next(one for one in module.co_consts if isinstance(one, CodeType) and one.co_name == place[1])
+
+
+def _lines(node: ast.AST) -> range:
+    """The lines of which one at least is run where the change makes a difference."""
+    told = node.test if isinstance(node, ast.If) else node
+    assert isinstance(told, (ast.expr, ast.stmt))
+    return range(told.lineno, (told.end_lineno or told.lineno) + 1)
+
+
+def _words(node: ast.AST, source: str) -> str:
+    told = node.test if isinstance(node, (ast.If, ast.Assert)) else node
+    return " ".join((ast.get_source_segment(source, told) or "").split())
+
+
+def live_functions(root: Path) -> Mapping[Place, list[FunctionType]]:
+    """The functions under `root` that this process has, by place; a module that was loaded twice has two of each."""
+    found: dict[Place, list[FunctionType]] = defaultdict(list)
+    for one in gc.get_objects():
+        if isinstance(one, FunctionType) and one.__code__.co_filename.startswith(f"{root}/"):
+            code = one.__code__
+            found[code.co_filename.removeprefix(f"{root}/"), code.co_name, code.co_firstlineno].append(one)
+    return found
+
+
+@contextmanager
+def installed(mutant: Mutant, live: Mapping[Place, Iterable[FunctionType]]) -> Iterator[None]:
+    """Let the functions at the mutant's place be the mutant."""
+    functions = {id(one): (one, one.__code__) for one in live[mutant.place]}.values()
+    for function, _ in functions:
+        function.__code__ = mutant.code
+    try:
+        yield
+    finally:
+        for function, code in functions:
+            function.__code__ = code

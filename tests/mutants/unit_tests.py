@@ -1,0 +1,138 @@
+"""Tries mutants on the tests that run what they change, each in a process of its own.
+
+Left out are tests that start programs: what they see of a check the cases have, too.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from tests.mutants.cases import Lines, cpu_limit, forget_catalogue, traced
+from tests.mutants.judged import TESTS
+from tests.mutants.mutations import Mutant, installed, live_functions
+
+FILES = (  # of tests of checks, of facts and of the catalogue
+    "test_*checks.py",
+    "test_*facts.py",
+    "test_busbw.py",
+    "test_capture_faults.py",
+    "test_catalog.py",
+    "test_environment.py",
+    "test_h*_gpus.py",
+    "test_instance_*.py",
+    "test_judge.py",
+    "test_kernel_*.py",
+    "test_libfabric.py",
+    "test_machines.py",
+    "test_manifest.py",
+    "test_policy.py",
+    "test_*_rules.py",
+    "test_software_*.py",
+    "test_window.py",
+    "aws/test_fsx_facts.py",
+)
+OTHER_PROGRAMS = frozenset(
+    {"answered", "bed", "demo", "installed", "pytester", "runs", "service", "wheel"}
+)  # are fixtures
+_started: list[str] = []  # programs, by the tests in this process
+_trials: list[_Trials] = []  # the one that this process's parent works with
+
+
+def killers(root: Path, mutants: Sequence[Mutant]) -> list[str]:
+    """For each mutant the first test that fails with it; empty where none does."""
+    trials = _Trials(root, mutants)
+    files = [str(file) for file in _files(root)]
+    pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", "--no-summary", *files], plugins=[trials])
+    return trials.found
+
+
+def _files(root: Path) -> list[Path]:
+    found = {file for pattern in FILES for file in root.joinpath("tests").glob(pattern)}
+    return sorted(file for file in found if str(file.relative_to(root)) not in TESTS)
+
+
+class _Trials:
+    """A plugin of pytest: in place of one run of the tests there is one for each mutant, of those it can fail."""
+
+    def __init__(self, root: Path, mutants: Sequence[Mutant]) -> None:
+        self.root = root
+        self.mutants = mutants
+        self.found: list[str] = []
+        self.ran: list[tuple[float, pytest.Item, Lines]] = []
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave out the tests whose fixtures start other programs, and those that try hundreds of examples."""
+        items[:] = [
+            item
+            for item in items
+            if isinstance(item, pytest.Function)
+            and OTHER_PROGRAMS.isdisjoint(set(item.fixturenames) - _parameters(item))
+            and not getattr(item.function, "is_hypothesis_test", False)
+        ]
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Note what each test runs that starts no program; then try the mutants, on the quickest first."""
+        sys.addaudithook(lambda event, _: _started.append(event) if event == "subprocess.Popen" else None)
+        for item, following in zip(session.items, [*session.items[1:], None], strict=True):
+            began, before = time.monotonic(), len(_started)
+            forget_catalogue()
+            with traced(str(self.root)) as lines:
+                passed = _passes(item, following)
+            if passed and lines and len(_started) == before:
+                self.ran.append((time.monotonic() - began, item, frozenset(lines)))
+        self.live = live_functions(self.root)
+        self.ran = [self.ran[number] for number in self._steady()]
+        _trials[:] = [self]
+        with multiprocessing.get_context("fork").Pool(os.cpu_count(), maxtasksperchild=1) as workers:
+            self.found = workers.map(_killer, range(len(self.mutants)), chunksize=1)
+        return True
+
+    def _steady(self) -> list[int]:
+        """Of the tests that ran what mutants change, those that pass once more as they are, quickest first."""
+        touched = {(mutant.place[0], line) for mutant in self.mutants for line in mutant.lines}
+        self.ran = sorted((ran for ran in self.ran if ran[2] & touched), key=lambda ran: ran[0])
+        _trials[:] = [self]
+        with multiprocessing.get_context("fork").Pool(1) as worker:
+            return worker.apply(_passing)
+
+    def passing(self, chosen: Sequence[pytest.Item]) -> Iterator[bool]:
+        """Which of these tests pass."""
+        for item, following in zip(chosen, [*chosen[1:], None], strict=False):
+            item._initrequest()  # type: ignore[attr-defined]  # it has run before
+            with cpu_limit():
+                yield _passes(item, following)
+
+    def killer(self, mutant: Mutant) -> str:
+        """The first test that fails with the mutant, else empty."""
+        touched = {(mutant.place[0], line) for line in mutant.lines}
+        items = [item for _, item, lines in self.ran if touched & lines]
+        with installed(mutant, self.live):
+            forget_catalogue(with_files=True)
+            passing = zip(items, self.passing(items), strict=False)
+            return next((item.nodeid for item, passed in passing if not passed), "")
+
+
+def _parameters(item: pytest.Function) -> set[str]:
+    """What is no fixture, though pytest counts it as one."""
+    return set(item.callspec.params) if hasattr(item, "callspec") else set()
+
+
+def _killer(number: int) -> str:
+    return _trials[0].killer(_trials[0].mutants[number])
+
+
+def _passing() -> list[int]:
+    items = [item for _, item, _ in _trials[0].ran]
+    return [number for number, passed in enumerate(_trials[0].passing(items)) if passed]
+
+
+def _passes(item: pytest.Item, following: pytest.Item | None) -> bool:
+    return not any(report.failed for report in runtestprotocol(item, log=False, nextitem=following))

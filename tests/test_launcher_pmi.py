@@ -1,0 +1,68 @@
+"""How Slurm tells ranks of each other: chosen from what each version of Slurm lists, unless somebody says it."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.launchers.pmi import advice, chosen, default, listed
+
+DEBIAN_12 = (
+    "MPI plugin types are...\n\tpmix\n\tnone\n\tcray_shasta\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n"
+)
+SLURM_20 = "srun: MPI types are...\nsrun: cray_shasta\nsrun: pmi2\nsrun: none\n"
+BARE = "MPI plugin types are...\n\tnone\n\tcray_shasta\n"
+REFUSED = "srun: fatal: Could not establish a configuration source\n"
+
+
+@pytest.mark.parametrize(
+    ("told", "kinds"),
+    [
+        (DEBIAN_12, ("pmix", "none", "cray_shasta", "pmi2")),
+        (f"srun: a warning\n{SLURM_20}", ("cray_shasta", "pmi2", "none")),
+        (BARE, ("none", "cray_shasta")),
+        (REFUSED, ()),
+        ("", ()),
+    ],
+    ids=["22.05", "20.11", "without PMI", "no configuration", "nothing"],
+)
+def test_what_srun_lists_is_read(told: str, kinds: tuple[str, ...]) -> None:
+    assert listed(told) == kinds
+
+
+@pytest.mark.parametrize(
+    ("options", "site", "told", "kind"),
+    [
+        ("", "none", DEBIAN_12, "pmix"),
+        ("", "none", SLURM_20, "pmi2"),
+        ("", "none", BARE, "none"),
+        ("", "pmi2", DEBIAN_12, "pmi2"),
+        ("--account=ops", "none", DEBIAN_12, "pmix"),
+        ("--mpi=pmi2", "pmix", DEBIAN_12, "pmi2"),
+        ("--account=ops --mpi pmi2", "none", DEBIAN_12, "pmi2"),
+        ("--mpi=none --mpi=pmix_v4", "none", DEBIAN_12, "pmix_v4"),
+    ],
+)
+def test_the_best_is_chosen_unless_the_site_or_a_person_says_another(
+    options: str, site: str, told: str, kind: str
+) -> None:
+    assert chosen(options.split(), site, listed(told)) == kind
+
+
+def test_the_sites_own_choice_is_in_slurms_configuration() -> None:
+    assert default("MinJobAge = 300 sec\nMpiDefault              = pmix\nMpiParams = (null)\n") == "pmix"
+    assert default("MpiDefault              = none\n") == "none"
+    assert default("MpiDefault              = (null)\n") == "none", "as Slurm 24.11 has it"
+    assert default("slurm_load_ctl_conf error") == "none"
+
+
+@pytest.mark.parametrize(
+    ("used", "told", "words"),
+    [
+        ("none", DEBIAN_12, "told them nothing of each other (--mpi=none); expected --srun-options=--mpi=pmix"),
+        ("none", BARE, "cannot tell them of each other (srun --mpi=list: none, cray_shasta); expected its PMIx plugin"),
+        ("pmix", DEBIAN_12, "by pmix; expected an MPI that speaks it, or --srun-options=--mpi=pmi2"),
+        ("pmi2", SLURM_20, "by pmi2; expected an MPI that speaks it, or --launcher mpirun"),
+    ],
+)
+def test_ranks_that_did_not_find_each_other_get_another_way(used: str, told: str, words: str) -> None:
+    assert words in advice(used, listed(told))

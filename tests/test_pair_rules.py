@@ -1,0 +1,185 @@
+"""What the checks of pairs make of each finding that the analysis can come to, and of measurements without one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import log
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.facts.pairwise import Campaign, PairwiseRun
+from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.meters.reading import Reading
+from clusterproof.plugins.pairwise.campaign import plan
+from clusterproof.plugins.pairwise.findings import Analysis, Estimate, Finding, Kind
+from clusterproof.plugins.pairwise.journal import Journal
+from clusterproof.plugins.pairwise.model import Measurement, pair
+from clusterproof.plugins.pairwise.normal import Normal
+from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.suite.judge import judge
+
+FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
+NA, PASS = Verdict.NOT_APPLICABLE, Verdict.PASS
+AB = pair("a", "b")
+USUAL = 400.0  # GB/s
+WELL = {"a~b": [USUAL], "a~c": [USUAL], "b~c": [USUAL], "c~d": [USUAL]}
+SLOW = Estimate(slower=0.2, low=0.1, high=0.3, measurements=3, partners=2)
+EFA = "efa, 32 devices"
+
+
+def campaign(
+    told: Mapping[str, Sequence[float | Reading]] = WELL,
+    findings: Sequence[Finding] = (),
+    floor: float | None = None,
+    meter: str = "nccl-tests",
+    estimates: Sequence[str] = ("a", "b", "c", "d"),
+) -> Campaign:
+    """A campaign of four nodes in which these bandwidths were read, and the analysis came to that."""
+    readings = [
+        Measurement(pair(*name.split("~")), number, 2, one if isinstance(one, Reading) else reading(one))
+        for name, values in told.items()
+        for number, one in enumerate(values)
+    ]
+    made = Campaign(Journal(plan(list("abcd"), {}, 0.05, seed=1), {"meter": meter}, {}, tuple(readings), ""))
+    normal = Normal(log(USUAL), log(USUAL), 0.01)
+    analysis = Analysis(tuple(findings), normal, dict.fromkeys(estimates, SLOW))
+    vars(made).update(analysis=analysis, floor_gb_per_s=floor)
+    return made
+
+
+def reading(busbw: float, **told: Any) -> Reading:
+    """A measurement that succeeded, else one that failed for `cable`."""
+    if not busbw:
+        return Reading(problem="cable")
+    return Reading(busbw_gb_per_s=busbw, **{"is_correct": True, "network": EFA} | told)
+
+
+def of_pair(made: Campaign) -> Result:
+    """What is said of the first pair."""
+    return judge(all_checks()["network.pairwise_busbw"], PairwiseRun((made,)).pairs[0])
+
+
+def of_node(check: str, made: Campaign, instance_type: str = "p5.48xlarge") -> Result:
+    """What a check says of the node a."""
+    target = Target("a", instance_type=instance_type, expect={"efa": 32 if instance_type.startswith("p5") else 0})
+    return judge(all_checks()[f"network.{check}"], Node(target, NodeEvidence("a"), between=PairwiseRun((made,))))
+
+
+@pytest.mark.parametrize(
+    ("told", "finding", "floor", "verdict", "words"),
+    [
+        (WELL, None, None, PASS, ""),
+        (WELL, None, USUAL, PASS, ""),
+        (WELL, None, USUAL + 1, FAIL, "400 GB/s, 100 % of normal; expected 401 GB/s at least"),
+        (WELL, Finding(Kind.SLOW_LINK, AB.nodes), None, FAIL, "though each node is well with others"),
+        (WELL, Finding(Kind.INCONCLUSIVE, AB.nodes, words="asked once"), None, INCOMPLETE, "asked once; expected"),
+        (WELL, Finding(Kind.INCONCLUSIVE, tuple("abc"), words="who"), None, INCOMPLETE, "who; expected to tell"),
+        (WELL, Finding(Kind.CONFIGURATION, pairs=(AB,)), 200.0, FAIL, "expected 200 GB/s at least"),
+        (WELL, Finding(Kind.SLOW_GROUP, words="slow rack", pairs=(AB,)), None, FAIL, "slow rack; expected"),
+        (WELL, Finding(Kind.SLOW_NODE, ("a",), estimate=SLOW, pairs=(AB,)), None, PASS, ""),
+        ({"a~b": [300.0]}, Finding(Kind.SLOW_NODE, ("a",), "", SLOW, pairs=(AB,)), None, CONCERN, "a is 20 % slow"),
+        ({"a~b": [0.0]}, Finding(Kind.FAILING_NODE, ("a",), pairs=(AB,)), None, CONCERN, "measurements with a fail"),
+        ({"a~b": [USUAL, 0.0]}, None, None, CONCERN, "again failed (cable): it is well at other times"),
+        ({"a~b": [300.0, USUAL]}, None, None, CONCERN, "300 GB/s, 75 % of normal; again 100 %: it is well at other"),
+        ({"a~b": [0.0]}, None, None, INCOMPLETE, "failed (cable); expected a measurement that succeeds"),
+        ({"a~b": [300.0]}, None, None, INCOMPLETE, "not measured often enough to tell why"),
+        ({"a~b": [380.0]}, None, None, PASS, ""),
+    ],
+)  # fmt: skip
+def test_a_pair_is_judged_by_what_explains_it(
+    told: Mapping[str, Sequence[float]], finding: Finding | None, floor: float | None, verdict: Verdict, words: str
+) -> None:
+    result = of_pair(campaign(told, [finding] if finding else [], floor))
+    assert result.verdict is verdict, result.message
+    assert words in result.message
+
+
+@pytest.mark.parametrize(
+    ("finding", "verdict", "words"),
+    [
+        (Finding(Kind.SLOW_NODE, ("a",), estimate=SLOW), FAIL, "20 % slower than normal (10 to 30 %), 3 measurements"),
+        (Finding(Kind.FAILING_NODE, ("a",), failures=3, attempts=4), FAIL, "3 of 4 measurements failed, whoever the"),
+        (Finding(Kind.INTERMITTENT, ("a",), words="3 of 9 are slow"), CONCERN, "3 of 9 are slow; expected it to be as"),
+        (Finding(Kind.INCONCLUSIVE, ("a",), words="once more"), INCOMPLETE, "expected to tell: once more"),
+        (Finding(Kind.SLOW_NODE, ("b",), estimate=SLOW), PASS, ""),
+        (
+            Finding(Kind.SLOW_GROUP, tuple("ab"), words="slow rack"),
+            CONCERN,
+            "slow rack; expected all pairs to be alike",
+        ),
+        (Finding(Kind.INCONCLUSIVE, tuple("abc"), words="who of us"), INCOMPLETE, "who of us; expected to tell which"),
+    ],
+)
+def test_a_node_is_judged_by_what_is_found_of_it(finding: Finding, verdict: Verdict, words: str) -> None:
+    result = of_node("not_a_straggler", campaign(findings=[finding]))
+    assert result.verdict is verdict, result.message
+    assert words in result.message
+
+
+@pytest.mark.parametrize(
+    ("told", "estimates", "verdict", "words"),
+    [
+        ({"a~b": [0.0, 0.0], "c~d": [USUAL]}, "cd", INCOMPLETE, "all 2 measurements failed: cable; expected one"),
+        ({"a~b": [USUAL], "c~d": [USUAL]}, "abcd", INCOMPLETE, "measured well with 1 partner; expected 2 at least"),
+        ({"a~b": [USUAL], "a~c": [0.0]}, "abc", INCOMPLETE, "measured well with 1 partner; expected 2 at least"),
+        ({"a~b": [USUAL], "a~c": [USUAL]}, "abc", PASS, ""),
+        ({"a~b": [USUAL]}, "ab", PASS, ""),  # there is nobody else to measure it with
+    ],
+)
+def test_a_node_that_was_hardly_measured_does_not_pass(
+    told: Mapping[str, Sequence[float]], estimates: str, verdict: Verdict, words: str
+) -> None:
+    result = of_node("not_a_straggler", campaign(told, estimates=tuple(estimates)))
+    assert result.verdict is verdict, result.message
+    assert words in result.message
+
+
+@pytest.mark.parametrize(
+    ("networks", "meter", "instance_type", "verdict", "words"),
+    [
+        ([EFA, EFA], "nccl-tests", "p5.48xlarge", PASS, ""),
+        ([EFA, "Socket"], "nccl-tests", "p5.48xlarge", FAIL, "NCCL used Socket; expected EFA"),
+        ([EFA, "efa, 16 devices"], "nccl-tests", "p5.48xlarge", CONCERN, "NCCL used efa, 16 devices; expected 32"),
+        (["", ""], "nccl-tests", "p5.48xlarge", INCOMPLETE, "no measurement says which network"),
+        (["Socket"], "ib_write_bw", "p5.48xlarge", NA, "measured with ib_write_bw, which chooses its network itself"),
+        (["Socket"], "", "p5.48xlarge", NA, "measured with another program"),
+        (["Socket"], "nccl-tests", "g5.2xlarge", NA, "g5.2xlarge has no EFA"),
+        (["Socket"], "nccl-tests", "", NA, "this node has no EFA"),
+    ],
+)
+def test_the_network_is_what_each_measurement_says(
+    networks: Sequence[str], meter: str, instance_type: str, verdict: Verdict, words: str
+) -> None:
+    made = campaign({"a~b": [reading(USUAL, network=network) for network in networks]}, meter=meter)
+    result = of_node("pairwise_transport", made, instance_type)
+    assert result.verdict is verdict, result.message
+    assert words in result.message
+
+
+def right(*correct: bool | None) -> list[Reading]:
+    return [reading(USUAL, is_correct=one) for one in correct]
+
+
+@pytest.mark.parametrize(
+    ("told", "meter", "verdict", "words"),
+    [
+        ({"a~b": right(True), "a~c": right(True)}, "nccl-tests", PASS, ""),
+        ({"a~b": right(False), "a~c": right(True)}, "nccl-tests", CONCERN, "wrong results with b, right ones with 1"),
+        ({"a~b": right(False), "a~c": right(None)}, "nccl-tests", FAIL, "wrong results with 1 of 2 partners"),
+        ({"a~b": right(False), "a~c": right(False), "a~d": right(True)}, "nccl-tests", FAIL, "with 2 of 3 partners"),
+        ({"a~b": right(None)}, "nccl-tests", INCOMPLETE, "no measurement compared its results"),
+        ({"a~b": right(None)}, "ib_write_bw", NA, "ib_write_bw does not compare results"),
+        ({"a~b": right(None)}, "", NA, "the program that measured does not compare results"),
+    ],
+)
+def test_results_are_right_with_every_partner(
+    told: Mapping[str, Sequence[Reading]], meter: str, verdict: Verdict, words: str
+) -> None:
+    result = of_node("pairwise_correct", campaign(told, meter=meter))
+    assert result.verdict is verdict, result.message
+    assert words in result.message

@@ -1,0 +1,140 @@
+"""What a node is called and by whom: nameservers are asked, real ones too, and silence ends by itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.facts.group import Group
+from clusterproof.plugins.facts.node import Node as NodeOfCluster
+from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.probe import naming
+from clusterproof.plugins.probe.reading import Node
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.judge import judge
+
+REAL, SILENT = "127.0.71.55", "127.0.71.56"
+DNSMASQ = shutil.which("dnsmasq", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+needs_dnsmasq = pytest.mark.skipif(
+    os.geteuid() != 0 or not DNSMASQ, reason="needs root, for port 53, and dnsmasq: apt-get install dnsmasq-base"
+)
+
+
+@pytest.fixture
+def dnsmasq() -> Iterator[str]:
+    """A real nameserver that knows of nobody."""
+    options = ["--no-daemon", "--no-resolv", "--no-hosts", "--conf-file=/dev/null", "--bind-interfaces"]
+    assert DNSMASQ
+    with subprocess.Popen([DNSMASQ, *options, f"--listen-address={REAL}"], stderr=subprocess.DEVNULL) as server:
+        try:
+            while not naming._asked(Node(leaf_s=1.0), [REAL], "gpu001")[0]["answers"]:
+                assert server.poll() is None
+                time.sleep(0.05)
+            yield REAL
+        finally:
+            server.terminate()
+
+
+@needs_dnsmasq
+def test_a_real_nameserver_answers_whatever_it_knows(dnsmasq: str) -> None:
+    for name in ("gpu001", "gpu001.example.org", "", "x" * 300, "\N{GREEK SMALL LETTER PI}"):
+        assert naming._asked(Node(), [dnsmasq], name) == [{"address": dnsmasq, "answers": True}]
+
+
+def test_silence_and_what_is_no_address_are_no_answer() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mute:
+        mute.bind((SILENT, 0))
+        servers = [SILENT, "not-an-address.example", "10.0.0.999"]
+        told = naming._asked(Node(leaf_s=0.2), servers, "gpu001")
+    assert told == [{"address": server, "answers": False} for server in servers]
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("127.0.0.1 localhost\n", []),
+        ("127.0.1.1 gpu001.example.org gpu001\n", [("127.0.1.1", True)]),
+        ("192.0.2.7 gpu001 # of the image\n::1 gpu001\n", [("192.0.2.7", False), ("::1", True)]),
+        ("192.0.2.7 gpu0012 gpu001.example.com\n#192.0.2.8 gpu001\n", []),
+        ("localhost gpu001\n10.0.0 gpu001\n\x00 gpu001\ngpu001\n", []),
+    ],
+)
+def test_the_nodes_own_name_in_etc_hosts(tmp_path: Path, lines: str, told: list[tuple[str, bool]]) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/hosts").write_text(lines)
+    found = naming._hosts(Node(str(tmp_path)), "gpu001")
+    assert found == [{"address": address, "is_own": is_own} for address, is_own in told]
+
+
+@pytest.mark.parametrize(
+    ("files", "servers"),
+    [
+        ({}, []),
+        ({"etc/resolv.conf": "search x\n# nameserver 10.0.0.1\nnameserver 10.0.0.2 # second\n"}, ["10.0.0.2"]),
+        ({"etc/resolv.conf": "nameserver\n" + "nameserver 10.0.0.2\n" * 5}, ["10.0.0.2"] * 3),
+        (
+            {
+                "etc/resolv.conf": "nameserver 127.0.0.53\n",
+                "run/systemd/resolve/resolv.conf": "nameserver 10.0.0.2\nnameserver 10.0.0.3\n",
+            },
+            ["127.0.0.53", "10.0.0.2", "10.0.0.3"],
+        ),
+    ],
+)
+def test_whom_a_node_asks_for_names(tmp_path: Path, files: dict[str, str], servers: list[str]) -> None:
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert naming._nameservers(Node(str(tmp_path))) == servers
+
+
+def test_an_address_that_another_host_was_found_to_have_is_told(tmp_path: Path) -> None:
+    (tmp_path / "proc/1/net").mkdir(parents=True)
+    (tmp_path / "proc/1/net/if_inet6").write_text(
+        "fe800000000000000c4b1cfffe2d3e4f 02 40 20 80     eth0\n20010db8000000000000000000000007 02 40 00 88     eth0\n"
+    )
+    assert naming._duplicates(Node(str(tmp_path))) == ["2001:db8::7 on eth0"]
+
+
+def said(addresses: list[str], duplicates: list[str], others: list[list[str]], driver: str = "ena") -> Result:
+    """What is said of the first of some nodes, by the IPv4 addresses that each has."""
+    group = Group()
+    for number, of_node in enumerate([addresses, *others]):
+        entries = [{"name": f"eth{n}", "driver": driver, "mac": "", "ipv4": ipv4} for n, ipv4 in enumerate(of_node)]
+        told = {"addresses": entries, "duplicates": duplicates, "hosts": [], "nameservers": [], "hostname": "x"}
+        name = f"gpu{number:03d}"
+        evidence = NodeEvidence(name, {"naming": Leaf(Status.TOLD, told)})
+        group.nodes.append(NodeOfCluster(Target(name), evidence, group=group))
+    return judge(node_checks()["network.address_unique"], group.nodes[0])
+
+
+@pytest.mark.parametrize(
+    ("addresses", "others", "driver", "verdict"),
+    [
+        (["10.0.0.1"], [["10.0.0.2"], ["10.0.0.3"], ["10.0.0.4"]], "ena", Verdict.PASS),
+        (["10.0.0.1"], [["10.0.0.1"], ["10.0.0.3"], ["10.0.0.4"]], "ena", Verdict.CONCERN),
+        (["10.0.0.1"], [["10.0.0.1"]], "ena", Verdict.CONCERN),
+        (["10.0.0.1", "192.168.0.1"], [[f"10.0.0.{n}", "192.168.0.1"] for n in (2, 3, 4)], "mlx5_core", Verdict.PASS),
+        (["169.254.0.17"], [["169.254.0.17"]], "mlx5_core", Verdict.NOT_APPLICABLE),
+        (["10.9.9.1"], [["10.9.9.1"]], "cdc_ether", Verdict.NOT_APPLICABLE),
+        ([""], [["10.0.0.1"]], "ena", Verdict.NOT_APPLICABLE),
+    ],
+)
+def test_an_address_belongs_to_one_node(
+    addresses: list[str], others: list[list[str]], driver: str, verdict: Verdict
+) -> None:
+    assert said(addresses, [], others, driver).verdict is verdict
+
+
+def test_an_address_that_the_kernel_calls_duplicate_is_a_concern_without_any_other_node() -> None:
+    assert said(["10.0.0.1"], ["2001:db8::7 on eth0"], []).verdict is Verdict.CONCERN

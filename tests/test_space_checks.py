@@ -1,0 +1,79 @@
+"""Which file systems have to have room, and how much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.facts.nodes import nodes
+from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.judge import judge
+
+PASS, CONCERN, FAIL, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.INCOMPLETE
+FULL = {
+    "path": "/opt/sagemaker",
+    "type": "ext4",
+    "source": "/dev/nvme1n1",
+    "options": "rw,relatime",
+    "alive": "yes",
+    "total_kib": 100_000,
+    "free_kib": 0,
+    "inodes": 1000,
+    "inodes_free": 900,
+}
+NFS = {"path": "/home", "type": "nfs4", "source": "fs-1:/home"}
+NONE = {"total_kib": None, "free_kib": None, "inodes": None, "inodes_free": None}
+
+
+def verdict_of(*mounts: dict[str, Any], occasion: str = "preflight") -> Result:
+    """The verdict on the room of a node on which these are mounted."""
+    told = {"mounts": Leaf(Status.TOLD, {"mounts": list(mounts), "fstab": [], "passed_over": 0})}
+    made = nodes(Cluster("one", "local", (Target("node0"),)), {"node0": NodeEvidence("node0", told)}, occasion)
+    return judge(node_checks()["storage.space"], made["node0"])
+
+
+@pytest.mark.parametrize(
+    ("mount", "verdict"),
+    [
+        ({}, FAIL),
+        ({"path": "/opt/dlami/nvme", "type": "xfs"}, FAIL),
+        ({"path": "/var/lib/docker"}, FAIL),
+        (NFS, FAIL),
+        ({**NFS, "type": "lustre"}, FAIL),
+        ({"free_kib": 2_000}, FAIL),
+        ({"free_kib": 2_001}, CONCERN),
+        ({"free_kib": 10_001}, PASS),
+        ({"free_kib": 50_000, "inodes_free": 0}, FAIL),
+        ({"free_kib": 50_000, "inodes_free": 90}, CONCERN),
+        ({"free_kib": 50_000, "inodes": 0, "inodes_free": 0}, PASS),  # it makes them as it needs them
+        ({"total_kib": 0}, PASS),
+        ({"options": "ro,relatime"}, PASS),  # nobody can write there
+        ({"path": "/boot/efi", "type": "vfat"}, PASS),  # no job does
+        ({"path": "/"}, PASS),  # judged elsewhere
+        ({"path": "/dev/shm", "type": "tmpfs"}, PASS),
+        ({**NFS, "alive": "hung", **NONE}, PASS),  # likewise
+        ({"total_kib": {"error": "EIO", "text": ""}}, INCOMPLETE),
+    ],
+)
+def test_a_file_system_that_jobs_write_to_has_room(mount: dict[str, Any], verdict: Verdict) -> None:
+    result = verdict_of({**FULL, **mount})
+    assert result.verdict is verdict, result.message
+
+
+def test_what_is_full_outranks_what_is_not_known_of_another() -> None:
+    assert verdict_of({**FULL, "path": "/a", "free_kib": {"error": "EIO", "text": ""}}, FULL).verdict is FAIL
+
+
+def test_a_network_file_system_that_is_mounted_twice_is_one_finding() -> None:
+    message = verdict_of({**FULL, **NFS}, {**FULL, **NFS, "path": "/fsx/home"}).message
+    assert message == "/home (nfs4) has 100 % in use; expected less than 98 % in use"
+
+
+def test_before_a_job_only_what_is_the_nodes_own_has_to_have_room() -> None:
+    assert verdict_of({**FULL, **NFS}, occasion="prolog").verdict is PASS
+    assert verdict_of(FULL, occasion="prolog").verdict is FAIL

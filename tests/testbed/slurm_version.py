@@ -1,0 +1,59 @@
+"""The Slurms that a testbed can run: this machine's own, and one that lies in a folder with all that it loads."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from tests.counterparts import installed
+from tests.testbed.image import Content, Folder, Link, NodeImage
+from tests.testbed.needs import SYSTEM_PATH
+
+AT = "/usr/lib/testbed/slurm"  # where a node sees the folder
+SHARED = ("usr/bin", "usr/sbin", "usr/lib64", "usr/lib/x86_64-linux-gnu")  # with packages that stay as they are
+ALONE = ("etc/openmpi", "usr/share/openmpi", "usr/share/prte")
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmVersion:
+    """A release of Slurm's (`24.11`); `root` holds its programs and libraries: None where this machine has them."""
+
+    name: str
+    root: Path | None = None
+
+    @property
+    def keeps_reason(self) -> bool:
+        """Whether a node's reason is shown after RESUME."""
+        return tuple(map(int, self.name.split("."))) >= (24, 11)
+
+    def on(self, image: NodeImage) -> NodeImage:
+        """The image with this Slurm in the place of this machine's."""
+        if not self.root:
+            return image
+        return replace(image, files={**image.files, **_links(self.root)}, bound={**image.bound, AT: str(self.root)})
+
+
+def _own() -> str:
+    program = shutil.which("slurmctld", path=SYSTEM_PATH)
+    if not program:
+        return "none"
+    told = subprocess.run([program, "-V"], capture_output=True, text=True, check=False).stdout  # slurm-wlm 22.05.8
+    return ".".join(told.split()[-1].split(".")[:2]) if told else "none"
+
+
+@functools.cache
+def _links(root: Path) -> Mapping[str, Content]:
+    """By the paths at which its programs look for them."""
+    shared = (f"{folder}/{path.name}" for folder in SHARED for path in (root / folder).iterdir())
+    return {AT: Folder(), **{f"/{path}": Link(f"{AT}/{path}") for path in (*shared, *ALONE)}}
+
+
+OWN = SlurmVersion(_own())
+TRIXIE = SlurmVersion("24.11", installed.folder("slurm_24_11") / "root")
+VERSIONS = [pytest.param(OWN, id=OWN.name), pytest.param(TRIXIE, id=TRIXIE.name, marks=installed.needs("slurm_24_11"))]
