@@ -113,17 +113,18 @@ def search(chromium: Browser, words: str) -> str:
     return str(chromium.find("#shown").text)
 
 
-@pytest.mark.parametrize("cluster", ["demo", "many"])
+@pytest.mark.parametrize(("cluster", "node"), [("demo", "gpu003"), ("many", "gpu0020")])
 def test_the_page_opens_without_a_complaint_and_asks_for_nothing(
-    chromium: Browser, cluster: str, request: pytest.FixtureRequest
+    chromium: Browser, cluster: str, node: str, request: pytest.FixtureRequest
 ) -> None:
     page = request.getfixturevalue(cluster)
     chromium.open(page)
     assert chromium.texts("h1") == ["prod"]
     assert chromium.count(ROWS) > 3
-    chromium.driver.get(f"file://{page}#node=gpu0020")
+    chromium.driver.get(f"file://{page}#node={node}")
+    chromium.awaited("#node h2")
     assert chromium.complaints() == []
-    assert set(chromium.requests()) <= {f"file://{page}", f"file://{page}#node=gpu0020"}
+    assert set(chromium.requests()) <= {f"file://{page}", f"file://{page}#node={node}"}
 
 
 def test_a_thousand_nodes_fit_into_the_page(many: Path) -> None:
@@ -172,7 +173,7 @@ def test_filters_leave_what_was_chosen(chromium: Browser, demo: Path) -> None:
 def test_a_nodes_page_has_all_that_is_known_of_it(chromium: Browser, demo: Path) -> None:
     chromium.open(demo)
     next(link for link in chromium.driver.find_elements("css selector", f"{ROWS} a") if link.text == "gpu003").click()
-    text = chromium.find("#node").text
+    text = chromium.awaited("#node").text
     told = json.loads((DEMO / "nodes" / "gpu003.json").read_text())["leaves"]
     for record in told["nvml"]["value"]["gpus"]:
         assert record["uuid"] in text
@@ -185,7 +186,7 @@ def test_a_nodes_page_has_all_that_is_known_of_it(chromium: Browser, demo: Path)
     shown = chromium.find("#node details.leaf pre").text
     assert json.loads(shown) == told[next(iter(told))]["value"]
     chromium.driver.back()
-    assert chromium.find("#main").is_displayed()
+    assert chromium.awaited("#main").is_displayed()
     assert chromium.complaints() == []
 
 
@@ -201,7 +202,7 @@ def test_the_grid_is_walked_with_keys_and_says_what_stands_where(chromium: Brows
     chromium.driver.switch_to.active_element.send_keys(Keys.ARROW_LEFT)
     assert chromium.find("#told").text == before
     chromium.driver.switch_to.active_element.send_keys(Keys.ENTER)
-    assert chromium.find("#node").is_displayed()
+    assert chromium.awaited("#node").is_displayed()
 
 
 def test_every_control_and_table_has_a_name_for_a_screen_reader(chromium: Browser, demo: Path) -> None:
@@ -225,6 +226,7 @@ def test_everything_can_be_read_in_light_and_dark(chromium: Browser, demo: Path,
     chromium.open(demo)
     assert chromium.run(CONTRAST) >= 4.5
     chromium.driver.get(f"file://{demo}#node=gpu003")
+    chromium.awaited("#node h2")
     assert chromium.run(CONTRAST) >= 4.5
 
 
@@ -342,7 +344,7 @@ def test_the_heat_map_needs_no_script_and_its_nodes_lead_to_their_pages(chromium
     chromium.tell("Emulation.setScriptExecutionDisabled", value=False)
     chromium.open(of_pairs)
     chromium.find(".strip a").click()
-    assert chromium.find("#node h2").text.endswith("n0009")
+    assert chromium.awaited("#node h2").text.endswith("n0009")
 
 
 def test_the_heat_map_scrolls_by_itself_in_a_narrow_window(chromium: Browser, of_pairs: Path) -> None:

@@ -14,7 +14,10 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.expected_conditions import visibility_of_element_located
+from selenium.webdriver.support.ui import WebDriverWait
 
+_LONGEST_S = 120
 _EVENTS = ("requestWillBeSent", "loadingFailed")
 OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1300,1000")
 
@@ -46,6 +49,10 @@ class Browser:
     def find(self, css: str) -> WebElement:
         """The first element."""
         return self.driver.find_element(By.CSS_SELECTOR, css)
+
+    def awaited(self, css: str) -> WebElement:
+        """The first element, once it can be seen: a browser tells of a changed hash a moment after the click."""
+        return WebDriverWait(self.driver, _LONGEST_S).until(visibility_of_element_located((By.CSS_SELECTOR, css)))
 
     def texts(self, css: str) -> list[str]:
         """The texts of the elements that can be seen."""
