@@ -94,7 +94,7 @@ class SoakedNode:
         seconds = self.random.randint(100_000, 999_999)  # by which it is found again
         left = f"sleep {seconds}"
         job = self.slurm.submit(self.name, user=NOBODY, script=f"(setsid {left} >/dev/null 2>&1 &) #")
-        eventually(lambda: "done" if self.slurm.field(job, "JobState") == "COMPLETED" else "", PATIENCE_S)
+        eventually(lambda: self._completes(job), PATIENCE_S)
         self.tally.faults += 1
         self.is_to_be_drained()
         for number in self.slurm.processes(self.name, left).split():
@@ -171,6 +171,12 @@ class SoakedNode:
                 self.tally.healthy_left_drained += 1
                 self._tell("it is well")
                 self._resume()
+
+    def _completes(self, job: str) -> str:
+        """Whether a job is done; a node that was drained for what was, just after it was free, is free again."""
+        if self._is_drained:
+            self.is_to_be_free()
+        return "done" if self.slurm.field(job, "JobState") == "COMPLETED" else ""
 
     def _resume(self) -> None:
         """Take back a node that is drained: no job is left on it that could be drained for what has been looked at."""

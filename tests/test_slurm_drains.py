@@ -128,6 +128,21 @@ def test_what_several_jobs_met_is_not_judged_again_once_an_administrator_has_tak
         assert controller.state(running) == "IDLE", said
 
 
+def test_what_a_job_still_meets_that_an_administrator_has_taken_the_node_back_after_is_not_judged_again() -> None:
+    with of(HEALTHY) as running:
+        assert [script(running, "prolog", job).returncode for job in ("40", "41")] == [0, 0]
+        log_an_xid(running)
+        assert script(running, "epilog", "40").returncode == 1
+        drained_by_slurm(running, "Epilog error")
+        assert explained(running).startswith(f"{OURS}no_xid: ")
+        running.run(["scontrol", "update", f"NodeName={controller.NAME}", "State=RESUME"])
+        assert script(running, "epilog", "41").returncode == 1
+        drained_by_slurm(running, "Epilog error")
+        eventually(lambda: text if "job 41" in (text := controller.reason(running)) else "")
+        said = told(script(running, "health-check"))
+        assert controller.state(running) == "IDLE", said
+
+
 def test_what_a_job_met_since_an_administrator_has_taken_the_node_back_is_looked_at_by_nobody_yet() -> None:
     with of(HEALTHY) as running:
         assert [script(running, "prolog", job).returncode for job in ("40", "41")] == [0, 0]

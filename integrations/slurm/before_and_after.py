@@ -24,7 +24,7 @@ def prolog(call: Call) -> Drain | None:
     if call.job.id:
         call.state.sweep()
         call.remember(f"jobs/{call.job.id}", {"cursor": run.ends})
-    return call.drain(found, run.begins) if found else None
+    return call.drain(found, run.begins, run.ends) if found else None
 
 
 def epilog(call: Call) -> Drain | None:
@@ -49,7 +49,7 @@ def epilog(call: Call) -> Drain | None:
                 call.state.forget("verdict")  # what the node is like now is not what the next job is to be told
     call.state.forget(of_job)
     found = draining(run, call.job, late_drains=call.settings.at_deadline == "drain", is_epilog=True)
-    return call.drain(found, begins) if found else None
+    return call.drain(found, begins, run.ends) if found else None
 
 
 def _checked(call: Call, came: float) -> Run:

@@ -11,8 +11,17 @@ from collections.abc import Iterable, Mapping
 
 from clusterproof.integrations.slurm.job import Job
 from clusterproof.integrations.slurm.state import State
-from clusterproof.integrations.slurm.verdict import PREFIX, Cursor, Finding, Run, cursor_of, draining, findings_of
-from clusterproof.plugins.core.record import as_json, record
+from clusterproof.integrations.slurm.verdict import (
+    PREFIX,
+    Cursor,
+    Finding,
+    Run,
+    cursor_of,
+    draining,
+    findings_of,
+    later,
+)
+from clusterproof.plugins.core.record import as_json, record, replace
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
@@ -22,16 +31,16 @@ if TYPE_CHECKING:
 
 FOLDER = "drained"
 IN_USE = "in_use"  # the record of a reason that Slurm still shows of a node that it has taken back
+LOOKED_AT = "looked_at"  # the record of how far the kernel log was judged for drains that an administrator took back
 EXPLAIN_S = 60.0  # how long to wait for Slurm to drain a node for a script that failed
 
 
 @record
 class Drain:
-    """One script's drain: what it found on its occasion, the reason, and from where the kernel log was judged for it.
+    """One script's drain: what it found on its occasion, the reason, and which part of the kernel log it judged.
 
     `at` is in seconds since 1970, as it outlives a reboot. `is_told` is whether Slurm has had the reason; `is_claim`
-    whether the node was drained before it is known that no more than are allowed are; `is_seen` whether the node was
-    seen drained after it was made, so that who takes the node back has looked at what it found too.
+    whether the node was drained before it is known that no more than are allowed are.
     """
 
     occasion: str
@@ -43,7 +52,7 @@ class Drain:
     is_told: bool = False
     is_claim: bool = False
     uid: str = ""  # of the job
-    is_seen: bool = False
+    ends: Cursor | None = None
 
     @property
     def name(self) -> str:
@@ -73,9 +82,9 @@ def drain_of(record: Mapping[str, Any]) -> Drain | None:
     occasion, job, uid = (str(record.get(key, "")) for key in ("occasion", "job", "uid"))
     if findings is None or "/" in occasion + job:
         return None
-    is_told, is_claim, is_seen = (bool(record.get(key)) for key in ("is_told", "is_claim", "is_seen"))
-    begins = cursor_of(record.get("begins"))
-    return Drain(occasion, job, findings, reason, begins, float(at), is_told, is_claim, uid, is_seen)
+    is_told, is_claim = bool(record.get("is_told")), bool(record.get("is_claim"))
+    begins, ends = cursor_of(record.get("begins")), cursor_of(record.get("ends"))
+    return Drain(occasion, job, findings, reason, begins, float(at), is_told, is_claim, uid, ends)
 
 
 def held(state: State) -> tuple[Drain, ...]:
@@ -93,6 +102,30 @@ def release(state: State, drains: Iterable[Drain]) -> None:
     """Forget drains."""
     for drain in drains:
         state.forget(drain.name)
+
+
+def taken_back(state: State, drains: Iterable[Drain]) -> dict[str, Cursor]:
+    """How far the kernel log has been looked at for each check, with what these found and Slurm was told.
+
+    Of many jobs that met the same, Slurm is told one's reason; who takes the node back has looked at it for all.
+    """
+    known = ((check, cursor_of(cursor)) for check, cursor in state.read(LOOKED_AT).items())
+    looked = {check: cursor for check, cursor in known if cursor}
+    for drain in drains:
+        for finding in drain.findings:
+            furthest = later(looked.get(finding.check), drain.ends)
+            if drain.is_told and furthest:
+                looked[finding.check] = furthest
+    return looked
+
+
+def since_looked_at(drain: Drain, looked: Mapping[str, Cursor]) -> Drain:
+    """A drain that is judged by what was logged after all that it found had been looked at."""
+    ends = [looked.get(finding.check) for finding in drain.findings]
+    known = [cursor for cursor in ends if cursor and drain.ends and cursor[0] == drain.ends[0]]
+    if not known or len(known) < len(ends):
+        return drain
+    return replace(drain, begins=later(drain.begins, min(known, key=lambda cursor: cursor[1:])))
 
 
 def begin_of(drains: Iterable[Drain]) -> Cursor | None:

@@ -13,12 +13,15 @@ from clusterproof.integrations.slurm.control import NodeState, SlurmError
 from clusterproof.integrations.slurm.drains import (
     EXPLAIN_S,
     IN_USE,
+    LOOKED_AT,
     Drain,
     begin_of,
     held,
     hold,
     is_ours,
     release,
+    since_looked_at,
+    taken_back,
     unexplained,
 )
 from clusterproof.integrations.slurm.gaps import tell_gaps
@@ -56,7 +59,7 @@ def judge(call: Call) -> None:
         found = confirmed(call, found, begins)
     if ours:
         resume(call, run, ours)
-    elif not found or drain(call, call.drain(found, begins)):
+    elif not found or drain(call, call.drain(found, begins, run.ends)):
         call.advance(run.ends)
 
 
@@ -129,7 +132,7 @@ def our_drains(call: Call, asked: Drain | None = None) -> tuple[Drain, ...]:
     if node.is_drained:
         release(call.state, drains)  # somebody has drained it for a reason of theirs
     else:
-        taken_back(call, node, drains)
+        in_use(call, node, drains)
     return ()
 
 
@@ -138,46 +141,23 @@ def not_ended(call: Call, drains: tuple[Drain, ...], reason: str) -> tuple[Drain
 
     Slurm lets a reason stand that a drained node has: one that was given and is another now was taken back meanwhile.
     """
-    ended = tuple(drain for drain in drains if drain.is_told and drain.reason != reason)
-    release(call.state, ended)
-    left = [drain for drain in drains if drain not in ended]
-    present = next((drain for drain in left if drain.is_told), None)
-    if present:
-        left = [looked_at(call, drain, ended, present.begins) for drain in left]
-    return tuple(seen(call, drain) for drain in left)
+    looked = forget(call, [drain for drain in drains if drain.is_told and drain.reason != reason])
+    return tuple(since_looked_at(drain, looked) for drain in drains if not drain.is_told or drain.reason == reason)
 
 
-def seen(call: Call, drain: Drain) -> Drain:
-    """A drain of a node that is drained now: what is taken back later is so with what this one found."""
-    if drain.is_told or drain.is_seen:
-        return drain
-    drain = replace(drain, is_seen=True)
-    hold(call.state, drain)
-    return drain
-
-
-def looked_at(call: Call, drain: Drain, ended: Iterable[Drain], begins: Cursor | None) -> Drain:
-    """A drain as it counts once others have ended: `begins` is from where the log is new to who took the node back.
-
-    Of many jobs that met the same, Slurm is told one's reason; who takes the node back has looked at it for all. What
-    was found since then counts.
-    """
-    known = {finding.check for one in ended if one.is_told for finding in one.findings}
-    if not drain.is_seen or not {finding.check for finding in drain.findings} <= known:
-        return drain
-    drain = replace(drain, begins=begins)
-    hold(call.state, drain)
-    return drain
-
-
-def taken_back(call: Call, node: NodeState, drains: tuple[Drain, ...]) -> None:
+def in_use(call: Call, node: NodeState, drains: Iterable[Drain]) -> None:
     """Forget the drains of a node that is in use again, and remember the reason that Slurm may still show of it."""
     call.remember(IN_USE, {"reason": node.told})
-    ended = [drain for drain in drains if not drain.is_pending]
-    release(call.state, ended)
-    for drain in drains:
-        if drain.is_pending:
-            looked_at(call, drain, ended, call.cursor)
+    forget(call, [drain for drain in drains if not drain.is_pending])
+
+
+def forget(call: Call, drains: list[Drain]) -> dict[str, Cursor]:
+    """Forget drains that were taken back; how far the kernel log has been looked at for each check."""
+    looked = taken_back(call.state, drains)
+    if drains:
+        call.remember(LOOKED_AT, dict(looked))
+    release(call.state, drains)
+    return looked
 
 
 def drain(call: Call, wanted: Drain) -> bool:
@@ -245,6 +225,6 @@ def resume(call: Call, run: Run, ours: tuple[Drain, ...]) -> None:
     if is_ours(node, ours) and node.may_be_resumed:
         control.resume(call.node)
         call.log(f"resumes, as all pass: it was drained for {node.reason}", WARNING)
-        taken_back(call, control.node_state(call.node), ours)
+        in_use(call, control.node_state(call.node), ours)
         release(call.state, ours)
         call.advance(run.ends)
