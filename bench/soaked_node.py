@@ -173,10 +173,12 @@ class SoakedNode:
                 self._resume()
 
     def _completes(self, job: str) -> str:
-        """Whether a job is done; a node that was drained for what was, just after it was free, is free again."""
-        if self._is_drained:
+        """Whether a job is done; while it waits, a node that is drained for what was before is to be free again."""
+        was_drained = self._is_drained
+        state = self.slurm.field(job, "JobState")
+        if was_drained and state == "PENDING":
             self.is_to_be_free()
-        return "done" if self.slurm.field(job, "JobState") == "COMPLETED" else ""
+        return "done" if state == "COMPLETED" else ""
 
     def _resume(self) -> None:
         """Take back a node that is drained: no job is left on it that could be drained for what has been looked at."""
