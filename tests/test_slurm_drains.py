@@ -57,6 +57,19 @@ def test_a_node_that_an_epilog_and_a_prolog_drained_is_resumed_once_it_is_health
         assert controller.state(running) == "IDLE", said
 
 
+def test_a_node_that_slurm_drains_once_more_for_a_prolog_of_before_it_was_resumed_is_resumed_again() -> None:
+    with of(LOST) as running:
+        assert [script(running, "prolog", job).returncode for job in ("41", "42")] == [1, 1]
+        drained_by_slurm(running, "Prolog error")
+        explained(running)
+        put(running, HEALTHY)
+        script(running, "health-check")
+        assert controller.state(running) == "IDLE"
+        drained_by_slurm(running, "Prolog error")
+        said = told(script(running, "health-check"))
+        assert controller.state(running) == "IDLE", said
+
+
 def test_what_an_epilog_drained_for_is_judged_as_after_a_job_before_the_node_is_resumed() -> None:
     with of(HELD) as running:
         assert script(running, "epilog", "40").returncode == 1

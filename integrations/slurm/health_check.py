@@ -226,5 +226,4 @@ def resume(call: Call, run: Run, ours: tuple[Drain, ...]) -> None:
         control.resume(call.node)
         call.log(f"resumes, as all pass: it was drained for {node.reason}", WARNING)
         in_use(call, control.node_state(call.node), ours)
-        release(call.state, ours)
         call.advance(run.ends)
