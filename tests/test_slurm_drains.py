@@ -141,7 +141,14 @@ def test_what_several_jobs_met_is_not_judged_again_once_an_administrator_has_tak
         assert controller.state(running) == "IDLE", said
 
 
-def test_what_a_job_still_meets_that_an_administrator_has_taken_the_node_back_after_is_not_judged_again() -> None:
+@pytest.mark.parametrize(
+    ("left", "is_logged_anew", "state"),
+    [(HEALTHY, False, "IDLE"), (HELD, False, "IDLE"), (HELD, True, "IDLE+DRAIN")],
+    ids=["the same", "the same and more", "more, and the same once more"],
+)
+def test_what_a_job_still_meets_that_an_administrator_has_taken_the_node_back_after_is_not_judged_again(
+    left: NodeImage, is_logged_anew: bool, state: str
+) -> None:
     with of(HEALTHY) as running:
         assert [script(running, "prolog", job).returncode for job in ("40", "41")] == [0, 0]
         log_an_xid(running)
@@ -149,11 +156,15 @@ def test_what_a_job_still_meets_that_an_administrator_has_taken_the_node_back_af
         drained_by_slurm(running, "Epilog error")
         assert explained(running).startswith(f"{OURS}no_xid: ")
         running.run(["scontrol", "update", f"NodeName={controller.NAME}", "State=RESUME"])
+        put(running, left)
+        if is_logged_anew:
+            log_an_xid(running)
         assert script(running, "epilog", "41").returncode == 1
+        put(running, HEALTHY)
         drained_by_slurm(running, "Epilog error")
         eventually(lambda: text if "job 41" in (text := controller.reason(running)) else "")
         said = told(script(running, "health-check"))
-        assert controller.state(running) == "IDLE", said
+        assert controller.state(running) == state, said
 
 
 def test_what_a_job_met_since_an_administrator_has_taken_the_node_back_is_looked_at_by_nobody_yet() -> None:

@@ -97,9 +97,8 @@ class Call:
     def drain(self, findings: Iterable[Finding], begins: Cursor | None, ends: Cursor | None = None) -> Drain:
         """What this script drains the node for, and which part of the kernel log it judged."""
         found = tuple(findings)
-        first = found[:MOST_LOGGED]
         reason = reason_of(found, self.job if self.occasion == "epilog" else NO_JOB)
-        kept = tuple(replace(finding, message=shortened(finding.message, MAX_REASON)) for finding in first)
+        kept = tuple(replace(finding, message=shortened(finding.message, MAX_REASON)) for finding in found)
         return Drain(self.occasion, self.job.id, kept, reason, begins, time.time(), uid=self.job.uid, ends=ends)
 
     def remember(self, name: str, record: dict[str, object]) -> None:

@@ -7,7 +7,7 @@ node is resumed. All the reasons that Slurm may have been given are ours; any ot
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from clusterproof.integrations.slurm.job import Job
 from clusterproof.integrations.slurm.state import State
@@ -119,11 +119,17 @@ def taken_back(state: State, drains: Iterable[Drain]) -> dict[str, Cursor]:
     return looked
 
 
-def since_looked_at(drain: Drain, looked: Mapping[str, Cursor]) -> Drain:
-    """A drain that is judged by what was logged after all that it found had been looked at."""
-    ends = [looked.get(finding.check) for finding in drain.findings]
-    known = [cursor for cursor in ends if cursor and drain.ends and cursor[0] == drain.ends[0]]
-    if not known or len(known) < len(ends):
+def since_looked_at(drain: Drain, looked: Mapping[str, Cursor], is_of_log: Callable[[str], bool]) -> Drain:
+    """A drain that is judged by what was logged since what it found in the kernel log had been looked at.
+
+    Up to its end the log was judged: a check of the log that it did not find failing needs no part of that once more.
+    """
+    if not looked or not drain.ends:
+        return drain
+    of_log = [finding.check for finding in drain.findings if is_of_log(finding.check)]
+    begins = [looked.get(check) for check in of_log] if of_log else [drain.ends]
+    known = [cursor for cursor in begins if cursor and cursor[0] == drain.ends[0]]
+    if len(known) < len(begins):
         return drain
     return replace(drain, begins=later(drain.begins, min(known, key=lambda cursor: cursor[1:])))
 

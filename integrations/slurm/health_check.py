@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from clusterproof.integrations.slurm import control
 from clusterproof.integrations.slurm.breaker import draw_apart, look_back, stand_in_line, who_is_full
 from clusterproof.integrations.slurm.call import Call
-from clusterproof.integrations.slurm.checking import check
+from clusterproof.integrations.slurm.checking import check, judged_by_the_log
 from clusterproof.integrations.slurm.control import NodeState, SlurmError
 from clusterproof.integrations.slurm.drains import (
     EXPLAIN_S,
@@ -142,7 +142,8 @@ def not_ended(call: Call, drains: tuple[Drain, ...], reason: str) -> tuple[Drain
     Slurm lets a reason stand that a drained node has: one that was given and is another now was taken back meanwhile.
     """
     looked = forget(call, [drain for drain in drains if drain.is_told and drain.reason != reason])
-    return tuple(since_looked_at(drain, looked) for drain in drains if not drain.is_told or drain.reason == reason)
+    left = (drain for drain in drains if not drain.is_told or drain.reason == reason)
+    return tuple(since_looked_at(drain, looked, judged_by_the_log) for drain in left)
 
 
 def in_use(call: Call, node: NodeState, drains: Iterable[Drain]) -> None:
