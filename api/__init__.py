@@ -11,12 +11,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from clusterproof.plugins.catalog.thresholds import threshold as threshold
-    from clusterproof.plugins.connection import Answer as Answer
-    from clusterproof.plugins.connection import Connection as Connection
-    from clusterproof.plugins.connection import Limits as Limits
-    from clusterproof.plugins.connection import Program as Program
-    from clusterproof.plugins.connection import Unusable as Unusable
-    from clusterproof.plugins.connection import connection_for as connection_for
+    from clusterproof.plugins.core.cluster import Cluster as Cluster
+    from clusterproof.plugins.core.cluster import InventoryError as InventoryError
+    from clusterproof.plugins.core.cluster import Target as Target
     from clusterproof.plugins.core.errors import ClusterproofError as ClusterproofError
     from clusterproof.plugins.core.evidence import Unreached as Unreached
     from clusterproof.plugins.core.marks import mark as mark
@@ -28,23 +25,26 @@ if TYPE_CHECKING:
     from clusterproof.plugins.core.verdict import concern as concern
     from clusterproof.plugins.core.verdict import incomplete as incomplete
     from clusterproof.plugins.core.verdict import not_applicable as not_applicable
-    from clusterproof.plugins.facts.cluster import ClusterFacts as ClusterFacts
-    from clusterproof.plugins.facts.field import readings as readings
-    from clusterproof.plugins.facts.field import require as require
-    from clusterproof.plugins.facts.fsx import FileSystem as FileSystem
-    from clusterproof.plugins.facts.gpu import Gpu as Gpu
-    from clusterproof.plugins.facts.host import Mount as Mount
-    from clusterproof.plugins.facts.lustre import LustreClient as LustreClient
-    from clusterproof.plugins.facts.lustre import LustreTarget as LustreTarget
-    from clusterproof.plugins.facts.network import RdmaDevice as RdmaDevice
-    from clusterproof.plugins.facts.neuron import NeuronDevice as NeuronDevice
-    from clusterproof.plugins.facts.node import Node as Node
-    from clusterproof.plugins.facts.pci import PciDevice as PciDevice
-    from clusterproof.plugins.facts.storage import NvmeController as NvmeController
-    from clusterproof.plugins.inventory.model import Cluster as Cluster
-    from clusterproof.plugins.inventory.model import InventoryError as InventoryError
-    from clusterproof.plugins.inventory.model import Target as Target
+    from clusterproof.plugins.evidence.cluster import ClusterFacts as ClusterFacts
+    from clusterproof.plugins.evidence.field import readings as readings
+    from clusterproof.plugins.evidence.field import require as require
+    from clusterproof.plugins.evidence.fsx.facts import FileSystem as FileSystem
+    from clusterproof.plugins.evidence.gpu.facts import Gpu as Gpu
+    from clusterproof.plugins.evidence.host.facts import Mount as Mount
+    from clusterproof.plugins.evidence.lustre.facts import LustreClient as LustreClient
+    from clusterproof.plugins.evidence.lustre.facts import LustreTarget as LustreTarget
+    from clusterproof.plugins.evidence.network.facts import RdmaDevice as RdmaDevice
+    from clusterproof.plugins.evidence.neuron.facts import NeuronDevice as NeuronDevice
+    from clusterproof.plugins.evidence.node import Node as Node
+    from clusterproof.plugins.evidence.pci.facts import PciDevice as PciDevice
+    from clusterproof.plugins.evidence.storage.facts import NvmeController as NvmeController
     from clusterproof.plugins.suite.routing import evidence as evidence
+    from clusterproof.plugins.transport import Answer as Answer
+    from clusterproof.plugins.transport import Connection as Connection
+    from clusterproof.plugins.transport import Limits as Limits
+    from clusterproof.plugins.transport import Program as Program
+    from clusterproof.plugins.transport import Unusable as Unusable
+    from clusterproof.plugins.transport import connection_for as connection_for
 
 __version__ = "0.1.0"
 

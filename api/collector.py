@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.probe.reading import Absent as Absent
-from clusterproof.plugins.probe.reading import Broke as Broke
-from clusterproof.plugins.probe.reading import Denied as Denied
-from clusterproof.plugins.probe.reading import Node as Node
-from clusterproof.plugins.probe.reading import TimedOut as TimedOut
+from clusterproof.plugins.agent.reading import Absent as Absent
+from clusterproof.plugins.agent.reading import Broke as Broke
+from clusterproof.plugins.agent.reading import Denied as Denied
+from clusterproof.plugins.agent.reading import Node as Node
+from clusterproof.plugins.agent.reading import TimedOut as TimedOut

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 
 from bench.figure import Figure
 from bench.runs import cpu_s
-from clusterproof.plugins.connection import Limits, connection_for
-from clusterproof.plugins.connection.gather import gather
+from clusterproof.plugins.agent.options import ProbeOptions, leaf_names
+from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
-from clusterproof.plugins.probe.payload import program
+from clusterproof.plugins.transport import Limits, connection_for
+from clusterproof.plugins.transport.gather import gather
 from tests.judged import told_by
 from tests.testbed import needs
 from tests.testbed.cluster import Testbed, testbed

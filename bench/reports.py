@@ -12,13 +12,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from bench.figure import Figure
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, load
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.cluster import ClusterFacts
-from clusterproof.plugins.facts.nodes import nodes
-from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.evidence.recording import DEMO
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
 from clusterproof.reports.document import document

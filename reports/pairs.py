@@ -7,10 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from math import exp
 
+from clusterproof.plugins.benchmarks.pairwise.facts import Campaign, PairwiseRun
 from clusterproof.plugins.catalog.thresholds import threshold
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.printable import printable
-from clusterproof.plugins.facts.pairwise import Campaign, PairwiseRun
 from clusterproof.reports.findings import shortened, within
 
 MOST_LINES = 4  # in the terminal, of campaigns

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.facts.cluster import ClusterFacts
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.node import Node
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.facts.pairwise import PairwiseRun
+    from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 
 
 @dataclass(frozen=True, slots=True)

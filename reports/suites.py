@@ -12,10 +12,10 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.forms.junit import MAX_ATTRIBUTE, legal
 from clusterproof.plugins.suite.report import owner_of
 from clusterproof.plugins.suite.routing import SUBSYSTEMS
 from clusterproof.reports.findings import shortened, within
-from clusterproof.reports.junit import MAX_ATTRIBUTE, legal
 from clusterproof.reports.run import Run
 
 MOST_NODES = 300  # characters of the nodeset in a name

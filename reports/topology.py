@@ -11,8 +11,8 @@ import pytest
 
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.facts.cluster import ClusterFacts
-from clusterproof.plugins.facts.placement import (
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.ec2.placement import (
     JobGroup,
     job_groups,
     lowest_layers,

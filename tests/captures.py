@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.capture.collection import Understood, read_text, understood
-from clusterproof.plugins.capture.folder import layout
+from clusterproof.plugins.agent.options import leaf_names
+from clusterproof.plugins.captures.collection import Understood, read_text, understood
+from clusterproof.plugins.captures.folder import layout
 from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.probe.options import leaf_names
 from tests.judged import results
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.facts.kernel_host import (
+from clusterproof.plugins.evidence.kernel_log.events_host import (
     AllocationFailure,
     DiskEvent,
     EfaMessage,

@@ -6,22 +6,22 @@ import subprocess
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from clusterproof.plugins.connection import Answer, Program
-from clusterproof.plugins.connection.gather import evidence_of
+from clusterproof.plugins.agent.options import ProbeOptions, leaf_names
+from clusterproof.plugins.agent.payload import program
+from clusterproof.plugins.benchmarks.load.asking import merged
+from clusterproof.plugins.benchmarks.load.asking import program as load_program
+from clusterproof.plugins.benchmarks.load.options import LEAVES, SECONDS
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.facts.node import Node as FactsOfNode
-from clusterproof.plugins.facts.nodes import nodes
-from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.load.asking import merged
-from clusterproof.plugins.load.asking import program as load_program
-from clusterproof.plugins.load.options import LEAVES, SECONDS
-from clusterproof.plugins.policy.model import NO_POLICY, Policy
-from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
-from clusterproof.plugins.probe.payload import program
+from clusterproof.plugins.evidence.node import Node as FactsOfNode
+from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.transport import Answer, Program
+from clusterproof.plugins.transport.gather import evidence_of
 from tests.testbed.image import NodeImage
 from tests.testbed.load import OPTIONS
 from tests.testbed.node import Node, entered

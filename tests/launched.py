@@ -11,12 +11,12 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from clusterproof.plugins.connection import Limits
-from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.launchers.launcher import Launcher
-from clusterproof.plugins.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.meters.reading import Reading
-from clusterproof.plugins.pairwise.model import Pair
+from clusterproof.plugins.benchmarks.launchers.launcher import Launcher
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.model import Pair
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.transport import Limits
 from tests.testbed.node import Node
 from tests.testbed.ranks import ALL_REDUCE
 

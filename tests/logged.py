@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.window import window
-from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.evidence.kernel_log.window import window
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence
-from clusterproof.plugins.facts.nodes import nodes
-from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.core.policy import Policy
+from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.manifest.compose import manifest_of
 from clusterproof.plugins.manifest.text import text_of
 from clusterproof.plugins.policy.file import read_policy
-from clusterproof.plugins.policy.model import Policy
 from tests.judged import told_by
 from tests.testbed import software
 from tests.testbed.healthy import DRIVER, healthy_cpu, healthy_p5

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from clusterproof.plugins.connection import Answer, Program
+from clusterproof.plugins.agent.frame import decode
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.core.evidence import NodeEvidence
-from clusterproof.plugins.probe.frame import decode
-from clusterproof.plugins.probe.options import ProbeOptions
-from clusterproof.plugins.probe.payload import program
+from clusterproof.plugins.transport import Answer, Program
 from tests.testbed.node import Node
 
 PATIENT = ProbeOptions(leaf_s=30.0)  # for tests that do not wait for a deadline: this machine may be busy

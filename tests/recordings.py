@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status, Unreached
-from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.inventory.recording import write_cluster, write_node
+from clusterproof.plugins.evidence.recording import write_cluster, write_node
 
 
 def node(name: str, **leaves: object) -> NodeEvidence:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import SEVERITIES, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.cluster import ClusterFacts
-from clusterproof.plugins.facts.nodes import nodes
-from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.reports.run import Run
 from tests.recordings import node
 

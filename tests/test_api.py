@@ -53,8 +53,8 @@ def test_importing_it_loads_nothing_else() -> None:
 
 def test_every_error_has_one_root() -> None:
     from clusterproof.integrations.slurm.control import SlurmError
-    from clusterproof.plugins.connection.login import LoginFailed
     from clusterproof.plugins.core.nodeset import NodesetError
+    from clusterproof.plugins.transport.login import LoginFailed
     from clusterproof.reports.history.model import HistoryError
 
     for error in (SlurmError, LoginFailed, NodesetError, HistoryError, clusterproof.InventoryError):
@@ -83,7 +83,7 @@ def test_type_checkers_know_what_is_public_of_an_installed_wheel(installed: Inst
     (tmp_path / "own.py").write_text("from clusterproof import Node\nreveal_type(Node.name)\n", encoding="utf-8")
     mypy = [sys.executable, "-m", "mypy", "--python-executable", str(installed.python), "--strict", "own.py"]
     ran = subprocess.run(mypy, cwd=tmp_path, capture_output=True, text=True)
-    assert 'Revealed type is "def (self: clusterproof.plugins.facts.node.Node) -> str"' in ran.stdout, ran.stdout
+    assert 'Revealed type is "def (self: clusterproof.plugins.evidence.node.Node) -> str"' in ran.stdout, ran.stdout
 
 
 def test_the_wheel_holds_what_runs(installed: Installed) -> None:

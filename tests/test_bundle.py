@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.result import from_json
-from clusterproof.reports.bundle import MOST_NAME, ROOT, Member, files_of, safe_name, write_bundle
+from clusterproof.plugins.suite.forms.bundle import MOST_NAME, ROOT, Member, files_of, safe_name, write_bundle
 from tests.bundles import contents, unpack
 from tests.recordings import boot, node, nvml, unreached
 from tests.runs import LIGHT, VERDICTS, Runs, all_verdicts, saying

@@ -10,6 +10,11 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.benchmarks.meters import baseline
+from clusterproof.plugins.benchmarks.meters.baseline import BaselineError, Figure, Stack
+from clusterproof.plugins.benchmarks.meters.choose import METERS, key_of
+from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.catalog.busbw import (
     BusbwKey,
     expected_busbw,
@@ -22,11 +27,6 @@ from clusterproof.plugins.catalog.busbw import (
 from clusterproof.plugins.catalog.instance_types import instance_type
 from clusterproof.plugins.catalog.rows import CatalogError
 from clusterproof.plugins.catalog.site import overrule
-from clusterproof.plugins.meters import baseline
-from clusterproof.plugins.meters.baseline import BaselineError, Figure, Stack
-from clusterproof.plugins.meters.choose import METERS, key_of
-from clusterproof.plugins.meters.meter import MeterSettings, Output
-from clusterproof.plugins.meters.reading import Reading
 from tests.samples import sample
 
 GIB = 2**30

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.capture import modules, neuron, pci, rdma
-from clusterproof.plugins.capture.form import CaptureError
+from clusterproof.plugins.evidence.form import CaptureError
+from clusterproof.plugins.evidence.network import parse_modules as modules
+from clusterproof.plugins.evidence.network import parse_rdma as rdma
+from clusterproof.plugins.evidence.neuron import parse as neuron
+from clusterproof.plugins.evidence.pci import parse as pci
 
 IBV = """\
 hca_id: rdmap79s0

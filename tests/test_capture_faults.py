@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from clusterproof.plugins.benchmarks.load.options import LEAVES
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.fact import ONLY_CAPTURED
-from clusterproof.plugins.load.options import LEAVES
+from clusterproof.plugins.evidence.fact import ONLY_CAPTURED
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from tests.faults.captured import FAULTS, CapturedFault, changes, judged
 from tests.testbed.outputs import P5, TRN1

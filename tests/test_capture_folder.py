@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.capture import folder
-from clusterproof.plugins.capture.folder import NoCaptureError, layout, prefix
+from clusterproof.plugins.captures import folder
+from clusterproof.plugins.captures.folder import NoCaptureError, layout, prefix
 from tests.captures import written
 
 

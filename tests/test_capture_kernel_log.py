@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.capture import kernel_log
-from clusterproof.plugins.capture.form import CaptureError
-from clusterproof.plugins.facts import kernel_log as facts
-from clusterproof.plugins.facts.kernel_log import XidEvent
+from clusterproof.plugins.evidence.form import CaptureError
+from clusterproof.plugins.evidence.kernel_log import facts
+from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
+from clusterproof.plugins.evidence.kernel_log.facts import XidEvent
 from tests.samples import sample
 from tests.testbed.needs import needs_root
 from tests.testbed.outputs import dmesg

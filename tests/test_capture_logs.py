@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.capture import dcgmi, nccl_tests, nccom, slurm
-from clusterproof.plugins.capture.exit_status import exit_status
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.facts.slurm import SlurmNode, SlurmNodes
+from clusterproof.plugins.evidence.dcgm import parse as dcgmi
+from clusterproof.plugins.evidence.exit_status import exit_status
+from clusterproof.plugins.evidence.nccl import parse as nccl_tests
+from clusterproof.plugins.evidence.nccl import parse_nccom as nccom
+from clusterproof.plugins.evidence.slurm import parse as slurm
+from clusterproof.plugins.evidence.slurm.facts import SlurmNode, SlurmNodes
 from tests.samples import sample
 from tests.testbed.outputs import NCCL_ROWS, SCONTROL, dcgm_json, dcgm_table, nccl_log, nccom_log
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.capture.gpus import completed
-from clusterproof.plugins.capture.merge import merged
+from clusterproof.plugins.captures.merge import merged
+from clusterproof.plugins.evidence.gpu.parse_completed import completed
 
 NOT_SUPPORTED = {"error": "NOT_SUPPORTED", "text": "N/A"}
 LOST = {"error": "GPU_IS_LOST", "text": "GPU is lost"}

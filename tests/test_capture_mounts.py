@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.capture import fstab, mounts
+from clusterproof.plugins.evidence.storage import parse_fstab as fstab
+from clusterproof.plugins.evidence.storage import parse_mounts as mounts
 from tests.samples import sample
 from tests.testbed.outputs import DF
 

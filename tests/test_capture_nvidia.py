@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.capture.forms import FORMS
-from clusterproof.plugins.capture.pieces import pieces
-from clusterproof.plugins.capture.text import text_of
+from clusterproof.plugins.captures.forms import FORMS
+from clusterproof.plugins.captures.pieces import pieces
+from clusterproof.plugins.captures.text import text_of
 from clusterproof.plugins.core.verdict import Verdict
 from tests.captures import judged, of_file
 from tests.samples import FOLDER, Sample, manifest, of_topic, sample

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from clusterproof.plugins.capture.collection import read_text
+from clusterproof.plugins.captures.collection import read_text
 from tests.captures import first_gpu, gpus_in, told
 
 FULL = """\

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clusterproof.plugins.capture.collection import read_text
-from clusterproof.plugins.capture.form import CaptureError, Form
-from clusterproof.plugins.capture.forms import FORMS
+from clusterproof.plugins.captures.collection import read_text
+from clusterproof.plugins.captures.forms import FORMS
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.nodes import nodes
-from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.evidence.form import CaptureError, Form
+from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
 from tests.samples import FOLDER, Sample, manifest, of_topic, sample

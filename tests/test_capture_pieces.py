@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.capture.form import Form
-from clusterproof.plugins.capture.forms import FORMS
-from clusterproof.plugins.capture.pieces import pieces
+from clusterproof.plugins.captures.forms import FORMS
+from clusterproof.plugins.captures.pieces import pieces
+from clusterproof.plugins.evidence.form import Form
 
 FORM = Form("greeting", lambda text: "hello" in text, lambda _text: {}, begins=lambda line: line.startswith("hello"))
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.capture.commands import COMMANDS, how_to_collect
-from clusterproof.plugins.capture.form import Form
-from clusterproof.plugins.capture.forms import FORMS
+from clusterproof.plugins.agent.options import leaf_names
+from clusterproof.plugins.captures.commands import COMMANDS, how_to_collect
+from clusterproof.plugins.captures.forms import FORMS
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.probe.options import leaf_names
+from clusterproof.plugins.evidence.form import Form
 from tests.captures import written
 from tests.runs import ROOT, Runs
 from tests.test_capture_nvidia_forms import FULL

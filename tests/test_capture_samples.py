@@ -10,37 +10,35 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clusterproof.plugins.capture import (
-    cpus,
-    dcgmi,
-    disks,
-    ec2,
-    fstab,
-    host,
-    kernel_log,
-    libfabric,
-    lustre,
-    memory,
-    modules,
-    mounts,
-    nccl_tests,
-    nccom,
-    neuron,
-    pci,
-    rdma,
-    slurm,
-    system,
-    versions,
-)
-from clusterproof.plugins.capture.collection import read_text
-from clusterproof.plugins.capture.form import CaptureError, Form
-from clusterproof.plugins.capture.text import plain
+from clusterproof.plugins.captures.collection import read_text
+from clusterproof.plugins.captures.text import plain
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts import kernel_log as facts
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.evidence.dcgm import parse as dcgmi
+from clusterproof.plugins.evidence.ec2 import parse as ec2
+from clusterproof.plugins.evidence.form import CaptureError, Form
+from clusterproof.plugins.evidence.host import parse as host
+from clusterproof.plugins.evidence.host import parse_system as system
+from clusterproof.plugins.evidence.kernel_log import facts
+from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
+from clusterproof.plugins.evidence.lustre import parse as lustre
+from clusterproof.plugins.evidence.memory import parse as memory
+from clusterproof.plugins.evidence.nccl import parse as nccl_tests
+from clusterproof.plugins.evidence.nccl import parse_nccom as nccom
+from clusterproof.plugins.evidence.network import parse_libfabric as libfabric
+from clusterproof.plugins.evidence.network import parse_modules as modules
+from clusterproof.plugins.evidence.network import parse_rdma as rdma
+from clusterproof.plugins.evidence.neuron import parse as neuron
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pci import parse as pci
+from clusterproof.plugins.evidence.processors import parse as cpus
+from clusterproof.plugins.evidence.slurm import parse as slurm
+from clusterproof.plugins.evidence.software import parse as versions
+from clusterproof.plugins.evidence.storage import parse_disks as disks
+from clusterproof.plugins.evidence.storage import parse_fstab as fstab
+from clusterproof.plugins.evidence.storage import parse_mounts as mounts
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
 from tests.samples import Sample, manifest, of_topic

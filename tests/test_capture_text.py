@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.capture import text
-from clusterproof.plugins.capture.text import text_of, unpacked
+from clusterproof.plugins.captures import text
+from clusterproof.plugins.captures.text import text_of, unpacked
 
 LINES = "GPU 0: ok\nGPU 1: ö\n"
 

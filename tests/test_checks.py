@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
+from clusterproof.plugins.agent.options import leaf_names
+from clusterproof.plugins.benchmarks.load.options import LEAVES
 from clusterproof.plugins.catalog import owners
-from clusterproof.plugins.connection.gather import replay
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.fact import ONLY_CAPTURED
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.nodes import nodes
-from clusterproof.plugins.inventory.recording import DEMO, read_cluster
-from clusterproof.plugins.load.options import LEAVES
-from clusterproof.plugins.probe.options import leaf_names
+from clusterproof.plugins.evidence.fact import ONLY_CAPTURED
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.evidence.recording import DEMO, read_cluster
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.transport.gather import replay
 
 # Checks over logs of tests that no probe runs: not applicable where nobody has captured one, nor put it on the node.
 CAPTURED = {

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.catalog.quotas import interfaces
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.cluster import ClusterFacts
-from clusterproof.plugins.facts.quotas import needs
-from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.ec2.facts_quotas import needs
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.judge import judge
 from clusterproof.plugins.suite.state import nodes

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.connection import MAX_ANSWER_BYTES, Answer, Limits, Program, connection_for
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Program, connection_for
 
 END_S = 10.0
 
@@ -77,7 +77,7 @@ def test_a_program_that_leaves_its_output_open_is_not_waited_for(tmp_path: Path)
 
 
 def test_a_shell_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clusterproof.plugins.connection.local._SHELL", "/nowhere/sh")
+    monkeypatch.setattr("clusterproof.plugins.transport.local._SHELL", "/nowhere/sh")
     answer = answer_of("echo")
     assert answer.unreached is Unreached.LOST
     assert answer.detail == "/nowhere/sh does not start: No such file or directory"

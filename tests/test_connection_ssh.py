@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.connection import MAX_ANSWER_BYTES, Answer, Limits, Program, connection_for
-from clusterproof.plugins.connection.login import LoginFailed
-from clusterproof.plugins.connection.logins import Logins
+from clusterproof.plugins.core.cluster import InventoryError, Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.inventory.model import InventoryError, Target
+from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Program, connection_for
+from clusterproof.plugins.transport.login import LoginFailed
+from clusterproof.plugins.transport.logins import Logins
 from tests.loopback import Sshd, free_port, new_key, ssh_agent, sshd, user
 from tests.testbed.needs import needs_sshd
 

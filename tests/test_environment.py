@@ -10,11 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.catalog.environment import environment_rules
-from clusterproof.plugins.facts.environment import chosen_interfaces
-from clusterproof.plugins.probe import environment
-from clusterproof.plugins.probe.assignments import MAX_CHARACTERS, Assignment, exported, plain, printed
-from clusterproof.plugins.probe.reading import Node
+from clusterproof.plugins.evidence.software import collect_environment as environment
+from clusterproof.plugins.evidence.software.collect_assignments import (
+    MAX_CHARACTERS,
+    Assignment,
+    exported,
+    plain,
+    printed,
+)
+from clusterproof.plugins.evidence.software.facts_environment import chosen_interfaces
 
 SNIPPETS = """export A=1
 if x; then

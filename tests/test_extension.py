@@ -7,8 +7,8 @@ import pytest
 pytest_plugins = ["pytester"]
 
 CONFTEST = """
-from clusterproof.plugins.connection import Answer, connection_for
-from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.transport import Answer, connection_for
+from clusterproof.plugins.core.cluster import Cluster, Target
 
 class Relay:
     def run(self, targets, program, limits, answered):
@@ -30,7 +30,7 @@ WEATHER = '''
 """What the weather is."""
 from __future__ import annotations
 
-from clusterproof.plugins.probe.reading import Node
+from clusterproof.plugins.agent.reading import Node
 
 
 def read(node: Node) -> object:

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clusterproof.plugins.connection.gather import replay
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import EvidenceError, Leaf, NodeEvidence, Status, from_json, load, to_json
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
-from clusterproof.plugins.facts.fact import Told, told_by
-from clusterproof.plugins.facts.gpu import Gpu
-from clusterproof.plugins.facts.group import Group
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.inventory.model import Target
-from clusterproof.plugins.inventory.recording import DEMO, read_cluster
+from clusterproof.plugins.evidence.fact import Told, told_by
+from clusterproof.plugins.evidence.gpu.facts import Gpu
+from clusterproof.plugins.evidence.group import Group
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.recording import DEMO, read_cluster
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.transport.gather import replay
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),

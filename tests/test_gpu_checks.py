@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.catalog import InstanceType
 from clusterproof.plugins.catalog.site import own_instance_types
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
-from clusterproof.plugins.facts.gpu import Gpu, NvlinkErrors
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.evidence.gpu.facts import Gpu, NvlinkErrors
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
 

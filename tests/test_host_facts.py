@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.facts.field import read
-from clusterproof.plugins.facts.host import ProcessLimits
-from clusterproof.plugins.facts.kernel import newer
-from clusterproof.plugins.facts.memory import MainMemory
-from clusterproof.plugins.facts.processors import MAX_CPUS, FrequencyPolicy, Processors, cpu_list, in_ranges
+from clusterproof.plugins.evidence.field import read
+from clusterproof.plugins.evidence.host.facts import ProcessLimits
+from clusterproof.plugins.evidence.kernel.facts import newer
+from clusterproof.plugins.evidence.memory.facts import MainMemory
+from clusterproof.plugins.evidence.processors.facts import MAX_CPUS, FrequencyPolicy, Processors, cpu_list, in_ranges
 from tests.samples import Sample, sample
 from tests.test_probe_host_state import read_under, root
 

@@ -14,12 +14,12 @@ import pytest
 
 from clusterproof.integrations.slurm.checking import NoVerdict, policy_of, prepared
 from clusterproof.integrations.slurm.settings import Settings
-from clusterproof.plugins.connection.gather import replayed
+from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.policy.model import NO_POLICY
 from clusterproof.plugins.suite import index
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.index import Stale, load, make_index, of_occasions, read_index, written
+from clusterproof.plugins.transport.gather import replayed
 
 CHECKS = Path(__file__).parents[1] / "checks"
 DEMO = Path(__file__).parents[1] / "fixtures" / "demo"

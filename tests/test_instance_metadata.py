@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.agent.reading import Absent, Node
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Incomplete, Verdict
-from clusterproof.plugins.facts.node import Node as FactsNode
-from clusterproof.plugins.inventory.model import Target
-from clusterproof.plugins.probe import imds
-from clusterproof.plugins.probe.reading import Absent, Node
+from clusterproof.plugins.evidence.ec2 import collect_imds as imds
+from clusterproof.plugins.evidence.node import Node as FactsNode
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
 from tests.testbed.imds import identity

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, load
+from clusterproof.plugins.evidence.recording import read_cluster, recording_file, write_cluster, write_node
 from clusterproof.plugins.inventory import FILE, KINDS, narrow, resolve, with_expectations
-from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
-from clusterproof.plugins.inventory.recording import read_cluster, recording_file, write_cluster, write_node
 
 FULL = """
 [cluster]

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.catalog import xids
-from clusterproof.plugins.catalog.judge import Finding, judge, judge_switches, occurrences
-from clusterproof.plugins.facts import kernel_log
-from clusterproof.plugins.facts.kernel_log import XidEvent, pci_address
+from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
+from clusterproof.plugins.evidence.kernel_log.facts import XidEvent, pci_address
+from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, judge, judge_switches, occurrences
 from tests.samples import sample
 from tests.test_kernel_log import GPU, OTHER_GPU, line_of, parse
 

@@ -8,11 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.facts import kernel_log
-from clusterproof.plugins.facts.kernel_hardware import LONGEST_WORDS
-from clusterproof.plugins.facts.kernel_host import BOUND, DiskEvent, FileServer, HardwareError, OomKill, Segfault
-from clusterproof.plugins.facts.kernel_log import Cleared, Event, Events
-from clusterproof.plugins.probe.kernel_lines import Kept
+from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
+from clusterproof.plugins.evidence.kernel_log.collect_lines import Kept
+from clusterproof.plugins.evidence.kernel_log.events_host import (
+    BOUND,
+    DiskEvent,
+    FileServer,
+    HardwareError,
+    OomKill,
+    Segfault,
+)
+from clusterproof.plugins.evidence.kernel_log.facts import Cleared, Event, Events
+from clusterproof.plugins.evidence.kernel_log.forms_hardware import LONGEST_WORDS
 from tests.host_lines import FORMS
 from tests.samples import Sample, of_topic, sample
 

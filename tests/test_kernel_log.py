@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.catalog.judge import judge, judge_switches
-from clusterproof.plugins.facts import kernel_log
-from clusterproof.plugins.facts.kernel_log import (
+from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
+from clusterproof.plugins.evidence.kernel_log.facts import (
     Cleared,
     Events,
     FallenOffBus,
@@ -21,6 +20,7 @@ from clusterproof.plugins.facts.kernel_log import (
     XidEvent,
     pci_address,
 )
+from clusterproof.plugins.evidence.kernel_log.xid_findings import judge, judge_switches
 from tests.samples import Sample, of_topic, sample
 
 GPU = "0000:c5:00"

@@ -9,8 +9,8 @@ import pytest
 
 from clusterproof.plugins.core.evidence import Leaf, Status
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.kernel_told import when
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.kernel_log.wording import when
+from clusterproof.plugins.evidence.node import Node
 from tests.logged import NOW, UPTIME_S, node, result, verdict
 
 OVER_THE_LOG = (

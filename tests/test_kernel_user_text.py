@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.kernel_gpu import XidEvent
-from clusterproof.plugins.facts.kernel_host import Segfault
-from clusterproof.plugins.facts.kernel_log import Event, parse
-from clusterproof.plugins.facts.neuron import hardware_errors
-from clusterproof.plugins.probe.kernel_log import read
-from clusterproof.plugins.probe.reading import Node
+from clusterproof.plugins.evidence.kernel_log.collect import read
+from clusterproof.plugins.evidence.kernel_log.events_gpu import XidEvent
+from clusterproof.plugins.evidence.kernel_log.events_host import Segfault
+from clusterproof.plugins.evidence.kernel_log.facts import Event, parse
+from clusterproof.plugins.evidence.neuron.facts import hardware_errors
 from tests.host_lines import FORMS
 from tests.logged import node, verdict
 from tests.user_text import ANY_LENGTH, COMM_CHARACTERS, OF_A_PROCESS

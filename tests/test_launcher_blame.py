@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.connection import Unusable
-from clusterproof.plugins.launchers.blame import attributed, silenced
-from clusterproof.plugins.launchers.choose import LAUNCHERS
-from clusterproof.plugins.launchers.launcher import Campaign
-from clusterproof.plugins.meters.meter import Meter, MeterSettings
-from clusterproof.plugins.meters.reading import Reading
-from clusterproof.plugins.pairwise.model import Pair
+from clusterproof.plugins.benchmarks.launchers.blame import attributed, silenced
+from clusterproof.plugins.benchmarks.launchers.choose import LAUNCHERS
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.model import Pair
+from clusterproof.plugins.transport import Unusable
 from tests.launched import PATIENT, all_reduce, cluster_of, measured
 
 ROUND = [Pair("gpu-1", "gpu-2")]
@@ -78,6 +78,6 @@ def test_settings_that_a_meter_does_not_take_are_told_before_anything_starts(nam
 def test_a_submit_host_that_answers_in_another_form_is_told_in_one_line(
     told: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clusterproof.plugins.launchers.srun.told_by", lambda *_: told)
+    monkeypatch.setattr("clusterproof.plugins.benchmarks.launchers.srun.told_by", lambda *_: told)
     with pytest.raises(Unusable, match="this host: its answer does not have its form"):
         measured(LAUNCHERS["srun"](Campaign(all_reduce(), MeterSettings(), cluster_of({}, "local"), PATIENT)), ROUND)

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.connection import Limits, Unusable, connection_for
-from clusterproof.plugins.launchers.choose import launcher_for
-from clusterproof.plugins.launchers.launcher import Campaign
-from clusterproof.plugins.launchers.mpirun import mpirun, start_shell
-from clusterproof.plugins.launchers.over_nodes import Turn
-from clusterproof.plugins.launchers.visit import Told, Visitor
-from clusterproof.plugins.meters.meter import Meter, MeterSettings
-from clusterproof.plugins.meters.reading import Reading
-from clusterproof.plugins.pairwise.model import Pair
+from clusterproof.plugins.benchmarks.launchers.choose import launcher_for
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.launchers.mpirun import mpirun, start_shell
+from clusterproof.plugins.benchmarks.launchers.over_nodes import Turn
+from clusterproof.plugins.benchmarks.launchers.visit import Told, Visitor
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.model import Pair
 from clusterproof.plugins.suite.asking import Asking
+from clusterproof.plugins.transport import Limits, Unusable, connection_for
 from tests.launched import all_reduce, are_soon_quiet, cluster_of, measured, sending, wait_for
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster, needs_openmpi
@@ -93,7 +93,7 @@ class TestByMpirun:
     def test_a_node_that_dies_in_mid_round_is_to_blame_and_the_others_are_measured(
         self, victim: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("clusterproof.plugins.launchers.mpirun.ENDS_S", 5.0)
+        monkeypatch.setattr("clusterproof.plugins.benchmarks.launchers.mpirun.ENDS_S", 5.0)
         stuck = all_reduce(before="[ $(uname -n) != gpu-2 ] || { touch /tmp/began; sleep 1000; }")
         told: dict[str, Reading] = {}
         with cluster() as bed:
@@ -124,7 +124,7 @@ CONTROLLER = """
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from clusterproof.plugins.launchers.mpirun import mpirun
+from clusterproof.plugins.benchmarks.launchers.mpirun import mpirun
 from tests.launched import all_reduce, measured
 from tests.test_launcher_mpirun import ROUND, campaign
 bed = SimpleNamespace(ssh_config=Path(sys.argv[1]))

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.connection import Answer, Limits, connection_for
-from clusterproof.plugins.inventory.model import Target
-from clusterproof.plugins.launchers import visit
-from clusterproof.plugins.launchers.meeting import READY, knock, let_in, open_door
-from clusterproof.plugins.launchers.sweeping import VARIABLE, sweep
-from clusterproof.plugins.launchers.visit import MOST_BYTES, Told, Visitor, node_program
-from clusterproof.plugins.probe.payload import new_nonce
+from clusterproof.plugins.agent.payload import new_nonce
+from clusterproof.plugins.benchmarks.launchers import visit
+from clusterproof.plugins.benchmarks.launchers.meeting import READY, knock, let_in, open_door
+from clusterproof.plugins.benchmarks.launchers.sweeping import VARIABLE, sweep
+from clusterproof.plugins.benchmarks.launchers.visit import MOST_BYTES, Told, Visitor, node_program
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.transport import Answer, Limits, connection_for
 from tests.pythons import interpreter
 
 HERE = Target("here")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.launchers.pmi import advice, chosen, default, listed
+from clusterproof.plugins.benchmarks.launchers.pmi import advice, chosen, default, listed
 
 DEBIAN_12 = (
     "MPI plugin types are...\n\tpmix\n\tnone\n\tcray_shasta\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n"

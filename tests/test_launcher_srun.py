@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.connection import Limits, Unusable
-from clusterproof.plugins.launchers.launcher import Campaign
-from clusterproof.plugins.launchers.on_submit_host import OTHERS_S
-from clusterproof.plugins.launchers.srun import srun
-from clusterproof.plugins.meters import nccl_tests, nccom_test
-from clusterproof.plugins.meters.meter import Meter, MeterSettings
-from clusterproof.plugins.meters.reading import Reading
-from clusterproof.plugins.pairwise.model import Pair
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.launchers.on_submit_host import OTHERS_S
+from clusterproof.plugins.benchmarks.launchers.srun import srun
+from clusterproof.plugins.benchmarks.meters import nccl_tests, nccom_test
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.model import Pair
+from clusterproof.plugins.transport import Limits, Unusable
 from tests.launched import all_reduce, are_soon_quiet, cluster_of, measured, sending, wait_for
 from tests.testbed.needs import needs_openmpi, needs_slurm
 from tests.testbed.node import healthy_cpu
@@ -220,7 +220,7 @@ CONTROLLER_PROGRAM = """
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from clusterproof.plugins.launchers.srun import srun
+from clusterproof.plugins.benchmarks.launchers.srun import srun
 from tests.launched import all_reduce, measured
 from tests.test_launcher_srun import ROUND, campaign
 bed = SimpleNamespace(bed=SimpleNamespace(ssh_config=Path(sys.argv[1])))

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.connection import Unusable
-from clusterproof.plugins.inventory.model import Cluster
-from clusterproof.plugins.launchers.launcher import Campaign
-from clusterproof.plugins.launchers.ssh import ssh
-from clusterproof.plugins.meters.meter import Meter, MeterSettings
-from clusterproof.plugins.meters.reading import Reading
-from clusterproof.plugins.pairwise.model import Pair
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.launchers.ssh import ssh
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.model import Pair
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.transport import Unusable
 from tests.launched import PATIENT, are_soon_quiet, cluster_of, measured, of_run, sending, wait_for
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster, needs_iperf3
@@ -168,8 +168,8 @@ def test_a_node_that_dies_in_mid_round_is_to_blame_and_the_others_are_measured(v
 
 CONTROLLER = """
 import sys
-from clusterproof.plugins.launchers.ssh import ssh
-from clusterproof.plugins.pairwise.model import Pair
+from clusterproof.plugins.benchmarks.launchers.ssh import ssh
+from clusterproof.plugins.benchmarks.pairwise.model import Pair
 from tests.launched import measured, sending
 from tests.test_launcher_ssh import campaign
 from types import SimpleNamespace

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.benchmarks.load.options import LEAVES, SECONDS
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.load.options import LEAVES, SECONDS
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from clusterproof.reports.results import read_results
 from tests.testbed.cluster import Testbed, testbed

@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.connection import Answer
+from clusterproof.plugins.agent.frame import decode
+from clusterproof.plugins.agent.payload import MAX_CHARACTERS
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.agent.tools import find
+from clusterproof.plugins.benchmarks.load import efa_loopback, gpus, options, torch_python
+from clusterproof.plugins.benchmarks.load.asking import merged, program, rounds
+from clusterproof.plugins.benchmarks.load.options import LEAVES, SECONDS, TAKES_TURNS, LoadOptions
+from clusterproof.plugins.benchmarks.load.scratch import scratch_file
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status, Unreached
-from clusterproof.plugins.facts.fs_bandwidth import FsBandwidth
-from clusterproof.plugins.facts.loopback import Exchange
-from clusterproof.plugins.load import efa_loopback, gpus, options, torch_python
-from clusterproof.plugins.load.asking import merged, program, rounds
-from clusterproof.plugins.load.options import LEAVES, SECONDS, TAKES_TURNS, LoadOptions
-from clusterproof.plugins.load.scratch import scratch_file
-from clusterproof.plugins.probe.frame import decode
-from clusterproof.plugins.probe.payload import MAX_CHARACTERS
-from clusterproof.plugins.probe.reading import Node
-from clusterproof.plugins.probe.tools import find
+from clusterproof.plugins.evidence.perf.fs_bandwidth import FsBandwidth
+from clusterproof.plugins.evidence.perf.loopback import Exchange
+from clusterproof.plugins.transport import Answer
 from tests.probed import PATH, answer
 from tests.testbed.load import OPTIONS, SCRATCH, TORCH, loadable_p5, with_speed, without_torch
 from tests.testbed.needs import needs_fi_pingpong, needs_fio, needs_nodes

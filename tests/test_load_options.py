@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.benchmarks.launchers.choose import LAUNCHERS as OF_LAUNCHERS
+from clusterproof.plugins.benchmarks.load.options import DCGM_SECONDS, LEAVES, SECONDS, TAKES_TURNS
+from clusterproof.plugins.benchmarks.meters.choose import METERS as OF_METERS
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.launchers.choose import LAUNCHERS as OF_LAUNCHERS
-from clusterproof.plugins.load.command_line import (
+from clusterproof.plugins.suite.flags_of_perf import DCGM_LEVELS, LAUNCHERS, LOADS, METERS
+from clusterproof.plugins.suite.perf.load_options import (
     leaves_named,
     load_options,
     pairs_are_needed,
     paths_named,
     seconds,
 )
-from clusterproof.plugins.load.options import DCGM_SECONDS, LEAVES, SECONDS, TAKES_TURNS
-from clusterproof.plugins.load.others import others
-from clusterproof.plugins.meters.choose import METERS as OF_METERS
-from clusterproof.plugins.suite.flags_of_perf import DCGM_LEVELS, LAUNCHERS, LOADS, METERS
+from clusterproof.plugins.suite.perf.load_others import others
 from tests.runs import Runs
 
 ROOT = Path(__file__).resolve().parents[1]

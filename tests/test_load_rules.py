@@ -12,15 +12,15 @@ import pytest
 from clusterproof.plugins.catalog.floors import floor, floors
 from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.catalog.site import own_thresholds
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Incomplete, Verdict
-from clusterproof.plugins.facts.gpu_speed import GPU_TO_GPU, GPU_TO_HOST, HOST_TO_GPU, GpuBandwidth, GpuGemm
-from clusterproof.plugins.facts.group import Median
-from clusterproof.plugins.facts.loopback import Exchange
-from clusterproof.plugins.facts.nodes import nodes
-from clusterproof.plugins.facts.shortfall import below_best, below_median, worst_first
-from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.evidence.group import Median
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.evidence.perf.gpu_speed import GPU_TO_GPU, GPU_TO_HOST, HOST_TO_GPU, GpuBandwidth, GpuGemm
+from clusterproof.plugins.evidence.perf.loopback import Exchange
+from clusterproof.plugins.evidence.perf.shortfall import below_best, below_median, worst_first
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.judge import judge
 from clusterproof.plugins.suite.state import is_named

@@ -8,10 +8,10 @@ import pytest
 
 from clusterproof.plugins.catalog.instance_types import accelerators, instance_type
 from clusterproof.plugins.catalog.machines import machine_type
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.evidence.node import Node
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import InventoryError
 from clusterproof.plugins.manifest.compose import Manifest
 from clusterproof.plugins.manifest.text import text_of
-from clusterproof.plugins.policy.model import Policy
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from tests.deviations import DEVIATIONS, ON_BUILD_HOST, Put, with_fabric_manager
 from tests.faults.software import with_package

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.policy.model import Policy
 from tests.judged import said
 from tests.recordings import boot, node
 

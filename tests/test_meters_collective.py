@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.meters import nccl_tests, nccom_test
-from clusterproof.plugins.meters.choose import METERS, meter_for
-from clusterproof.plugins.meters.meter import MeterSettings, Output
-from clusterproof.plugins.meters.reading import Reading
+from clusterproof.plugins.benchmarks.meters import nccl_tests, nccom_test
+from clusterproof.plugins.benchmarks.meters.choose import METERS, meter_for
+from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters.reading import Reading
 from tests.samples import FOLDER, of_topic, sample
 from tests.testbed import compiled
 from tests.testbed.needs import needs_openmpi

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.meters import fi_pingpong, iperf3
-from clusterproof.plugins.meters.choose import METERS
-from clusterproof.plugins.meters.counters import proven_network
-from clusterproof.plugins.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.meters.reading import Reading
+from clusterproof.plugins.benchmarks.meters import fi_pingpong, iperf3
+from clusterproof.plugins.benchmarks.meters.choose import METERS
+from clusterproof.plugins.benchmarks.meters.counters import proven_network
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters.reading import Reading
 from tests.testbed.needs import SYSTEM_PATH, needs_fi_pingpong, needs_iperf3
 
 GB = 10**9
@@ -292,7 +292,7 @@ def test_an_iperf3_client_that_still_meets_the_server_of_before_tries_again() ->
 def test_an_iperf3_server_that_dies_in_mid_run_is_a_problem_and_not_a_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direction: int
 ) -> None:
-    monkeypatch.setattr("clusterproof.plugins.meters.shell.TRIES", 10)
+    monkeypatch.setattr("clusterproof.plugins.benchmarks.meters.shell.TRIES", 10)
     port, pids, program = free_port(), tmp_path / "pids", tmp_path / "server"
     program.write_text(f'#!/bin/sh\necho $$ >>{pids}\nexec iperf3 "$@"\n')
     program.chmod(0o755)
@@ -326,7 +326,7 @@ def connections_to(port: int) -> int:
 def test_an_iperf3_server_that_has_another_client_is_a_problem_and_not_a_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("clusterproof.plugins.meters.shell.TRIES", 1)
+    monkeypatch.setattr("clusterproof.plugins.benchmarks.meters.shell.TRIES", 1)
     with socket.create_server(("127.0.0.1", 0)) as busy:
         client = start(iperf3.client(MeterSettings(), "127.0.0.1", busy.getsockname()[1]))
         connection, _ = busy.accept()
@@ -358,7 +358,7 @@ def test_a_provider_that_is_not_there_is_a_problem_of_both_ends() -> None:
 
 @pytest.mark.parametrize("name", ["iperf3", "fi_pingpong"])
 def test_a_server_that_never_listens_is_a_problem(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("clusterproof.plugins.meters.shell.TRIES", 2)
+    monkeypatch.setattr("clusterproof.plugins.benchmarks.meters.shell.TRIES", 2)
     refusing = tmp_path / name
     refusing.write_text('#!/bin/sh\necho \'{"error": "unable to connect to server: Connection refused"}\'\nexit 111\n')
     refusing.chmod(0o755)

@@ -9,8 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.inventory.model import Cluster, Target
 from clusterproof.plugins.suite.check import check_of
 from clusterproof.plugins.suite.state import nodes
 from tests.mutants.bench import Bench

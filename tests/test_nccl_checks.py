@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.capture import nccl_tests, nccom
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.nccl import parse as nccl_tests
+from clusterproof.plugins.evidence.nccl import parse_nccom as nccom
 from tests.judged import said
 from tests.recordings import node
 from tests.testbed.outputs import NCCL_NETWORK, NCCL_ROWS, NCCL_SUMMARY, nccl_log, nccom_log

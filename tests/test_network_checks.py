@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Incomplete, Verdict
-from clusterproof.plugins.facts.network import Port
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.network.facts import Port
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.inventory import with_expectations
-from clusterproof.plugins.inventory.model import Cluster, Target
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
 from tests.judged import said

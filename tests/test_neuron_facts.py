@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.neuron import Listed, hardware_errors, parse_neuron_ls
-from clusterproof.plugins.probe.kernel_lines import Kept
+from clusterproof.plugins.evidence.kernel_log.collect_lines import Kept
+from clusterproof.plugins.evidence.neuron.facts import Listed, hardware_errors, parse_neuron_ls
 from tests.faults.proof import verdicts_of_healthy
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes

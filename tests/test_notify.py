@@ -20,10 +20,10 @@ from aiosmtpd.smtp import AuthResult, LoginPassword
 
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports import notify
+from clusterproof.plugins.suite.forms import notify
+from clusterproof.plugins.suite.forms.notify import MOST_BODY, MOST_TITLE, message_of
 from clusterproof.reports.deadline import within
 from clusterproof.reports.history.changes import Change, Changes
-from clusterproof.reports.notify import MOST_BODY, MOST_TITLE, message_of
 from tests.runs import LIGHT, Runs, saying
 
 SECRET = "tok3n-and-passw0rd"

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.facts import NoPairs, PairwiseRun
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.pairwise import NoPairs, PairwiseRun
-from clusterproof.plugins.inventory.model import Target
-from clusterproof.plugins.meters.reading import Reading
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.judge import judge

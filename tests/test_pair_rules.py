@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.campaign import plan
+from clusterproof.plugins.benchmarks.pairwise.facts import Campaign, PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.findings import Analysis, Estimate, Finding, Kind
+from clusterproof.plugins.benchmarks.pairwise.journal import Journal
+from clusterproof.plugins.benchmarks.pairwise.model import Measurement, pair
+from clusterproof.plugins.benchmarks.pairwise.normal import Normal
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.pairwise import Campaign, PairwiseRun
-from clusterproof.plugins.inventory.model import Target
-from clusterproof.plugins.meters.reading import Reading
-from clusterproof.plugins.pairwise.campaign import plan
-from clusterproof.plugins.pairwise.findings import Analysis, Estimate, Finding, Kind
-from clusterproof.plugins.pairwise.journal import Journal
-from clusterproof.plugins.pairwise.model import Measurement, pair
-from clusterproof.plugins.pairwise.normal import Normal
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.judge import judge
 

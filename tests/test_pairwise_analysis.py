@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clusterproof.plugins.meters.reading import Reading
-from clusterproof.plugins.pairwise.analysis import analyse
-from clusterproof.plugins.pairwise.campaign import Plan, plan
-from clusterproof.plugins.pairwise.findings import Analysis, Finding, Kind
-from clusterproof.plugins.pairwise.model import Measurement, Pair, pair
-from clusterproof.plugins.pairwise.view import Settings
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
+from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, plan
+from clusterproof.plugins.benchmarks.pairwise.findings import Analysis, Finding, Kind
+from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair, pair
+from clusterproof.plugins.benchmarks.pairwise.view import Settings
 from tests.measured_pairs import NORMAL_GB_PER_S, Cluster, concluded, failed, measured, names, racks, verdicts
 
 MIN_EFFECT = 0.0513

@@ -10,14 +10,14 @@ from types import TracebackType
 
 import pytest
 
-from clusterproof.plugins.connection import Unusable
-from clusterproof.plugins.launchers.launcher import Measured
-from clusterproof.plugins.meters.reading import Reading
-from clusterproof.plugins.pairwise.analysis import analyse
-from clusterproof.plugins.pairwise.campaign import FIRST_ROUNDS, RETEST_ROUNDS, Plan, plan
-from clusterproof.plugins.pairwise.drive import LEAST_FIRST_ROUNDS, Progress, drive
-from clusterproof.plugins.pairwise.journal import Journal, Writer, read
-from clusterproof.plugins.pairwise.model import Pair, pair
+from clusterproof.plugins.benchmarks.launchers.launcher import Measured
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
+from clusterproof.plugins.benchmarks.pairwise.campaign import FIRST_ROUNDS, RETEST_ROUNDS, Plan, plan
+from clusterproof.plugins.benchmarks.pairwise.drive import LEAST_FIRST_ROUNDS, Progress, drive
+from clusterproof.plugins.benchmarks.pairwise.journal import Journal, Writer, read
+from clusterproof.plugins.benchmarks.pairwise.model import Pair, pair
+from clusterproof.plugins.transport import Unusable
 from tests.measured_pairs import Cluster, names, verdicts
 
 RUN_S = 10.0

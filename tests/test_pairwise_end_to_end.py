@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.benchmarks.pairwise.journal import read
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.pairwise.journal import read
 from clusterproof.reports.results import read_results
 from tests.launched import of_run
 from tests.testbed.cluster import Testbed, testbed

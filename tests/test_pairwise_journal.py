@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clusterproof.plugins.meters.reading import Reading
-from clusterproof.plugins.pairwise.campaign import Plan, next_round
-from clusterproof.plugins.pairwise.journal import SCHEMA, Journal, JournalError, Writer, read, write
-from clusterproof.plugins.pairwise.model import Measurement, pair
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, next_round
+from clusterproof.plugins.benchmarks.pairwise.journal import SCHEMA, Journal, JournalError, Writer, read, write
+from clusterproof.plugins.benchmarks.pairwise.model import Measurement, pair
 from tests.measured_pairs import Cluster, measured, names, racks
 
 PLAN = Plan(

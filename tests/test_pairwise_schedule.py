@@ -10,10 +10,17 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from clusterproof.plugins.pairwise.campaign import FIRST_ROUNDS, RETEST_ROUNDS, Plan, disjoint, next_round, plan
-from clusterproof.plugins.pairwise.model import Measurement, Pair, pair
-from clusterproof.plugins.pairwise.schedule import Round, circle, full, is_inside, quick
-from clusterproof.plugins.pairwise.screen import screen
+from clusterproof.plugins.benchmarks.pairwise.campaign import (
+    FIRST_ROUNDS,
+    RETEST_ROUNDS,
+    Plan,
+    disjoint,
+    next_round,
+    plan,
+)
+from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair, pair
+from clusterproof.plugins.benchmarks.pairwise.schedule import Round, circle, full, is_inside, quick
+from clusterproof.plugins.benchmarks.pairwise.screen import screen
 from tests.measured_pairs import Cluster, measured, names, racks
 
 MIN_EFFECT = 0.0513

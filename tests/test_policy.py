@@ -10,11 +10,11 @@ import pytest
 
 from clusterproof.plugins.catalog import instance_type, threshold, thresholds
 from clusterproof.plugins.catalog.site import overrule
+from clusterproof.plugins.core.policy import NO_POLICY, READINGS, Disabled, Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import InventoryError
 from clusterproof.plugins.policy.file import find_policy, read_policy
-from clusterproof.plugins.policy.model import NO_POLICY, READINGS, Disabled, Policy
 from clusterproof.plugins.suite.outcomes import EXIT_UNCHECKED
 from tests.runs import LIGHT, USUAL, Runs, counts, saying
 

@@ -7,8 +7,8 @@ import random
 import zlib
 from typing import Any
 
-from clusterproof.plugins.probe import telling
-from clusterproof.plugins.probe.fitting import LEAST_LINES, TOO_LONG, fitted
+from clusterproof.plugins.agent import telling
+from clusterproof.plugins.agent.fitting import LEAST_LINES, TOO_LONG, fitted
 
 
 def noise(count: int, of: str = "") -> str:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from clusterproof.plugins.connection import Answer
+from clusterproof.plugins.agent import frame, telling
+from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached, to_json
-from clusterproof.plugins.probe import frame, telling
-from clusterproof.plugins.probe.frame import decode
+from clusterproof.plugins.transport import Answer
 
 NONCE = "cp0123456789"
 TOLD = {

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.core.evidence import Leaf, Status
-from clusterproof.plugins.probe.options import ProbeOptions
 from tests.probed import PATIENT, probe, probe_node
 from tests.test_probe_runner import SETTLE_S
 from tests.testbed.image import File, NodeImage

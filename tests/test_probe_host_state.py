@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.core.evidence import Status
-from clusterproof.plugins.probe.options import ProbeOptions
 from tests.probed import probe
 from tests.test_probe_host_leaves import value
 from tests.testbed.host_faults import with_clock, with_frequency_policies, with_policy

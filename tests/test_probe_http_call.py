@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from clusterproof.plugins.probe.http_call import MAX_BYTES, address, ask
+from clusterproof.plugins.agent.http_call import MAX_BYTES, address, ask
 
 PATIENT_S = 30.0
 

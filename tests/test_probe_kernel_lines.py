@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.facts.kernel_log import Cleared, parse
-from clusterproof.plugins.probe.kernel_lines import EACH, MAX_CHARACTERS, MAX_TOLD, Kept
+from clusterproof.plugins.evidence.kernel_log.collect_lines import EACH, MAX_CHARACTERS, MAX_TOLD, Kept
+from clusterproof.plugins.evidence.kernel_log.facts import Cleared, parse
 from tests.samples import Sample, of_topic
 
 XID = "NVRM: Xid (PCI:0000:{:02x}:00): {}, pid={}, name=train"

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.catalog.judge import judge
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.reading import Node as ProbedNode
 from clusterproof.plugins.core.evidence import Leaf, Status
-from clusterproof.plugins.facts import kernel_log
-from clusterproof.plugins.probe import kernel_log as leaf
-from clusterproof.plugins.probe.options import ProbeOptions
-from clusterproof.plugins.probe.reading import Node as ProbedNode
+from clusterproof.plugins.evidence.kernel_log import collect as leaf
+from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
+from clusterproof.plugins.evidence.kernel_log.xid_findings import judge
 from tests.probed import PATIENT, probe, probe_node
 from tests.testbed.image import ABSENT, NodeImage
 from tests.testbed.needs import needs_nodes, needs_root
@@ -248,7 +248,7 @@ def test_records_that_are_overwritten_while_they_are_read_are_lost(
             raise record
         return record
 
-    monkeypatch.setattr("clusterproof.plugins.probe.kernel_log.os.read", read)
+    monkeypatch.setattr("clusterproof.plugins.evidence.kernel_log.collect.os.read", read)
     told = leaf.read(ProbedNode(str(tmp_path)))
     monkeypatch.undo()
     assert isinstance(told, dict)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.agent.options import ProbeOptions, leaf_names
 from clusterproof.plugins.core.evidence import Leaf, Status
-from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from tests.probed import PATIENT, SOON, probe, probe_node
 from tests.testbed.image import File
 from tests.testbed.needs import needs_nodes

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.group import Group
-from clusterproof.plugins.facts.node import Node as NodeOfCluster
-from clusterproof.plugins.inventory.model import Target
-from clusterproof.plugins.probe import naming
-from clusterproof.plugins.probe.reading import Node
+from clusterproof.plugins.evidence.group import Group
+from clusterproof.plugins.evidence.network import collect_naming as naming
+from clusterproof.plugins.evidence.node import Node as NodeOfCluster
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.agent.reading import Absent, Node
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.facts.network import EfaCounters, RdmaDevice
-from clusterproof.plugins.probe import efa_counters, interfaces, rdma
-from clusterproof.plugins.probe.reading import Absent, Node
+from clusterproof.plugins.evidence.network import collect_efa_counters as efa_counters
+from clusterproof.plugins.evidence.network import collect_interfaces as interfaces
+from clusterproof.plugins.evidence.network import collect_rdma as rdma
+from clusterproof.plugins.evidence.network.facts import EfaCounters, RdmaDevice
 from tests.probed import PATIENT, probe_node
 from tests.samples import sample
 from tests.testbed.buses import EFA_NAMES

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.agent import payload, pynvml_part
+from clusterproof.plugins.agent.options import ProbeOptions, leaf_names
 from clusterproof.plugins.core.evidence import Leaf, Status
-from clusterproof.plugins.probe import payload, pynvml_part
-from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
 from tests.probed import PATIENT, probe_node
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes

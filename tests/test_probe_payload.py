@@ -18,12 +18,12 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from clusterproof.plugins.connection import Answer, Program
+from clusterproof.plugins.agent import payload, pynvml_part
+from clusterproof.plugins.agent.frame import decode
+from clusterproof.plugins.agent.options import PATIENCE, ProbeOptions, leaf_names
+from clusterproof.plugins.agent.payload import FOLDER, MAX_CHARACTERS, program
 from clusterproof.plugins.core.evidence import Status, Unreached
-from clusterproof.plugins.probe import payload, pynvml_part
-from clusterproof.plugins.probe.frame import decode
-from clusterproof.plugins.probe.options import PATIENCE, ProbeOptions, leaf_names
-from clusterproof.plugins.probe.payload import FOLDER, MAX_CHARACTERS, program
+from clusterproof.plugins.transport import Answer, Program
 from tests.probed import PATH, PATIENT, answer, probe
 from tests.pythons import interpreters
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clusterproof.plugins.probe.pci import read
-from clusterproof.plugins.probe.reading import Node
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.evidence.pci.collect import read
 from tests.testbed.sysfs import aer
 
 GPU = {"vendor": "0x10de\n", "device": "0x2330\n", "class": "0x030200\n"}

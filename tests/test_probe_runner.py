@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.payload import FOLDER, program
+from clusterproof.plugins.agent.run import MOSTLY_QUICK, QUICK
+from clusterproof.plugins.agent.running import MAX_TOLD_BYTES
 from clusterproof.plugins.core.evidence import Leaf, Status
-from clusterproof.plugins.probe.options import ProbeOptions
-from clusterproof.plugins.probe.payload import FOLDER, program
-from clusterproof.plugins.probe.run import MOSTLY_QUICK, QUICK
-from clusterproof.plugins.probe.running import MAX_TOLD_BYTES
 from tests.probed import PATH, PATIENT, SOON, probe, probe_node
 from tests.testbed.needs import needs_frozen
 from tests.testbed.node import entered, healthy_p5, with_stuck_nvml
 
 SETTLE_S = 10.0
-HEADER = "import os, signal, sys, time\nfrom clusterproof.plugins.probe.reading import Absent, Broke, Denied, Node\n"
+HEADER = "import os, signal, sys, time\nfrom clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node\n"
 FOR_EVER = "while True: time.sleep(1)"
 CHILD = "pid = os.fork()\nif not pid:\n    os.execvp('sleep', ['sleep', '1000'])\n"
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.benchmarks.pairwise.journal import read, write
+from clusterproof.plugins.benchmarks.pairwise.model import pair
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.pairwise.journal import read, write
-from clusterproof.plugins.pairwise.model import pair
 from clusterproof.plugins.suite.cli import main
-from clusterproof.reports.bundle import ROOT as IN_BUNDLE
+from clusterproof.plugins.suite.forms.bundle import ROOT as IN_BUNDLE
 from clusterproof.reports.history.store import read_past
 from clusterproof.reports.results import read_results
 from tests.bundles import unpack

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status, Unreached, load, to_json
-from clusterproof.plugins.facts import kernel_log
-from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.redaction.redact import Redaction
 from clusterproof.reports.results import read_results
 from tests.recordings import boot, gpu, node, nvml, unreached

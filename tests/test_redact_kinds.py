@@ -8,10 +8,10 @@ from pkgutil import walk_packages
 
 import pytest
 
-from clusterproof.plugins import facts
+from clusterproof.plugins import evidence as facts
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, load
-from clusterproof.plugins.facts.field import Field
-from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.evidence.field import Field
 from clusterproof.plugins.redaction.kinds import keys, undeclared
 from clusterproof.plugins.redaction.redact import Redaction
 from tests.faults.proof import NODE, healthy, peers

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status, Unreached, load, to_json
-from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.inventory.recording import write_cluster, write_control_plane, write_node
+from clusterproof.plugins.evidence.recording import write_cluster, write_control_plane, write_node
 from clusterproof.plugins.redaction.kinds import Place, leaves, place_of
 from clusterproof.plugins.redaction.redact import Redaction
 from tests.runs import ROOT, Runs

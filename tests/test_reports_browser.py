@@ -13,15 +13,15 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
 from bench.clusters import Simulated
-from clusterproof.plugins.connection.gather import replay
 from clusterproof.plugins.core.evidence import NodeEvidence, load
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.nodes import nodes
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.evidence.recording import DEMO
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.document import document
 from tests.pair_faults import PairFault
 from tests.pair_faults import run_of as measured

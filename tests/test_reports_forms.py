@@ -13,12 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.forms.notify import message_of
 from clusterproof.plugins.suite.report import in_words
 from clusterproof.reports import markdown, prometheus
 from clusterproof.reports.document import document
 from clusterproof.reports.history.changes import Changes
 from clusterproof.reports.markdown import plain
-from clusterproof.reports.notify import message_of
 from clusterproof.reports.suites import suites
 from clusterproof.reports.summary import summary
 from clusterproof.reports.text import WIDTH, text

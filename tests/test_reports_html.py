@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.html import MOST_ROWS
+from clusterproof.plugins.suite.forms.html import MOST_ROWS
 from tests.recordings import boot, gpu, node, nvml, unreached
 from tests.runs import LIGHT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, saying
 
@@ -251,7 +251,8 @@ def test_what_a_check_printed_is_below_its_words(runs: Runs) -> None:
 
 def test_without_html_nothing_of_it_is_loaded(runs: Runs) -> None:
     runs.checks(
-        test_it=LIGHT, test_other="import sys\ndef test(): assert 'clusterproof.reports.html' not in sys.modules"
+        test_it=LIGHT,
+        test_other="import sys\ndef test(): assert 'clusterproof.plugins.suite.forms.html' not in sys.modules",
     )
     process = runs.started("--cluster", runs.cluster([saying("gpu001", "pass")]), "-q", "-p", "no:html")
     output, _ = process.communicate(timeout=60)

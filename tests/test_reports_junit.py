@@ -156,7 +156,7 @@ def test_where_pytests_writer_is_not_as_expected_its_own_file_is_left(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr("_pytest.junitxml.LogXML.node_reporter")
-    from clusterproof.reports.junit import junit_form
+    from clusterproof.plugins.suite.forms.junit import junit_form
 
     runs.checks(test_it=LIGHT)
     config = runs.pytester.parseconfigure("--junitxml", "junit.xml")

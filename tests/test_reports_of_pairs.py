@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from bench.clusters import Simulated
+from clusterproof.plugins.benchmarks.meters.baseline import Figure, Stack
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.facts import Campaign, PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.model import Measurement, pair
 from clusterproof.plugins.core.result import ALL_PAIRS
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.pairwise import Campaign, PairwiseRun
-from clusterproof.plugins.meters.baseline import Figure, Stack
-from clusterproof.plugins.meters.reading import Reading
-from clusterproof.plugins.pairwise.model import Measurement, pair
 from clusterproof.reports.document import document
 from clusterproof.reports.document.places import blocks, in_order
 from clusterproof.reports.document.strip import MOST_LINES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.facts.placement import JobGroup
+from clusterproof.plugins.evidence.ec2.placement import JobGroup
 from clusterproof.reports.topology import MOST_LINES, MOST_ROWS, Topology, lines, section
 
 

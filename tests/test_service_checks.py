@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.catalog.services import needed_services
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.nodes import nodes
-from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.probe.services import WANTED
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.evidence.services.collect import WANTED
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
 from tests.judged import said

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.agent import tools
+from clusterproof.plugins.agent.reading import Absent, Broke, Node
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.cluster import ClusterFacts
-from clusterproof.plugins.facts.nodes import nodes
-from clusterproof.plugins.facts.slurm import SlurmCluster, SlurmJobs, SlurmNode
-from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.probe import tools
-from clusterproof.plugins.probe.reading import Absent, Broke, Node
-from clusterproof.plugins.slurm import slurm as leaf
-from clusterproof.plugins.slurm import slurm_jobs
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.evidence.slurm import slurm as leaf
+from clusterproof.plugins.evidence.slurm import slurm_jobs
+from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmJobs, SlurmNode
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.judge import judge
 from tests.slurm_faults import NODES, SLURM_FAULTS, SlurmFault, Told, healthy

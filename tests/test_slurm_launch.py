@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.connection import Limits, Program, Unusable, connection_for
-from clusterproof.plugins.connection.srun import MAX_CHARACTERS, launch_program
+from clusterproof.plugins.agent.options import ProbeOptions, leaf_names
+from clusterproof.plugins.agent.payload import program, unpacked
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.inventory.model import Target
-from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
-from clusterproof.plugins.probe.payload import program, unpacked
-from clusterproof.plugins.slurm.launch import repacked, words_of
-from clusterproof.plugins.slurm.places import CONSTRAINS, is_usable, nodes_of, plan
+from clusterproof.plugins.transport import Limits, Program, Unusable, connection_for
+from clusterproof.plugins.transport.srun import MAX_CHARACTERS, launch_program
+from clusterproof.plugins.transport.srun_launch import repacked, words_of
+from clusterproof.plugins.transport.srun_places import CONSTRAINS, is_usable, nodes_of, plan
 
 NODE = (
     "NodeName={name} CPUAlloc={used} CPUEfctv=4 CPUTot=4 Gres={gres} RealMemory={memory} State={state} "

@@ -27,7 +27,7 @@ from clusterproof.integrations.slurm.verdict import (
     reason_of,
     run_of,
 )
-from clusterproof.plugins.probe.options import ProbeOptions
+from clusterproof.plugins.agent.options import ProbeOptions
 from tests.slurm_scripts import SCRIPTS
 
 if sys.version_info >= (3, 11):

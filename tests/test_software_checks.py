@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.catalog import compatibility, instance_types
 from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.version import parse
-from clusterproof.plugins.policy.model import NO_POLICY, Policy
+from clusterproof.plugins.evidence.software.version import parse
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
 from tests.judged import among, results

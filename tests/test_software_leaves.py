@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.core.evidence import Status
-from clusterproof.plugins.probe import image, packages, versions
-from clusterproof.plugins.probe.options import ProbeOptions
-from clusterproof.plugins.probe.reading import Node
+from clusterproof.plugins.evidence.software import collect_image as image
+from clusterproof.plugins.evidence.software import collect_packages as packages
+from clusterproof.plugins.evidence.software import collect_versions as versions
 from tests.probed import probe
 from tests.test_probe_host_leaves import tell, value
 from tests.testbed.image import File, Folder

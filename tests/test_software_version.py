@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.facts.version import OPERATORS, broken, is_older, parse, rules
+from clusterproof.plugins.evidence.software.version import OPERATORS, broken, is_older, parse, rules
 
 NUMBERS = st.lists(st.integers(0, 10**6), min_size=1, max_size=5)
 

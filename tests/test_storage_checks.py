@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.evidence import Leaf, Status
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.policy.model import NO_POLICY, Policy
 from tests.judged import said
 from tests.recordings import boot, node
 

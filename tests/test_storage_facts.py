@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.host import Mount
-from clusterproof.plugins.facts.lustre import CheckpointFolder, LustreClient, LustreTarget, parse_lfs_df
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.storage import is_network, is_read_only, mounted_alike
-from clusterproof.plugins.inventory.model import Target
-from clusterproof.plugins.policy.model import Policy
+from clusterproof.plugins.evidence.host.facts import Mount
+from clusterproof.plugins.evidence.lustre.facts import CheckpointFolder, LustreClient, LustreTarget, parse_lfs_df
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.storage.facts import is_network, is_read_only, mounted_alike
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
 from tests.recordings import boot, node

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from clusterproof.plugins.connection import Answer
-from clusterproof.plugins.connection.sweep import sweep
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.transport import Answer
+from clusterproof.plugins.transport.sweep import sweep
 
 LONG_S = 60.0
 

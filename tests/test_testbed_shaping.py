@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusterproof.plugins.launchers.launcher import Campaign
-from clusterproof.plugins.launchers.ssh import ssh
-from clusterproof.plugins.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.meters.reading import Reading
-from clusterproof.plugins.pairwise.model import Pair, pair
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.launchers.ssh import ssh
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.model import Pair, pair
 from tests.launched import PATIENT, cluster_of, measured
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster, needs_iperf3

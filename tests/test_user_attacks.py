@@ -11,11 +11,11 @@ import pytest
 
 from clusterproof.integrations.slurm.job import Job
 from clusterproof.integrations.slurm.verdict import Finding, Run, draining
+from clusterproof.plugins.agent.options import leaf_names
+from clusterproof.plugins.agent.process_group import is_starved
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status, from_json, to_json
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.node import DRAINING
-from clusterproof.plugins.probe.group import is_starved
-from clusterproof.plugins.probe.options import leaf_names
+from clusterproof.plugins.evidence.node import DRAINING
 from tests.faults import BY_NAME
 from tests.judged import results
 from tests.probed import PATIENT, probe_node

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.inventory.model import Cluster, Target
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
 from clusterproof.plugins.suite.state import nodes
@@ -101,7 +101,7 @@ def test_a_users_file_system_in_shared_memory_is_not_waited_for(leaf: str) -> No
 
 LOOKING = """
 import os
-from clusterproof.plugins.probe.reading import Node
+from clusterproof.plugins.agent.reading import Node
 def read(node: Node) -> object:
     return os.stat("/dev/shm/mine").st_mode
 """

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.agent.options import leaf_names
 from clusterproof.plugins.catalog.waits import waits_for
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.gpu import GpuProcess
-from clusterproof.plugins.facts.jobs import JobProcess
-from clusterproof.plugins.probe.options import leaf_names
+from clusterproof.plugins.evidence.gpu.facts import GpuProcess
+from clusterproof.plugins.evidence.processes.facts_jobs import JobProcess
 from tests.judged import results
 from tests.probed import PATIENT, probe_node
 from tests.test_host_checks import verdict_of

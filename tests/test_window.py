@@ -6,9 +6,9 @@ import pytest
 
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Incomplete, Verdict
-from clusterproof.plugins.facts.kernel_log import Cleared, XidEvent
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.window import BOOT, Window, window
+from clusterproof.plugins.evidence.kernel_log.facts import Cleared, XidEvent
+from clusterproof.plugins.evidence.kernel_log.window import BOOT, Window, window
+from clusterproof.plugins.evidence.node import Node
 from tests.logged import HOUR, NOW, UPTIME_S, node, verdict
 from tests.runs import LIGHT, Runs, saying
 

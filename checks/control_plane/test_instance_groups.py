@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from clusterproof.plugins.catalog.instance_types import accelerators
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
-from clusterproof.plugins.facts.cluster import ClusterFacts
+from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.control_plane, mark.preflight]

@@ -6,8 +6,8 @@ from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import concern
-from clusterproof.plugins.facts.cluster import ClusterFacts
-from clusterproof.plugins.facts.placement import (
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.ec2.placement import (
     Spread,
     instances_of_an_ultraserver,
     job_groups,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import incomplete
-from clusterproof.plugins.facts.cluster import ClusterFacts
-from clusterproof.plugins.facts.quotas import needs
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.ec2.facts_quotas import needs
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_node_debugger("C")]

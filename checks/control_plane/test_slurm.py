@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.slurm import SlurmNode
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.slurm.facts import SlurmNode
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_slurm_debugger]

@@ -9,8 +9,8 @@ from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Incomplete, concern
-from clusterproof.plugins.facts.cluster import ClusterFacts
-from clusterproof.plugins.facts.slurm import SlurmCluster, SlurmNode
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmNode
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_slurm_debugger]

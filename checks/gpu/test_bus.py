@@ -7,10 +7,10 @@ from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, not_applicable
-from clusterproof.plugins.facts.field import readings, require
-from clusterproof.plugins.facts.group import ABSENT, Values, differences, in_words
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.pci import PciDevice
+from clusterproof.plugins.evidence.field import readings, require
+from clusterproof.plugins.evidence.group import ABSENT, Values, differences, in_words
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pci.facts import PciDevice
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [

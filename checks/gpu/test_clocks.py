@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from clusterproof.plugins.catalog import clocks_event_reasons, threshold, unknown_clocks_event_reasons
 from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.middle import median
 from clusterproof.plugins.core.rounded import apart
 from clusterproof.plugins.core.verdict import NotApplicable, concern
-from clusterproof.plugins.facts.field import readings
-from clusterproof.plugins.facts.gpu import Gpu
-from clusterproof.plugins.facts.middle import median
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.gpu.facts import Gpu
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [

@@ -8,8 +8,8 @@ from clusterproof.plugins.catalog.dcgm import severity_in_words
 from clusterproof.plugins.core.listed import listed
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete
-from clusterproof.plugins.facts.dcgm import DiagLog, DiagTest, Result
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.dcgm.facts import DiagLog, DiagTest, Result
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.gpu, mark.preflight, mark.perf, mark.hyperpod_node_debugger("G.1.b")]

@@ -8,10 +8,10 @@ from collections import Counter
 from clusterproof.plugins.catalog import fabric_faults, fabric_state, fabric_summary
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
-from clusterproof.plugins.facts.fact import Absent
-from clusterproof.plugins.facts.field import readings, require
-from clusterproof.plugins.facts.gpu import Fabric, Gpu
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.field import readings, require
+from clusterproof.plugins.evidence.gpu.facts import Fabric, Gpu
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern
-from clusterproof.plugins.facts.field import readings, require
-from clusterproof.plugins.facts.group import differences, in_words
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.field import readings, require
+from clusterproof.plugins.evidence.group import differences, in_words
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [

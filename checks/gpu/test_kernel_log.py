@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from clusterproof.plugins.catalog.judge import Finding, judge, judge_switches
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern
-from clusterproof.plugins.facts.kernel_told import gpus_by_address, require_whole_log, when
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address, require_whole_log, when
+from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, judge, judge_switches
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from clusterproof.plugins.catalog import threshold
-from clusterproof.plugins.catalog.judge import judge
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
-from clusterproof.plugins.facts.field import readings, require
-from clusterproof.plugins.facts.gpu import Gpu, NvlinkErrors
-from clusterproof.plugins.facts.kernel_log import pci_address
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.pci import PciDevice
+from clusterproof.plugins.evidence.field import readings, require
+from clusterproof.plugins.evidence.gpu.facts import Gpu, NvlinkErrors
+from clusterproof.plugins.evidence.kernel_log.facts import pci_address
+from clusterproof.plugins.evidence.kernel_log.xid_findings import judge
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pci.facts import PciDevice
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]

@@ -7,10 +7,10 @@ from contextlib import suppress
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, not_applicable
-from clusterproof.plugins.facts.field import readings, require
-from clusterproof.plugins.facts.gpu import Gpu
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.of_node.gpus import is_busy
+from clusterproof.plugins.evidence.field import readings, require
+from clusterproof.plugins.evidence.gpu.facts import Gpu
+from clusterproof.plugins.evidence.gpu.of_node import is_busy
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.gpu, mark.preflight, mark.prolog]

@@ -6,9 +6,9 @@ from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import apart
 from clusterproof.plugins.core.verdict import concern
-from clusterproof.plugins.facts.field import readings, require
-from clusterproof.plugins.facts.gpu import Gpu
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.field import readings, require
+from clusterproof.plugins.evidence.gpu.facts import Gpu
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from clusterproof.plugins.catalog import recovery_action, threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
-from clusterproof.plugins.facts.field import readings
-from clusterproof.plugins.facts.gpu import Gpu
-from clusterproof.plugins.facts.kernel_log import pci_address
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.gpu.facts import Gpu
+from clusterproof.plugins.evidence.kernel_log.facts import pci_address
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [

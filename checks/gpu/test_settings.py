@@ -7,9 +7,9 @@ from collections import Counter
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import apart
 from clusterproof.plugins.core.verdict import concern, not_applicable
-from clusterproof.plugins.facts.field import readings
-from clusterproof.plugins.facts.gpu import Gpu
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.gpu.facts import Gpu
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [

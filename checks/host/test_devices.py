@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, not_applicable
-from clusterproof.plugins.facts.pci import PciDevice
+from clusterproof.plugins.evidence.pci.facts import PciDevice
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.host, mark.preflight, mark.prolog]

@@ -10,10 +10,10 @@ from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern
-from clusterproof.plugins.facts.field import readings, require
-from clusterproof.plugins.facts.kernel_host import HardwareError
-from clusterproof.plugins.facts.kernel_told import how_often, in_list, require_whole_log
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.field import readings, require
+from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError
+from clusterproof.plugins.evidence.kernel_log.wording import how_often, in_list, require_whole_log
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.host, mark.preflight, mark.prolog, mark.epilog]

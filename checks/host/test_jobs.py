@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete
-from clusterproof.plugins.facts.jobs import JobProcess
-from clusterproof.plugins.facts.kernel_told import in_list
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.kernel_log.wording import in_list
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.processes.facts_jobs import JobProcess
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [

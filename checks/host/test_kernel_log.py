@@ -6,8 +6,8 @@ from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.catalog.log_words import is_crash_of_training
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern
-from clusterproof.plugins.facts.kernel_host import AllocationFailure, Lockup, OomKill, PcieError, Segfault
-from clusterproof.plugins.facts.kernel_told import (
+from clusterproof.plugins.evidence.kernel_log.events_host import AllocationFailure, Lockup, OomKill, PcieError, Segfault
+from clusterproof.plugins.evidence.kernel_log.wording import (
     gpus_by_address,
     grouped,
     in_list,
@@ -15,7 +15,7 @@ from clusterproof.plugins.facts.kernel_told import (
     told,
     total,
 )
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.host, mark.preflight, mark.prolog, mark.epilog]

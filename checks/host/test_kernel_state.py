@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern
-from clusterproof.plugins.facts.kernel_host import Oops, Throttled
-from clusterproof.plugins.facts.kernel_told import how_often, in_list, require_whole_log, told
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.kernel_log.events_host import Oops, Throttled
+from clusterproof.plugins.evidence.kernel_log.wording import how_often, in_list, require_whole_log, told
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.host, mark.preflight]

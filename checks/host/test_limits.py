@@ -5,8 +5,8 @@ from __future__ import annotations
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, not_applicable
-from clusterproof.plugins.facts.field import require
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.field import require
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.host, mark.preflight, mark.ami]

@@ -6,9 +6,9 @@ from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import apart
 from clusterproof.plugins.core.verdict import concern, not_applicable
-from clusterproof.plugins.facts.group import Values, differences, in_words
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.processors import in_ranges
+from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.processors.facts import in_ranges
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.host, mark.preflight]

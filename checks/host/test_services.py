@@ -8,9 +8,9 @@ from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.catalog.services import is_ignored, needed_services
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, not_applicable
-from clusterproof.plugins.facts.field import readings, require
-from clusterproof.plugins.facts.host import Service
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.field import readings, require
+from clusterproof.plugins.evidence.host.facts import Service
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.manifest.told import unattached
 from clusterproof.plugins.suite.routing import evidence
 

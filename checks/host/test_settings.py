@@ -7,9 +7,9 @@ from clusterproof.plugins.core.listed import listed
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
 from clusterproof.plugins.core.verdict import Incomplete, concern, not_applicable
-from clusterproof.plugins.facts.group import Values, differences, in_words
-from clusterproof.plugins.facts.kernel import newer
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.kernel.facts import newer
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.host, mark.preflight, mark.ami]

@@ -8,9 +8,9 @@ from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.catalog.waits import HUNG, USER
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete
-from clusterproof.plugins.facts.host import BlockedProcess
-from clusterproof.plugins.facts.kernel_log import HungTask
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.host.facts import BlockedProcess
+from clusterproof.plugins.evidence.kernel_log.facts import HungTask
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.host, mark.preflight, mark.prolog]

@@ -10,11 +10,11 @@ from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.catalog.efa_driver import port_rate
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
-from clusterproof.plugins.facts import libfabric
-from clusterproof.plugins.facts.fact import Absent
-from clusterproof.plugins.facts.network import RdmaDevice
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.version import parse, rules
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.network import facts_libfabric as libfabric
+from clusterproof.plugins.evidence.network.facts import RdmaDevice
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.software.version import parse, rules
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [

@@ -8,8 +8,8 @@ from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import apart
 from clusterproof.plugins.core.verdict import Incomplete, concern, incomplete, not_applicable
-from clusterproof.plugins.facts.network import EfaCounters, RdmaDevice
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.network.facts import EfaCounters, RdmaDevice
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]

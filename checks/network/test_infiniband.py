@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, not_applicable
-from clusterproof.plugins.facts.field import readings, require
-from clusterproof.plugins.facts.group import differences, in_words
-from clusterproof.plugins.facts.network import Port, RdmaDevice
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.field import readings, require
+from clusterproof.plugins.evidence.group import differences, in_words
+from clusterproof.plugins.evidence.network.facts import Port, RdmaDevice
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, not_applicable
-from clusterproof.plugins.facts.fact import Absent
-from clusterproof.plugins.facts.metadata import HTTP_OK, Metadata
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.ec2.facts_metadata import HTTP_OK, Metadata
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.network, mark.preflight]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from clusterproof.plugins.catalog.log_words import EfaError, efa_error
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern, not_applicable
-from clusterproof.plugins.facts.kernel_hardware import LONGEST_WORDS
-from clusterproof.plugins.facts.kernel_host import EfaMessage
-from clusterproof.plugins.facts.kernel_told import how_often, in_list, require_whole_log
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.kernel_log.events_host import EfaMessage
+from clusterproof.plugins.evidence.kernel_log.forms_hardware import LONGEST_WORDS
+from clusterproof.plugins.evidence.kernel_log.wording import how_often, in_list, require_whole_log
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [

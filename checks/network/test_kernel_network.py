@@ -6,9 +6,9 @@ from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.catalog.log_words import ena_error
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern
-from clusterproof.plugins.facts.kernel_host import EnaMessage, LinkDown, TableFull
-from clusterproof.plugins.facts.kernel_told import grouped, how_often, in_list, require_whole_log, told, total
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.kernel_log.events_host import EnaMessage, LinkDown, TableFull
+from clusterproof.plugins.evidence.kernel_log.wording import grouped, how_often, in_list, require_whole_log, told, total
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.network, mark.preflight]

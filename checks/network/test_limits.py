@@ -6,7 +6,7 @@ from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import apart
 from clusterproof.plugins.core.verdict import not_applicable
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.network, mark.preflight, mark.prolog, mark.ami]

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, not_applicable
-from clusterproof.plugins.facts.kernel_told import in_list
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.kernel_log.wording import in_list
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.network, mark.preflight]

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern, incomplete, not_applicable
-from clusterproof.plugins.facts.nccl_tests import NcclLog, Network
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.nccl.facts import NcclLog, Network
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.network, mark.preflight]

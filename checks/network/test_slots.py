@@ -8,9 +8,9 @@ from collections.abc import Callable
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import NotApplicable, concern, not_applicable
-from clusterproof.plugins.facts.group import ABSENT, Difference, Values, differences, in_words
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.pci import PciDevice, PciLink
+from clusterproof.plugins.evidence.group import ABSENT, Difference, Values, differences, in_words
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pci.facts import PciDevice, PciLink
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]

@@ -9,9 +9,9 @@ from clusterproof.plugins.catalog.environment import EnvironmentRule, environmen
 from clusterproof.plugins.catalog.instance_types import InstanceType
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete
-from clusterproof.plugins.facts.environment import Variable, chosen_interfaces
-from clusterproof.plugins.facts.field import require
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.field import require
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.software.facts_environment import Variable, chosen_interfaces
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.network, mark.preflight, mark.ami, mark.hyperpod_nccl("13")]

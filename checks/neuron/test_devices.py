@@ -5,11 +5,11 @@ from __future__ import annotations
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
-from clusterproof.plugins.facts.fact import Absent
-from clusterproof.plugins.facts.field import readings, require
-from clusterproof.plugins.facts.kernel_told import require_whole_log
-from clusterproof.plugins.facts.neuron import Listed, NeuronDevice, parse_neuron_ls
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.field import readings, require
+from clusterproof.plugins.evidence.kernel_log.wording import require_whole_log
+from clusterproof.plugins.evidence.neuron.facts import Listed, NeuronDevice, parse_neuron_ls
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.neuron, mark.preflight, mark.prolog, mark.hyperpod_node_debugger("F")]

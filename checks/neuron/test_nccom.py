@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete
-from clusterproof.plugins.facts.nccom import NccomLog
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.shortfall import below_median, worst_first
+from clusterproof.plugins.evidence.nccl.facts_nccom import NccomLog
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.perf.shortfall import below_median, worst_first
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [

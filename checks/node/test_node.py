@@ -8,7 +8,7 @@ from clusterproof.plugins.core.evidence import Status, Unreached
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import apart
 from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence, over_ssm
 
 pytestmark = [

@@ -8,8 +8,8 @@ from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.listed import listed
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
-from clusterproof.plugins.facts.fact import Absent
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.network, mark.perf, mark.hyperpod_node_debugger("A")]

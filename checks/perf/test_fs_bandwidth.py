@@ -8,7 +8,7 @@ from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
 from clusterproof.plugins.core.verdict import concern, incomplete
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.storage, mark.perf, mark.hyperpod_performance_debugger("B")]

@@ -11,11 +11,11 @@ from clusterproof.plugins.core.listed import listed
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
 from clusterproof.plugins.core.verdict import concern, incomplete
-from clusterproof.plugins.facts.gpu_speed import DIRECTIONS, Speeds
-from clusterproof.plugins.facts.group import Median
-from clusterproof.plugins.facts.nccl_tests import NcclLog, Row
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.shortfall import Shortfall, below_best, below_median, worst_first
+from clusterproof.plugins.evidence.group import Median
+from clusterproof.plugins.evidence.nccl.facts import NcclLog, Row
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds
+from clusterproof.plugins.evidence.perf.shortfall import Shortfall, below_best, below_median, worst_first
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.gpu, mark.perf]

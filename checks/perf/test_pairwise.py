@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair, NoPairs, PairsOfNode
+from clusterproof.plugins.benchmarks.pairwise.findings import Finding, Kind
+from clusterproof.plugins.benchmarks.pairwise.words import blames, measured_in_words, slower_in_words
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.pairwise import MeasuredPair, NoPairs, PairsOfNode
-from clusterproof.plugins.pairwise.findings import Finding, Kind
-from clusterproof.plugins.pairwise.words import blames, measured_in_words, slower_in_words
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import by_hand, evidence
 
 pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
-from clusterproof.plugins.facts.field import readings, require
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.of_node.expectation import EC2
-from clusterproof.plugins.facts.software import Image, Keys, Library
+from clusterproof.plugins.evidence.expectation import EC2
+from clusterproof.plugins.evidence.field import readings, require
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.software.facts import Image, Keys, Library
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.software, mark.ami]

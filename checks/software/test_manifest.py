@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, not_applicable
-from clusterproof.plugins.facts import version
-from clusterproof.plugins.facts.field import require
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.field import require
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.software import version
 from clusterproof.plugins.manifest.told import (
     size_of,
     state_of_library,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from clusterproof.plugins.catalog import compatibility
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
-from clusterproof.plugins.facts import version
-from clusterproof.plugins.facts.field import require
-from clusterproof.plugins.facts.group import Values, differences, in_words
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.field import require
+from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.software import version
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.software, mark.ami, mark.hyperpod_version_checker]

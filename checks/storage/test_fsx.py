@@ -9,9 +9,9 @@ from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.catalog.fsx_metrics import fsx_metrics, limits
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
-from clusterproof.plugins.facts.field import require
-from clusterproof.plugins.facts.fsx import FileSystem, Series
-from clusterproof.plugins.facts.load import Period, Points, clock, may_be_sustained, sustained
+from clusterproof.plugins.evidence.field import require
+from clusterproof.plugins.evidence.fsx.facts import FileSystem, Series
+from clusterproof.plugins.evidence.fsx.sustained import Period, Points, clock, may_be_sustained, sustained
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.storage, mark.preflight, mark.hyperpod_performance_debugger("B")]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern
-from clusterproof.plugins.facts.kernel_host import FileServer
-from clusterproof.plugins.facts.kernel_told import in_list, require_whole_log, when
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.kernel_log.events_host import FileServer
+from clusterproof.plugins.evidence.kernel_log.wording import in_list, require_whole_log, when
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [

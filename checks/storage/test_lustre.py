@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
-from clusterproof.plugins.facts.fact import Absent
-from clusterproof.plugins.facts.lustre import LustreClient, LustreTarget
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.lustre.facts import LustreClient, LustreTarget
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.storage, mark.preflight, mark.hyperpod_performance_debugger("B")]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete
-from clusterproof.plugins.facts.host import Mount
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.storage import is_network, options_of
+from clusterproof.plugins.evidence.host.facts import Mount
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.storage.facts import is_network, options_of
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.storage, mark.preflight]

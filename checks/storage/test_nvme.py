@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, not_applicable
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.storage import NvmeController
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.storage.facts import NvmeController
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.storage, mark.preflight, mark.ami]

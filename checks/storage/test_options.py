@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, not_applicable
-from clusterproof.plugins.facts.field import readings, require
-from clusterproof.plugins.facts.group import ABSENT, differences, in_words
-from clusterproof.plugins.facts.host import FstabEntry, Mount
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.storage import is_read_only, mounted_alike, options_of
+from clusterproof.plugins.evidence.field import readings, require
+from clusterproof.plugins.evidence.group import ABSENT, differences, in_words
+from clusterproof.plugins.evidence.host.facts import FstabEntry, Mount
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.storage.facts import is_read_only, mounted_alike, options_of
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.storage, mark.preflight, mark.ami]

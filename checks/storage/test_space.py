@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern
-from clusterproof.plugins.facts.field import readings, require
-from clusterproof.plugins.facts.host import Mount
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.storage import is_network, written_to
+from clusterproof.plugins.evidence.field import readings, require
+from clusterproof.plugins.evidence.host.facts import Mount
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.storage.facts import is_network, written_to
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.storage, mark.preflight, mark.prolog]

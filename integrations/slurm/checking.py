@@ -14,15 +14,15 @@ from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.standby import StandBy
 from clusterproof.integrations.slurm.state import boot_id, since_boot_s
 from clusterproof.integrations.slurm.verdict import Cursor, Finding, Run, cursor_of, cut_short
-from clusterproof.plugins.probe.options import ProbeOptions
-from clusterproof.plugins.probe.reading import NO_CURSOR
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.suite.index import Stale, leaves_of, load, make_index, of_occasions, read_index
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
     from clusterproof.plugins.core.evidence import NodeEvidence
+    from clusterproof.plugins.core.policy import Policy
     from clusterproof.plugins.core.result import Result
-    from clusterproof.plugins.policy.model import Policy
     from clusterproof.plugins.suite.index import Entry
 
 PATIENT_S = 5.0  # the suite's own patience with one kind of evidence
@@ -101,13 +101,13 @@ def _index(say: Callable[[str], object]) -> dict[str, Entry]:
 
 def policy_of(settings: Settings, checks: frozenset[str]) -> Policy:
     """The site's policy, whose rules are of these checks. Raises NoVerdict."""
-    from clusterproof.plugins.policy.model import NO_POLICY, OWN_FILE, PYPROJECT
+    from clusterproof.plugins.core.policy import NO_POLICY, OWN_FILE, PYPROJECT
 
     if not settings.policy and not any(os.path.isfile(name) for name in (OWN_FILE, PYPROJECT)):
         return NO_POLICY
     from pathlib import Path
 
-    from clusterproof.plugins.inventory.model import InventoryError
+    from clusterproof.plugins.core.cluster import InventoryError
     from clusterproof.plugins.policy.file import find_policy, refuse_unknown
 
     try:
@@ -131,9 +131,9 @@ def prepared(
 ) -> Callable[[NodeEvidence], list[Result]]:
     """What judges the node's evidence, with all loaded that this takes. Raises NoVerdict."""
     from clusterproof.plugins.catalog.site import overrule
-    from clusterproof.plugins.facts.node import HEALTH_CHECK
-    from clusterproof.plugins.facts.nodes import nodes
-    from clusterproof.plugins.inventory.model import Cluster, Target
+    from clusterproof.plugins.core.cluster import Cluster, Target
+    from clusterproof.plugins.evidence.node import HEALTH_CHECK
+    from clusterproof.plugins.evidence.nodes import nodes
     from clusterproof.plugins.suite.judge import verdict_on
 
     overrule(policy.thresholds, policy.instance_types)

@@ -18,9 +18,9 @@ from clusterproof.integrations.slurm.state import why_unusable
 from clusterproof.integrations.slurm.told import Line, Mark, Section, count, fine, mend, rendered, unknown
 from clusterproof.integrations.slurm.trust import distrust
 from clusterproof.integrations.slurm.verdict import shortened
-from clusterproof.plugins.facts.kernel_told import RECORDS_LOST
-from clusterproof.plugins.facts.of_node.expectation import UNKNOWN_TYPE
-from clusterproof.plugins.facts.storage import is_network
+from clusterproof.plugins.evidence.expectation import UNKNOWN_TYPE
+from clusterproof.plugins.evidence.kernel_log.wording import RECORDS_LOST
+from clusterproof.plugins.evidence.storage.facts import is_network
 
 PACKAGE = Path(__file__).resolve().parents[2]
 MENDED, UNJUDGED = 1, 6

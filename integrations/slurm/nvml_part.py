@@ -15,11 +15,11 @@ from binascii import Error, a2b_base64, b2a_base64
 from importlib.machinery import ModuleSpec, PathFinder
 
 from clusterproof.integrations.slurm.state import State
-from clusterproof.plugins.probe.options import FOLDER
+from clusterproof.plugins.agent.options import FOLDER
 
 RECORD = "pynvml"
 MODULE = "pynvml"
-PROBE = "clusterproof.plugins.probe"
+PROBE = "clusterproof.plugins.agent"
 MADE_BY = ("nvml", "payload", "pynvml_part")  # what the names of the probe's files begin with that decide what it is
 
 
@@ -54,7 +54,7 @@ def part_of(state: State) -> bytes:
 
 def keep_part(state: State) -> None:
     """Make it, in about a tenth of a second, and keep it where that can be done."""
-    from clusterproof.plugins.probe.payload import modules_for, pynvml_for
+    from clusterproof.plugins.agent.payload import modules_for, pynvml_for
 
     made_of = _made_of()
     if not made_of:

@@ -7,10 +7,10 @@ import os.path
 import re
 import sys
 
+from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.record import as_json, record
-from clusterproof.plugins.inventory.model import InventoryError
-from clusterproof.plugins.inventory.strict import Table, nearest, read_text
+from clusterproof.plugins.core.strict import Table, nearest, read_text
 
 FILE = "/etc/clusterproof/slurm.toml"
 MODES = ("observe", "drain", "off")

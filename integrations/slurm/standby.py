@@ -14,12 +14,12 @@ from importlib import import_module
 from typing import Any
 
 from clusterproof.integrations.slurm.nvml_part import Part
-from clusterproof.plugins.connection import MAX_ANSWER_BYTES, Answer
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
-from clusterproof.plugins.inventory.model import Target
-from clusterproof.plugins.probe.options import ProbeOptions
+from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer
 
-PROBE = "clusterproof.plugins.probe"
+PROBE = "clusterproof.plugins.agent"
 CHUNK_BYTES = 65536
 MAX_DESCRIPTORS = 4096
 OF_ITS_OWN = frozenset({"nvml"})  # leaves that load what no other needs: pynvml
@@ -56,7 +56,7 @@ class StandBy:
 
     def evidence(self, node: str, within_s: float) -> NodeEvidence:
         """What it has told by then of the node of this name."""
-        from clusterproof.plugins.connection.gather import evidence_of  # loaded while it reads
+        from clusterproof.plugins.transport.gather import evidence_of  # loaded while it reads
 
         began = time.monotonic()
         output, in_time = self._answer(began + within_s)
@@ -112,7 +112,7 @@ def _stand_by(ordered: int, answering: int, nvml: bytes) -> None:
 
 def _probe(deadlines: dict[str, float], *order: Any) -> None:
     """Read what the order says, and end this process."""
-    from clusterproof.plugins.probe.run import main
+    from clusterproof.plugins.agent.run import main
 
     for leaf in deadlines:
         if leaf not in OF_ITS_OWN:

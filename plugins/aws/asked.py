@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusterproof.plugins.aws.account import Account
-from clusterproof.plugins.aws.by_evidence import SETTING
-from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.evidence.ec2.by_evidence import SETTING
 
 Told = Mapping[str, Any]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
 from clusterproof.plugins.aws.asked import is_hyperpod
+from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
-from clusterproof.plugins.inventory.model import Cluster
 
 FOLDER = Path(__file__).with_name("leaves")
 LEAF_S = 120.0  # throttled calls included: a listing of 1,200 nodes is 12 calls

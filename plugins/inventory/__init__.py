@@ -6,10 +6,10 @@ import importlib
 import os.path
 from collections.abc import Callable, Mapping
 
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS, Kind, forms
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
-from clusterproof.plugins.inventory.strict import nearest, parse_expect
+from clusterproof.plugins.core.strict import nearest, parse_expect
 
 AS_FILE = "the name is that of a file here; for a HyperPod cluster called so, give its ARN"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from clusterproof.plugins.capture.folder import NoCaptureError, layout, node_name
-from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
+from clusterproof.plugins.captures.folder import NoCaptureError, layout, node_name
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 
 FORM = "a folder of files that hold the outputs of commands, or one such file (docs/captures.md)"
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from clusterproof.plugins.aws.account import Account, AwsError
-from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 
 INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 TAG = re.compile(r"tag:(?P<key>[^=]{1,128})=(?P<value>.{0,256})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 
-from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.core.cluster import Cluster, Target
 
 
 def local(_rest: str, _options: Mapping[str, str]) -> Cluster:

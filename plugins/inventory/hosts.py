@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.nodeset import NodesetError, expand, fold
-from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
 
 _FORM = "ssh:[user@]NODESET[:port], such as ssh:root@gpu[001-016]:2222"
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@-]*")

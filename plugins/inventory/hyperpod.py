@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
-from clusterproof.plugins.connection.submit_host import SETTING
-from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
-from clusterproof.plugins.inventory.strict import nearest
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
+from clusterproof.plugins.core.strict import nearest
+from clusterproof.plugins.transport.submit_host import SETTING
 
 NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:(?P<region>[a-z0-9-]+):\d{12}:cluster/(?P<id>[a-z0-9]{12})")

@@ -6,15 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from clusterproof.plugins.catalog.instance_types import instance_types
-from clusterproof.plugins.connection import Limits
-from clusterproof.plugins.connection.submit_host import SETTING, submit_host
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.nodeset import NodesetError, expand, fold
+from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.facts.fact import told
-from clusterproof.plugins.facts.slurm import SlurmCluster, SlurmJobs, SlurmNode
-from clusterproof.plugins.inventory.model import Cluster, InventoryError, Target
-from clusterproof.plugins.inventory.strict import nearest
-from clusterproof.plugins.slurm.asked import JOBS, LEAF, ask_slurm
+from clusterproof.plugins.evidence.fact import told
+from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmJobs, SlurmNode
+from clusterproof.plugins.transport import Limits
+from clusterproof.plugins.transport.slurm_asked import JOBS, LEAF, ask_slurm
+from clusterproof.plugins.transport.submit_host import SETTING, submit_host
 
 FORM = "slurm:, slurm:PARTITION, slurm:NODESET or slurm:job:ID"
 VIA = "controller, nodes, or ssh:[user@]HOST[:port]"

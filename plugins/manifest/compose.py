@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.facts import version
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.network.collect_rdma import MODULES
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.services.collect import WANTED as SERVICES
+from clusterproof.plugins.evidence.software import version
+from clusterproof.plugins.evidence.software.collect_versions import FILES, LIBRARIES, PACKAGES
+from clusterproof.plugins.evidence.software.collect_versions import LOADED as LIBRARY_NAMES
 from clusterproof.plugins.manifest.told import (
     size_of,
     state_of_library,
@@ -25,10 +29,6 @@ from clusterproof.plugins.manifest.words import (
     SIZES,
     WHOLE,
 )
-from clusterproof.plugins.probe.rdma import MODULES
-from clusterproof.plugins.probe.services import WANTED as SERVICES
-from clusterproof.plugins.probe.versions import FILES, LIBRARIES, PACKAGES
-from clusterproof.plugins.probe.versions import LOADED as LIBRARY_NAMES
 
 COMPONENTS = tuple(
     dict.fromkeys([*(row[0] for row in FILES), *LIBRARIES.values(), "cuda_compat", FABRIC_MANAGER, *PACKAGES])

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.facts.fact import Absent
-from clusterproof.plugins.facts.field import readings
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.manifest.words import (
     ABSENT,
     DEVICE_OF,
@@ -22,8 +22,8 @@ from clusterproof.plugins.manifest.words import (
 )
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.facts.node import Node
-    from clusterproof.plugins.facts.software import Library
+    from clusterproof.plugins.evidence.node import Node
+    from clusterproof.plugins.evidence.software.facts import Library
 
 KIB_PER_GIB = 1024 * 1024
 

@@ -15,11 +15,11 @@ from typing import Any
 from clusterproof.plugins.catalog import CatalogError, owners, thresholds
 from clusterproof.plugins.catalog.instance_types import InstanceType
 from clusterproof.plugins.catalog.rows import build
+from clusterproof.plugins.core.cluster import InventoryError
+from clusterproof.plugins.core.policy import NO_POLICY, OWN_FILE, PYPROJECT, READINGS, Disabled, Policy
+from clusterproof.plugins.core.strict import Table, nearest, read_text
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.inventory.model import InventoryError
-from clusterproof.plugins.inventory.strict import Table, nearest, read_text
 from clusterproof.plugins.policy.manifest import MANIFEST_TABLES, manifest_of
-from clusterproof.plugins.policy.model import NO_POLICY, OWN_FILE, PYPROJECT, READINGS, Disabled, Policy
 
 TABLES = ("thresholds", "instance_type", "expect", "disabled", "verdicts", "mounts", *MANIFEST_TABLES)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from clusterproof.plugins.facts.version import rules
-from clusterproof.plugins.inventory.model import InventoryError
-from clusterproof.plugins.inventory.strict import Table, nearest
+from clusterproof.plugins.core.cluster import InventoryError
+from clusterproof.plugins.core.strict import Table, nearest
+from clusterproof.plugins.evidence.network.collect_rdma import MODULES
+from clusterproof.plugins.evidence.services.collect import WANTED as SERVICES
+from clusterproof.plugins.evidence.software.collect_versions import LOADED as LIBRARIES
+from clusterproof.plugins.evidence.software.version import rules
 from clusterproof.plugins.manifest import words
-from clusterproof.plugins.probe.rdma import MODULES
-from clusterproof.plugins.probe.services import WANTED as SERVICES
-from clusterproof.plugins.probe.versions import LOADED as LIBRARIES
 
 MANIFEST_TABLES = ("manifest", "versions", "modules", "libraries", "services", "sizes")
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any, TypeAlias
 
-from clusterproof.plugins.policy.model import Policy
+from clusterproof.plugins.core.policy import Policy
 
 _TYPES = "instance_type"
 _VERSIONS = "versions"

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from clusterproof.plugins.catalog.waits import waits_for
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence
-from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.policy.model import NO_POLICY, Policy
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.redaction.harmless import HARDWARE, TYPE, is_common
 from clusterproof.plugins.redaction.kinds import Place, place_of
 from clusterproof.plugins.redaction.naming import FORMS, Names, has_form, host_places, is_telling, name_in

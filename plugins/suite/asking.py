@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from clusterproof.plugins.agent.options import ProbeOptions, leaf_names
 from clusterproof.plugins.aws import leaf as aws
 from clusterproof.plugins.aws.account import NO_CREDENTIALS, Account, AwsError
-from clusterproof.plugins.aws.by_evidence import Instances, may_be_on_ec2
-from clusterproof.plugins.aws.mounted import SETTING, Source, as_setting, sources_of
-from clusterproof.plugins.connection import Connection, Limits, Unusable, connection_for
-from clusterproof.plugins.connection.gather import gather, replayed
-from clusterproof.plugins.connection.submit_host import submit_host
+from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
-from clusterproof.plugins.facts.cluster import SLURM_LEAF
-from clusterproof.plugins.inventory.model import Cluster
-from clusterproof.plugins.inventory.recording import read_control_plane
-from clusterproof.plugins.policy.model import NO_POLICY
-from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
-from clusterproof.plugins.slurm.asked import ask_slurm
+from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.evidence.cluster import SLURM_LEAF
+from clusterproof.plugins.evidence.ec2.by_evidence import Instances, may_be_on_ec2
+from clusterproof.plugins.evidence.fsx.mounted import SETTING, Source, as_setting, sources_of
+from clusterproof.plugins.evidence.recording import read_control_plane
 from clusterproof.plugins.suite.options import log_cursor, window_minutes
 from clusterproof.plugins.suite.progress import progress
 from clusterproof.plugins.suite.state import POLICY, is_of_aws, is_of_slurm
+from clusterproof.plugins.transport import Connection, Limits, Unusable, connection_for
+from clusterproof.plugins.transport.gather import gather, replayed
+from clusterproof.plugins.transport.slurm_asked import ask_slurm
+from clusterproof.plugins.transport.submit_host import submit_host
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.capture.collection import Understood
+    from clusterproof.plugins.captures.collection import Understood
 
 
 UNNAMED_S = 30.0  # for AWS to tell of nodes that were named without it: nobody waits for it there
@@ -67,7 +67,7 @@ class Asking:
         """What the files of a capture tell of each node, read once; nothing where the cluster is none."""
         if self.cluster.connection != "capture":
             return ()
-        from clusterproof.plugins.capture.collection import read_capture  # many forms: only captures need them
+        from clusterproof.plugins.captures.collection import read_capture  # many forms: only captures need them
 
         return read_capture(Path(self.cluster.settings["capture"]), self.cluster, leaf_names())
 
@@ -102,7 +102,7 @@ class Asking:
             except Unusable as problem:
                 raise pytest.UsageError(str(problem)) from None
         if loads:
-            from clusterproof.plugins.load.visit import load_nodes  # few runs load anything
+            from clusterproof.plugins.suite.perf.load_visit import load_nodes  # few runs load anything
 
             load_nodes(self.config, self.cluster, self.connection(), self.limits(), loads, answered, keep)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from clusterproof.plugins.core.marks import Mark
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import OF_THE_CLUSTER
-from clusterproof.plugins.facts.fact import leaves_needed, names_mentioned
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.fact import leaves_needed, names_mentioned
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import Route, route
 from clusterproof.plugins.suite.subjects import SUBJECTS, SUBJECTS_OF_NODES, SUBJECTS_OF_PAIR, WHOLE
 
@@ -79,7 +79,7 @@ def _leaves(function: Callable[..., Any], subject: str) -> tuple[frozenset[str],
         return leaves_needed(function, Node) | leaves_needed(SUBJECTS[subject], Node), frozenset()
     if subject in SUBJECTS_OF_PAIR:
         return frozenset(), frozenset()
-    from clusterproof.plugins.facts.cluster import ClusterFacts
+    from clusterproof.plugins.evidence.cluster import ClusterFacts
     from clusterproof.plugins.suite.subjects_of_cluster import SUBJECTS_OF_CLUSTER
 
     both = (function, SUBJECTS_OF_CLUSTER[subject])

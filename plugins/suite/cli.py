@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _history(arguments[1:])
     plugins_of_run: list[object] = []
     if arguments[:1] == ["manifest"]:
-        from clusterproof.plugins.manifest.command import command_line
+        from clusterproof.plugins.suite.manifest_command import command_line
 
         arguments, writer = command_line(arguments[1:], PACKAGE)
         plugins_of_run.append(writer)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clusterproof.plugins.aws.by_evidence import may_be_on_ec2
+from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.marks import marks_of_pytest
+from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import ALL_PAIRS, Result
 from clusterproof.plugins.core.verdict import NotApplicable
-from clusterproof.plugins.facts.cluster import SLURM_LEAF, ClusterFacts
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.inventory.model import Cluster
-from clusterproof.plugins.policy.model import NO_POLICY
+from clusterproof.plugins.evidence.cluster import SLURM_LEAF, ClusterFacts
+from clusterproof.plugins.evidence.ec2.by_evidence import may_be_on_ec2
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check import Check, call, check_of, is_light, subjects_of
 from clusterproof.plugins.suite.judge import ended_as, verdict_on
 from clusterproof.plugins.suite.selected import are_alike, is_selected
@@ -32,7 +32,7 @@ from clusterproof.plugins.suite.state import (
 )
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.facts.pairwise import MeasuredPair, NoPairs
+    from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair, NoPairs
 
 # Marks that only pytest's own protocol honours: a test that carries one takes pytest's usual way.
 EVERY_NODE = ""  # stands in the place of their names until all is collected

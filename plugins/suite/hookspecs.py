@@ -9,9 +9,9 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from clusterproof.plugins.connection import Connection
+    from clusterproof.plugins.core.cluster import Cluster
     from clusterproof.plugins.core.result import Result
-    from clusterproof.plugins.inventory.model import Cluster
+    from clusterproof.plugins.transport import Connection
 
 
 @pytest.hookspec(firstresult=True)

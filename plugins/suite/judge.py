@@ -7,13 +7,13 @@ import time
 from typing import Any
 
 from clusterproof.plugins.core.place import place_of
+from clusterproof.plugins.core.policy import Policy, words_of
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import SEVERITIES, Result
 from clusterproof.plugins.core.verdict import Concern, Incomplete, NotApplicable, Verdict
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.of_node.gpus import HIDDEN
-from clusterproof.plugins.policy.model import Policy, words_of
+from clusterproof.plugins.evidence.gpu.of_node import HIDDEN
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check import Check, call, subjects_of
 from clusterproof.plugins.suite.routing import Route
 from clusterproof.plugins.suite.subjects import COUNTED, DEVICES, UNLABELLED, Owner

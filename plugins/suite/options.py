@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.facts.window import window
-from clusterproof.plugins.probe.reading import NO_CURSOR
+from clusterproof.plugins.agent.reading import NO_CURSOR
+from clusterproof.plugins.evidence.kernel_log.window import window
 
 
 def check_options(option: Any) -> None:
@@ -33,7 +33,7 @@ def check_options(option: Any) -> None:
     if option.bundle is not None and not option.bundle.endswith(".tar.zst"):
         raise pytest.UsageError(f"--bundle is {option.bundle!r:.200}; expected a file that ends in .tar.zst")
     if option.cloudwatch is not None:
-        from clusterproof.reports.cloudwatch import check_namespace
+        from clusterproof.plugins.suite.forms.cloudwatch import check_namespace
 
         check_namespace(option.cloudwatch)
     try:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.result import Result, from_json
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.suite.forms.choose import forms, history_form
 from clusterproof.plugins.suite.outlet import Outlet
 from clusterproof.plugins.suite.state import PAIRWISE, UNWRITTEN, note_unwritten
 from clusterproof.plugins.suite.writers import guard_writers
-from clusterproof.reports.forms import forms, history_form
 from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.summary import summary
 from clusterproof.reports.topology import lines, topology_of

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from clusterproof.fixtures import node, pairwise
+from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.inventory import InventoryError, narrow, resolve, with_expectations
-from clusterproof.plugins.load import command_line
-from clusterproof.plugins.pairwise import command_line as of_pairs
 from clusterproof.plugins.policy.file import find_policy
-from clusterproof.plugins.policy.model import Policy
 from clusterproof.plugins.suite import collect, protocol
 from clusterproof.plugins.suite.collect import CheckItem, asks_for_node, with_every_node
 from clusterproof.plugins.suite.needs import needs_pairs
 from clusterproof.plugins.suite.options import check_options, check_root
 from clusterproof.plugins.suite.outcomes import Outcomes
+from clusterproof.plugins.suite.perf import load_options as command_line
+from clusterproof.plugins.suite.perf import pairs_options as of_pairs
 from clusterproof.plugins.suite.reporting import Reporting
 from clusterproof.plugins.suite.routing import mark_lines
 from clusterproof.plugins.suite.ruling import Ruling

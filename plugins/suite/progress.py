@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
-from clusterproof.plugins.inventory.model import Cluster
 
 
 @contextmanager

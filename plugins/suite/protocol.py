@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.policy.model import NO_POLICY
 from clusterproof.plugins.suite.collect import CheckItem, asks_for_node
 from clusterproof.plugins.suite.judge import result_of, verdict_on
 from clusterproof.plugins.suite.report import KeptReport, properties, report_of, teardown_of

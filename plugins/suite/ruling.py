@@ -8,9 +8,9 @@ import pytest
 
 from clusterproof.plugins.catalog import thresholds
 from clusterproof.plugins.catalog.site import overrule
-from clusterproof.plugins.inventory.model import InventoryError
+from clusterproof.plugins.core.cluster import InventoryError
+from clusterproof.plugins.core.policy import Policy, words_of
 from clusterproof.plugins.policy.file import refuse_unknown
-from clusterproof.plugins.policy.model import Policy, words_of
 from clusterproof.plugins.suite.collect import CheckItem
 from clusterproof.plugins.suite.protocol import route_of
 

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from clusterproof.plugins.agent.options import leaf_names
 from clusterproof.plugins.aws import leaf as aws
-from clusterproof.plugins.connection.gather import replay
+from clusterproof.plugins.benchmarks.load.options import LEAVES
 from clusterproof.plugins.core.alike import Alike
+from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence, Status
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.facts.cluster import SLURM_LEAF
-from clusterproof.plugins.facts.fact import ONLY_CAPTURED
-from clusterproof.plugins.facts.window import window
-from clusterproof.plugins.inventory.model import Cluster
-from clusterproof.plugins.inventory.recording import read_control_plane, write_cluster, write_control_plane, write_node
-from clusterproof.plugins.load import command_line
-from clusterproof.plugins.load.options import LEAVES
-from clusterproof.plugins.policy.model import NO_POLICY
-from clusterproof.plugins.probe.options import leaf_names
+from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.evidence.cluster import SLURM_LEAF
+from clusterproof.plugins.evidence.fact import ONLY_CAPTURED
+from clusterproof.plugins.evidence.kernel_log.window import window
+from clusterproof.plugins.evidence.recording import read_control_plane, write_cluster, write_control_plane, write_node
 from clusterproof.plugins.suite.asking import Asking, Noted
 from clusterproof.plugins.suite.collect import expand_pairs
 from clusterproof.plugins.suite.needs import leaves_of_control_plane, leaves_of_nodes, needs_pairs
+from clusterproof.plugins.suite.perf import load_options as command_line
 from clusterproof.plugins.suite.state import CLUSTER, CONTROL_PLANE, EVIDENCE, PAIRWISE, POLICY, note_unwritten
+from clusterproof.plugins.transport.gather import replay
 
 if TYPE_CHECKING:
     from clusterproof.plugins.redaction.redact import Redaction
@@ -83,7 +83,7 @@ class Session:
         """Name the files of a capture that nobody understood."""
         if not self.asking.captured:
             return []
-        from clusterproof.plugins.capture.collection import not_understood
+        from clusterproof.plugins.captures.collection import not_understood
 
         return list(not_understood(self.asking.captured, is_redacted=self.redaction is not None))
 
@@ -207,7 +207,7 @@ class Session:
 
     def measure_pairs(self, shared: Path | None) -> None:
         """Measure between nodes, or read what a recording has of that; workers find it in `shared`."""
-        from clusterproof.plugins.pairwise import of_session as of_pairs  # few runs measure pairs
+        from clusterproof.plugins.suite.perf import pairs_of_session as of_pairs  # few runs measure pairs
 
         if PAIRWISE not in self.config.stash and self.cluster.connection not in ("replay", "capture"):
             self.config.stash[PAIRWISE] = of_pairs.measured(
@@ -218,10 +218,10 @@ class Session:
 
     def _replay_pairs(self, folder: Path) -> None:
         """Read what a recording has of pairs, if it has any: then each of them gets a test."""
-        from clusterproof.plugins.pairwise.journal import FILES  # a prolog replays nothing
+        from clusterproof.plugins.benchmarks.pairwise.journal import FILES  # a prolog replays nothing
 
         if any(folder.glob(FILES)):
-            from clusterproof.plugins.pairwise.of_session import read_again
+            from clusterproof.plugins.suite.perf.pairs_of_session import read_again
 
             self.config.stash[PAIRWISE] = read_again(self.config, self.cluster, self.redaction, folder)
 

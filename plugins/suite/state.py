@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clusterproof.plugins.aws.by_evidence import Instances, may_be_on_ec2
+from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
-from clusterproof.plugins.facts.cluster import SLURM_LEAF, ClusterFacts
-from clusterproof.plugins.facts.node import HEALTH_CHECK, Node
-from clusterproof.plugins.facts.nodes import nodes
-from clusterproof.plugins.facts.window import window
-from clusterproof.plugins.inventory.model import Cluster
-from clusterproof.plugins.policy.model import NO_POLICY, Policy
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
+from clusterproof.plugins.evidence.cluster import SLURM_LEAF, ClusterFacts
+from clusterproof.plugins.evidence.ec2.by_evidence import Instances, may_be_on_ec2
+from clusterproof.plugins.evidence.kernel_log.window import window
+from clusterproof.plugins.evidence.node import HEALTH_CHECK, Node
+from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.routing import OCCASIONS, Route
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.facts.pairwise import MeasuredPair, NoPairs, PairwiseRun
+    from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair, NoPairs, PairwiseRun
 
 CLUSTER: pytest.StashKey[Cluster] = pytest.StashKey()
 EVIDENCE: pytest.StashKey[dict[str, NodeEvidence]] = pytest.StashKey()
@@ -77,7 +77,7 @@ def pair_of(config: pytest.Config, name: str) -> MeasuredPair | NoPairs:
 
 
 def _no_pairs(config: pytest.Config, name: str) -> NoPairs:
-    from clusterproof.plugins.facts.pairwise import NoPairs  # few runs measure pairs
+    from clusterproof.plugins.benchmarks.pairwise.facts import NoPairs  # few runs measure pairs
 
     run = config.stash.get(PAIRWISE, None)
     return NoPairs(name, (run.why_not if run else "") or "nothing was measured between nodes")

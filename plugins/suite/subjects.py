@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.node import Node
 
 # The argument of a light check says what it is called for: once for the node, or once for each of its devices. A check
 # of devices may ask for the node besides.

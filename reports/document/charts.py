@@ -10,9 +10,9 @@ from html import escape
 from clusterproof.plugins.catalog.fsx_metrics import fsx_metrics
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.facts.file_systems import file_systems
-from clusterproof.plugins.facts.fsx import FileSystem
-from clusterproof.plugins.facts.load import Points, clock
+from clusterproof.plugins.evidence.fsx.facts import FileSystem
+from clusterproof.plugins.evidence.fsx.file_systems import file_systems
+from clusterproof.plugins.evidence.fsx.sustained import Points, clock
 from clusterproof.plugins.suite.state import is_of_aws
 from clusterproof.reports.document.section import Section, table
 from clusterproof.reports.run import Run

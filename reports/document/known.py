@@ -8,8 +8,8 @@ from typing import Any
 
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.printable import printable
-from clusterproof.plugins.facts.field import number
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.field import number
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.reports.document.versions import versions_of
 
 MAX_CELL = 200  # characters

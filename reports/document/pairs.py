@@ -8,12 +8,12 @@ from html import escape
 from statistics import median
 from urllib.parse import quote
 
+from clusterproof.plugins.benchmarks.pairwise.analysis import TOO_FEW
+from clusterproof.plugins.benchmarks.pairwise.facts import Campaign, PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.findings import Finding, Kind
+from clusterproof.plugins.benchmarks.pairwise.model import Measurement
+from clusterproof.plugins.benchmarks.pairwise.words import estimate_in_words, finding_in_words
 from clusterproof.plugins.core.printable import printable
-from clusterproof.plugins.facts.pairwise import Campaign, PairwiseRun
-from clusterproof.plugins.pairwise.analysis import TOO_FEW
-from clusterproof.plugins.pairwise.findings import Finding, Kind
-from clusterproof.plugins.pairwise.model import Measurement
-from clusterproof.plugins.pairwise.words import estimate_in_words, finding_in_words
 from clusterproof.reports.document import heat, strip
 from clusterproof.reports.document.data import MAX_NAME
 from clusterproof.reports.document.heat import Cell, HeatMap, Line

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.facts.node import Node
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.reports.document.section import Section, table
 from clusterproof.reports.findings import within
 from clusterproof.reports.run import Run

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.facts.node import MAX_GPUS, MAX_NAME, Node
+from clusterproof.plugins.evidence.node import MAX_GPUS, MAX_NAME, Node
 from clusterproof.reports.history.model import NOBODY, Gpu, Identity
 
 _INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}$")  # of an address in Systems Manager

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.core.result import Measured
-from clusterproof.plugins.facts.pairwise import PairwiseRun
 from clusterproof.reports.pairs import what
 
 UNIT = "GB/s"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.reports.history.model import FILE
 from clusterproof.reports.runs import RUNS, safe_name
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.suite import asking
 from tests.aws.clusters import client, with_cluster
 from tests.aws.service import Service

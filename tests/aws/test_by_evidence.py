@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.aws import by_evidence, leaf
+from clusterproof.plugins.aws import leaf
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.evidence.ec2 import by_evidence
 from clusterproof.plugins.suite import asking
 from clusterproof.plugins.suite.state import OF_HYPERPOD
 from tests.aws.clients import client

@@ -10,7 +10,7 @@ import pytest
 
 from clusterproof.plugins.core.result import OF_A_PAIR, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.cloudwatch import MOST_METRICS, metrics_of
+from clusterproof.plugins.suite.forms.cloudwatch import MOST_METRICS, metrics_of
 from tests.aws.service import DENIED, Service
 from tests.runs import LIGHT, VERDICTS, Runs, all_verdicts
 

@@ -11,14 +11,14 @@ from unittest.mock import patch
 
 import pytest
 
-from clusterproof.plugins.connection import Answer, Limits, Unusable
-from clusterproof.plugins.connection.gather import evidence_of
-from clusterproof.plugins.connection.hyperpod import MISSING, RESPONSE, Hyperpod
-from clusterproof.plugins.connection.rate import StartRate
+from clusterproof.plugins.agent.options import ProbeOptions, leaf_names
+from clusterproof.plugins.agent.payload import program
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
-from clusterproof.plugins.inventory.model import Target
-from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
-from clusterproof.plugins.probe.payload import program
+from clusterproof.plugins.transport import Answer, Limits, Unusable
+from clusterproof.plugins.transport.gather import evidence_of
+from clusterproof.plugins.transport.hyperpod import MISSING, RESPONSE, Hyperpod
+from clusterproof.plugins.transport.rate import StartRate
 from tests.aws.service import DENIED, THROTTLED, Service
 from tests.aws.systems_manager import PLUGINS, SystemsManager, folder_of_plugin, here, install_plugin
 

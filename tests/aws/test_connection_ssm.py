@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.connection import Answer, Limits
-from clusterproof.plugins.connection.gather import evidence_of
-from clusterproof.plugins.connection.ssm import Ssm
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.payload import program
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.nodes import nodes
-from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.probe.options import ProbeOptions
-from clusterproof.plugins.probe.payload import program
+from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.transport import Answer, Limits
+from clusterproof.plugins.transport.gather import evidence_of
+from clusterproof.plugins.transport.ssm import Ssm
 from tests.aws.clusters import client
 from tests.aws.service import DENIED, Service
 from tests.aws.systems_manager import SystemsManager, here

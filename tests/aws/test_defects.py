@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.aws.mounted import source_of
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.nodes import nodes
-from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.evidence.fsx.mounted import source_of
+from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
 from tests.aws.cluster_faults import listed

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.catalog.fsx_metrics import fsx_metrics
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
-from clusterproof.plugins.facts.cluster import ClusterFacts
-from clusterproof.plugins.facts.fsx import FileSystem, Metrics, Series
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.inventory.model import Cluster, Target
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.fsx.facts import FileSystem, Metrics, Series
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.judge import judge
 from tests.aws.storage import LUSTRE_MOUNT, mounting

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.catalog import threshold
-from clusterproof.plugins.facts.load import Period, clock, may_be_sustained, sustained
+from clusterproof.plugins.evidence.fsx.sustained import Period, clock, may_be_sustained, sustained
 
 SPAN, HOT = int(threshold("fsx.span_minutes")), int(threshold("fsx.hot_minutes"))
 LIMIT = 80.0

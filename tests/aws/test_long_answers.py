@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from clusterproof.plugins.connection import Limits
-from clusterproof.plugins.connection.gather import gather
-from clusterproof.plugins.connection.ssm import Ssm
+from clusterproof.plugins.agent.options import leaf_names
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.inventory.model import Cluster, Target
-from clusterproof.plugins.probe.options import leaf_names
+from clusterproof.plugins.transport import Limits
+from clusterproof.plugins.transport.gather import gather
+from clusterproof.plugins.transport.ssm import Ssm
 from tests.aws.systems_manager import SystemsManager, in_nodes, with_agent
 from tests.judged import results, told_by
 from tests.probed import PATIENT

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.aws.mounted import MAX_SOURCES, Source, as_setting, source_of, sources_of
-from clusterproof.plugins.probe import mounts
+from clusterproof.plugins.evidence.fsx.mounted import MAX_SOURCES, Source, as_setting, source_of, sources_of
+from clusterproof.plugins.evidence.storage import collect_mounts as mounts
 from tests.aws.storage import mounting
 from tests.recordings import node
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.placement import JobGroup, spreads
+from clusterproof.plugins.evidence.ec2.placement import JobGroup, spreads
 from tests.aws.cluster_faults import revoked
 from tests.aws.clusters import NAME, with_cluster
 from tests.aws.instances import TEAM, launched, with_instances, with_topology

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.inventory.model import Cluster, Target
 from clusterproof.plugins.redaction.redact import Redaction
 from clusterproof.reports.results import read_results
 from tests.aws.clients import client

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clusterproof.plugins.probe.reading import Broke, Node
-from clusterproof.plugins.probe.resource_config import read
+from clusterproof.plugins.agent.reading import Broke, Node
+from clusterproof.plugins.evidence.hyperpod.collect_resource_config import read
 from tests.aws.standing import CONFIG, TAG
 
 OWN = "i-0123456789abcdef0"

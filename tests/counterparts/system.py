@@ -6,14 +6,14 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from clusterproof.plugins.connection import Answer, Program
-from clusterproof.plugins.connection.gather import evidence_of
+from clusterproof.plugins.agent.options import ProbeOptions, leaf_names
+from clusterproof.plugins.agent.payload import program
+from clusterproof.plugins.benchmarks.load.asking import program as load_program
+from clusterproof.plugins.benchmarks.load.options import SECONDS
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Status
-from clusterproof.plugins.inventory.model import Target
-from clusterproof.plugins.load.asking import program as load_program
-from clusterproof.plugins.load.options import SECONDS
-from clusterproof.plugins.probe.options import ProbeOptions, leaf_names
-from clusterproof.plugins.probe.payload import program
+from clusterproof.plugins.transport import Answer, Program
+from clusterproof.plugins.transport.gather import evidence_of
 from tests.testbed.load import OPTIONS
 
 WITHIN_S = 300  # on a machine that is busy with other things

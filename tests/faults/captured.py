@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clusterproof.plugins.capture.collection import read_capture
+from clusterproof.plugins.agent.options import leaf_names
+from clusterproof.plugins.captures.collection import read_capture
+from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.nodes import nodes
+from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.inventory.model import Cluster
-from clusterproof.plugins.probe.options import leaf_names
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.policy.model import NO_POLICY, Policy
 from tests.testbed.image import NodeImage
 from tests.testbed.node import healthy_p5
 

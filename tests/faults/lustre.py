@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import reduce
 
-from clusterproof.plugins.policy.model import Policy
+from clusterproof.plugins.core.policy import Policy
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.testbed.image import NodeImage
 from tests.testbed.lustre import imported, mdt, ost

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.policy.model import Policy
+from clusterproof.plugins.core.policy import Policy
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.testbed.image import NodeImage
 from tests.testbed.node import with_file, with_service, without_file, without_module

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from clusterproof.integrations.slurm.checking import prepared
 from clusterproof.integrations.slurm.settings import Settings
+from clusterproof.plugins.benchmarks.load.options import LEAVES
 from clusterproof.plugins.catalog.site import overrule
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.load.options import LEAVES
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.index import make_index, of_occasions
 from clusterproof.plugins.suite.judge import verdict_on

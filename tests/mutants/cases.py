@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+from clusterproof.plugins.benchmarks.pairwise.facts import Campaign, MeasuredPair
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.cluster import ClusterFacts
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.facts.pairwise import Campaign, MeasuredPair
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.judge import judge
 from tests.mutants.mutations import Mutant

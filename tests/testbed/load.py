@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from clusterproof.plugins.load.options import LoadOptions
+from clusterproof.plugins.benchmarks.load.options import LoadOptions
 from tests.testbed.faults import with_file, without_file
 from tests.testbed.healthy import healthy_p5
 from tests.testbed.image import Content, Folder, Link, NodeImage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clusterproof.plugins.aws.account import Account
 from clusterproof.plugins.aws.asked import hostnames, known_ids, portions
-from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.core.cluster import Cluster
 
 KINDS = ("ec2",)
 AT_ONCE = 100  # instance ids in one call

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clusterproof.plugins.aws.account import Account
 from clusterproof.plugins.aws.asked import Told, in_vpcs
-from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.core.cluster import Cluster
 
 EVERYWHERE = ("0.0.0.0/0", "::/0")
 WAYS = (  # of a default route, by the beginning of an id

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from clusterproof.plugins.aws.account import Account
 from clusterproof.plugins.aws.asked import Told, networks
-from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.core.cluster import Cluster
 
 EVERYWHERE = ("0.0.0.0/0", "::/0")
 

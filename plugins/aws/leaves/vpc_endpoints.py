@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clusterproof.plugins.aws.account import Account
 from clusterproof.plugins.aws.asked import in_vpcs
-from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.core.cluster import Cluster
 
 KEPT = ("VpcId", "VpcEndpointType", "State", "RouteTableIds")
 

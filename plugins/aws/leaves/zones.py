@@ -14,7 +14,7 @@ from ipaddress import IPv4Address, ip_address, ip_network
 
 from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
 from clusterproof.plugins.aws.asked import Told, hostnames, networks, nodes, subnets
-from clusterproof.plugins.inventory.model import Cluster
+from clusterproof.plugins.core.cluster import Cluster
 
 KINDS = ("hyperpod",)
 AT_ONCE = 8  # nodes that are asked for side by side; AWS throttles more

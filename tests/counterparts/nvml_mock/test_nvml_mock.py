@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.facts.node import Node
-from clusterproof.plugins.inventory.model import Target
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
 from tests.counterparts.nvml_mock.mock import PROFILES, Profile, needs_mock, told_by_mock

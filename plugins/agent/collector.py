@@ -1,0 +1,88 @@
+"""The life of one leaf: a forked process, in a session of its own, that tells its record over a pipe."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import signal
+import time
+from collections.abc import Iterable
+
+from clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node, TimedOut
+
+ALARM_GRACE_S = 2  # a leaf whose runner is gone ends by itself
+
+
+def live(module: str, node: Node, pipe: int, parts: Iterable[str] = ()) -> None:
+    """Become the leaf of that module: read, tell, end. Never returns.
+
+    With `parts`, be each of those leaves of the package `module`, and tell their records as a value by name.
+    """
+    try:
+        _detach(pipe)
+        signal.alarm(int(node.leaf_s) + ALARM_GRACE_S)
+        if parts:
+            told = {name: _timed(f"{module}.{name}", node) for name in parts}
+            _tell({"status": "told", "value": told}, pipe)
+        else:
+            _tell(_record(module, node), pipe)
+    finally:
+        os._exit(0)
+
+
+def _timed(module: str, node: Node) -> dict[str, object]:
+    began = time.monotonic()
+    record = _record(module, node)
+    return {"seconds": round(time.monotonic() - began, 4), **record}
+
+
+def _detach(pipe: int) -> None:
+    """Leave the runner's session, holding nothing of it open that would keep the connection."""
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (1 if hard else 0, hard))  # 1: no core, not even through a pipe
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)
+    os.closerange(3, pipe)
+    os.closerange(pipe + 1, 1024)
+
+
+def _record(module: str, node: Node) -> dict[str, object]:
+    """What the leaf's file tells, or how it failed."""
+    try:
+        leaf = importlib.import_module(module)
+        return {"status": "told", "value": leaf.read(node)}
+    except Absent as why:
+        return {"status": "absent", "detail": str(why)}
+    except (Denied, PermissionError) as why:
+        return {"status": "denied", "detail": str(why)}
+    except TimedOut as why:
+        return {"status": "timed_out", "detail": str(why)}
+    except Broke as why:
+        return {"status": "broke", "detail": str(why)}
+    except BaseException as crash:  # whatever it is, it is this leaf's evidence and nobody else's
+        return _broke(crash)
+
+
+def _broke(crash: BaseException) -> dict[str, object]:
+    at = crash.__traceback__
+    while at and at.tb_next:
+        at = at.tb_next
+    where = f" ({at.tb_frame.f_code.co_filename} line {at.tb_lineno})" if at else ""
+    return {"status": "broke", "detail": f"{type(crash).__name__}: {crash}{where}"[:1000]}
+
+
+def _tell(record: dict[str, object], pipe: int) -> None:
+    """Write the record as one line of JSON."""
+    try:
+        line = json.dumps(record, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as crash:
+        line = json.dumps(_broke(crash))
+    told = line.encode() + b"\n"
+    while told:
+        told = told[os.write(pipe, told) :]

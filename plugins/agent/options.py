@@ -1,0 +1,49 @@
+"""What the user may choose of the probe, how patient each leaf is, and which leaves there are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cache
+
+from clusterproof.plugins.agent.reading import NO_CURSOR
+from clusterproof.plugins.core.record import record
+
+FOLDER = os.path.dirname(__file__)
+
+PATIENCE = {"nvml": 3.0}  # times `leaf_s`: without persistence mode, NVML's first call starts every GPU
+END_S = 1.0  # for ending what does not answer
+SEND_S = 10.0  # for sending the answer
+
+
+@record
+class ProbeOptions:
+    """How the probe runs on each node."""
+
+    host_root: str = "/"  # everything is read under it
+    leaf_s: float = 5.0  # for one leaf; PATIENCE multiplies it
+    mount_s: float = 2.0  # for one mounted file system, within its leaf
+    sudo: bool = False  # run as root through `sudo -n` where that is permitted
+    checkpoints: tuple[str, ...] = ()  # folders that jobs save to: the probe tells how their files are striped
+    mounts: tuple[str, ...] = ()  # mount points that the policy expects: they are looked at before others
+    room: int = 0  # characters of an answer that its connection carries; 0: all
+    log_cursor: tuple[str, int, float] = NO_CURSOR  # boot id, sequence, seconds: the kernel log is read from there on
+
+    def deadline_s(self, leaf: str) -> float:
+        """Seconds for one leaf."""
+        return self.leaf_s * PATIENCE.get(leaf, 1.0)
+
+    def whole_s(self, leaves: Iterable[str]) -> float:
+        """Seconds on the node for everything, sending included."""
+        return max((self.deadline_s(leaf) for leaf in leaves), default=0.0) + END_S + SEND_S
+
+
+@cache
+def leaf_names() -> tuple[str, ...]:
+    """The leaves there are: the files of this folder that define `read(node)`."""
+    return tuple(sorted(file[:-3] for file in os.listdir(FOLDER) if file.endswith(".py") and _is_leaf(file)))
+
+
+def _is_leaf(file: str) -> bool:
+    with open(f"{FOLDER}/{file}", encoding="utf-8") as opened:
+        return "\ndef read(node: Node)" in opened.read()

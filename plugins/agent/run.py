@@ -1,0 +1,150 @@
+"""The runner: starts the leaves side by side, takes what they tell, ends what hangs, and sends the frame."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+from clusterproof.plugins.agent.fitting import fitted
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.agent.running import Running, Together
+from clusterproof.plugins.agent.telling import WIDE_BYTES, room_bytes, tell
+
+LOOK_S = 0.01  # between looks at a process that is being ended
+REAP_S = 0.02  # for a leaf that has told to be gone too, so that its CPU time is known
+OUTPUT = 1
+# Leaves that read small files of the kernel's own, and wait for no program, device, server or user's process.
+QUICK = ("boot", "platform", "resource_config", "memory", "limits", "edac", "pci", "nvme", "neuron", "rdma")
+# Leaves that a full log, a server, a daemon or a user's process may keep waiting, and on nearly every node do not.
+MOSTLY_QUICK = ("lustre", "kernel_log", "lustre_space", "jobs", "processes", "fabric_manager", "services")
+TOGETHER_S = 0.5  # for all of these; what has not told then is started once more, alone and with its own deadline
+
+
+def main(
+    leaves: dict[str, float],
+    root: str,
+    mount_s: float,
+    whole_s: float,
+    checkpoints: tuple[str, ...],
+    mounts: tuple[str, ...],
+    log_cursor: tuple[str, int, float],
+    room: int,
+    nonce: str,
+    sudo: str,
+) -> None:
+    """Answer one request and end this process: all leaves at once, those that are quick in few processes."""
+
+    def node(leaf_s: float) -> Node:
+        return Node(root, str, leaf_s, mount_s, checkpoints, log_cursor, mounts)
+
+    def read(running: list[Running]) -> None:
+        nodes = {name: node(leaf_s) for name, leaf_s in leaves.items()}
+        together = [{name: nodes.pop(name) for name in names if name in nodes} for names in (QUICK, MOSTLY_QUICK)]
+        running += [Running(name, own) for name, own in nodes.items()]
+        running += [Together(own, node(min(TOGETHER_S, *leaves.values()))) for own in together if own]
+        collect(running)
+
+    answer(read, whole_s, root, nonce, sudo, room)
+
+
+def answer(
+    read: Callable[[list[Running]], None], whole_s: float, root: str, nonce: str, sudo: str, room: int = 0
+) -> None:
+    """Send what the leaves tell that `read` starts, and end this process; what cannot be ended is left behind.
+
+    In at most so many characters as there is `room` for; 0: in as many as it takes.
+    """
+    running: list[Running] = []
+    try:
+        _prepare(whole_s)
+        began, clock = time.time(), time.monotonic()
+        read(running)
+        _reap(running)
+        probe = {
+            "python": sys.version.split()[0],
+            "uid": os.geteuid(),
+            "began": round(began, 3),
+            "seconds": round(time.monotonic() - clock, 4),
+            "cpu_s": round(sum(os.times()[:4]), 3),
+            "root": root,
+            "sudo": sudo,
+        }
+        told = {"probe": probe, "leaves": {leaf.name: leaf.record for leaf in running if leaf.name}}
+        if room:
+            tell(fitted(told, room_bytes(room)), nonce, chunk_bytes=WIDE_BYTES)
+        else:
+            tell(json.dumps(told).encode(), nonce)
+    except BrokenPipeError:
+        pass  # nobody listens any more
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        for leaf in running:
+            leaf.kill()
+        os._exit(0)
+
+
+def collect(running: list[Running], beat_s: float = 0.0) -> None:
+    """Wait until every leaf has its record. Raises BrokenPipeError when nobody listens any more.
+
+    With `beat_s` an empty line is printed so often: a connection over which nothing comes is taken for a dead one.
+    """
+    heard: dict[int, Running] = {}
+    ending: list[Running] = []
+    poll = select.poll()
+    poll.register(OUTPUT, 0)
+    _listen(running, heard, poll)
+    while heard or ending:
+        next_deadline = min((leaf.deadline for leaf in heard.values()), default=0.0)
+        pause_s = LOOK_S if ending else max(0.0, next_deadline - time.monotonic())
+        if beat_s and pause_s > beat_s:
+            os.write(OUTPUT, b"\n")
+            pause_s = beat_s
+        spoke = {pipe for pipe, _ in poll.poll(1000 * pause_s + 1)}
+        if OUTPUT in spoke:
+            raise BrokenPipeError
+        for pipe, leaf in list(heard.items()):
+            if pipe in spoke:
+                leaf.hear()
+            elif time.monotonic() > leaf.deadline:
+                leaf.end("timed_out", f"{leaf.reading()}: no answer within its {leaf.leaf_s:g} s")
+            if leaf.record or leaf.is_ending:
+                poll.unregister(pipe)
+                del heard[pipe]
+                ending += [leaf] if leaf.is_ending else []
+                parts = leaf.parts()
+                running += parts
+                _listen(parts, heard, poll)
+        ending = [leaf for leaf in ending if not leaf.has_ended()]
+
+
+def _listen(leaves: list[Running], heard: dict[int, Running], poll: select.poll) -> None:
+    for leaf in leaves:
+        if not leaf.record:
+            heard[leaf.pipe] = leaf
+            poll.register(leaf.pipe, select.POLLIN)
+
+
+def _prepare(whole_s: float) -> None:
+    """Stop on the usual signals, and when the answer as a whole takes too long; hold no folder busy."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGALRM):
+        signal.signal(number, _stop)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    signal.setitimer(signal.ITIMER_REAL, whole_s)
+    os.chdir("/")
+
+
+def _stop(number: int, _frame: object) -> None:
+    raise SystemExit(number)
+
+
+def _reap(running: list[Running]) -> None:
+    until = time.monotonic() + REAP_S
+    while sum(leaf.reap() for leaf in running) < len(running) and time.monotonic() < until:
+        time.sleep(0.001)

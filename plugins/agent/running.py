@@ -1,0 +1,172 @@
+"""A leaf as the runner sees it: a process that runs, is being ended, or has its record."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from mmap import mmap
+
+from clusterproof.plugins.agent.collector import live
+from clusterproof.plugins.agent.process_group import is_starved, living
+from clusterproof.plugins.agent.reading import Node
+
+PROBE = "clusterproof.plugins.agent"
+MAX_TOLD_BYTES = 4 * 1024 * 1024
+NOTE_BYTES = 1024
+END_PATIENCE_S = 0.5  # from SIGKILL to giving a process up
+
+
+class Running:
+    """One leaf of a run. `record` is empty until it has ended in some way."""
+
+    def __init__(self, name: str, node: Node, room: str = PROBE) -> None:
+        """Start the leaf of that room; what it notes of its reading is kept here."""
+        self.name = name
+        self.leaf_s = node.leaf_s
+        self.record: dict[str, object] = {}
+        self.is_ending = False
+        self.pipe = -1
+        self._pid = 0
+        self._status: int | None = None  # of the process, once it is reaped
+        self._outcome = ("", "")  # the status and detail that it will have when its end has come
+        self._told = bytearray()
+        self._starved = False
+        self._note = mmap(-1, NOTE_BYTES)  # shared: what it was reading is known even where it cannot speak
+        self._began = time.monotonic()
+        self.deadline = self._began + self.leaf_s
+        try:
+            self.pipe, writing = os.pipe()
+            self._pid = os.fork()
+        except OSError as problem:
+            self._settle("broke", f"could not be started: {problem.strerror}")
+            return
+        if not self._pid:
+            node.at = self._write_note
+            self._live(room, node, writing)
+        os.close(writing)
+
+    def parts(self) -> list[Running]:
+        """The leaves that it stands for, once it has told or is being ended; only Together has any."""
+        return []
+
+    def reading(self) -> str:
+        """What it last said it was reading."""
+        return self._note[:].split(b"\0", 1)[0].decode("utf-8", "replace") or "its start"
+
+    def hear(self) -> None:
+        """Take what came over its pipe: more of its record, the end of it, or the end of the process."""
+        heard = os.read(self.pipe, 65536)
+        self._told += heard
+        if heard.endswith(b"\n"):
+            self._settle_told()
+        elif not heard:
+            self.end("broke", "")
+        elif len(self._told) > MAX_TOLD_BYTES:
+            self.end("broke", f"told more than {MAX_TOLD_BYTES} bytes")
+
+    def end(self, status: str, detail: str) -> None:
+        """Kill it and all that it started; `has_ended` says when that is over, and makes the record."""
+        self._starved = is_starved(self._pid, time.monotonic() - self._began)
+        self.kill()
+        self.is_ending = True
+        self._outcome = (status, detail)
+        self.deadline = time.monotonic() + END_PATIENCE_S
+
+    def has_ended(self) -> bool:
+        """Whether everything it started is gone, or is given up; then it has its record."""
+        gone = self.reap() and not self._has_group()
+        if not gone and time.monotonic() < self.deadline:
+            return False
+        left, waits = ("", []) if gone else living(self._pid)
+        if left or self._status is None:
+            self._settle("stuck", f"{self.reading()}: SIGKILL does not end {left or f'process {self._pid}'}")
+            self.record["waits"] = waits
+        else:
+            self._settle(self._outcome[0], self._outcome[1] or self._death())
+            if self._starved:
+                self.record["starved"] = True
+        return True
+
+    def kill(self) -> None:
+        """SIGKILL for its process and its group, unless the process is gone already."""
+        if not self._pid or self._status is not None:
+            return
+        for kill in (os.killpg, os.kill):  # its group does not exist before it has made it
+            try:
+                kill(self._pid, signal.SIGKILL)
+            except OSError:
+                continue
+
+    def reap(self) -> bool:
+        """Whether its process is gone; never waits."""
+        if self._pid and self._status is None:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            self._status = status if pid else None
+        return self._status is not None or not self._pid
+
+    def _live(self, room: str, node: Node, pipe: int) -> None:
+        live(f"{room}.{self.name}", node, pipe)
+
+    def _write_note(self, text: str) -> None:
+        written = text.encode("utf-8", "replace")[: NOTE_BYTES - 1] + b"\0"
+        self._note[: len(written)] = written
+
+    def _settle_told(self) -> None:
+        try:
+            record = json.loads(self._told)
+            self._settle(record["status"], record.get("detail", ""), record.get("value"))
+        except (ValueError, KeyError):
+            self._settle("broke", "told no record")
+        self.kill()  # with what it may have left behind
+
+    def _settle(self, status: str, detail: str, value: object = None) -> None:
+        self.record = {"status": status, "seconds": round(time.monotonic() - self._began, 4)}
+        if detail:
+            self.record["detail"] = detail
+        if value is not None:
+            self.record["value"] = value
+
+    def _has_group(self) -> bool:
+        try:
+            os.killpg(self._pid, 0)
+        except OSError:
+            return False
+        return True
+
+    def _death(self) -> str:
+        signalled = os.WTERMSIG(self._status or 0)
+        how = f"killed by signal {signalled}" if signalled else "ended without a word"
+        return f"{how} while reading {self.reading()}"
+
+
+class Together(Running):
+    """Leaves that are read in no time, by one process; where that hangs or breaks, each is started alone."""
+
+    def __init__(self, nodes: dict[str, Node], node: Node) -> None:
+        """Start them as `node`; each has a node of its own, should it have to run alone."""
+        self.nodes = nodes
+        super().__init__("", node)
+
+    def parts(self) -> list[Running]:
+        """The leaves with the records that it told, or begun anew."""
+        told = self.record.get("value")
+        return [
+            Known(name, told[name]) if isinstance(told, dict) else Running(name, node)
+            for name, node in self.nodes.items()
+        ]
+
+    def _live(self, room: str, node: Node, pipe: int) -> None:
+        live(room, node, pipe, self.nodes)
+
+
+class Known(Running):
+    """A leaf whose record is there; it has no process any more."""
+
+    def __init__(self, name: str, record: dict[str, object]) -> None:
+        """Keep it."""
+        self.name = name
+        self.record = record
+        self._pid = 0
+        self._status = None

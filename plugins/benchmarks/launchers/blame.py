@@ -1,0 +1,36 @@
+"""Which node of a pair a failure is blamed on, from what a meter read and what was seen of the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+
+NOT_STARTED = (126, 127)  # of a shell
+
+
+def attributed(reading: Reading, called: Mapping[str, Iterable[str]], was_ended: bool = False) -> Reading:
+    """The reading with its culprit by the name of a node of the pair; `called` are the names that each goes by there.
+
+    What programs say of each other once they are ended from outside (`was_ended`) blames nobody.
+    """
+    if not reading.culprit:
+        return reading
+    told = _short(reading.culprit)
+    meant = [node for node, names in called.items() if told in map(_short, (node, *names))]
+    return replace(reading, culprit=meant[0] if len(meant) == 1 and not was_ended else "")
+
+
+def _short(name: str) -> str:
+    """A host's name without its domain; an address as it is."""
+    return name if name[:1].isdigit() or ":" in name else name.partition(".")[0]
+
+
+def silenced(reading: Reading, silent: Mapping[str, str]) -> Reading:
+    """A failure with the nodes that are silent since, and why: one alone is to blame, whatever programs say."""
+    if reading.busbw_gb_per_s is not None or not silent:
+        return reading
+    words = ", ".join(f"{node} does not answer any more: {why}" for node, why in silent.items())
+    culprit = next(iter(silent)) if len(silent) == 1 else reading.culprit
+    return replace(reading, problem=f"{reading.problem}; {words}", culprit=culprit)

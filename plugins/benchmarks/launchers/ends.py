@@ -1,0 +1,72 @@
+"""Meters of two ends: what each end is asked to do, and what is made of what both told."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from clusterproof.plugins.benchmarks.launchers.blame import NOT_STARTED, attributed
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.launchers.visit import MOST_BYTES, Told
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.model import Pair
+
+ADDRESS = "clusterproofaddress"  # in the client's command: the address is known only once it was tried
+PORTS = range(20_000, 30_000, 2)  # below those that a kernel gives by itself
+MEET_S = 15.0  # beside two log-ins
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The requests of one pair: of the node that serves, and of the other."""
+
+    server: Mapping[str, object]
+    client: Mapping[str, object]
+
+
+def ends_of(campaign: Campaign, run: str, addresses: tuple[str, ...]) -> Ends:
+    """What both nodes are asked to do; `addresses` are those of the server's node."""
+    meter, settings = campaign.meter, campaign.settings
+    assert meter.server
+    assert meter.client
+    door = PORTS[secrets.randbelow(len(PORTS))]
+    within_s = min(campaign.run_s, MEET_S + 2 * campaign.limits.connect_s)
+    common = {"run": run, "deadline_s": campaign.run_s, "most_bytes": MOST_BYTES}
+    meeting = {"door": door, "port": door + 1, "within_s": within_s}
+    knocks = {"addresses": list(addresses), "stands_for_address": ADDRESS}
+    environment = dict(settings.environment)
+    serves = {"shell": meter.server(settings, door + 1), "environment": environment}
+    comes = {"shell": meter.client(settings, ADDRESS, door + 1), "environment": environment}
+    return Ends(
+        {**common, "commands": [serves], "meeting": meeting},
+        {**common, "commands": [comes], "meeting": {**meeting, **knocks}},
+    )
+
+
+def is_worth_another_port(server: Told) -> bool:
+    """Whether the pair may be measured on other ports."""
+    return server.unmet.startswith("port ")
+
+
+def reading_of(campaign: Campaign, pair: Pair, server: Told, client: Told) -> Reading:
+    """What both ends told, as a reading; where an end is to blame, it is named."""
+    a, b = pair
+    silent = {node: told.unreached for node, told in ((a, server), (b, client)) if told.unreached}
+    if silent:
+        words = ", ".join(f"{node} did not answer: {why}" for node, why in silent.items())
+        return Reading(problem=words, culprit=next(iter(silent)) if len(silent) == 1 else "")
+    if is_worth_another_port(server):
+        return Reading(problem=f"{a}: {server.unmet}; expected a free port", culprit=a)
+    if client.unmet or server.unmet:
+        seen = f"{b} found at {a} {client.unmet}" if client.unmet else f"{a}: {server.unmet}"
+        return Reading(problem=f"{seen}; expected that nodes reach each other on TCP ports {PORTS[0]} to {PORTS[-1]}")
+    if server.is_lost or client.is_lost:
+        return Reading(problem=f"{a} and {b} lost touch of each other in mid-run")
+    reading = campaign.meter.read(campaign.settings, (*client.outputs, *server.outputs))
+    was_ended = any(output.exit is None for output in (*client.outputs, *server.outputs))
+    reading = attributed(reading, {a: [server.name], b: [client.name]}, was_ended)
+    if reading.busbw_gb_per_s is not None or reading.culprit:
+        return reading
+    unable = [node for node, told in ((a, server), (b, client)) if any(o.exit in NOT_STARTED for o in told.outputs)]
+    return replace(reading, culprit=unable[0] if len(unable) == 1 else "")

@@ -1,0 +1,147 @@
+"""Two nodes meet: the one that serves opens a door, the other knocks. Travels; standard library only, for Python 3.8.
+
+The door is opened before the server starts and answers once it listens, so that both nodes may be visited at the same
+time; which of its addresses the other reaches is found by trying; and each notices when the other is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import struct
+import time
+
+from clusterproof.plugins.benchmarks.launchers.hearing import wait
+
+READY, DONE = b"ready\n", b"done\n"
+KNOCK_S = 2.0  # for one address to answer
+AGAIN_S = 0.1
+REFUSED = os.strerror(errno.ECONNREFUSED)
+LISTENS = "0A"  # in /proc/net/tcp
+IPV4_OF = 0x8915  # linux/sockios.h: SIOCGIFADDR
+NO_NETWORK = ("lo", "docker", "virbr", "veth", "cni", "flannel", "kube", "br-")
+SILENT = ((socket.TCP_KEEPIDLE, 2), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3), (socket.TCP_USER_TIMEOUT, 8000))
+
+
+class Unmet(Exception):  # noqa: N818 - it is told, as what was observed
+    """The other end was not met; the message says what was seen of it."""
+
+
+def open_door(port: int) -> socket.socket:
+    """Listen on every address. Raises Unmet."""
+    try:
+        try:
+            door = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+            door.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            where = "::"
+        except OSError:
+            door, where = socket.socket(socket.AF_INET, socket.SOCK_STREAM), ""
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        door.bind((where, port))
+        door.listen(8)
+    except OSError as problem:
+        raise Unmet(f"port {port} cannot be opened: {problem.strerror}") from None
+    return door
+
+
+def let_in(door: socket.socket, word: bytes, until: float) -> socket.socket:
+    """Whoever knows the word. Raises Unmet, Unheard."""
+    while time.monotonic() < until:
+        if not wait(until - time.monotonic(), door.fileno()):
+            continue
+        visitor, _ = door.accept()
+        visitor.settimeout(KNOCK_S)
+        with contextlib.suppress(OSError):
+            if visitor.recv(len(word)) == word:
+                return listening_for_silence(visitor)
+        visitor.close()
+    raise Unmet("the other node has not come")
+
+
+def knock(addresses: list[str], port: int, word: bytes, until: float) -> tuple[socket.socket, str]:
+    """The way in, and the address that led there: the first of those that do. Raises Unmet, Unheard."""
+    seen: dict[str, str] = {}
+    began_again = False
+    while time.monotonic() < until:
+        for number, address in enumerate(addresses):
+            try:
+                other = socket.create_connection((address, port), KNOCK_S)
+                if REFUSED in map(seen.get, addresses[:number]) and not began_again:
+                    began_again = True  # the door may have opened after the first addresses were tried
+                    other.close()
+                    break
+                other.sendall(word)
+                other.settimeout(max(KNOCK_S, until - time.monotonic()))
+                if other.recv(len(READY)) == READY:
+                    return listening_for_silence(other), address
+                seen[address] = "it was closed at once"
+            except OSError as problem:
+                seen[address] = problem.strerror or str(problem)
+            wait(AGAIN_S)
+    tried = ", ".join(f"{address}: {why}" for address, why in seen.items())
+    raise Unmet(f"no way in on port {port} ({tried or 'no address is known'})")
+
+
+def listening_for_silence(other: socket.socket) -> socket.socket:
+    """The same, which ends some seconds after the other node has fallen silent."""
+    other.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in SILENT:
+        other.setsockopt(socket.IPPROTO_TCP, option, value)
+    return other
+
+
+def listens(port: int) -> bool:
+    """Whether somebody listens on that port here."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError), open(table) as rows:
+            for row in rows:
+                words = row.split()
+                if words[1].endswith(f":{port:04X}") and words[3] == LISTENS:
+                    return True
+    return False
+
+
+def addresses() -> list[str]:
+    """Of this node: first where it was logged in to, then those of its default route, then others."""
+    told = os.environ.get("SSH_CONNECTION", "").split()
+    names = sorted((name for _, name in socket.if_nameindex()), key=lambda name: name not in default_route())
+    own = [ipv4_of(name) for name in names if not name.startswith(NO_NETWORK)]
+    found = [*told[2:3], *own, *ipv6()]
+    usable = [address for address in found if address and not address.startswith(("127.", "169.254.", "fe80:", "::"))]
+    return list(dict.fromkeys(usable)) or ["127.0.0.1"]
+
+
+def ipv4_of(interface: str) -> str:
+    """The address of an interface; empty where it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            told = fcntl.ioctl(asking.fileno(), IPV4_OF, struct.pack("256s", interface.encode()))
+        except OSError:
+            return ""
+    return socket.inet_ntoa(told[20:24])
+
+
+def ipv6() -> list[str]:
+    """The global addresses."""
+    try:
+        with open("/proc/net/if_inet6") as table:
+            rows = [row.split() for row in table]
+    except OSError:
+        return []
+    return [
+        socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0]))
+        for row in rows
+        if row[3] == "00" and not row[5].startswith(NO_NETWORK)
+    ]
+
+
+def default_route() -> list[str]:
+    """The interfaces that it goes through."""
+    try:
+        with open("/proc/net/route") as table:
+            return [words[0] for words in map(str.split, table) if words[1] == "00000000"]
+    except OSError:
+        return []

@@ -1,0 +1,198 @@
+"""The program that runs on a node: starts commands at once, ends them in time, and tells how they ended.
+
+It travels as text with what it imports, before the line that calls `main`; standard library only, for Python 3.8. What
+it has started does not outlive it, nor its deadline, nor the connection by which it tells.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from clusterproof.plugins.agent.telling import tell
+from clusterproof.plugins.benchmarks.launchers.command import Command
+from clusterproof.plugins.benchmarks.launchers.hearing import Unheard, wait
+from clusterproof.plugins.benchmarks.launchers.meeting import (
+    DONE,
+    READY,
+    Unmet,
+    addresses,
+    knock,
+    let_in,
+    listens,
+    open_door,
+)
+from clusterproof.plugins.benchmarks.launchers.sent import between, sent_bytes
+from clusterproof.plugins.benchmarks.launchers.sweeping import guard, sweep
+
+FOLDERS = (
+    "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/opt/amazon/efa/bin:/opt/amazon/openmpi/bin:/opt/amazon/openmpi5/bin:"
+    "/usr/lib64/openmpi/bin:/usr/local/mpi/bin:/opt/aws/neuron/bin:/opt/slurm/bin"
+)
+TICK_S = 0.1
+STARTS_S = 2.0  # for a server that listens on no TCP port of that number
+ENDS_S = 2.0  # for a server to end by itself after its client, and for anything to end after SIGTERM
+GUARD_S = 10.0  # beside the deadline
+
+
+def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
+    """Answer one request and end this process."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, stop)
+    try:
+        with contextlib.suppress(OSError):
+            os.chdir("/tmp")  # what a program writes where it stands does not land in a home folder
+        os.environ["PATH"] = os.environ.get("PATH", "/usr/bin") + ":" + FOLDERS
+        tell(json.dumps(answer(request)).encode(), nonce)
+    except (Unheard, BrokenPipeError):
+        pass  # the guard ends what runs
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(0)
+
+
+def stop(number: int, _frame: object) -> None:
+    """End, and with it all that was started."""
+    os._exit(128 + number)
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """What this node is, and what its commands brought; `left` is what could not be ended."""
+    told: dict[str, Any] = {"name": os.uname().nodename, "addresses": addresses(), "outputs": [], "left": []}
+    if request.get("commands"):
+        holding_off = guard(request["run"], request["deadline_s"] + GUARD_S)
+        told.update(Run(request).told())
+        told["left"] = sweep(request["run"])
+        os.close(holding_off)
+    elif "sweep" in request:
+        told["left"] = [left for run in request["sweep"] for left in sweep(run)]
+    return told
+
+
+class Run:
+    """The commands of one request, from their start to their end."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.request = request
+        self.word = request["run"].encode() + b"\n"
+        self.until = time.monotonic() + request["deadline_s"]
+        self.commands: list[Command] = []
+        self.other: socket.socket | None = None
+        self.unmet = ""
+        self.is_done = False  # the other node
+        self.is_lost = False
+
+    def told(self) -> dict[str, Any]:
+        """Run them all."""
+        before = sent_bytes()
+        try:
+            self.meet_and_run()
+        except Unmet as problem:
+            self.unmet = str(problem)
+        self.end()
+        sent = between(before, sent_bytes())
+        outputs = [{**command.told(), "sent_bytes": sent} for command in self.commands]
+        if self.other and not self.is_lost:
+            self.say(DONE)
+        return {"outputs": outputs, "unmet": self.unmet, "lost": self.is_lost}
+
+    def meet_and_run(self) -> None:
+        """As the one that serves, the one that comes, or alone. Raises Unmet, Unheard."""
+        meeting = self.request.get("meeting") or {}
+        meet_until = min(self.until, time.monotonic() + meeting.get("within_s", 0.0))
+        if "addresses" in meeting:
+            self.other, address = knock(meeting["addresses"], meeting["door"], self.word, meet_until)
+            self.start(meeting["stands_for_address"], address)
+            self.watch(self.until)
+        elif meeting:
+            with open_door(meeting["door"]) as door:
+                if listens(meeting["port"]):
+                    raise Unmet(f"port {meeting['port']} is taken")
+                self.start()
+                self.until_it_serves(meeting["port"], meet_until)
+                self.other = let_in(door, self.word, meet_until)
+            self.say(READY)
+            self.serve()
+        else:
+            self.start()
+            self.watch(self.until)
+
+    def start(self, word: str = "", address: str = "") -> None:
+        """Start the commands; `word` in them stands for the address."""
+        for asked in self.request["commands"]:
+            shell = asked["shell"].replace(word, address) if word else asked["shell"]
+            most_bytes = self.request["most_bytes"]
+            self.commands.append(Command(shell, asked["environment"], self.request["run"], most_bytes))
+
+    def until_it_serves(self, port: int, until: float) -> None:
+        """Wait until the server listens, has ended, or is seen to be one of another kind."""
+        until = min(until, time.monotonic() + STARTS_S)
+        while time.monotonic() < until and not listens(port) and not self.is_over():
+            self.run_on(until)
+
+    def serve(self) -> None:
+        """Until the one that came is done; then the server has a little time to end."""
+        while time.monotonic() < self.until and not self.is_done and not self.is_lost:
+            self.run_on(self.until)
+        self.watch(min(self.until, time.monotonic() + ENDS_S))
+
+    def watch(self, until: float) -> None:
+        """Until the commands have ended, or the other node is lost."""
+        while time.monotonic() < until and not self.is_over() and not self.is_lost:
+            self.run_on(until)
+
+    def run_on(self, until: float) -> None:
+        """Take what comes within a tick. Raises Unheard."""
+        pipes = {command.pipe: command for command in self.commands if command.pipe >= 0}
+        other = [self.other.fileno()] if self.other and not self.is_done else []
+        for ready in wait(min(TICK_S, until - time.monotonic()), *pipes, *other):
+            if ready in pipes:
+                pipes[ready].hear()
+            else:
+                self.hear_other()
+        self.is_over()  # each has the time at which it was seen to have ended
+
+    def hear_other(self) -> None:
+        """The other node is done, or gone."""
+        assert self.other
+        try:
+            read = self.other.recv(len(DONE))
+        except OSError:
+            read = b""
+        self.is_done, self.is_lost = bool(read), not read
+
+    def say(self, word: bytes) -> None:
+        """Tell the other node; whether it hears is found when listening."""
+        assert self.other
+        try:
+            self.other.sendall(word)
+        except OSError:
+            self.is_lost = True
+
+    def is_over(self) -> bool:
+        """Whether all commands have ended."""
+        running = [command for command in self.commands if not command.has_ended()]
+        return not running
+
+    def end(self) -> None:
+        """End what still runs: asked first, then killed."""
+        if self.is_over():
+            return
+        running = [command for command in self.commands if command.exit is None]
+        for command in running:
+            command.kill(signal.SIGTERM)
+        until = time.monotonic() + ENDS_S
+        while time.monotonic() < until and not self.is_over():
+            pipes = {command.pipe: command for command in self.commands if command.pipe >= 0}
+            for ready in wait(TICK_S, *pipes):
+                pipes[ready].hear()
+        for command in running:
+            command.kill()
+            command.exit = None

@@ -1,0 +1,297 @@
+"""The program that runs where Slurm's commands are: reserves nodes, runs steps on them, gives them back.
+
+It travels as text with what it imports, before the line that calls `main`; standard library only, for Python 3.8. The
+steps of one request do not outlive it, nor the connection by which it tells; nor does a reservation of ours, then.
+"""
+
+from __future__ import annotations
+
+import binascii
+import contextlib
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from typing import Any
+
+from clusterproof.plugins.agent.telling import tell
+from clusterproof.plugins.benchmarks.launchers.hearing import Heard, Unheard, wait
+from clusterproof.plugins.transport.srun_places import ASK_S, ask, clean, is_usable, nodes_of
+
+FOLDERS = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/current/bin:/usr/local/bin:/usr/bin:/bin"
+TICK_S = 0.5
+ENDS_S = 2.0
+OWN_LINES = 32  # of srun's own words: what tasks say has their numbers before it
+OTHERS_S = 10  # for the other ranks, once one has ended; 0 is for ever
+OF_STEPS = ("--mpi", "--export", "--container", "--cpu-bind", "--label")  # options that salloc does not know
+OF_RANKS = ("PATH", "LD_LIBRARY_PATH", "OPAL_PREFIX")  # of the environment here: what modules say of where MPI is
+NO_RANKS = ["--export=NONE", "--mpi=none"]
+GRANTED = re.compile(r"Granted job allocation (\d+)")
+NOISE = re.compile(rb"^srun: error: Unable to adjust maximum number of open files.*\n?", re.MULTILINE)
+LABEL = re.compile(rb"^ *\d+: ?", re.MULTILINE)
+GPUS = re.compile(r"gpu(?::[^:,(\s]+)?:(\d+)")
+TEXT = "@TEXT@"  # in the words that start the program on a node: its packed text
+
+
+def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
+    """Answer one request and end this process."""
+    os.environ["PATH"] = os.environ.get("PATH", "/usr/bin") + ":" + FOLDERS
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, stop)
+    try:
+        tell(json.dumps(answer(request)).encode(), nonce)
+    except (Unheard, BrokenPipeError):
+        pass
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(0)
+
+
+def stop(_number: int, _frame: object) -> None:
+    """End as when nobody listens any more."""
+    raise Unheard
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """What came of a request, or what is wrong with all of it."""
+    try:
+        if request["do"] == "reserve":
+            return reserve(request)
+        if request["do"] == "release":
+            return {"released": ask("scancel", request["job"])[1][:300]}
+        return run(request)
+    except FileNotFoundError as problem:
+        return {"wrong": f"no {problem.filename} on PATH or in {FOLDERS}"}
+    except subprocess.TimeoutExpired as problem:
+        return {"wrong": f"{problem.cmd[0]} does not answer within {ASK_S:g} s"}
+    except Unheard:
+        if request.get("is_ours"):
+            ask("scancel", request["job"])
+        raise
+
+
+def reserve(request: dict[str, Any]) -> dict[str, Any]:
+    """A job that has the nodes: one that runs already, or a new one for all of them that Slurm gives now."""
+    status, told = ask("scontrol", "-o", "show", "node")
+    if status:
+        return {"wrong": f"scontrol: {' '.join(told.split())[:300]}"}
+    records = nodes_of(told)
+    names = request["names"] or list(records)
+    addresses = {name: addresses_of(records[name]) for name in names if name in records}
+    if request["job"]:
+        job, refused = of_job(request["job"], names)
+    else:
+        job, refused = allocate(request, names, records)
+    mpi = {"listed": ask("srun", "--mpi=list")[1][:4000], "config": ask("scontrol", "show", "config")[1][:60000]}
+    return {"job": job, "is_ours": not request["job"], "refused": refused, "addresses": addresses, "mpi": mpi}
+
+
+def addresses_of(record: dict[str, str]) -> list[str]:
+    """By which names other nodes reach it, as Slurm's own daemons do."""
+    return list(dict.fromkeys(record.get(key, record["NodeName"]) for key in ("NodeAddr", "NodeHostName")))
+
+
+def of_job(asked: str, names: list[str]) -> tuple[str, dict[str, str]]:
+    """A running job's own number, and the nodes that it has not."""
+    job, _, nodes = ask("squeue", "-h", "-t", "R", "-j", asked, "-o", "%A %N")[1].strip().partition(" ")
+    if not job.isdigit():
+        return "", dict.fromkeys(names, f"job {asked} does not run")
+    own = ask("scontrol", "show", "hostnames", nodes)[1].split()
+    return job, {name: f"not a node of job {asked}" for name in names if name not in own}
+
+
+def allocate(
+    request: dict[str, Any], names: list[str], records: dict[str, dict[str, str]]
+) -> tuple[str, dict[str, str]]:
+    """A job of our own on all the nodes that are idle, or are so within the wait; why Slurm gives the others not."""
+    until = time.monotonic() + request["wait_s"]
+    refused = {name: words_of(records.get(name)) for name in names if not is_usable(records.get(name, {}))}
+    wanted = [name for name in names if name not in refused]
+    partition = partition_of(wanted, records, request["partition"])
+    for name in [name for name in wanted if partition not in records[name].get("Partitions", "").split(",")]:
+        refused[name] = f"it is not in partition {partition}, where the others are"
+    while not all(is_idle(records[name]) for name in wanted) and time.monotonic() < until:
+        wait(TICK_S)
+        records = nodes_of(ask("scontrol", "-o", "show", "node")[1])
+    refused.update({name: f"busy: {words_of(records.get(name))}" for name in wanted if not is_idle(records[name])})
+    free = [name for name in wanted if name not in refused]
+    if not free:
+        return "", refused
+    job, why = salloc(request, free, partition, min(map(gpus_of, map(records.__getitem__, free))))
+    return job, refused if job else {**refused, **dict.fromkeys(free, why)}
+
+
+def is_idle(record: dict[str, str]) -> bool:
+    """Whether all of a node can be had now."""
+    return is_usable(record) and re.split(r"[+*~#!%$@^-]", record.get("State", ""))[0] == "IDLE"
+
+
+def words_of(record: dict[str, str] | None) -> str:
+    """What Slurm says of a node that it does not give."""
+    if not record:
+        return "Slurm knows no such node"
+    return f"Slurm has it as {record.get('State')}" + (f": {record['Reason']}" if record["Reason"] else "")
+
+
+def partition_of(names: list[str], records: dict[str, dict[str, str]], wanted: str) -> str:
+    """The one in which most of the nodes are."""
+    found = [partition for name in names for partition in records[name].get("Partitions", "").split(",")]
+    return wanted or max(found, key=found.count, default="")
+
+
+def gpus_of(record: dict[str, str]) -> int:
+    """How many a node has."""
+    found = GPUS.search(record.get("Gres", ""))
+    return int(found[1]) if found else 0
+
+
+def salloc(request: dict[str, Any], names: list[str], partition: str, gpus: int) -> tuple[str, str]:
+    """A new job on these nodes, whole; or why there is none. It ends by itself when its time is over."""
+    words = ["salloc", "--no-shell", "--no-kill", "--exclusive", "--mem=0", f"--job-name={request['name']}"]
+    words += [f"--nodelist={','.join(names)}", f"--nodes={len(names)}", f"--time={request['minutes']}"]
+    words += [f"--partition={partition}"] if partition else []
+    words += [f"--gres=gpu:{gpus}"] if gpus else []
+    words += of_allocation(request["options"])
+    asking = subprocess.Popen(words, stdin=-3, stdout=-1, stderr=-2, env=clean())
+    said = bytearray()
+    assert asking.stdout
+    until = time.monotonic() + request["wait_s"]
+    is_told = False
+    try:
+        while time.monotonic() < until and not is_told:
+            if wait(until - time.monotonic(), asking.stdout.fileno()):
+                read = os.read(asking.stdout.fileno(), 65536)
+                said += read
+                is_told = not read
+        granted = GRANTED.search(said.decode("utf-8", "replace"))
+        if is_told and granted:
+            return granted[1], ""
+        if is_told:
+            return "", " ".join(said.decode("utf-8", "replace").split())[:300]
+        reason = ask("squeue", "-h", f"--name={request['name']}", "-o", "%r")[1].split("\n")[0][:100]
+        return "", f"busy: no place within {request['wait_s']:g} s: {reason or 'no reason'}"
+    finally:
+        if not is_told:
+            asking.terminate()
+            ask("scancel", f"--name={request['name']}")
+        asking.stdout.close()
+
+
+def of_allocation(options: list[str]) -> list[str]:
+    """Those of srun's options that salloc knows too; a value may be a word of its own."""
+    kept: list[str] = []
+    is_of_step = False
+    for word in options:
+        is_of_step = word.startswith(OF_STEPS) if word.startswith("-") else is_of_step
+        kept += [] if is_of_step else [word]
+    return kept
+
+
+class Step:
+    """One srun inside the job: what it prints, bounded, and how it ended."""
+
+    def __init__(self, asked: dict[str, Any], request: dict[str, Any]) -> None:
+        self.asked = asked
+        self.name = f"{request['name']}-{asked['key']}"
+        self.exit: int | None = None
+        self.seconds = 0.0
+        self.heard = Heard(request["most_bytes"])
+        self.began = time.monotonic()
+        self.until = self.began + asked["deadline_s"]
+        self.process = subprocess.Popen(self.words(request), stdin=-3, stdout=-1, stderr=-2, env=clean())
+        assert self.process.stdout
+        self.pipe = self.process.stdout.fileno()
+
+    def words(self, request: dict[str, Any]) -> list[str]:
+        """Its command line."""
+        nodes, tasks = self.asked["nodes"], self.asked["tasks"]
+        minutes = math.ceil(self.asked["deadline_s"] / 60) + 1
+        words = ["srun", f"--jobid={request['job']}", f"--job-name={self.name}", f"--nodelist={','.join(nodes)}"]
+        words += [f"--nodes={len(nodes)}", f"--ntasks={len(nodes) * tasks}", f"--ntasks-per-node={tasks}"]
+        words += ["--overlap", "--mem=0", "--label", "--input=none", f"--time={minutes}"]
+        others_s = self.asked.get("others_s", OTHERS_S)
+        words += ["--kill-on-bad-exit=0", f"--wait={others_s}"]  # killed at once, ranks could not say why they failed
+        words += ["--propagate=NONE", "--chdir=/", "--cpu-bind=none"]
+        words += [f"--export={','.join(OF_RANKS)}", f"--mpi={self.asked['mpi']}"] if "mpi" in self.asked else NO_RANKS
+        words += request["options"]
+        return [*words, "/bin/sh", "-c", self.asked.get("shell") or shell_of(self.asked["visit"], request["program"])]
+
+    def hear(self) -> None:
+        """Take what its pipe brings, and see whether it is over."""
+        read = os.read(self.pipe, 65536)
+        if not read:
+            self.pipe = -1
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.exit = self.process.wait(ENDS_S)
+            self.seconds = time.monotonic() - self.began
+            return
+        self.heard.add(read)
+
+    def end(self) -> None:
+        """See it off."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(ENDS_S)
+        if self.process.poll() is None:
+            self.process.kill()
+        self.seconds = self.seconds or time.monotonic() - self.began
+
+    def told(self) -> dict[str, Any]:
+        """What there is to tell of it."""
+        said = NOISE.sub(b"", self.heard.told())
+        own = [line.decode("utf-8", "replace") for line in said.split(b"\n") if line.startswith(b"srun: ")]
+        text = LABEL.sub(b"", said).decode("utf-8", "replace")
+        return {"text": text, "own": own[:OWN_LINES], "exit": self.exit, "seconds": round(self.seconds, 3)}
+
+
+def shell_of(request: dict[str, Any], program: dict[str, str]) -> str:
+    """The command line that answers a request on a node."""
+    text = f"{program['source']}\nmain({request!r}, *sys.argv[1:3])\n"
+    return program["shell"].replace(TEXT, binascii.b2a_base64(zlib.compress(text.encode(), 9), newline=False).decode())
+
+
+def run(request: dict[str, Any]) -> dict[str, Any]:
+    """All steps at once; then what those have left that failed is swept, where their nodes still answer."""
+    told = together(request["steps"], request)
+    failed = [step for step in request["steps"] if told[step["key"]]["exit"] != 0]
+    sweeps = [sweep for step in failed for sweep in step["sweeps"]]
+    if not sweeps:
+        return {"steps": told, "swept": {}}
+    cancel_steps(request["job"], [f"{request['name']}-{step['key']}" for step in failed])
+    return {"steps": told, "swept": together(sweeps, request)}
+
+
+def together(asked: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Run these steps side by side, each to its deadline. Raises Unheard."""
+    running = []
+    try:
+        running = [Step(one, request) for one in asked]
+        waiting = running
+        while waiting:
+            pipes = {step.pipe: step for step in waiting}
+            for ready in wait(min(step.until for step in waiting) - time.monotonic(), *pipes):
+                pipes[ready].hear()
+            waiting = [step for step in waiting if step.pipe >= 0 and time.monotonic() < step.until]
+    finally:
+        for step in running:  # all are asked before any is waited for
+            if step.exit is None and step.process.poll() is None:
+                step.process.terminate()
+        for step in running:
+            step.end()
+    return {step.asked["key"]: step.told() for step in running}
+
+
+def cancel_steps(job: str, names: list[str]) -> None:
+    """Kill the steps of these names, where srun has left any; a node that is gone keeps Slurm from answering."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        rows = [row.split() for row in ask("squeue", "-h", "-s", "-j", job, "-o", "%i %j")[1].splitlines()]
+        found = [row[0] for row in rows if len(row) > 1 and row[1] in names]
+        if found:
+            ask("scancel", "--signal=KILL", *found)

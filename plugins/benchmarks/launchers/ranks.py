@@ -1,0 +1,86 @@
+"""The shell command of one rank, which also tells what its node has sent meanwhile; and what is made of all of them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from dataclasses import replace
+
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.launchers.sent import WORD_BYTES
+from clusterproof.plugins.benchmarks.launchers.sweeping import VARIABLE
+from clusterproof.plugins.benchmarks.meters.meter import Output
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.model import Pair
+from clusterproof.plugins.catalog.instance_types import accelerators
+
+FOLDERS = "/usr/local/bin:/usr/bin:/bin:/opt/amazon/efa/bin:/opt/amazon/openmpi/bin:/opt/aws/neuron/bin"
+
+# For any POSIX shell. One rank of each node tells the counters, before and after: in one write, so that no other's
+# output comes between.
+RANK = """PATH=${{PATH:+$PATH:}}{folders}
+HOME=${{HOME:-$(getent passwd "$(id -u)" 2>/dev/null|cut -d: -f6)}}
+HOME=${{HOME:-/}};export HOME PATH {variable}={run}{environment}
+cp_sent() {{
+[ "${{SLURM_LOCALID:-${{OMPI_COMM_WORLD_LOCAL_RANK:-${{MPI_LOCALRANKID:-0}}}}}}" = 0 ]||return 0
+cd /sys/class/infiniband 2>/dev/null&&for f in */ports/*/hw_counters/tx_bytes */ports/*/counters/port_xmit_data;do
+[ -r "$f" ]&&read -r v <"$f"&&echo "{run}:$1:$n:$f:$v."
+done
+sed -n "s/^ *\\([^: ]*\\): *\\([0-9]* *\\)\\{{8\\}}\\([0-9][0-9]*\\) .*/{run}:$1:$n:\\1:\\3./p" /proc/net/dev
+}}
+n=$(uname -n)
+printf "\\n%s\\n" "$(cp_sent 0)"
+(
+{command}
+)
+e=$?
+printf "\\n%s\\n" "$(cp_sent 1)"
+exit $e
+"""
+_COUNTED = r"{run}:([01]):([^:\s]{{1,255}}):([^:\s]{{1,255}}):(\d{{1,20}})\."
+
+
+def rank_shell(campaign: Campaign, run: str) -> str:
+    """What every rank runs."""
+    assert campaign.meter.ranks
+    settings = campaign.settings
+    environment = "".join(f" {name}={shlex.quote(value)}" for name, value in settings.environment.items())
+    return RANK.format(
+        folders=FOLDERS, variable=VARIABLE, run=run, environment=environment, command=campaign.meter.ranks(settings)
+    )
+
+
+def ranks_per_node(campaign: Campaign, pair: Pair) -> int:
+    """As many as asked for; else as the smaller of both nodes is expected to have GPUs or Neuron devices."""
+    targets = [campaign.target(node) for node in pair]
+    expected = [target.expect.get("gpus") or accelerators(target.instance_type) or 1 for target in targets]
+    return campaign.settings.ranks_per_node or min(expected)
+
+
+def merged(output: Output, run: str) -> Output:
+    """The ranks' own output, and what both nodes have sent together, by device."""
+    looks: dict[tuple[str, str], dict[str, int]] = {}
+    for when, node, counter, value in re.findall(_COUNTED.format(run=re.escape(run)), output.text):
+        looks.setdefault((node, counter), {}).setdefault(when, int(value))
+    sent: Counter[str] = Counter()
+    for (_, counter), seen in sorted(looks.items()):
+        name, factor = _device(counter)
+        if len(seen) == 2 and seen["1"] >= seen["0"]:
+            sent[name] += factor * (seen["1"] - seen["0"])
+    efa = {name.removeprefix("efa:") for name in sent if name.startswith("efa:")}
+    kept = {name: count for name, count in sent.items() if name.removeprefix("rdma:") not in efa and name != "net:lo"}
+    text = re.sub(rf"\n?{_COUNTED.format(run=re.escape(run))}\n?", "\n", output.text)
+    return replace(output, text=re.sub(r"\n{2,}", "\n", text), sent_bytes=kept)
+
+
+def with_advice(reading: Reading, advice: str) -> Reading:
+    """A failure with what the launcher knows to do."""
+    return replace(reading, problem=f"{reading.problem}; {advice}")
+
+
+def _device(counter: str) -> tuple[str, int]:
+    name, _, rest = counter.partition("/")
+    if not rest:
+        return f"net:{name}", 1
+    return (f"rdma:{name}", WORD_BYTES) if rest.endswith("port_xmit_data") else (f"efa:{name}", 1)

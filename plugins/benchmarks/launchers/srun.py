@@ -1,0 +1,227 @@
+"""Ranks, or two ends, as steps of one Slurm job that has all the nodes: each round is one visit to the submit host."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any
+
+from clusterproof.plugins.agent.frame import printable
+from clusterproof.plugins.agent.payload import joined, new_nonce, packed, started_by_shell
+from clusterproof.plugins.benchmarks.launchers import FOLDER, pmi
+from clusterproof.plugins.benchmarks.launchers.blame import attributed, silenced
+from clusterproof.plugins.benchmarks.launchers.ends import ends_of, reading_of
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measured, check
+from clusterproof.plugins.benchmarks.launchers.over_nodes import not_reached
+from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, ranks_per_node, with_advice
+from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MOST_BYTES, TRAVELS, Told, output_of, read
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.model import Pair
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.transport import Answer, Unusable, connection_for
+from clusterproof.plugins.transport.srun import WAIT_S
+from clusterproof.plugins.transport.submit_host import formless, submit_host, told_by
+
+ASK_S = 30.0  # for Slurm's own commands: slurmctld answers slowly when many jobs start
+SWEEP_S = 15.0  # for a step that only sweeps
+_TRAVELS = (
+    FOLDER.parent / "probe" / "telling.py",
+    FOLDER.parent / "slurm" / "places.py",
+    FOLDER / "hearing.py",
+    FOLDER / "on_submit_host.py",
+)
+_TEXT = "@TEXT@"  # on_submit_host puts a node's program in its place
+ONLY_THE_FIRST: Mapping[str, Any] = {"mpi": pmi.NONE, "others_s": 0}  # of the ranks does anything
+_NOT_LAUNCHED = re.compile(r"Task launch for \S+ failed on node (\S+): (.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """The job with the nodes; `addresses` are by which names or addresses a node is reached from others.
+
+    `mpi` is how its steps tell ranks of each other, of what Slurm has for that.
+    """
+
+    job: str
+    is_ours: bool
+    refused: Mapping[str, str]
+    addresses: Mapping[str, Sequence[str]]
+    mpi: str = pmi.NONE
+    has_mpi: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class BySrun:
+    """Measures in one job: that of `slurm:job:ID`, or one of its own for all the nodes of the cluster."""
+
+    campaign: Campaign
+    _name: str = field(default_factory=lambda: f"clusterproof-{new_nonce()}")
+    _reserved: Reserved | None = None
+
+    def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
+        """Measure all these pairs at the same time. Raises Unusable where Slurm gives no node at all."""
+        reserved = self._reserved = self._reserved or self._reserve()
+        turns = {}
+        for number, pair in enumerate(pairs):
+            refused = {node: reserved.refused[node] for node in pair if node in reserved.refused}
+            if refused:
+                measured(pair, not_reached(refused))
+            else:
+                turns[str(number)] = (pair, new_nonce())
+        if not turns:
+            return
+        node_nonce = new_nonce()
+        try:
+            told = self._ask(self._round(turns, reserved, node_nonce), self.campaign.run_s + ENDS_S + SWEEP_S + ASK_S)
+        except Unusable as problem:
+            for pair, _ in turns.values():
+                measured(pair, Reading(problem=str(problem)))
+            return
+        for key, (pair, run) in turns.items():
+            try:
+                reading = self._reading(key, pair, run, told, node_nonce)
+            except Exception as problem:  # a fault of ours, or of a meter's, costs one reading
+                reading = Reading(problem=printable(f"{type(problem).__name__}: {problem}"))
+            measured(pair, reading)
+
+    def close(self) -> None:
+        """Give the nodes back."""
+        reserved, self._reserved = self._reserved, None
+        if reserved and reserved.is_ours:
+            self._ask({"do": "release", "job": reserved.job}, ASK_S)
+
+    def __enter__(self) -> BySrun:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def _settings(self) -> Mapping[str, str]:
+        return {**self.campaign.cluster.settings, **self.campaign.limits.settings}
+
+    @property
+    def _options(self) -> list[str]:
+        return shlex.split(self._settings.get("srun_options", ""))
+
+    def _reserve(self) -> Reserved:
+        """The job that has the nodes. Raises Unusable."""
+        wait_s = float(self._settings.get("slurm_wait") or WAIT_S)
+        name = self.campaign.cluster.name
+        request = {
+            "do": "reserve",
+            "name": self._name,
+            "names": [target.name for target in self.campaign.cluster.targets],
+            "job": name.removeprefix("slurm:job:") if name.startswith("slurm:job:") else "",
+            "partition": self._settings.get("partition", ""),
+            "options": self._options,
+            "wait_s": wait_s,
+            "minutes": math.ceil(self.campaign.whole_s / 60) + 1,
+        }
+        told = self._ask(request, 2 * wait_s + 2 * ASK_S)
+        try:
+            refused = {str(node): printable(str(why)) for node, why in told["refused"].items()}
+            addresses = {str(node): tuple(map(str, names)) for node, names in told["addresses"].items()}
+            job, is_ours = str(told["job"]), told["is_ours"] is True
+            site, has_mpi = pmi.default(str(told["mpi"]["config"])), pmi.listed(str(told["mpi"]["listed"]))
+        except (KeyError, TypeError, AttributeError) as problem:
+            raise formless(submit_host(self._settings), problem) from None
+        if not job:
+            nodes_by_word: dict[str, list[str]] = {}
+            for node, why in refused.items():
+                nodes_by_word.setdefault(why, []).append(node)
+            words = "; ".join(f"{fold(nodes)}: {why}" for why, nodes in nodes_by_word.items())
+            raise Unusable(f"Slurm gives none of the nodes: {words:.400}; expected some within --slurm-wait {wait_s:g}")
+        return Reserved(job, is_ours, refused, addresses, pmi.chosen(self._options, site, has_mpi), has_mpi)
+
+    def _round(self, turns: Mapping[str, tuple[Pair, str]], reserved: Reserved, nonce: str) -> dict[str, object]:
+        steps = [step for key, turn in turns.items() for step in self._steps(key, *turn, reserved)]
+        return {
+            "do": "run",
+            "name": self._name,
+            "job": reserved.job,
+            "is_ours": reserved.is_ours,
+            "options": self._options,
+            "most_bytes": 2 * MOST_BYTES,
+            "steps": steps,
+            "program": {
+                "source": joined(TRAVELS),
+                "shell": started_by_shell(_TEXT, nonce, sudo=False, on_stdin=False).command,
+            },
+        }
+
+    def _steps(self, key: str, pair: Pair, run: str, reserved: Reserved) -> list[dict[str, object]]:
+        """The steps of one pair, each with those that sweep where it has failed."""
+        campaign = self.campaign
+        sweeps = {node: _step(f"{key}.{node}", [node], visit={"sweep": [run]}, deadline_s=SWEEP_S) for node in pair}
+        if campaign.meter.is_collective:
+            shell, tasks = rank_shell(campaign, run), ranks_per_node(campaign, pair)
+            both = list(sweeps.values())
+            ranks = ONLY_THE_FIRST if campaign.meter.starts_ranks else {"mpi": reserved.mpi}
+            return [_step(key, list(pair), tasks, shell=shell, deadline_s=campaign.run_s, sweeps=both, **ranks)]
+        ends = ends_of(campaign, run, tuple(map(str, reserved.addresses[pair.a])))
+        within_s = campaign.run_s + ENDS_S
+        return [
+            _step(f"{key}.{end}", [node], visit=dict(asked), deadline_s=within_s, sweeps=[sweeps[node]])
+            for end, node, asked in (("server", pair.a, ends.server), ("client", pair.b, ends.client))
+        ]
+
+    def _reading(self, key: str, pair: Pair, run: str, told: Mapping[str, Any], nonce: str) -> Reading:
+        """What the steps of one pair brought; a node on which nothing can be started any more is to blame."""
+        swept = {node: _told(told["swept"].get(f"{key}.{node}"), nonce) for node in pair}
+        if self.campaign.meter.is_collective:
+            output = output_of(told["steps"][key])
+            reading = self.campaign.meter.read(self.campaign.settings, (merged(output, run),))
+            reading = attributed(reading, self._called(pair), output.exit is None)
+            reading = replace(reading, seconds=reading.seconds or output.seconds)
+            if reading.is_apart and self._reserved:
+                reading = with_advice(reading, pmi.advice(self._reserved.mpi, self._reserved.has_mpi))
+            own = "\n".join(map(str, told["steps"][key]["own"]))  # a rank that says so is no evidence of it
+            launched = _NOT_LAUNCHED.search(own)
+            if launched and launched[1] in pair and reading.busbw_gb_per_s is None:
+                return Reading(problem=f"srun: {printable(launched[0])}", culprit=launched[1], seconds=output.seconds)
+        else:
+            server, client = (told["steps"][f"{key}.{end}"] for end in ("server", "client"))
+            reading = reading_of(self.campaign, pair, *(_told(one, nonce) or Told() for one in (server, client)))
+            reading = replace(reading, seconds=reading.seconds or float(client["seconds"]))
+        return silenced(reading, {node: one.unreached for node, one in swept.items() if one and one.unreached})
+
+    def _called(self, pair: Pair) -> dict[str, Sequence[str]]:
+        """By what other names the nodes of a pair go."""
+        return {node: self._reserved.addresses.get(node, ()) if self._reserved else () for node in pair}
+
+    def _ask(self, request: Mapping[str, object], within_s: float) -> dict[str, Any]:
+        """What the submit host answers to one request. Raises Unusable."""
+        host = submit_host(self._settings)
+        nonce = new_nonce()
+        text = packed(joined(_TRAVELS) + f"\nmain({dict(request)!r}, *sys.argv[1:3])\n")
+        on_stdin = getattr(connection_for(host.connection), "takes_stdin", True)
+        program = started_by_shell(text, nonce, sudo=False, on_stdin=on_stdin)
+        return told_by(host, program, nonce, replace(self.campaign.limits, answer_s=within_s))
+
+
+def srun(campaign: Campaign) -> BySrun:
+    """The launcher by Slurm's steps. Raises Unusable for settings that the meter does not take."""
+    check(campaign)
+    return BySrun(campaign)
+
+
+def _step(key: str, nodes: list[str], tasks: int = 1, **more: object) -> dict[str, object]:
+    return {"key": key, "nodes": nodes, "tasks": tasks, "sweeps": [], **more}
+
+
+def _told(step: Mapping[str, Any] | None, nonce: str) -> Told | None:
+    """What the program on a node told in a step; or srun's word on why it did not."""
+    if step is None:
+        return None
+    told = read(Answer(str(step["text"]).encode()), nonce)
+    if not told.unreached:
+        return told
+    words = [line.partition("error:")[2].strip() for line in map(str, step["own"]) if "error:" in line]
+    return Told(unreached=printable(f"srun: {words[0]}") if words else f"no answer within {step['seconds']:.0f} s")

@@ -1,0 +1,55 @@
+"""A server on one node and a client on the other, each started by the cluster's own connection: ssh, or another."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from queue import Empty, SimpleQueue
+
+from clusterproof.plugins.benchmarks.launchers.ends import Ends, ends_of, is_worth_another_port, reading_of
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, check
+from clusterproof.plugins.benchmarks.launchers.over_nodes import Outcome, OverNodes, Turn
+from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, Told
+from clusterproof.plugins.transport import Unusable
+
+ATTEMPTS = 3  # at ports that nobody else uses
+GRACE_S = 5.0  # for the second end, once the first has told that the run has failed
+
+
+def ssh(campaign: Campaign) -> OverNodes:
+    """The launcher for meters of two ends. Raises Unusable for another meter."""
+    if not (campaign.meter.server and campaign.meter.client):
+        raise Unusable(f"{campaign.meter.name} needs ranks; expected the launcher mpirun or srun for it, and not ssh")
+    check(campaign)
+    return OverNodes(campaign, two_ends)
+
+
+def two_ends(turn: Turn) -> Outcome:
+    """Visit both nodes at the same time."""
+    for _ in range(ATTEMPTS):
+        told = _visited(turn, ends_of(turn.campaign, turn.run, turn.where[turn.pair.a].addresses))
+        if not is_worth_another_port(told[turn.pair.a]):
+            break
+    server, client = (told[node] for node in turn.pair)
+    unswept = tuple(node for node, one in told.items() if one.unreached)
+    return Outcome(reading_of(turn.campaign, turn.pair, server, client), unswept)
+
+
+def _visited(turn: Turn, ends: Ends) -> Mapping[str, Told]:
+    """What both nodes told. An end that is silent after the other has told of a failure is not waited for."""
+    answers: SimpleQueue[tuple[str, Told]] = SimpleQueue()
+    requests = {turn.pair.a: ends.server, turn.pair.b: ends.client}
+    within_s = turn.campaign.run_s + ENDS_S
+
+    def visit(node: str) -> None:
+        answers.put((node, turn.visit(node, requests[node], within_s)))
+
+    for node in requests:
+        threading.Thread(target=visit, args=(node,), daemon=True).start()
+    first, told = answers.get()
+    has_failed = bool(told.unreached or told.unmet or told.is_lost)
+    try:
+        return dict([(first, told), answers.get(timeout=GRACE_S if has_failed else None)])
+    except Empty:
+        silent = Told(unreached=f"nothing came within {GRACE_S:g} s after {first} had ended")
+        return {first: told, turn.pair.other(first): silent}

@@ -1,0 +1,148 @@
+"""One node visited for a launcher: `on_node` is sent there, and what it tells is read strictly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from clusterproof.plugins.agent.frame import FrameError, printable, unpacked
+from clusterproof.plugins.agent.payload import joined, new_nonce, packed, started_by_shell
+from clusterproof.plugins.benchmarks.launchers import FOLDER
+from clusterproof.plugins.benchmarks.meters.meter import Output
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.transport import Answer, Connection, Limits, Program
+
+ENDS_S = 15.0  # beside a run's deadline: to end what runs, and to tell
+SWEEP_S = 10.0
+SWEEP_CONNECT_S = 5.0
+MOST_BYTES = 128 * 1024  # of a command's output: its head and its tail
+ASK: Mapping[str, object] = {}  # a request for nothing but what the node is
+TRAVELS = (
+    FOLDER.parent / "probe" / "telling.py",
+    *(FOLDER / f"{name}.py" for name in ("sent", "sweeping", "hearing", "command", "meeting", "on_node")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a node told; `unreached` says why it told nothing.
+
+    `unmet` is what it saw of the other node where they did not meet, and `is_lost` that the other fell silent.
+    """
+
+    unreached: str = ""
+    name: str = ""
+    addresses: tuple[str, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    unmet: str = ""
+    is_lost: bool = False
+    left: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Visits nodes by one connection."""
+
+    connection: Connection
+    limits: Limits
+
+    def visit(self, target: Target, request: Mapping[str, object], within_s: float) -> Told:
+        """Send one request to one node. Raises Unusable."""
+        found: list[Told] = []
+        self.visit_all([target], request, within_s, lambda _, told: found.append(told))
+        return found[0] if found else Told(unreached="no answer")
+
+    def visit_all(
+        self,
+        targets: Sequence[Target],
+        request: Mapping[str, object],
+        within_s: float,
+        told: Callable[[Target, Told], None],
+    ) -> None:
+        """Send the same request to many nodes. Raises Unusable."""
+        nonce = new_nonce()
+        program = node_program(request, nonce, getattr(self.connection, "takes_stdin", True))
+        limits = replace(self.limits, answer_s=within_s)
+        self.connection.run(targets, program, limits, lambda target, answer: told(target, read(answer, nonce)))
+
+    def sweep(self, targets: Sequence[Target], runs: Sequence[str]) -> dict[str, Told]:
+        """End what is left of these runs on these nodes. Raises Unusable."""
+        told: dict[str, Told] = {}
+        brief = replace(self.limits, connect_s=min(self.limits.connect_s, SWEEP_CONNECT_S))
+        Visitor(self.connection, brief).visit_all(
+            targets, {"sweep": list(runs)}, SWEEP_S, lambda target, answer: told.update({target.name: answer})
+        )
+        return told
+
+
+def node_program(request: Mapping[str, object], nonce: str, on_stdin: bool) -> Program:
+    """The program that answers one request on a node."""
+    text = packed(joined(TRAVELS) + f"\nmain({dict(request)!r}, *sys.argv[1:3])\n")
+    return started_by_shell(text, nonce, sudo=False, on_stdin=on_stdin)
+
+
+def read(answer: Answer, nonce: str) -> Told:
+    """What an answer says. Never raises: what cannot be understood is a node that was not reached."""
+    try:
+        return _told(unpacked(answer.output, nonce))
+    except FrameError as problem:
+        kind = (answer.unreached or problem.unreached).value.replace("_", " ")
+        return Told(unreached=f"{kind}: {answer.detail or problem}")
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
+        return Told(unreached=printable(f"garbled: its answer does not have its form: {problem!r}"))
+
+
+def _told(told: Mapping[str, Any]) -> Told:
+    return Told(
+        name=printable(str(told["name"])),
+        addresses=tuple(printable(str(address)) for address in _listed(told["addresses"])),
+        outputs=tuple(map(output_of, _listed(told["outputs"]))),
+        unmet=printable(str(told.get("unmet", ""))),
+        is_lost=told.get("lost") is True,
+        left=tuple(printable(str(left)) for left in _listed(told["left"])),
+    )
+
+
+def output_of(told: Mapping[str, Any]) -> Output:
+    """One command's output. Raises KeyError, TypeError, ValueError."""
+    sent = told.get("sent_bytes") or {}
+    return Output(
+        text=str(told["text"])[: 2 * MOST_BYTES],
+        exit=None if told["exit"] is None else int(told["exit"]),
+        sent_bytes={printable(str(name)): int(count) for name, count in sent.items()},
+        seconds=float(told["seconds"]),
+    )
+
+
+def _listed(told: Any) -> list[Any]:
+    if not isinstance(told, list):
+        raise TypeError(f"{type(told).__name__} where a list was due")
+    return told
+
+
+@dataclass(slots=True)
+class Whereabouts:
+    """What nodes are and by which addresses others reach them, asked of each once."""
+
+    visitor: Visitor
+    known: dict[str, Told] = field(default_factory=dict)
+
+    def learn(self, targets: Sequence[Target]) -> dict[str, str]:
+        """Ask those that are not known yet; why not, for those that cannot be asked. Raises Unusable."""
+        unreached: dict[str, str] = {}
+
+        def learned(target: Target, told: Told) -> None:
+            if told.unreached:
+                unreached[target.name] = told.unreached
+            else:
+                self.known[target.name] = told
+
+        unknown = [target for target in targets if target.name not in self.known]
+        if unknown:
+            self.visitor.visit_all(unknown, ASK, self.visitor.limits.answer_s, learned)
+        return unreached
+
+    def forget(self, node: str) -> None:
+        """Ask it again next time: it may have gone, or be another."""
+        self.known.pop(node, None)

@@ -1,0 +1,64 @@
+"""How fast this node writes to and reads from a folder that the user names: `fio`, past the node's own cache."""
+
+from __future__ import annotations
+
+import os
+
+from clusterproof.plugins.agent.reading import Absent, Broke, Node
+from clusterproof.plugins.benchmarks.load.scratch import scratch_file
+from clusterproof.plugins.benchmarks.load.tool import END_S, document_in, measured
+
+MIB = 1024 * 1024
+JOBS = 8  # threads of one process: each job of fio that is a process leaves its group, and would outlive its leaf
+FILE_MIB = 4096  # that they write together, and then read, at most
+RUN_S = 20  # for writing, and for reading, at most
+FREE = 4  # times the file must fit into what is free: this test is not to fill a file system
+PLAIN = ("--direct=1", "--ioengine=psync", "--bs=1M", "--thread", "--fallocate=none", "--output-format=json")
+
+
+def read(node: Node) -> object:
+    """Bytes and seconds of a sequential write and of a read of what was written."""
+    folder = node.settings["fs_folder"]
+    if not os.path.isdir(node.path(folder)):
+        raise Absent(f"no folder {folder}")
+    size_mib = int(node.settings.get("fs_mib", FILE_MIB)) // JOBS
+    require_space(node, folder, size_mib)
+    node.at(folder)
+    with scratch_file(node.path(folder)) as path:
+        inside = path[len(node.root) :] if node.root else path
+        written = phase(node, inside, "write", size_mib)
+        least_mib = min(job["bytes"] for job in written) // MIB
+        if not least_mib:
+            raise Broke(f"{folder}: a job wrote less than 1 MiB in {RUN_S} s")
+        read_back = phase(node, inside, "read", least_mib, size_mib)
+    return {"folder": folder, "write": total(written), "read": total(read_back)}
+
+
+def require_space(node: Node, folder: str, size_mib: int) -> None:
+    """Write nothing where little is free. Raises Broke."""
+    space = os.statvfs(node.path(folder))
+    free_mib = space.f_bavail * space.f_frsize // MIB
+    needed_mib = FREE * JOBS * size_mib
+    if free_mib < needed_mib:
+        raise Broke(f"{folder} has {free_mib} MiB free; expected {needed_mib} before {JOBS * size_mib} are written")
+
+
+def phase(node: Node, path: str, direction: str, size_mib: int, apart_mib: int = 0) -> list[dict[str, int]]:
+    """What each job of a run of fio did. Raises Absent, Broke, TimedOut."""
+    words: tuple[str, ...] = (f"--name={direction}", f"--filename={path}", f"--rw={direction}", f"--size={size_mib}M")
+    apart = f"--offset_increment={apart_mib or size_mib}M"
+    flush = ("--end_fsync=1",) if direction == "write" else ()
+    words += (apart, f"--numjobs={JOBS}", f"--runtime={RUN_S}", *PLAIN, *flush)
+    ran = measured(node, "fio", *words, within_s=(node.leaf_s - END_S) / 2)
+    if ran["exit"]:
+        raise Broke(f"fio ended its {direction} with {ran['exit']}: {' '.join(str(ran['output']).split())[:200]}")
+    told = document_in(ran)
+    jobs = told.get("jobs") if isinstance(told, dict) else None
+    if not isinstance(jobs, list) or len(jobs) != JOBS:
+        raise Broke(f"fio told nothing of its {JOBS} jobs")
+    return [{"bytes": job[direction]["io_bytes"], "ms": job[direction]["runtime"]} for job in jobs]
+
+
+def total(jobs: list[dict[str, int]]) -> dict[str, object]:
+    """All bytes, and the seconds of the job that took longest."""
+    return {"bytes": sum(job["bytes"] for job in jobs), "seconds": max(job["ms"] for job in jobs) / 1000}

@@ -1,0 +1,63 @@
+"""Which leaves load the hardware, how long each may take, and what the user may choose of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from clusterproof.plugins.agent.options import END_S, SEND_S
+
+# Seconds for each, in the order in which a node runs them. DCGM wants GPUs at rest, and products heat them.
+SECONDS: Mapping[str, float] = {
+    "dcgm_diag": 900.0,
+    "gpu_bandwidth": 300.0,
+    "node_busbw": 300.0,
+    "gpu_gemm": 180.0,
+    "nccom": 600.0,
+    "efa_loopback": 480.0,
+    "fs_bandwidth": 120.0,
+}
+DCGM_SECONDS: Mapping[int, float] = {1: 180.0, 2: 900.0, 3: 2400.0, 4: 9000.0}
+TAKES_TURNS = "fs_bandwidth"  # nodes share what it measures: few of them at a time
+LEAVES = frozenset(SECONDS)
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """How nodes are loaded; 0, empty and None mean the table's own."""
+
+    host_root: str = "/"
+    sudo: bool = False
+    dcgm_level: int = 2
+    seconds: Mapping[str, float] = field(default_factory=dict)  # by leaf; "" for all of them
+    folders: str = ""  # of the nodes, with `:` between, where the programs lie
+    torch_python: str = ""  # of the nodes
+    fs_folder: str = ""  # of the nodes: scratch files are written there and removed
+    fs_mib: int = 4096
+    fs_at_once: int = 4  # nodes
+    room: int = 0  # characters of an answer that its connection carries; 0: all
+
+    def deadline_s(self, leaf: str) -> float:
+        """Seconds for one leaf on one node."""
+        own = DCGM_SECONDS[self.dcgm_level] if leaf == "dcgm_diag" else SECONDS[leaf]
+        return self.seconds.get(leaf) or self.seconds.get("") or own
+
+    def whole_s(self, leaves: Iterable[str]) -> float:
+        """Seconds on the node for these, one after another, sending included."""
+        return sum(self.deadline_s(leaf) + END_S for leaf in leaves) + SEND_S
+
+    def asked(self, leaves: Iterable[str]) -> frozenset[str]:
+        """Those of the leaves that load the hardware, without that for which no folder is named."""
+        return frozenset(leaves) & (LEAVES if self.fs_folder else LEAVES - {TAKES_TURNS})
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the leaves are told."""
+        told = {
+            "dcgm_level": str(self.dcgm_level),
+            "folders": self.folders,
+            "torch_python": self.torch_python,
+            "fs_folder": self.fs_folder,
+            "fs_mib": str(self.fs_mib),
+        }
+        return {name: value for name, value in told.items() if value}

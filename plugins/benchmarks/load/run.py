@@ -1,0 +1,23 @@
+"""The runner of the leaves that load the hardware: one after another, for they would disturb one another."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.agent.run import answer, collect
+from clusterproof.plugins.agent.running import Running
+
+ROOM = "clusterproof.plugins.benchmarks.load"
+BEAT_S = 20.0
+
+
+def main(
+    leaves: dict[str, float], root: str, whole_s: float, settings: dict[str, str], room: int, nonce: str, sudo: str
+) -> None:
+    """Answer one request and end this process."""
+
+    def read(running: list[Running]) -> None:
+        for name, leaf_s in leaves.items():
+            running.append(Running(name, Node(root, leaf_s=leaf_s, settings=settings), ROOM))
+            collect(running[-1:], BEAT_S)
+
+    answer(read, whole_s, root, nonce, sudo, room)

@@ -1,0 +1,96 @@
+"""Why a run failed, in one line, and the node that its text blames."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters.reading import is_believable
+from clusterproof.plugins.core.printable import printable
+
+LONGEST = 300
+LONGEST_LINE = 1000
+MAX_LINES = 200_000
+
+_HOST = r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,252})"
+_MISSING = re.compile(rf"clusterproof: {_HOST}: (.{{1,{LONGEST}}})", re.ASCII)
+_LIBRARY = re.compile(r"error while loading shared libraries: ")
+_WHERE_LIBRARIES_ARE = "expected its folder in LD_LIBRARY_PATH: by a module that is loaded first, or --meter-env"
+_TELLING = re.compile(
+    r"\b(?:error|failed|failure|refused|denied|cannot|could not|unable to|not found|no such|killed|aborted|timed out"
+    r"|exited on signal|has lost communication)\b",
+    re.IGNORECASE,
+)
+_OWN_FAULT = re.compile(  # of the GPUs and libraries of the node itself; what is said of a peer blames the peer
+    r"\bcuda (?:failure|error)|\bECC\b|CUDA-capable|out of memory|illegal memory|\bNVML\b|libcuda|Xid", re.IGNORECASE
+)
+_BLAMES = (  # the strongest first; each names one node
+    re.compile(rf"^clusterproof: {_HOST}: ", re.ASCII),
+    re.compile(rf"{_HOST}: Test CUDA failure\b", re.ASCII),
+    re.compile(rf"\bon node {_HOST} exited on signal", re.ASCII),
+    re.compile(rf"\bRemote daemon: \S{{1,60}} on node {_HOST}", re.ASCII),
+    re.compile(rf"\btarget node:\s{{1,20}}{_HOST}", re.ASCII),
+    re.compile(rf"\bNode failure on {_HOST}", re.ASCII),
+    re.compile(rf"\b[Nn]ode {_HOST} (?:has )?failed\b", re.ASCII),
+    re.compile(rf"\bTask launch for \S{{1,60}} failed on node {_HOST}", re.ASCII),
+    re.compile(rf"^ssh: connect to host {_HOST} port", re.ASCII),
+    re.compile(rf"^ssh: Could not resolve hostname {_HOST}", re.ASCII),
+    re.compile(rf"\bsrun: error: {_HOST}: tasks? [\d,-]{{1,200}}: ", re.ASCII),
+)
+_WARNS = re.compile(rf"{_HOST}:\d{{1,10}}:\d{{1,10}} \[\d{{1,4}}\] .{{0,300}}?NCCL WARN (.*)", re.ASCII)
+
+
+def one_line(text: str) -> str:
+    """Text of a node as one short line that a terminal can show."""
+    return printable(" ".join(text[: LONGEST * 4].split()))[:LONGEST]
+
+
+def problem_of(output: Output, told: Iterable[str] = ()) -> str:
+    """Why it failed: how it ended, and the line that says most. `told` are the problems that a parser found."""
+    if output.exit is None:
+        ended = "it did not end in its time"
+    elif output.exit < 0:
+        ended = f"signal {-output.exit} ended it"
+    else:
+        ended = f"it ended with {output.exit}" if output.exit else ""
+    return one_line("; ".join(part for part in (ended, _said(output.text, told)) if part))
+
+
+def of_largest(settings: MeterSettings, busbw_gb_per_s: float | None, size_bytes: int, told: Sequence[str] = ()) -> str:
+    """What is wrong with the bandwidth of the largest size; empty: nothing. `told` as in `problem_of`."""
+    if busbw_gb_per_s is None:
+        return one_line("; ".join(["no row of its table has a bandwidth", *told[:1]]))
+    if settings.size_bytes and size_bytes != settings.size_bytes:
+        return f"its largest size is {size_bytes} bytes; expected {settings.size_bytes}"
+    if not is_believable(busbw_gb_per_s):
+        return f"its busbw is {busbw_gb_per_s:g} GB/s; expected more than 0, and what a network can do"
+    return ""
+
+
+def culprit_in(text: str) -> str:
+    """The one node that the text blames; empty where it blames none, or several alike."""
+    lines = _lines(text)
+    blamed = [_blamed(pattern, lines) for pattern in _BLAMES[:2]]
+    blamed.append({found[1] for found in map(_WARNS.search, lines) if found and _OWN_FAULT.search(found[2])})
+    blamed += [_blamed(pattern, lines) for pattern in _BLAMES[2:]]
+    nodes = next(filter(None, blamed), set())
+    return nodes.pop().rstrip(".") if len(nodes) == 1 else ""
+
+
+def _blamed(pattern: re.Pattern[str], lines: Sequence[str]) -> set[str]:
+    return {found[1] for found in map(pattern.search, lines) if found}
+
+
+def _said(text: str, told: Iterable[str]) -> str:
+    lines = [line for line in _lines(text) if any(char.isalnum() for char in line)]
+    missing = next((found[0] for found in map(_MISSING.search, lines) if found), "")
+    library = next(filter(_LIBRARY.search, lines), "")
+    if library and not missing:
+        return f"{library}; {_WHERE_LIBRARIES_ARE}"
+    first = missing or next(iter(told), "") or next(filter(_TELLING.search, lines), "")
+    return first or (lines[-1] if lines else "it printed nothing")
+
+
+def _lines(text: str) -> list[str]:
+    return [line[:LONGEST_LINE].strip() for line in text.split("\n", MAX_LINES)[:MAX_LINES]]

@@ -1,0 +1,178 @@
+"""From measurements to findings: the only place where anybody is accused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import exp, hypot
+from statistics import median
+
+from clusterproof.plugins.benchmarks.pairwise.failures import failing_or_suspect, told_once
+from clusterproof.plugins.benchmarks.pairwise.findings import Analysis, Estimate, Finding, Kind, estimated
+from clusterproof.plugins.benchmarks.pairwise.groups import SlowPlace
+from clusterproof.plugins.benchmarks.pairwise.intermittent import slow_now_and_then
+from clusterproof.plugins.benchmarks.pairwise.jitter import left_open
+from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, surely
+from clusterproof.plugins.benchmarks.pairwise.links import accused_links
+from clusterproof.plugins.benchmarks.pairwise.model import Measurement
+from clusterproof.plugins.benchmarks.pairwise.normal import Normal
+from clusterproof.plugins.benchmarks.pairwise.reach import too_noisy
+from clusterproof.plugins.benchmarks.pairwise.robust import location, location_error, spread
+from clusterproof.plugins.benchmarks.pairwise.screen import Screened, but_the_worst, screen
+from clusterproof.plugins.benchmarks.pairwise.view import Settings, succeeded
+
+SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on nobody is accused
+RETESTS = 3  # without which nobody is accused
+FEWEST_GOOD_PAIRS = 2  # that say what is normal: of three nodes it may be the two others' link that is fast
+MOST_ALLOWED = 0.2  # of the minimum effect: by so little a node may miss it, where that is within the error
+BUT_FOR_ONE = 0.75  # of the minimum effect: so slow a node must be without its worst partner, too
+TOO_FEW = 3  # nodes: of two, nobody can tell which
+
+
+def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_per_s: float | None = None) -> Analysis:
+    """Everything that these measurements come to. The floor is in busbw; None where nobody knows it."""
+    screened = screen(measurements, settings)
+    nodes = {node for one in measurements for node in one.pair.nodes}
+    failing = failing_or_suspect(measurements)
+    if screened.usual is None:
+        named = tuple(finding for finding in failing if finding.kind is Kind.FAILING_NODE)
+        return Analysis(named or (_nothing(measurements),))
+    estimates = _estimates(screened, len(nodes))
+    contention = _contention(screened.usual, settings)
+    configuration = None if contention else _configuration(measurements, floor_gb_per_s)
+    if configuration:
+        return Analysis((configuration, *failing), screened.usual, estimates)
+    places = [_place(place, screened, settings) for place in screened.places]
+    slow = [
+        finding
+        for node in sorted(screened.slow, key=lambda node: screened.slow[node])
+        if (finding := _slow_node(node, screened, estimates, settings))
+    ]
+    of_nodes = told_once(slow, failing)
+    accused = {node for finding in of_nodes for node in finding.nodes}
+    links = accused_links(screened, measurements, accused, settings, len(nodes))
+    blamed = accused | {node for one in links if one.kind is not Kind.INCONCLUSIVE for node in one.nodes}
+    intermittent = slow_now_and_then(screened, nodes - blamed, estimates, settings)
+    said = blamed | {node for one in intermittent for node in one.nodes}
+    unclear = _too_few(screened, floor_gb_per_s, settings) or too_noisy(screened, settings)
+    jittery = [] if unclear else left_open(screened, nodes - said, estimates, settings)
+    return Analysis(
+        (*contention, *places, *of_nodes, *links, *intermittent, *jittery, *unclear), screened.usual, estimates
+    )
+
+
+def _nothing(measurements: Sequence[Measurement]) -> Finding:
+    nodes = tuple(sorted({node for one in measurements for node in one.pair.nodes}))
+    return Finding(Kind.INCONCLUSIVE, nodes, attempts=len(measurements), words="nothing was measured")
+
+
+def _too_few(screened: Screened, floor_gb_per_s: float | None, settings: Settings) -> tuple[Finding, ...]:
+    """That so few cannot be told apart: two have nobody to be compared with, and each of three is in most pairs."""
+    nodes = tuple(sorted(screened.of_node))
+    if len(nodes) < TOO_FEW and floor_gb_per_s is None:
+        words = "two nodes have nobody to be compared with: measure them with a third, or give --baseline"
+        return (Finding(Kind.INCONCLUSIVE, nodes, attempts=len(screened.values), words=words),)
+    xs = [value.x for value in screened.values]
+    if len(nodes) == TOO_FEW and max(xs) - min(xs) > 2 * settings.min_effect:
+        apart = (1 - exp(min(xs) - max(xs))) * 100
+        words = f"pairs of three nodes differ by up to {apart:.0f} %: measure them with a fourth"
+        return (Finding(Kind.INCONCLUSIVE, nodes, attempts=len(xs), words=words),)
+    return ()
+
+
+def _configuration(measurements: Sequence[Measurement], floor_gb_per_s: float | None) -> Finding | None:
+    """That most pairs are under the floor: no one node does that. Contended pairs say nothing of it."""
+    told = succeeded(measurements)
+    busbw = [one.reading.busbw_gb_per_s or 0.0 for one in told]
+    under = [one for one, value in zip(told, busbw, strict=True) if floor_gb_per_s and value < floor_gb_per_s]
+    if not floor_gb_per_s or len(under) <= SHARE_UNDER_FLOOR * len(told):
+        return None
+    words = (
+        f"{len(under)} of {len(told)} measurements are under the floor of {floor_gb_per_s:.4g} GB/s, "
+        f"their median is {median(busbw):.4g} GB/s"
+    )
+    nodes = tuple(sorted({node for one in under for node in one.pair.nodes}))
+    return Finding(Kind.CONFIGURATION, nodes, words=words, pairs=tuple({one.pair: None for one in under}))
+
+
+def _contention(usual: Normal, settings: Settings) -> list[Finding]:
+    """That pairs are faster where fewer run at once."""
+    found = []
+    for relief, what in ((usual.relief_inside, "inside places"), (usual.relief_across, "across places")):
+        if relief >= settings.min_effect:
+            words = f"pairs {what} are" if settings.places else "pairs are"
+            gained = f"{words} {1 - exp(-relief):.0%} slower when all run at once than when at most half do"
+            found.append(Finding(Kind.CONTENTION, estimate=estimated(-relief, 0.0, 0), words=gained))
+        if not settings.places and found:
+            break
+    return found
+
+
+def _place(place: SlowPlace, screened: Screened, settings: Settings) -> Finding:
+    """A slow place; contention there, where its pairs are well when at most half run at once."""
+    assert screened.usual is not None
+    of_it = set(place.nodes)
+    touching = [value for value in screened.values if not value.is_inside and of_it & set(value.pair.nodes)]
+    again = [value.x + place.across for value in touching if value.is_retest and value.is_relaxed]
+    pairs = tuple({value.pair: None for value in touching})
+    estimate = estimated(place.across, location_error(len(touching), screened.usual.sigma), len(touching))
+    recovered = len(again) >= RETESTS and median(again) > -settings.min_effect / 2
+    kind = Kind.CONTENTION if recovered else Kind.SLOW_GROUP
+    where = "inside too" if place.inside else "and well inside: what joins it to the others is slow"
+    words = "well with at most half the pairs at once" if recovered else where
+    return Finding(kind, place.nodes, place.name, estimate, words=words, pairs=pairs)
+
+
+def _slow_node(node: str, screened: Screened, estimates: Mapping[str, Estimate], settings: Settings) -> Finding | None:
+    """The accusation of a suspect: slow enough, sure enough, and slow again when asked again."""
+    assert screened.usual is not None
+    own = screened.own_values(node)
+    again = [value.x for value in own if value.is_retest]
+    all_of_them = [value.x for value in own]
+    error = hypot(location_error(len(own), screened.usual.sigma), screened.usual.error)
+    middle = location(all_of_them)
+    pairs = tuple({value.pair: None for value in own})
+    allowance = min(error, MOST_ALLOWED * settings.min_effect)
+    rest = location([value.x for value in but_the_worst(own)])
+    is_slow = middle <= -settings.min_effect + allowance and rest <= -settings.min_effect * BUT_FOR_ONE
+    is_slow_again = bool(again) and location(again) <= -settings.min_effect / 2
+    partners = {value.pair.other(node) for value in own}
+    good_pairs = {value.pair for value in screened.values if not screened.slow.keys() & set(value.pair)}
+    sure = estimates[node].surely >= SURE and len(own) >= RETESTS and len(again) >= RETESTS
+    if is_slow and is_slow_again and sure and len(partners) > 1 and len(good_pairs) >= FEWEST_GOOD_PAIRS:
+        return Finding(Kind.SLOW_NODE, (node,), estimate=estimates[node], pairs=pairs)
+    if is_slow and (is_slow_again or not again):
+        return Finding(
+            Kind.INCONCLUSIVE,
+            (node,),
+            estimate=estimates[node],
+            words=_more(len(again), len(partners), len(good_pairs)),
+            pairs=pairs,
+        )
+    return None
+
+
+def _more(retests: int, partners: int, good_pairs: int) -> str:
+    if partners < 2:
+        return "only one partner was measured, and it may be that one; measure it with a third node"
+    if good_pairs < FEWEST_GOOD_PAIRS:
+        return "too few pairs without it say what is normal; measure it with more nodes"
+    if retests < RETESTS:
+        return f"measured again {retests} times with good partners; expected {RETESTS} times: measure it with more"
+    return "the noise is too large to be sure; measure it again with more partners or a larger size"
+
+
+def _estimates(screened: Screened, nodes: int) -> dict[str, Estimate]:
+    """How slow each node is, and how sure that is: the chance that none of so many healthy nodes looks so."""
+    assert screened.usual is not None
+    found = {}
+    for node in screened.of_node:
+        own = screened.own_values(node)
+        xs = [value.x for value in own]
+        partners = len({value.pair.other(node) for value in own})
+        if node in screened.slow:
+            middle, chance = location(xs), surely(xs, screened.usual, nodes)
+        else:
+            middle, chance = median(xs), 0.0
+        sigma = max(screened.usual.sigma, spread(xs))  # its own may be slow now more, now less
+        found[node] = estimated(middle, location_error(len(xs), sigma), len(xs), partners, chance)
+    return found

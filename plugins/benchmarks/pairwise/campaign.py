@@ -1,0 +1,225 @@
+"""Which pairs to measure next: first rounds that ask everybody alike, then rounds that ask again after suspects.
+
+Pure: the same nodes, settings and measurements give the same next round, so that a run can be broken off and resumed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from random import Random
+
+from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair, pair
+from clusterproof.plugins.benchmarks.pairwise.schedule import Round, full, is_inside, quick
+from clusterproof.plugins.benchmarks.pairwise.screen import Screened, screen
+from clusterproof.plugins.benchmarks.pairwise.view import Settings, by_pair, slow_together
+
+FIRST_ROUNDS = 4
+RETEST_ROUNDS = 4
+LINK_RETESTS = 3  # of a suspect pair, which has its nodes to itself meanwhile
+MOST_CONTROLS = 16  # pairs of good nodes in a retest round: they show what fewer at once bring
+FEWEST_PAIRS = 8  # in a retest round after the first, however small the cluster: what is normal is to be well known
+SAMPLED_OF_A_PLACE = 3  # nodes of a slow place that are measured again in each round
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The nodes and how they are to be measured; `asked` are the only pairs where a person named them.
+
+    `absent` are nodes of the plan that cannot be measured. `first_rounds` is how many of the first rounds there is time
+    for, None for all.
+    """
+
+    nodes: tuple[str, ...]
+    places: Mapping[str, str]
+    min_effect: float
+    is_full: bool = False
+    asked: tuple[Pair, ...] = ()
+    seed: int = 0
+    absent: frozenset[str] = frozenset()
+    first_rounds: int | None = None
+
+    @cached_property
+    def first(self) -> list[Round]:
+        """The rounds that do not depend on any measurement."""
+        return [
+            tuple(one for one in pairs if not self.absent & set(one)) for pairs in self.planned[: self.first_rounds]
+        ]
+
+    @cached_property
+    def planned(self) -> list[Round]:
+        """The first rounds of all nodes, whoever is absent and however little time there is."""
+        if self.asked:
+            return disjoint(self.asked)
+        if self.is_full:
+            return full(self.nodes, self.places)
+        return quick(self.nodes, self.places, FIRST_ROUNDS, Random(self.seed))  # noqa: S311 - no secret
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What the analysis is to know of it."""
+        return Settings(self.min_effect, self.places, len(self.first))
+
+
+def plan(
+    nodes: Sequence[str],
+    places: Mapping[str, str],
+    min_effect: float,
+    is_full: bool = False,
+    asked: Sequence[Pair] = (),
+    seed: int = 0,
+) -> Plan:
+    """A plan for these nodes. `places` names each node's rack, UltraServer or zone as far as it is known."""
+    ordered = tuple(sorted(nodes))
+    known = {node: places.get(node, "") for node in ordered}
+    return Plan(ordered, known if len(set(known.values())) > 1 else {}, min_effect, is_full, tuple(asked), seed)
+
+
+def disjoint(pairs: Iterable[Pair]) -> list[Round]:
+    """These pairs in rounds in which no node is twice."""
+    rounds: list[list[Pair]] = []
+    for one in pairs:
+        fits = (made for made in rounds if not any(set(one.nodes) & set(other.nodes) for other in made))
+        into = next(fits, None)
+        if into is None:
+            rounds.append([one])
+        else:
+            into.append(one)
+    return [tuple(made) for made in rounds]
+
+
+def next_round(plan: Plan, measurements: Sequence[Measurement]) -> tuple[int, Round]:
+    """The number of the next round and its pairs that are not measured yet, the most telling first; none at the end."""
+    first = plan.first
+    last = len(first) + (0 if plan.asked else RETEST_ROUNDS)
+    for number in range(last):
+        before = [one for one in measurements if one.round < number]
+        pairs = first[number] if number < len(first) else retests(plan, before, number)
+        measured = {one.pair for one in measurements if one.round == number}
+        left = tuple(one for one in pairs if one not in measured)
+        if left or (not pairs and number >= len(first)):
+            return number, left
+    return last, ()
+
+
+def retests(plan: Plan, measurements: Sequence[Measurement], number: int) -> Round:
+    """A round of suspects with good partners, suspect pairs, and pairs of good nodes; at most half as many at once."""
+    screened = screen(measurements, plan.settings)
+    is_first_of_them = number == plan.settings.first_rounds
+    suspects = _suspects(screened)
+    if not (suspects or screened.links or screened.places or is_first_of_them):
+        return ()
+    most = max((one.at_once for one in measurements), default=1)
+    if most < 2 and not (suspects or screened.links):
+        return ()
+    draw = _Draw(plan, measurements, screened, number)
+    draw.again(screened.links, len(suspects))
+    draw.retest(suspects)
+    draw.sample_places()
+    half = max(1, most // 2)
+    draw.controls(half if is_first_of_them else max(half, FEWEST_PAIRS), MOST_CONTROLS)
+    return tuple(draw.pairs)
+
+
+def _suspects(screened: Screened) -> list[str]:
+    slow = sorted(screened.slow, key=lambda node: (screened.slow[node], node))
+    return list(dict.fromkeys([*screened.failing, *slow]))
+
+
+class _Draw:
+    """A round while it is put together: every node at most once."""
+
+    def __init__(self, plan: Plan, measurements: Sequence[Measurement], screened: Screened, number: int) -> None:
+        self.pairs: list[Pair] = []
+        self.of_pair = by_pair(screened.values)
+        self.settings = plan.settings
+        self.screened = screened
+        self.places = plan.places
+        self.is_even = (number - plan.settings.first_rounds) % 2 == 0  # a link's turn, where its ends are suspect too
+        self.across = number % 2 == 1  # partners of another place and of one's own, by turns
+        self.met = {one.pair for one in measurements}
+        self.busy: set[str] = set()
+        of_slow_places = {node for place in screened.places for node in place.nodes}
+        self.bad = {*_suspects(screened)}
+        self.links = set(screened.links)
+        in_links = {node for one in screened.links for node in one.nodes}
+        unfit = self.bad | of_slow_places | plan.absent
+        good = [node for node in plan.nodes if node not in unfit]
+        self.random = Random(f"{plan.seed} {number}")  # noqa: S311 - no secret
+        self.random.shuffle(good)
+        again = [one.pair for one in measurements if one.round >= plan.settings.first_rounds]
+        self.retested = Counter(again)
+        used = Counter(node for one in again for node in one.nodes)
+        good.sort(key=lambda node: (node in in_links, used[node]))  # the first are better kept for their own retest
+        self.good = good
+
+    def retest(self, suspects: Sequence[str]) -> None:
+        """Each suspect with a good partner of its own, whom it has not met where there is such a one."""
+        for node in suspects:
+            new = partial(self._is_new, node)
+            self._add(node, (partial(self._is_new_there, node), new, _anybody))
+
+    def again(self, links: Sequence[Pair], suspects: int) -> None:
+        """Suspect pairs as they are, so many that a good partner is left for every suspect."""
+        room = (len(self.good) - suspects) // 2
+        left = [
+            one
+            for one in links
+            if self.retested[one] < LINK_RETESTS and (self.is_even or not self.bad & set(one.nodes))
+        ]
+        for one in self._by_turns(left):
+            if not self.busy & set(one.nodes) and len(self.pairs) < room:
+                self._take(one)
+
+    def _by_turns(self, links: Sequence[Pair]) -> list[Pair]:
+        """Without half of those that were slow together again and again, drawn anew each time: they may share a way."""
+        taken: set[Pair] = set()
+        for one in self.random.sample(links, len(links)):
+            often = slow_together(one, self.of_pair, self.settings).keys() & links
+            if not often or 2 * len(often & taken) < len(often):
+                taken.add(one)
+        return [one for one in links if one in taken]
+
+    def sample_places(self) -> None:
+        """A few nodes of each slow place with good partners elsewhere."""
+        for place in self.screened.places:
+            free = [node for node in place.nodes if node not in self.busy and node not in self.bad]
+            for node in free[:SAMPLED_OF_A_PLACE]:
+                self._add(node, (partial(self._is_across, node),))
+
+    def controls(self, capacity: int, most: int) -> None:
+        """Pairs of good nodes, as many as there is room for."""
+        for _ in range(min(most, capacity - len(self.pairs))):
+            node = next((node for node in self.good if node not in self.busy), None)
+            if node is None:
+                return
+            self._add(node, (partial(self._is_there, node), _anybody))
+
+    def _add(self, node: str, wishes: Sequence[Callable[[str], bool]]) -> None:
+        free = [other for other in self.good if other not in self.busy and other != node]
+        free = [other for other in free if pair(node, other) not in self.links]  # of which some are left out on purpose
+        found = next((other for wish in wishes for other in free if wish(other)), None)
+        if found is not None and node not in self.busy:
+            self._take(pair(node, found))
+
+    def _take(self, one: Pair) -> None:
+        self.pairs.append(one)
+        self.busy.update(one.nodes)
+
+    def _is_new(self, node: str, other: str) -> bool:
+        return pair(node, other) not in self.met
+
+    def _is_there(self, node: str, other: str) -> bool:
+        return self._is_across(node, other) == self.across
+
+    def _is_new_there(self, node: str, other: str) -> bool:
+        return self._is_new(node, other) and self._is_there(node, other)
+
+    def _is_across(self, node: str, other: str) -> bool:
+        return not is_inside(pair(node, other), self.places)
+
+
+def _anybody(_node: str) -> bool:
+    return True

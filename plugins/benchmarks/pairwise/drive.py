@@ -1,0 +1,153 @@
+"""Round after round through a launcher, within a budget of time; every measurement is on the disk before the next."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from clusterproof.plugins.benchmarks.launchers.launcher import Measured
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.campaign import RETEST_ROUNDS, Plan, next_round
+from clusterproof.plugins.benchmarks.pairwise.journal import Journal, Writer
+from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair
+from clusterproof.plugins.benchmarks.pairwise.schedule import Round
+
+LEAST_FIRST_ROUNDS = 2  # one alone names nobody
+
+
+class Measuring(Protocol):
+    """What a launcher does for a campaign."""
+
+    def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
+        """Measure all these pairs at the same time; `measured` is called once for each, from any thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a campaign is. Rounds are counted from 1; `rounds` is how many there are at most."""
+
+    round: int
+    rounds: int
+    measured: int
+    seconds_left: float  # about, at most
+
+
+@dataclass(slots=True)
+class Pace:
+    """What a batch of pairs takes, and what of the budget is left."""
+
+    budget_s: float
+    clock: Callable[[], float]
+    started: float = field(init=False)
+    slowest_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    def took(self, seconds: float) -> None:
+        """Take note of a batch."""
+        self.slowest_s = max(self.slowest_s, seconds)
+
+    @property
+    def batches_left(self) -> float:
+        """How many more there is time for."""
+        left_s = self.budget_s - (self.clock() - self.started)
+        return left_s / self.slowest_s if self.slowest_s else float("inf")
+
+
+def drive(
+    journal: Journal,
+    writer: Writer,
+    launcher: Measuring,
+    budget_s: float,
+    at_once: int,
+    told: Callable[[Progress], None],
+    clock: Callable[[], float] = time.monotonic,
+) -> Journal:
+    """Measure until nothing is left to ask, or the budget is used up. Raises Unusable where nothing can be measured.
+
+    With too little time for all, fewer of the first rounds are made, so that suspects can still be measured again.
+    """
+    pace = Pace(budget_s, clock)
+    measurements = list(journal.measurements)
+    plan = journal.plan
+    left_out = ""
+    most_batches = 0  # of a round: those that ask again differ in size
+    while not left_out:
+        number, pairs = next_round(plan, measurements)
+        if not pairs:
+            break
+        batches = [pairs[start : start + at_once] for start in range(0, len(pairs), at_once)]
+        most_batches = max(most_batches, len(batches))
+        for done, batch in enumerate(batches):
+            if pace.batches_left < 1:
+                left_out = _words(batches[done:], number)
+                break
+            started = clock()
+            measurements += _measure(launcher, writer, batch, number)
+            pace.took(clock() - started)
+            rounds = len(plan.first) + (0 if plan.asked else RETEST_ROUNDS)
+            batches_left = (rounds - number - 1) * most_batches + len(batches) - done - 1
+            told(Progress(number + 1, rounds, len(measurements), batches_left * pace.slowest_s))
+        if number == 0:
+            plan = shortened(plan, pace.batches_left / len(batches), writer)
+    words = "; ".join(filter(None, (_skipped(plan), left_out)))
+    writer.ended(words)
+    return replace(journal, plan=plan, measurements=tuple(measurements), ended=words)
+
+
+def shortened(plan: Plan, rounds_left: float, writer: Writer) -> Plan:
+    """The plan with as many first rounds as leave time for the rounds that ask again."""
+    fits = 1 + int(min(rounds_left, 1e9)) - RETEST_ROUNDS
+    first_rounds = max(LEAST_FIRST_ROUNDS, fits)
+    if plan.asked or first_rounds >= len(plan.first):
+        return plan
+    writer.limited(first_rounds)
+    return replace(plan, first_rounds=first_rounds)
+
+
+def _measure(launcher: Measuring, writer: Writer, batch: Round, number: int) -> list[Measurement]:
+    """The pairs that run together. What succeeds is kept at once; what fails, once nobody has interrupted them."""
+    lock = threading.Lock()
+    well: list[Measurement] = []
+    failed: list[Measurement] = []
+    is_over = False
+
+    def measured(one: Pair, reading: Reading) -> None:
+        told = Measurement(one, number, len(batch), reading)
+        with lock:
+            if is_over:
+                return
+            if reading.busbw_gb_per_s is None:
+                failed.append(told)
+            else:
+                well.append(told)
+                writer.measured(told)
+
+    try:
+        launcher.measure(batch, measured)
+    except KeyboardInterrupt:  # what was ended so has not failed
+        with lock:
+            failed.clear()
+        raise
+    finally:
+        with lock:
+            is_over = True
+            for told in failed:
+                writer.measured(told)
+    return [*well, *failed]
+
+
+def _words(batches: Sequence[Round], number: int) -> str:
+    pairs = [one for batch in batches for one in batch]
+    shown = ", ".join(map(str, pairs[:4])) + (", …" if len(pairs) > 4 else "")
+    return f"{len(pairs)} pairs of round {number + 1} ({shown}), and what would have followed"
+
+
+def _skipped(plan: Plan) -> str:
+    skipped = plan.planned[len(plan.first) :]
+    pairs = sum(map(len, skipped))
+    return f"first rounds {len(plan.first) + 1} to {len(plan.planned)} ({pairs} pairs)" if skipped else ""

@@ -1,0 +1,280 @@
+"""What was measured between nodes: of the whole run, of one node, of one pair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from math import exp
+
+from clusterproof.plugins.benchmarks.meters.baseline import Expectation, Figure, Stack, expectation
+from clusterproof.plugins.benchmarks.meters.choose import METERS
+from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
+from clusterproof.plugins.benchmarks.pairwise.findings import Analysis, Estimate, Finding, Kind
+from clusterproof.plugins.benchmarks.pairwise.journal import Journal
+from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair
+from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
+from clusterproof.plugins.catalog.busbw import BusbwKey, OfWire, floor_gb_per_s, of_wire
+from clusterproof.plugins.catalog.thresholds import threshold
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+
+OF_NODES = (Kind.SLOW_NODE, Kind.FAILING_NODE, Kind.INTERMITTENT, Kind.INCONCLUSIVE)
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """The measurements of nodes of one type, and what they come to."""
+
+    journal: Journal
+    figures: tuple[Figure, ...] = ()  # of the site's own baseline
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """What the measurements come to."""
+        return analyse(self.journal.measurements, self.journal.plan.settings, self.floor_gb_per_s)
+
+    @cached_property
+    def of_pair(self) -> Mapping[Pair, tuple[Measurement, ...]]:
+        """The measurements of each pair, in the order of the pairs' first."""
+        found: dict[Pair, list[Measurement]] = {}
+        for one in self.journal.measurements:
+            found.setdefault(one.pair, []).append(one)
+        return {pair: tuple(told) for pair, told in found.items()}
+
+    @cached_property
+    def of_node(self) -> Mapping[str, tuple[Measurement, ...]]:
+        """The measurements that each node took part in."""
+        found: dict[str, list[Measurement]] = {}
+        for one in self.journal.measurements:
+            for node in one.pair:
+                found.setdefault(node, []).append(one)
+        return {node: tuple(told) for node, told in found.items()}
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether a person asked for some pairs only, or broke it off: it is not to be compared with other runs."""
+        return bool(self.journal.plan.asked) or self.journal.ended is None
+
+    def asks(self, node: str) -> bool:
+        """Whether a node is to be measured at all."""
+        asked = self.journal.plan.asked
+        return not asked or any(node in one for one in asked)
+
+    @cached_property
+    def key(self) -> BusbwKey | None:
+        """What its figures may be compared with; None where that is not known."""
+        told = self.journal.about.get("key")
+        names = {each.name for each in fields(BusbwKey)}
+        return BusbwKey(**told) if isinstance(told, dict) and told.keys() == names else None
+
+    @cached_property
+    def stack(self) -> Stack:
+        """The software that was measured."""
+        told = self.journal.about.get("stack")
+        names = {each.name for each in fields(Stack)}
+        return Stack(**{key: str(value) for key, value in told.items() if key in names}) if told else Stack()
+
+    @cached_property
+    def baseline(self) -> Expectation | None:
+        """The site's own figure for the same key."""
+        return expectation(self.figures, self.key, self.stack) if self.key else None
+
+    @cached_property
+    def floor_gb_per_s(self) -> float | None:
+        """What every pair must reach: a share of the site's own figure, else of a published one for the same key."""
+        if self.baseline:
+            return self.baseline.figure.busbw_gb_per_s * threshold("busbw.floor_share")
+        return floor_gb_per_s(self.key) if self.key else None
+
+    def by_hand(self, one: str, other: str) -> str:
+        """How a person measures two nodes as they were measured here; empty where a recording names no such meter."""
+        meter = METERS.get(str(self.journal.about.get("meter", "")))
+        return meter.by_hand(one, other, self.key.collective if self.key else "") if meter and meter.by_hand else ""
+
+    @property
+    def unclear(self) -> str:
+        """Why its nodes cannot be told apart; empty where they can."""
+        told = (one for one in self.analysis.findings if one.kind is Kind.INCONCLUSIVE and not one.pairs)
+        return next((one.words for one in told if len(one.nodes) > 1), "")
+
+    def usual_gb_per_s(self, pair: Pair) -> float | None:
+        """What is normal for pairs like this one."""
+        usual = self.analysis.usual
+        return exp(usual.of(is_inside(pair, self.journal.plan.places))) if usual else None
+
+    def of_wire(self, busbw_gb_per_s: float) -> OfWire | None:
+        """What a reading is of the node's network."""
+        return of_wire(busbw_gb_per_s, self.key) if self.key else None
+
+
+@dataclass(frozen=True)
+class PairsOfNode:
+    """What was measured of one node, with all its partners."""
+
+    node: str
+    campaign: Campaign
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """The measurements that it took part in, at least one. Raises Incomplete, NotApplicable."""
+        found = self.campaign.of_node.get(self.node, ())
+        if not found and not self.campaign.asks(self.node):
+            raise NotApplicable("not asked: --pairs names pairs of other nodes")
+        if not found:
+            why = self.campaign.journal.absent.get(self.node)
+            why = why or self.campaign.journal.ended or "the run ended before its turn"
+            raise Incomplete(f"no pair of it was measured: {why}", cause=f"no pair was measured: {why}")
+        return found
+
+    @property
+    def partners(self) -> int:
+        """With how many nodes it was measured. Raises Incomplete, NotApplicable."""
+        return len({one.pair for one in self.measurements})
+
+    @property
+    def succeeded_with(self) -> int:
+        """With how many nodes a measurement of it succeeded. Raises Incomplete, NotApplicable."""
+        return len({one.pair for one in self.measurements if one.reading.busbw_gb_per_s})
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """How slow it is, None where no measurement of it succeeded."""
+        return self.campaign.analysis.estimates.get(self.node)
+
+    @property
+    def finding(self) -> Finding | None:
+        """What the analysis says of this node by itself."""
+        return next(
+            (one for one in self.campaign.analysis.findings if one.nodes == (self.node,) and one.kind in OF_NODES), None
+        )
+
+    @property
+    def shared(self) -> Finding | None:
+        """What it says of a place or of all nodes, this one among them."""
+        kinds = (Kind.CONFIGURATION, Kind.SLOW_GROUP, Kind.CONTENTION)
+        found = (one for one in self.campaign.analysis.findings if one.kind in kinds)
+        return next((one for one in found if not one.nodes or self.node in one.nodes), None)
+
+    @property
+    def unclear(self) -> str:
+        """Why the nodes that were measured cannot be told apart; empty where they can."""
+        return self.campaign.unclear
+
+    @property
+    def is_one_of_two(self) -> bool:
+        """Whether there is but one other node to measure it with."""
+        return len(self.campaign.of_node) <= 2
+
+    @property
+    def meter(self) -> str:
+        """The program that measured."""
+        return str(self.campaign.journal.about.get("meter", ""))
+
+
+@dataclass(frozen=True)
+class MeasuredPair:
+    """One pair: what a check of pairs is about."""
+
+    pair: Pair
+    campaign: Campaign
+
+    @property
+    def name(self) -> str:
+        """`gpu1~gpu7`."""
+        return str(self.pair)
+
+    @property
+    def type_name(self) -> str:
+        """The instance type of both."""
+        return self.campaign.key.instance_type if self.campaign.key else ""
+
+    @property
+    def gpu_uuids(self) -> tuple[str, ...]:
+        """A pair has no GPUs of its own."""
+        return ()
+
+    @property
+    def subjects(self) -> tuple[MeasuredPair, ...]:
+        """Itself: what a check of pairs is called for."""
+        return (self,)
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Its measurements."""
+        return self.campaign.of_pair[self.pair]
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Its bandwidths as shares of what is normal for such a pair; without those that failed."""
+        usual = self.campaign.usual_gb_per_s(self.pair)
+        told = (one.reading.busbw_gb_per_s for one in self.measurements)
+        return tuple(busbw / usual for busbw in told if busbw and usual)
+
+    @property
+    def best_gb_per_s(self) -> float | None:
+        """Its best bandwidth, None where all measurements failed."""
+        return max((one.reading.busbw_gb_per_s or 0.0 for one in self.measurements), default=0.0) or None
+
+    @property
+    def finding(self) -> Finding | None:
+        """What the analysis says of this pair by itself."""
+        kinds = (Kind.SLOW_LINK, Kind.FAILING_LINK, Kind.INCONCLUSIVE)
+        found = (one for one in self.campaign.analysis.findings if one.kind in kinds)
+        return next((one for one in found if one.nodes == self.pair.nodes), None)
+
+    @property
+    def explained(self) -> Finding | None:
+        """The finding of a node, a place or of all that accounts for this pair."""
+        found = (one for one in self.campaign.analysis.findings if self.pair in one.pairs or _holds_for_all(one))
+        return next((one for one in found if one.nodes != self.pair.nodes), None)
+
+
+def _holds_for_all(finding: Finding) -> bool:
+    return finding.kind is Kind.CONTENTION and not finding.nodes
+
+
+@dataclass(frozen=True)
+class NoPairs:
+    """What stands for the pairs of a run that measured none."""
+
+    name: str
+    why_not: str
+    type_name: str = ""
+    gpu_uuids: tuple[str, ...] = ()
+
+    @property
+    def subjects(self) -> tuple[MeasuredPair, ...]:
+        """Nothing. Raises Incomplete."""
+        raise Incomplete(self.why_not, cause=self.why_not)
+
+
+@dataclass(frozen=True)
+class PairwiseRun:
+    """Everything that a run measured between nodes. `why_not` is why there is nothing."""
+
+    campaigns: tuple[Campaign, ...] = ()
+    why_not: str = ""
+    known: dict[str, PairsOfNode] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether it says less of the cluster than other runs do."""
+        return any(campaign.is_partial for campaign in self.campaigns)
+
+    @cached_property
+    def pairs(self) -> tuple[MeasuredPair, ...]:
+        """Every pair that was measured."""
+        return tuple(MeasuredPair(pair, campaign) for campaign in self.campaigns for pair in campaign.of_pair)
+
+    def of_node(self, node: str) -> PairsOfNode:
+        """What was measured of a node. Raises Incomplete, and NotApplicable for a node that belongs to no job."""
+        for campaign in self.campaigns:
+            if node in campaign.journal.plan.nodes:
+                return PairsOfNode(node, campaign)
+        if self.why_not or not self.campaigns:
+            why = self.why_not or "nothing was measured between nodes"
+            raise Incomplete(why, cause=why)
+        raise NotApplicable(
+            "it is no node of those that were measured: its type has no accelerators, it is alone, "
+            "or --pairs names none of its type"
+        )

@@ -1,0 +1,42 @@
+"""Nodes that are now faster and now slower than others: their own noise might hide that they are slow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from math import exp, log
+
+from clusterproof.plugins.benchmarks.pairwise.findings import Estimate, Finding, Kind
+from clusterproof.plugins.benchmarks.pairwise.likelihood import at_least
+from clusterproof.plugins.benchmarks.pairwise.normal import Normal
+from clusterproof.plugins.benchmarks.pairwise.screen import Screened
+from clusterproof.plugins.benchmarks.pairwise.view import Settings
+
+TO_BE_NAMED = 0.10  # slower: whoever is, and is a little unlucky, is to be named
+SURE = 0.95  # that it is not so slow: from there on nothing is said of a node
+FEWEST = 2  # values, to know a node's own noise
+
+
+def left_open(
+    screened: Screened, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: Settings
+) -> list[Finding]:
+    """What is said of those of these nodes, of which nothing else is."""
+    found = []
+    for node in sorted(screened.of_node.keys() & set(nodes)):
+        told = screened.with_good_partners(node)
+        if not _may_be_slow([value.x for value in told], screened.usual, settings):
+            continue
+        slowest, fastest = (pick(exp(value.x) for value in told) * 100 for pick in (min, max))
+        words = (
+            f"its measurements lie between {slowest:.0f} and {fastest:.0f} % of normal, and it may be "
+            f"{TO_BE_NAMED * 100:.0f} % slower: measure it with more partners, or with --pairs full"
+        )
+        pairs = tuple({value.pair: None for value in told})
+        found.append(Finding(Kind.INCONCLUSIVE, (node,), estimate=estimates.get(node), words=words, pairs=pairs))
+    return found
+
+
+def _may_be_slow(xs: Sequence[float], usual: Normal | None, settings: Settings) -> bool:
+    """Whether a node, some value of which is slow, may be far slower than matters, for all that its values tell."""
+    if usual is None or len(xs) < FEWEST or min(xs) > -settings.min_effect:
+        return False
+    return at_least(-log(1 - TO_BE_NAMED), xs, usual) > 1 - SURE

@@ -1,0 +1,44 @@
+"""Where each node stands, as near as anybody tells: what lies between two nodes of one place is short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.ec2.placement import lowest_layers, network_layers, ultraservers, zones
+
+Places = Mapping[str, str | None]
+
+
+def places_of(cluster: ClusterFacts, targets: Sequence[Target]) -> dict[str, str]:
+    """The place of each node: its UltraServer, network node, switch or zone, else its group; the first that divides."""
+    names = [target.name for target in targets]
+    for read in (ultraservers, _network_nodes, _switches, zones):
+        told = _known(read, cluster)
+        found = {name: told.get(name) or "" for name in names}
+        if _divides(found):
+            return found
+    return {target.name: target.group for target in targets}
+
+
+def _divides(found: Mapping[str, str]) -> bool:
+    """Whether there are several places, and somebody is not alone in his."""
+    places = [place for place in found.values() if place]
+    return 1 < len(set(places)) < len(places)
+
+
+def _known(read: Callable[[ClusterFacts], Places], cluster: ClusterFacts) -> Places:
+    try:
+        return read(cluster)
+    except (Incomplete, NotApplicable):
+        return {}
+
+
+def _network_nodes(cluster: ClusterFacts) -> Places:
+    return lowest_layers(network_layers(cluster))
+
+
+def _switches(cluster: ClusterFacts) -> Places:
+    return cluster.slurm.switches

@@ -1,0 +1,206 @@
+"""Who is to be looked at again: nodes, pairs and places that the measurements so far make suspect, and who is good."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from clusterproof.plugins.benchmarks.pairwise.groups import SlowPlace, residuals, slow_places
+from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair
+from clusterproof.plugins.benchmarks.pairwise.normal import Normal
+from clusterproof.plugins.benchmarks.pairwise.robust import location_error
+from clusterproof.plugins.benchmarks.pairwise.usual import normal
+from clusterproof.plugins.benchmarks.pairwise.view import Settings, Value, by_node, values
+
+PASSES = 4  # over who is suspect, so that what is normal is taken from those who are not
+SUSPECT = 1 / 3  # of the minimum effect: from there on a node is measured again
+LINK_SIGMAS = 2.0  # and a pair
+SHARE_OF_PARTNERS = 0.5  # with whom a node must fail, to be suspect after one failure
+CLEARED_AFTER = 2  # good retests
+ENOUGH_PARTNERS = 3  # to leave the worst one out
+EXPLAINS = 0.5  # of the minimum effect: from there on a suspect node is reason enough for its slow pairs,
+EXPLAINED_TIMES = 3  # up to so many times as slow; and from the minimum effect on for all of them
+STANDING_OUT = 2.0  # standard errors
+FEWEST_OWN = 2  # values with partners that are not slow, to judge a node by those alone
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """What the measurements so far suggest."""
+
+    usual: Normal | None
+    values: Sequence[Value]  # without what slow places explain
+    slow: Mapping[str, float]  # nodes that may be slow, and by how much; those cleared by retests are not here
+    failing: tuple[str, ...]  # nodes in failed measurements that no partner explains
+    links: tuple[Pair, ...]  # slow or failed pairs that neither of their nodes explains, the worst first
+    places: tuple[SlowPlace, ...]
+    of_node: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+
+    def own_values(self, node: str) -> Sequence[Value]:
+        """A node's values that no suspect partner and no suspect link explains."""
+        told = [value for value in self.of_node[node] if value.pair not in self.links] or list(self.of_node[node])
+        return unexplained(told, node, self.slow, _score(told))
+
+    def with_good_partners(self, node: str) -> list[Value]:
+        """A node's values with partners that are not suspect, also in pairs that are."""
+        return [value for value in self.of_node[node] if value.pair.other(node) not in self.slow]
+
+
+def screen(measurements: Sequence[Measurement], settings: Settings) -> Screened:
+    """Look through all measurements so far."""
+    failing = failing_nodes(measurements)
+    often = Counter(one.pair for one in measurements)
+    slow: dict[str, float] = {}
+    apart: set[str] = set()
+    repeated: set[Pair] = set()
+    placed: set[str] = set()
+    for number in range(PASSES):
+        typical = [one for one in measurements if one.pair not in repeated] if repeated else measurements
+        untypical = [one for one in measurements if one.pair in repeated]
+        usual = normal(typical, apart, settings, untypical, placed)
+        if usual is None:
+            break
+        found = values(measurements, usual, settings)
+        places = slow_places(found, usual, settings)
+        found = residuals(found, places, settings)
+        of_node = by_node(found)
+        slow = slow_nodes(of_node, slow, settings)
+        links = slow_links(found, slow, usual, settings)
+        before = apart, repeated, placed
+        apart = _standing_out(slow, of_node, usual) | (set() if number else _lowest(of_node))
+        repeated = {one for one in links if often[one] > 1}
+        placed = {node for place in places for node in place.nodes}
+        if (apart, repeated, placed) == before:
+            break
+    failed = _failed_links(measurements, failing)
+    if usual is None:
+        return Screened(None, (), {}, failing, failed, ())
+    return Screened(usual, found, slow, failing, (*failed, *links), tuple(places), of_node)
+
+
+def _lowest(of_node: Mapping[str, Sequence[Value]]) -> set[str]:
+    """The lowest eighth, whoever they are: at first they may hide in the normal that they have a part in."""
+    scores = {node: _score(told) for node, told in of_node.items()}
+    return set(sorted(scores, key=lambda node: (scores[node], node))[: max(1, len(scores) // 8)])
+
+
+def _standing_out(slow: Mapping[str, float], of_node: Mapping[str, Sequence[Value]], usual: Normal) -> set[str]:
+    """Suspects that noise alone hardly makes: to leave out whoever was a little unlucky would make luck the normal."""
+    return {
+        node for node, score in slow.items() if score < -STANDING_OUT * location_error(len(of_node[node]), usual.sigma)
+    }
+
+
+def slow_nodes(
+    of_node: Mapping[str, Sequence[Value]], suspects: Mapping[str, float], settings: Settings
+) -> dict[str, float]:
+    """Nodes whose middle value is low, less what partners among the suspects so far explain, and retests cleared."""
+    found_slow = {}
+    cut = -settings.min_effect * SUSPECT
+    for node, told in of_node.items():
+        if all(value.x >= cut for value in told) or (whole := _score(told)) >= cut:
+            continue
+        own = unexplained(told, node, suspects, whole)
+        score = _score(own)
+        if score < cut and not _is_cleared(own, settings):
+            found_slow[node] = score
+    return found_slow
+
+
+def _score(told: Sequence[Value]) -> float:
+    """The middle over partners but the worst, however often that one was measured."""
+    middles = sorted(_middles(told).values())
+    return median(middles[1:] if len(middles) >= ENOUGH_PARTNERS else middles)
+
+
+def but_the_worst(told: Sequence[Value]) -> Sequence[Value]:
+    """The values with all partners but the worst, where there are enough: one slow link makes no slow node."""
+    middles = _middles(told)
+    if len(middles) < ENOUGH_PARTNERS:
+        return told
+    worst = min(middles, key=lambda one: (middles[one], one))
+    return [value for value in told if value.pair != worst]
+
+
+def _middles(told: Sequence[Value]) -> dict[Pair, float]:
+    of_partner: dict[Pair, list[float]] = {}
+    for value in told:
+        of_partner.setdefault(value.pair, []).append(value.x)
+    return {one: xs[0] if len(xs) == 1 else median(xs) for one, xs in of_partner.items()}
+
+
+def unexplained(told: Sequence[Value], node: str, suspects: Mapping[str, float], score: float) -> Sequence[Value]:
+    """A node's values but those that a partner explains, which is at least half as slow; all where those are too few.
+
+    A good value is evidence of both ends, whoever the partner is.
+    """
+    own = [value for value in told if suspects.get(value.pair.other(node), 0.0) >= score / 2 or value.x > score / 2]
+    return own if len(own) >= FEWEST_OWN else told
+
+
+def _is_cleared(own: Sequence[Value], settings: Settings) -> bool:
+    again = [value for value in own if value.is_retest]
+    return len({value.pair for value in again}) >= CLEARED_AFTER and _score(again) > -settings.min_effect / 4
+
+
+def slow_links(
+    found: Sequence[Value], slow: Mapping[str, float], usual: Normal, settings: Settings
+) -> tuple[Pair, ...]:
+    """Pairs far slower than their nodes are with others, unless retests cleared them; the slowest first."""
+    cut = -max(settings.min_effect, LINK_SIGMAS * usual.sigma)
+    low = {value.pair for value in found if value.x < cut}
+    of_pair: dict[Pair, list[Value]] = defaultdict(list)
+    for value in found:
+        if value.pair in low:
+            of_pair[value.pair].append(value)
+    suspects = {}
+    for one, told in of_pair.items():
+        score, middle = min(slow.get(node, 0.0) for node in one.nodes), median(value.x for value in told)
+        if _explains(score, middle, settings):
+            continue
+        beyond = [replace(value, x=value.x - score) for value in told]
+        if min(value.x for value in beyond) < cut and not _is_well_again(beyond, settings):
+            suspects[one] = middle
+    return tuple(sorted(suspects, key=lambda one: (suspects[one], one)))
+
+
+def _explains(score: float, middle: float, settings: Settings) -> bool:
+    """Whether a node of this score is reason enough for a pair so slow: a barely suspect one is none for far more."""
+    if score > -settings.min_effect:
+        return score < -settings.min_effect * EXPLAINS and middle > score * EXPLAINED_TIMES
+    return True
+
+
+def _is_well_again(told: Sequence[Value], settings: Settings) -> bool:
+    again = [value.x for value in told if value.is_retest]
+    well = sum(x > -settings.min_effect / 2 for x in again)
+    return well >= CLEARED_AFTER or any(x > -settings.min_effect / 4 for x in again)
+
+
+def failing_nodes(measurements: Sequence[Measurement]) -> tuple[str, ...]:
+    """Nodes whose measurements failed and that are not cleared by partners with whom they succeeded; the worst first.
+
+    A failure with a partner that fails more often than oneself says nothing of oneself, and a pair that fails again and
+    again no more than once.
+    """
+    partners: dict[str, set[str]] = defaultdict(set)
+    failed: dict[str, set[str]] = defaultdict(set)
+    for one in measurements:
+        for node in one.pair.nodes:
+            partners[node].add(one.pair.other(node))
+            if not one.reading.busbw_gb_per_s:
+                failed[node].add(one.pair.other(node))
+    rates = {node: len(failed[node]) / len(told) for node, told in partners.items()}
+    own = {node: sum(rates[node] >= rates[other] for other in failed[node]) for node in partners}
+    suspects = [node for node, count in own.items() if count > 1 or (count and rates[node] >= SHARE_OF_PARTNERS)]
+    return tuple(sorted(suspects, key=lambda node: (-own[node], node)))
+
+
+def _failed_links(measurements: Sequence[Measurement], failing: Sequence[str]) -> tuple[Pair, ...]:
+    found: dict[Pair, list[bool]] = defaultdict(list)
+    for one in measurements:
+        if not set(failing) & set(one.pair.nodes):
+            found[one.pair].append(bool(one.reading.busbw_gb_per_s))
+    return tuple(one for one, told in found.items() if not all(told) and sum(told) < CLEARED_AFTER)

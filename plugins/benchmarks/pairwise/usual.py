@@ -1,0 +1,197 @@
+"""What is normal for pairs, taken from those that are not suspected: centres, noise, and what rounds have in common."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import hypot
+from statistics import median
+
+from clusterproof.plugins.benchmarks.pairwise.likelihood import LEAST_SIGMA, normal_part
+from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair
+from clusterproof.plugins.benchmarks.pairwise.normal import Normal
+from clusterproof.plugins.benchmarks.pairwise.robust import MOST_VALUES, location, location_error
+from clusterproof.plugins.benchmarks.pairwise.rounds import difference, in_common, within
+from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
+from clusterproof.plugins.benchmarks.pairwise.tails import tails
+from clusterproof.plugins.benchmarks.pairwise.view import Settings, is_relaxed, log_of, succeeded
+
+ENOUGH = 4  # measurements for a normal of their own
+ENOUGH_WITH_ROOM = 2  # measurements of pairs of which at most half run at once, to say what that brings
+FEWEST_FOR_SIGMA = 6
+MOST_PLACES = 8  # of more places one that is slow touches too few pairs to move their median
+
+
+def normal(
+    measurements: Sequence[Measurement],
+    without: Collection[str],
+    settings: Settings,
+    untypical: Sequence[Measurement] = (),
+    placed: Collection[str] = (),
+) -> Normal | None:
+    """What is normal among nodes that are not suspected; None where nothing succeeded.
+
+    Of those without, and of what is untypical, it takes only what room brings, where too few others tell that: a slow
+    one can but hide it. `placed` are nodes of slow places, whose pairs do not tell what a round has in common.
+    """
+    told = succeeded(measurements)
+    if not told:
+        return None
+    most = max(one.at_once for one in measurements)
+    trusted = [one for one in told if not set(one.pair.nodes) & set(without)] or told
+    first = [one for one in trusted if not is_relaxed(one, most)] or trusted
+    shared = _in_common(first, settings)
+    logs: dict[bool, list[tuple[Pair, float]]] = defaultdict(list)
+    for one in first:
+        logs[is_inside(one.pair, settings.places)].append((one.pair, log_of(one) - shared.of_round.get(one.round, 0.0)))
+    whole, _ = normal_part([x for told_logs in logs.values() for _, x in told_logs])
+    inside = normal_part([x for _, x in logs[True]])[0] if len(logs[True]) >= ENOUGH else whole
+    across = _across(logs[False], settings) if len(logs[False]) >= ENOUGH else whole
+    found = Normal(inside, across, 0.0, rounds=shared.of_round)
+    rest = [x - found.of(kind) for kind, told_logs in logs.items() for _, x in told_logs]
+    sigma = _sigma(rest, told, without, found, settings)
+    found = replace(
+        found,
+        sigma=sigma,
+        error=location_error(len(rest), sigma),
+        sample=tuple(rest) if len(rest) <= MOST_VALUES else (),
+        tails=tails(rest, sigma),
+    )
+    with_room = [one for one in trusted if is_relaxed(one, most)]
+    if len(with_room) < ENOUGH_WITH_ROOM:
+        with_room = [one for one in (*told, *succeeded(untypical)) if is_relaxed(one, most)]
+    untelling = {*placed, *_low((one for one in told if not is_relaxed(one, most)), found, settings)}
+    first_rounds = _first_rounds(one for one in [*told, *succeeded(untypical)] if not untelling & set(one.pair))
+    return _with_room(found, with_room, first_rounds, {one.round for one in first}, shared.differ, settings)
+
+
+def _low(told: Iterable[Measurement], found: Normal, settings: Settings) -> set[str]:
+    """Nodes that were slow at first: for that they are most of a round that asks again, which is not slow for it."""
+    of_node: dict[str, list[float]] = defaultdict(list)
+    for one in told:
+        for node in one.pair:
+            of_node[node].append(_beyond(one, found, settings))
+    return {node for node, xs in of_node.items() if median(xs) < -settings.min_effect / 2}
+
+
+def _beyond(one: Measurement, found: Normal, settings: Settings) -> float:
+    """A measurement beside what is normal for its kind, and in its round."""
+    return log_of(one) - found.of(is_inside(one.pair, settings.places)) - found.rounds.get(one.round, 0.0)
+
+
+def _first_rounds(told: Iterable[Measurement]) -> dict[Pair, int]:
+    """In which round each pair was measured first."""
+    found: dict[Pair, int] = {}
+    for one in told:
+        found[one.pair] = min(one.round, found.get(one.pair, one.round))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What the pairs of each round have in common, and by how much rounds differ."""
+
+    of_round: Mapping[int, float]
+    differ: float
+
+
+def _in_common(told: Sequence[Measurement], settings: Settings) -> _Shared:
+    """What pairs of each of these rounds have in common, beside what pairs of their kind have in all of these."""
+    kinds: dict[bool, list[Measurement]] = defaultdict(list)
+    for one in told:
+        kinds[is_inside(one.pair, settings.places)].append(one)
+    of_rounds: dict[int, list[float]] = defaultdict(list)
+    differ = 0.0
+    for of_kind in kinds.values():
+        if len(of_kind) < ENOUGH:
+            continue
+        centre, _ = normal_part([log_of(one) for one in of_kind])
+        of_these = _by_round((one, log_of(one) - centre) for one in of_kind)
+        differ = max(differ, difference(of_these, max(within(of_these.values()), LEAST_SIGMA)))
+        for number, xs in of_these.items():
+            of_rounds[number] += xs
+    return _Shared(in_common(of_rounds, max(within(of_rounds.values()), LEAST_SIGMA), differ), differ)
+
+
+def _with_room(
+    found: Normal,
+    told: Sequence[Measurement],
+    first: Mapping[Pair, int],
+    full: Collection[int],
+    differ: float,
+    settings: Settings,
+) -> Normal:
+    """The same with what it brings that at most half of the pairs run at once, and what rounds that do so share.
+
+    `full` are the rounds in which all do, `differ` by how much those differ.
+    """
+    gained: dict[bool, list[tuple[Measurement, float]]] = {True: [], False: []}
+    for one in told:
+        kind = is_inside(one.pair, settings.places)
+        gained[kind].append((one, log_of(one) - found.of(kind)))
+    rounds = len({one.round for one in told})
+    chance = 4 * differ * (1 / max(rounds, 1) + 1 / max(len(full), 1)) ** 0.5
+    relief = {kind: _relief([x for _, x in of_kind], found.sigma, chance, settings) for kind, of_kind in gained.items()}
+    fresh = (
+        (one, x - relief[kind])
+        for kind, of_kind in gained.items()
+        for one, x in of_kind
+        if one.round == first.get(one.pair)
+    )
+    left = _by_round(fresh)  # those that are measured again were slow before
+    differ = max(differ, difference(left, found.sigma, about=0.0))
+    rounds_with_room = {number: x for number, x in in_common(left, found.sigma, differ).items() if number not in full}
+    return replace(
+        found, relief_inside=relief[True], relief_across=relief[False], rounds={**found.rounds, **rounds_with_room}
+    )
+
+
+def _by_round(told: Iterable[tuple[Measurement, float]]) -> dict[int, list[float]]:
+    of_rounds: dict[int, list[float]] = defaultdict(list)
+    for one, x in told:
+        of_rounds[one.round].append(x)
+    return of_rounds
+
+
+def _sigma(
+    rest: Sequence[float], told: Sequence[Measurement], suspects: Collection[str], usual: Normal, settings: Settings
+) -> float:
+    """The spread of good pairs; in a small cluster also that of each suspect's values about their own middle."""
+    if len(rest) > MOST_VALUES:
+        return normal_part(rest)[1]
+    of_suspects: dict[str, list[float]] = defaultdict(list)
+    for one in told:
+        mine = [node for node in one.pair.nodes if node in suspects]
+        if len(mine) == 1:
+            of_suspects[mine[0]].append(_beyond(one, usual, settings))
+    about = [x - location(xs) for xs in of_suspects.values() if len(xs) >= ENOUGH for x in xs]
+    both = [*rest, *about]
+    return normal_part(both)[1] if len(both) >= FEWEST_FOR_SIGMA else LEAST_SIGMA * 2
+
+
+def _relief(gained: Sequence[float], sigma: float, chance: float, settings: Settings) -> float:
+    """What room brings, where it is more than noise, and than rounds differ by chance."""
+    if len(gained) < ENOUGH_WITH_ROOM:
+        return 0.0
+    middle = median(gained)
+    sure = middle > max(settings.min_effect / 2, hypot(4 * sigma / len(gained) ** 0.5, chance))
+    return middle if sure else 0.0
+
+
+def _across(logs: Sequence[tuple[Pair, float]], settings: Settings) -> float:
+    """The centre of pairs across places. Where one place is slow, it is that of the pairs without it."""
+    plain, _ = normal_part([x for _, x in logs])
+    touching: dict[str, list[int]] = defaultdict(list)
+    for number, (one, _) in enumerate(logs):
+        for node in one.nodes:
+            touching[settings.places.get(node, "")].append(number)
+    if len(touching) > MOST_PLACES:
+        return plain
+    without = [
+        median(x for number, (_, x) in enumerate(logs) if number not in skipped)
+        for numbers in touching.values()
+        if len(logs) - len(skipped := set(numbers)) >= ENOUGH
+    ]
+    best = max(without, default=plain)
+    return best if best - plain > settings.min_effect / 2 else plain

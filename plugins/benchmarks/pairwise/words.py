@@ -1,0 +1,69 @@
+"""Findings and measurements as people read them."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair
+from clusterproof.plugins.benchmarks.pairwise.findings import Estimate, Finding, Kind
+from clusterproof.plugins.core.nodeset import fold
+
+SURE_AT_MOST = 0.9999  # nobody is surer than that of anything measured
+
+
+def slower_in_words(finding: Finding) -> str:
+    """`11 % slower than normal (9 to 13 %), 8 measurements with 8 partners, 99.99 % sure`."""
+    if finding.estimate is None:
+        return f"{finding.failures or 'none'} of {finding.attempts} measurements failed"
+    told = finding.estimate
+    sure = f", {min(told.surely, SURE_AT_MOST):.2%} sure".replace("%", " %") if told.surely else ""
+    return f"{estimate_in_words(told)}, {told.measurements} measurements with {told.partners} partners{sure}"
+
+
+def estimate_in_words(told: Estimate) -> str:
+    """`11 % slower than normal (9 to 13 %)`."""
+    if told.slower <= 0:
+        return "as fast as normal"
+    low, high = sorted((told.low, told.high))
+    return f"{told.slower * 100:.3g} % slower than normal ({max(low, 0.0) * 100:.3g} to {high * 100:.3g} %)"
+
+
+def blames(finding: Finding) -> str:
+    """A finding in a few words, as the reason of something else."""
+    if finding.kind is Kind.SLOW_NODE and finding.estimate:
+        return f"{finding.nodes[0]} is {finding.estimate.slower * 100:.3g} % slow"
+    if finding.kind is Kind.FAILING_NODE:
+        return f"measurements with {finding.nodes[0]} fail"
+    if finding.kind in (Kind.SLOW_GROUP, Kind.CONTENTION) and finding.place and finding.estimate:
+        slow = f"{finding.place} ({fold(finding.nodes)}) is {finding.estimate.slower * 100:.3g} % slow to other places"
+        return f"{slow}, {finding.words}"
+    if finding.kind is Kind.INTERMITTENT:
+        return f"{fold(finding.nodes)} is slow now and then"
+    if finding.kind is Kind.INCONCLUSIVE:
+        return f"{fold(finding.nodes)} may be to blame"
+    return finding.words or finding.kind.value
+
+
+def finding_in_words(finding: Finding) -> str:
+    """A finding as a report lists it: `slow node n0003: 11 % slower than normal (9 to 13 %), …`."""
+    kind = finding.kind
+    if kind in (Kind.CONFIGURATION, Kind.CONTENTION, Kind.SLOW_GROUP):
+        return f"{kind.value}: {blames(finding)}"
+    is_of_link = kind in (Kind.SLOW_LINK, Kind.FAILING_LINK)
+    who = "~".join(finding.nodes) if is_of_link else fold(finding.nodes)
+    has_numbers = bool(finding.estimate or finding.attempts)
+    told = filter(None, (slower_in_words(finding) if has_numbers else "", finding.words))
+    return f"{kind.value} {who}: {'; '.join(told)}"
+
+
+def measured_in_words(pair: MeasuredPair) -> str:
+    """`284 GB/s, 71 % of normal; again 99 %, 98 %`; what failed says why."""
+    told = [_reading(pair, number) for number in range(len(pair.measurements))]
+    return f"{told[0]}{'; again ' if told[1:] else ''}{', '.join(told[1:])}".replace("; expected", ", expected")
+
+
+def _reading(pair: MeasuredPair, number: int) -> str:
+    reading = pair.measurements[number].reading
+    usual = pair.campaign.usual_gb_per_s(pair.pair)
+    if not reading.busbw_gb_per_s:
+        return f"failed ({reading.problem or 'nothing told why'})"
+    share = f"{reading.busbw_gb_per_s / usual:.0%}".replace("%", " %") if usual else ""
+    return f"{reading.busbw_gb_per_s:.4g} GB/s, {share} of normal" if not number else share

@@ -1,0 +1,136 @@
+"""From the files of a capture to what each node told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from clusterproof.plugins.captures.commands import how_to_collect
+from clusterproof.plugins.captures.folder import NoCaptureError, NodeFiles, layout
+from clusterproof.plugins.captures.forms import FORMS
+from clusterproof.plugins.captures.merge import merged
+from clusterproof.plugins.captures.pieces import pieces
+from clusterproof.plugins.captures.text import MAX_BYTES, text_of
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status, Unreached
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.evidence.form import CaptureError, Form
+from clusterproof.plugins.evidence.gpu.parse_completed import completed
+from clusterproof.plugins.evidence.storage import parse_fstab as fstab
+
+# What is left to do with a leaf's value when every file has told what it has.
+_FINISHED: Mapping[str, Callable[[object], object]] = {"nvml": completed, "mounts": fstab.completed}
+SHOWN = 20  # lines about files that were not understood
+PROBE = {"source": "capture"}  # in the place of what the probe says of itself
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """What the files of one node told, and what could not be understood: one line for each."""
+
+    evidence: NodeEvidence
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What one output told of one leaf."""
+
+    leaf: str
+    rank: int
+    value: object
+
+
+def understood(node: NodeFiles, root: Path, leaves: Iterable[str], forms: Sequence[Form] = FORMS) -> Understood:
+    """Everything that one node's files tell; every other leaf says what to collect."""
+    told: list[_Told] = []
+    unknown: list[str] = []
+    for file in node.files:
+        name = _shown(file, root)
+        found, problems = _of_file(file, forms)
+        told += found
+        unknown += [f"{name}: {problem}" for problem in problems]
+        if not found and not problems:
+            unknown.append(f"{name} is none of the known forms")
+    return Understood(_evidence(node.name, told, leaves), tuple(unknown))
+
+
+def read_capture(path: Path, cluster: Cluster, leaves: Iterable[str]) -> tuple[Understood, ...]:
+    """What each node of a cluster told; a file that is of no node is named with the first."""
+    try:
+        found = layout(path)
+    except NoCaptureError as problem:
+        gone = NodeEvidence("", unreached=Unreached.LOST, detail=f"{path}: {problem}")
+        return tuple(Understood(replace(gone, node=target.name)) for target in cluster.targets)
+    files = {node.name: node for node in found.nodes}
+    leaves = tuple(leaves)
+    told = [understood(files.get(one.name, NodeFiles(one.name, ())), found.root, leaves) for one in cluster.targets]
+    return (replace(told[0], unknown=(*found.strays, *told[0].unknown)), *told[1:])
+
+
+def not_understood(told: Iterable[Understood], is_redacted: bool = False) -> list[str]:
+    """A line for each file that told nothing, or not all that it seems to hold; where names are redacted, how many."""
+    unknown = [line for node in told for line in node.unknown]
+    if unknown and is_redacted:
+        return [f"capture: not understood: {len(unknown)} of its outputs, whose names are redacted"]
+    more = [f"capture: and {len(unknown) - SHOWN} more"] if len(unknown) > SHOWN else []
+    return [f"capture: {printable(line, 300)}" for line in unknown[:SHOWN]] + more
+
+
+def read_text(text: str, forms: Sequence[Form] = FORMS) -> tuple[dict[str, object], list[str]]:
+    """What a text tells, by leaf, and what is wrong with it."""
+    told, problems = _of_text(text, forms)
+    return _values(told), problems
+
+
+def _of_file(file: Path, forms: Sequence[Form]) -> tuple[list[_Told], list[str]]:
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except OSError as problem:
+        return [], [problem.strerror or str(problem)]
+    told, problems = _of_text(text_of(content), forms)
+    if len(content) > MAX_BYTES:
+        problems.append(f"is longer than {MAX_BYTES:,} bytes, and was read no further")
+    return told, problems
+
+
+def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[_Told], list[str]]:
+    told: list[_Told] = []
+    problems: list[str] = []
+    for piece in pieces(text, forms):
+        for form in forms:
+            if not form.recognises(piece.text):
+                continue
+            try:
+                leaves = form.read(piece.text)
+            except CaptureError as problem:
+                problems.append(f"{form.name}: {problem}")
+            else:
+                told += [_Told(leaf, form.rank, value) for leaf, value in leaves.items()]
+    return told, problems
+
+
+def _evidence(name: str, told: Sequence[_Told], leaves: Iterable[str]) -> NodeEvidence:
+    values = _values(told)
+    answers = {leaf: Leaf(Status.UNCOLLECTED, detail=how_to_collect(leaf)) for leaf in leaves}
+    answers |= {leaf: Leaf(Status.TOLD, value) for leaf, value in values.items()}
+    return NodeEvidence(name, dict(sorted(answers.items())), probe=PROBE)
+
+
+def _values(told: Iterable[_Told]) -> dict[str, object]:
+    """What all outputs together tell, by leaf."""
+    by_leaf: dict[str, list[tuple[int, object]]] = {}
+    for one in told:
+        by_leaf.setdefault(one.leaf, []).append((one.rank, one.value))
+    return {leaf: _FINISHED.get(leaf, _itself)(merged(several)) for leaf, several in by_leaf.items()}
+
+
+def _itself(value: object) -> object:
+    return value
+
+
+def _shown(file: Path, root: Path) -> str:
+    """A file as people call it: from the capture's folder on."""
+    return str(file.relative_to(root)) if file.is_relative_to(root) else file.name

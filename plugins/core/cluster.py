@@ -1,0 +1,46 @@
+"""What X in `--cluster X` turns into: a cluster, its nodes, and what each is expected to be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.record import field, record
+
+
+@record
+class Target:
+    """One node: its name, how to reach it, and what it is expected to be where anybody said so.
+
+    `expect` holds numbers by name (`gpus`, `efa`) that outrank the instance type's; `efa_attached` is how many EFA
+    devices AWS says are attached to it.
+    """
+
+    name: str
+    address: str = ""  # empty: the name itself
+    user: str = ""
+    port: int = 0  # 0: the connection's default
+    group: str = ""
+    instance_type: str = ""
+    expect: Mapping[str, int] = field(default_factory=dict)
+    efa_attached: int | None = None  # None: nobody asked AWS, or it does not tell
+
+
+@record
+class Cluster:
+    """The nodes of a run and the connection that reaches them.
+
+    `connection` is a key of `clusterproof.plugins.transport.CONNECTIONS`, `replay` or `capture`; `settings` are
+    that connection's own (`recording` for replay, `capture` for capture, `identity_file` for ssh, `region` and `arn`
+    for a cluster of AWS's, …).
+    """
+
+    name: str
+    connection: str
+    targets: tuple[Target, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # what a person should know of it, for the header
+
+
+class InventoryError(ClusterproofError, ValueError):
+    """An X that names no cluster; the message is one line that says what was wrong and what is right."""

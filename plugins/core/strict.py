@@ -1,0 +1,143 @@
+"""Reads an inventory's files strictly: an unknown key, a wrong type or a wrong number is one clear line."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+
+from clusterproof.plugins.core.cluster import InventoryError
+from clusterproof.plugins.core.record import record
+
+EXPECTED = ("gpus", "efa", "nvlinks", "ib")  # what `expect` may count
+MAX_FILE_BYTES = 64 * 1024 * 1024  # of an inventory; 100,000 nodes take about 20 MB
+_WORDS = {
+    bool: "true or false",
+    str: "text",
+    int: "a whole number",
+    float: "a number with a fraction",
+    list: "a list",
+    dict: "a table",
+    type(None): "nothing",
+}
+_MAX_EXPECTED = 100_000
+_EXPECTATION = re.compile(r"\s*([^=\s]+)\s*=\s*([0-9]{1,6})\s*")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """` (did you mean …?)`, or nothing where no known word is near."""
+    from difflib import get_close_matches  # few words are wrong
+
+    found = get_close_matches(word, list(known), n=1)
+    return f" (did you mean {found[0]}?)" if found else ""
+
+
+def parse_expect(text: str) -> dict[str, int]:
+    """The numbers of `--expect gpus=8,efa=32`; nothing for an empty text. Raises InventoryError."""
+    expected: dict[str, int] = {}
+    for part in text.split(",") if text else []:
+        match = _EXPECTATION.fullmatch(part)
+        if not match:
+            raise InventoryError(f"--expect {text!r:.80}: {part!r:.40} counts nothing; expected gpus=8,efa=32")
+        name, count = match.groups()
+        _known_expectation(name, f"--expect {text!r:.80}")
+        if name in expected:
+            raise InventoryError(f"--expect {text!r:.80} gives {name} twice; expected it once")
+        expected[name] = int(count)
+    return expected
+
+
+def read_text(path: str | os.PathLike[str], expected: str) -> str:
+    """The whole text of a file; `expected` says what it should have been. Raises InventoryError."""
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs an import before each job
+            size = os.fstat(file.fileno()).st_size
+            text = file.read() if size <= MAX_FILE_BYTES else None
+    except UnicodeDecodeError as problem:
+        raise InventoryError(f"{path}: byte {problem.start} is not UTF-8; expected {expected}") from None
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise InventoryError(f"{str(path)!r:.200}: {reason}; expected {expected}") from None
+    if text is None:
+        raise InventoryError(f"{path} has {size:,} bytes; expected {expected}, of {MAX_FILE_BYTES:,} at most")
+    return text
+
+
+@record
+class Table:
+    """One table of a file, and where it stands (`cluster.toml [ssh]`). Each method raises InventoryError."""
+
+    where: str
+    values: Mapping[str, object]
+
+    @classmethod
+    def of(cls, where: str, told: object) -> Table:
+        """`told` as a table."""
+        if not isinstance(told, Mapping):
+            raise InventoryError(f"{where} is {_kind(told)}; expected a table")
+        return cls(where, told)
+
+    def only(self, *known: str) -> None:
+        """Reject a key that is not known: mostly a slip of the pen, which would silently change nothing."""
+        for key in self.values:
+            if key not in known:
+                raise InventoryError(
+                    f"{self.where}: {key!r:.60} means nothing here{nearest(str(key), known)}; "
+                    f"expected {', '.join(known)}"
+                )
+
+    def text(self, key: str, default: str | None = "") -> str:
+        """A text without control characters; a default of None makes it due."""
+        told = self.values.get(key, default)
+        if told is None:
+            raise InventoryError(f"{self.where} has no {key}; expected one")
+        if not isinstance(told, str):
+            raise InventoryError(f"{self.where}: {key} is {_kind(told)}; expected text")
+        if key in self.values and not (told.strip() and told.isprintable()):
+            raise InventoryError(f"{self.where}: {key} is {told!r:.60}; expected text on one line, and not empty")
+        return told
+
+    def number(self, key: str, least: int, most: int, default: int = 0) -> int:
+        """A whole number between `least` and `most`."""
+        told = self.values.get(key, default)
+        if isinstance(told, bool) or not isinstance(told, int):
+            raise InventoryError(f"{self.where}: {key} is {_kind(told)}; expected a whole number")
+        if key in self.values and not least <= told <= most:
+            raise InventoryError(f"{self.where}: {key} is {told!r:.30}; expected {least} to {most}")
+        return told
+
+    def flag(self, key: str) -> bool:
+        """True or false; false where nothing is said."""
+        told = self.values.get(key, False)
+        if not isinstance(told, bool):
+            raise InventoryError(f"{self.where}: {key} is {_kind(told)}; expected true or false")
+        return told
+
+    def table(self, key: str) -> Table:
+        """A table; an empty one where nothing is said."""
+        return Table.of(f"{self.where} [{key}]", self.values.get(key, {}))
+
+    def tables(self, key: str) -> list[Table]:
+        """A list of tables, counted from 1 in messages."""
+        told = self.values.get(key, [])
+        if not isinstance(told, list):
+            raise InventoryError(f"{self.where}: {key} is {_kind(told)}; expected a list of tables")
+        return [Table.of(f"{self.where} {key} {number}", entry) for number, entry in enumerate(told, 1)]
+
+    def expect(self) -> dict[str, int]:
+        """The numbers under `expect`."""
+        expected = self.table("expect")
+        for name in expected.values:
+            _known_expectation(str(name), expected.where)
+        return {name: expected.number(name, 0, _MAX_EXPECTED) for name in expected.values}
+
+
+def _known_expectation(name: str, where: str) -> None:
+    if name not in EXPECTED:
+        hint = nearest(name, EXPECTED)
+        raise InventoryError(f"{where}: {name!r:.40} is not counted{hint}; expected {', '.join(EXPECTED)}")
+
+
+def _kind(told: object) -> str:
+    """The type of a value, in words for people."""
+    return _WORDS.get(type(told), f"a {type(told).__name__}")

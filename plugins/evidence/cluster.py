@@ -1,0 +1,136 @@
+"""The cluster as a whole: what AWS and Slurm tell of it, and its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
+from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.core.verdict import NotApplicable
+from clusterproof.plugins.evidence.ec2.by_evidence import Instances
+from clusterproof.plugins.evidence.ec2.facts import (
+    Endpoint,
+    Instance,
+    InstanceTopology,
+    Quota,
+    RouteTable,
+    SecurityGroup,
+    Subnet,
+)
+from clusterproof.plugins.evidence.fact import Told, list_told_as, told_as, told_by
+from clusterproof.plugins.evidence.field import at_least_one, objects
+from clusterproof.plugins.evidence.fsx.facts import Metrics
+from clusterproof.plugins.evidence.hyperpod.facts import HyperpodCluster, HyperpodNode, NodeZone
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.slurm.facts import SlurmCluster
+
+SLURM_LEAF = "slurm"  # all others of a control plane are AWS's
+
+
+@record
+class Member:
+    """A node that is validated: its name, its group, and EC2's name of its instance type."""
+
+    name: str
+    group: str
+    ec2_type: str
+
+
+@record
+class ClusterFacts:
+    """A cluster that AWS or Slurm knows.
+
+    A fact raises Incomplete where its control plane did not tell it, NotApplicable where it has no meaning.
+    """
+
+    cluster: Cluster
+    evidence: NodeEvidence
+    nodes: Mapping[str, Node]
+    policy: Policy = NO_POLICY
+    instances: Instances | None = None  # where only the nodes themselves say whether they are of AWS
+    known: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.cluster.name
+
+    @property
+    def type_name(self) -> str:
+        """A cluster has no instance type of its own."""
+        return ""
+
+    @property
+    def gpu_uuids(self) -> tuple[str, ...]:
+        """Nor GPUs."""
+        return ()
+
+    @property
+    def leaves(self) -> Mapping[str, Leaf]:
+        """What the control plane answered, by leaf."""
+        return self.evidence.leaves
+
+    def leaf(self, name: str) -> Leaf:
+        """One leaf's answer. Of AWS's, raises as `require_instances` does, and NotApplicable where nobody had a key."""
+        leaf = self.evidence.leaves.get(name) or Leaf(Status.NOT_ASKED)
+        if name != SLURM_LEAF:
+            self.require_instances()
+            if leaf.status is Status.NOT_ASKED and leaf.detail:
+                raise NotApplicable(f"AWS was not asked: {leaf.detail}")
+        return leaf
+
+    def require_instances(self) -> None:
+        """Raise NotApplicable where AWS was not asked, for no node is an instance; Incomplete where none says so."""
+        if self.instances:
+            self.instances.require()
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The nodes that are validated, as the inventory has them."""
+        targets = self.cluster.targets
+        return tuple(Member(one.name, one.group, one.instance_type.removeprefix("ml.")) for one in targets)
+
+    @property
+    def is_hyperpod(self) -> bool:
+        """Whether SageMaker owns the nodes; else they are EC2 instances of the account."""
+        return "arn" in self.cluster.settings
+
+    def require_hyperpod(self) -> None:
+        """Raise NotApplicable where it is no HyperPod cluster."""
+        if not self.is_hyperpod:
+            raise NotApplicable(f"{self.name} is no HyperPod cluster")
+
+    hyperpod = told_as("hyperpod", HyperpodCluster)
+
+    @told_by("hyperpod_nodes")
+    def hyperpod_nodes(self, told: Told) -> tuple[HyperpodNode, ...]:
+        """The nodes that SageMaker lists, at least one. Raises Incomplete."""
+        return tuple(HyperpodNode(entry) for entry in at_least_one(told.get("nodes", objects), "node"))
+
+    node_zones = list_told_as("zones", "nodes", NodeZone)
+
+    @told_by("instances")
+    def ec2_instances(self, told: Told) -> tuple[Instance, ...]:
+        """The EC2 instances of the account that AWS describes, at least one. Raises Incomplete."""
+        return tuple(Instance(entry) for entry in at_least_one(told.get("instances", objects), "instance"))
+
+    instance_topologies = list_told_as("instance_topology", "instances", InstanceTopology)
+
+    slurm = told_as("slurm", SlurmCluster)
+
+    # Its network
+
+    vpc_subnets = list_told_as("subnets", "subnets", Subnet)
+    security_groups = list_told_as("security_groups", "groups", SecurityGroup)
+    route_tables = list_told_as("route_tables", "tables", RouteTable)
+    vpc_endpoints = list_told_as("vpc_endpoints", "endpoints", Endpoint)
+
+    service_quotas = list_told_as("quotas", "quotas", Quota)
+
+    # Storage
+
+    fsx_systems = list_told_as("fsx", "file_systems", dict)
+    fsx_metrics = told_as("fsx_metrics", Metrics)

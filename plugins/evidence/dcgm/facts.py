@@ -1,0 +1,83 @@
+"""The logs of `dcgmi diag`, typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.field import Field, flag, objects, optional, read, text, whole
+
+
+@record
+class Message:
+    """What DCGM says of a result; `severity` is its number, None where the form of output has none."""
+
+    told: Mapping[str, Any]
+
+    text = Field(text)
+    severity = Field(optional(whole))
+
+
+@record
+class Result:
+    """One result of a test; `gpu` is empty where it is of all GPUs. `status`: pass fail warn skip `not run` unknown."""
+
+    told: Mapping[str, Any]
+
+    gpu = Field(text)
+    status = Field(text)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """Warnings and errors. Raises Incomplete."""
+        return tuple(Message(told) for told in read(self.told.get("messages"), objects, "dcgm_diag: messages"))
+
+
+@record
+class DiagTest:
+    """One test of a run, with the results of all GPUs."""
+
+    told: Mapping[str, Any]
+
+    name = Field(text)
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """A result for each GPU, or one for all, or both. Raises Incomplete."""
+        return tuple(Result(told) for told in read(self.told.get("results"), objects, "dcgm_diag: results"))
+
+    def ending(self, statuses: Iterable[str]) -> tuple[Result, ...]:
+        """The results that are one of these; of all GPUs only where no single GPU is named. Raises Incomplete."""
+        found = tuple(result for result in self.results if result.status in statuses)
+        single = tuple(result for result in found if result.gpu or result.messages)
+        return single or found
+
+
+@record
+class DiagLog:
+    """One run of `dcgmi diag`; `exit` is None where nobody wrote it down, `is_complete` whether its end was reached."""
+
+    told: Mapping[str, Any]
+
+    version = Field(text)
+    exit = Field(optional(whole))
+    is_complete = Field(flag, "complete")
+    runtime_error = Field(text)
+
+    @property
+    def tests(self) -> tuple[DiagTest, ...]:
+        """The tests in their order. Raises Incomplete."""
+        return tuple(DiagTest(told) for told in read(self.told.get("tests"), objects, "dcgm_diag: tests"))
+
+
+@record
+class DcgmDiag:
+    """Every captured run of `dcgmi diag`."""
+
+    told: Mapping[str, Any]
+
+    @property
+    def logs(self) -> tuple[DiagLog, ...]:
+        """The runs, in the order of their files. Raises Incomplete."""
+        return tuple(DiagLog(told) for told in read(self.told.get("logs"), objects, "dcgm_diag: logs"))

@@ -1,0 +1,158 @@
+"""What DCGM's command line prints: `dcgmi diag`, with and without -j, of DCGM 2 to 4, and `dcgmi nvlink -s`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from clusterproof.plugins.evidence.dcgm.parse_table import Table
+from clusterproof.plugins.evidence.exit_status import exit_status
+from clusterproof.plugins.evidence.form import CaptureError, Form
+from clusterproof.plugins.evidence.values import document_in, gpus_in, objects, short, whole
+
+MAX_TESTS = 256
+MAX_RESULTS = 1024  # of one test
+MAX_MESSAGES = 16  # of one result
+MAX_GPUS = 128
+MAX_LINKS = 64
+
+ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")  # DCGM 4, and before
+STATUSES = ("pass", "fail", "warn", "skip", "not run")  # as dcgmi words them in every version
+
+_HEADER = re.compile(r"^\|\s{0,4}Diagnostic\s{1,60}\|\s{0,4}Result", re.MULTILINE)
+_LINKS = re.compile(
+    r"^[ \t]{0,16}gpuId[ \t]{1,4}(\d{1,3}):[ \t]{0,16}\n[ \t]{0,16}([UDXN_](?:[ \t]{1,8}[UDXN_]){0,63})[ \t]{0,16}$",
+    re.MULTILINE,
+)
+
+
+def is_json(text: str) -> bool:
+    """Whether it is the JSON of `dcgmi diag -j`."""
+    return any(f'"{root}"' in text[:20_000] for root in ROOTS)
+
+
+def read_json(text: str) -> Mapping[str, object]:
+    """The leaf `dcgm_diag`; of JSON that is cut only that it is. Raises CaptureError."""
+    try:
+        document = document_in(text)
+    except CaptureError:
+        return _diag(text, "", [], is_complete=False)  # a cut log is no log that is absent
+    root = next((document[name] for name in ROOTS if isinstance(document.get(name), dict)), None)
+    if root is None:
+        raise CaptureError(f"no object {ROOTS[0]!r}; expected what dcgmi diag -j prints")
+    metadata = document.get("metadata")
+    version = root.get("version") or (metadata.get("version") if isinstance(metadata, dict) else "")
+    return _diag(text, short(version), list(_tests(root)), error=short(root.get("runtime_error")))
+
+
+def is_table(text: str) -> bool:
+    """Whether it is the table of `dcgmi diag`, or its beginning."""
+    return bool(_HEADER.search(text))
+
+
+def read_table(text: str) -> Mapping[str, object]:
+    """The leaf `dcgm_diag`."""
+    table = Table()
+    for line in text.split("\n"):
+        table.take(line)
+    return _diag(text, table.version, table.tests, is_complete=table.has_ended)
+
+
+def _diag(
+    text: str, version: str, tests: list[dict[str, Any]], *, is_complete: bool = True, error: str = ""
+) -> dict[str, object]:
+    for test in tests:
+        test["results"] = test["results"][:MAX_RESULTS]
+        for result in test["results"]:
+            result["messages"] = result["messages"][:MAX_MESSAGES]
+    diag = {"version": version, "exit": exit_status(text), "complete": is_complete, "runtime_error": error}
+    return {"dcgm_diag": {"logs": [{**diag, "tests": tests[:MAX_TESTS]}]}}
+
+
+def _tests(root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every test; DCGM has put null between them."""
+    for category in [*objects(root.get("test_categories")), {"tests": root.get("tests")}]:
+        for test in objects(category.get("tests")):
+            results = [_result(result) for result in objects(test.get("results"))]
+            summary = test.get("test_summary")
+            if isinstance(summary, dict) and not results:
+                results.append(_result(summary))
+            yield {"name": short(test.get("name")), "category": short(category.get("category")), "results": results}
+
+
+def _result(told: Mapping[str, Any]) -> dict[str, object]:
+    """One result: DCGM 4 names an entity, which may be a CPU; before, `gpu_ids` is a number or a list in a string."""
+    entity, kind = told.get("gpu_ids", told.get("entity_id", "")), told.get("entity_group", "GPU")
+    warnings = told.get("warnings")
+    word = short(told.get("status")).strip().lower().replace("_", " ")
+    return {
+        "gpu": gpus_in(entity) if kind == "GPU" else short(f"{kind} {entity}"),
+        "status": word if word in STATUSES else "unknown",
+        "messages": [_message(warning) for warning in (warnings if isinstance(warnings, list) else [])],
+    }
+
+
+def _message(warning: object) -> dict[str, object]:
+    if not isinstance(warning, dict):
+        return {"text": short(warning), "severity": None}
+    severity = warning.get("error_severity")
+    return {"text": short(warning.get("warning")), "severity": severity if type(severity) is int else None}
+
+
+def is_nvlink_status(text: str) -> bool:
+    """Whether it is the grid of `dcgmi nvlink -s`."""
+    return bool(_LINKS.search(text))
+
+
+def read_nvlink_status(text: str) -> Mapping[str, object]:
+    """The links of the leaf `nvml`: U is up, D is down; what is disabled or not supported is no link."""
+    gpus = [
+        {"index": int(number), "lost": None, "nvlinks": [state == "U" for state in states.split() if state in "UD"]}
+        for number, states in _LINKS.findall(text)[:MAX_GPUS]
+    ]
+    if not gpus:
+        raise CaptureError("dcgmi nvlink -s names no GPU")
+    return {"nvml": {"init": None, "gpus": gpus}}
+
+
+_COUNTERS = {
+    "CRC FLIT Error": "crc_flit",
+    "CRC Data Error": "crc_data",
+    "Replay Error": "replay",
+    "Recovery Error": "recovery",
+}
+
+
+def is_nvlink_errors(text: str) -> bool:
+    """Whether it is the JSON of `dcgmi nvlink -e -j`."""
+    return '"NVLINK Error Counts"' in text[:2_000_000]
+
+
+def read_nvlink_errors(text: str) -> Mapping[str, object]:
+    """The counters of the links of one GPU of the leaf `nvml`. Raises CaptureError."""
+    document = document_in(text)
+    header, links = document.get("header"), document.get("body")
+    titles = " ".join(short(title) for title in header) if isinstance(header, list) else ""
+    named = re.search(r"\bGPU (\d{1,3})\b", titles)
+    if not named or not isinstance(links, dict):
+        raise CaptureError("dcgmi nvlink -e does not say of which GPU")
+    errors: dict[str, dict[str, object]] = {kind: {} for kind in _COUNTERS.values()}
+    for link, told in list(links.items())[:MAX_LINKS]:
+        rows = told.get("children") if isinstance(told, dict) else None
+        number = short(link).removeprefix("Link ")
+        for title, kind in _COUNTERS.items():
+            row = rows.get(title) if isinstance(rows, dict) else None
+            count = whole(short(row.get("value"))) if isinstance(row, dict) else None
+            if count != 0:
+                errors[kind][number] = {"error": "NOT_UNDERSTOOD", "text": short(title)} if count is None else count
+    gpu = {"index": int(named[1]), "lost": None, "nvlink_errors": errors}
+    return {"nvml": {"init": None, "gpus": [gpu]}}
+
+
+FORMS = (
+    Form("dcgmi diag -j", is_json, read_json),
+    Form("dcgmi diag", is_table, read_table),
+    Form("dcgmi nvlink -e -j", is_nvlink_errors, read_nvlink_errors, 30),
+    Form("dcgmi nvlink -s", is_nvlink_status, read_nvlink_status, 30),
+)

@@ -1,0 +1,113 @@
+"""Nodes that were named without AWS, as by ssh: whether they are EC2 instances, and which, as they say themselves."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.evidence import NodeEvidence, Status
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+
+SETTING = "ec2"  # of a recorded cluster: its nodes were asked whether they are instances
+CONNECTIONS = ("ssh", "srun", "local")
+EC2 = "Amazon EC2"  # the vendor that the firmware of an instance names
+INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
+REGION = re.compile(r"[a-z]{2}(-[a-z]{2,12}){1,3}-\d{1,2}")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What the metadata service tells an instance of itself; empty what it does not."""
+
+    instance_id: str
+    instance_type: str
+    region: str
+    zone: str
+
+
+@dataclass(slots=True)
+class Instances:
+    """Which nodes of a cluster are EC2 instances."""
+
+    identities: dict[str, Identity] = field(default_factory=dict)  # by the node's name
+    nameless: list[str] = field(default_factory=list)  # instances that tell no identity
+    elsewhere: int = 0  # nodes that are none
+
+    @classmethod
+    def of(cls, told: Iterable[NodeEvidence]) -> Instances:
+        """Those among the nodes that told this."""
+        found = cls()
+        for evidence in told:
+            found.note(evidence)
+        return found
+
+    def note(self, evidence: NodeEvidence) -> None:
+        """Take note of what a node told of itself."""
+        identity, vendor = _identity(evidence), _word(_told(evidence, "platform").get("vendor"))
+        if identity:
+            self.identities[evidence.node] = identity
+        elif vendor == EC2:
+            self.nameless.append(evidence.node)
+        elif vendor or not evidence.unreached:
+            self.elsewhere += 1
+
+    @property
+    def region(self) -> str:
+        """The region that most of them name; empty where none does."""
+        regions = Counter(one.region for one in self.identities.values() if REGION.fullmatch(one.region))
+        return regions.most_common(1)[0][0] if regions else ""
+
+    @property
+    def zones(self) -> Mapping[str, str | None]:
+        """The availability zone of each node that tells it."""
+        return {name: one.zone or None for name, one in self.identities.items()}
+
+    def require(self) -> None:
+        """Raise NotApplicable where none of the nodes is an instance, Incomplete where none says what it is."""
+        if self.identities or self.nameless:
+            return
+        if self.elsewhere:
+            raise NotApplicable("no node of it is an EC2 instance")
+        raise Incomplete("no node says whether it is an EC2 instance", cause="no node says whether it is an instance")
+
+    def cluster(self, named: Cluster, region: str = "") -> Cluster:
+        """The cluster as AWS is asked for it: in a region, with instance ids for addresses, and instance types."""
+        settings = {**named.settings, SETTING: "by evidence"}
+        if region or self.region:
+            settings["region"] = region or self.region
+        targets = []
+        for target in named.targets:
+            one = self.identities.get(target.name)
+            own = one.instance_id if one and INSTANCE.fullmatch(one.instance_id) else ""
+            kind = target.instance_type or (one.instance_type if one else "")
+            targets.append(replace(target, address=own, instance_type=kind))
+        return replace(named, targets=tuple(targets), settings=settings)
+
+
+def may_be_on_ec2(cluster: Cluster) -> bool:
+    """Whether only its nodes can say if AWS knows them: its inventory did not come from there."""
+    return "region" not in cluster.settings and (cluster.connection in CONNECTIONS or SETTING in cluster.settings)
+
+
+def _identity(evidence: NodeEvidence) -> Identity | None:
+    told = _told(evidence, "imds").get("identity")
+    if not isinstance(told, dict):
+        return None
+    names = ("instance_id", "instance_type", "region", "availability_zone")
+    identity = Identity(*(_word(told.get(name)) for name in names))
+    return identity if identity.instance_id else None
+
+
+def _told(evidence: NodeEvidence, name: str) -> Mapping[str, Any]:
+    """What a leaf told; nothing where it did not. A node is not trusted."""
+    leaf = evidence.leaves.get(name)
+    told = leaf.value if leaf and leaf.status is Status.TOLD else None
+    return told if isinstance(told, dict) else {}
+
+
+def _word(told: object) -> str:
+    return told if isinstance(told, str) and told.isprintable() and len(told) <= 100 else ""

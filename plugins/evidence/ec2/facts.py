@@ -1,0 +1,117 @@
+"""EC2 instances and the network of a cluster, as EC2 tells of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.field import Field, flag, number, objects, optional, read, text, texts
+
+
+@record
+class Instance:
+    """One instance of DescribeInstances; `hostname` is its name in reports."""
+
+    told: Mapping[str, Any]
+
+    hostname = Field(text)
+    ec2_type = Field(text, "InstanceType")
+    image = Field(optional(text), "ImageId")
+    zone = Field(optional(text), "AvailabilityZone")
+    subnet_id = Field(text, "SubnetId")
+    security_group_ids = Field(texts, "SecurityGroupIds")
+
+
+@record
+class InstanceTopology:
+    """One instance of DescribeInstanceTopology."""
+
+    told: Mapping[str, Any]
+
+    hostname = Field(text)
+    layers = Field(texts, "NetworkNodes")  # the topmost first
+    capacity_block = Field(text, "CapacityBlockId")  # of an UltraServer's instance: which UltraServer
+
+
+@record
+class Subnet:
+    """One subnet."""
+
+    told: Mapping[str, Any]
+
+    id = Field(text, "SubnetId")
+    vpc_id = Field(text, "VpcId")
+    zone = Field(text, "AvailabilityZone")
+    is_giving_public_addresses = Field(flag, "MapPublicIpOnLaunch")
+
+
+@record
+class RouteTable:
+    """One route table."""
+
+    told: Mapping[str, Any]
+
+    id = Field(text, "RouteTableId")
+    vpc_id = Field(text, "VpcId")
+    is_main = Field(flag, "main")
+    subnet_ids = Field(texts, "SubnetIds")
+    default_ways = Field(texts, "default")  # what its default routes lead to: `internet gateway`, `NAT gateway`, …
+
+    @property
+    def leads_to_internet(self) -> bool:
+        """Whether traffic from its subnets can come in from the internet."""
+        return "internet gateway" in self.default_ways
+
+
+@record
+class Endpoint:
+    """One VPC endpoint; `service` is `s3`, `ecr.api`, …"""
+
+    told: Mapping[str, Any]
+
+    service = Field(text)
+    vpc_id = Field(text, "VpcId")
+    kind = Field(text, "VpcEndpointType")
+    state = Field(text, "State")
+
+    @property
+    def route_table_ids(self) -> tuple[str, ...]:
+        """The route tables that lead to a gateway endpoint."""
+        return read(self.told.get("RouteTableIds", []), texts, "RouteTableIds")
+
+
+@record
+class SecurityGroup:
+    """One security group with its rules."""
+
+    told: Mapping[str, Any]
+
+    id = Field(text, "GroupId")
+
+    @property
+    def missing_directions(self) -> tuple[str, ...]:
+        """The directions in which it does not let all traffic of its own members through."""
+        return tuple(way for way in ("inbound", "outbound") if not any(map(self._is_of_itself, self._rules(way))))
+
+    @property
+    def is_open_outward(self) -> bool:
+        """Whether all traffic may leave to everywhere, which EFA does not take for a rule of its own."""
+        return any(rule.get("everywhere") is True and rule.get("protocol") == "-1" for rule in self._rules("outbound"))
+
+    def _is_of_itself(self, rule: Mapping[str, Any]) -> bool:
+        return rule.get("protocol") == "-1" and self.id in read(rule.get("groups"), texts, "groups")
+
+    def _rules(self, way: str) -> list[dict[str, Any]]:
+        return read(self.told.get(way), objects, f"{self.id}: {way}")
+
+
+@record
+class Quota:
+    """A service quota, by its service and the catalogue's name of it."""
+
+    told: Mapping[str, Any]
+
+    service = Field(text)
+    name = Field(text)
+    value = Field(number)

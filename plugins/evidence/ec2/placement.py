@@ -1,0 +1,145 @@
+"""Where the nodes of a job stand: availability zones, network layers, UltraServers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from clusterproof.plugins.catalog.instance_types import accelerators
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.node import Node
+
+MOST_PLACES = 6  # in words; the HTML report has all
+_CHIPS = re.compile(r".{1,60}x(\d{1,4})")  # of an UltraServer, in its type: ml.u-p6e-gb200x72
+
+
+@dataclass(frozen=True, slots=True)
+class JobGroup:
+    """Nodes that a job spans: those of one instance group that have accelerators."""
+
+    name: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How a job group is spread over places; the most crowded place first."""
+
+    group: str
+    places: Mapping[str, tuple[str, ...]]
+    unknown: tuple[str, ...]  # nodes of which nobody knows
+
+    @property
+    def in_words(self) -> str:
+        """`workers: 2 nodes in us-west-2a (gpu[1-2]), 1 in us-west-2b (gpu3)`."""
+        told = [f"{len(nodes)} in {place} ({fold(nodes)})" for place, nodes in self.places.items()]
+        more = [f"{len(told) - MOST_PLACES} more places"] if len(told) > MOST_PLACES else []
+        lost = [f"of {len(self.unknown)} nobody knows"] if self.unknown else []
+        return f"{self.group or 'the nodes'}: {', '.join([*told[:MOST_PLACES], *more, *lost])}"
+
+
+def job_groups(cluster: ClusterFacts) -> tuple[JobGroup, ...]:
+    """The groups of the cluster's nodes that have accelerators. Raises NotApplicable where none has, Incomplete."""
+    cluster.require_instances()
+    nodes: dict[str, list[str]] = {}
+    for member in cluster.members:
+        if accelerators(member.ec2_type) != 0:
+            nodes.setdefault(member.group, []).append(member.name)
+    if not nodes:
+        raise NotApplicable("no node of it has accelerators")
+    return tuple(JobGroup(group, tuple(names)) for group, names in sorted(nodes.items()))
+
+
+def spreads(groups: Iterable[JobGroup], place_of: Mapping[str, str | None]) -> list[Spread]:
+    """How each group is spread over the places of its nodes."""
+    return [_spread(group, place_of) for group in groups]
+
+
+def _spread(group: JobGroup, place_of: Mapping[str, str | None]) -> Spread:
+    places: dict[str, list[str]] = {}
+    for node in group.nodes:
+        places.setdefault(place_of.get(node) or "", []).append(node)
+    unknown = places.pop("", [])
+    ordered = sorted(places.items(), key=lambda entry: (-len(entry[1]), entry[0]))
+    return Spread(group.name, {place: tuple(nodes) for place, nodes in ordered}, tuple(unknown))
+
+
+def require_all_known(found: Iterable[Spread], what: str) -> None:
+    """Raise Incomplete where the place of a node is not known."""
+    lost = [node for spread in found for node in spread.unknown]
+    if lost:
+        raise Incomplete(f"AWS tells no {what} of {fold(lost)}", cause=f"no {what} told")
+
+
+def zones(cluster: ClusterFacts) -> dict[str, str | None]:
+    """The availability zone of each node; None where AWS does not tell it. Raises Incomplete."""
+    if cluster.instances:
+        return dict(cluster.instances.zones)  # which an instance knows itself, without leave to ask AWS
+    told = cluster.node_zones if cluster.is_hyperpod else cluster.ec2_instances
+    return {node.hostname: node.zone for node in told}
+
+
+def network_layers(cluster: ClusterFacts) -> dict[str, tuple[str, ...]]:
+    """The network nodes above each node, the topmost first; without those of which nobody tells any.
+
+    Raises Incomplete, and NotApplicable where nobody tells any of any node.
+    """
+    if not cluster.is_hyperpod:
+        found = {told.hostname: told.layers for told in cluster.instance_topologies if told.layers}
+        if not found:
+            raise NotApplicable("EC2 tells no network layers of these instance types")
+        return found
+    return _layers_on_nodes(cluster)
+
+
+def _layers_on_nodes(cluster: ClusterFacts) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    reasons: list[Incomplete | NotApplicable] = []
+    for group in job_groups(cluster):
+        for name in group.nodes:
+            try:
+                found[name] = layers_on(cluster.nodes[name])
+            except (Incomplete, NotApplicable) as why:
+                reasons.append(why)
+    if not found and reasons:
+        raise next((why for why in reasons if isinstance(why, Incomplete)), reasons[0])
+    return found
+
+
+def layers_on(node: Node) -> tuple[str, ...]:
+    """The network nodes above a HyperPod node, as it says itself. Raises Incomplete, NotApplicable."""
+    return node.resource_config.layers
+
+
+def lowest_layers(layers: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
+    """The network node that each node hangs on: of the highest-numbered layer, the one nearest to it."""
+    return {node: told[-1] if told else None for node, told in layers.items()}
+
+
+def ultraservers(cluster: ClusterFacts) -> dict[str, str | None]:
+    """The UltraServer of each node that is in one. Raises Incomplete, and NotApplicable where none is."""
+    if cluster.is_hyperpod:
+        found = {node.hostname: node.ultraserver for node in cluster.hyperpod_nodes if node.hostname}
+    else:
+        found = {told.hostname: told.capacity_block for told in cluster.instance_topologies}
+    if not any(found.values()):
+        raise NotApplicable("no node of it is part of an UltraServer")
+    return dict(found)
+
+
+def instances_of_an_ultraserver(cluster: ClusterFacts, group: JobGroup) -> int | None:
+    """How many nodes an UltraServer of a group's has, None where its type does not tell."""
+    if not cluster.is_hyperpod:
+        return None
+    kinds = {node.hostname: (node.ultraserver_kind, node.ec2_type) for node in cluster.hyperpod_nodes}
+    told = {kinds[node] for node in group.nodes if node in kinds and kinds[node][0]}
+    sizes = {_instances_of(kind, ec2_type) for kind, ec2_type in told}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _instances_of(kind: str, ec2_type: str) -> int | None:
+    chips, own = _CHIPS.fullmatch(kind), accelerators(ec2_type)
+    return int(chips[1]) // own or None if chips and own else None

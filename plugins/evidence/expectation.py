@@ -1,0 +1,133 @@
+"""What a node is expected to be: its instance type, and the numbers that follow from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clusterproof.plugins import catalog
+from clusterproof.plugins.catalog import InstanceType
+from clusterproof.plugins.catalog.instance_types import accelerators
+from clusterproof.plugins.catalog.machines import machine_type
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.ec2.facts_metadata import Metadata
+from clusterproof.plugins.evidence.fact import told_as, told_by
+from clusterproof.plugins.evidence.host.facts import (
+    Boot,
+    Platform,
+)
+from clusterproof.plugins.evidence.hyperpod.facts import ResourceConfig
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.node import Node
+
+
+EC2 = "Amazon EC2"  # the vendor that the firmware of an instance names
+UNKNOWN_TYPE = "instance type unknown"
+
+
+@told_by()
+def instance_type(node: Node) -> str:
+    """Its EC2 instance type, by the inventory, its metadata service or DMI; elsewhere which machine (`DGX H100`).
+
+    Raises Incomplete where nothing tells.
+    """
+    if node.target.instance_type:
+        return node.target.instance_type.removeprefix("ml.")
+    if node.instance_type_by_metadata:
+        return node.instance_type_by_metadata
+    if node.platform.vendor == EC2:
+        return node.platform.product
+    machine = machine_type(node.platform.vendor, node.platform.product, _gpu_devices(node))
+    if machine:
+        return machine
+    raise Incomplete("nothing tells the instance type; give --instance-type or --expect", cause=UNKNOWN_TYPE)
+
+
+def _gpu_devices(node: Node) -> list[str]:
+    """The PCI device ids of its GPUs, as far as the bus tells them."""
+    try:
+        return [device.device for device in node.gpus_on_bus]
+    except (Incomplete, NotApplicable):
+        return []
+
+
+platform = told_as("platform", Platform)
+metadata = told_as("imds", Metadata)
+resource_config = told_as("resource_config", ResourceConfig)
+
+
+@told_by()
+def instance_type_by_metadata(node: Node) -> str:
+    """Its instance type as EC2's metadata service tells it; empty where that does not."""
+    try:
+        return node.metadata.identity.instance_type
+    except (Incomplete, NotApplicable):
+        return ""
+
+
+@told_by()
+def instance_id(node: Node) -> str:
+    """Its EC2 instance id. Raises Incomplete."""
+    return node.metadata.identity.instance_id
+
+
+@told_by()
+def type_row(node: Node) -> InstanceType:
+    """Its row of the catalogue of instance types. Raises Incomplete where it is in none."""
+    row = catalog.instance_type(node.instance_type)
+    if row is None and node.is_build_host:
+        nothing = InstanceType(name=node.instance_type, source="")
+        return replace(nothing, gpus=0, nvlinks_per_gpu=0, nvswitch=False, efa=0, neuron_devices=0)
+    if row is None:
+        words = f"instance type {node.instance_type!r} is not in the catalogue; give --expect gpus=N,efa=N"
+        raise Incomplete(words, cause=UNKNOWN_TYPE)
+    return row
+
+
+@told_by()
+def is_build_host(node: Node) -> bool:
+    """Whether an image is gated on a machine that only builds it: an EC2 type of a family without accelerators."""
+    return node.occasion == "ami" and node.platform.vendor == EC2 and accelerators(node.instance_type) == 0
+
+
+def expected(node: Node, what: str) -> int:
+    """How many `gpus`, `efa` or `nvlinks` (per GPU) it should have. Raises Incomplete where nothing tells.
+
+    EFA is attached to an instance or is not: what its type can have at most is expected of nobody.
+    """
+    if what in node.target.expect:
+        return node.target.expect[what]
+    if what == "efa":
+        return node.efa_attached
+    return int(node.of_type({"nvlinks": "nvlinks_per_gpu"}.get(what, what)))
+
+
+@told_by()
+def nvlinks_due(node: Node) -> int | None:
+    """How many active NVLinks each of its GPUs should have; None where nothing tells."""
+    try:
+        return expected(node, "nvlinks")
+    except Incomplete:
+        return None
+
+
+@told_by()
+def is_outside_ec2(node: Node) -> bool:
+    """Whether the firmware names another vendor, and nobody gave it an EC2 type: only EC2 has EFA."""
+    return not node.target.instance_type and node.platform.vendor not in ("", EC2)
+
+
+def of_type(node: Node, what: str) -> Any:
+    """A value of its instance type. Raises Incomplete where the catalogue does not know it, NotApplicable where no
+    training node is of this type.
+    """
+    value = getattr(node.type, what)
+    if value is None and node.is_build_host:
+        raise NotApplicable(f"{node.instance_type} only builds the image: nobody says what {what} it should have")
+    if value is None:
+        raise Incomplete(f"the catalogue has no {what} for {node.instance_type}", cause="not in the catalogue")
+    return value
+
+
+boot = told_as("boot", Boot)

@@ -1,0 +1,201 @@
+"""A fact of a node: which leaves tell it, and how it is read from what they told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import CodeType, FunctionType
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+from clusterproof.plugins.core.evidence import Leaf, Status
+from clusterproof.plugins.core.place import place_of
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.field import Decode, objects, read, table
+
+T = TypeVar("T")
+
+# Leaves that no probe reads, as it never asks the scheduler nor runs jobs: only captures tell them.
+ONLY_CAPTURED = frozenset({"nccl_tests", "slurm_node"})
+
+_WHY = {
+    Status.DENIED: "may not be read",
+    Status.BROKE: "could not be read",
+    Status.TIMED_OUT: "did not answer in its time",
+    Status.STUCK: "hangs and cannot be killed",
+    Status.CUT: "was cut",
+    Status.UNCOLLECTED: "was not collected",
+    Status.NOT_ASKED: "was not asked for",
+}
+NOT_COLLECTED = "evidence was not collected"  # one gap of a capture, however many commands it lacks
+
+
+@record
+class Told:
+    """What one leaf told: a JSON object, whose values are read one by one."""
+
+    value: Mapping[str, Any]
+    leaf: str = ""
+
+    def get(self, key: str, decode: Decode[T]) -> T:
+        """One value of it. Raises Incomplete, NotApplicable."""
+        return read(self.value.get(key), decode, f"{self.leaf}: {key}")
+
+
+class Absent(Incomplete):
+    """What a leaf reads does not exist on the node. Incomplete, unless the fact knows better."""
+
+
+class Telling(Protocol):
+    """A node: where leaves are found and facts are kept."""
+
+    def leaf(self, name: str) -> Leaf:
+        """One leaf's answer. Raises Incomplete where the node was not reached."""
+
+    @property
+    def leaves(self) -> Mapping[str, Leaf]:
+        """The answers of all leaves. Raises Incomplete where the node was not reached."""
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """Facts already read, with the exceptions of those that could not be."""
+
+
+class Fact(Generic[T]):
+    """A property of a node, read once; what could not be read raises the same Incomplete every time."""
+
+    def __init__(self, leaves: tuple[str, ...], decode: Callable[..., T], uncaptured: str = "") -> None:
+        self.leaves = leaves
+        self.decode = decode
+        self.uncaptured = uncaptured  # why it has no meaning where the evidence has no such leaf
+        self.__doc__ = decode.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, node: None, owner: type) -> Fact[T]: ...
+    @overload
+    def __get__(self, node: Telling, owner: type) -> T: ...
+    def __get__(self, node: Telling | None, owner: type) -> Fact[T] | T:
+        if node is None:
+            return self
+        if self.name not in node.known:
+            node.known[self.name] = self._read(node)
+        known = node.known[self.name]
+        if isinstance(known, (Incomplete, NotApplicable)):
+            raise known.with_traceback(None)
+        return known  # type: ignore[no-any-return]
+
+    def _read(self, node: Telling) -> T | Incomplete | NotApplicable:
+        try:
+            if self.uncaptured and not all(_is_captured(node.leaves.get(name)) for name in self.leaves):
+                return NotApplicable(self.uncaptured)
+            return self.decode(node, *(told(name, node.leaf(name)) for name in self.leaves))
+        except (Incomplete, NotApplicable) as unread:
+            return unread
+        except Exception as broke:  # kept as what it is: not told so that it can be understood
+            return Incomplete(*_not_understood(self.name, broke))
+
+
+def _not_understood(name: str, broke: Exception) -> tuple[str, str]:
+    """The message and the cause of a fact that what a node told has broken."""
+    cause = f"{name.replace('_', ' ')} could not be understood: {type(broke).__name__}"
+    return f"{cause}: {str(broke)[:200]} ({place_of(broke)})", cause
+
+
+def _is_captured(leaf: Leaf | None) -> bool:
+    return leaf is not None and leaf.status is not Status.UNCOLLECTED
+
+
+def told_by(*leaves: str) -> Callable[[Callable[..., T]], Fact[T]]:
+    """Make a fact of a method that takes what these leaves told, in this order."""
+
+    def fact(decode: Callable[..., T]) -> Fact[T]:
+        return Fact(leaves, decode)
+
+    return fact
+
+
+def told_as(leaf: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[T]:
+    """Make a fact of all that one leaf told, as a class that reads its values."""
+
+    def decode(_node: Telling, told: Told) -> T:
+        return kind(told.value)
+
+    decode.__doc__ = kind.__doc__
+    return Fact((leaf,), decode)
+
+
+def captured_as(leaf: str, kind: Callable[[Mapping[str, Any]], T], what: str) -> Fact[T]:
+    """Make a fact of a leaf of ONLY_CAPTURED; not applicable where no `what` (`log of dcgmi diag`) was captured."""
+    if leaf not in ONLY_CAPTURED:
+        raise ValueError(f"{leaf} is told by the probe; expected one of {', '.join(sorted(ONLY_CAPTURED))}")
+    return Fact((leaf,), told_as(leaf, kind).decode, f"no {what} was captured")
+
+
+def list_told_as(leaf: str, key: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[tuple[T, ...]]:
+    """Make a fact of a list that one leaf told, as a class that reads each entry's values."""
+
+    def decode(_node: Telling, told: Told) -> tuple[T, ...]:
+        return tuple(kind(entry) for entry in told.get(key, objects))
+
+    decode.__doc__ = kind.__doc__
+    return Fact((leaf,), decode)
+
+
+def told(name: str, leaf: Leaf) -> Told:
+    """What a leaf told. Raises Absent, Incomplete."""
+    if leaf.status is Status.TOLD:
+        return Told(read(leaf.value, table, name), name)
+    detail = f" ({leaf.detail[:300]})" if leaf.detail else ""
+    if leaf.status is Status.ABSENT:
+        raise Absent(f"{name}: not on this node{detail}", cause=f"{name} is not on the node")
+    why = _WHY[leaf.status]
+    cause = NOT_COLLECTED if leaf.status is Status.UNCOLLECTED else f"{name} {why}"
+    raise Incomplete(f"{name}: {why}{detail}", cause=cause)
+
+
+@cache
+def leaves_needed(function: Callable[..., Any], facts_of: type) -> frozenset[str]:
+    """The leaves that a function can ask for: those of every fact whose name it, or what it calls, mentions."""
+    facts = (getattr(facts_of, name, None) for name in names_mentioned(function, facts_of))
+    return frozenset(leaf for fact in facts if isinstance(fact, Fact) for leaf in fact.leaves)
+
+
+@cache
+def names_mentioned(function: Callable[..., Any], facts_of: type) -> frozenset[str]:
+    """Every name in the code of a function, of what it calls, and of the facts that they mention."""
+    names: set[str] = set()
+    seen: set[CodeType] = set()
+    waiting: list[FunctionType] = [function] if isinstance(function, FunctionType) else []
+    while waiting:
+        current = waiting.pop()
+        for code in _codes(current.__code__):
+            if code in seen:
+                continue
+            seen.add(code)
+            names.update(code.co_names)
+            for name in code.co_names:
+                mentioned = getattr(facts_of, name, None)
+                if isinstance(mentioned, Fact):
+                    mentioned = mentioned.decode
+                elif isinstance(mentioned, property):
+                    mentioned = mentioned.fget
+                waiting += [
+                    found
+                    for found in (mentioned, current.__globals__.get(name))
+                    if isinstance(found, FunctionType) and found.__code__ not in seen and not _is_of_catalog(found)
+                ]
+    return frozenset(names)
+
+
+def _is_of_catalog(function: FunctionType) -> bool:
+    """Whether a function reads the catalogue: its rows have fields that are called as facts of nodes are."""
+    return function.__module__.startswith("clusterproof.plugins.catalog.")
+
+
+def _codes(code: CodeType) -> list[CodeType]:
+    """A function's code and that of the functions, lambdas and comprehensions inside it."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return [code, *(deep for found in inner for deep in _codes(found))]

@@ -1,0 +1,110 @@
+"""Which file system of FSx a mount is of: from its source as nodes tell it, and from what DescribeFileSystems shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from clusterproof.plugins.aws.account import Account
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.record import record
+
+SETTING = "mounts"  # of a cluster: one line for each source that its nodes mount
+MAX_SOURCES = 1_000  # of a cluster
+MAX_SOURCE = 500  # characters
+PAGE = 100
+
+
+@record
+class Source:
+    """Where a mount is from: `10.1.71.197@tcp:/oyuutbev` of type lustre, `fs-….fsx.REGION.amazonaws.com:/fsx` of nfs4.
+
+    A Lustre mount shows the addresses of its servers, whatever it was mounted by, and only its name tells the file
+    system.
+    """
+
+    type: str
+    text: str
+
+    @property
+    def is_lustre(self) -> bool:
+        """Whether it is Lustre; else it is NFS."""
+        return self.type == "lustre"
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Its servers, by name or address, without Lustre's networks."""
+        servers = self.text.partition(":/")[0]
+        return tuple(nid.partition("@")[0] for nid in servers.split(":")) if self.is_lustre else (servers,)
+
+    @property
+    def name(self) -> str:
+        """What is mounted there: of Lustre the file system's name."""
+        return self.text.partition(":/")[2].partition("/")[0]
+
+    @property
+    def is_of_fsx(self) -> bool:
+        """Whether nothing else than FSx is to be expected there: Lustre, or a host of FSx's domain."""
+        return self.is_lustre or self.names_a_file_system
+
+    @property
+    def names_a_file_system(self) -> bool:
+        """Whether it was mounted by a DNS name of FSx's, and shows it."""
+        return any(".fsx." in host for host in self.hosts)
+
+    def is_of(self, system: Mapping[str, Any]) -> bool:
+        """Whether it is of this file system, an entry of DescribeFileSystems."""
+        if self.names_a_file_system:
+            return any(_names(host, system) for host in self.hosts)
+        if self.is_lustre:
+            return bool(self.name) and _of(system, "LustreConfiguration").get("MountName") == self.name
+        endpoints: tuple[object, ...] = (
+            system.get("DNSName"),
+            _of(system, "OpenZFSConfiguration").get("EndpointIpAddress"),
+        )
+        return self.hosts[0] in endpoints
+
+
+def source_of(kind: str, text: str) -> Source | None:
+    """The source of a mount of this type, None where it can be none of FSx's."""
+    is_type = kind == "lustre" or kind.startswith("nfs")
+    is_server = ":/" in text and "\n" not in text and len(text) <= MAX_SOURCE
+    return Source(kind, text) if is_type and is_server else None
+
+
+def sources_of(evidence: NodeEvidence) -> Iterator[Source]:
+    """What a node mounts that may be of FSx; nothing where it did not tell. It is not trusted."""
+    leaf = evidence.leaves.get("mounts")
+    told = leaf.value if leaf else None
+    mounts = told.get("mounts") if isinstance(told, dict) else None
+    for mount in mounts if isinstance(mounts, list) else ():
+        kind, text = (mount.get("type"), mount.get("source")) if isinstance(mount, dict) else (None, None)
+        source = source_of(kind, text) if isinstance(kind, str) and isinstance(text, str) else None
+        if source:
+            yield source
+
+
+def as_setting(sources: Iterable[Source]) -> str:
+    """The sources as one text, for the cluster's settings."""
+    return "\n".join(sorted(f"{source.type} {source.text}" for source in set(sources))[:MAX_SOURCES])
+
+
+def mounted_systems(account: Account, cluster: Cluster) -> list[Mapping[str, Any]]:
+    """Those of the region's file systems that nodes mount. Raises AwsDenied, AwsError."""
+    lines = filter(None, cluster.settings.get(SETTING, "").split("\n"))
+    sources = [Source(*line.split(" ", 1)) for line in lines]
+    if not sources:
+        return []
+    shown = account.listed("fsx", "describe_file_systems", "FileSystems", PaginationConfig={"PageSize": PAGE})
+    return [system for system in shown if any(source.is_of(system) for source in sources)]
+
+
+def _names(host: str, system: Mapping[str, Any]) -> bool:
+    """Whether a host is the file system's own name, or one within it, as an ONTAP volume's."""
+    return host == system.get("DNSName") or str(system.get("FileSystemId")) in host.split(".")
+
+
+def _of(system: Mapping[str, Any], configuration: str) -> Mapping[str, Any]:
+    told = system.get(configuration)
+    return told if isinstance(told, Mapping) else {}

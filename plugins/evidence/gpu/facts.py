@@ -1,0 +1,299 @@
+"""A GPU as NVML tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.field import (
+    UNSUPPORTED,
+    Field,
+    flag,
+    number,
+    objects,
+    optional,
+    read,
+    table,
+    text,
+    texts,
+    values,
+    whole,
+    word,
+)
+
+MAX_WORD = 20  # characters of a name that a node gives to a counter or a link
+USERS_OWN = ("/user.slice/", "/../user.slice/")
+MPS_CONTROL = "nvidia-cuda-mps-control"
+MPS = (MPS_CONTROL, "nvidia-cuda-mps-server", "nvidia-cuda-mps")  # serve jobs, belong to none; the kernel cuts names
+LOST = ("GPU_IS_LOST", "RESET_REQUIRED")  # of any reading: whatever else it told, the GPU does not work
+READINGS_IN_READINGS = 4  # levels: a counter at one of several moments
+
+
+@record
+class GpuProcess:
+    """A process that holds a GPU; `cgroup` tells the Slurm job it belongs to. Its name is its own to choose."""
+
+    told: Mapping[str, Any]
+
+    pid = Field(whole)
+    memory_mib = Field(optional(whole))
+    name = Field(word)
+    cgroup = Field(text)
+    uid = Field(whole)
+    program = Field(text)  # the file name of its executable; empty where only root may know
+    parent = Field(table)  # the uid and the program of its parent, where it has one here
+
+    @property
+    def is_of_a_job(self) -> bool:
+        """Whether it runs inside a Slurm job's or a pod's control group; below user.slice users make their own."""
+        own = self.cgroup.startswith(USERS_OWN)
+        return not own and any(mark in self.cgroup for mark in ("/job_", "/kubepods"))
+
+    def serves_jobs(self, nvml: Nvml) -> bool:
+        """Whether it is CUDA's MPS as root runs it: a server of it has the user of its clients. Raises Incomplete.
+
+        One that a user has started is a process of his like any other.
+        """
+        if self.name not in MPS:
+            return False
+        users = nvml.daemon_users
+        if self.uid in users:
+            return (self.program or self.name) in MPS
+        starter = self.parent  # empty, where it is outside of what /proc shows
+        is_started = starter.get("program") == MPS_CONTROL and starter.get("uid") in users
+        return is_started and self.program in MPS
+
+
+@record
+class Fabric:
+    """A GPU's place in its NVLink fabric; numbers as in catalog/fabric.toml."""
+
+    told: Mapping[str, Any]
+
+    state = Field(whole)
+    status = Field(whole)
+    health_mask = Field(whole)
+    health_summary = Field(optional(whole))
+    clique = Field(whole)
+    cluster_uuid = Field(text)
+
+
+@record
+class Moment:
+    """What a GPU that the hardware slows down told at one moment: how long it has done so, by NVML's fields."""
+
+    told: Mapping[str, Any]
+
+    at_s = Field(number)
+    counters_ns = Field(table)
+
+
+@record
+class NvlinkErrors:
+    """One error counter of one NVLink; `count` is None where it could not be read."""
+
+    kind: str
+    link: str
+    count: int | None
+
+
+@record
+class Gpu:
+    """One GPU. Reading a value that the driver could not tell raises Incomplete or NotApplicable."""
+
+    index: int
+    record: Mapping[str, Any]
+    known: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def label(self) -> str:
+        """What people call it: `GPU 3`; by its address where a capture does not tell its number."""
+        if "index" in self.record:
+            return f"GPU {self.index}"
+        address = self.record.get("pci")
+        return f"GPU at {address[:20]}" if isinstance(address, str) else "a GPU that the capture does not describe"
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        """The object as told. Raises Incomplete for a GPU that does not answer."""
+        lost = self._lost_by_any_reading
+        if lost:
+            raise Incomplete(f"does not answer ({lost})", cause=f"{self.label} does not answer")
+        return self.record
+
+    @property
+    def lost(self) -> str:
+        """NVML's word where the driver no longer reaches the GPU, by any of its readings, else empty.
+
+        Raises Incomplete where nobody asked.
+        """
+        lost = self._lost_by_any_reading
+        if not lost and "lost" not in self.record:
+            raise Incomplete("whether it answers was not told", cause="not told by the node")
+        return lost
+
+    @property
+    def _lost_by_any_reading(self) -> str:
+        if "lost" not in self.known:  # it is asked for with every value
+            told = error_word(self.record.get("lost"))
+            self.known["lost"] = told or _lost_word(self.record, READINGS_IN_READINGS)
+        return self.known["lost"]
+
+    uuid = Field(text)
+    serial = Field(text)
+    name = Field(text)
+    vbios = Field(text)
+    pci = Field(text)
+    ecc_enabled = Field(flag)
+    ecc_pending = Field(flag)  # whether it will be enabled after the next reset
+    ecc_uncorrected_dram = Field(whole)
+    ecc_uncorrected_sram = Field(whole)
+    ecc_uncorrected_total = Field(whole)
+    ecc_corrected_total = Field(whole)
+    ecc_aggregate_uncorrected_sram = Field(whole)
+    sram_threshold_exceeded = Field(flag)
+    remap_pending = Field(flag)
+    remap_failed = Field(flag)
+    remap_banks = Field(values)
+    retired_pages_pending = Field(flag)
+    retired_pages_single_bit = Field(whole)
+    retired_pages_double_bit = Field(whole)
+    recovery_action = Field(whole)
+    pcie_width = Field(whole)
+    pcie_width_max = Field(whole)
+    pcie_gen = Field(whole)
+    pcie_gen_max = Field(whole)
+    pcie_replays = Field(whole)
+    temperature_c = Field(number)
+    temperature_margin_c = Field(number)
+    clocks_event_reasons = Field(whole)
+    power_limit_w = Field(number)
+    power_limit_default_w = Field(number)
+    app_clock_mhz = Field(whole)
+    app_clock_default_mhz = Field(whole)
+    persistence_mode = Field(flag)
+    compute_mode = Field(whole)
+    mig_mode = Field(flag)
+    memory_used_mib = Field(whole)
+    memory_total_mib = Field(whole)
+    utilization_percent = Field(whole)
+    nvlinks = Field(values)
+
+    @property
+    def nvlink_states(self) -> tuple[bool | None, ...]:
+        """Whether each NVLink is up, by number; None where that could not be told. Raises Incomplete, NotApplicable."""
+        return tuple(state if isinstance(state, bool) else None for state in self.nvlinks)
+
+    @property
+    def nvlink_errors(self) -> tuple[NvlinkErrors, ...]:
+        """The NVLink error counters that are not zero, or cannot be read. Raises Incomplete, NotApplicable."""
+        kinds = read(self.told.get("nvlink_errors"), table, "nvlink_errors")
+        supported = {kind: links for kind, links in kinds.items() if not _is_unsupported(links)}
+        if not supported:
+            raise Incomplete("no NVLink error counter was told", cause="not told by the node")
+        return tuple(found for kind, links in supported.items() for found in _nvlink_errors(kind, links))
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether MIG is on; a GPU that cannot be partitioned is not. Raises Incomplete."""
+        try:
+            return self.mig_mode
+        except NotApplicable:
+            return False
+
+    @property
+    def fabric(self) -> Fabric:
+        """Its NVLink fabric. Raises Incomplete, NotApplicable."""
+        return Fabric(read(self.told.get("fabric"), table, "fabric"))
+
+    def slowed_share(self, counters: Iterable[int]) -> float | None:
+        """The share of the time between two moments that one of these counters ran; None where there are not two."""
+        try:
+            first, last = (Moment(told) for told in read(self.told.get("slowdown"), objects, "slowdown"))
+            apart_ns = (last.at_s - first.at_s) * 1e9
+            before, after = first.counters_ns, last.counters_ns
+        except (Incomplete, NotApplicable, ValueError):
+            return None
+        both = [(before.get(str(field)), after.get(str(field))) for field in counters]
+        ran_ns = [late - early for early, late in both if type(early) is int and type(late) is int]
+        return max(ran_ns) / apart_ns if ran_ns and apart_ns > 0 else None
+
+    @property
+    def processes(self) -> tuple[GpuProcess, ...]:
+        """The compute processes that hold it. Raises Incomplete, NotApplicable."""
+        told = read(self.told.get("processes"), objects, "processes")
+        return tuple(GpuProcess(entry) for entry in told)
+
+
+@record
+class Nvml:
+    """What NVML tells of itself and of its GPUs."""
+
+    told: Mapping[str, Any]
+
+    init_s = Field(number)
+    driver = Field(text)
+    count = Field(whole)
+
+    @property
+    def error(self) -> str:
+        """NVML's word where the driver does not start, else empty. Raises Incomplete where nobody asked."""
+        if "init" not in self.told:
+            raise Incomplete("whether the driver starts was not told", cause="not told by the node")
+        return error_word(self.told["init"])
+
+    @property
+    def daemon_users(self) -> frozenset[int]:
+        """The users that run the node's own daemons: root, and those of Slurm's. Raises Incomplete."""
+        told = read(self.told.get("daemon_users"), values, "the daemons' users")
+        return frozenset(read(user, whole, "a daemon's user") for user in told)
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The device files of GPUs that the probe may not open, and NVML does not count. Raises Incomplete."""
+        return read(self.told.get("hidden") or [], texts, "hidden")
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Every GPU that it counts. Raises Incomplete."""
+        told = read(self.told.get("gpus"), objects, "GPUs")
+        return tuple(
+            Gpu(read(entry.get("index", place), whole, "GPU index"), entry) for place, entry in enumerate(told)
+        )
+
+
+def error_word(told: object) -> str:
+    """The word of an error object, empty where there is none."""
+    if told is None:
+        return ""
+    return str(told.get("error", "UNKNOWN"))[:40] if isinstance(told, dict) else "UNKNOWN"
+
+
+def _lost_word(told: object, levels: int) -> str:
+    """The first word of LOST that stands in place of a reading, else empty."""
+    if isinstance(told, dict) and told.get("error") in LOST:
+        return str(told["error"])
+    if not levels or not isinstance(told, (dict, list)):
+        return ""
+    for one in told.values() if isinstance(told, dict) else told:
+        if isinstance(one, (dict, list)) and (word := _lost_word(one, levels - 1)):
+            return word
+    return ""
+
+
+def _is_unsupported(links: object) -> bool:
+    return isinstance(links, dict) and links.get("error") in UNSUPPORTED
+
+
+def _nvlink_errors(kind: str, links: object) -> Iterable[NvlinkErrors]:
+    """Those of one kind of counter, by link; one without a count where nothing of that kind could be read."""
+    try:
+        counts = table(links)
+    except TypeError:
+        return [NvlinkErrors(kind[:MAX_WORD], "", None)]
+    return [
+        NvlinkErrors(kind[:MAX_WORD], link[:MAX_WORD], count if type(count) is int else None)
+        for link, count in counts.items()
+    ]

@@ -1,0 +1,100 @@
+"""A node's GPUs, through the driver and on the bus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.evidence import Status
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.fact import Absent, Told, list_told_as, told_as, told_by
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.gpu.facts import Gpu, Nvml
+from clusterproof.plugins.evidence.pci.facts import PciDevice
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.node import Node
+
+
+HIDDEN = "may not be opened by the probe: it runs in a step or container that was not given all GPUs"
+
+nvml = told_as("nvml", Nvml)
+
+
+@told_by()
+def driver_hangs(node: Node) -> str:
+    """What NVML was doing when it did not answer by its deadline, else empty. Raises Incomplete."""
+    leaf = node.leaf("nvml")
+    if leaf.starved and leaf.status is Status.TIMED_OUT:
+        raise Incomplete(f"NVML {leaf.detail}; the node was too busy to ask it", cause="the node is too busy")
+    return f"NVML {leaf.detail or 'did not answer'}" if leaf.status in (Status.TIMED_OUT, Status.STUCK) else ""
+
+
+@told_by()
+def driver_error(node: Node) -> str:
+    """NVML's word where the driver does not start, else empty."""
+    try:
+        return node.nvml.error
+    except Absent:
+        return "no NVML library"
+
+
+@told_by()
+def gpu_count(node: Node) -> int:
+    """How many GPUs NVML counts; 0 where the driver does not start. Raises Incomplete where some are hidden from it."""
+    if node.driver_error:
+        return 0
+    if node.hidden_gpus:
+        raise Incomplete(f"NVML counts {node.nvml.count} GPUs: {node.hidden_gpus}", cause=HIDDEN)
+    return node.nvml.count
+
+
+@told_by("nvml")
+def hidden_gpus(_node: Node, told: Told) -> str:
+    """Which GPUs a device cgroup keeps from the probe, in words; empty where none."""
+    hidden = Nvml(told.value).hidden
+    return f"{', '.join(hidden)} {HIDDEN}" if hidden else ""
+
+
+@told_by()
+def gpus(node: Node) -> tuple[Gpu, ...]:
+    """The GPUs that NVML counts, at least one. Raises Incomplete where there should be some, else NotApplicable."""
+    if not node.driver_error and node.nvml.gpus:
+        return node.nvml.gpus
+    why = node.driver_error or "the driver counts none"
+    if not node.gpus_on_bus and not _gpus_are_expected(node):
+        raise NotApplicable(f"no NVIDIA GPU on the PCI bus ({why})")
+    raise Incomplete(f"no GPU answers: {why}", cause=f"no GPU answers: {why}")
+
+
+@told_by()
+def idle_gpus(node: Node) -> tuple[Gpu, ...]:
+    """The GPUs of which is told that nobody uses them: no process holds them, and they do not compute."""
+    return tuple(gpu for gpu in node.gpus if not is_busy(gpu) and _has_no_process(gpu))
+
+
+def is_busy(gpu: Gpu) -> bool:
+    """Whether a GPU computes; of one that does not tell, this is taken to be so."""
+    told, _ = readings(gpu, "utilization_percent")
+    return bool(told.get("utilization_percent", 100) >= threshold("gpu.busy_percent"))
+
+
+def _has_no_process(gpu: Gpu) -> bool:
+    told, _ = readings(gpu, "processes")
+    return told.get("processes") == ()
+
+
+def _gpus_are_expected(node: Node) -> bool:
+    try:
+        return node.expected("gpus") > 0
+    except Incomplete:
+        return False
+
+
+pci_devices = list_told_as("pci", "devices", PciDevice)
+
+
+@told_by()
+def gpus_on_bus(node: Node) -> tuple[PciDevice, ...]:
+    """The NVIDIA GPUs that the PCI bus shows, whatever the driver says."""
+    return tuple(device for device in node.pci_devices if device.is_nvidia_gpu)

@@ -1,0 +1,171 @@
+"""The nodes that are meant to be alike, what most of them have, and who differs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.core.middle import median
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import NotApplicable
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.node import Node
+
+ABSENT = "none"  # the word for what a node does not have
+Values = Mapping[str, str | None]  # by name; None: this node cannot tell
+
+
+@record
+class Difference:
+    """One value in which a node differs from its group; `usual` is empty where no value has a majority."""
+
+    name: str
+    own: str
+    usual: str
+    alike: int
+    telling: int
+    others: str = ""  # where there is no majority: `A on 2, B on 2`
+
+    @property
+    def observed(self) -> str:
+        """`kernel 6.5.0-1020-aws`."""
+        return f"{self.name} {self.own}" if self.usual else f"{self.name} differs from node to node ({self.others})"
+
+    @property
+    def expected(self) -> str:
+        """`6.8.0-1021-aws as on 15 of 16 nodes`."""
+        return f"{self.usual} as on {self.alike} of {self.telling} nodes" if self.usual else "one for all nodes"
+
+
+@record
+class Median:
+    """The middle of what so many nodes measure."""
+
+    value: float
+    nodes: int
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether there are enough nodes for one to be compared with the others."""
+        return self.nodes >= threshold("group.minimum_nodes")
+
+
+class Group:
+    """Nodes of one group and instance type."""
+
+    __slots__ = ("counted", "known", "measured", "nodes", "owners")
+
+    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+        self.nodes = list(nodes)
+        self.known: dict[str, frozenset[str]] = {}
+        self.counted: dict[str, Mapping[str, Counter[str]]] = {}
+        self.measured: dict[str, Mapping[str, Median]] = {}
+        self.owners: dict[str, Mapping[str, tuple[str, ...]]] = {}
+
+    def most(self, what: str, read: Callable[[Node], Iterable[str]]) -> frozenset[str]:
+        """What more than half of its nodes tell under `what`; nothing in a group too small to have a majority.
+
+        A node that cannot tell counts on neither side.
+        """
+        if what not in self.known:
+            self.known[what] = self._most(read)
+        return self.known[what]
+
+    def _most(self, read: Callable[[Node], Iterable[str]]) -> frozenset[str]:
+        counts: Counter[str] = Counter()
+        telling = 0
+        for node in self.nodes:
+            try:
+                counts.update(set(read(node)))
+                telling += 1
+            except Exception:  # noqa: S112 - what one node told costs no other its verdict
+                continue
+        if telling < threshold("group.minimum_nodes"):
+            return frozenset()
+        return frozenset(entry for entry, count in counts.items() if count > telling * threshold("group.majority"))
+
+    def shared(self, what: str, read: Callable[[Node], Iterable[str]]) -> Mapping[str, tuple[str, ...]]:
+        """What more than one of its nodes tell under `what`, each with the names of those that do.
+
+        A node that cannot tell counts nowhere.
+        """
+        if what not in self.owners:
+            owners: dict[str, list[str]] = {}
+            for node in self.nodes:
+                with suppress(Exception):
+                    for value in set(read(node)):
+                        owners.setdefault(value, []).append(node.name)
+            self.owners[what] = {value: tuple(names) for value, names in owners.items() if len(names) > 1}
+        return self.owners[what]
+
+    def medians(self, what: str, read: Callable[[Node], Mapping[str, float]]) -> Mapping[str, Median]:
+        """The median of what its nodes measure, by the measurement's name. A node that cannot tell counts nowhere."""
+        if what not in self.measured:
+            told: dict[str, list[float]] = {}
+            for node in self.nodes:
+                with suppress(Exception):
+                    for name, value in read(node).items():
+                        told.setdefault(name, []).append(value)
+            self.measured[what] = {name: Median(median(values), len(values)) for name, values in told.items()}
+        return self.measured[what]
+
+    def counts(self, what: str, read: Callable[[Node], Values]) -> Mapping[str, Counter[str]]:
+        """How many nodes tell each value, by the value's name. A node that cannot tell counts nowhere."""
+        if what not in self.counted:
+            self.counted[what] = _counts(self.nodes, read)
+        return self.counted[what]
+
+
+def differences(node: Node, what: str, read: Callable[[Node], Values]) -> tuple[Difference, ...]:
+    """The values in which a node differs from most of its group; `what` names the set of values.
+
+    A value that a node lacks is not there: leave it out, or say None where it could not be read. Raises what `read`
+    raises for this node, and NotApplicable in a group too small to have a majority.
+    """
+    own = read(node)
+    counts = node.group.counts(what, read)
+    least = int(threshold("group.minimum_nodes"))
+    telling = max((_total(counter) for counter in counts.values()), default=0)
+    if telling < least:
+        raise NotApplicable(f"{telling or 'no'} node of its kind to compare; needs {least}")
+    found = (_difference(name, own.get(name, ABSENT), counts[name]) for name in counts)
+    return tuple(difference for difference in found if difference and difference.telling >= least)
+
+
+def in_words(found: Iterable[Difference]) -> str:
+    """The differences as a message: `kernel A, driver B; expected X as on 15 of 16 nodes, Y as on …`."""
+    found = tuple(found)
+    observed, expected = (", ".join(words) for words in zip(*((one.observed, one.expected) for one in found)))  # noqa: B905
+    return f"{observed}; expected {expected}"
+
+
+def _counts(nodes: Iterable[Node], read: Callable[[Node], Values]) -> dict[str, Counter[str]]:
+    told: list[Values] = []
+    for node in nodes:
+        try:
+            told.append(read(node))
+        except Exception:  # noqa: S112 - likewise
+            continue
+    names = {name: None for values in told for name in values}  # in the order of the first node that has them
+    return {
+        name: Counter(value for values in told if (value := values.get(name, ABSENT)) is not None) for name in names
+    }
+
+
+def _difference(name: str, own: str | None, counter: Counter[str]) -> Difference | None:
+    if own is None:
+        return None
+    telling = _total(counter)
+    usual, alike = counter.most_common(1)[0]
+    if alike > telling * threshold("group.majority"):
+        return None if own == usual else Difference(name, own, usual, alike, telling)
+    others = ", ".join(f"{value} on {count}" for value, count in counter.most_common(4))
+    return Difference(name, own, "", alike, telling, others)
+
+
+def _total(counter: Counter[str]) -> int:
+    return sum(counter.values())

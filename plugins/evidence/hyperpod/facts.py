@@ -1,0 +1,176 @@
+"""A HyperPod cluster as SageMaker tells of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import NotApplicable
+from clusterproof.plugins.evidence.field import (
+    Field,
+    at_least_one,
+    flag,
+    objects,
+    optional,
+    read,
+    table,
+    text,
+    texts,
+    values,
+    whole,
+)
+
+
+@record
+class Network:
+    """The subnets and security groups of an instance group, by their ids."""
+
+    told: Mapping[str, Any]
+
+    subnet_ids = Field(texts, "Subnets")
+    security_group_ids = Field(texts, "SecurityGroupIds")
+
+
+@record
+class InstanceGroup:
+    """One instance group of a HyperPod cluster."""
+
+    told: Mapping[str, Any]
+
+    name = Field(text, "InstanceGroupName")
+    current = Field(whole, "CurrentCount")
+    target = Field(whole, "TargetCount")
+    status = Field(optional(text), "Status")
+
+    @property
+    def label(self) -> str:
+        """Its name."""
+        return self.name
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many nodes of each instance type it has or wants, by EC2's name of the type."""
+        told = read(self.told.get("CountsByType"), table, "CountsByType")
+        return {name.removeprefix("ml."): read(count, whole, name) for name, count in told.items()}
+
+    @property
+    def deep_health_checks(self) -> tuple[str, ...]:
+        """What is checked before a node of it is handed over: `InstanceStress`, `InstanceConnectivity`."""
+        return read(self.told.get("OnStartDeepHealthChecks", []), texts, "OnStartDeepHealthChecks")
+
+    @property
+    def volumes_gb(self) -> tuple[int, ...]:
+        """The sizes of the EBS volumes that each of its nodes gets besides."""
+        sizes = read(self.told.get("VolumeSizesInGB"), values, "VolumeSizesInGB")
+        return tuple(read(size, whole, "VolumeSizesInGB") for size in sizes)
+
+
+@record
+class HyperpodCluster:
+    """What DescribeCluster answered."""
+
+    told: Mapping[str, Any]
+
+    @property
+    def described(self) -> Mapping[str, Any]:
+        """The answer itself. Raises Incomplete."""
+        return read(self.told.get("cluster"), table, "hyperpod: cluster")
+
+    @property
+    def status(self) -> str:
+        """`InService`, …"""
+        return read(self.described.get("ClusterStatus"), text, "ClusterStatus")
+
+    @property
+    def failure(self) -> str:
+        """What went wrong last; it stays after the cluster has recovered."""
+        return read(self.described.get("FailureMessage", ""), text, "FailureMessage")
+
+    @property
+    def node_recovery(self) -> str:
+        """`Automatic` or `None`."""
+        return read(self.described.get("NodeRecovery"), text, "NodeRecovery")
+
+    @property
+    def groups(self) -> tuple[InstanceGroup, ...]:
+        """Its instance groups, restricted ones too; at least one. Raises Incomplete."""
+        told = [
+            *read(self.described.get("InstanceGroups", []), objects, "InstanceGroups"),
+            *read(self.described.get("RestrictedInstanceGroups", []), objects, "RestrictedInstanceGroups"),
+        ]
+        return tuple(InstanceGroup(entry) for entry in at_least_one(told, "instance group"))
+
+    def network_of(self, group: InstanceGroup) -> Network:
+        """The group's own network, else the cluster's. Raises NotApplicable where it is one of SageMaker's."""
+        told = group.told.get("OverrideVpcConfig") or self.described.get("VpcConfig")
+        if not told:
+            raise NotApplicable(f"{group.name} runs in a network of SageMaker's own: nothing of it can be asked")
+        return Network(read(told, table, "VpcConfig"))
+
+
+@record
+class HyperpodNode:
+    """One node of ListClusterNodes; `hostname` is the name in reports, empty where it is not validated."""
+
+    told: Mapping[str, Any]
+
+    hostname = Field(text)
+    instance_id = Field(text, "InstanceId")
+    group = Field(text, "InstanceGroupName")
+    image = Field(optional(text), "CurrentImageReleaseVersion")
+    ultraserver = Field(text, "UltraServerId")
+    ultraserver_kind = Field(text, "UltraServerType")
+
+    @property
+    def label(self) -> str:
+        """Its name in reports, else its id."""
+        return self.hostname or self.instance_id
+
+    @property
+    def ec2_type(self) -> str:
+        """Its instance type as EC2 calls it."""
+        return read(self.told.get("InstanceType"), text, "InstanceType").removeprefix("ml.")
+
+    @property
+    def status(self) -> str:
+        """`Running`, `Failure`, `Pending`, …"""
+        return read(self._status.get("Status"), text, "InstanceStatus")
+
+    @property
+    def message(self) -> str:
+        """What SageMaker says of its state; sticky from the last failure."""
+        return read(self._status.get("Message", ""), text, "InstanceStatus message")
+
+    @property
+    def _status(self) -> Mapping[str, Any]:
+        return read(self.told.get("InstanceStatus"), table, "InstanceStatus")
+
+
+@record
+class NodeZone:
+    """The availability zone of a HyperPod node, None where its subnets do not tell."""
+
+    told: Mapping[str, Any]
+
+    hostname = Field(text)
+    zone = Field(optional(text))
+
+
+@record
+class ResourceConfig:
+    """What HyperPod wrote on a node about the node itself."""
+
+    told: Mapping[str, Any]
+
+    is_there = Field(flag, "file")
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The network nodes above it, the topmost first. Raises NotApplicable where HyperPod does not tell them."""
+        if not self.is_there:
+            raise NotApplicable("HyperPod wrote no resource_config.json here, and tells network layers nowhere else")
+        told = read(self.told.get("layers"), texts, "layers")
+        if not told:
+            raise NotApplicable("HyperPod's resource_config.json has no network layers of this node")
+        return told

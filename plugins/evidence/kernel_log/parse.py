@@ -1,0 +1,135 @@
+"""The kernel log as people save it: dmesg with and without times, journalctl -k, /dev/kmsg, syslog."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from clusterproof.plugins.evidence.form import CaptureError, Form
+from clusterproof.plugins.evidence.kernel_log.collect_lines import BOOT_S, Kept
+from clusterproof.plugins.evidence.kernel_log.line import BOOTED, unwrap
+from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
+
+LONGEST_LINE = 2048
+LOOKED_AT = 400  # lines in which the form is recognised
+MAX_BOOT_LINES = 200  # in which the kernel names the machine
+SHARE = 0.5  # of these that have the form
+UNKNOWN = math.nan  # a time that the line does not tell
+
+_STAMPED = re.compile(
+    r"(?:<\d{1,3}>)?\[\s{0,12}\d{1,12}\.\d{3,9}\]"  # dmesg
+    r"|\d{1,3},\d{1,12},\d{1,18},[^;\s]{1,80};"  # /dev/kmsg
+    r"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "  # dmesg -T
+    r"|kern\s{0,4}:\w{1,8}\s{0,4}:"  # dmesg -x
+    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.,]\d{6}[+-]\d\d:\d\d "  # dmesg --time-format iso
+    r"|\[ {0,12}[+<] {0,12}\d{1,12}\.\d{6}>?\]|\[[A-Z][a-z]{2}[ \d]\d \d\d:\d\d\] "  # dmesg -H, -e, delta
+    r"|\[ {0,12}\d{1,12}\.\d{6} < {0,12}\d{1,12}\.\d{6}>\]"  # dmesg -d
+    r"|\S.{0,300}? kernel(?:\[\d{1,10}\])?: "  # syslog, journalctl
+)
+_BOOT_LINE = re.compile(r"-- (?:Re)?boot\b", re.IGNORECASE)  # journalctl's own
+# A stamp of the kernel's clock with the message behind it. Where dmesg, klogd or busybox has it from syslog(2), each
+# line of one record has the same.
+_KERNELS_STAMP = re.compile(r"[^\[]{0,300}\[\s{0,12}\d{1,12}\.\d{3,9}\] (?!\S{1,255} kernel(?:\[\d{1,10}\])?: )")
+_OF_DRIVER = "NVRM:"  # whose records of several lines are the driver's to their end
+_DRIVERS = re.compile(r"(?:kernel: )?(?:NVRM: |nvidia-nvswitch\d{0,3}: |nvidia-peermem )")
+_BOOTED = re.compile(BOOTED, re.IGNORECASE)
+_DMI = re.compile(r"DMI: (Amazon EC2) ([a-z0-9-]{1,30}\.[a-z0-9-]{1,30})/")
+_VERSION = re.compile(r"Linux version (\S{1,80})")
+_WRITTEN_BY_PROGRAMS = 8  # priorities of /dev/kmsg from here on
+_PRIORITY = re.compile(r"(\d{1,3}),\d{1,12},\d{1,18},")
+
+
+def is_kernel_log(text: str) -> bool:
+    """Whether most lines begin as the kernel's do, or all that matter are the NVIDIA driver's."""
+    lines = [line for line in text[:200_000].split("\n")[:LOOKED_AT] if line.strip()]
+    if not lines:
+        return False
+    stamped = sum(1 for line in lines if _STAMPED.match(line))
+    return stamped > len(lines) * SHARE or any(_DRIVERS.match(line) for line in lines)
+
+
+def read(text: str) -> Mapping[str, object]:
+    """The leaf `kernel_log`: of the last boot in it, the lines that matter. Raises CaptureError."""
+    lines = list(_of_last_boot(text))
+    if not lines:
+        raise CaptureError("the kernel log has no line")
+    told: dict[str, Any] = Kept().of((seconds, line.encode("utf-8", "replace")) for seconds, line in lines)
+    kept = [[None if math.isnan(seconds) else seconds, *rest] for seconds, *rest in told["lines"]]
+    begins, first = lines[0]
+    is_whole = begins < BOOT_S or bool(_BOOTED.match(first))
+    whole_from = 0.0 if is_whole else begins if begins < CALENDAR_S else None
+    log = {**told, "source": "capture", "lines": kept, "truncated": not is_whole, "whole_from": whole_from}
+    return {"kernel_log": log, **_machine(lines)}
+
+
+def _machine(lines: list[tuple[float, str]]) -> dict[str, object]:
+    """What a boot says of the machine: its firmware's names, and the kernel."""
+    told: dict[str, object] = {}
+    for _, message in lines[:MAX_BOOT_LINES]:
+        if found := _DMI.match(message):
+            told["platform"] = {"vendor": found[1], "product": found[2]}
+        elif found := _VERSION.match(message):
+            told["boot"] = {"kernel": found[1]}
+    return told
+
+
+def _of_last_boot(text: str) -> list[tuple[float, str]]:
+    """The lines behind the last boot that the log shows, each with the time that it tells, of whatever clock."""
+    lines = list(_records(text))
+    boots = [number for number, (_, message) in enumerate(lines) if _BOOTED.match(message)]
+    return [(UNKNOWN if time is None else time, message) for time, message in lines[boots[-1] if boots else 0 :]]
+
+
+def _records(text: str) -> Iterator[tuple[float | None, str]]:
+    """Each record's time and words. Only its head speaks for the kernel, as any user can have a newline logged.
+
+    Where lines have stamps a record begins with one; and not with that of the line before it, where each line has one.
+    Without stamps nobody knows where one begins: only what is the driver's from the first line to the last is read.
+    Raises CaptureError.
+    """
+    lines = [line[:LONGEST_LINE] for line in text.split("\n") if line.strip() and not _is_of_program(line)]
+    if not _is_stamped(lines):
+        if not all(_is_head(line) or _DRIVERS.match(line) or line.startswith("[...]") for line in lines):
+            raise CaptureError(
+                "its lines do not show where a record begins; expected dmesg or journalctl -k with times"
+            )
+        yield from map(unwrap, lines)
+        return
+    record: tuple[float | None, list[str]] | None = None
+    for line in lines:
+        time, message = unwrap(line)
+        if not _is_head(line) or (record and _goes_on(line, time, record[0])):
+            if record and record[1][0].startswith(_OF_DRIVER):
+                record[1].append(message)
+            continue
+        if record:
+            yield record[0], "\n".join(record[1])
+        record = time, [message]
+    if record:
+        yield record[0], "\n".join(record[1])
+
+
+def _is_stamped(lines: list[str]) -> bool:
+    """Whether the lines of a log begin with a stamp: its first one does, or most do."""
+    first = next((line for line in lines if not line[0].isspace()), "")
+    return bool(_is_head(first)) or sum(map(_is_head, lines)) > len(lines) * SHARE
+
+
+def _is_head(line: str) -> bool:
+    return bool(_STAMPED.match(line) or _BOOT_LINE.match(line))
+
+
+def _goes_on(line: str, time: float | None, before: float | None) -> bool:
+    """Whether a line with a stamp of the kernel's belongs to the record before it. In its first second nobody logs."""
+    return time is not None and time == before and time >= BOOT_S and bool(_KERNELS_STAMP.match(line))
+
+
+def _is_of_program(line: str) -> bool:
+    """Whether a program wrote this into /dev/kmsg: it is not the kernel's word."""
+    found = _PRIORITY.match(line)
+    return bool(found and int(found[1]) >= _WRITTEN_BY_PROGRAMS)
+
+
+FORMS = (Form("dmesg", is_kernel_log, read),)

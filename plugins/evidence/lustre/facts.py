@@ -1,0 +1,154 @@
+"""Lustre: what this client knows of its servers, and what they have left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evidence.field import Field, flag, number, objects, optional, output, read, table, text, whole
+from clusterproof.plugins.evidence.pattern import Pattern
+
+CONNECTED = ("FULL", "IDLE")  # a connection that was not used for a while is idle, and comes back by itself
+
+
+@record
+class LustreClient:
+    """One connection of this node: to an OST (osc), an MDT (mdc) or the management server (mgc)."""
+
+    told: Mapping[str, Any]
+
+    kind = Field(text)
+    name = Field(text)
+    state = Field(text)
+    max_rpcs_in_flight = Field(whole)
+    max_mod_rpcs_in_flight = Field(whole)
+    max_dirty_mb = Field(number)
+    lru_max_age_ms = Field(whole)
+
+    @property
+    def label(self) -> str:
+        """The target's name: `abcdefgh-OST0003`."""
+        return re.sub(r"-(osc|mdc)-[0-9a-fx]+\Z", "", self.name)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether what is asked of it reaches the server."""
+        return self.state in CONNECTED
+
+
+@record
+class LustreTarget:
+    """One OST or MDT. Percentages are as `lfs df` reckons them: of what users may use."""
+
+    told: Mapping[str, Any]
+
+    kind = Field(text)
+    label = Field(text, "name")
+    active = Field(flag)
+    total_kib = Field(number)
+    free_kib = Field(number)
+    available_kib = Field(number)
+    inodes = Field(number)
+    inodes_free = Field(number)
+
+    @property
+    def used_percent(self) -> float:
+        """Of its space. Raises Incomplete."""
+        used = self.total_kib - self.free_kib
+        return _percent(used, used + self.available_kib)
+
+    @property
+    def inodes_used_percent(self) -> float:
+        """Of its inodes. Raises Incomplete."""
+        return _percent(self.inodes - self.inodes_free, self.inodes)
+
+
+@record
+class Lustre:
+    """The Lustre client of the node."""
+
+    told: Mapping[str, Any]
+
+    version = Field(text)
+    health = Field(text)
+    left_out = Field(whole)
+    modules = Field(table)
+
+    @property
+    def clients(self) -> tuple[LustreClient, ...]:
+        """Its connections."""
+        return tuple(LustreClient(told) for told in read(self.told.get("clients"), objects, "lustre: clients"))
+
+    def parameter(self, name: str) -> int | None:
+        """A number that a kernel module was loaded with; None where the module is not there. Raises Incomplete."""
+        told = self.modules.get(name)
+        is_absent = isinstance(told, dict) and told.get("error") == "ENOENT"
+        return None if is_absent else read(told, optional(whole), f"lustre: {name}")
+
+
+@record
+class CheckpointFolder:
+    """A folder that jobs save to; `exit` and `output` are those of `lfs getstripe`, and are there on Lustre only."""
+
+    told: Mapping[str, Any]
+
+    path = Field(text)
+    type = Field(text)
+    exit = Field(whole)
+    output = Field(output)
+
+    @property
+    def stripe_count(self) -> int:
+        """On how many OSTs its new files lie at most; -1: on all. Raises Incomplete."""
+        counts = [int(count) for count in _STRIPE_COUNT.findall(self.output)]
+        if self.exit != 0 or not counts:
+            raise Incomplete(f"lfs getstripe of {self.path} says {self.output.strip()[-100:]!r}")
+        return -1 if -1 in counts else max(counts)
+
+
+_STRIPE_COUNT = Pattern(r"stripe_count:\s{0,10}(-?\d{1,9})\b")
+
+
+def _percent(used: float, whole_of_it: float) -> float:
+    return 100 * used / whole_of_it if whole_of_it > 0 else 0.0
+
+
+_UNITS_KIB = {"": 1.0, "B": 1 / 1024, "K": 1.0, "M": 1024.0, "G": 1024.0**2, "T": 1024.0**3, "P": 1024.0**4}
+_AMOUNT = r"(\d{1,18}(?:\.\d{1,3})?)([BKMGTP]?)"
+_AMOUNTS = rf"\s+{_AMOUNT}\s+{_AMOUNT}\s+{_AMOUNT}\s+"
+_LINE = Pattern(rf"(\S{{1,100}})_UUID{_AMOUNTS}(?:\d{{1,3}}%|-)\s+\S{{1,1000}}\[(OST|MDT):\d+\]")
+_INACTIVE = Pattern(r"((?:\S{1,90}-)?(OST|MDT)[0-9a-f]{4})(?:_UUID)?\s*:\s*inactive device", re.IGNORECASE)
+LONGEST_LINE = 2048
+
+
+def parse_lfs_df(told_by_lfs: str) -> list[dict[str, Any]]:
+    """The targets of `lfs df`, with or without -h or -i, in the form in which the probe tells them."""
+    told: dict[str, dict[str, Any]] = {}
+    counts_inodes = False
+    for line in told_by_lfs.splitlines():
+        line = line[:LONGEST_LINE].strip()
+        if line.startswith("UUID"):
+            counts_inodes = "inodes" in line.lower().split()
+        elif found := _LINE.match(line):
+            values = _inodes(found) if counts_inodes else _space(found)
+            told.setdefault(found[1], {"kind": found[8].lower(), "name": found[1], "active": True}).update(values)
+        elif found := _INACTIVE.match(line):
+            told[found[1]] = {"kind": found[2].lower(), "name": found[1], "active": False}
+    return list(told.values())
+
+
+def _space(found: re.Match[str]) -> dict[str, float]:
+    total, used, available = (_amount(found, group) for group in (2, 4, 6))
+    return {"total_kib": total, "free_kib": total - used, "available_kib": available}
+
+
+def _inodes(found: re.Match[str]) -> dict[str, float]:
+    total, free = _amount(found, 2), _amount(found, 6)
+    return {"inodes": total, "inodes_free": free}
+
+
+def _amount(found: re.Match[str], group: int) -> float:
+    return float(found[group]) * _UNITS_KIB[found[group + 1]]

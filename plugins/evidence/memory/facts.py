@@ -1,0 +1,89 @@
+"""The memory of a node, and how the kernel deals it out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.field import Field, number, objects, table, text, whole
+from clusterproof.plugins.evidence.processors.facts import cpu_list
+
+KIB_PER_GIB = 2**20
+
+
+@record
+class HugePages:
+    """Pages of one size that are reserved, and how many of them nobody uses."""
+
+    told: Mapping[str, Any]
+
+    size_kib = Field(whole)
+    pages = Field(whole)
+    free = Field(whole)
+
+
+@record
+class NumaNode:
+    """A NUMA node: memory, and the CPUs that are near it."""
+
+    told: Mapping[str, Any]
+
+    node = Field(whole)
+    memory_kib = Field(whole)
+    cpus = Field(cpu_list)
+
+
+@record
+class Segments:
+    """NCCL's files in /dev/shm."""
+
+    told: Mapping[str, Any]
+
+    count = Field(whole)
+    kib = Field(whole)
+    oldest_s = Field(number)
+
+
+def _huge_pages(told: object) -> tuple[HugePages, ...]:
+    return tuple(HugePages(entry) for entry in objects(told))
+
+
+def _numa(told: object) -> tuple[NumaNode, ...]:
+    return tuple(NumaNode(entry) for entry in objects(told))
+
+
+def _segments(told: object) -> Segments:
+    return Segments(table(told))
+
+
+@record
+class MainMemory:
+    """The memory of a node; `transparent` and `numa_balancing` are empty where the kernel has no such thing."""
+
+    told: Mapping[str, Any]
+
+    total_kib = Field(whole)
+    available_kib = Field(whole)
+    swap_total_kib = Field(whole)
+    swap_free_kib = Field(whole)
+    huge_pages = Field(_huge_pages)
+    transparent = Field(text)
+    numa_balancing = Field(text)
+    numa = Field(_numa)
+    nccl_shm = Field(_segments)
+
+    @property
+    def total_gib(self) -> float:
+        """What the kernel has to deal out. Raises Incomplete."""
+        return self.total_kib / KIB_PER_GIB
+
+    @property
+    def transparent_mode(self) -> str:
+        """The chosen word of `always [madvise] never`; empty where the kernel has no transparent huge pages."""
+        return self.transparent.partition("[")[2].partition("]")[0]
+
+    @property
+    def sockets(self) -> tuple[NumaNode, ...]:
+        """The NUMA nodes that have CPUs: memory of GPUs and expanders is a node of its own."""
+        return tuple(node for node in self.numa if node.cpus)

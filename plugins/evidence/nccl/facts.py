@@ -1,0 +1,134 @@
+"""The logs of nccl-tests, and what NCCL says in any log of its network, typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.field import (
+    Field,
+    number,
+    objects,
+    optional,
+    read,
+    table,
+    text,
+    texts,
+    values,
+    whole,
+)
+
+
+@record
+class Measured:
+    """One half of a row, out of place or in place; None where nccl-tests says N/A or has no such column."""
+
+    told: Mapping[str, Any]
+
+    time_us = Field(optional(number))
+    algbw_gb_per_s = Field(optional(number))  # 10^9 bytes
+    busbw_gb_per_s = Field(optional(number))
+    wrong = Field(optional(whole))  # values that are not right
+    deviation = Field(optional(number))  # before nccl-tests 2.11: the largest, in place of `wrong`
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether its results were compared with the right ones."""
+        return self.wrong is not None or self.deviation is not None
+
+
+@record
+class Row:
+    """One size."""
+
+    told: Mapping[str, Any]
+
+    size_bytes = Field(whole)
+    count = Field(whole)
+    type = Field(text)
+    redop = Field(text)
+
+    @property
+    def out_of_place(self) -> Measured:
+        """With another buffer for the results. Raises Incomplete."""
+        return Measured(read(self.told.get("out_of_place"), table, "nccl_tests: out_of_place"))
+
+    @property
+    def in_place(self) -> Measured:
+        """With the results in the same buffer. Raises Incomplete."""
+        return Measured(read(self.told.get("in_place"), table, "nccl_tests: in_place"))
+
+    @property
+    def wrong(self) -> int:
+        """How many values are wrong, of both halves. Raises Incomplete."""
+        return (self.out_of_place.wrong or 0) + (self.in_place.wrong or 0)
+
+
+@record
+class Network:
+    """What NCCL's own lines say. Names with the number of lines that have them."""
+
+    told: Mapping[str, Any]
+
+    info_lines = Field(whole)
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """`Using network …`: AWS Libfabric, IB, Socket. Raises Incomplete."""
+        return tuple(read(self.told.get("networks"), table, "nccl_tests: networks"))
+
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """`Selected provider is …`: efa, tcp;ofi_rxm. Raises Incomplete."""
+        return tuple(read(self.told.get("providers"), table, "nccl_tests: providers"))
+
+    @property
+    def nics(self) -> tuple[int, ...]:
+        """`(found N nics)`: every number that a rank told. Raises Incomplete."""
+        found = read(self.told.get("nics"), values, "nccl_tests: nics")
+        return tuple(read(each, whole, "nccl_tests: nics") for each in found)
+
+
+@record
+class NcclLog:
+    """One log. Where nccl-tests did not write it, only `network` is told."""
+
+    told: Mapping[str, Any]
+
+    version = Field(text)
+    collective = Field(text)
+    out_of_bounds = Field(optional(whole))
+    out_of_bounds_word = Field(text)
+    avg_busbw_gb_per_s = Field(optional(number))
+    ranks = Field(optional(whole))
+    hosts = Field(texts)
+    problems = Field(texts)
+    exit = Field(optional(whole))
+
+    @property
+    def is_of_nccl_tests(self) -> bool:
+        """Whether nccl-tests wrote it, or should have."""
+        return "rows" in self.told
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows of all its tables. Raises Incomplete."""
+        return tuple(Row(told) for told in read(self.told.get("rows"), objects, "nccl_tests: rows"))
+
+    @property
+    def network(self) -> Network:
+        """What NCCL said of its network. Raises Incomplete."""
+        return Network(read(self.told.get("network"), table, "nccl_tests: network"))
+
+
+@record
+class NcclTests:
+    """Every captured log of NCCL."""
+
+    told: Mapping[str, Any]
+
+    @property
+    def logs(self) -> tuple[NcclLog, ...]:
+        """The logs, in the order of their files. Raises Incomplete."""
+        return tuple(NcclLog(told) for told in read(self.told.get("logs"), objects, "nccl_tests: logs"))

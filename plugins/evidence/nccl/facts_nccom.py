@@ -1,0 +1,55 @@
+"""The logs of nccom-test, typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.field import Field, flag, number, objects, optional, read, text, texts, whole
+
+
+@record
+class Row:
+    """One size; bandwidths in 10^9 bytes a second, whatever the version of nccom-test means by GB/s."""
+
+    told: Mapping[str, Any]
+
+    size_bytes = Field(whole)
+    count = Field(optional(whole))
+    type = Field(text)
+    time_us = Field(optional(number))
+    algbw_gb_per_s = Field(optional(number))
+    busbw_gb_per_s = Field(optional(number))
+
+
+@record
+class NccomLog:
+    """One run; `is_checked` is None where the command line is not in the log, `problems` are its lines of errors."""
+
+    told: Mapping[str, Any]
+
+    command = Field(text)
+    ranks = Field(optional(whole))
+    is_checked = Field(optional(flag), "checked")
+    unit = Field(text)  # what it meant by GB/s: GiB/s or GB/s, empty where the numbers do not tell
+    avg_busbw_gb_per_s = Field(optional(number))
+    problems = Field(texts)
+    exit = Field(optional(whole))
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows of all its tables. Raises Incomplete."""
+        return tuple(Row(told) for told in read(self.told.get("rows"), objects, "nccom: rows"))
+
+
+@record
+class Nccom:
+    """Every captured log of nccom-test."""
+
+    told: Mapping[str, Any]
+
+    @property
+    def logs(self) -> tuple[NccomLog, ...]:
+        """The runs, in the order of their files. Raises Incomplete."""
+        return tuple(NccomLog(told) for told in read(self.told.get("logs"), objects, "nccom: logs"))

@@ -1,0 +1,50 @@
+"""Network interfaces: /sys/class/net."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.agent.reading import Node
+
+FOLDER = "/sys/class/net"
+MAX_NAMES = 512  # a node of Kubernetes has one for each pod
+MAX_PHYSICAL = 128
+
+
+def read(node: Node) -> object:
+    """The names of all interfaces, and what those are like that have a device of their own."""
+    names = [name for name in node.names(FOLDER) if node.exists(f"{FOLDER}/{name}/mtu")]
+    physical = [name for name in names if node.exists(f"{FOLDER}/{name}/device")]
+    return {
+        "names": names[:MAX_NAMES],
+        "physical": [_interface(node, name) for name in physical[:MAX_PHYSICAL]],
+        "passed_over": max(0, len(names) - MAX_NAMES),
+    }
+
+
+def _interface(node: Node, name: str) -> dict[str, object]:
+    here = f"{FOLDER}/{name}"
+    node.at(here)
+    return {
+        "name": name,
+        "driver": node.linked(f"{here}/device/driver"),
+        "mtu": _number(node.text(f"{here}/mtu")),
+        "state": node.text(f"{here}/operstate"),
+        "flags": _number(node.text(f"{here}/flags"), 16),
+        "carrier": _carrier(node.text(f"{here}/carrier")),
+    }
+
+
+def _number(told: object, base: int = 10) -> object:
+    """The number that a file holds; what is none is an error in its place."""
+    if not isinstance(told, str):
+        return told
+    try:
+        return int(told, base)
+    except ValueError:
+        return {"error": "EINVAL", "text": f"no number: {told[:40]!r}"}
+
+
+def _carrier(told: object) -> object:
+    """Whether there is a link; null for an interface that is switched off, of which the kernel does not tell."""
+    if isinstance(told, dict):
+        return None if told["error"] == "EINVAL" else told
+    return {"0": False, "1": True}.get(str(told), {"error": "EINVAL", "text": f"carrier: {str(told)[:40]!r}"})

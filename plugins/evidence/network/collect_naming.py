@@ -1,0 +1,156 @@
+"""What the node is called and which addresses it has, and whether those answer that tell it names."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import socket
+import struct
+import time
+
+from clusterproof.plugins.agent.reading import Denied, Node
+
+HOSTS, RESOLV = "/etc/hosts", "/etc/resolv.conf"
+BEHIND_STUB = "/run/systemd/resolve/resolv.conf"  # whom systemd-resolved asks
+STUB = "127.0.0.53"
+MAX_SERVERS = 3  # glibc asks no more (resolv.h, MAXNS)
+TRIES = 2
+SHARE = 0.2  # of the leaf's time for the answers of one try, of all servers together
+DNS = 53
+ADDRESS, NAMESERVERS = 1, 2  # what can be asked for: an A record, and NS of the root
+INTERFACES = "/sys/class/net"
+MAX_INTERFACES = 128
+MAX_HOSTS = 32
+SIOCGIFADDR = 0x8915
+DUPLICATE = 0x08  # linux/if_addr.h, IFA_F_DADFAILED
+
+
+def read(node: Node) -> object:
+    """Its own entries of /etc/hosts, its addresses, and each nameserver with whether it answers."""
+    if node.root and node.linked("/proc/1/ns/net") != Node().linked("/proc/self/ns/net"):
+        raise Denied("the node's network is another than this process's")
+    hostname = str(node.text("/proc/sys/kernel/hostname"))
+    return {
+        "hostname": hostname,
+        "hosts": _hosts(node, hostname),
+        "nameservers": _asked(node, _nameservers(node), hostname),
+        "addresses": _addresses(node),
+        "duplicates": _duplicates(node),
+    }
+
+
+def _hosts(node: Node, hostname: str) -> object:
+    """The addresses that /etc/hosts gives the node's own name, each with whether the node has it."""
+    told = node.text(HOSTS, absent="")
+    if isinstance(told, dict):
+        return told
+    wanted = {hostname, hostname.partition(".")[0]}
+    rows = [line.partition("#")[0].split() for line in told.splitlines()]
+    named = [row[0] for row in rows if wanted.intersection(row[1:])]
+    owned = ((address, _is_own(address)) for address in named)
+    return [{"address": address, "is_own": is_own} for address, is_own in owned if is_own is not None][:MAX_HOSTS]
+
+
+def _family(address: str) -> int:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def _is_own(address: str) -> bool | None:
+    """Whether something can listen there; None where it is no address."""
+    try:
+        socket.inet_pton(_family(address), address)
+        with socket.socket(_family(address), socket.SOCK_DGRAM) as trial:
+            trial.bind((address, 0))
+    except ValueError:
+        return None
+    except OSError as problem:
+        return False if problem.errno else None  # inet_pton gives no number
+    return True
+
+
+def _nameservers(node: Node) -> list[str]:
+    """Those that resolv.conf names, and those that systemd's own resolver asks in its turn."""
+    found = _named_in(node, RESOLV)
+    return found + (_named_in(node, BEHIND_STUB) if STUB in found else [])
+
+
+def _named_in(node: Node, path: str) -> list[str]:
+    told = node.text(path, absent="")
+    rows = [line.split() for line in told.splitlines()] if isinstance(told, str) else []
+    return [row[1] for row in rows if row[0:1] == ["nameserver"] and len(row) > 1][:MAX_SERVERS]
+
+
+def _asked(node: Node, servers: list[str], hostname: str) -> list[dict[str, object]]:
+    """Each server with whether it gave any answer: about the node's own name, or the root."""
+    open_ones: dict[socket.socket, str] = {}
+    answered: set[str] = set()
+    token = os.urandom(2)
+    for server in dict.fromkeys(servers):
+        try:
+            *how, _, at = socket.getaddrinfo(server, DNS, 0, socket.SOCK_DGRAM, 0, socket.AI_NUMERICHOST)[0]
+            asking = socket.socket(*how)
+            asking.setblocking(False)
+            asking.connect(at)
+        except (OSError, ValueError):
+            continue  # no address, or no way to it
+        open_ones[asking] = server
+    questions = [_question(token, hostname, ADDRESS), _question(token, "", NAMESERVERS)]
+    for _ in range(TRIES):
+        until = time.monotonic() + SHARE * node.leaf_s
+        for asking in open_ones:
+            for question in questions:
+                _send(asking, question)
+        while open_ones and time.monotonic() < until:
+            node.at("the nameservers " + " ".join(open_ones.values()))
+            for asking in select.select(list(open_ones), [], [], max(0.0, until - time.monotonic()))[0]:
+                if _has_answer(asking, token):
+                    answered.add(open_ones.pop(asking))
+    return [{"address": server, "answers": server in answered} for server in dict.fromkeys(servers)]
+
+
+def _question(token: bytes, name: str, kind: int) -> bytes:
+    labels = [label.encode("ascii", "ignore")[:63] for label in name.split(".") if label]
+    wire = b"".join(bytes([len(label)]) + label for label in labels if label)
+    return token + struct.pack("!HHHHH", 0x0100, 1, 0, 0, 0) + wire + b"\0" + struct.pack("!HH", kind, 1)
+
+
+def _send(asking: socket.socket, question: bytes) -> None:
+    with contextlib.suppress(OSError):  # refused before: it may answer the next
+        asking.send(question)
+
+
+def _has_answer(asking: socket.socket, token: bytes) -> bool:
+    try:
+        return asking.recv(512)[:2] == token
+    except OSError:
+        return False
+
+
+def _addresses(node: Node) -> list[dict[str, object]]:
+    """Of each interface that has a device of its own or bundles some: its driver, MAC and IPv4 address."""
+    found: list[dict[str, object]] = []
+    for name in node.names(INTERFACES):
+        at = f"{INTERFACES}/{name}"
+        if (node.exists(f"{at}/device") or node.exists(f"{at}/bonding")) and len(found) < MAX_INTERFACES:
+            driver, mac = node.linked(f"{at}/device/driver"), node.text(f"{at}/address", absent="")
+            found.append({"name": name, "driver": driver, "mac": mac, "ipv4": _ipv4(name)})
+    return found
+
+
+def _ipv4(name: str) -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            told = fcntl.ioctl(asking, SIOCGIFADDR, struct.pack("256s", name[:15].encode()))
+        except OSError:
+            return ""
+    return socket.inet_ntoa(told[20:24])
+
+
+def _duplicates(node: Node) -> list[str]:
+    """The IPv6 addresses that another host was found to have."""
+    told = node.text("/proc/1/net/if_inet6" if node.root else "/proc/self/net/if_inet6", absent="")
+    rows = [line.split() for line in told.splitlines()] if isinstance(told, str) else []
+    found = [row for row in rows if len(row) == 6 and int(row[4], 16) & DUPLICATE]
+    return [f"{socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0]))} on {row[5]}" for row in found[:MAX_HOSTS]]

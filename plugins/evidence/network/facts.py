@@ -1,0 +1,132 @@
+"""RDMA devices as sysfs tells them: EFA, InfiniBand, RoCE."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evidence.field import Field, flag, objects, optional, read, table, text, values, whole
+
+AMAZON = "1d0f"
+IFF_UP = 0x1  # linux/if.h: the interface is switched on
+
+_RATE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) Gb/sec")
+
+
+@record
+class Port:
+    """One port of an RDMA device; `state` and `physical_state` as sysfs words them: `4: ACTIVE`."""
+
+    told: Mapping[str, Any]
+
+    number = Field(whole, "port")
+    state = Field(text)
+    physical_state = Field(text)
+    rate = Field(text)
+    link_layer = Field(text)
+    link_downed = Field(optional(whole))  # since its driver was loaded; None where it does not count them
+    symbol_errors = Field(optional(whole))
+
+    @property
+    def gbps(self) -> float:
+        """Its rate: `400 Gb/sec (4X NDR)`. Raises Incomplete."""
+        found = _RATE.match(self.rate)
+        if not found:
+            raise Incomplete(f"port {self.number} has the rate {self.rate!r}, which is no number")
+        return float(found[1])
+
+    @property
+    def is_active(self) -> bool:
+        """Whether its state is `4: ACTIVE`. Raises Incomplete."""
+        return self.state.endswith("ACTIVE")
+
+
+@record
+class RdmaDevice:
+    """One entry of /sys/class/infiniband; not every one is an EFA device."""
+
+    told: Mapping[str, Any]
+
+    name = Field(text)
+    vendor = Field(text)  # empty where it is made of software, as soft RoCE and soft iWARP are
+    device = Field(text)
+    firmware = Field(text)  # empty where its driver does not tell, as EFA's
+    p2p = Field(optional(text))  # EFA: who lends it GPU memory; None where its driver has no such file
+    gdr = Field(optional(text))  # EFA's older drivers: `1` where somebody does
+
+    @property
+    def label(self) -> str:
+        """Its kernel name."""
+        return self.name
+
+    @property
+    def model(self) -> str:
+        """Its PCI vendor and device id: `15b3:1021`. Raises Incomplete."""
+        return f"{self.vendor}:{self.device}"
+
+    @property
+    def has_peer_memory(self) -> bool:
+        """Whether EFA's driver says that it can reach a GPU's memory. Raises Incomplete."""
+        return bool(self.p2p) or self.gdr == "1"
+
+    @property
+    def is_efa(self) -> bool:
+        """Whether it is an EFA device, by PCI vendor and device id (reference: EKS node monitoring agent)."""
+        return self.vendor == AMAZON and self.device.startswith("efa")
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """Its ports. Raises Incomplete."""
+        return tuple(Port(entry) for entry in read(self.told.get("ports"), objects, "ports"))
+
+
+@record
+class Interface:
+    """A network interface that has a device of its own; a virtual one has none."""
+
+    told: Mapping[str, Any]
+
+    name = Field(text)
+    driver = Field(text)
+    mtu = Field(whole)
+    state = Field(text)
+    flags = Field(whole)
+    carrier = Field(optional(flag))  # None while it is switched off
+
+    @property
+    def is_on(self) -> bool:
+        """Whether somebody has switched it on, with or without a link. Raises Incomplete."""
+        return bool(self.flags & IFF_UP)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it is switched on and has a link. Raises Incomplete."""
+        return self.is_on and bool(self.carrier)
+
+
+@record
+class EfaCounters:
+    """An EFA device's error counters at two looks, by name; those that its driver has."""
+
+    told: Mapping[str, Any]
+
+    name = Field(text)
+
+    def counted(self, counter: str) -> int | None:
+        """How far a counter went between the looks; None where the driver lacks it. Raises Incomplete."""
+        counters = read(self.told.get("counters"), table, "counters")
+        if counter not in counters:
+            return None
+        first, second = (read(one, whole, counter) for one in read(counters[counter], _two, counter))
+        if second < first:
+            raise Incomplete(f"{counter} ran backwards, from {first} to {second}: it was reset meanwhile")
+        return second - first
+
+
+def _two(told: object) -> list[object]:
+    if len(values(told)) != 2:
+        raise TypeError
+    return values(told)

@@ -1,0 +1,84 @@
+"""What a node is called, which addresses it has, and who tells it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.field import Field, flag, objects, text, texts
+
+OF_OTHER_MACHINES = ("cdc_", "rndis")  # drivers of interfaces to the board's own controller: alike on every machine
+NO_MAC = "00:00:00:00:00:00"
+LINK_LOCAL = "169.254."
+
+
+@record
+class HostsEntry:
+    """An address that /etc/hosts gives the node's own name."""
+
+    told: Mapping[str, Any]
+
+    address = Field(text)
+    is_own = Field(flag)
+
+
+@record
+class Nameserver:
+    """A server that the node asks for names."""
+
+    told: Mapping[str, Any]
+
+    address = Field(text)
+    answers = Field(flag)
+
+
+@record
+class InterfaceAddress:
+    """What an interface is reached by; `mac` and `ipv4` are empty where it has none."""
+
+    told: Mapping[str, Any]
+
+    name = Field(text)
+    driver = Field(text)
+    mac = Field(text)
+    ipv4 = Field(text)
+
+    @property
+    def unique(self) -> tuple[str, ...]:
+        """What no other node may have. Raises Incomplete."""
+        if self.driver.startswith(OF_OTHER_MACHINES):
+            return ()
+        mac, ipv4 = self.mac.lower(), self.ipv4
+        told = ("" if mac == NO_MAC else mac, "" if ipv4.startswith(LINK_LOCAL) else ipv4)
+        return tuple(one for one in told if one)
+
+
+def _hosts(told: object) -> tuple[HostsEntry, ...]:
+    return tuple(HostsEntry(entry) for entry in objects(told))
+
+
+def _nameservers(told: object) -> tuple[Nameserver, ...]:
+    return tuple(Nameserver(entry) for entry in objects(told))
+
+
+def _addresses(told: object) -> tuple[InterfaceAddress, ...]:
+    return tuple(InterfaceAddress(entry) for entry in objects(told))
+
+
+@record
+class Naming:
+    """A node's own name and addresses; `duplicates` are IPv6 addresses that another host was found to have."""
+
+    told: Mapping[str, Any]
+
+    hostname = Field(text)
+    hosts = Field(_hosts)
+    nameservers = Field(_nameservers)
+    addresses = Field(_addresses)
+    duplicates = Field(texts)
+
+    @property
+    def unique(self) -> frozenset[str]:
+        """The MAC and IPv4 addresses that no other node may have. Raises Incomplete."""
+        return frozenset(one for address in self.addresses for one in address.unique)

@@ -1,0 +1,148 @@
+"""A node's RDMA devices and interfaces, and what network software finds on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.fact import Told, list_told_as, told_as, told_by
+from clusterproof.plugins.evidence.field import number, objects, optional, read, table, text, texts, whole
+from clusterproof.plugins.evidence.host.facts import (
+    Command,
+)
+from clusterproof.plugins.evidence.host.of_node import inherited
+from clusterproof.plugins.evidence.network.facts import EfaCounters, Interface, RdmaDevice
+from clusterproof.plugins.evidence.network.facts_naming import Naming
+from clusterproof.plugins.evidence.software.facts_environment import Variable
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.node import Node
+
+LEAST_S = 0.01  # between two looks at a counter: less says nothing of a rate
+
+
+@told_by("rdma")
+def rdma_devices(_node: Node, rdma: Told) -> tuple[RdmaDevice, ...]:
+    """The RDMA devices of hardware: soft RoCE and soft iWARP are not what a cluster is built with."""
+    return tuple(RdmaDevice(entry) for entry in rdma.get("devices", objects) if entry.get("vendor") != "")
+
+
+@told_by()
+def efa_devices(node: Node) -> tuple[RdmaDevice, ...]:
+    """The EFA devices."""
+    return tuple(device for device in node.rdma_devices if device.is_efa)
+
+
+@told_by("rdma")
+def efa_driver(_node: Node, rdma: Told) -> str:
+    """The version of EFA's driver; empty where it tells none, as that of Linux itself, or nobody asked."""
+    return rdma.get("efa_version", optional(text)) or ""
+
+
+@told_by()
+def efa_seen(node: Node) -> int:
+    """How many EFA devices the driver or the PCI bus shows, whichever shows more; none only by the bus's word.
+
+    Raises Incomplete.
+    """
+    try:
+        driven = len(node.efa_devices)
+    except (Incomplete, NotApplicable):
+        driven = 0
+    try:
+        return max(driven, sum(device.is_efa for device in node.pci_devices))
+    except (Incomplete, NotApplicable):
+        if driven:
+            return driven
+        raise
+
+
+@told_by()
+def efa_usual(node: Node) -> int | None:
+    """How many EFA devices most nodes of its group have; None where no number has a majority."""
+    usual = node.group.most("EFA devices", lambda one: [str(one.efa_seen)])
+    return int(next(iter(usual))) if usual else None
+
+
+@told_by()
+def efa_attached(node: Node) -> int:
+    """How many EFA devices are attached: as AWS says; else those it shows, or as many as most of its group have.
+
+    Raises Incomplete where nothing tells.
+    """
+    if node.target.efa_attached is not None:
+        return node.target.efa_attached
+    if node.is_outside_ec2:
+        return 0
+    try:
+        return max(node.efa_seen, node.efa_usual or 0)
+    except Incomplete:
+        if node.type.efa == 0 or node.type.is_made_for_efa:
+            return int(node.of_type("efa"))
+        raise
+
+
+@told_by()
+def ib_devices(node: Node) -> tuple[RdmaDevice, ...]:
+    """The RDMA devices that are not EFA."""
+    return tuple(device for device in node.rdma_devices if not device.is_efa)
+
+
+@told_by("rdma")
+def modules(node: Node, rdma: Told) -> tuple[str, ...]:
+    """Which of the kernel modules that matter here are loaded."""
+    return rdma.get("modules", texts)
+
+
+@told_by("rdma")
+def uverbs(node: Node, rdma: Told) -> tuple[str, ...]:
+    """The device files under /dev/infiniband."""
+    return rdma.get("uverbs", texts)
+
+
+@told_by("rdma")
+def nvidia_taint(node: Node, rdma: Told) -> str:
+    """How the NVIDIA module taints the kernel: with a P if it is not the open one; empty if none is loaded."""
+    return rdma.get("nvidia_taint", text)
+
+
+efa_counters = list_told_as("efa_counters", "devices", EfaCounters)
+
+
+@told_by("efa_counters")
+def efa_counted_s(node: Node, counters: Told) -> float:
+    """The seconds between the two looks at EFA's counters."""
+    seconds = counters.get("seconds", number)
+    if seconds < LEAST_S:
+        raise Incomplete(f"EFA's counters were looked at {seconds:g} s apart; expected at least {LEAST_S:g} s")
+    return seconds
+
+
+interfaces = list_told_as("interfaces", "physical", Interface)
+
+
+@told_by("interfaces")
+def interface_names(node: Node, interfaces: Told) -> tuple[str, ...]:
+    """The names of all network interfaces."""
+    return interfaces.get("names", texts)
+
+
+naming = told_as("naming", Naming)
+environment = list_told_as("environment", "variables", Variable)
+
+
+@told_by("environment")
+def environment_unread(node: Node, environment: Told) -> tuple[str, ...]:
+    """The files that set variables for jobs and could not be read."""
+    return tuple(environment.get("unread", table))
+
+
+fi_info = told_as("libfabric", Command)
+
+
+@told_by("limits")
+def memlock_bytes(node: Node, limits: Told) -> Mapping[str, int | None]:
+    """The locked-memory limit of a login and of each daemon that starts jobs; None is unlimited."""
+    limit_of = {name: Told(read(told, table, name), name) for name, told in inherited(limits).items()}
+    return {name: told.get("memlock", optional(whole)) for name, told in limit_of.items()}

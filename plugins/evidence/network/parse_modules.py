@@ -1,0 +1,55 @@
+"""What RDMA devices need: kernel modules by lsmod, and the files of /dev/infiniband."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from clusterproof.plugins.evidence.form import Form
+from clusterproof.plugins.evidence.network.collect_rdma import MODULES
+
+MAX_FILES = 512
+
+_LSMOD = re.compile(r"^Module\s{1,40}Size\s{1,20}Used by", re.MULTILINE)
+_FILE = re.compile(
+    r"(?:/dev/infiniband/)?(uverbs\d{1,4}|rdma_cm|umad\d{1,4}|issm\d{1,4}|by-ibdev|by-path|hfi1_\d{1,3})"
+)
+
+
+def is_lsmod(text: str) -> bool:
+    """Whether it is lsmod's."""
+    return bool(_LSMOD.search(text))
+
+
+def read_lsmod(text: str) -> Mapping[str, object]:
+    """The modules of the leaf `rdma`."""
+    loaded = {words[0] for line in text.split("\n") if len(words := line.split()) >= 3 and words[1].isdigit()}
+    return {"rdma": {"modules": [name for name in MODULES if name in loaded]}}
+
+
+def is_device_files(text: str) -> bool:
+    """Whether it is `ls /dev/infiniband`, in one line or several."""
+    names = list(_files(text))
+    return bool(names) and all(_FILE.fullmatch(name) for name in names) and any("uverbs" in name for name in names)
+
+
+def read_device_files(text: str) -> Mapping[str, object]:
+    """The device files of the leaf `rdma`."""
+    found = (_FILE.fullmatch(name) for name in _files(text))
+    return {"rdma": {"uverbs": [name[1] for name in found if name and name[1].startswith("uverbs")][:MAX_FILES]}}
+
+
+def _files(text: str) -> Iterator[str]:
+    """The names in `ls`, with -l the last word of each line."""
+    for line in text[:100_000].split("\n"):
+        words = line.split()
+        if len(words) > 6 and words[0][:1] in "cdlb-":
+            yield words[-1]
+        elif words[:1] not in (["total"], ["/dev/infiniband:"]):
+            yield from words
+
+
+FORMS = (
+    Form("lsmod", is_lsmod, read_lsmod),
+    Form("ls /dev/infiniband", is_device_files, read_device_files),
+)

@@ -1,0 +1,139 @@
+"""Neuron devices: as the driver tells of them, as neuron-ls lists them, and what the kernel logged of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.field import Field, objects, read, text, values, whole
+from clusterproof.plugins.evidence.kernel_log.line import BOOTED, IGNORING_CASE, begins_with_a_name, unwrap
+from clusterproof.plugins.evidence.pattern import Pattern
+
+MAX_NAME = 80  # characters of a process's name in a message
+
+
+@record
+class NeuronDevice:
+    """One Trainium or Inferentia device. Counters are since the driver was loaded."""
+
+    told: Mapping[str, Any]
+
+    index = Field(whole)
+    serial = Field(text)
+    mem_ecc_uncorrected = Field(whole)
+    mem_ecc_repairable_uncorrected = Field(whole)
+    sram_ecc_uncorrected = Field(whole)
+
+    @property
+    def label(self) -> str:
+        """`Neuron device 3`."""
+        return f"Neuron device {self.index}"
+
+    @property
+    def connected(self) -> tuple[int, ...]:
+        """The devices that it is linked with. Raises Incomplete."""
+        return tuple(read(each, whole, "connected") for each in read(self.told.get("connected"), values, "connected"))
+
+
+@record
+class Neuron:
+    """The Neuron driver and its devices."""
+
+    told: Mapping[str, Any]
+
+    driver = Field(text)
+    on_bus = Field(whole)
+
+    @property
+    def devices(self) -> tuple[NeuronDevice, ...]:
+        """The devices that the driver runs."""
+        return tuple(NeuronDevice(told) for told in read(self.told.get("devices"), objects, "neuron: devices"))
+
+
+@record
+class Listed:
+    """A device as neuron-ls lists it; `processes` are those that use it: `python3 (pid 4711)`."""
+
+    index: int
+    processes: tuple[str, ...]
+
+
+@record
+class HardwareError:
+    """A hardware error that the Neuron runtime made the kernel log; `device` and `action` are empty where untold."""
+
+    kind: str
+    device: str
+    action: str
+
+    @property
+    def words(self) -> str:
+        """`SRAM_UNCORRECTABLE_ERROR of device 3 (TERMINATE_INSTANCE)`."""
+        device = f" of device {self.device}" if self.device else ""
+        return f"{self.kind}{device} ({self.action})" if self.action else f"{self.kind}{device}"
+
+
+def parse_neuron_ls(output: str) -> tuple[Listed, ...] | None:
+    """The devices of `neuron-ls --json-output`; None where it is no such list."""
+    begin = min((at for at in (output.find("["), output.find("{")) if at >= 0), default=-1)
+    if begin < 0:
+        return None
+    try:
+        told = json.JSONDecoder().raw_decode(output, begin)[0]
+    except (ValueError, RecursionError):
+        return None
+    entries = _entries(told)
+    return None if entries is None else tuple(_listed(entry) for entry in entries)
+
+
+def _entries(told: object) -> list[dict[str, Any]] | None:
+    """The list of devices: the whole answer, or a member of it."""
+    found = told if isinstance(told, list) else None
+    if isinstance(told, dict):
+        found = next((each for each in told.values() if isinstance(each, list) and each), None)
+    if found is None or not all(isinstance(entry, dict) and type(entry.get("neuron_device")) is int for entry in found):
+        return None
+    return found
+
+
+def _listed(entry: Mapping[str, Any]) -> Listed:
+    processes = entry.get("neuron_processes")
+    told = [process for process in processes if isinstance(process, dict)] if isinstance(processes, list) else []
+    return Listed(entry["neuron_device"], tuple(_process(process) for process in told))
+
+
+def _process(process: Mapping[str, Any]) -> str:
+    words = str(process.get("command") or "a process").split()
+    return f"{words[0][:MAX_NAME] if words else 'a process'} (pid {str(process.get('pid', '?'))[:10]})"
+
+
+_MARK = "NEURON_HW_ERR="
+_ERROR = Pattern(r"(?:neuron[\w:.-]{0,60}\s{1,4})?" + _MARK + r"([A-Z0-9_]{1,60})(?:\s(.{0,1000}))?\Z", re.DOTALL)
+LONGEST_LINE = 2048
+_BOOTED = Pattern(BOOTED, IGNORING_CASE)
+_STARTED = Pattern(r"(?:neuron[\w:.-]{0,60}\s{1,4})?Neuron Driver Started\b")
+_DEVICE = Pattern(r"\bnd-id=(\d{1,4})\b")
+_ACTION = Pattern(r"\baction=([A-Z0-9_]{1,60})")
+
+
+def hardware_errors(log: Iterable[str]) -> tuple[HardwareError, ...]:
+    """The hardware errors of the last boot in a log; those that a new start of the driver repairs end with it."""
+    found: list[HardwareError] = []
+    told = list(log)
+    if not any(_MARK in line for line in told):
+        return ()
+    for line in told:
+        message = unwrap(line[:LONGEST_LINE])[1]
+        if begins_with_a_name(message):
+            continue  # which is its user's to choose
+        if _BOOTED.match(message):
+            found = []
+        elif _STARTED.match(message):
+            found = [error for error in found if "REPAIRABLE" not in error.kind]
+        elif error := _ERROR.match(message):
+            device, action = _DEVICE.search(error[2] or ""), _ACTION.search(error[2] or "")
+            found.append(HardwareError(error[1], device[1] if device else "", action[1] if action else ""))
+    return tuple(found)

@@ -1,0 +1,37 @@
+"""The nodes of a run, each beside those of its group."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.evidence.group import Group
+from clusterproof.plugins.evidence.kernel_log.window import BOOT, Window
+from clusterproof.plugins.evidence.node import Node
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+
+
+def nodes(
+    cluster: Cluster,
+    told: Mapping[str, NodeEvidence],
+    occasion: str = "preflight",
+    policy: Policy = NO_POLICY,
+    since: Window = BOOT,
+    between: PairwiseRun | None = None,
+) -> dict[str, Node]:
+    """The nodes of a cluster by name, each beside those of its group."""
+    groups: dict[tuple[str, str], Group] = defaultdict(Group)
+    made: dict[str, Node] = {}
+    for target in cluster.targets:
+        node = Node(target, told[target.name], occasion, policy, since, between=between)
+        group = groups[target.group, node.type_name]
+        made[target.name] = replace(node, group=group)
+        group.nodes.append(made[target.name])
+    return made

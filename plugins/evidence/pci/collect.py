@@ -1,0 +1,69 @@
+"""GPUs, network adapters and NVMe controllers on the PCI bus, whatever drivers think of them: /sys/bus/pci/devices."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.agent.reading import Node
+
+FOLDER = "/sys/bus/pci/devices"
+NVIDIA, MELLANOX = "0x10de", "0x15b3"
+CLASSES = ("0x0108", "0x02")  # of NVMe controllers and of network adapters, whoever made them
+TOTALS = {  # of PCIe's advanced error reporting, by the file that tells it
+    "correctable": "TOTAL_ERR_COR",
+    "nonfatal": "TOTAL_ERR_NONFATAL",
+    "fatal": "TOTAL_ERR_FATAL",
+}
+
+
+def read(node: Node) -> object:
+    """These devices and all others of NVIDIA and Mellanox, with their PCIe links and the errors of these."""
+    found = []
+    for address in node.names(FOLDER):
+        node.at(address)
+        kind = [str(node.text(f"{FOLDER}/{address}/{name}", absent="")) for name in ("vendor", "device", "class")]
+        if kind[0] in (NVIDIA, MELLANOX) or kind[2].startswith(CLASSES):
+            found.append(_device(node, address, *kind))
+    return {"devices": found}
+
+
+def _device(node: Node, address: str, vendor: str, device: str, pci_class: str) -> dict[str, object]:
+    at = f"{FOLDER}/{address}"
+    return {
+        "address": address,
+        "vendor": vendor[2:],
+        "device": device[2:],
+        "class": pci_class[2:],
+        "width": _width(node, f"{at}/current_link_width"),
+        "width_max": _width(node, f"{at}/max_link_width"),
+        "speed": node.text(f"{at}/current_link_speed", absent=""),
+        "speed_max": node.text(f"{at}/max_link_speed", absent=""),
+        "port_width_max": _width(node, f"{at}/../max_link_width"),  # of the port that it hangs on
+        "port_speed_max": node.text(f"{at}/../max_link_speed", absent=""),
+        "driver": node.linked(f"{at}/driver"),
+        "function_of": node.linked(f"{at}/physfn"),
+        "numa": _numa(node, f"{at}/numa_node"),
+        "errors": {kind: _total(node, f"{at}/aer_dev_{kind}", name) for kind, name in TOTALS.items()},
+    }
+
+
+def _numa(node: Node, path: str) -> object:
+    """The device's NUMA node; -1 where the firmware names none."""
+    told = node.text(path, absent="-1")
+    return int(told) if isinstance(told, str) and told.lstrip("-").isdigit() else told
+
+
+def _width(node: Node, path: str) -> object:
+    told = node.text(path, absent="")
+    if isinstance(told, str):
+        return int(told) if told.isdigit() else None
+    return told
+
+
+def _total(node: Node, path: str, name: str) -> object:
+    """The total that a file of error counters ends with; null where there is no such file."""
+    told = node.text(path, absent="")
+    if not isinstance(told, str) or not told:
+        return told or None
+    count = dict(line.rpartition(" ")[::2] for line in told.splitlines()).get(name, "")
+    if count.isascii() and count.isdigit() and len(count) < 20:
+        return int(count)
+    return {"error": "NOT_UNDERSTOOD", "text": f"{path}: no {name}"}

@@ -1,0 +1,136 @@
+"""Devices on the PCI bus as sysfs tells them, whatever their drivers say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.field import Field, optional, read, table, text, whole
+
+NVIDIA, AMAZON, MELLANOX = "10de", "1d0f", "15b3"
+
+_SPEED = re.compile(r"(\d{1,3}(?:\.\d{1,2})?) GT/s")
+
+
+@record
+class PciLink:
+    """A PCIe link: its lanes, and its speed in GT/s."""
+
+    lanes: int
+    gts: float
+
+    def __str__(self) -> str:
+        return f"x{self.lanes} at {self.gts:g} GT/s"
+
+    def is_worse_than(self, other: PciLink) -> bool:
+        """Whether it has fewer lanes, or is slower."""
+        return self.lanes < other.lanes or self.gts < other.gts
+
+
+NVME, NETWORK = "0108", "02"  # what the classes of NVMe controllers and of network adapters begin with
+
+
+@record
+class PciErrors:
+    """What PCIe's advanced error reporting counted since boot; None where the kernel does not report it."""
+
+    told: Mapping[str, Any]
+
+    correctable = Field(optional(whole))
+    nonfatal = Field(optional(whole))
+    fatal = Field(optional(whole))
+
+
+@record
+class PciDevice:
+    """One PCI device of those that matter here."""
+
+    told: Mapping[str, Any]
+
+    address = Field(text)
+    vendor = Field(text)
+    device = Field(text)
+    pci_class = Field(text, "class")
+    driver = Field(text)
+    numa = Field(whole)  # -1: the firmware names none
+    width = Field(optional(whole))  # lanes, None where the kernel does not tell
+    width_max = Field(optional(whole))
+    port_width_max = Field(optional(whole))
+    speed = Field(text)
+    speed_max = Field(text)
+    port_speed_max = Field(optional(text))
+    function_of = Field(text)  # the device that a virtual function is one of; empty for a device of its own
+
+    @property
+    def label(self) -> str:
+        """Its address: `0000:53:00.0`."""
+        return self.address
+
+    @property
+    def is_nvidia_gpu(self) -> bool:
+        """Whether it is an NVIDIA GPU: a 3D controller (0302) or a display controller (0300)."""
+        return self.vendor == NVIDIA and self.pci_class[:4] in ("0302", "0300")
+
+    @property
+    def is_nvswitch(self) -> bool:
+        """Whether it is an NVSwitch: a bridge (0680) of NVIDIA's."""
+        return self.vendor == NVIDIA and self.pci_class.startswith("0680")
+
+    @property
+    def is_efa(self) -> bool:
+        """Whether it is an EFA device."""
+        return self.vendor == AMAZON and self.device.startswith("efa")
+
+    @property
+    def is_nvme(self) -> bool:
+        """Whether it is an NVMe controller."""
+        return self.pci_class.startswith(NVME)
+
+    @property
+    def kind(self) -> str:
+        """What it is, of those that do nothing without a driver; empty where it is none of them."""
+        if self.is_nvidia_gpu:
+            return "an NVIDIA GPU"
+        if self.is_efa:
+            return "an EFA device"
+        if self.is_nvme:
+            return "an NVMe controller"
+        return "a network adapter" if self.pci_class.startswith(NETWORK) else ""
+
+    @property
+    def is_nic(self) -> bool:
+        """Whether it connects nodes: an EFA device, or a network controller (02) of NVIDIA's (Mellanox)."""
+        return self.is_efa or (self.vendor == MELLANOX and self.pci_class.startswith("02"))
+
+    @property
+    def is_spare_port(self) -> bool:
+        """Whether it is a network adapter that a node of a cluster may have and not use: neither a NIC nor EC2's."""
+        return self.pci_class.startswith(NETWORK) and not self.is_nic and self.vendor != AMAZON
+
+    @property
+    def model(self) -> str:
+        """Its PCI vendor and device id: `15b3:1021`. Raises Incomplete."""
+        return f"{self.vendor}:{self.device}"
+
+    @property
+    def link(self) -> PciLink | None:
+        """The link that it has; None where the kernel does not tell, as of a virtual function. Raises Incomplete."""
+        return _link(self.width, self.speed)
+
+    @property
+    def link_of_both_ends(self) -> PciLink | None:
+        """The best link that it and the port that it hangs on can have; None where one is not told."""
+        own, port = _link(self.width_max, self.speed_max), _link(self.port_width_max, self.port_speed_max or "")
+        return PciLink(min(own.lanes, port.lanes), min(own.gts, port.gts)) if own and port else None
+
+    @property
+    def errors(self) -> PciErrors:
+        """The errors of its PCIe link. Raises Incomplete."""
+        return PciErrors(read(self.told.get("errors"), table, "errors"))
+
+
+def _link(lanes: int | None, speed: str) -> PciLink | None:
+    found = _SPEED.match(speed)
+    return PciLink(lanes, float(found[1])) if lanes and found else None

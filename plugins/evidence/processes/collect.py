@@ -1,0 +1,98 @@
+"""Processes in uninterruptible sleep, and zombies: two looks at /proc."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from clusterproof.plugins.agent.process_group import functions, stat_fields
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.evidence.processes.collect_whose import in_turn, owner
+
+BETWEEN_LOOKS_S = 0.25
+MAX_BLOCKED = 64
+STATE, PARENT, SESSION, START, PROCESSOR = 2, 3, 5, 21, 38  # fields of /proc/PID/stat
+LAST_RAN = "se.exec_start"
+
+
+def read(node: Node) -> object:
+    """How many processes there are, how many zombies, and those blocked (D) at both looks."""
+    looked = (_stat(node, pid) for pid in node.names("/proc") if pid.isdigit())
+    first = _not_ours(node, [fields for fields in looked if fields])
+    suspects = [fields for fields in first if fields[STATE] == "D"]
+    if suspects:
+        node.at(f"{len(suspects)} processes in state D again")
+        time.sleep(BETWEEN_LOOKS_S)
+    uptime_s = float(node.read("/proc/uptime").split()[0])
+    blocked = [
+        {"fields": fields, "uid": _user(node, fields[0])}
+        for fields in suspects
+        if _is_same_and_blocked(fields, _stat(node, fields[0]))
+    ]
+    return {
+        "total": len(first),
+        "zombies": sum(fields[STATE] == "Z" for fields in first),
+        "blocked": [_blocked(node, uptime_s=uptime_s, **one) for one in in_turn(blocked, "uid", MAX_BLOCKED)],
+    }
+
+
+def _stat(node: Node, pid: str) -> list[str]:
+    """The fields of a process, none where it has ended meanwhile."""
+    try:
+        fields = stat_fields(node.read(f"/proc/{pid}/stat"))
+    except OSError:
+        return []
+    return fields if len(fields) > PROCESSOR else []
+
+
+def _not_ours(node: Node, processes: list[list[str]]) -> list[list[str]]:
+    """All but the probe's own leaves and what they started: each leaf has a session of its own."""
+    own = _stat(node, "self")  # with the numbers that this /proc gives us; none where it does not see us
+    leaves = {fields[0] for fields in processes if own and fields[PARENT] == own[PARENT]}
+    return [fields for fields in processes if fields[SESSION] not in leaves]
+
+
+def _is_same_and_blocked(first: list[str], second: list[str]) -> bool:
+    return bool(second) and second[STATE] == "D" and second[START] == first[START]
+
+
+def _user(node: Node, pid: str) -> int | None:
+    try:
+        return owner(node, pid)
+    except OSError:
+        return None  # it has ended meanwhile
+
+
+def _blocked(node: Node, uptime_s: float, fields: list[str], uid: int | None) -> dict[str, object]:
+    pid = fields[0]
+    node.at(f"process {pid} ({fields[1]})")
+    wait = node.text(f"/proc/{pid}/wchan", absent="")
+    return {
+        "pid": int(pid),
+        "name": fields[1],
+        "uid": uid,
+        "wait": wait if isinstance(wait, str) and wait != "0" else "",
+        "stack": functions("", str(node.text(f"/proc/{pid}/stack", absent=""))),
+        "blocked_s": _blocked_s(node, pid, int(fields[PROCESSOR])),
+        "age_s": round(uptime_s - int(fields[START]) / os.sysconf("SC_CLK_TCK"), 2),
+    }
+
+
+def _blocked_s(node: Node, pid: str, processor: int) -> float | None:
+    """How long ago a process last ran, where the kernel tells.
+
+    Each processor has its own clock for that, behind by what interrupts and the hypervisor took: we go to the
+    processor where the process last ran, and compare with ourselves.
+    """
+    try:
+        os.sched_setaffinity(0, [processor])
+        then, now = _last_ran_ms(node, f"/proc/{pid}/sched"), _last_ran_ms(Node(), "/proc/self/sched")
+    except (OSError, ValueError):
+        return None
+    return round(max(0.0, (now - then) / 1000), 2) if then > 0 else None
+
+
+def _last_ran_ms(node: Node, path: str) -> float:
+    """Raises OSError, ValueError."""
+    told = node.read(path)
+    return float(told[told.index(LAST_RAN) :].split(":", 1)[1].split()[0])

@@ -1,0 +1,55 @@
+"""What jobs have left on a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.field import Field, flag, number, objects, optional, text, texts, whole, word
+
+
+@record
+class JobProcess:
+    """A process of a job that runs on the node no more: surely by its control group, else by its own environment."""
+
+    told: Mapping[str, Any]
+
+    pid = Field(whole)
+    name = Field(word)
+    uid = Field(whole)
+    job = Field(text)
+    is_sure = Field(optional(flag))  # of older recordings it is not known
+
+
+@record
+class OwnedShm:
+    """What one user, who has no process on the node, has in /dev/shm."""
+
+    told: Mapping[str, Any]
+
+    uid = Field(whole)
+    count = Field(whole)
+    kib = Field(whole)
+    oldest_s = Field(number)
+
+
+def _processes(told: object) -> tuple[JobProcess, ...]:
+    return tuple(JobProcess(entry) for entry in objects(told))
+
+
+def _shm(told: object) -> tuple[OwnedShm, ...]:
+    return tuple(OwnedShm(entry) for entry in objects(told))
+
+
+@record
+class Jobs:
+    """Slurm's jobs; `unread` counts the processes that the probe's user may not look into."""
+
+    told: Mapping[str, Any]
+
+    running = Field(texts)
+    left = Field(_processes)
+    left_out = Field(whole)
+    unread = Field(whole)
+    shm = Field(_shm)

@@ -1,0 +1,72 @@
+"""The services of a training node, and what systemd calls failed: `systemctl`."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node
+from clusterproof.plugins.agent.tools import command
+
+WANTED = (
+    "slurmd",
+    "slurmctld",
+    "munge",
+    "containerd",
+    "docker",
+    "kubelet",
+    "nvidia-fabricmanager",
+    "nvidia-persistenced",
+    "nvidia-imex",
+    "nvidia-dcgm",
+    "dcgm",
+    "chrony",
+    "chronyd",
+    "sshd",
+    "ssh",
+    "amazon-ssm-agent",
+    "snap.amazon-ssm-agent.amazon-ssm-agent",
+)
+PROPERTIES = {"load": "LoadState", "active": "ActiveState", "sub": "SubState", "enabled": "UnitFileState"}
+RESTARTS, SINCE = "NRestarts", "ActiveEnterTimestampMonotonic"
+MAX_FAILED = 64
+
+
+def read(node: Node) -> object:
+    """The state of each wanted service, and the names of units that failed or that systemd is to start once more."""
+    asked = ",".join((*PROPERTIES.values(), RESTARTS, SINCE))
+    units = [f"{name}.service" for name in WANTED]
+    shown = _systemctl(node, "show", "--no-pager", f"--property={asked}", *units)
+    listed = _systemctl(node, "list-units", "--state=failed,auto-restart", "--plain", "--no-legend", "--no-pager")
+    rows = [line.split() for line in listed.splitlines() if line.strip()]
+    failed = [row[0] for row in rows if "failed" in row[2:3]]
+    restarting = [row[0] for row in rows if "auto-restart" in row[3:4]]
+    states = _states(shown, float(node.read("/proc/uptime").split()[0]))
+    return {"services": states, "failed": failed[:MAX_FAILED], "restarting": restarting[:MAX_FAILED]}
+
+
+def _systemctl(node: Node, *arguments: str) -> str:
+    """What systemctl prints. Raises Absent, Denied, Broke."""
+    told = command(node, "systemctl", *arguments)
+    output = str(told["output"])
+    if told["exit"] == 0:
+        return output
+    if "not been booted with systemd" in output:
+        raise Absent("systemd does not run here")
+    if "ccess denied" in output or "ermission denied" in output:
+        raise Denied(output.strip()[:200])
+    raise Broke(f"{told['command']} exited with {told['exit']}: {output.strip()[:200]}")
+
+
+def _states(shown: str, now_s: float) -> dict[str, object]:
+    """The wanted services: `systemctl show` tells a block of KEY=value lines for each, in the order asked.
+
+    Raises Broke where it told of more or fewer.
+    """
+    units = [dict(line.split("=", 1) for line in block.splitlines() if "=" in line) for block in shown.split("\n\n")]
+    if len(units) != len(WANTED):
+        raise Broke(f"systemctl show told of {len(units)} units; expected {len(WANTED)}")
+    return {name: _state(unit, now_s) for name, unit in zip(WANTED, units)}
+
+
+def _state(unit: dict[str, str], now_s: float) -> dict[str, object]:
+    told: dict[str, object] = {key: unit.get(word, "") for key, word in PROPERTIES.items()}
+    restarts, since = (int(text) if text.isdigit() else None for text in (unit.get(RESTARTS, ""), unit.get(SINCE, "")))
+    return {**told, "restarts": restarts, "active_s": round(now_s - since / 1e6, 1) if since else None}

@@ -1,0 +1,192 @@
+"""What Slurm says of its nodes, typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from clusterproof.plugins.core.nodeset import expand
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evidence.field import (
+    Field,
+    at_least_one,
+    flag,
+    objects,
+    optional,
+    read,
+    table,
+    text,
+    texts,
+    values,
+)
+
+OUT_OF_USE = frozenset(
+    {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR", "INVAL", "INVALID_REG"}
+    | {"FUTURE", "UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "PLANNED_DOWN"}
+)
+_GPUS = re.compile(r"(?:^|,)gpu(?::[^:,(]{1,100})?:(\d{1,4})(?=[,(]|$)")
+
+
+@record
+class SlurmNode:
+    """One node as `scontrol show node` or `sinfo` tells of it."""
+
+    told: Mapping[str, Any]
+
+    name = Field(text)
+    state = Field(text)
+    gres = Field(text)
+    reason = Field(text)
+    reason_user = Field(text)
+    reason_time = Field(text)
+    address = Field(text)
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partitions that it is in. Raises Incomplete."""
+        return _words(read(self.told.get("partitions"), text, "partitions"))
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What jobs can ask for by name. Raises Incomplete."""
+        return _words(read(self.told.get("features"), text, "features"))
+
+    @property
+    def takes_jobs(self) -> bool:
+        """Whether Slurm starts jobs on it, now or when others have ended. Raises Incomplete."""
+        return self.answers and bool(self.states) and not self.states & OUT_OF_USE
+
+    @property
+    def states(self) -> frozenset[str]:
+        """The base state and its flags, in capitals: `IDLE+DRAIN` is IDLE and DRAIN. Raises Incomplete."""
+        return frozenset(re.split(r"[+*]", self.state.upper())) - {""}
+
+    @property
+    def answers(self) -> bool:
+        """Whether slurmctld hears from its slurmd. Raises Incomplete."""
+        return "*" not in self.state and not self.states & {"NOT_RESPONDING", "NO_RESPOND"}
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs in its GRES, of every model. Raises Incomplete."""
+        return sum(int(count) for count in _GPUS.findall(self.gres))
+
+    @property
+    def why(self) -> str:
+        """` (kernel upgrade, by root at 2026-07-22T23:31:17)`; empty where nobody gave a reason."""
+        told = [value for value in (self.told.get(key) for key in ("reason", "reason_user", "reason_time")) if value]
+        if not told or not self.told.get("reason"):
+            return ""
+        user = f", by {self.reason_user}" if self.told.get("reason_user") else ""
+        time = f" at {self.reason_time}" if self.told.get("reason_time") else ""
+        return f" ({self.reason}{user}{time})"
+
+
+@record
+class SlurmNodes:
+    """The nodes that were captured: this one, or the whole cluster."""
+
+    told: Mapping[str, Any]
+
+    def named(self, *names: str) -> SlurmNode:
+        """The node by one of its names; the only one of a capture that knows no other name. Raises Incomplete."""
+        found = read(self.told.get("nodes"), objects, "slurm_node: nodes")
+        own = [entry for entry in found if entry.get("name") in names or entry.get("host") in names]
+        if own or (len(found) == 1 and len(names) == 1):
+            return SlurmNode((own or found)[0])
+        raise Incomplete(f"Slurm tells of {len(found)} nodes, and {names[0]} is none of them")
+
+
+@record
+class Partition:
+    """One partition."""
+
+    told: Mapping[str, Any]
+
+    name = Field(text, "partition")
+    state = Field(text)
+
+    is_default = Field(flag)  # jobs that name no partition go there
+
+
+@record
+class SlurmCluster:
+    """A cluster as Slurm's commands tell of it."""
+
+    told: Mapping[str, Any]
+
+    config = Field(table)
+
+    @property
+    def nodes(self) -> tuple[SlurmNode, ...]:
+        """Its nodes, at least one. Raises Incomplete."""
+        return tuple(map(SlurmNode, at_least_one(read(self.told.get("nodes"), objects, "slurm: nodes"), "node")))
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """Its partitions. Raises Incomplete."""
+        return tuple(map(Partition, read(self.told.get("partitions"), objects, "slurm: partitions")))
+
+    def nodes_beside(self, names: Iterable[str]) -> tuple[SlurmNode, ...]:
+        """Every node of the partitions that these nodes are in; these too. Raises Incomplete."""
+        wanted = frozenset(names)
+        partitions = {one for node in self.nodes if node.name in wanted for one in node.partitions}
+        return tuple(node for node in self.nodes if node.name in wanted or not partitions.isdisjoint(node.partitions))
+
+    def setting(self, name: str) -> str:
+        """A setting of slurm.conf, without its unit; empty where it is not set. Raises Incomplete."""
+        told = read(self.config.get(name), text, f"slurm: {name}")
+        return "" if told == "(null)" else told.removesuffix(" sec")
+
+    def program(self, name: str) -> str:
+        """The first `Prolog` or `Epilog`, which newer versions number; empty where there is none. Raises Incomplete."""
+        return self.setting(f"{name}[0]" if f"{name}[0]" in self.config else name)
+
+    def limit_of(self, name: str) -> str:
+        """The seconds that `Prolog` or `Epilog` may take, as Slurm tells them. Raises Incomplete.
+
+        Newer versions have a limit for each; PrologEpilogTimeout is 65534 where it is not set.
+        """
+        return self.setting(f"{name}Timeout" if f"{name}Timeout" in self.config else "PrologEpilogTimeout")
+
+    @property
+    def switches(self) -> Mapping[str, str]:
+        """The switch or block of each node; empty where Slurm knows none of the network. Raises Incomplete."""
+        told = read(self.told.get("topology"), optional(objects), "slurm: topology") or ()
+        return {
+            name: read(switch.get("switch"), text, "slurm: topology")
+            for switch in told
+            for name in read(switch.get("nodes"), texts, "slurm: topology")
+        }
+
+    @property
+    def nodes_in_topology(self) -> frozenset[str] | None:
+        """The nodes that a switch or block holds; None where Slurm knows none of the network. Raises Incomplete."""
+        told = read(self.told.get("topology"), optional(objects), "slurm: topology")
+        if told is None:
+            return None
+        return frozenset(name for switch in told for name in read(switch.get("nodes"), texts, "slurm: topology"))
+
+
+@record
+class SlurmJobs:
+    """The jobs that run, as `squeue` tells of them."""
+
+    told: Mapping[str, Any]
+
+    @property
+    def job(self) -> str:
+        """The job in which Slurm was asked; empty outside of any."""
+        return str(self.told.get("job") or "")
+
+    def nodes_of(self, job: str) -> tuple[str, ...]:
+        """The nodes of a job that runs, by its number or as `squeue` shows it; nothing where none does."""
+        rows = [texts(row) for row in read(self.told.get("jobs"), values, "slurm_jobs: jobs")]
+        found = [nodes for shown, number, nodes in rows if job in (shown, number)]
+        return tuple(sorted({name for nodes in found for name in expand(nodes)}))
+
+
+def _words(told: str) -> tuple[str, ...]:
+    return tuple(word for word in told.split(",") if word)

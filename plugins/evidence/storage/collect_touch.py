@@ -1,0 +1,119 @@
+"""Touches file systems by processes that may hang: where one does, it costs the others nothing."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Sequence
+
+from clusterproof.plugins.agent.process_group import is_starved
+from clusterproof.plugins.agent.reading import Node
+
+SHARE = 0.6  # of the leaf's time, at most, for waiting
+IN_TURN_S = 0.1  # for all of them by one process, which on most nodes is enough
+UNKNOWN = {"total_kib": None, "free_kib": None, "inodes": None, "inodes_free": None, "read_s": None}
+
+
+def touch_all(node: Node, mounts: Sequence[tuple[str, str]]) -> list[dict[str, object]]:
+    """What each of these (path, device) answers: its sizes, the error it gives, or that it hangs.
+
+    One process touches them in turn; from where it waits too long, each of the others has one of its own.
+    """
+    numbers = range(len(mounts))
+    patience_s = min(node.mount_s, SHARE * node.leaf_s)
+    in_turn = _start(node, mounts, numbers)
+    answers = _answers([in_turn], len(mounts), time.monotonic() + IN_TURN_S)
+    waiting = [number for number in numbers if number not in answers]
+    started = {number: _start(node, mounts, [number]) for number in waiting[1:]}
+    started.update((number, in_turn) for number in waiting[:1])
+    if started:
+        answers.update(_answers(list(started.values()), len(started), time.monotonic() + patience_s))
+    for number, (pid, _) in started.items():
+        if number not in answers:
+            answers[number] = {"alive": "slow" if is_starved(pid, patience_s) else "hung"}
+    for pid, _ in {in_turn, *started.values()}:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, os.WNOHANG)
+    return [{**UNKNOWN, **answers[number]} for number in numbers]
+
+
+def _start(node: Node, mounts: Sequence[tuple[str, str]], numbers: Sequence[int]) -> tuple[int, int]:
+    """Fork a process that touches these mounts in turn: its number, and the pipe over which it tells each by a line."""
+    pipe, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            signal.alarm(int(node.leaf_s) + 2)
+            for number in numbers:
+                os.write(writing, json.dumps([number, _touch(node, *mounts[number])]).encode() + b"\n")
+        finally:
+            os._exit(0)
+    os.close(writing)
+    return pid, pipe
+
+
+def _answers(started: Sequence[tuple[int, int]], count: int, until: float) -> dict[int, dict[str, object]]:
+    """The answers that come in time, by number. Each line is short enough that a pipe takes and gives it as one."""
+    poll = select.poll()
+    for _, pipe in started:
+        poll.register(pipe, select.POLLIN)
+    answers: dict[int, dict[str, object]] = {}
+    speaking = len(started)
+    while len(answers) < count and speaking:
+        spoke = poll.poll(1000 * max(0.0, until - time.monotonic()))
+        for pipe, _ in spoke:
+            heard = os.read(pipe, 65536)
+            answers.update(json.loads(line) for line in heard.splitlines())
+            if not heard:
+                poll.unregister(pipe)
+                speaking -= 1
+        if not spoke:
+            break
+    return answers
+
+
+def _touch(node: Node, path: str, device: str) -> dict[str, object]:
+    """Ask one file system for its sizes and for the first entry of its folder."""
+    full = node.root + path
+    start = time.monotonic()
+    try:
+        if _is_gone(node, device):
+            return {"alive": "ENODEV"}  # what the kernel still knows of its folders is no answer
+        if node.root and _device(full) != device:
+            return {"alive": "hidden"}  # mounted on the node, and not visible under this root
+        sizes = os.statvfs(full)
+        _look_into(full)
+    except OSError as problem:
+        return {"alive": errno.errorcode.get(problem.errno or 0, str(problem.errno))}
+    return {
+        "alive": "yes",
+        "total_kib": (sizes.f_blocks - sizes.f_bfree + sizes.f_bavail) * sizes.f_frsize // 1024,
+        "free_kib": sizes.f_bavail * sizes.f_frsize // 1024,
+        "inodes": sizes.f_files,
+        "inodes_free": sizes.f_ffree,
+        "read_s": round(time.monotonic() - start, 4),
+    }
+
+
+def _is_gone(node: Node, device: str) -> bool:
+    """Whether it lies on a disk that was pulled out, or given up by its driver, while it was mounted."""
+    blocks = f"{node.root}/sys/dev/block"
+    return not device.startswith("0:") and os.path.isdir(blocks) and not os.path.exists(f"{blocks}/{device}")
+
+
+def _device(path: str) -> str:
+    number = os.stat(path).st_dev
+    return f"{os.major(number)}:{os.minor(number)}"
+
+
+def _look_into(path: str) -> None:
+    """Read a folder's beginning; that this user may not, or that it is a file, is an answer too."""
+    try:
+        with os.scandir(path) as entries:
+            next(entries, None)
+    except (PermissionError, NotADirectoryError):
+        pass

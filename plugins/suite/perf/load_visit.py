@@ -1,0 +1,46 @@
+"""A run's second visit to its nodes, as a person sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from clusterproof.plugins.benchmarks.load.asking import load, rounds
+from clusterproof.plugins.benchmarks.load.options import SECONDS, LoadOptions
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.suite.perf.load_options import load_options
+from clusterproof.plugins.suite.progress import progress
+from clusterproof.plugins.transport import Connection, Limits
+
+
+def load_nodes(
+    config: pytest.Config,
+    cluster: Cluster,
+    connection: Connection,
+    limits: Limits,
+    leaves: frozenset[str],
+    answered: Mapping[str, NodeEvidence],
+    keep: Callable[[NodeEvidence], None],
+) -> None:
+    """Load the nodes that answered, and hand all that each tells then to `keep`."""
+    options = load_options(config.option)
+    reached = sum(not evidence.unreached for evidence in answered.values())
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter and reached:
+        reporter.write_line(f"cluster: {in_words(leaves, options, reached)}")
+    with progress(config, cluster, "loading the nodes") as shown:
+
+        def told(evidence: NodeEvidence) -> None:
+            keep(evidence)
+            shown(evidence)
+
+        load(cluster, connection, leaves, options, limits, answered, told)
+
+
+def in_words(leaves: frozenset[str], options: LoadOptions, nodes: int) -> str:
+    """What will be done, and how long it takes at most: `loading 8 nodes (dcgm_diag, gpu_gemm), at most 18 min`."""
+    whole_s = sum(options.whole_s(part) for part, _ in rounds(leaves, range(nodes), options.fs_at_once))
+    names = ", ".join(leaf for leaf in SECONDS if leaf in leaves)
+    return f"loading {'1 node' if nodes == 1 else f'{nodes} nodes'} ({names}), at most {whole_s / 60:.0f} min"

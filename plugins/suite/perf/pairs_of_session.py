@@ -1,0 +1,115 @@
+"""A run of pytest's own measurements between nodes: from its options and its evidence to what was measured."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clusterproof.plugins.benchmarks.pairwise import journal
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.redacted import without_names
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.suite.perf.pairs_measure import Ways, measure, replayed
+from clusterproof.plugins.suite.perf.pairs_options import pair_options
+from clusterproof.plugins.suite.reporting import Reporting
+from clusterproof.plugins.suite.state import CLUSTER, CONTROL_PLANE, EVIDENCE, POLICY
+from clusterproof.plugins.transport import Connection, Limits
+from clusterproof.plugins.transport.gather import replay
+from clusterproof.reports.rerun import command_of
+from clusterproof.reports.runs import folder_of_its_own
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.redaction.redact import Redaction
+
+
+def measured(
+    config: pytest.Config,
+    cluster: Cluster,
+    connection: Connection,
+    limits: Limits,
+    redaction: Redaction | None,
+) -> PairwiseRun:
+    """Measure, and keep it in the recording, or beside the run's reports. Raises pytest.UsageError."""
+    options = pair_options(config.option)
+    shown = config.stash[CLUSTER]
+    try:
+        folder = _folder(config, shown.name)
+    except OSError as problem:
+        why = f"{problem.filename or 'runs'}: {problem.strerror or problem}"
+        return PairwiseRun(why_not=f"no place for the measurements: {why}; expected one, as --record DIR")
+    ways = Ways(
+        cluster,
+        connection,
+        limits,
+        folder,
+        real={one.name: real.name for one, real in zip(shown.targets, cluster.targets, strict=True)},
+        text=redaction.text if redaction else str,
+        say=_say(config),
+        again=_again(config, folder),
+    )
+    return measure(options, _facts(config, shown), ways)
+
+
+def read_again(config: pytest.Config, cluster: Cluster, redaction: Redaction | None, folder: Path) -> PairwiseRun:
+    """What a recording has of pairs, under the names that are shown. Raises pytest.UsageError."""
+    run = replayed(folder, config.option.baseline)
+    if redaction is None:
+        return run
+    for evidence in replay(folder, cluster).values():
+        redaction.learn(evidence)
+    targets = zip(cluster.targets, redaction.cluster.targets, strict=True)
+    return without_names(run, {real.name: shown.name for real, shown in targets}, redaction.text)
+
+
+def write_journals(run: PairwiseRun, folder: Path) -> None:
+    """Write what was measured where workers read it. Raises OSError."""
+    for number, campaign in enumerate(run.campaigns):
+        journal.write(folder / journal.file_name(number), campaign.journal)
+
+
+def _facts(config: pytest.Config, shown: Cluster) -> ClusterFacts:
+    """What is known of the cluster before anything is measured between its nodes."""
+    evidence = config.stash[EVIDENCE]
+    told = {one.name: evidence.get(one.name) or NodeEvidence(one.name) for one in shown.targets}
+    policy = config.stash.get(POLICY, NO_POLICY)
+    control_plane = config.stash.get(CONTROL_PLANE, None) or NodeEvidence(shown.name)
+    return ClusterFacts(shown, control_plane, nodes(shown, told, "perf", policy), policy)
+
+
+def _folder(config: pytest.Config, cluster: str) -> Path:
+    """The recording; that of the run which is gone on with; else where this run's reports are. Raises OSError."""
+    if config.option.record:
+        return Path(config.option.record)
+    if config.option.resume:
+        resumed = Path(config.option.resume)
+        return resumed if resumed.is_dir() else resumed.parent
+    reporting: Reporting | None = config.pluginmanager.get_plugin("clusterproof-reporting")
+    if reporting:
+        return reporting.made_folder()
+    return folder_of_its_own(config.invocation_params.dir, cluster, datetime.now(timezone.utc))
+
+
+def _again(config: pytest.Config, folder: Path) -> str:
+    """The command that goes on with what is in that folder."""
+    chosen = ["-k", config.option.keyword] if config.option.keyword else []
+    return shlex.join([*command_of(config), *chosen, f"--resume={folder}"])
+
+
+def _say(config: pytest.Config) -> Callable[[str], None]:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+
+    def say(words: str) -> None:
+        if reporter and config.option.verbose >= 0:
+            reporter.ensure_newline()
+            reporter.write_line(f"cluster: {words}")
+
+    return say

@@ -1,0 +1,146 @@
+"""What the command line says of pairs of nodes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from clusterproof.plugins.suite.flags_of_perf import FULL, QUICK
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.benchmarks.meters.meter import MeterSettings
+    from clusterproof.plugins.benchmarks.pairwise.model import Pair
+
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_BYTES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+
+@dataclass(frozen=True, slots=True)
+class PairOptions:
+    """The options of a run, checked."""
+
+    which: str  # quick, full, or "" where the pairs are named
+    asked: tuple[tuple[str, str], ...]
+    at_once: int
+    budget_s: float
+    run_s: float
+    seed: int | None
+    resume: Path | None
+    meter: str
+    settings: MeterSettings
+    launcher: str
+    baseline: Path | None
+    save_baseline: Path | None
+
+
+def check_pair_options(option: Any) -> None:
+    """Refuse what makes no sense, in any run. Raises pytest.UsageError."""
+    for flag, value, least in (
+        ("--pairs-at-once", option.pairs_at_once, 1),
+        ("--pair-timeout", option.pair_timeout, 1),
+        ("--ranks-per-node", option.ranks_per_node, 1),
+    ):
+        if value is not None and not value >= least:
+            raise pytest.UsageError(f"{flag} is {value:g}; expected at least {least:g}")
+    for flag, text in (("--mpirun-options", option.mpirun_options), ("--srun-options", option.srun_options or "")):
+        _check_words(flag, text)
+    seconds(option.pairs_budget)
+    size_bytes(option.meter_size)
+    environment(option.meter_env)
+    _asked(option.pairs)
+
+
+def pair_options(option: Any) -> PairOptions:
+    """The options of a run that measures pairs. Raises pytest.UsageError."""
+    from clusterproof.plugins.benchmarks.meters.meter import (
+        MeterSettings,  # a prolog has no time for what it does not need
+    )
+
+    check_pair_options(option)
+    which = option.pairs if option.pairs in (QUICK, FULL) else ""
+    return PairOptions(
+        which=which,
+        asked=_asked(option.pairs),
+        at_once=option.pairs_at_once or 1_000_000,
+        budget_s=seconds(option.pairs_budget),
+        run_s=option.pair_timeout,
+        seed=option.pairs_seed,
+        resume=Path(option.resume) if option.resume else None,
+        meter=option.meter or "",
+        settings=MeterSettings(
+            collective=option.collective,
+            size_bytes=size_bytes(option.meter_size),
+            ranks_per_node=option.ranks_per_node or 0,
+            program=option.meter_program,
+            options=option.meter_options,
+            environment=environment(option.meter_env),
+        ),
+        launcher=option.launcher or "",
+        baseline=Path(option.baseline) if option.baseline else None,
+        save_baseline=Path(option.save_baseline) if option.save_baseline else None,
+    )
+
+
+def _check_words(flag: str, text: str) -> None:
+    """Refuse words that no shell could take apart. Raises pytest.UsageError."""
+    try:
+        shlex.split(text)
+    except ValueError as problem:
+        raise pytest.UsageError(f"{flag} is {text!r:.80}: {problem}; expected words as a shell takes them") from None
+
+
+def asked_pairs(asked: Iterable[tuple[str, str]], nodes: Collection[str]) -> tuple[Pair, ...]:
+    """The pairs that a person named, of these nodes. Raises pytest.UsageError."""
+    from clusterproof.plugins.benchmarks.pairwise.model import pair
+
+    for told in asked:
+        for node in told:
+            if node not in nodes:
+                raise pytest.UsageError(f"--pairs names {node!r:.80}, which is no node of this run; expected A~B,…")
+    return tuple(dict.fromkeys(pair(*told) for told in asked))
+
+
+def _asked(text: str) -> tuple[tuple[str, str], ...]:
+    return () if text in (QUICK, FULL) else tuple(_named(text))
+
+
+def _named(text: str) -> Iterable[tuple[str, str]]:
+    for word in text.split(","):
+        one, _, other = (part.strip() for part in word.partition("~"))
+        if not one or not other or one == other:
+            raise pytest.UsageError(f"--pairs is {word!r:.80}; expected quick, full, or A~B,… with two nodes each")
+        yield one, other
+
+
+def seconds(text: str) -> float:
+    """The seconds of `--pairs-budget`. Raises pytest.UsageError."""
+    told = re.fullmatch(r"(\d{1,6})([smh])", text)
+    if not told or not int(told[1]):
+        raise pytest.UsageError(f"--pairs-budget is {text!r:.40}; expected a time as 90s, 20m or 2h")
+    return int(told[1]) * _SECONDS[told[2]]
+
+
+def size_bytes(text: str) -> int:
+    """The bytes of `--meter-size`, 0 where it is not given. Raises pytest.UsageError."""
+    told = re.fullmatch(r"(\d{1,15})([KMG]?)", text.upper())
+    if text and (not told or not int(told[1])):
+        raise pytest.UsageError(f"--meter-size is {text!r:.40}; expected bytes, or a number with K, M or G")
+    return int(told[1]) * _BYTES[told[2]] if told else 0
+
+
+def environment(text: str) -> dict[str, str]:
+    """The variables of `--meter-env`. Raises pytest.UsageError."""
+    try:
+        words = [word.partition("=") for word in shlex.split(text)]
+    except ValueError as problem:
+        raise pytest.UsageError(f"--meter-env is {text!r:.80}: {problem}; expected K=V …") from None
+    for name, equals, _ in words:
+        if not equals or not re.fullmatch(r"[A-Za-z_]\w{0,99}", name):
+            raise pytest.UsageError(f"--meter-env has {name!r:.80}; expected K=V …")
+    return {name: value for name, _, value in words}

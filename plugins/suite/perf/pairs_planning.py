@@ -1,0 +1,104 @@
+"""Which nodes are compared with one another, with which meter, and in which rounds."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
+from math import log
+
+from clusterproof.plugins.benchmarks.meters.baseline import Stack
+from clusterproof.plugins.benchmarks.meters.choose import METERS, key_of, meter_for
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
+from clusterproof.plugins.benchmarks.pairwise.campaign import plan
+from clusterproof.plugins.benchmarks.pairwise.journal import Journal
+from clusterproof.plugins.benchmarks.pairwise.places import places_of
+from clusterproof.plugins.catalog.busbw import size_bytes_for
+from clusterproof.plugins.catalog.instance_types import accelerators
+from clusterproof.plugins.catalog.thresholds import threshold
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.flags_of_perf import FULL
+from clusterproof.plugins.suite.perf.pairs_options import PairOptions, asked_pairs
+
+
+def parts(nodes: Sequence[Node]) -> list[list[Node]]:
+    """The nodes that are to be compared, by instance type: those with accelerators, where any has."""
+    accelerated = [node for node in nodes if accelerators(node.type_name) != 0]
+    by_type: dict[str, list[Node]] = {}
+    for node in accelerated or nodes:
+        by_type.setdefault(node.type_name, []).append(node)
+    unknown = by_type.pop("", [])
+    if unknown and by_type:  # mostly nodes that were not reached: they belong to most of the others
+        max(by_type.values(), key=len).extend(unknown)
+    elif unknown:
+        by_type[""] = unknown
+    return [members for members in by_type.values() if len(members) > 1]
+
+
+def planned(nodes: Sequence[Node], options: PairOptions, cluster: ClusterFacts) -> Journal:
+    """What is to be measured of nodes of one type. Raises pytest.UsageError."""
+    meter, settings = meter_of(nodes, options)
+    absent = {node.name: why for node in nodes if (why := _absence(node))}
+    first = next((node for node in nodes if node.name not in absent), nodes[0])
+    names = [node.name for node in nodes]
+    made = plan(
+        names,
+        places_of(cluster, [node.target for node in nodes]),
+        -log(1 - threshold("pairwise.slower")),
+        is_full=options.which == FULL,
+        asked=asked_pairs(options.asked, cluster.nodes.keys()) if options.asked else (),
+        seed=options.seed if options.seed is not None else secrets.randbelow(10**6),
+    )
+    if made.asked:
+        made = replace(made, asked=tuple(one for one in made.asked if set(one) <= set(names)))
+    key = key_of(meter, settings, settings.size_bytes, first.type_name, _efa(first), settings.ranks_per_node)
+    about = {"meter": meter.name, "key": asdict(key), "stack": asdict(_stack(first))}
+    return Journal(replace(made, absent=frozenset(absent)), about, absent)
+
+
+def meter_of(nodes: Sequence[Node], options: PairOptions) -> tuple[Meter, MeterSettings]:
+    """What measures nodes of one type, and how."""
+    first = next((node for node in nodes if not node.evidence.unreached), nodes[0])
+    gpus, neuron = _expected(first, "gpus"), _expected(first, "neuron_devices")
+    meter = METERS[options.meter] if options.meter else meter_for(gpus, neuron)
+    settings = options.settings
+    ranks = settings.ranks_per_node or ((gpus or neuron or 1) if meter.is_collective else 1)
+    size = settings.size_bytes
+    if meter.is_collective and not size:
+        size = size_bytes_for(first.type_name, _efa(first), ranks, settings.collective)
+    return meter, replace(settings, ranks_per_node=ranks, size_bytes=size)
+
+
+def _expected(node: Node, what: str) -> int:
+    try:
+        return node.expected(what)
+    except (Incomplete, NotApplicable):
+        pass
+    return (accelerators(node.type_name) or 0) if what == "gpus" else 0
+
+
+def _efa(node: Node) -> int:
+    try:
+        return len(node.efa_devices)
+    except (Incomplete, NotApplicable):
+        return _expected(node, "efa")
+
+
+def _stack(node: Node) -> Stack:
+    """The software under the network, as a node tells it."""
+
+    def version(component: str) -> str:
+        try:
+            return node.software.version(component) or ""
+        except (Incomplete, NotApplicable):
+            return ""
+
+    return Stack(**{each.name: version(each.name)[:200] for each in fields(Stack)})
+
+
+def _absence(node: Node) -> str:
+    if node.evidence.unreached is None:
+        return ""
+    return f"it was not reached ({node.evidence.unreached.value.replace('_', ' ')})"

@@ -1,0 +1,113 @@
+"""How one program reaches a node: one file per way, all with the same two functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.core.record import field, record
+
+MAX_ANSWER_BYTES = 8 * 1024 * 1024  # of one node, as sent; a healthy 8-GPU node tells about 20 kB
+
+
+@record
+class Answer:
+    """What came back from a node: its raw bytes (cut at MAX_ANSWER_BYTES), or why nothing did."""
+
+    output: bytes = b""
+    unreached: Unreached | None = None
+    detail: str = ""
+    seconds: float = 0.0
+
+
+@record
+class Program:
+    """What to run on a node: a shell command line that reads `stdin` to its end of file."""
+
+    command: str
+    stdin: bytes = b""
+
+
+@record
+class Limits:
+    """How patient a connection is, and how many nodes it may talk to at once."""
+
+    fanout: int = 64
+    connect_s: float = 15.0
+    answer_s: float = 30.0
+    answer_bytes: int = MAX_ANSWER_BYTES
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+class Unusable(ClusterproofError):  # noqa: N818 - an outcome for the whole run
+    """A connection that reaches no node at all, whatever the nodes are; the message is one line with the way out."""
+
+
+class Connection(Protocol):
+    """Runs one program on many nodes.
+
+    One that cannot give a program standard input has `takes_stdin = False`, and gets all of it as one command line.
+    One that carries no long answer has `carries(limits)`: how many characters come whole, 0 for all.
+    """
+
+    def run(
+        self,
+        targets: Sequence[Target],
+        program: Program,
+        limits: Limits,
+        answered: Callable[[Target, Answer], None],
+    ) -> None:
+        """Run `program` once on each target and call `answered` once for each, from any thread.
+
+        Never raises for what one node does: that is an Answer with `unreached`. Raises Unusable.
+        """
+
+
+def connection_for(name: str) -> Connection:
+    """The connection that a cluster names. Raises LookupError where there is none of that name."""
+    try:
+        return CONNECTIONS[name]()
+    except KeyError:
+        raise LookupError(f"no connection is called {name!r}; known are {', '.join(CONNECTIONS)}") from None
+
+
+def _local() -> Connection:
+    from clusterproof.plugins.transport.local import Local
+
+    return Local()
+
+
+def _ssh() -> Connection:
+    from clusterproof.plugins.transport.ssh import Ssh  # and with it paramiko and Fabric: 0.3 s
+
+    return Ssh()
+
+
+def _hyperpod() -> Connection:
+    from clusterproof.plugins.transport.hyperpod import Hyperpod
+
+    return Hyperpod()
+
+
+def _ssm() -> Connection:
+    from clusterproof.plugins.transport.ssm import Ssm
+
+    return Ssm()
+
+
+def _srun() -> Connection:
+    from clusterproof.plugins.transport.srun import Srun
+
+    return Srun()
+
+
+CONNECTIONS: Mapping[str, Callable[[], Connection]] = {
+    "local": _local,
+    "ssh": _ssh,
+    "hyperpod": _hyperpod,
+    "ssm": _ssm,
+    "srun": _srun,
+}

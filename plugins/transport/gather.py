@@ -1,0 +1,122 @@
+"""One probe per node, all nodes at once: from a cluster to what every node told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import EvidenceError, Leaf, NodeEvidence, Status, Unreached, load
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.transport import Answer, Connection, Limits, Program
+
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Told = Callable[[NodeEvidence], None]
+
+
+def gather(
+    cluster: Cluster,
+    connection: Connection,
+    leaves: Iterable[str],
+    options: ProbeOptions,
+    limits: Limits,
+    told: Told,
+    further: Sequence[Path] = (),
+) -> dict[str, NodeEvidence]:
+    """Probe every node once; `told` is called for each as it answers, one at a time.
+
+    `further` are files of third parties, each a leaf that is always read. A node that does not answer is evidence too:
+    every node of the cluster is in the result.
+    """
+    on_stdin = getattr(connection, "takes_stdin", True)
+    program = getattr(connection, "program", None) or _payload
+    asked = frozenset({*leaves, *(path.stem for path in further)})
+    to_run, nonce = program(asked, replace(options, room=room_of(connection, limits)), further, on_stdin)
+    return ask(cluster, connection, to_run, nonce, limits, told, asked)
+
+
+def room_of(connection: Connection, limits: Limits) -> int:
+    """How many characters of an answer the connection carries; 0: all."""
+    carries = getattr(connection, "carries", None)
+    return int(carries(limits)) if carries else 0
+
+
+def ask(
+    cluster: Cluster,
+    connection: Connection,
+    to_run: Program,
+    nonce: str,
+    limits: Limits,
+    told: Told,
+    leaves: Iterable[str] = (),
+) -> dict[str, NodeEvidence]:
+    """Run a program that reads these leaves on every node; `told` is called with what each answers, one at a time."""
+    import threading  # a prolog asks but one node
+
+    gathered: dict[str, NodeEvidence] = {}
+    lock = threading.Lock()
+
+    def answered(target: Target, answer: Answer) -> None:
+        evidence = evidence_of(target, answer, nonce, leaves)
+        with lock:
+            gathered[target.name] = evidence
+            told(evidence)
+
+    connection.run(cluster.targets, to_run, limits, answered)
+    return gathered
+
+
+def _payload(
+    leaves: Iterable[str], options: ProbeOptions, further: Sequence[Path], on_stdin: bool
+) -> tuple[Program, str]:
+    """The probe packed up for a machine that has nothing of it."""
+    from clusterproof.plugins.agent.payload import program  # a replayed run needs no payload
+
+    return program(leaves, options, further, on_stdin)
+
+
+def evidence_of(target: Target, answer: Answer, nonce: str, leaves: Iterable[str] = ()) -> NodeEvidence:
+    """What one answer says of these leaves, decoded strictly; what cannot be decoded is a node that was not reached.
+
+    Of an answer that was cut, and not lost with its connection, the leaves are kept that came whole.
+    """
+    from clusterproof.plugins.agent.frame import decode
+
+    told = decode(target.name, replace(answer, unreached=None), nonce)
+    was_cut = not told.unreached and bool(told.detail)
+    is_lost = answer.unreached not in (None, Unreached.CUT)
+    if answer.unreached and (told.unreached or (was_cut and is_lost)):
+        return NodeEvidence(target.name, unreached=answer.unreached, detail=answer.detail, seconds=answer.seconds)
+    if not was_cut:
+        return told  # a connection that breaks after the whole answer came does no harm
+    cut = Leaf(Status.CUT, detail=answer.detail or told.detail)
+    return replace(told, leaves={**dict.fromkeys(leaves, cut), **told.leaves})
+
+
+def replay(folder: Path, cluster: Cluster) -> dict[str, NodeEvidence]:
+    """Read a recording: what every node of the cluster told then."""
+    return {evidence.node: evidence for evidence in replayed(folder, cluster)}
+
+
+def replayed(folder: Path, cluster: Cluster) -> Iterator[NodeEvidence]:
+    """Read a recording, node by node."""
+    for target in cluster.targets:
+        yield _recorded(folder, target.name)
+
+
+def _recorded(folder: Path, node: str) -> NodeEvidence:
+    from clusterproof.plugins.evidence.recording import recording_file  # most runs read none
+
+    path = folder / "nodes" / recording_file(node)
+    try:
+        told = load(path.read_bytes())
+    except FileNotFoundError:
+        return NodeEvidence(node, unreached=Unreached.LOST, detail=f"the recording has no {path.name}")
+    except (OSError, EvidenceError) as problem:
+        return NodeEvidence(node, unreached=Unreached.GARBLED, detail=f"{path.name}: {problem}")
+    if told.node != node:
+        return NodeEvidence(node, unreached=Unreached.GARBLED, detail=f"{path.name} is of {told.node!r:.60}")
+    return told

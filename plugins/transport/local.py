@@ -1,0 +1,121 @@
+"""This machine, through a shell of its own: no daemon, no log-in, the same in a container."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from typing import IO
+
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.transport import Answer, Limits, Program
+
+_SHELL = "/bin/sh"
+_CHUNK_BYTES = 65536
+_QUIET_S = 0.5  # how long to listen on once the shell has ended: what it left behind may hold its output open
+
+
+class Local:
+    """Runs the program as a child process, which never outlives its deadline."""
+
+    def run(
+        self,
+        targets: Sequence[Target],
+        program: Program,
+        limits: Limits,
+        answered: Callable[[Target, Answer], None],
+    ) -> None:
+        """Run `program` here, once for each target."""
+        for target in targets:
+            answered(target, _answer(program, limits))
+
+
+def _answer(program: Program, limits: Limits) -> Answer:
+    patience_s = limits.answer_s
+    started = time.monotonic()
+    try:
+        shell = subprocess.Popen(
+            [_SHELL, "-c", program.command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as problem:
+        return Answer(unreached=Unreached.LOST, detail=f"{_SHELL} does not start: {problem.strerror}")
+    try:
+        output, in_time = _converse(shell, program.stdin, started + patience_s, limits.answer_bytes)
+    finally:
+        _end(shell)
+    seconds = time.monotonic() - started
+    if in_time:
+        return Answer(output=output, seconds=seconds)
+    detail = f"did not end within {patience_s:g} s; {len(output)} bytes came"
+    return Answer(output, Unreached.TIMED_OUT, detail, seconds)
+
+
+def _converse(shell: subprocess.Popen[bytes], stdin: bytes, deadline: float, most_bytes: int) -> tuple[bytes, bool]:
+    """The output, and whether it ended in time. Writes and reads at once, so that no side waits for ever."""
+    assert shell.stdin is not None
+    assert shell.stdout is not None
+    output = bytearray()
+    unsent = memoryview(stdin)
+    with selectors.DefaultSelector() as ready:
+        os.set_blocking(shell.stdin.fileno(), False)
+        ready.register(shell.stdout, selectors.EVENT_READ)
+        ready.register(shell.stdin, selectors.EVENT_WRITE)
+        while len(output) < most_bytes:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return bytes(output), False
+            events = ready.select(min(left_s, _QUIET_S))
+            if not events and _has_ended(shell):
+                break
+            for key, _ in events:
+                if key.fileobj is shell.stdin:
+                    unsent = _send(shell.stdin, unsent)
+                    if not unsent:
+                        ready.unregister(shell.stdin)
+                        _close(shell.stdin)
+                else:
+                    read = os.read(shell.stdout.fileno(), min(_CHUNK_BYTES, most_bytes - len(output)))
+                    if not read:
+                        return bytes(output), True
+                    output += read
+    return bytes(output), True
+
+
+def _has_ended(shell: subprocess.Popen[bytes]) -> bool:
+    """Whether the shell has ended; it is not reaped, so that its process group's number stays its own."""
+    return os.waitid(os.P_PID, shell.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _send(stdin: IO[bytes], unsent: memoryview) -> memoryview:
+    """What is still to be sent; nothing where nobody reads any more."""
+    try:
+        return unsent[os.write(stdin.fileno(), unsent[:_CHUNK_BYTES]) :]
+    except BlockingIOError:
+        return unsent
+    except OSError:
+        return unsent[:0]
+
+
+def _end(shell: subprocess.Popen[bytes]) -> None:
+    """Kill the whole group, and do not wait for what cannot be killed."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(shell.pid, signal.SIGKILL)
+    for pipe in (shell.stdin, shell.stdout):
+        _close(pipe)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        shell.wait(_QUIET_S)
+
+
+def _close(pipe: IO[bytes] | None) -> None:
+    with contextlib.suppress(OSError):
+        if pipe:
+            pipe.close()

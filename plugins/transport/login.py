@@ -1,0 +1,145 @@
+"""One log-in to one host over SSH, on a Fabric connection made safe; and the jump hosts that others share."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from fabric import Connection
+from paramiko import SSHException, Transport
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.transport.host_keys import HostIdentity, HostKeyPolicy, prefer_kinds
+from clusterproof.plugins.transport.identities import Offer
+from clusterproof.plugins.transport.trouble import Trouble, trouble_of
+from clusterproof.plugins.transport.ways import NoWay, Way
+
+_LOGINS_AT_ONCE = 8  # to one jump host; sshd's MaxStartups begins to drop log-ins at 10
+
+
+class LoginFailed(ClusterproofError):  # noqa: N818
+    """The host was not reached; `trouble` says why."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(trouble.detail)
+        self.trouble = trouble
+
+
+class Login:
+    """A way, a host to believe and keys to offer. Made on the main thread, as Fabric asks; opened on any."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        way: Way,
+        host: HostIdentity,
+        offer: Offer,
+        connect_s: float,
+        abandoned: threading.Event,  # shared by a node's log-in and those to its jump hosts
+    ) -> None:
+        self._connection = connection
+        self._way = way
+        self._host = host
+        self._offer = offer
+        self._connect_s = connect_s
+        self._abandoned = abandoned
+        connection.connect_timeout = connect_s  # of the key exchange; Fabric itself takes whole seconds only
+        connection.client.set_missing_host_key_policy(HostKeyPolicy(host))
+
+    def open(self) -> Transport:
+        """Connect, check the host, log in. Raises LoginFailed."""
+        if self._abandoned.is_set():
+            raise LoginFailed(Trouble(Unreached.LOST, "abandoned", may_pass=True))
+        started = time.monotonic()
+        try:
+            sock = self._way.dial(self._connect_s)
+            started = time.monotonic()
+            self._connection.connect_kwargs = {
+                "sock": sock,
+                "transport_factory": self._transport,
+                "auth_strategy": self._offer,
+                "banner_timeout": self._connect_s,
+                "auth_timeout": self._connect_s,
+            }
+            self._connection.open()
+        except (SSHException, OSError, EOFError, NoWay) as problem:
+            is_late = time.monotonic() - started >= self._connect_s
+            trouble = trouble_of(problem, self._connection.host, self._connection.port, is_late)
+            complaint = self._way.complaint() if trouble.may_pass else ""
+            self.close()
+            if complaint:  # of a ProxyCommand that ended: it would end again
+                trouble = Trouble(trouble.unreached, complaint)
+            raise LoginFailed(trouble) from None
+        transport: Transport = self._connection.transport
+        return transport
+
+    def close(self) -> None:
+        """Close everything, also half-way, where Fabric and paramiko would leave a thread and a socket."""
+        self._way.interrupt()
+        with contextlib.suppress(OSError, EOFError, SSHException):
+            self._connection.client.close()
+        self._way.close()
+        self._connection.transport = None
+
+    def interrupt(self) -> None:
+        """Wake whoever waits for this log-in; from any thread. It may be opened again."""
+        self._way.interrupt()
+
+    def abandon(self) -> None:
+        """Wake whoever waits for this log-in, and let it not be opened again; from any thread."""
+        self._abandoned.set()
+        self.interrupt()
+
+    def _transport(self, sock: Any, **options: Any) -> Transport:
+        transport = Transport(sock, **options)
+        prefer_kinds(transport, self._host.kinds())
+        return transport
+
+
+class JumpHost:
+    """What the log-ins to one jump host share: they come a few at a time, and end with the first that fails."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._slots = threading.Semaphore(_LOGINS_AT_ONCE)
+        self._has_let_in = False
+        self._failure = ""
+
+    def open(self, login: Login) -> Transport:
+        """Log in. Where the first log-in failed for good, no further one is tried. Raises NoWay."""
+        with self._slots:
+            if self._failure:
+                raise NoWay(self._failure)
+            try:
+                transport = login.open()
+            except LoginFailed as failed:
+                told = f"jump host {self.name}: {failed}"
+                if not failed.trouble.may_pass and not self._has_let_in:
+                    self._failure = told
+                raise NoWay(told, failed.trouble.may_pass) from None
+            self._has_let_in = True
+            return transport
+
+
+@dataclass(frozen=True, slots=True)
+class JumpLogin:
+    """One node's log-in to a jump host."""
+
+    host: JumpHost
+    login: Login
+
+    def open(self) -> Transport:
+        """Log in, in turn. Raises NoWay."""
+        return self.host.open(self.login)
+
+    def close(self) -> None:
+        """Close the log-in."""
+        self.login.close()
+
+    def interrupt(self) -> None:
+        """Wake whoever waits for the log-in."""
+        self.login.interrupt()

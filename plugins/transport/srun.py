@@ -1,0 +1,113 @@
+"""Slurm's own fan-out: one srun starts the program on all nodes, from a host where Slurm's commands are."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from clusterproof.plugins.agent.frame import printable
+from clusterproof.plugins.agent.payload import joined, new_nonce, packed, started_by_shell, unpacked
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.slurm import FOLDER
+from clusterproof.plugins.transport import Answer, Limits, Program, connection_for
+from clusterproof.plugins.transport.submit_host import formless, submit_host, told_by
+
+WAIT_S = 15.0  # for a place on nodes that others use; --slurm-wait
+END_S = 20.0  # beside the program itself: Slurm is asked about the nodes, and srun is ended
+MAX_CHARACTERS = 65_000  # of the whole program as one argument: AWS Systems Manager takes 65,535
+NODE_BYTES = 256 * 1024  # of one node's answer; a healthy 8-GPU node tells about 20 kB
+BESIDE_BYTES = 1024 * 1024
+TRAVELS = (FOLDER.parent / "probe" / "telling.py", FOLDER / "places.py", FOLDER / "launch.py")
+_WHY = {
+    "unknown": Unreached.NAME,
+    "busy": Unreached.BUSY,
+    "drained": Unreached.DRAINED,
+    "down": Unreached.DOWN,
+    "failed": Unreached.LOST,
+    "another": Unreached.GARBLED,
+}
+_ELSEWHERE = (Unreached.BUSY, Unreached.DRAINED, Unreached.DOWN, Unreached.LOST)
+
+
+class Srun:
+    """Runs the program by srun. A target's name is Slurm's own for the node.
+
+    Settings: `submit_host` (see `submit_host`), `partition`, `slurm_wait`, `srun_options`, and `beside`: the connection
+    by which nodes are visited that Slurm starts nothing on.
+    """
+
+    takes_stdin = False
+
+    def run(
+        self,
+        targets: Sequence[Target],
+        program: Program,
+        limits: Limits,
+        answered: Callable[[Target, Answer], None],
+    ) -> None:
+        """Run `program` once on each target. Raises Unusable where Slurm cannot be asked."""
+        told = _launched([target.name for target in targets], program, limits)
+        elsewhere = []
+        for target in targets:
+            answer = _answer(told.get(target.name))
+            if answer.unreached in _ELSEWHERE and "beside" in limits.settings:
+                elsewhere.append(target)
+            else:
+                answered(target, answer)
+        if elsewhere:
+            connection_for(limits.settings["beside"]).run(elsewhere, program, limits, answered)
+
+
+def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping[str, Any]:
+    """What the submit host tells of each node. Raises Unusable."""
+    settings = limits.settings
+    wait_s = float(settings.get("slurm_wait") or WAIT_S)
+    whole_s = 2 * wait_s + limits.answer_s  # twice: for all nodes together, then for each alone
+    nonce = new_nonce()
+    request = {
+        "name": f"clusterproof-{nonce}",
+        "names": list(names),
+        "partition": settings.get("partition", ""),
+        "options": shlex.split(settings.get("srun_options", "")),
+        "wait_s": wait_s,
+        "minutes": math.ceil(limits.answer_s / 60) + 1,
+        "whole_s": whole_s,
+        "mark": f"{nonce}:node:",
+        "end": ":end:",
+        "most_bytes": NODE_BYTES,
+        "command": program.command,
+    }
+    host = submit_host(settings)
+    patient = replace(limits, answer_s=whole_s + END_S, answer_bytes=BESIDE_BYTES + NODE_BYTES * len(names))
+    told = told_by(host, launch_program(request, nonce), nonce, patient)
+    if not isinstance(told.get("nodes"), dict):
+        raise formless(host, ValueError("it names no nodes"))
+    return told["nodes"]  # type: ignore[no-any-return]
+
+
+def launch_program(request: Mapping[str, object], nonce: str) -> Program:
+    """The program for the submit host; it goes to all nodes that Slurm has where there is no room for their names.
+
+    Raises ValueError where it is too large even so.
+    """
+    parts = unpacked(str(request["command"]))
+    for asked in ({**request, "command": parts}, {**request, "command": parts, "names": []}):
+        text = packed(joined(TRAVELS) + f"\nmain({asked!r}, *sys.argv[1:3])\n")
+        made = started_by_shell(text, nonce, sudo=False, on_stdin=False)
+        if len(made.command) <= MAX_CHARACTERS:
+            return made
+    raise ValueError(f"the program for srun has {len(made.command)} characters; expected at most {MAX_CHARACTERS}")
+
+
+def _answer(told: object) -> Answer:
+    """What one node said, or Slurm's word on why it said nothing."""
+    if not isinstance(told, dict):
+        return Answer(unreached=Unreached.LOST, detail="the submit host told nothing of it")
+    if isinstance(output := told.get("output"), str):
+        return Answer(output.encode("latin-1", "replace"))
+    why = _WHY.get(str(told.get("why")), Unreached.LOST)
+    return Answer(unreached=why, detail=printable(str(told.get("detail", ""))))

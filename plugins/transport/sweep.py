@@ -1,0 +1,97 @@
+"""Visits many nodes at once, each in a thread of its own, and lets none of them hold up the others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Protocol
+
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.transport import Answer
+
+
+class Visit(Protocol):
+    """One node's turn."""
+
+    deadline: float  # time.monotonic(); the visit may move it
+
+    def make(self) -> Answer:
+        """Visit the node; called in a thread of its own."""
+
+    def abandon(self) -> None:
+        """End the visit from outside, as far as that is possible; returns at once."""
+
+
+@dataclass(slots=True)
+class _Running:
+    target: Target
+    visit: Visit
+    started: float
+
+
+def sweep(
+    targets: Sequence[Target],
+    begin: Callable[[Target], Visit],
+    fanout: int,
+    answered: Callable[[Target, Answer], None],
+) -> None:
+    """Visit every target, `fanout` at a time; `begin` and `answered` are called on the calling thread.
+
+    A visit past its deadline is answered as timed out, abandoned and not waited for: its thread is a daemon.
+    """
+    waiting = deque(enumerate(targets))
+    running: dict[int, _Running] = {}
+    answers: SimpleQueue[tuple[int, Answer]] = SimpleQueue()
+    try:
+        while waiting or running:
+            while waiting and len(running) < max(fanout, 1):
+                number, target = waiting.popleft()
+                running[number] = _Running(target, begin(target), time.monotonic())
+                _start(number, running[number].visit, answers)
+            for number, answer in _next_answers(running, answers):
+                one = running.pop(number, None)
+                if one:  # else it was abandoned, and has answered after all
+                    answered(one.target, answer)
+    finally:
+        for one in running.values():
+            one.visit.abandon()
+
+
+def _start(number: int, visit: Visit, answers: SimpleQueue[tuple[int, Answer]]) -> None:
+    def make() -> None:
+        try:
+            answer = visit.make()
+        except Exception as problem:  # a fault of ours costs one node, not the run
+            answer = Answer(unreached=Unreached.LOST, detail=f"{type(problem).__name__}: {problem}")
+        answers.put((number, answer))
+
+    try:
+        threading.Thread(target=make, name=f"visit-{number}", daemon=True).start()
+    except RuntimeError as problem:
+        answers.put((number, Answer(unreached=Unreached.LOST, detail=f"{problem}; expected room for --fanout")))
+
+
+def _next_answers(running: dict[int, _Running], answers: SimpleQueue[tuple[int, Answer]]) -> list[tuple[int, Answer]]:
+    """The next answer, or those of the visits whose deadline has passed."""
+    next_deadline = min(one.visit.deadline for one in running.values())
+    try:
+        return [answers.get(timeout=max(next_deadline - time.monotonic(), 0.0))]
+    except Empty:
+        return _abandon_overdue(running)
+
+
+def _abandon_overdue(running: dict[int, _Running]) -> list[tuple[int, Answer]]:
+    now = time.monotonic()
+    overdue = [(number, one) for number, one in running.items() if one.visit.deadline <= now]
+    for _, one in overdue:
+        one.visit.abandon()
+    return [(number, _too_late(now - one.started)) for number, one in overdue]
+
+
+def _too_late(seconds: float) -> Answer:
+    return Answer(unreached=Unreached.TIMED_OUT, detail=f"abandoned: no end after {seconds:.0f} s", seconds=seconds)

@@ -1,0 +1,70 @@
+"""Why a log-in failed, in the words of the evidence, and whether it is worth a second try."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from paramiko import AuthenticationException, SSHException
+from paramiko.ssh_exception import IncompatiblePeer
+
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.transport.host_keys import HostKeyRejected
+from clusterproof.plugins.transport.ways import NoWay
+
+_NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EADDRNOTAVAIL)
+_DROPPED = (EOFError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a host was not reached; `may_pass` where the same try may do better a moment later."""
+
+    unreached: Unreached
+    detail: str
+    may_pass: bool = False
+
+
+def trouble_of(problem: Exception, host: str, port: int, is_late: bool) -> Trouble:
+    """What an exception of a log-in means. `is_late`: the patience with this log-in is at its end."""
+    where = f"{host}:{port}"
+    if isinstance(problem, HostKeyRejected):
+        return Trouble(Unreached.HOST_KEY, str(problem))
+    if isinstance(problem, NoWay):
+        return Trouble(Unreached.NO_ROUTE, str(problem), problem.may_pass)
+    if isinstance(problem, AuthenticationException):
+        return Trouble(Unreached.AUTH, str(problem))
+    if isinstance(problem, socket.gaierror):
+        return Trouble(Unreached.NAME, f"{host} does not resolve: {problem.strerror}")
+    if isinstance(problem, IncompatiblePeer) or "Indecipherable protocol" in str(problem):
+        return Trouble(Unreached.GARBLED, f"{where} speaks no SSH that is understood here: {_one_line(problem)}")
+    roots = tuple(_roots(problem))
+    if is_late or any(isinstance(root, TimeoutError) for root in roots):
+        return Trouble(Unreached.TIMED_OUT, f"{where} did not answer in time: {_one_line(problem)}")
+    if any(isinstance(root, _DROPPED) for root in roots):
+        detail = f"{where} closed the connection during the log-in: sshd's MaxStartups, or it is going down"
+        return Trouble(Unreached.LOST, detail, may_pass=True)
+    if isinstance(problem, OSError):
+        return _of_the_network(problem, where)
+    return Trouble(Unreached.LOST, f"{where}: {_one_line(problem)}", may_pass=isinstance(problem, SSHException))
+
+
+def _of_the_network(problem: OSError, where: str) -> Trouble:
+    if isinstance(problem, ConnectionRefusedError):
+        return Trouble(Unreached.REFUSED, f"{where} refuses the connection: no sshd listens there, or a firewall")
+    if problem.errno in _NO_ROUTE:
+        return Trouble(Unreached.NO_ROUTE, f"no route to {where}: {problem.strerror}")
+    return Trouble(Unreached.LOST, f"{where}: {problem.strerror or _one_line(problem)}")
+
+
+def _roots(problem: BaseException | None) -> Iterator[BaseException]:
+    """The exception, and what it was raised from: paramiko says `Error reading SSH protocol banner` for all."""
+    while problem is not None:
+        yield problem
+        problem = problem.__cause__ or problem.__context__
+
+
+def _one_line(problem: Exception) -> str:
+    return " ".join(f"{type(problem).__name__} {problem}".split())[:200]
