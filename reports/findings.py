@@ -10,7 +10,7 @@ from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.result import ALL_PAIRS, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.report import owner_of
+from clusterproof.reports.wording import owner_of
 
 _NOUNS = {
     "gpu": ("GPU", "GPUs"),

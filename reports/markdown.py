@@ -118,6 +118,6 @@ def _html(text: str) -> str:
 
 def _again(run: Run) -> Iterator[str]:
     for verdict, what in ((Verdict.FAIL, "what failed"), (Verdict.INCOMPLETE, "what is incomplete")):
-        command = again(run.command, run.results, verdict)
+        command = again(run, verdict)
         if command:
             yield f"Run {what} once more: {_code(command)}"

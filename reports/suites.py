@@ -10,13 +10,12 @@ from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.result import SUBSYSTEMS, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.forms.junit import MAX_ATTRIBUTE, legal
-from clusterproof.plugins.suite.report import owner_of
-from clusterproof.plugins.suite.routing import SUBSYSTEMS
 from clusterproof.reports.findings import shortened, within
+from clusterproof.reports.legal_xml import MAX_ATTRIBUTE, legal
 from clusterproof.reports.run import Run
+from clusterproof.reports.wording import owner_of
 
 MOST_NODES = 300  # characters of the nodeset in a name
 MOST_OF_ALL_NODES = 100_000

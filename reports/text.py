@@ -74,7 +74,7 @@ def _gaps(run: Run) -> Iterator[list[str]]:
 
 def _again(run: Run) -> Iterator[list[str]]:
     for verdict, what in ((Verdict.FAIL, "what failed"), (Verdict.INCOMPLETE, "what is incomplete")):
-        command = again(run.command, run.results, verdict)
+        command = again(run, verdict)
         if command:
             yield [f"Run {what} {_AGAIN}", command]
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import TypeVar
 
-import pytest
-
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
@@ -21,7 +19,6 @@ from clusterproof.plugins.evidence.ec2.placement import (
     ultraservers,
     zones,
 )
-from clusterproof.plugins.suite.state import CLUSTER, cluster_of, is_of_aws
 
 T = TypeVar("T")
 
@@ -38,11 +35,6 @@ class Topology:
     zones: Mapping[str, str | None]
     layers: Mapping[str, tuple[str, ...]]
     ultraservers: Mapping[str, str | None]
-
-
-def topology_of(config: pytest.Config) -> Topology | None:
-    """What a run knows of it, None where its cluster is none of AWS's."""
-    return topology(cluster_of(config)) if is_of_aws(config.stash[CLUSTER]) else None
 
 
 def topology(cluster: ClusterFacts) -> Topology | None:

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clusterproof.plugins.catalog import rows, thresholds
+from clusterproof.plugins.core.result import SUBSYSTEMS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import all_checks, occasions, table
 from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.index import FILE, written
-from clusterproof.plugins.suite.report import owner_of
-from clusterproof.plugins.suite.routing import SUBSYSTEMS
 from clusterproof.plugins.suite.subjects import WHOLE
+from clusterproof.reports.wording import owner_of
 from tests.aws.cluster_faults import FAULTS as CLUSTER_FAULTS
 from tests.faults import ALL_FAULTS
 from tests.pair_faults import PAIR_FAULTS

@@ -6,7 +6,8 @@ import subprocess
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from clusterproof.plugins.agent.options import ProbeOptions, leaf_names
+from clusterproof.plugins.agent.collectors import leaf_names
+from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.benchmarks.load.asking import merged
 from clusterproof.plugins.benchmarks.load.asking import program as load_program

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.agent.options import leaf_names
+from clusterproof.plugins.agent.collectors import leaf_names
 from clusterproof.plugins.captures.commands import COMMANDS, how_to_collect
 from clusterproof.plugins.captures.forms import FORMS
 from clusterproof.plugins.core.result import Result

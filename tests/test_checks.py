@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from clusterproof.plugins.agent.options import leaf_names
+from clusterproof.plugins.agent.collectors import leaf_names
 from clusterproof.plugins.benchmarks.load.options import LEAVES
 from clusterproof.plugins.catalog import owners
 from clusterproof.plugins.core.evidence import NodeEvidence
@@ -14,7 +14,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.fact import ONLY_CAPTURED
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.evidence.recording import DEMO, read_cluster
+from clusterproof.plugins.evidence.recording import read_cluster
+from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.judge import judge

@@ -15,7 +15,8 @@ from clusterproof.plugins.evidence.fact import Told, told_by
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.recording import DEMO, read_cluster
+from clusterproof.plugins.evidence.recording import read_cluster
+from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
 from clusterproof.plugins.transport.gather import replay

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.recording import DEMO
+from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.suite.cli import main
 from clusterproof.reports.history.store import read_past
 from tests.runs import DEVICES, LIGHT, ROOT, VERDICTS, Runs, all_verdicts, saying

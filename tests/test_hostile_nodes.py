@@ -22,7 +22,8 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import to_json
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.recording import DEMO, recording_file, write_cluster
+from clusterproof.plugins.evidence.recording import recording_file, write_cluster
+from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.reports.results import read_results
 from tests.faults.infiniband import infiniband
 from tests.judged import told_by

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.agent.options import ProbeOptions, leaf_names
+from clusterproof.plugins.agent.collectors import leaf_names
+from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.core.evidence import Leaf, Status
 from tests.probed import PATIENT, SOON, probe, probe_node
 from tests.testbed.image import File

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.agent import payload, pynvml_part
-from clusterproof.plugins.agent.options import ProbeOptions, leaf_names
+from clusterproof.plugins.agent.collectors import leaf_names
+from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.core.evidence import Leaf, Status
 from tests.probed import PATIENT, probe_node
 from tests.testbed.image import NodeImage

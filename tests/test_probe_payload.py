@@ -6,6 +6,7 @@ import ast
 import builtins
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 import symtable
@@ -19,8 +20,9 @@ import pynvml
 import pytest
 
 from clusterproof.plugins.agent import payload, pynvml_part
+from clusterproof.plugins.agent.collectors import files, leaf_names
 from clusterproof.plugins.agent.frame import decode
-from clusterproof.plugins.agent.options import PATIENCE, ProbeOptions, leaf_names
+from clusterproof.plugins.agent.options import PATIENCE, ProbeOptions
 from clusterproof.plugins.agent.payload import FOLDER, MAX_CHARACTERS, program
 from clusterproof.plugins.core.evidence import Status, Unreached
 from clusterproof.plugins.transport import Answer, Program
@@ -60,8 +62,10 @@ LEAVES = (
     "striping",
     "versions",
 )
-CONTROL_SIDE = {"__init__", "frame", "options", "payload", "pynvml_part"}
-NODE_SIDE = sorted(file for file in FOLDER.glob("*.py") if file.stem not in CONTROL_SIDE)
+CONTROL_SIDE = {"__init__", "collectors", "frame", "options", "payload", "program", "pynvml_part"}
+OF_AGENT = (file for file in FOLDER.glob("*.py") if file.stem not in CONTROL_SIDE)
+NODE_SIDE = sorted([*OF_AGENT, *map(Path, files().values())])
+TRAVELS = re.compile(r"clusterproof\.plugins\.evidence\.\w+\.collect(_\w+)?")
 
 
 def stand_in(folder: Path, name: str, script: str) -> str:
@@ -203,7 +207,8 @@ def test_what_runs_on_a_node_is_python_3_8_and_the_standard_library(file: Path) 
         assert (
             module.split(".")[0] in sys.stdlib_module_names
             or module.startswith(payload.PACKAGE)
-            or (module == "pynvml" and file.stem.startswith("nvml"))
+            or TRAVELS.fullmatch(module)
+            or (module == "pynvml" and "nvml" in file.stem)
         ), f"{file.name} imports {module}"
 
 
@@ -261,7 +266,7 @@ def test_what_travels_keeps_what_stands_beside_the_types(tmp_path: Path) -> None
 
 
 def part() -> str:
-    sources = [(FOLDER / f"{name}.py").read_text() for name in ("nvml", "nvml_call", "nvml_gpu", "nvml_link")]
+    sources = [Path(files()[name]).read_text() for name in ("nvml", "nvml_call", "nvml_gpu", "nvml_link")]
     wanted = frozenset(word for source in sources for word in pynvml_part.words(source))
     return pynvml_part.reachable(pynvml_part.pynvml_source(), wanted)
 

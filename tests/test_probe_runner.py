@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.agent.collectors import files
 from clusterproof.plugins.agent.options import ProbeOptions
-from clusterproof.plugins.agent.payload import FOLDER, program
+from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.agent.run import MOSTLY_QUICK, QUICK
 from clusterproof.plugins.agent.running import MAX_TOLD_BYTES
 from clusterproof.plugins.core.evidence import Leaf, Status
@@ -249,7 +250,7 @@ def test_one_of_the_leaves_that_share_a_process_costs_the_others_nothing(
 
 def test_the_leaves_that_share_a_process_are_those_that_no_program_and_no_server_can_hold_up() -> None:
     for name in QUICK:
-        text = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
+        text = Path(files()[name]).read_text(encoding="utf-8")
         assert not any(word in text for word in ("tools import", "touch import", "os.fork", "socket", "ctypes")), name
 
 

@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bench.clusters import Simulated
 from clusterproof.plugins.core.nodeset import expand
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.recording import DEMO
+from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.reports.results import read_results
 from tests.pair_faults import PairFault, run_of, write_recording
 from tests.runs import ROOT

@@ -17,8 +17,8 @@ from clusterproof.plugins.core.evidence import NodeEvidence, load
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.evidence.recording import DEMO
 from clusterproof.plugins.inventory import resolve
+from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
 from clusterproof.plugins.transport.gather import replay

@@ -14,7 +14,6 @@ from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.forms.notify import message_of
-from clusterproof.plugins.suite.report import in_words
 from clusterproof.reports import markdown, prometheus
 from clusterproof.reports.document import document
 from clusterproof.reports.history.changes import Changes
@@ -22,6 +21,7 @@ from clusterproof.reports.markdown import plain
 from clusterproof.reports.suites import suites
 from clusterproof.reports.summary import summary
 from clusterproof.reports.text import WIDTH, text
+from clusterproof.reports.wording import in_words
 from tests.reported import HOSTILE, HUGE, of_each_verdict, result, run_of
 
 # What Jenkins' xUnit plugin allows (its junit-10.xsd): children and attributes by element; those required begin with !.

@@ -169,7 +169,7 @@ def test_a_case_of_junit_names_pairs_as_pairs() -> None:
 
 def test_pairs_are_measured_again_among_all_nodes() -> None:
     told = verdicts(Verdict.FAIL)
-    assert again(told.command, told.results, Verdict.FAIL) == "pytest --cluster prod -k test_pairwise_busbw"
+    assert again(told, Verdict.FAIL) == "pytest --cluster prod -k test_pairwise_busbw"
 
 
 @pytest.mark.parametrize("between", [None, PairwiseRun(), PairwiseRun(why_not="no two nodes are alike")])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 import pytest
 
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import judged_by_pairs
 from clusterproof.reports.rerun import MOST_CHECKS, again
-from tests.reported import result
+from tests.reported import result, run_of
 from tests.runs import LIGHT, Runs, all_verdicts
 
 PYTEST = ("pytest", "--cluster", "prod")
@@ -37,14 +39,16 @@ FAILED = Verdict.FAIL
     ids=["nothing", "no failure", "folded", "two checks", "of the cluster", "of both", "no name of a node", "many"],
 )
 def test_it_names_the_nodes_and_the_checks(results: list[Result], words: str) -> None:
-    assert again(PYTEST, results, FAILED) == (f"pytest --cluster prod {words}" if words else "")
+    assert again(replace(run_of(results), command=PYTEST), FAILED) == (
+        f"pytest --cluster prod {words}" if words else ""
+    )
 
 
 def test_who_is_judged_by_its_pairs_is_run_with_the_others() -> None:
-    command = (*PYTEST, "-m", "perf")
+    run = replace(run_of([]), command=(*PYTEST, "-m", "perf"), judged_by_pairs=judged_by_pairs())
     straggler, hot = result("network.not_a_straggler", "gpu003", FAILED), result("gpu.gpu_gemm", "gpu003", FAILED)
-    assert again(command, [straggler], FAILED) == "pytest --cluster prod -m perf -k test_not_a_straggler"
-    assert again(command, [hot], FAILED) == "pytest --cluster prod -m perf --nodes gpu003 -k test_gpu_gemm"
+    assert again(replace(run, results=[straggler]), FAILED) == "pytest --cluster prod -m perf -k test_not_a_straggler"
+    assert again(replace(run, results=[hot]), FAILED) == "pytest --cluster prod -m perf --nodes gpu003 -k test_gpu_gemm"
 
 
 def test_the_command_of_a_report_runs_just_that(runs: Runs) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.agent.options import ProbeOptions, leaf_names
+from clusterproof.plugins.agent.collectors import leaf_names
+from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program, unpacked
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
@@ -324,7 +325,9 @@ def test_where_there_is_no_room_for_names_all_nodes_are_asked(stand: Stand) -> N
 
 
 def test_a_host_without_srun_is_one_line() -> None:
-    places = "from clusterproof.plugins.slurm import launch; launch.FOLDERS='/nowhere'; import os, json;"
+    places = (
+        "from clusterproof.plugins.transport import srun_launch as launch; launch.FOLDERS='/nowhere'; import os, json;"
+    )
     places += "os.environ['PATH']='/nowhere'; print(json.dumps(launch.answer({'names': ['a']})))"
     done = subprocess.run([sys.executable, "-c", places], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == {"wrong": "no scontrol on PATH or in /nowhere"}

@@ -12,7 +12,7 @@ import pytest
 from clusterproof.integrations.slurm import nvml_part
 from clusterproof.integrations.slurm.nvml_part import MADE_BY, RECORD, keep_part, part_of
 from clusterproof.integrations.slurm.state import State
-from clusterproof.plugins.agent.payload import FOLDER
+from clusterproof.plugins.agent.collectors import files
 from tests.faults import BY_NAME
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import entered, healthy_p5
@@ -64,7 +64,7 @@ def test_what_was_made_of_another_nvidia_ml_py_or_probe_is_not_used(
     assert part_of(state) == b""
     monkeypatch.undo()
     assert part_of(state)
-    monkeypatch.setattr(nvml_part, "MADE_BY", (*MADE_BY, "boot"))
+    monkeypatch.setattr(nvml_part, "MADE_BY", (*MADE_BY, "run.py"))
     assert part_of(state) == b""
 
 
@@ -83,6 +83,7 @@ def test_what_another_user_may_have_put_there_is_not_used(state: State) -> None:
 
 
 def test_every_file_that_decides_what_it_is_makes_it_anew() -> None:
-    asking = {file.stem for file in FOLDER.glob("*.py") if "\nimport pynvml" in file.read_text(encoding="utf-8")}
+    read = {name: Path(file).read_text(encoding="utf-8") for name, file in files().items()}
+    asking = {name for name, text in read.items() if "\nimport pynvml" in text}
     assert asking
-    assert all(name.startswith(MADE_BY) for name in asking)
+    assert all(name.startswith("nvml") for name in asking)

@@ -11,7 +11,7 @@ import pytest
 
 from clusterproof.integrations.slurm.job import Job
 from clusterproof.integrations.slurm.verdict import Finding, Run, draining
-from clusterproof.plugins.agent.options import leaf_names
+from clusterproof.plugins.agent.collectors import leaf_names
 from clusterproof.plugins.agent.process_group import is_starved
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status, from_json, to_json
 from clusterproof.plugins.core.verdict import Verdict

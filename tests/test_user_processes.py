@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.agent.options import leaf_names
+from clusterproof.plugins.agent.collectors import leaf_names
 from clusterproof.plugins.catalog.waits import waits_for
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.gpu.facts import GpuProcess

@@ -15,12 +15,11 @@ from binascii import Error, a2b_base64, b2a_base64
 from importlib.machinery import ModuleSpec, PathFinder
 
 from clusterproof.integrations.slurm.state import State
-from clusterproof.plugins.agent.options import FOLDER
+from clusterproof.plugins.agent import collectors
 
 RECORD = "pynvml"
 MODULE = "pynvml"
-PROBE = "clusterproof.plugins.agent"
-MADE_BY = ("nvml", "payload", "pynvml_part")  # what the names of the probe's files begin with that decide what it is
+MADE_BY = ("payload.py", "pynvml_part.py")  # of the agent's files, beside the collector's own
 
 
 class Part:
@@ -59,7 +58,7 @@ def keep_part(state: State) -> None:
     made_of = _made_of()
     if not made_of:
         return
-    source = pynvml_for(modules_for({f"{PROBE}.nvml"}).values())
+    source = pynvml_for(modules_for({collectors.module_of("nvml")}).values())
     code = marshal.dumps(compile(source, f"{MODULE}.py", "exec", dont_inherit=True))
     with contextlib.suppress(OSError):
         state.write(RECORD, {"of": made_of, "code": b2a_base64(code, newline=False).decode()})
@@ -70,6 +69,8 @@ def _made_of() -> str:
     found = PathFinder.find_spec(MODULE)
     if found is None or not found.origin:
         return ""
-    files = [found.origin, *(f"{FOLDER}/{name}" for name in sorted(os.listdir(FOLDER)) if name.startswith(MADE_BY))]
-    told = [(file, stat.st_size, stat.st_mtime_ns) for file, stat in ((file, os.stat(file)) for file in files)]
+    agent = os.path.dirname(collectors.__file__)
+    made_by = [file for name, file in sorted(collectors.files().items()) if name.startswith("nvml")]
+    read = [found.origin, *made_by, *(f"{agent}/{name}" for name in MADE_BY)]
+    told = [(file, stat.st_size, stat.st_mtime_ns) for file, stat in ((file, os.stat(file)) for file in read)]
     return f"{zlib.crc32(repr(told).encode()):08x} {sys.hexversion:x}"

@@ -14,12 +14,13 @@ from importlib import import_module
 from typing import Any
 
 from clusterproof.integrations.slurm.nvml_part import Part
+from clusterproof.plugins.agent.collectors import module_of
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer
 
-PROBE = "clusterproof.plugins.agent"
+RUNNER = "clusterproof.plugins.agent.run"
 CHUNK_BYTES = 65536
 MAX_DESCRIPTORS = 4096
 OF_ITS_OWN = frozenset({"nvml"})  # leaves that load what no other needs: pynvml
@@ -52,7 +53,8 @@ class StandBy:
         self._deadlines = {leaf: leaf_s for leaf_s, leaf in patience}  # slowest first, as the payload has them
         limits = (options.host_root, options.mount_s, options.whole_s(self._deadlines))
         more = (options.checkpoints, options.mounts, options.log_cursor, options.room, self._nonce, "")
-        os.write(self._orders, json.dumps([self._deadlines, *limits, *more]).encode() + b"\n")
+        collectors = {leaf: (module_of(leaf), leaf_s) for leaf, leaf_s in self._deadlines.items()}
+        os.write(self._orders, json.dumps([collectors, *limits, *more]).encode() + b"\n")
 
     def evidence(self, node: str, within_s: float) -> NodeEvidence:
         """What it has told by then of the node of this name."""
@@ -102,7 +104,7 @@ def _stand_by(ordered: int, answering: int, nvml: bytes) -> None:
         os.closerange(3, MAX_DESCRIPTORS)  # among them the lock of the run, which must not outlive it
         if nvml:
             sys.meta_path.insert(0, Part(nvml))
-        import_module(f"{PROBE}.run")
+        import_module(RUNNER)
         order = sys.stdin.readline()
         if order:
             _probe(*json.loads(order))
@@ -110,13 +112,13 @@ def _stand_by(ordered: int, answering: int, nvml: bytes) -> None:
         os._exit(0)
 
 
-def _probe(deadlines: dict[str, float], *order: Any) -> None:
+def _probe(collectors: dict[str, tuple[str, float]], *order: Any) -> None:
     """Read what the order says, and end this process."""
     from clusterproof.plugins.agent.run import main
 
-    for leaf in deadlines:
-        if leaf not in OF_ITS_OWN:
-            import_module(f"{PROBE}.{leaf}")  # once, for all the processes that are forked
+    for name, (module, _) in collectors.items():
+        if name not in OF_ITS_OWN:
+            import_module(module)  # once, for all the processes that are forked
     nonce = order[-2]
     print(f"{nonce}:begin.", flush=True)  # noqa: T201 - the frame's first word
-    main(deadlines, *order)
+    main(collectors, *order)

@@ -8,23 +8,23 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node, TimedOut
 
 ALARM_GRACE_S = 2  # a leaf whose runner is gone ends by itself
 
 
-def live(module: str, node: Node, pipe: int, parts: Iterable[str] = ()) -> None:
+def live(module: str, node: Node, pipe: int, parts: Mapping[str, str] = {}) -> None:
     """Become the leaf of that module: read, tell, end. Never returns.
 
-    With `parts`, be each of those leaves of the package `module`, and tell their records as a value by name.
+    With `parts`, modules by the names of their leaves, be each of those, and tell their records as a value by name.
     """
     try:
         _detach(pipe)
         signal.alarm(int(node.leaf_s) + ALARM_GRACE_S)
         if parts:
-            told = {name: _timed(f"{module}.{name}", node) for name in parts}
+            told = {name: _timed(of_leaf, node) for name, of_leaf in parts.items()}
             _tell({"status": "told", "value": told}, pipe)
         else:
             _tell(_record(module, node), pipe)

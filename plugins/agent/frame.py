@@ -9,9 +9,9 @@ import re
 import zlib
 from typing import Any
 
+from clusterproof.plugins.agent.program import Answer
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import EvidenceError, NodeEvidence, Unreached, leaves_from_json
-from clusterproof.plugins.transport import Answer
 
 MAX_DECODED_BYTES = 32 * 1024 * 1024
 MAX_VALUES = 500_000

@@ -1,15 +1,11 @@
-"""What the user may choose of the probe, how patient each leaf is, and which leaves there are."""
+"""What the user may choose of the probe, and how patient each leaf is."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from functools import cache
 
 from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.core.record import record
-
-FOLDER = os.path.dirname(__file__)
 
 PATIENCE = {"nvml": 3.0}  # times `leaf_s`: without persistence mode, NVML's first call starts every GPU
 END_S = 1.0  # for ending what does not answer
@@ -36,14 +32,3 @@ class ProbeOptions:
     def whole_s(self, leaves: Iterable[str]) -> float:
         """Seconds on the node for everything, sending included."""
         return max((self.deadline_s(leaf) for leaf in leaves), default=0.0) + END_S + SEND_S
-
-
-@cache
-def leaf_names() -> tuple[str, ...]:
-    """The leaves there are: the files of this folder that define `read(node)`."""
-    return tuple(sorted(file[:-3] for file in os.listdir(FOLDER) if file.endswith(".py") and _is_leaf(file)))
-
-
-def _is_leaf(file: str) -> bool:
-    with open(f"{FOLDER}/{file}", encoding="utf-8") as opened:
-        return "\ndef read(node: Node)" in opened.read()

@@ -14,14 +14,17 @@ from functools import cache
 from io import StringIO
 from pathlib import Path
 
+from clusterproof.plugins.agent.collectors import module_of
 from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.program import Program
 from clusterproof.plugins.agent.pynvml_part import pynvml_source, reachable, words
-from clusterproof.plugins.transport import Program
 
-PACKAGE = "clusterproof.plugins.agent"
 FOLDER = Path(__file__).parent
-PLUGINS = FOLDER.parent  # its rooms probe and load travel
-IMPORTED = re.compile(r"^ *from (clusterproof\.plugins\.(?:probe|load))(?: import|\.)\s*(\w+)", re.MULTILINE)
+ROOMS = "clusterproof.plugins."  # what they are called here; they travel without it
+PACKAGE = f"{ROOMS}agent"
+IMPORTED = re.compile(rf"^ *from ({re.escape(ROOMS)}[\w.]+) import (\w+)", re.MULTILINE)
+COLLECTED = re.compile(r"clusterproof\.plugins\.evidence\.\w+\.collect_(\w+)")
+OF_KIND = re.compile(r"clusterproof\.plugins\.evidence\.(\w+)\.collect\b")
 COLLECTOR = "clusterproof.collector"  # what collectors of others import of us
 IMPORTS_COLLECTOR = re.compile(rf"^ *from {re.escape(COLLECTOR)} import", re.MULTILINE)
 QUOTES = "'''"
@@ -81,15 +84,17 @@ def started_by_shell(text: str, nonce: str, sudo: bool, on_stdin: bool) -> Progr
 @cache
 def payload(leaves: frozenset[str], options: ProbeOptions, further: tuple[Path, ...] = ()) -> str:
     """The probe's text for these leaves, compressed, as base64."""
-    names = {f"{PACKAGE}.{name}" for name in ("run", *leaves)}
-    modules = modules_for(names, {f"{PACKAGE}.{path.stem}": path for path in further})
+    files = {f"{PACKAGE}.{path.stem}": path for path in further}
+    of_others = {path.stem: f"{PACKAGE}.{path.stem}" for path in further}
+    named = {leaf: of_others.get(leaf) or module_of(leaf) for leaf in leaves}
+    modules = modules_for({f"{PACKAGE}.run", *named.values()}, files)
     if any("import pynvml" in source for source in modules.values()):
         modules["pynvml"] = pynvml_for(modules.values())
     slowest_first = sorted(leaves, key=lambda leaf: (-options.deadline_s(leaf), leaf))
-    deadlines = {leaf: options.deadline_s(leaf) for leaf in slowest_first}
+    collectors = {leaf: (_short(named[leaf]), options.deadline_s(leaf)) for leaf in slowest_first}
     limits = (options.mount_s, options.whole_s(leaves))
     paths = (options.checkpoints, options.mounts)
-    request = (deadlines, options.host_root, *limits, *paths, options.log_cursor, options.room)
+    request = (collectors, options.host_root, *limits, *paths, options.log_cursor, options.room)
     return started(f"{PACKAGE}.run", modules, request)
 
 
@@ -100,22 +105,32 @@ def modules_for(names: Iterable[str], files: Mapping[str, Path] = {}) -> dict[st
     while pending:
         name = pending.pop()
         sources[name] = source_of(files.get(name) or _file_of(name))
-        pending.update({".".join(found) for found in IMPORTED.findall(sources[name])} - set(sources))
+        pending.update({_imported(*found) for found in IMPORTED.findall(sources[name])} - set(sources))
         if IMPORTS_COLLECTOR.search(sources[name]) and COLLECTOR not in sources:
             pending.add(COLLECTOR)
     return dict(sorted(sources.items()))
 
 
+def _imported(module: str, name: str) -> str:
+    return module if _file_of(module).is_file() else f"{module}.{name}"
+
+
 def _file_of(name: str) -> Path:
     if name == COLLECTOR:
         return Path(str(sys.modules["clusterproof"].__file__)).with_name("collector.py")
-    room, _, module = name.removeprefix("clusterproof.plugins.").partition(".")
-    return PLUGINS / room / f"{module}.py"
+    return FOLDER.parent.joinpath(*name.removeprefix(ROOMS).split(".")).with_suffix(".py")
 
 
 def started(runner: str, modules: Mapping[str, str], request: tuple[object, ...]) -> str:
     """The text that lets `runner`, one of the modules, answer a request."""
-    return packed(f"{source_of(FOLDER / 'loader.py')}\nstart({_by_name(modules)},*{(runner, *request)!r})\n")
+    short = {_short(name): _short(text) for name, text in modules.items()}
+    words = (_short(runner), *request)
+    return packed(f"{source_of(FOLDER / 'loader.py')}\nstart({_by_name(short)},*{words!r})\n")
+
+
+def _short(text: str) -> str:
+    """A module's name, or its text, with names as they travel: each collector by its own, of whatever kind it is."""
+    return COLLECTED.sub(r"evidence.\1", OF_KIND.sub(r"evidence.\1", text)).replace(ROOMS, "")
 
 
 def _by_name(modules: Mapping[str, str]) -> str:

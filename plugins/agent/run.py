@@ -26,7 +26,7 @@ TOGETHER_S = 0.5  # for all of these; what has not told then is started once mor
 
 
 def main(
-    leaves: dict[str, float],
+    leaves: dict[str, tuple[str, float]],
     root: str,
     mount_s: float,
     whole_s: float,
@@ -37,16 +37,20 @@ def main(
     nonce: str,
     sudo: str,
 ) -> None:
-    """Answer one request and end this process: all leaves at once, those that are quick in few processes."""
+    """Answer one request and end this process: all leaves at once, those that are quick in few processes.
+
+    A leaf comes with its module and its deadline in seconds.
+    """
 
     def node(leaf_s: float) -> Node:
         return Node(root, str, leaf_s, mount_s, checkpoints, log_cursor, mounts)
 
     def read(running: list[Running]) -> None:
-        nodes = {name: node(leaf_s) for name, leaf_s in leaves.items()}
+        nodes = {name: (module, node(leaf_s)) for name, (module, leaf_s) in leaves.items()}
         together = [{name: nodes.pop(name) for name in names if name in nodes} for names in (QUICK, MOSTLY_QUICK)]
-        running += [Running(name, own) for name, own in nodes.items()]
-        running += [Together(own, node(min(TOGETHER_S, *leaves.values()))) for own in together if own]
+        running += [Running(name, own, module) for name, (module, own) in nodes.items()]
+        least_s = min((leaf_s for _, leaf_s in leaves.values()), default=TOGETHER_S)
+        running += [Together(own, node(min(TOGETHER_S, least_s))) for own in together if own]
         collect(running)
 
     answer(read, whole_s, root, nonce, sudo, room)

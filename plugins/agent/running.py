@@ -12,7 +12,6 @@ from clusterproof.plugins.agent.collector import live
 from clusterproof.plugins.agent.process_group import is_starved, living
 from clusterproof.plugins.agent.reading import Node
 
-PROBE = "clusterproof.plugins.agent"
 MAX_TOLD_BYTES = 4 * 1024 * 1024
 NOTE_BYTES = 1024
 END_PATIENCE_S = 0.5  # from SIGKILL to giving a process up
@@ -21,8 +20,8 @@ END_PATIENCE_S = 0.5  # from SIGKILL to giving a process up
 class Running:
     """One leaf of a run. `record` is empty until it has ended in some way."""
 
-    def __init__(self, name: str, node: Node, room: str = PROBE) -> None:
-        """Start the leaf of that room; what it notes of its reading is kept here."""
+    def __init__(self, name: str, node: Node, module: str) -> None:
+        """Start the leaf of that module; what it notes of its reading is kept here."""
         self.name = name
         self.leaf_s = node.leaf_s
         self.record: dict[str, object] = {}
@@ -44,7 +43,7 @@ class Running:
             return
         if not self._pid:
             node.at = self._write_note
-            self._live(room, node, writing)
+            self._live(module, node, writing)
         os.close(writing)
 
     def parts(self) -> list[Running]:
@@ -106,8 +105,8 @@ class Running:
             self._status = status if pid else None
         return self._status is not None or not self._pid
 
-    def _live(self, room: str, node: Node, pipe: int) -> None:
-        live(f"{room}.{self.name}", node, pipe)
+    def _live(self, module: str, node: Node, pipe: int) -> None:
+        live(module, node, pipe)
 
     def _write_note(self, text: str) -> None:
         written = text.encode("utf-8", "replace")[: NOTE_BYTES - 1] + b"\0"
@@ -144,21 +143,21 @@ class Running:
 class Together(Running):
     """Leaves that are read in no time, by one process; where that hangs or breaks, each is started alone."""
 
-    def __init__(self, nodes: dict[str, Node], node: Node) -> None:
-        """Start them as `node`; each has a node of its own, should it have to run alone."""
+    def __init__(self, nodes: dict[str, tuple[str, Node]], node: Node) -> None:
+        """Start them as `node`; each has its module and a node of its own, should it have to run alone."""
         self.nodes = nodes
-        super().__init__("", node)
+        super().__init__("", node, "")
 
     def parts(self) -> list[Running]:
         """The leaves with the records that it told, or begun anew."""
         told = self.record.get("value")
         return [
-            Known(name, told[name]) if isinstance(told, dict) else Running(name, node)
-            for name, node in self.nodes.items()
+            Known(name, told[name]) if isinstance(told, dict) else Running(name, node, module)
+            for name, (module, node) in self.nodes.items()
         ]
 
-    def _live(self, room: str, node: Node, pipe: int) -> None:
-        live(room, node, pipe, self.nodes)
+    def _live(self, module: str, node: Node, pipe: int) -> None:
+        live(module, node, pipe, {name: of_leaf for name, (of_leaf, _) in self.nodes.items()})
 
 
 class Known(Running):

@@ -44,3 +44,13 @@ class Cluster:
 
 class InventoryError(ClusterproofError, ValueError):
     """An X that names no cluster; the message is one line that says what was wrong and what is right."""
+
+
+def is_of_aws(cluster: Cluster) -> bool:
+    """Whether AWS knows the cluster: its inventory came from there, now or when it was recorded."""
+    return "region" in cluster.settings
+
+
+def is_of_slurm(cluster: Cluster) -> bool:
+    """Whether Slurm knows the cluster: there is a host where its commands are, now or when it was recorded."""
+    return "submit_host" in cluster.settings

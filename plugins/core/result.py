@@ -8,6 +8,7 @@ from clusterproof.plugins.core.record import names_of, record
 from clusterproof.plugins.core.verdict import Verdict
 
 SCHEMA = 1
+SUBSYSTEMS = ("node", "gpu", "neuron", "network", "host", "storage", "software", "control_plane")
 SEVERITIES = {Verdict.FAIL: "error", Verdict.CONCERN: "warning", Verdict.INCOMPLETE: "unknown"}
 
 OF_A_PAIR = "pair"  # subject of checks that run for each pair of nodes that was measured

@@ -1,4 +1,4 @@
-"""`--cluster replay:DIR` and `demo`: a recorded run, and the form of its folder.
+"""A recorded run, and the form of its folder.
 
 `DIR/cluster.json` names the nodes; `DIR/nodes/` holds one file of evidence for each, in the form of
 `clusterproof.plugins.core.evidence.to_json`.
@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote_from_bytes
@@ -24,21 +23,8 @@ SCHEMA = 1
 CONTROL_PLANE_FILE = "control_plane.json"
 OF_AWS = ("region", "arn", SETTING)  # settings of a cluster that AWS knows, or may know
 OF_SLURM = ("submit_host", "partition")  # … and Slurm
-DEMO = Path(__file__).parents[2] / "fixtures" / "demo"
 MAX_EFA = 1000  # of a node; none has more than 32
 _LONGEST_FILE = 200  # bytes; file systems end at 255, and the name while it is written is longer
-
-
-def replay(rest: str, _options: Mapping[str, str]) -> Cluster:
-    """The cluster recorded in a folder. Raises InventoryError."""
-    if not rest:
-        raise InventoryError("--cluster 'replay:' names no folder; expected replay:DIR, as --record DIR wrote it")
-    return read_cluster(Path(rest))
-
-
-def demo(_rest: str, _options: Mapping[str, str]) -> Cluster:
-    """The recorded cluster that comes with the package. Raises InventoryError."""
-    return read_cluster(DEMO)
 
 
 def recording_file(name: str) -> str:

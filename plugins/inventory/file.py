@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from clusterproof.plugins.core.addresses import is_address, is_user
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.core.strict import Table, nearest, read_text
-from clusterproof.plugins.inventory.hosts import MAX_PORT, is_address, is_user
+from clusterproof.plugins.inventory.hosts import MAX_PORT
 
 _CONNECTIONS = ("ssh", "local")
 _SSH_FILES = ("identity_file", "config", "known_hosts")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from clusterproof.plugins.core.addresses import is_user
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.nodeset import NodesetError, expand, fold
 
 _FORM = "ssh:[user@]NODESET[:port], such as ssh:root@gpu[001-016]:2222"
-_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@-]*")
-_ADDRESS = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]*")  # a name, IPv4, or IPv6 with its zone
 MAX_PORT = 65535
 
 
@@ -26,16 +25,6 @@ def ssh(rest: str, _options: Mapping[str, str]) -> Cluster:
         connection="ssh",
         targets=tuple(Target(name=name, user=login, port=port) for name in names),
     )
-
-
-def is_user(text: str) -> bool:
-    """Whether `text` may be a log-in name: nothing that a shell reads, for it reaches a ProxyCommand's."""
-    return _USER.fullmatch(text) is not None
-
-
-def is_address(text: str) -> bool:
-    """Whether `text` may be a host name or an address: it reaches a ProxyCommand's shell."""
-    return _ADDRESS.fullmatch(text) is not None
 
 
 def _shown(rest: str) -> str:

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 from clusterproof.plugins.core.marks import marks_on
 from clusterproof.plugins.suite.check import Check, check_of, is_light
-from clusterproof.plugins.suite.report import owner_of
 from clusterproof.plugins.suite.routing import OCCASIONS
+from clusterproof.reports.wording import owner_of
 
 PACKAGE = Path(__file__).resolve().parents[2]
 
@@ -59,3 +59,8 @@ def table() -> str:
         when = ", ".join(occasions(check))
         rows.append(f"| `{name}` | {about.title} | {when} | {owner_of(about)} |")
     return "\n".join(rows) + "\n"
+
+
+def judged_by_pairs() -> frozenset[str]:
+    """The checks that are judged by pairs of nodes, by id."""
+    return frozenset(name for name, check in all_checks().items() if check.needs_pairs)

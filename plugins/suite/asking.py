@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clusterproof.plugins.agent.options import ProbeOptions, leaf_names
+from clusterproof.plugins.agent.collectors import leaf_names
+from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.aws import leaf as aws
 from clusterproof.plugins.aws.account import NO_CREDENTIALS, Account, AwsError
-from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_slurm
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.evidence.cluster import SLURM_LEAF
@@ -22,7 +23,7 @@ from clusterproof.plugins.evidence.fsx.mounted import SETTING, Source, as_settin
 from clusterproof.plugins.evidence.recording import read_control_plane
 from clusterproof.plugins.suite.options import log_cursor, window_minutes
 from clusterproof.plugins.suite.progress import progress
-from clusterproof.plugins.suite.state import POLICY, is_of_aws, is_of_slurm
+from clusterproof.plugins.suite.state import POLICY
 from clusterproof.plugins.transport import Connection, Limits, Unusable, connection_for
 from clusterproof.plugins.transport.gather import gather, replayed
 from clusterproof.plugins.transport.slurm_asked import ask_slurm

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_slurm
 from clusterproof.plugins.core.marks import marks_of_pytest
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import ALL_PAIRS, Result
@@ -19,17 +19,7 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check import Check, call, check_of, is_light, subjects_of
 from clusterproof.plugins.suite.judge import ended_as, verdict_on
 from clusterproof.plugins.suite.selected import are_alike, is_selected
-from clusterproof.plugins.suite.state import (
-    CLUSTER,
-    PAIRWISE,
-    POLICY,
-    cluster_of,
-    is_of_aws,
-    is_of_instances,
-    is_of_slurm,
-    nodes_of,
-    pair_of,
-)
+from clusterproof.plugins.suite.state import CLUSTER, PAIRWISE, POLICY, cluster_of, is_of_instances, nodes_of, pair_of
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair, NoPairs

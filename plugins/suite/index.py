@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PACKAGE = os.path.realpath(f"{__file__}/../../..")
 FILE = f"{PACKAGE}/plugins/suite/checks.json"
-MADE_OF = ("checks", "plugins/facts")  # folders: what the checks are, and what tells which leaves they need
+MADE_OF = ("checks", "plugins/evidence")  # folders: what the checks are, and what tells which leaves they need
 ON_FUNCTION = ("by_hand", "over_ssm")  # what of a route is no text
 NODE = "node"  # the subsystem whose checks come first
 INSTALLED_S = 60.0  # what was written so soon after the index came with it

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_slurm
 from clusterproof.plugins.evidence.cluster import SLURM_LEAF
 from clusterproof.plugins.evidence.ec2.by_evidence import may_be_on_ec2
 from clusterproof.plugins.evidence.fact import leaves_needed
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.collect import CheckItem, asks_for_node
-from clusterproof.plugins.suite.state import is_of_aws, is_of_instances, is_of_slurm
+from clusterproof.plugins.suite.state import is_of_instances
 
 ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
 OF_PLACES = frozenset({"hyperpod_nodes", "zones", "instances", "instance_topology"})  # what tells where nodes stand

@@ -14,11 +14,12 @@ from clusterproof.plugins.core.result import Result, from_json
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.forms.choose import forms, history_form
 from clusterproof.plugins.suite.outlet import Outlet
+from clusterproof.plugins.suite.places import topology_of
 from clusterproof.plugins.suite.state import PAIRWISE, UNWRITTEN, note_unwritten
 from clusterproof.plugins.suite.writers import guard_writers
 from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.summary import summary
-from clusterproof.reports.topology import lines, topology_of
+from clusterproof.reports.topology import lines
 
 EXIT_UNCHECKED = int(pytest.ExitCode.NO_TESTS_COLLECTED)  # 5: no check was selected, or none of them applies
 EXIT_INCOMPLETE = 6  # nothing failed, and something could not be measured

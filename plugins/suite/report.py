@@ -9,7 +9,7 @@ import pytest
 
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.routing import Route
+from clusterproof.reports.wording import in_words
 
 OUT = "Captured stdout call"  # where a concern's words stand, for whoever asks pytest for the output of what passed
 
@@ -99,24 +99,6 @@ def _phase(verdict: Verdict) -> Any:
 def _id_of(item: pytest.Item) -> Any:
     """The id that pytest has taken apart already, where it does so."""
     return getattr(item, "_id", None) or item.nodeid
-
-
-def in_words(result: Result) -> str:
-    """What a person needs of a result: observed, expected, how to see it by hand, who owns it, what to do."""
-    seen = [("", f"{result.node}: {line}") for line in result.message.split("\n")]  # no line begins with a node's words
-    rows = [
-        *seen,
-        ("by hand", result.evidence),
-        ("owner", owner_of(result)),
-        ("means", result.meaning),
-        ("do", result.remedy),
-    ]
-    return "\n".join(f"{word}: {words}" if word else words for word, words in rows if words)
-
-
-def owner_of(told: Result | Route) -> str:
-    """`hyperpod-node-debugger § G`."""
-    return f"{told.owner} § {told.section}" if told.section else told.owner
 
 
 def properties(result: Result) -> list[tuple[str, object]]:

@@ -82,7 +82,8 @@ class Reporting:
             self._failed(problem)
 
     def _run(self, exit_code: int) -> Run:
-        from clusterproof.reports.rerun import command_of
+        from clusterproof.plugins.suite.all_checks import judged_by_pairs
+        from clusterproof.plugins.suite.command import command_of
         from clusterproof.reports.run import Run
 
         history = self.outcomes.history
@@ -95,6 +96,7 @@ class Reporting:
             exit_code=exit_code,
             command=command_of(self.config),
             left_out={check: title for check, title in self.left_out.items() if check not in judged},
+            judged_by_pairs=judged_by_pairs() if PAIRWISE in self.config.stash else frozenset(),
             broken=self.outcomes.broken,
             between=self.config.stash.get(PAIRWISE, None),
             last_began=history.last.began if history and history.last else None,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from clusterproof.plugins.catalog import owners
 from clusterproof.plugins.core.marks import Mark
 from clusterproof.plugins.core.record import record, replace
+from clusterproof.plugins.core.result import SUBSYSTEMS
 
 if TYPE_CHECKING:
     import pytest
 
-SUBSYSTEMS = ("node", "gpu", "neuron", "network", "host", "storage", "software", "control_plane")
 OCCASIONS = ("preflight", "prolog", "epilog", "ami", "perf")
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from clusterproof.plugins.agent.options import leaf_names
+from clusterproof.plugins.agent.collectors import leaf_names
 from clusterproof.plugins.aws import leaf as aws
 from clusterproof.plugins.benchmarks.load.options import LEAVES
 from clusterproof.plugins.core.alike import Alike

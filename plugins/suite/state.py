@@ -41,19 +41,9 @@ def note_unwritten(config: pytest.Config, option: str, problem: OSError) -> None
     config.stash.setdefault(UNWRITTEN, {}).setdefault(option, f"{where}{problem.strerror or problem}")
 
 
-def is_of_aws(cluster: Cluster) -> bool:
-    """Whether AWS knows the cluster: its inventory came from there, now or when it was recorded."""
-    return "region" in cluster.settings
-
-
 def is_of_instances(leaves: frozenset[str]) -> bool:
     """Whether leaves of AWS are told of EC2 instances too, and not of HyperPod's clusters alone."""
     return bool(leaves - OF_HYPERPOD - {SLURM_LEAF})
-
-
-def is_of_slurm(cluster: Cluster) -> bool:
-    """Whether Slurm knows the cluster: there is a host where its commands are, now or when it was recorded."""
-    return "submit_host" in cluster.settings
 
 
 def cluster_of(config: pytest.Config) -> ClusterFacts:

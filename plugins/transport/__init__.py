@@ -5,30 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from clusterproof.plugins.agent.program import MAX_ANSWER_BYTES as MAX_ANSWER_BYTES
+from clusterproof.plugins.agent.program import Answer as Answer
+from clusterproof.plugins.agent.program import Program as Program
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.errors import ClusterproofError
-from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.record import field, record
-
-MAX_ANSWER_BYTES = 8 * 1024 * 1024  # of one node, as sent; a healthy 8-GPU node tells about 20 kB
-
-
-@record
-class Answer:
-    """What came back from a node: its raw bytes (cut at MAX_ANSWER_BYTES), or why nothing did."""
-
-    output: bytes = b""
-    unreached: Unreached | None = None
-    detail: str = ""
-    seconds: float = 0.0
-
-
-@record
-class Program:
-    """What to run on a node: a shell command line that reads `stdin` to its end of file."""
-
-    command: str
-    stdin: bytes = b""
 
 
 @record

@@ -6,13 +6,13 @@ import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.agent.frame import printable
 from clusterproof.plugins.agent.payload import joined, new_nonce, packed, started_by_shell, unpacked
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.slurm import FOLDER
 from clusterproof.plugins.transport import Answer, Limits, Program, connection_for
 from clusterproof.plugins.transport.submit_host import formless, submit_host, told_by
 
@@ -21,7 +21,8 @@ END_S = 20.0  # beside the program itself: Slurm is asked about the nodes, and s
 MAX_CHARACTERS = 65_000  # of the whole program as one argument: AWS Systems Manager takes 65,535
 NODE_BYTES = 256 * 1024  # of one node's answer; a healthy 8-GPU node tells about 20 kB
 BESIDE_BYTES = 1024 * 1024
-TRAVELS = (FOLDER.parent / "probe" / "telling.py", FOLDER / "places.py", FOLDER / "launch.py")
+FOLDER = Path(__file__).parent
+TRAVELS = (FOLDER.parent / "agent" / "telling.py", FOLDER / "srun_places.py", FOLDER / "srun_launch.py")
 _WHY = {
     "unknown": Unreached.NAME,
     "busy": Unreached.BUSY,

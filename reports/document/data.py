@@ -11,11 +11,11 @@ from typing import Any
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.report import owner_of
 from clusterproof.reports.document.known import tables
 from clusterproof.reports.document.told import evidence
 from clusterproof.reports.findings import shortened
 from clusterproof.reports.run import Run
+from clusterproof.reports.wording import owner_of
 
 MOST_WORDS = 600  # characters of what a check said of a node
 MOST_OF_ALL = 700_000  # characters of all that checks said, what failed first

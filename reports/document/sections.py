@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
+from clusterproof.plugins.core.cluster import is_of_aws
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.state import is_of_aws
 from clusterproof.reports import topology
 from clusterproof.reports.document.charts import file_systems_section
 from clusterproof.reports.document.section import Section, table
@@ -86,7 +86,7 @@ def _again(run: Run) -> Section | None:
     commands = {
         what: command
         for verdict, what in ((Verdict.FAIL, "what failed"), (Verdict.INCOMPLETE, "what is incomplete"))
-        if (command := again(run.command, run.results, verdict))
+        if (command := again(run, verdict))
     }
     if not commands:
         return None

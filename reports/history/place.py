@@ -3,42 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.reports.history.model import FILE
 from clusterproof.reports.runs import RUNS, safe_name
-
-OF_ANOTHER_TIME = ("replay", "capture")  # connections whose evidence is no news of the cluster
-
-
-def history_of(option: Any, cluster: Cluster, where: Path) -> Path | None:
-    """The file that `--history` names, else the one beside the cluster's runs; None where the run keeps none.
-
-    Raises pytest.UsageError where a comparison was asked for, and there is none to compare with.
-    """
-    if option.history:
-        return Path(option.history)
-    why_not = _why_not(option, cluster)
-    if why_not and option.since_last:
-        raise pytest.UsageError(f"--since-last needs --history=FILE: {why_not}")
-    return None if why_not else default_path(cluster.name, where / RUNS)
 
 
 def default_path(cluster: str, runs: Path = Path(RUNS)) -> Path:
     """Where a cluster's history stands beside its reports."""
     return runs / safe_name(cluster) / FILE
-
-
-def _why_not(option: Any, cluster: Cluster) -> str:
-    if option.no_report:
-        return "with --no-report nothing is kept beside the reports"
-    if option.report:
-        return "with --report this run is not kept beside others"
-    if option.redact:
-        return "redacted names differ from run to run, and are kept in none"
-    if cluster.connection in OF_ANOTHER_TIME:
-        return f"what a {cluster.connection} tells is of another time, and is kept in none unless that is asked for"
-    return ""

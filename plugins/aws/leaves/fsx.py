@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.aws.account import Account
+from clusterproof.plugins.aws.mounted import mounted_systems
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.evidence.fsx.mounted import mounted_systems
 
 KEPT = ("FileSystemId", "FileSystemType", "Lifecycle", "StorageCapacity", "StorageType", "DNSName")
 CONFIGURATIONS = {

@@ -10,9 +10,9 @@ from itertools import islice
 from typing import Any
 
 from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.aws.mounted import mounted_systems
 from clusterproof.plugins.catalog.fsx_metrics import fsx_metrics
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.evidence.fsx.mounted import mounted_systems
 
 NAMESPACE = "AWS/FSx"
 TYPES = ("LUSTRE", "OPENZFS")

@@ -5,3 +5,4 @@ from __future__ import annotations
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+PLUGINS = FOLDER.parents[1]

@@ -12,7 +12,7 @@ from typing import Any
 
 from clusterproof.plugins.agent.frame import printable
 from clusterproof.plugins.agent.payload import joined, new_nonce, packed, started_by_shell
-from clusterproof.plugins.benchmarks.launchers import FOLDER, pmi
+from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS, pmi
 from clusterproof.plugins.benchmarks.launchers.blame import attributed, silenced
 from clusterproof.plugins.benchmarks.launchers.ends import ends_of, reading_of
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measured, check
@@ -29,8 +29,8 @@ from clusterproof.plugins.transport.submit_host import formless, submit_host, to
 ASK_S = 30.0  # for Slurm's own commands: slurmctld answers slowly when many jobs start
 SWEEP_S = 15.0  # for a step that only sweeps
 _TRAVELS = (
-    FOLDER.parent / "probe" / "telling.py",
-    FOLDER.parent / "slurm" / "places.py",
+    PLUGINS / "agent" / "telling.py",
+    PLUGINS / "transport" / "srun_places.py",
     FOLDER / "hearing.py",
     FOLDER / "on_submit_host.py",
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from clusterproof.plugins.agent.frame import FrameError, printable, unpacked
 from clusterproof.plugins.agent.payload import joined, new_nonce, packed, started_by_shell
-from clusterproof.plugins.benchmarks.launchers import FOLDER
+from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS
 from clusterproof.plugins.benchmarks.meters.meter import Output
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program
@@ -19,7 +19,7 @@ SWEEP_CONNECT_S = 5.0
 MOST_BYTES = 128 * 1024  # of a command's output: its head and its tail
 ASK: Mapping[str, object] = {}  # a request for nothing but what the node is
 TRAVELS = (
-    FOLDER.parent / "probe" / "telling.py",
+    PLUGINS / "agent" / "telling.py",
     *(FOLDER / f"{name}.py" for name in ("sent", "sweeping", "hearing", "command", "meeting", "on_node")),
 )
 

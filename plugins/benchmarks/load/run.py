@@ -6,7 +6,7 @@ from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.run import answer, collect
 from clusterproof.plugins.agent.running import Running
 
-ROOM = "clusterproof.plugins.benchmarks.load"
+ROOM = __name__.rpartition(".")[0]
 BEAT_S = 20.0
 
 
@@ -17,7 +17,7 @@ def main(
 
     def read(running: list[Running]) -> None:
         for name, leaf_s in leaves.items():
-            running.append(Running(name, Node(root, leaf_s=leaf_s, settings=settings), ROOM))
+            running.append(Running(name, Node(root, leaf_s=leaf_s, settings=settings), f"{ROOM}.{name}"))
             collect(running[-1:], BEAT_S)
 
     answer(read, whole_s, root, nonce, sudo, room)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from clusterproof.plugins.aws.account import Account
-from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import record
 
 SETTING = "mounts"  # of a cluster: one line for each source that its nodes mount
 MAX_SOURCES = 1_000  # of a cluster
 MAX_SOURCE = 500  # characters
-PAGE = 100
 
 
 @record
@@ -88,16 +85,6 @@ def sources_of(evidence: NodeEvidence) -> Iterator[Source]:
 def as_setting(sources: Iterable[Source]) -> str:
     """The sources as one text, for the cluster's settings."""
     return "\n".join(sorted(f"{source.type} {source.text}" for source in set(sources))[:MAX_SOURCES])
-
-
-def mounted_systems(account: Account, cluster: Cluster) -> list[Mapping[str, Any]]:
-    """Those of the region's file systems that nodes mount. Raises AwsDenied, AwsError."""
-    lines = filter(None, cluster.settings.get(SETTING, "").split("\n"))
-    sources = [Source(*line.split(" ", 1)) for line in lines]
-    if not sources:
-        return []
-    shown = account.listed("fsx", "describe_file_systems", "FileSystems", PaginationConfig={"PageSize": PAGE})
-    return [system for system in shown if any(source.is_of(system) for source in sources)]
 
 
 def _names(host: str, system: Mapping[str, Any]) -> bool:

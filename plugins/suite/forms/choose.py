@@ -49,7 +49,7 @@ def history_form(config: pytest.Config, cluster: Cluster, results: Sequence[Resu
     option = config.option
     if option.collectonly or (option.no_report and not (option.history or option.since_last)):
         return None  # before anything is imported: a prolog is of this kind
-    from clusterproof.reports.history.place import history_of
+    from clusterproof.plugins.suite.forms.history_place import history_of
 
     path = history_of(option, cluster, config.invocation_params.dir)
     if path is None:

@@ -48,10 +48,9 @@ class HistoryForm:
         between = self.config.stash.get(PAIRWISE, None)
         if between is None or not between.is_partial:
             return False
-        from clusterproof.plugins.suite.all_checks import all_checks  # few runs measure pairs
+        from clusterproof.plugins.suite.all_checks import judged_by_pairs  # few runs measure pairs
 
-        checks = all_checks()
-        return result.check in checks and checks[result.check].needs_pairs
+        return result.check in judged_by_pairs()
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Add the run, now that its exit code is decided."""

@@ -13,9 +13,10 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.report import in_words, owner_of
+from clusterproof.plugins.suite.places import topology_of
 from clusterproof.reports.page import proof
-from clusterproof.reports.topology import section, topology_of
+from clusterproof.reports.topology import section
+from clusterproof.reports.wording import in_words, owner_of
 
 # Rows of each verdict, at most: a browser takes a minute and gigabytes for 40,000. The words above them have all.
 MOST_ROWS = {

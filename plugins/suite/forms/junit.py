@@ -13,9 +13,9 @@ import pytest
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.recording import write_whole
-from clusterproof.plugins.suite.report import in_words
+from clusterproof.reports.legal_xml import MAX_ATTRIBUTE, legal
+from clusterproof.reports.wording import in_words
 
-MAX_ATTRIBUTE = 500  # characters of a message; the element's text has all
 _TAGS = {Verdict.FAIL: "failure", Verdict.INCOMPLETE: "error", Verdict.NOT_APPLICABLE: "skipped"}
 _HOSTNAME = re.compile(r' hostname="[^"]*"')
 
@@ -75,11 +75,3 @@ def junit_form(config: pytest.Config, is_redacted: bool) -> JUnitForm | None:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= MAX_ATTRIBUTE else f"{text[:MAX_ATTRIBUTE]}…"
-
-
-def legal(text: str) -> str:
-    """The text without what XML 1.0 cannot hold."""
-    return _ILLEGAL.sub("�", text)
-
-
-_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -17,7 +17,7 @@ from clusterproof.plugins.evidence.fact import leaves_needed
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check import check_of, is_light
 
-PACKAGED = Path(__file__).resolve().parents[2] / "checks"
+PACKAGED = Path(__file__).resolve().parents[3] / "checks"
 
 
 @dataclass(frozen=True, slots=True)

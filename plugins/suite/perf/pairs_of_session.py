@@ -18,13 +18,13 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.suite.command import command_of
 from clusterproof.plugins.suite.perf.pairs_measure import Ways, measure, replayed
 from clusterproof.plugins.suite.perf.pairs_options import pair_options
 from clusterproof.plugins.suite.reporting import Reporting
 from clusterproof.plugins.suite.state import CLUSTER, CONTROL_PLANE, EVIDENCE, POLICY
 from clusterproof.plugins.transport import Connection, Limits
 from clusterproof.plugins.transport.gather import replay
-from clusterproof.reports.rerun import command_of
 from clusterproof.reports.runs import folder_of_its_own
 
 if TYPE_CHECKING:

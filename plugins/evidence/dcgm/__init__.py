@@ -1,0 +1,1 @@
+"""DCGM: what `dcgmi diag` and `dcgmi nvlink` print."""

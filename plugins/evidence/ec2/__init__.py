@@ -1,0 +1,1 @@
+"""EC2: an instance's own metadata, and what the API tells of instances and networks."""

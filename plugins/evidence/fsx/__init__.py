@@ -1,0 +1,1 @@
+"""FSx: file systems that nodes mount, their limits and their load."""

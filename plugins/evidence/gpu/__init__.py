@@ -1,0 +1,1 @@
+"""GPUs: the driver through NVML, nvidia-smi in every form, the fabric manager."""

@@ -1,0 +1,1 @@
+"""The kernel that runs, those that are installed, and its clock."""

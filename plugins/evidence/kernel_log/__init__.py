@@ -1,0 +1,1 @@
+"""The kernel log: from lines to typed events."""

@@ -1,0 +1,1 @@
+"""Lustre clients: their servers, and the space that these have left."""

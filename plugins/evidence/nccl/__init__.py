@@ -1,0 +1,1 @@
+"""Logs of nccl-tests, of nccom-test and of NCCL itself."""

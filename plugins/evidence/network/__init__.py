@@ -1,0 +1,1 @@
+"""Networks: RDMA devices, EFA's counters, libfabric, interfaces, names and addresses."""

@@ -1,0 +1,1 @@
+"""Neuron devices: the driver's sysfs and neuron-ls."""

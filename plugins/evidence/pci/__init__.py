@@ -1,0 +1,1 @@
+"""The PCI bus, whatever drivers think of what is on it."""

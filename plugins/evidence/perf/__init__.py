@@ -1,0 +1,1 @@
+"""What a node's hardware does under load: copies, products, messages, files."""

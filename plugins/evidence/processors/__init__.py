@@ -1,0 +1,1 @@
+"""The processors, their frequencies and governors."""

@@ -1,0 +1,1 @@
+"""The services of a training node, as systemd has them."""

@@ -1,0 +1,1 @@
+"""Slurm: its nodes and jobs, as its own commands tell of them."""

@@ -1,0 +1,1 @@
+"""Disks, mounted file systems and /etc/fstab."""

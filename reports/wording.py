@@ -1,0 +1,37 @@
+"""A result in words, as every form of report has it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from clusterproof.plugins.core.result import Result
+
+
+class Owned(Protocol):
+    """What has an owner: a result, or what a check says of itself."""
+
+    @property
+    def owner(self) -> str:
+        """The skill."""
+
+    @property
+    def section(self) -> str:
+        """Its section, or empty."""
+
+
+def in_words(result: Result) -> str:
+    """What a person needs of a result: observed, expected, how to see it by hand, who owns it, what to do."""
+    seen = [("", f"{result.node}: {line}") for line in result.message.split("\n")]  # no line begins with a node's words
+    rows = [
+        *seen,
+        ("by hand", result.evidence),
+        ("owner", owner_of(result)),
+        ("means", result.meaning),
+        ("do", result.remedy),
+    ]
+    return "\n".join(f"{word}: {words}" if word else words for word, words in rows if words)
+
+
+def owner_of(told: Owned) -> str:
+    """`hyperpod-node-debugger § G`."""
+    return f"{told.owner} § {told.section}" if told.section else told.owner
