@@ -30,12 +30,13 @@ grep -q DRAIN state && state=drained
 echo "{NAME}|${{state:-idle}}|$(date +%s)|$(cat reason)"
 echo "gpu002|idle|Unknown|none"
 """
+SQUEUE = f"#!/bin/sh\ncat /{FOLDER}/jobs 2>/dev/null\nexit 0\n"
 
 
 def with_controller(image: NodeImage, *, keeps_reason: bool = False) -> NodeImage:
     """The image with Slurm's commands; a reason that is kept is shown after RESUME, as since 24.11."""
     text = SCONTROL.replace("KEEPS", "true" if keeps_reason else "false")
-    return with_tool(with_tool(image, "scontrol", text), "sinfo", SINFO)
+    return with_tool(with_tool(with_tool(image, "scontrol", text), "sinfo", SINFO), "squeue", SQUEUE)
 
 
 def drained_by_slurm(node: Node, words: str) -> None:
@@ -45,6 +46,13 @@ def drained_by_slurm(node: Node, words: str) -> None:
     if not reason(node):
         (at / "reason").write_text(f"{words} [root@2026-03-01T08:00:00]\n")
     (at / "state").write_text("IDLE+DRAIN\n")
+
+
+def has_jobs(node: Node, *jobs: str) -> None:
+    """From now on the node has these jobs."""
+    at = node.root / FOLDER
+    at.mkdir(parents=True, exist_ok=True)
+    (at / "jobs").write_text("\n".join(jobs))
 
 
 def state(node: Node) -> str:

@@ -141,6 +141,24 @@ def test_what_several_jobs_met_is_not_judged_again_once_an_administrator_has_tak
         assert controller.state(running) == "IDLE", said
 
 
+@versions
+def test_what_an_administrator_has_taken_back_before_he_was_told_the_reason_is_not_judged_again(
+    keeps_reason: bool,
+) -> None:
+    with of(HEALTHY, keeps_reason=keeps_reason) as running:
+        assert script(running, "prolog", "40").returncode == 0
+        log_an_xid(running)
+        controller.has_jobs(running, "40")
+        assert script(running, "epilog", "40").returncode == 1
+        controller.has_jobs(running)  # slurmctld has drained the node, and it was taken back at once
+        put(running, LOST)
+        script(running, "health-check")
+        assert controller.reason(running).startswith(f"{OURS}gpu_answers: ")
+        put(running, HEALTHY)
+        said = told(script(running, "health-check"))
+        assert controller.state(running) == "IDLE", said
+
+
 @pytest.mark.parametrize(
     ("left", "is_logged_anew", "state"),
     [(HEALTHY, False, "IDLE"), (HELD, False, "IDLE"), (HELD, True, "IDLE+DRAIN")],
@@ -176,9 +194,11 @@ def test_what_a_job_met_since_an_administrator_has_taken_the_node_back_is_looked
         assert explained(running).startswith(f"{OURS}no_xid: ")
         running.run(["scontrol", "update", f"NodeName={controller.NAME}", "State=RESUME"])
         log_an_xid(running)
+        controller.has_jobs(running, "41")
         assert script(running, "epilog", "41").returncode == 1
         script(running, "health-check")  # before Slurm drains the node for it
         drained_by_slurm(running, "Epilog error")
+        controller.has_jobs(running)
         said = told(script(running, "health-check")) + told(script(running, "health-check"))
         assert controller.state(running) == "IDLE+DRAIN", said
 

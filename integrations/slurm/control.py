@@ -86,6 +86,11 @@ def parse_node(text: str) -> NodeState:
     )
 
 
+def jobs_on(name: str) -> frozenset[str]:
+    """The jobs that a node has, until slurmctld knows how their prolog and epilog ended. Raises SlurmError."""
+    return frozenset(_told("squeue", "-h", "-w", name, "-o", "%A").split())
+
+
 def drain(name: str, reason: str) -> None:
     """Drain a node. Raises SlurmError."""
     _told("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")

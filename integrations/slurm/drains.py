@@ -65,7 +65,7 @@ class Drain:
 
     @property
     def is_pending(self) -> bool:
-        """Whether Slurm may yet drain the node for it."""
+        """Whether Slurm may yet drain the node for it, as far as a clock tells."""
         return not self.is_told and time.time() - self.at <= EXPLAIN_S
 
     def to_json(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def release(state: State, drains: Iterable[Drain]) -> None:
 
 
 def taken_back(state: State, drains: Iterable[Drain]) -> dict[str, Cursor]:
-    """How far the kernel log has been looked at for each check, with what these found and Slurm was told.
+    """How far the kernel log has been looked at for each check, now that these drains have been taken back too.
 
     Of many jobs that met the same, Slurm is told one's reason; who takes the node back has looked at it for all.
     """
@@ -114,24 +114,27 @@ def taken_back(state: State, drains: Iterable[Drain]) -> dict[str, Cursor]:
     for drain in drains:
         for finding in drain.findings:
             furthest = later(looked.get(finding.check), drain.ends)
-            if drain.is_told and furthest:
+            if furthest:
                 looked[finding.check] = furthest
     return looked
 
 
-def since_looked_at(drain: Drain, looked: Mapping[str, Cursor], is_of_log: Callable[[str], bool]) -> Drain:
+def since_looked_at(
+    drain: Drain, looked: Mapping[str, Cursor], judged: Cursor | None, is_of_log: Callable[[str], bool]
+) -> Drain:
     """A drain that is judged by what was logged since what it found in the kernel log had been looked at.
 
-    Up to its end the log was judged: a check of the log that it did not find failing needs no part of that once more.
+    Where all of that was, nothing that has been judged is judged for it once more: what else was found until then has
+    drained the node by itself.
     """
-    if not looked or not drain.ends:
+    if not (looked and drain.ends and drain.findings):
         return drain
-    of_log = [finding.check for finding in drain.findings if is_of_log(finding.check)]
-    begins = [looked.get(check) for check in of_log] if of_log else [drain.ends]
-    known = [cursor for cursor in begins if cursor and cursor[0] == drain.ends[0]]
-    if len(known) < len(begins):
+    ends = [looked.get(finding.check) for finding in drain.findings if is_of_log(finding.check)]
+    known = [cursor for cursor in ends if cursor and cursor[0] == drain.ends[0]]
+    if len(known) < len(ends):
         return drain
-    return replace(drain, begins=later(drain.begins, min(known, key=lambda cursor: cursor[1:])))
+    new = [cursor for cursor in known if cursor[1:] < drain.ends[1:]]
+    return replace(drain, begins=min(new, key=lambda cursor: cursor[1:]) if new else later(drain.ends, judged))
 
 
 def begin_of(drains: Iterable[Drain]) -> Cursor | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 
 from clusterproof.integrations.slurm import control
 from clusterproof.integrations.slurm.breaker import draw_apart, look_back, stand_in_line, who_is_full
@@ -120,7 +119,8 @@ def our_drains(call: Call, asked: Drain | None = None) -> tuple[Drain, ...]:
         drains = (*drains, asked)
     if not drains:
         return ()
-    node = control.node_state(call.node)
+    jobs = control.jobs_on(call.node) if any(drain.is_pending for drain in drains) else frozenset[str]()
+    node = control.node_state(call.node)  # after the jobs: for one that is gone by then the node has been drained
     if is_ours(node, drains):
         return not_ended(call, drains, node.reason)
     untold = unexplained(node, drains, str(call.state.read(IN_USE).get("reason", "")), asked)
@@ -132,7 +132,7 @@ def our_drains(call: Call, asked: Drain | None = None) -> tuple[Drain, ...]:
     if node.is_drained:
         release(call.state, drains)  # somebody has drained it for a reason of theirs
     else:
-        in_use(call, node, drains)
+        in_use(call, node, [drain for drain in drains if not (drain.is_pending and drain.job in jobs)])
     return ()
 
 
@@ -143,13 +143,13 @@ def not_ended(call: Call, drains: tuple[Drain, ...], reason: str) -> tuple[Drain
     """
     looked = forget(call, [drain for drain in drains if drain.is_told and drain.reason != reason])
     left = (drain for drain in drains if not drain.is_told or drain.reason == reason)
-    return tuple(since_looked_at(drain, looked, judged_by_the_log) for drain in left)
+    return tuple(since_looked_at(drain, looked, call.cursor, judged_by_the_log) for drain in left)
 
 
-def in_use(call: Call, node: NodeState, drains: Iterable[Drain]) -> None:
-    """Forget the drains of a node that is in use again, and remember the reason that Slurm may still show of it."""
+def in_use(call: Call, node: NodeState, ended: list[Drain]) -> None:
+    """Forget the drains that a node was taken back from, and remember the reason that Slurm may still show of it."""
     call.remember(IN_USE, {"reason": node.told})
-    forget(call, [drain for drain in drains if not drain.is_pending])
+    forget(call, ended)
 
 
 def forget(call: Call, drains: list[Drain]) -> dict[str, Cursor]:
@@ -226,5 +226,5 @@ def resume(call: Call, run: Run, ours: tuple[Drain, ...]) -> None:
     if is_ours(node, ours) and node.may_be_resumed:
         control.resume(call.node)
         call.log(f"resumes, as all pass: it was drained for {node.reason}", WARNING)
-        in_use(call, control.node_state(call.node), ours)
+        in_use(call, control.node_state(call.node), [drain for drain in ours if not drain.is_pending])
         call.advance(run.ends)
