@@ -34,7 +34,7 @@ FLOOR = 0.8 * NOMINAL_GB_PER_S
 NODES_A_CELL = 2048  # simulated for each size and fault: so many clusters that they have this many nodes together
 GOAL_SHARE = 3  # times as many where the goal is measured
 OTHER_SHARE = 0.5
-MOST_FOR_A_SWEEP = 256  # nodes; a full sweep of 2048 is two million measurements a cluster
+MAX_FOR_A_SWEEP = 256  # nodes; a full sweep of 2048 is two million measurements a cluster
 PROCESSES = 2
 
 
@@ -95,7 +95,7 @@ def run(cell: Cell) -> tuple[Cell, dict[str, Tally]]:
 
 
 def _rules(cell: Cell) -> Iterable[str]:
-    return (name for name in RULES if cell.size <= MOST_FOR_A_SWEEP or "sweep" not in name)
+    return (name for name in RULES if cell.size <= MAX_FOR_A_SWEEP or "sweep" not in name)
 
 
 def _slow_nodes(cell: Cell, slower: float) -> dict[str, Tally]:
@@ -147,7 +147,7 @@ def main(share: float = 1.0) -> None:
     """Print the tables, and the figures as one JSON object."""
     told = simulate(share)
     noises = under_noise(share, processes=PROCESSES)
-    print(tables(told, MOST_FOR_A_SWEEP), noise_table(noises), sep="\n\n")
+    print(tables(told, MAX_FOR_A_SWEEP), noise_table(noises), sep="\n\n")
     print(json.dumps({**figures(told), "noises": {name: asdict(of) for name, of in noises.items()}}))
 
 

@@ -27,7 +27,7 @@ from tests.testbed.slurm_version import OWN, TRIXIE, SlurmVersion
 
 WITHIN_S = 480.0  # for the jobs; what is under way then comes to its end
 AT_ONCE = 8  # jobs in the queue for each node
-MOST_IN_AN_ARRAY = 8
+MAX_IN_AN_ARRAY = 8
 LOOK_S = 1.0
 COMPLETED = "/run/completed"
 SETTINGS = """mode = "drain"
@@ -49,8 +49,8 @@ class Soak:
     version: SlurmVersion = OWN
 
 
-def soak(wanted: Soak, within_s: float = WITHIN_S) -> Tally:
-    """Do it; what ends it is beyond `within_s` seconds.
+def soak(wanted: Soak, timeout_s: float = WITHIN_S) -> Tally:
+    """Do it; what ends it is beyond `timeout_s` seconds.
 
     The health checks run as slurmd runs them, but when something has happened rather than at an interval.
     """
@@ -59,7 +59,7 @@ def soak(wanted: Soak, within_s: float = WITHIN_S) -> Tally:
         nodes = [SoakedNode(slurm, name, Random(random.random()), Event()) for name in slurm.bed.names]
         lives = [pool.submit(node.live) for node in nodes]
         try:
-            jobs = _run_jobs(slurm, wanted.jobs, random, time.monotonic() + within_s)
+            jobs = _run_jobs(slurm, wanted.jobs, random, time.monotonic() + timeout_s)
         finally:
             for node in nodes:
                 node.is_over.set()
@@ -95,7 +95,7 @@ def _run_jobs(slurm: Scripted, wanted: int, random: Random, until: float) -> int
         waiting = slurm.bed.told("squeue", "-h", "-r", "-o", "%A|%r").splitlines()
         for job in (row.split("|")[0] for row in waiting if row.endswith("|BeginTime")):
             slurm.bed.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # requeued: else in two minutes
-        count = min(random.randint(1, MOST_IN_AN_ARRAY), wanted - submitted)
+        count = min(random.randint(1, MAX_IN_AN_ARRAY), wanted - submitted)
         if count and len(waiting) < AT_ONCE * len(slurm.bed.names):
             slurm.submit(*slurm.bed.names, user=random.choice((0, NOBODY)), array=f"1-{count}")
             submitted += count

@@ -24,7 +24,7 @@ STANDING = (
 XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1234, name=python3, GPU has fallen off the bus."
 WORDS = ("RMA 4711: the fan is loud", "clusterproof: looked at by hand", "firmware, ask Kim", "Prolog of mine")
 NOT_TOLD = re.compile(" incomplete: | no verdict")
-PATIENCE_S = 300.0
+TIMEOUT_S = 300.0
 
 
 @dataclass
@@ -94,7 +94,7 @@ class SoakedNode:
         seconds = self.random.randint(100_000, 999_999)  # by which it is found again
         left = f"sleep {seconds}"
         job = self.slurm.submit(self.name, user=NOBODY, script=f"(setsid {left} >/dev/null 2>&1 &) #")
-        eventually(lambda: self._completes(job), PATIENCE_S)
+        eventually(lambda: self._completes(job), TIMEOUT_S)
         self.tally.faults += 1
         self.is_to_be_drained()
         for number in self.slurm.processes(self.name, left).split():
@@ -182,7 +182,7 @@ class SoakedNode:
 
     def _resume(self) -> None:
         """Take back a node that is drained: no job is left on it that could be drained for what has been looked at."""
-        eventually(lambda: "idle" if self.slurm.bed.state(self.name) == "IDLE+DRAIN" else "", PATIENCE_S)
+        eventually(lambda: "idle" if self.slurm.bed.state(self.name) == "IDLE+DRAIN" else "", TIMEOUT_S)
         self._scripts_end()
         self.slurm.bed.told("scontrol", "update", f"NodeName={self.name}", "State=RESUME")
 
@@ -197,7 +197,7 @@ class SoakedNode:
     def _scripts_end(self) -> None:
         """Wait for those that run now, whose verdict is of what was."""
         begun = self._scripts()
-        eventually(lambda: "" if begun & self._scripts() else "ended", PATIENCE_S)
+        eventually(lambda: "" if begun & self._scripts() else "ended", TIMEOUT_S)
 
     def _scripts(self) -> set[str]:
         return set(self.slurm.processes(self.name, "main() ").split())

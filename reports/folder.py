@@ -24,7 +24,7 @@ FORMS: Mapping[str, Callable[[Run], str | None]] = {  # None: the run has nothin
     "pairs.csv": measurements_csv,
 }
 JOB_SUMMARY = "GITHUB_STEP_SUMMARY"
-MOST_JOB_SUMMARY = 1_000_000  # bytes; GitHub shows no summary at all above 1 MiB
+MAX_JOB_SUMMARY = 1_000_000  # bytes; GitHub shows no summary at all above 1 MiB
 
 
 def write_forms(folder: Path, run: Run) -> None:
@@ -47,7 +47,7 @@ def write_forms(folder: Path, run: Run) -> None:
     summary = os.environ.get(JOB_SUMMARY)
     if summary:
         of_job = (folder / "summary.md").read_bytes()
-        if len(of_job) <= MOST_JOB_SUMMARY:
+        if len(of_job) <= MAX_JOB_SUMMARY:
             with Path(summary).open("ab") as file:
                 file.write(of_job)
 

@@ -13,9 +13,9 @@ from clusterproof.reports.run import Run
 from clusterproof.reports.since import since
 
 MOST = 50  # findings of each kind: GitHub shows a mebibyte at most
-MOST_LINES = 10  # of what was seen, per finding
-MOST_NODES = 500  # characters of a nodeset
-MOST_WORDS = 500  # characters of a line
+MAX_LINES = 10  # of what was seen, per finding
+MAX_NODES = 500  # characters of a nodeset
+MAX_WORDS = 500  # characters of a line
 _MARKS = {Verdict.FAIL: "❌", Verdict.INCOMPLETE: "❔", Verdict.CONCERN: "⚠️"}
 _STANDS = {"not fit": "❌", "not proven": "❔", "not checked": "❔"}
 # What Markdown, or GitHub, reads as more than itself: anywhere, or at the beginning of a line.
@@ -41,7 +41,7 @@ def _since(run: Run) -> Iterator[str]:
     told = since(run)
     if told:
         lines = told.lines(NEW, GONE)
-        shown = [f"- {plain(shortened(line, MOST_WORDS))}" for line in lines[:MOST]]
+        shown = [f"- {plain(shortened(line, MAX_WORDS))}" for line in lines[:MOST]]
         more = [f"- … and {len(lines) - MOST} more"] if len(lines) > MOST else []
         yield "\n".join([plain(told.words), "", *shown, *more]).rstrip()
 
@@ -71,7 +71,7 @@ def _table(run: Run) -> Iterator[str]:
 def _rows(found: Sequence[Finding], verdict: Verdict) -> Iterator[str]:
     for finding in found[:MOST]:
         first = finding.first
-        where = plain(finding.where(within(finding.nodes, MOST_NODES)))
+        where = plain(finding.where(within(finding.nodes, MAX_NODES)))
         words = f"{plain(first.title)}. {plain(finding.suspicion)}".rstrip(". ")
         yield _row(verdict, plain(first.check), where, words, plain(finding.owner))
     if len(found) > MOST:
@@ -80,7 +80,7 @@ def _rows(found: Sequence[Finding], verdict: Verdict) -> Iterator[str]:
 
 def _rows_of_gaps(found: Sequence[Gap]) -> Iterator[str]:
     for gap in found[:MOST]:
-        nodes, cause = plain(within(gap.nodes, MOST_NODES)), plain(shortened(gap.cause, MOST_WORDS))
+        nodes, cause = plain(within(gap.nodes, MAX_NODES)), plain(shortened(gap.cause, MAX_WORDS))
         yield _row(Verdict.INCOMPLETE, plain(gap.what), nodes, cause, "")
     if len(found) > MOST:
         yield _row(Verdict.INCOMPLETE, f"… and {len(found) - MOST} more reasons", "", "", "")
@@ -99,9 +99,9 @@ def _details(run: Run) -> Iterator[str]:
 def _detail(finding: Finding, verdict: Verdict) -> str:
     first = finding.first
     lines = finding.lines
-    told = [f"- {plain(shortened(line, MOST_WORDS))}" for line in lines[:MOST_LINES]]
-    if len(lines) > MOST_LINES:
-        told.append(f"- … and {len(lines) - MOST_LINES} more")
+    told = [f"- {plain(shortened(line, MAX_WORDS))}" for line in lines[:MAX_LINES]]
+    if len(lines) > MAX_LINES:
+        told.append(f"- … and {len(lines) - MAX_LINES} more")
     rows = [
         f"**See it:** {_code(first.evidence)}" if first.evidence else "",
         f"**Means:** {plain(first.meaning)}" if first.meaning else "",

@@ -9,7 +9,7 @@ from itertools import groupby
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 
-MOST_WITH_LETTERS = 128  # nodes; above, a cell is too narrow for a letter, and a title for each would be megabytes
+MAX_WITH_LETTERS = 128  # nodes; above, a cell is too narrow for a letter, and a title for each would be megabytes
 CELL = 14  # units of the drawing, which are pixels where there is room
 WIDEST = 1120  # of the cells together
 NARROWEST = 2.5  # of what is not a pass: one node of 1000 is to be seen
@@ -46,7 +46,7 @@ def matrix(results: Iterable[Result], nodes: Sequence[str]) -> str:
     if not cells:
         return ""
     width = CELL if len(nodes) * CELL <= WIDEST else max(WIDEST / len(nodes), 0.5)
-    has_letters = len(nodes) <= MOST_WITH_LETTERS
+    has_letters = len(nodes) <= MAX_WITH_LETTERS
     head = _head_height(nodes) if has_letters else CELL
     left = 7 * min(MAX_LABEL, max(map(len, checks))) + 8
     total, height = left + width * len(nodes) + head / 2, head + CELL * len(checks) + 4

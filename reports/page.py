@@ -11,9 +11,9 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline, shortened, within
 from clusterproof.reports.matrix import legend, matrix
 
-MOST_LINES = 12  # of what was seen, per finding; the rows below have more
-MOST_NODES = 1_500  # characters of a nodeset; the matrix has all
-MOST_WORDS = 1_000  # characters of a line of what was seen
+MAX_LINES = 12  # of what was seen, per finding; the rows below have more
+MAX_NODES = 1_500  # characters of a nodeset; the matrix has all
+MAX_WORDS = 1_000  # characters of a line of what was seen
 
 
 def proof(results: Sequence[Result], nodes: Sequence[str], left_out: Mapping[Verdict, int], where: str = "") -> str:
@@ -54,11 +54,11 @@ def finding_block(finding: Finding, verdict: Verdict) -> str:
     )
     told = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
     is_open = " open" if verdict is Verdict.FAIL else ""
-    where = escape(finding.where(within(finding.nodes, MOST_NODES)))
+    where = escape(finding.where(within(finding.nodes, MAX_NODES)))
     about = f'data-checks="{escape(first.check)}" data-owner="{escape(first.owner)}"'
     return (
         f'<details class="{verdict.value}" {about}{is_open}><summary><b>{verdict.value}</b> {where}: '
-        f"{escape(first.title)}</summary>{more}{_listed(finding.lines, MOST_LINES)}<dl>{told}</dl></details>"
+        f"{escape(first.title)}</summary>{more}{_listed(finding.lines, MAX_LINES)}<dl>{told}</dl></details>"
     )
 
 
@@ -74,14 +74,14 @@ def gap_block(gap: Gap) -> str:
     """One reason for which verdicts are missing."""
     return (
         f'<details class="incomplete" data-checks="{escape(" ".join(gap.checks))}"><summary><b>incomplete</b> '
-        f"{escape(within(gap.nodes, MOST_NODES))}: {escape(shortened(gap.cause, MOST_WORDS))} "
-        f"({escape(gap.what)})</summary>{_listed(gap.messages, MOST_LINES)}"
+        f"{escape(within(gap.nodes, MAX_NODES))}: {escape(shortened(gap.cause, MAX_WORDS))} "
+        f"({escape(gap.what)})</summary>{_listed(gap.messages, MAX_LINES)}"
         f"<dl><dt>checks</dt><dd>{escape(', '.join(gap.checks))}</dd></dl></details>"
     )
 
 
 def _listed(lines: Sequence[str], most: int) -> str:
-    shown = "".join(f"<li>{escape(shortened(line, MOST_WORDS))}</li>" for line in lines[:most])
+    shown = "".join(f"<li>{escape(shortened(line, MAX_WORDS))}</li>" for line in lines[:most])
     more = f"<li>… and {len(lines) - most} more</li>" if len(lines) > most else ""
     return f"<ul>{shown}{more}</ul>" if lines else ""
 

@@ -13,11 +13,11 @@ from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.printable import printable
 from clusterproof.reports.findings import shortened, within
 
-MOST_LINES = 4  # in the terminal, of campaigns
-MOST_WORDS = 600  # characters of what was left out
-MOST_NODES = 300  # characters of a nodeset
-MOST_REASONS = 8  # for which nodes were not measured
-MOST_NETWORKS = 4
+MAX_LINES = 4  # in the terminal, of campaigns
+MAX_WORDS = 600  # characters of what was left out
+MAX_NODES = 300  # characters of a nodeset
+MAX_REASONS = 8  # for which nodes were not measured
+MAX_NETWORKS = 4
 ALIKE = 0.01  # inside places and across them, to be told as one
 BROKEN_OFF = "what followed: it was broken off"
 _LABEL = "pairs".ljust(12)
@@ -32,7 +32,7 @@ def measured(run: PairwiseRun) -> list[Campaign]:
 def lines_of_pairs(run: PairwiseRun, width: int) -> Iterator[str]:
     """What was measured, what is normal, and what was left out, for each campaign, in lines of so many columns."""
     campaigns = measured(run)
-    for campaign in campaigns[:MOST_LINES]:
+    for campaign in campaigns[:MAX_LINES]:
         told = [f"{_count(campaign)}: normal {normal(campaign) or 'unknown: all failed'}"]
         if wire := of_wire(campaign):
             told.append(f" ({wire})")
@@ -46,8 +46,8 @@ def lines_of_pairs(run: PairwiseRun, width: int) -> Iterator[str]:
             break_long_words=False,
             break_on_hyphens=False,
         )
-    if len(campaigns) > MOST_LINES:
-        yield f"{_LABEL}… and {len(campaigns) - MOST_LINES} more kinds of nodes; the report has all"
+    if len(campaigns) > MAX_LINES:
+        yield f"{_LABEL}… and {len(campaigns) - MAX_LINES} more kinds of nodes; the report has all"
 
 
 def facts(campaign: Campaign) -> Iterator[tuple[str, str]]:
@@ -76,7 +76,7 @@ def what(campaign: Campaign) -> str:
     key = campaign.key
     if key is None:
         sizes = {one.reading.size_bytes for one in campaign.journal.measurements if one.reading.size_bytes}
-        return ", ".join(map(_size, sorted(sizes)[:MOST_NETWORKS]))
+        return ", ".join(map(_size, sorted(sizes)[:MAX_NETWORKS]))
     size = f" of {_size(key.size_bytes)}" if key.size_bytes else ""
     ranks = "rank" if key.ranks_per_node == 1 else "ranks"
     devices = f", {key.efa} EFA {'device' if key.efa == 1 else 'devices'}" if key.efa else ""
@@ -93,10 +93,10 @@ def _size(size_bytes: int) -> str:
 
 def _networks(campaign: Campaign) -> str:
     told = Counter(one.reading.network for one in campaign.journal.measurements if one.reading.network)
-    words = [f"{network} ({times} times)" for network, times in told.most_common(MOST_NETWORKS)]
+    words = [f"{network} ({times} times)" for network, times in told.most_common(MAX_NETWORKS)]
     if len(told) == 1:
         words = list(told)
-    return "; ".join([*words, *(["…"] if len(told) > MOST_NETWORKS else [])])
+    return "; ".join([*words, *(["…"] if len(told) > MAX_NETWORKS else [])])
 
 
 def _normals(campaign: Campaign) -> tuple[tuple[str, float], ...]:
@@ -145,7 +145,7 @@ def _floor(campaign: Campaign) -> str:
 def left_out(campaign: Campaign) -> str:
     """What there was no time for, or that it was broken off; empty where all was measured."""
     ended = campaign.journal.ended
-    return BROKEN_OFF if ended is None else shortened(ended, MOST_WORDS)
+    return BROKEN_OFF if ended is None else shortened(ended, MAX_WORDS)
 
 
 def _absent(campaign: Campaign) -> str:
@@ -153,7 +153,7 @@ def _absent(campaign: Campaign) -> str:
     for node, why in campaign.journal.absent.items():
         reasons[why].append(node)
     words = [
-        f"{within(fold(nodes), MOST_NODES)}: {shortened(why, MOST_NODES)}"
-        for why, nodes in list(reasons.items())[:MOST_REASONS]
+        f"{within(fold(nodes), MAX_NODES)}: {shortened(why, MAX_NODES)}"
+        for why, nodes in list(reasons.items())[:MAX_REASONS]
     ]
-    return "; ".join([*words, *(["…"] if len(reasons) > MOST_REASONS else [])])
+    return "; ".join([*words, *(["…"] if len(reasons) > MAX_REASONS else [])])

@@ -11,8 +11,8 @@ from clusterproof.reports.findings import pairs_by_verdict, shortened, worst_of
 from clusterproof.reports.run import Run
 from clusterproof.reports.since import since
 
-MOST_FINDINGS = 10_000  # series, so that a broken cluster does not drown the server; the counts have all
-MOST_LABEL = 200  # characters
+MAX_FINDINGS = 10_000  # series, so that a broken cluster does not drown the server; the counts have all
+MAX_LABEL = 200  # characters
 _TOLD_BY_NODE = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN)
 
 
@@ -78,9 +78,9 @@ def _families(run: Run) -> Iterator[Iterable[str]]:
     yield _family(
         "finding",
         "1 for each check that does not pass on a node, on a pair of nodes, or on the cluster.",
-        [(cluster | _labels(result), 1) for result in found[:MOST_FINDINGS]],
+        [(cluster | _labels(result), 1) for result in found[:MAX_FINDINGS]],
     )
-    left_out = max(0, len(found) - MOST_FINDINGS)
+    left_out = max(0, len(found) - MAX_FINDINGS)
     yield _family("findings_left_out", "Findings for which there is no series here.", [(cluster, left_out)])
 
 
@@ -108,5 +108,5 @@ def _family(name: str, words: str, samples: Iterable[tuple[Mapping[str, str], fl
 
 
 def _quoted(text: str) -> str:
-    text = shortened(text, MOST_LABEL).encode("utf-8", "backslashreplace").decode()
+    text = shortened(text, MAX_LABEL).encode("utf-8", "backslashreplace").decode()
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -9,7 +9,7 @@ from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.run import Run
 
-MOST_CHECKS = 40  # by name; more of them are run all
+MAX_CHECKS = 40  # by name; more of them are run all
 _IS_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}").fullmatch
 
 
@@ -30,6 +30,6 @@ def again(run: Run, verdict: Verdict) -> str:
         and run.judged_by_pairs.isdisjoint(result.check for result in found)
     ):
         words += ["--nodes", fold(nodes)]
-    if len(checks) <= MOST_CHECKS:
+    if len(checks) <= MAX_CHECKS:
         words += ["-k", " or ".join(f"test_{name}" for name in checks)]
     return shlex.join(words)

@@ -10,7 +10,7 @@ from pathlib import Path
 RUNS = "runs"
 LATEST = "latest"
 _LONGEST_NAME = 80
-_MOST_AT_ONCE = 1_000  # runs of one cluster that begin in the same second
+_MAX_AT_ONCE = 1_000  # runs of one cluster that begin in the same second
 
 
 def folder_of_its_own(where: Path, cluster: str, now: datetime) -> Path:
@@ -25,14 +25,14 @@ def folder_of_its_own(where: Path, cluster: str, now: datetime) -> Path:
     of_cluster = runs / safe_name(cluster)
     of_cluster.mkdir(exist_ok=True)
     time = f"{now.astimezone(timezone.utc):%Y-%m-%dT%H-%M-%SZ}"
-    for number in range(1, _MOST_AT_ONCE):
+    for number in range(1, _MAX_AT_ONCE):
         folder = of_cluster / (time if number == 1 else f"{time}-{number}")
         try:
             folder.mkdir()
         except FileExistsError:
             continue
         return folder
-    raise FileExistsError(f"{of_cluster} has {_MOST_AT_ONCE} runs of {time}")
+    raise FileExistsError(f"{of_cluster} has {_MAX_AT_ONCE} runs of {time}")
 
 
 def safe_name(cluster: str) -> str:

@@ -17,10 +17,10 @@ from clusterproof.reports.legal_xml import MAX_ATTRIBUTE, legal
 from clusterproof.reports.run import Run
 from clusterproof.reports.wording import owner_of
 
-MOST_NODES = 300  # characters of the nodeset in a name
-MOST_OF_ALL_NODES = 100_000
-MOST_LINES = 100  # of what was seen
-MOST_WORDS = 2_000  # characters of a line
+MAX_NODES = 300  # characters of the nodeset in a name
+MAX_OF_ALL_NODES = 100_000
+MAX_LINES = 100  # of what was seen
+MAX_WORDS = 2_000  # characters of a line
 OTHER = "other"  # the suite of checks that name no subsystem
 _TAGS = {Verdict.FAIL: "failure", Verdict.INCOMPLETE: "error", Verdict.NOT_APPLICABLE: "skipped"}
 
@@ -59,7 +59,7 @@ def _suite(name: str, cases: Cases, run: Run) -> Element:
     told = [result for results in cases.values() for result in results]
     properties = SubElement(suite, "properties")
     for key, value in _properties(told, run):
-        SubElement(properties, "property", name=key, value=legal(within(value, MOST_NODES)))
+        SubElement(properties, "property", name=key, value=legal(within(value, MAX_NODES)))
     for (check, verdict), results in sorted(cases.items(), key=lambda entry: (entry[0][0], entry[0][1].rank)):
         suite.append(_case(check, verdict, results, name))
     return suite
@@ -79,13 +79,13 @@ def _case(check: str, verdict: Verdict, results: Sequence[Result], suite: str) -
     case = Element(
         "testcase",
         classname=legal(f"clusterproof.{suite}.{check.rpartition('.')[2]}"),
-        name=legal(f"{first.title} [{within(nodes, MOST_NODES)}]"),
+        name=legal(f"{first.title} [{within(nodes, MAX_NODES)}]"),
         time=f"{sum(result.duration_s for result in results):.3f}",
     )
     words = legal(_words(check, verdict, results, nodes))
     if verdict in _TAGS:
         lines = {line for result in results for line in result.message.split("\n")}
-        message = f"{within(nodes, MOST_NODES)}: {min(lines)}" + (f" (+{len(lines) - 1})" if len(lines) > 1 else "")
+        message = f"{within(nodes, MAX_NODES)}: {min(lines)}" + (f" (+{len(lines) - 1})" if len(lines) > 1 else "")
         told = SubElement(
             case, _TAGS[verdict], type=verdict.value, message=legal(shortened(message or first.title, MAX_ATTRIBUTE))
         )
@@ -101,7 +101,7 @@ def _since(results: Sequence[Result]) -> str:
     for result in results:
         if result.since_last:
             nodes[result.since_last].append(result.node)
-    return "; ".join(f"{kind} {within(fold(names), MOST_NODES)}" for kind, names in nodes.items())
+    return "; ".join(f"{kind} {within(fold(names), MAX_NODES)}" for kind, names in nodes.items())
 
 
 def _words(check: str, verdict: Verdict, results: Sequence[Result], nodes: str) -> str:
@@ -111,15 +111,15 @@ def _words(check: str, verdict: Verdict, results: Sequence[Result], nodes: str) 
         for line in filter(None, result.message.split("\n")):
             alike[line].append(result.node)
     seen = [
-        f"{within(fold(names), MOST_NODES)}: {shortened(line, MOST_WORDS)}"
-        for line, names in list(alike.items())[:MOST_LINES]
+        f"{within(fold(names), MAX_NODES)}: {shortened(line, MAX_WORDS)}"
+        for line, names in list(alike.items())[:MAX_LINES]
     ]
-    if len(alike) > MOST_LINES:
-        seen.append(f"… and {len(alike) - MOST_LINES} more lines; results.jsonl has all")
+    if len(alike) > MAX_LINES:
+        seen.append(f"… and {len(alike) - MAX_LINES} more lines; results.jsonl has all")
     rows = (
         ("check", check),
         ("verdict", verdict.value),
-        ("pairs" if first.is_of_pair else "nodes", within(nodes, MOST_OF_ALL_NODES)),
+        ("pairs" if first.is_of_pair else "nodes", within(nodes, MAX_OF_ALL_NODES)),
         ("since the last run", _since(results)),
         ("by hand", first.evidence),
         ("owner", owner_of(first)),

@@ -10,9 +10,9 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline, within
 
-MOST_LINES = 4  # of what was seen, per finding; the reports have all
-MOST_NODES = 300  # characters of a nodeset
-MOST_WORDS = 600  # characters of a line
+MAX_LINES = 4  # of what was seen, per finding; the reports have all
+MAX_NODES = 300  # characters of a nodeset
+MAX_WORDS = 600  # characters of a line
 _INDENT = " " * 12
 _FURTHER = " " * 14  # so that no words of a node's begin a line where the summary's own do
 
@@ -35,7 +35,7 @@ def summary(results: Sequence[Result], width: int = 100, verbose: bool = False) 
     """What an operator reads first, in lines of at most `width` columns where words allow it."""
     for line in _lines(results, verbose):
         wrapped = textwrap.wrap(
-            line.text if verbose or len(line.text) <= MOST_WORDS else f"{line.text[:MOST_WORDS]}…",
+            line.text if verbose or len(line.text) <= MAX_WORDS else f"{line.text[:MAX_WORDS]}…",
             max(width, 60),
             subsequent_indent=_FURTHER,
             break_long_words=False,
@@ -80,11 +80,11 @@ def _gap(gap: Gap, verbose: bool) -> Iterator[Line]:
 
 
 def _shown(nodes: str, verbose: bool) -> str:
-    return nodes if verbose else within(nodes, MOST_NODES)
+    return nodes if verbose else within(nodes, MAX_NODES)
 
 
 def _some(lines: Sequence[str], verbose: bool, indent: str = _INDENT) -> Iterator[Line]:
-    shown = lines if verbose or len(lines) <= MOST_LINES else lines[: MOST_LINES - 1]
+    shown = lines if verbose or len(lines) <= MAX_LINES else lines[: MAX_LINES - 1]
     yield from (Line(f"{indent}{line}") for line in shown)
     if len(shown) < len(lines):
         yield Line(f"{_INDENT}… and {len(lines) - len(shown)} more; -v shows all")

@@ -14,8 +14,8 @@ from clusterproof.reports.since import since
 
 WIDTH = 100  # columns
 MOST = 20  # findings of each kind
-MOST_NODES = 200  # characters of a nodeset
-MOST_WORDS = 300  # characters of a line
+MAX_NODES = 200  # characters of a nodeset
+MAX_WORDS = 300  # characters of a line
 _INDENT = "  "
 _AGAIN = "once more:"
 
@@ -38,7 +38,7 @@ def _since(run: Run) -> Iterator[list[str]]:
     if told:
         lines = told.lines(NEW, GONE)
         more = [f"… and {len(lines) - MOST} more"] if len(lines) > MOST else []
-        yield [told.words, *(shortened(line, MOST_WORDS) for line in lines[:MOST]), *more]
+        yield [told.words, *(shortened(line, MAX_WORDS) for line in lines[:MOST]), *more]
 
 
 def _findings(run: Run) -> Iterator[list[str]]:
@@ -54,9 +54,9 @@ def _finding(finding: Finding, verdict: Verdict) -> list[str]:
     lines = finding.lines
     more = f" (and {len(lines) - 1} more lines)" if len(lines) > 1 else ""
     told = [
-        f"{verdict.name} {first.check}: {finding.where(within(finding.nodes, MOST_NODES))}: {first.title}",
+        f"{verdict.name} {first.check}: {finding.where(within(finding.nodes, MAX_NODES))}: {first.title}",
         finding.suspicion,
-        *(f"{shortened(line, MOST_WORDS)}{more}" for line in lines[:1]),
+        *(f"{shortened(line, MAX_WORDS)}{more}" for line in lines[:1]),
         f"do: {first.remedy}" if first.remedy else "",
         f"owner: {finding.owner}" if finding.owner else "",
     ]
@@ -66,8 +66,8 @@ def _finding(finding: Finding, verdict: Verdict) -> list[str]:
 def _gaps(run: Run) -> Iterator[list[str]]:
     found = gaps(run.results)
     for gap in found[:MOST]:
-        words = shortened(gap.cause, MOST_WORDS)
-        yield [f"{Verdict.INCOMPLETE.name} {gap.what}: {within(gap.nodes, MOST_NODES)}: {words}"]
+        words = shortened(gap.cause, MAX_WORDS)
+        yield [f"{Verdict.INCOMPLETE.name} {gap.what}: {within(gap.nodes, MAX_NODES)}: {words}"]
     if len(found) > MOST:
         yield [f"{Verdict.INCOMPLETE.name} … for {len(found) - MOST} more reasons"]
 

@@ -22,8 +22,8 @@ from clusterproof.plugins.evidence.ec2.placement import (
 
 T = TypeVar("T")
 
-MOST_ROWS = 200  # of the page's table
-MOST_LINES = 4  # in the terminal
+MAX_ROWS = 200  # of the page's table
+MAX_LINES = 4  # in the terminal
 _LABEL = "topology".ljust(12)
 
 
@@ -68,9 +68,9 @@ def lines(found: Topology) -> Iterator[str]:
         for spread in spreads(found.groups, place_of)
         if len(spread.places) > 1
     ]
-    yield from told[:MOST_LINES]
-    if len(told) > MOST_LINES:
-        yield f"{_LABEL}… and {len(told) - MOST_LINES} more; --html has all"
+    yield from told[:MAX_LINES]
+    if len(told) > MAX_LINES:
+        yield f"{_LABEL}… and {len(told) - MAX_LINES} more; --html has all"
 
 
 def _shown(places: Mapping[str, tuple[str, ...]], most: int = 3) -> str:
@@ -83,8 +83,8 @@ def section(found: Topology) -> str:
     depth = max(map(len, found.layers.values()), default=0)
     head = ["group", "zone", *(f"layer {number}" for number in range(1, depth + 1)), "UltraServer", "count", "nodes"]
     rows = list(_rows(found, depth))
-    told = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows[:MOST_ROWS])
-    more = f"<p>… and {len(rows) - MOST_ROWS} more places</p>" if len(rows) > MOST_ROWS else ""
+    told = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows[:MAX_ROWS])
+    more = f"<p>… and {len(rows) - MAX_ROWS} more places</p>" if len(rows) > MAX_ROWS else ""
     return (
         '<details class="topology"><summary><b>topology</b> where the nodes stand</summary><div class="scroll"><table>'
         f"<tr>{_cells(head, 'th')}</tr>{told}</table></div>{more}</details>"

@@ -109,9 +109,9 @@ class Scripted:
         return self.bed.told("sinfo", "-R", "-h", "-o", "%N|%E")
 
 
-def eventually(found: Callable[[], str], within_s: float = 120.0) -> str:
+def eventually(found: Callable[[], str], timeout_s: float = 120.0) -> str:
     """What is found, once it is. Raises TimeoutError."""
-    until = time.monotonic() + within_s
+    until = time.monotonic() + timeout_s
     while not (value := found()):
         if time.monotonic() > until:
             raise TimeoutError

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.result import from_json
-from clusterproof.plugins.suite.forms.bundle import MOST_NAME, ROOT, Member, files_of, safe_name, write_bundle
+from clusterproof.plugins.suite.forms.bundle import MAX_NAME, ROOT, Member, files_of, safe_name, write_bundle
 from tests.bundles import contents, unpack
 from tests.recordings import boot, node, nvml, unreached
 from tests.runs import LIGHT, VERDICTS, Runs, all_verdicts, saying
@@ -111,7 +111,7 @@ def test_report_files_are_those_of_this_run_and_no_link_is_followed(tmp_path: Pa
 def test_a_safe_name_is_one(name: str) -> None:
     safe = safe_name(name)
     assert safe
-    assert len(safe) <= MOST_NAME
+    assert len(safe) <= MAX_NAME
     assert not {"/", "\\", "\x00", "\n"} & set(safe)
     assert not safe.startswith(".")
 

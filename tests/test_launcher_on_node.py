@@ -18,7 +18,7 @@ from clusterproof.plugins.agent.payload import new_nonce
 from clusterproof.plugins.benchmarks.launchers import visit
 from clusterproof.plugins.benchmarks.launchers.meeting import READY, knock, let_in, open_door
 from clusterproof.plugins.benchmarks.launchers.sweeping import VARIABLE, sweep
-from clusterproof.plugins.benchmarks.launchers.visit import MOST_BYTES, Told, Visitor, node_program
+from clusterproof.plugins.benchmarks.launchers.visit import MAX_BYTES, Told, Visitor, node_program
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.transport import Answer, Limits, connection_for
 from tests.pythons import interpreter
@@ -30,7 +30,7 @@ GONE_S = 20.0
 
 def request(*commands: str, deadline_s: float = 30.0, run: str = "", **more: object) -> dict[str, Any]:
     asked = [{"shell": command, "environment": {}} for command in commands]
-    return {"run": run or new_nonce(), "commands": asked, "deadline_s": deadline_s, "most_bytes": MOST_BYTES, **more}
+    return {"run": run or new_nonce(), "commands": asked, "deadline_s": deadline_s, "most_bytes": MAX_BYTES, **more}
 
 
 def visited(*commands: str, **more: Any) -> Told:
@@ -81,7 +81,7 @@ def test_of_a_long_output_the_head_and_the_tail_are_told() -> None:
     assert text.startswith("first\nxxx")
     assert text.endswith("xxx\nlast\n")
     assert "bytes left out]" in text
-    assert len(text) < MOST_BYTES + 100
+    assert len(text) < MAX_BYTES + 100
 
 
 def test_what_a_command_leaves_behind_does_not_hold_up_its_answer_and_is_ended() -> None:
@@ -158,7 +158,7 @@ def test_a_sweep_ends_what_is_of_its_run_and_nothing_else() -> None:
 
 
 def meeting(door: int, **more: object) -> dict[str, object]:
-    return {"door": door, "port": door + 1, "within_s": 5.0, **more}
+    return {"door": door, "port": door + 1, "timeout_s": 5.0, **more}
 
 
 def free_door() -> int:
@@ -169,13 +169,13 @@ def free_door() -> int:
 
 def test_a_server_that_nobody_comes_to_is_ended_and_says_so() -> None:
     run = new_nonce()
-    told = visited("sleep 1000", run=run, meeting={**meeting(free_door()), "within_s": 0.3})
+    told = visited("sleep 1000", run=run, meeting={**meeting(free_door()), "timeout_s": 0.3})
     assert (told.unmet, told.outputs[0].exit) == ("the other node has not come", None)
     assert living(run) == []
 
 
 def test_a_client_that_finds_nobody_says_where_it_looked_and_starts_nothing() -> None:
-    knocks = {"addresses": ["127.0.0.1"], "stands_for_address": "ADDRESS", "within_s": 0.3}
+    knocks = {"addresses": ["127.0.0.1"], "stands_for_address": "ADDRESS", "timeout_s": 0.3}
     told = visited("echo started", meeting=meeting(port := free_door(), **knocks))
     assert told.unmet == f"no way in on port {port} (127.0.0.1: Connection refused)"
     assert told.outputs == ()

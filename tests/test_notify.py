@@ -21,7 +21,7 @@ from aiosmtpd.smtp import AuthResult, LoginPassword
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.forms import notify
-from clusterproof.plugins.suite.forms.notify import MOST_BODY, MOST_TITLE, message_of
+from clusterproof.plugins.suite.forms.notify import MAX_BODY, MAX_TITLE, message_of
 from clusterproof.reports.deadline import within
 from clusterproof.reports.history.changes import Change, Changes
 from tests.runs import LIGHT, Runs, saying
@@ -212,8 +212,8 @@ def test_a_message_is_bounded_and_holds_whole_lines() -> None:
     ]
     message = message_of("hp\n" * 200, results, 1, Changes())
     assert message is not None
-    assert len(message.title) <= MOST_TITLE
-    assert len(message.body) <= MOST_BODY
+    assert len(message.title) <= MAX_TITLE
+    assert len(message.body) <= MAX_BODY
     assert message.title.isprintable()
     assert "more lines" in message.body.splitlines()[-1]
     (message.title + message.body).encode()

@@ -14,7 +14,7 @@ import pytest
 from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.document import document
-from clusterproof.reports.document.told import MOST_OF_LEAF
+from clusterproof.reports.document.told import MAX_OF_LEAF
 from tests.recordings import boot, gpu, node, nvml, unreached
 from tests.reported import HOSTILE, HUGE, of_each_verdict, result, run_of
 
@@ -185,7 +185,7 @@ def test_evidence_has_a_bound_and_the_sick_nodes_come_first() -> None:
 def test_a_leaf_that_is_too_long_is_cut_and_says_so() -> None:
     data = page(result("gpu.ecc", "gpu001"), told=[node("gpu001", log={"text": HUGE})]).data
     (value,) = data["evidence"]["values"]
-    assert len(value) < MOST_OF_LEAF + 100
+    assert len(value) < MAX_OF_LEAF + 100
     assert value.endswith("--record keeps all)")
 
 

@@ -235,7 +235,7 @@ def test_every_metric_says_what_it_is_and_no_series_comes_twice() -> None:
 
 
 def test_a_cluster_in_ruins_does_not_drown_prometheus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prometheus, "MOST_FINDINGS", 3)
+    monkeypatch.setattr(prometheus, "MAX_FINDINGS", 3)
     told = metrics(prometheus.prometheus(run_of(of_each_verdict())))
     assert len(told["finding"]) == 3
     assert {dict(labels)["verdict"] for labels in told["finding"]} == {"fail"}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.forms.html import MOST_ROWS
+from clusterproof.plugins.suite.forms.html import MAX_ROWS
 from tests.recordings import boot, gpu, node, nvml, unreached
 from tests.runs import LIGHT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, saying
 
@@ -181,7 +181,7 @@ def test_nothing_that_a_node_says_becomes_markup(runs: Runs, checks: str, worker
 
 
 def test_many_rows_of_one_kind_are_cut_and_the_page_says_so(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(MOST_ROWS, Verdict.INCOMPLETE, 3)
+    monkeypatch.setitem(MAX_ROWS, Verdict.INCOMPLETE, 3)
     runs.checks(test_it=LIGHT)
     runs.over([unreached(f"gpu{number:03d}") for number in range(1, 11)], "--html", "page.html")
     told = Page(runs.folder / "page.html")

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.matrix import CELL, COLOURS, MOST_WITH_LETTERS, WIDEST, legend, matrix
+from clusterproof.reports.matrix import CELL, COLOURS, MAX_WITH_LETTERS, WIDEST, legend, matrix
 
 Grid = dict[tuple[str, str], Verdict]
-MANY = [f"gpu{number:04d}" for number in range(MOST_WITH_LETTERS + 20)]
+MANY = [f"gpu{number:04d}" for number in range(MAX_WITH_LETTERS + 20)]
 CHECKS = ["gpu.ecc", "gpu.link", "host.word"]
 GRIDS = st.dictionaries(st.tuples(st.sampled_from(CHECKS), st.sampled_from(MANY)), st.sampled_from(Verdict))
 
@@ -49,7 +49,7 @@ def test_on_many_nodes_each_colour_covers_its_cells_and_no_others(grid: Grid) ->
 
 @given(GRIDS.filter(bool))
 def test_on_few_nodes_each_cell_that_is_not_a_pass_has_its_letter_and_its_words(grid: Grid) -> None:
-    nodes = MANY[:MOST_WITH_LETTERS]
+    nodes = MANY[:MAX_WITH_LETTERS]
     grid = {cell: verdict for cell, verdict in grid.items() if cell[1] in nodes}
     if not grid:
         return

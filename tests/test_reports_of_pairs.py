@@ -21,7 +21,7 @@ from clusterproof.plugins.core.result import ALL_PAIRS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.document import document
 from clusterproof.reports.document.places import blocks, in_order
-from clusterproof.reports.document.strip import MOST_LINES
+from clusterproof.reports.document.strip import MAX_LINES
 from clusterproof.reports.findings import findings, headline
 from clusterproof.reports.folder import write_forms
 from clusterproof.reports.matrix import matrix
@@ -38,7 +38,7 @@ from tests.reported import HOSTILE, result, run_of
 from tests.runs import ROOT
 from tests.test_reports_document import Page
 
-MOST_BYTES = 300_000
+MAX_BYTES = 300_000
 PAIR = "n0001~n0002"
 FAULTS = {fault.name: fault for fault in PAIR_FAULTS}
 SLOW = FAULTS["a node that is 20 % slower"]
@@ -273,7 +273,7 @@ def test_the_terminal_has_one_sentence() -> None:
 @pytest.mark.parametrize("nodes", [64, 65, 300, 2048])
 def test_a_large_cluster_is_folded_by_place_with_the_accused_below(nodes: int) -> None:
     html = page(PairFault(f"faults among {nodes}", some_faults, nodes=nodes))
-    assert len(html.encode()) < MOST_BYTES
+    assert len(html.encode()) < MAX_BYTES
     heat, strip = html.split('<svg class="strip"')
     rows = re.findall(r'class="row[^>]*>([^<]*)', heat)
     if nodes <= 64:
@@ -283,7 +283,7 @@ def test_a_large_cluster_is_folded_by_place_with_the_accused_below(nodes: int) -
         assert "▸ rack1" in rows
         assert len(rows) < 40
     shown = re.findall(r'class="row[^>]*>(?:▸ )?([^<]*)', strip)
-    assert len(shown) <= MOST_LINES
+    assert len(shown) <= MAX_LINES
     assert re.fullmatch(r"\d+ others", shown[-1])
     assert int(shown[-1].split()[0]) + len(shown) - 1 == nodes
 
@@ -296,7 +296,7 @@ def test_every_pair_of_64_nodes_fits_too() -> None:
         Measurement(pair(one, other), 0, 1, reading) for at, one in enumerate(nodes) for other in nodes[at + 1 :]
     )
     plan = replace(campaign.journal.plan, nodes=tuple(nodes))
-    assert len(section(changed(SLOW, plan=plan, measurements=told)).encode()) < MOST_BYTES
+    assert len(section(changed(SLOW, plan=plan, measurements=told)).encode()) < MAX_BYTES
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "x" * 100_000], ids=[*map(ascii, HOSTILE), "long"])
@@ -305,7 +305,7 @@ def test_what_a_node_calls_itself_is_text(name: str) -> None:
     html = section(between)
     assert {tag for tag, _ in Page(html).elements} == {tag for tag, _ in Page(page(SLOW)).elements}
     assert "<script" not in html
-    assert len(html) < MOST_BYTES
+    assert len(html) < MAX_BYTES
     assert not re.search("[\0-\x08\x1b\u202e]", html + "".join(lines_of_pairs(between, 100)))
 
 

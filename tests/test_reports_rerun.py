@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import judged_by_pairs
-from clusterproof.reports.rerun import MOST_CHECKS, again
+from clusterproof.reports.rerun import MAX_CHECKS, again
 from tests.reported import result, run_of
 from tests.runs import LIGHT, Runs, all_verdicts
 
@@ -34,7 +34,7 @@ FAILED = Verdict.FAIL
             "-k 'test_quota or test_ecc'",
         ),
         ([result("gpu.ecc", "a b;rm -rf /", FAILED)], "-k test_ecc"),
-        ([result(f"gpu.c{n}", "gpu001", FAILED) for n in range(MOST_CHECKS + 1)], "--nodes gpu001"),
+        ([result(f"gpu.c{n}", "gpu001", FAILED) for n in range(MAX_CHECKS + 1)], "--nodes gpu001"),
     ],
     ids=["nothing", "no failure", "folded", "two checks", "of the cluster", "of both", "no name of a node", "many"],
 )

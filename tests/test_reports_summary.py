@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.summary import MOST_NODES, MOST_WORDS, summary
+from clusterproof.reports.summary import MAX_NODES, MAX_WORDS, summary
 from tests.recordings import boot, gpu, node, nvml, unreached
 from tests.runs import DEVICES, LIGHT, Runs, all_verdicts, saying
 
@@ -126,13 +126,13 @@ def test_names_that_do_not_fold_do_not_fill_the_screen() -> None:
     told = " ".join(lines(results, 100_000))
     assert told.startswith("FAIL        300 of 300 nodes (node-")
     assert ",…): It is bad" in told
-    assert len(told.partition("): It is bad")[0]) < MOST_NODES + 60
+    assert len(told.partition("): It is bad")[0]) < MAX_NODES + 60
     assert all(name in " ".join(lines(results, 100_000, verbose=True)) for name in names)
 
 
 def test_a_message_without_end_does_not_fill_the_screen() -> None:
     results = [Result("gpu.ecc", "n1", Verdict.FAIL, message="A" * 4_000)]
-    assert max(map(len, lines(results))) <= MOST_WORDS + 20
+    assert max(map(len, lines(results))) <= MAX_WORDS + 20
 
 
 def test_control_characters_of_a_node_are_made_visible(runs: Runs) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.evidence.ec2.placement import JobGroup
-from clusterproof.reports.topology import MOST_LINES, MOST_ROWS, Topology, lines, section
+from clusterproof.reports.topology import MAX_LINES, MAX_ROWS, Topology, lines, section
 
 
 def cluster(groups: int, nodes: int, spread: bool = True) -> Topology:
@@ -27,14 +27,14 @@ def test_a_line_names_the_most_crowded_places() -> None:
 
 def test_many_spread_groups_are_a_few_lines() -> None:
     told = list(lines(cluster(9, 2)))
-    assert len(told) == MOST_LINES + 1
+    assert len(told) == MAX_LINES + 1
     assert told[-1] == "topology    … and 5 more; --html has all"
 
 
 def test_the_page_has_a_row_for_each_place_up_to_a_bound() -> None:
     assert section(cluster(1, 3, spread=False)).count("<tr>") == 2
-    large = section(cluster(1, MOST_ROWS + 7))
-    assert large.count("<tr>") == MOST_ROWS + 1
+    large = section(cluster(1, MAX_ROWS + 7))
+    assert large.count("<tr>") == MAX_ROWS + 1
     assert "<p>… and 7 more places</p>" in large
 
 

@@ -72,7 +72,7 @@ class Controller:
 def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """All waits are as much shorter as the controller's clock is faster."""
     monkeypatch.setattr(breaker, "SECOND_S", breaker.SECOND_S / FAST)
-    monkeypatch.setattr(breaker, "MOST_DRAWN_S", breaker.MOST_DRAWN_S / FAST)
+    monkeypatch.setattr(breaker, "MAX_DRAWN_S", breaker.MAX_DRAWN_S / FAST)
     monkeypatch.setattr(breaker, "DRAW_S", breaker.DRAW_S / FAST)
     return
 
@@ -100,7 +100,7 @@ def test_of_two_hundred_at_once_no_more_than_the_limit_stay_drained(
     controller = Controller([f"gpu{number:03}" for number in range(NODES)], keeps_reason=keeps_reason)
     monkeypatch.setattr(control, "_told", controller)
     if not is_drawn:
-        monkeypatch.setattr(breaker, "MOST_DRAWN_S", 0.0)
+        monkeypatch.setattr(breaker, "MAX_DRAWN_S", 0.0)
     settled = drain_at_once(controller.names, tmp_path, HealthCheck(max_drained_percent=10, max_drained_nodes=10))
     assert len(controller.drained) == 10
     assert settled.count(True) == 10

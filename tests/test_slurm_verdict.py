@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.integrations.slurm import control
-from clusterproof.integrations.slurm.checking import patience_s
+from clusterproof.integrations.slurm.checking import timeout_s
 from clusterproof.integrations.slurm.control import Claim
 from clusterproof.integrations.slurm.job import Job, gpus_of
 from clusterproof.integrations.slurm.settings import Settings, SettingsError, plain_toml, read_settings
@@ -201,7 +201,7 @@ def test_slurm_job_gpus_is_a_list_of_numbers(told: str | None, gpus: set[int] | 
 def test_all_evidence_comes_before_the_deadline_and_the_health_check_has_the_time_of_a_run_by_hand(
     deadline_s: float, leaf_s: float
 ) -> None:
-    assert patience_s(deadline_s) == leaf_s
+    assert timeout_s(deadline_s) == leaf_s
     options = ProbeOptions(leaf_s=leaf_s)
     assert options.deadline_s("nvml") < deadline_s - 1
     assert leaf_s <= ProbeOptions().leaf_s

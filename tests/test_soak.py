@@ -17,7 +17,7 @@ JOBS = 20
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_small_soak_finds_nothing_that_should_not_have_been(version: SlurmVersion) -> None:
-    tally = soak(Soak(JOBS, nodes=2, version=version), within_s=600.0)
+    tally = soak(Soak(JOBS, nodes=2, version=version), timeout_s=600.0)
     assert list(json.loads(json.dumps(tally.figures()))) == [
         "jobs",
         "faults",

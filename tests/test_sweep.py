@@ -52,8 +52,8 @@ def run(visits: dict[str, Scripted], fanout: int = 64) -> dict[str, Answer]:
     return answers
 
 
-def visit(name: str, patience_s: float = LONG_S, may_end: bool = True) -> Scripted:
-    made = Scripted(Target(name), time.monotonic() + patience_s)
+def visit(name: str, timeout_s: float = LONG_S, may_end: bool = True) -> Scripted:
+    made = Scripted(Target(name), time.monotonic() + timeout_s)
     if may_end:
         made.may_end.set()
     return made
@@ -74,7 +74,7 @@ def test_no_target_is_no_visit() -> None:
 
 
 def test_a_visit_past_its_deadline_is_abandoned_and_the_others_go_on() -> None:
-    stuck = visit("stuck", patience_s=0.2, may_end=False)
+    stuck = visit("stuck", timeout_s=0.2, may_end=False)
     answers = run(named(stuck, visit("a"), visit("b"), visit("c")), fanout=2)
     assert answers["stuck"].unreached is Unreached.TIMED_OUT
     assert stuck.abandoned
@@ -82,7 +82,7 @@ def test_a_visit_past_its_deadline_is_abandoned_and_the_others_go_on() -> None:
 
 
 def test_a_visit_that_ends_after_it_was_abandoned_is_not_answered_again() -> None:
-    late = visit("late", patience_s=0.0, may_end=False)
+    late = visit("late", timeout_s=0.0, may_end=False)
     after = visit("after", may_end=False)
 
     def release() -> None:

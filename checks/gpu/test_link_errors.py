@@ -18,7 +18,7 @@ from clusterproof.plugins.suite.routing import evidence
 pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
 
 RECOVERIES = ("recovery", "recovery_failed")
-MOST_NAMED = 8  # of many links with errors, those that a message names
+MAX_NAMED = 8  # of many links with errors, those that a message names
 
 
 @evidence("nvidia-smi nvlink -e")
@@ -57,8 +57,8 @@ def fatal_xids(gpu: Gpu, node: Node) -> list[int]:
 def in_words(found: Iterable[NvlinkErrors]) -> str:
     """Counters in one line: `NVLink 5: 12 replay, NVLink 7: 1 recovery`."""
     named = [f"NVLink {errors.link}: {errors.count} {errors.kind.replace('_', ' ')}" for errors in found]
-    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-    return ", ".join(named[:MOST_NAMED]) + more
+    more = f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
+    return ", ".join(named[:MAX_NAMED]) + more
 
 
 @evidence("grep -H TOTAL /sys/bus/pci/devices/*/aer_dev_*; nvidia-smi -q | grep -i replays")

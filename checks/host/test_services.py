@@ -55,7 +55,7 @@ def test_services(node: Node) -> None:
 
 def _amiss(services: Mapping[str, Service]) -> Iterator[tuple[str, str]]:
     """Of the services that are installed those that do not run as they should, and how."""
-    restarts, within_s = threshold("services.restarts_fail"), threshold("services.restarted_within_s")
+    restarts, timeout_s = threshold("services.restarts_fail"), threshold("services.restarted_within_s")
     for name, service in services.items():
         row = needed_services().get(name)
         if row is None or row.instead_of in services:
@@ -64,7 +64,7 @@ def _amiss(services: Mapping[str, Service]) -> Iterator[tuple[str, str]]:
             yield name, f"ended and waits to be started once more, after {service.restarts or 0} restarts"
         elif service.is_amiss:
             yield name, f"is {service.active}"
-        elif service.keeps_ending(restarts, within_s):
+        elif service.keeps_ending(restarts, timeout_s):
             yield name, f"was restarted {service.restarts} times, the last {service.active_s:.0f} s ago"
 
 

@@ -16,7 +16,7 @@ from clusterproof.integrations.slurm import control
 from clusterproof.integrations.slurm.settings import HealthCheck
 
 DRAW_S = 0.025  # for each node of a partition; what two commands of Slurm's take
-MOST_DRAWN_S = 5.0
+MAX_DRAWN_S = 5.0
 SECOND_S = 1.05  # a second of slurmctld's, and what two clocks may differ in measuring it
 
 
@@ -30,9 +30,9 @@ def stand_in_line(partitions: Iterable[str], limits: HealthCheck) -> str:
     return who_is_full(partitions, limits)[0]
 
 
-def draw_apart(nodes: int, most_s: float = MOST_DRAWN_S) -> None:
+def draw_apart(nodes: int, most_s: float = MAX_DRAWN_S) -> None:
     """Wait a drawn time, so that so many nodes that begin at once do not all ask at once."""
-    time.sleep(random.uniform(0, min(MOST_DRAWN_S, most_s, DRAW_S * nodes)))  # noqa: S311 - no secret
+    time.sleep(random.uniform(0, min(MAX_DRAWN_S, most_s, DRAW_S * nodes)))  # noqa: S311 - no secret
 
 
 def look_back(name: str, partitions: Iterable[str], limits: HealthCheck) -> str:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 DRAIN = 3  # the exit code by which a script knows that the node is to be drained
 LATE_S = 0.5  # of waiting for others, from which on what does not answer in time is no fault of the node's
-MOST_LOGGED = 20  # findings of one run
+MAX_LOGGED = 20  # findings of one run
 LEVELS = {"fail": ERROR, "incomplete": WARNING, "concern": WARNING}
 
 
@@ -118,7 +118,7 @@ class Call:
         """Log what a run found."""
         found = ", ".join(f"{len(run.of(word))} {word}" for word in LEVELS if run.of(word)) or "all pass"
         self.log(f"{run.checked} checks in {run.took_s:.2f} s: {found}", INFO)
-        for finding in run.findings[:MOST_LOGGED]:
+        for finding in run.findings[:MAX_LOGGED]:
             self.log(f"{finding.verdict}: {finding.words}", LEVELS[finding.verdict])
 
 

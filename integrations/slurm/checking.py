@@ -35,7 +35,7 @@ class NoVerdict(Exception):  # noqa: N818 - an outcome, not an error
     """There are no verdicts; the text says why."""
 
 
-def patience_s(deadline_s: float) -> float:
+def timeout_s(deadline_s: float) -> float:
     """How long one kind of evidence may take, so that all of it comes before the deadline."""
     return max(0.1, min(PATIENT_S, (deadline_s - ASIDE_S) / NVML))
 
@@ -55,7 +55,7 @@ def check(
     """
     began = time.monotonic()
     here = StandBy(nvml)
-    leaf_s = patience_s(deadline_s)
+    leaf_s = timeout_s(deadline_s)
     try:
         index = _index(say)
         entries = tuple(of_occasions(index, occasions).values())

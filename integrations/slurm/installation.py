@@ -24,7 +24,7 @@ from clusterproof.plugins.evidence.storage.facts import is_network
 
 PACKAGE = Path(__file__).resolve().parents[2]
 MENDED, UNJUDGED = 1, 6
-MOST_SHOWN = 200  # characters of a message
+MAX_SHOWN = 200  # characters of a message
 NAMES = {"prolog": "prolog", "epilog": "epilog", "health-check": "health check"}
 MODES = {
     "observe": "a fail is logged, and drains nothing",
@@ -146,7 +146,7 @@ def _folded(rehearsals: tuple[Rehearsal, ...], verdict: str, settings: Settings)
         where = "" if "health-check" in occasions else f" ({', '.join(NAMES[occasion] for occasion in occasions)})"
         folded.setdefault((message, where), []).append(check)
     for (message, where), checks in folded.items():
-        words = f"{' '.join(checks)}{where}: {shortened(message, MOST_SHOWN)}"
+        words = f"{' '.join(checks)}{where}: {shortened(message, MAX_SHOWN)}"
         if verdict == "fail":
             does = "drains at the next job" if settings.drains else "would drain"
             yield mend(f"{words}: this {does}", "fails")

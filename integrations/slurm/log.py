@@ -9,7 +9,7 @@ LISTENER = "/dev/log"
 DAEMON = 3 << 3
 CRITICAL, ERROR, WARNING, INFO = 2, 3, 4, 6
 MAX_LINE = 900  # characters; syslog's own limit is 1024 bytes
-PATIENCE_S = 0.5
+TIMEOUT_S = 0.5
 NAME = "clusterproof"
 
 
@@ -32,7 +32,7 @@ class Log:
         try:
             sender = socket(AF_UNIX, SOCK_DGRAM)
             try:
-                sender.settimeout(PATIENCE_S)  # its queue may be full for a moment: Linux lets ten lines wait
+                sender.settimeout(TIMEOUT_S)  # its queue may be full for a moment: Linux lets ten lines wait
                 sender.connect(self._listener)
                 sender.send(line.encode("utf-8", "replace"))
             finally:

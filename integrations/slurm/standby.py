@@ -56,15 +56,15 @@ class StandBy:
         collectors = {leaf: (module_of(leaf), leaf_s) for leaf, leaf_s in self._deadlines.items()}
         os.write(self._orders, json.dumps([collectors, *limits, *more]).encode() + b"\n")
 
-    def evidence(self, node: str, within_s: float) -> NodeEvidence:
+    def evidence(self, node: str, timeout_s: float) -> NodeEvidence:
         """What it has told by then of the node of this name."""
         from clusterproof.plugins.transport.gather import evidence_of  # loaded while it reads
 
         began = time.monotonic()
-        output, in_time = self._answer(began + within_s)
+        output, in_time = self._answer(began + timeout_s)
         self.end()
         unreached = None if in_time else Unreached.TIMED_OUT
-        detail = "" if in_time else f"did not end within {within_s:g} s; {len(output)} bytes came"
+        detail = "" if in_time else f"did not end within {timeout_s:g} s; {len(output)} bytes came"
         answer = Answer(output, unreached, detail, time.monotonic() - began)
         return evidence_of(Target(node), answer, self._nonce, self._deadlines)
 

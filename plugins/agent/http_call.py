@@ -11,7 +11,7 @@ STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: |\r|$)")
 LENGTH = re.compile(rb"(?i)\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*(?:\r|$)")
 
 
-def ask(endpoint: str, method: str, path: str, headers: dict[str, str], patience_s: float) -> tuple[int, bytes]:
+def ask(endpoint: str, method: str, path: str, headers: dict[str, str], timeout_s: float) -> tuple[int, bytes]:
     """The status and the body, at most MAX_BYTES of it; each wait is for so many seconds. Chunks are not put together.
 
     Raises OSError, and ValueError for what is no address or no answer of HTTP.
@@ -21,7 +21,7 @@ def ask(endpoint: str, method: str, path: str, headers: dict[str, str], patience
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in named.items())]
     if not all(line.isascii() and line.isprintable() for line in lines):
         raise ValueError("a header that HTTP cannot carry")
-    connection = _connected(host, port, patience_s)
+    connection = _connected(host, port, timeout_s)
     try:
         connection.sendall("".join(f"{line}\r\n" for line in [*lines, ""]).encode())
         return _answer(connection)
@@ -38,11 +38,11 @@ def address(endpoint: str) -> tuple[str, int]:
     return found[1] or found[2], port
 
 
-def _connected(host: str, port: int, patience_s: float) -> socket:
+def _connected(host: str, port: int, timeout_s: float) -> socket:
     problem: OSError | None = None
     for family, kind, protocol, _, where in getaddrinfo(host, port, 0, SOCK_STREAM):
         connection = socket(family, kind, protocol)
-        connection.settimeout(patience_s)
+        connection.settimeout(timeout_s)
         try:
             connection.connect(where)
         except OSError as why:

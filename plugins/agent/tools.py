@@ -54,7 +54,7 @@ class Tool:
         """Whether it has printed something that nobody has taken yet, or has ended."""
         return bool(select.select([self._output], [], [], 0)[0])
 
-    def chunks(self, within_s: float | None = None, ask_s: float = 0.0) -> Iterator[bytes]:
+    def chunks(self, timeout_s: float | None = None, ask_s: float = 0.0) -> Iterator[bytes]:
         """Its output until it ends, or is not wanted any more. Raises Broke once its time is over, if it has one.
 
         With `ask_s` it is asked to end then (SIGINT), and killed so much later.
@@ -62,12 +62,12 @@ class Tool:
         is_asked = False
         poll = select.poll()
         poll.register(self._output, select.POLLIN)
-        until = None if within_s is None else time.monotonic() + within_s
+        until = None if timeout_s is None else time.monotonic() + timeout_s
         try:
             while True:
                 if until is not None and not poll.poll(1000 * max(0.0, until - time.monotonic())):
                     if is_asked or not ask_s:
-                        raise Broke(f"{self.line} does not end within {within_s:g} s")
+                        raise Broke(f"{self.line} does not end within {timeout_s:g} s")
                     os.kill(self._pid, signal.SIGINT)
                     until, is_asked = until + ask_s, True
                     continue
@@ -76,7 +76,7 @@ class Tool:
                     break
                 yield chunk
             if is_asked:
-                raise Broke(f"{self.line} does not end within {within_s:g} s")
+                raise Broke(f"{self.line} does not end within {timeout_s:g} s")
         except BaseException:
             os.kill(self._pid, signal.SIGKILL)
             raise

@@ -28,7 +28,7 @@ def leaf_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__"))
 
 
-def ask(account: Account, cluster: Cluster, leaves: Iterable[str], patience_s: float = LEAF_S) -> NodeEvidence:
+def ask(account: Account, cluster: Cluster, leaves: Iterable[str], timeout_s: float = LEAF_S) -> NodeEvidence:
     """What AWS tells of a cluster: all leaves of its kind side by side, each with its own way to fail."""
     names = sorted(name for name in leaves if _is_of(name, cluster))
     began = time.monotonic()
@@ -38,9 +38,9 @@ def ask(account: Account, cluster: Cluster, leaves: Iterable[str], patience_s: f
         told: dict[str, Leaf] = {}
         for name, answer in asked.items():
             try:
-                told[name] = answer.result(max(0.0, began + patience_s - time.monotonic()))
+                told[name] = answer.result(max(0.0, began + timeout_s - time.monotonic()))
             except TooLate:
-                told[name] = Leaf(Status.TIMED_OUT, detail=f"no answer within {patience_s:g} s")
+                told[name] = Leaf(Status.TIMED_OUT, detail=f"no answer within {timeout_s:g} s")
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     return NodeEvidence(cluster.name, told, seconds=time.monotonic() - began)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-MOST_FURTHER = 12  # digits: more than a float tells
+MAX_FURTHER = 12  # digits: more than a float tells
 WHOLE, SIGNIFICANT = "f", "g"
 
 
@@ -11,7 +11,7 @@ def apart(value: float, other: float, digits: int = 0, form: str = WHOLE) -> tup
 
     `digits` are those that are shown anyway: decimals, or with SIGNIFICANT all that count.
     """
-    further = MOST_FURTHER if value != other else 1
+    further = MAX_FURTHER if value != other else 1
     pairs = ((f"{value:.{digits + more}{form}}", f"{other:.{digits + more}{form}}") for more in range(further))
     shown = ("", "")
     for shown in pairs:

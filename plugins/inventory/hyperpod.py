@@ -16,7 +16,7 @@ from clusterproof.plugins.transport.submit_host import SETTING
 NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:(?P<region>[a-z0-9-]+):\d{12}:cluster/(?P<id>[a-z0-9]{12})")
 PAGE = 100
-MOST_BY_SESSIONS = 32  # nodes; at 3 sessions a second more of them take longer than one srun from the controller
+MAX_BY_SESSIONS = 32  # nodes; at 3 sessions a second more of them take longer than one srun from the controller
 # Where the API does not tell a group's role: what the documentation and its examples call such groups.
 _BY_NAME = (("Controller", re.compile(r"controller|head-?node", re.I)), ("Login", re.compile(r"login", re.I)))
 _NOT_FOUND = ("ResourceNotFound", "ResourceNotFoundException")
@@ -78,7 +78,7 @@ def _by_way(cluster: Cluster, via: str) -> Cluster:
         )
     if via == "nodes" or SETTING not in cluster.settings:
         return cluster
-    if via == "auto" and len(cluster.targets) <= MOST_BY_SESSIONS:
+    if via == "auto" and len(cluster.targets) <= MAX_BY_SESSIONS:
         return cluster
     return replace(cluster, connection="srun", settings={**cluster.settings, "beside": "hyperpod"})
 

@@ -57,8 +57,8 @@ class Names:
             for behind in range(at + min(self._most_pieces, len(pieces) - at), at, -2):
                 word = self._words.get("".join(pieces[at:behind]).lower())
                 if word is not None:
-                    is_domain = _DOMAIN.fullmatch("".join(pieces[behind : behind + _MOST_LABELS]))
-                    return word, behind + _MOST_LABELS if is_domain else behind
+                    is_domain = _DOMAIN.fullmatch("".join(pieces[behind : behind + _MAX_LABELS]))
+                    return word, behind + _MAX_LABELS if is_domain else behind
         return pieces[at], at + 1
 
 
@@ -111,7 +111,7 @@ def is_telling(name: str) -> bool:
 _TOKEN = re.compile(r"[^\W_]+(?:[._-]+[^\W_]+)*")
 _SEPARATORS = re.compile(r"([._-]+)")
 _DOMAIN = re.compile(r"(?:\.[a-z0-9-]+)*\.[a-z][a-z0-9-]*", re.IGNORECASE)
-_MOST_LABELS = 20  # of a domain, its separators counted
+_MAX_LABELS = 20  # of a domain, its separators counted
 _SHORTEST = 4  # characters of a host name that no text has by chance
 _SHORTEST_NUMBER = 8  # characters of a serial number
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"

@@ -128,7 +128,7 @@ class Asking:
         seen = replace(seen, settings={**seen.settings, "profile": option.profile or ""})
         return self._told_by_aws(seen, leaves, noted, UNNAMED_S)
 
-    def _told_by_aws(self, cluster: Cluster, leaves: frozenset[str], noted: Noted, patience_s: float) -> NodeEvidence:
+    def _told_by_aws(self, cluster: Cluster, leaves: frozenset[str], noted: Noted, timeout_s: float) -> NodeEvidence:
         settings = cluster.settings
         try:
             account = Account(settings.get("region", ""), settings.get("profile", ""))
@@ -139,7 +139,7 @@ class Asking:
             return NodeEvidence(cluster.name, dict.fromkeys(leaves, Leaf(status, detail=str(problem))))
         window = str(window_minutes(self.config.option.fsx_window))
         asked = {SETTING: as_setting(noted.mounted), "fsx_window_minutes": window}
-        return aws.ask(account, replace(cluster, settings={**settings, **asked}), leaves, patience_s)
+        return aws.ask(account, replace(cluster, settings={**settings, **asked}), leaves, timeout_s)
 
     def connection(self) -> Connection:
         """What reaches the nodes: a third party's, or the one that the cluster names."""

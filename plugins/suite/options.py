@@ -70,7 +70,7 @@ def window_minutes(text: str) -> int:
     """The minutes of `--fsx-window`. Raises pytest.UsageError."""
     number, unit = text[:-1], text[-1:]
     minutes = int(number) * _MINUTES[unit] if _IS_NUMBER(number) and unit in _MINUTES else 0
-    if not _LEAST_WINDOW <= minutes <= _MOST_WINDOW:
+    if not _LEAST_WINDOW <= minutes <= _MAX_WINDOW:
         raise pytest.UsageError(f"--fsx-window is {text!r:.40}; expected from 15m to 15d, as 90m, 12h or 2d")
     return minutes
 
@@ -88,5 +88,5 @@ def log_cursor(text: str) -> tuple[str, int, float]:
 _CURSOR = re.compile(r"([0-9a-f-]{1,64}):(-1|[0-9]{1,18}):([0-9]{1,12}(?:\.[0-9]{1,9})?)")
 _MINUTES = {"m": 1, "h": 60, "d": 24 * 60}
 _LEAST_WINDOW = 15  # minutes: the rule of sustained load looks at so many together
-_MOST_WINDOW = 15 * 24 * 60  # CloudWatch keeps points of one minute so long
+_MAX_WINDOW = 15 * 24 * 60  # CloudWatch keeps points of one minute so long
 _IS_NUMBER = re.compile(r"[0-9]{1,6}").fullmatch

@@ -66,7 +66,7 @@ class Identities:
     def __init__(self) -> None:
         self._by_path: dict[str, Identity] = {}
 
-    def offer(self, user: str, options: Mapping[str, Any], patience_s: float) -> Offer:
+    def offer(self, user: str, options: Mapping[str, Any], timeout_s: float) -> Offer:
         """What to offer to one host, by its ssh_config."""
         files = [path for path in options.get("identityfile", []) if path.lower() != "none"]
         chosen = files or ([] if options.get("identityfile") else list(_DEFAULT_FILES))
@@ -76,7 +76,7 @@ class Identities:
             identities=identities if files else [one for one in identities if one.problem != "is absent"],
             use_agent=str(options.get("identityagent", "")).lower() != "none",
             only_these=str(options.get("identitiesonly", "no")).lower() == "yes",
-            patience_s=patience_s,
+            timeout_s=timeout_s,
         )
 
     def _load(self, path: str) -> Identity:
@@ -93,20 +93,20 @@ class Offer:
     """
 
     def __init__(
-        self, user: str, identities: list[Identity], use_agent: bool, only_these: bool, patience_s: float
+        self, user: str, identities: list[Identity], use_agent: bool, only_these: bool, timeout_s: float
     ) -> None:
         self.user = user
         self.identities = identities
         self.use_agent = use_agent
         self.only_these = only_these
-        self.patience_s = patience_s
+        self.timeout_s = timeout_s
         self.tried: list[str] = []
         self._agent: Agent | None = None
 
     def authenticate(self, transport: Transport) -> None:
         """Try one key after the other. Raises LoginRefused, TimeoutError or EOFError."""
         self.tried = []
-        deadline = time.monotonic() + self.patience_s
+        deadline = time.monotonic() + self.timeout_s
         try:
             for label, key in self._keys():
                 if self._is_accepted(transport, key, deadline):

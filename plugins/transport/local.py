@@ -36,7 +36,7 @@ class Local:
 
 
 def _answer(program: Program, limits: Limits) -> Answer:
-    patience_s = limits.answer_s
+    timeout_s = limits.answer_s
     started = time.monotonic()
     try:
         shell = subprocess.Popen(
@@ -49,13 +49,13 @@ def _answer(program: Program, limits: Limits) -> Answer:
     except OSError as problem:
         return Answer(unreached=Unreached.LOST, detail=f"{_SHELL} does not start: {problem.strerror}")
     try:
-        output, in_time = _converse(shell, program.stdin, started + patience_s, limits.answer_bytes)
+        output, in_time = _converse(shell, program.stdin, started + timeout_s, limits.answer_bytes)
     finally:
         _end(shell)
     seconds = time.monotonic() - started
     if in_time:
         return Answer(output=output, seconds=seconds)
-    detail = f"did not end within {patience_s:g} s; {len(output)} bytes came"
+    detail = f"did not end within {timeout_s:g} s; {len(output)} bytes came"
     return Answer(output, Unreached.TIMED_OUT, detail, seconds)
 
 

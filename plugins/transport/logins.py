@@ -18,7 +18,7 @@ from clusterproof.plugins.transport.login import JumpHost, JumpLogin, Login
 from clusterproof.plugins.transport.ssh_config import SshConfig, host_key_checking, jumps, known_hosts_files
 from clusterproof.plugins.transport.ways import Jumped, NoWay, Proxied, Straight, Way
 
-_MOST_JUMPS = 8  # in a row; a ProxyJump that leads back to itself has no end
+_MAX_JUMPS = 8  # in a row; a ProxyJump that leads back to itself has no end
 
 _log = logging.getLogger("paramiko")
 if _log.level == logging.NOTSET:
@@ -83,8 +83,8 @@ class Logins:
     def _way(self, name: str, connection: Connection, hops: int, abandoned: threading.Event) -> Way:
         path = [hop for hop in jumps(connection.ssh_config) if hop != name]
         if path:
-            if hops >= _MOST_JUMPS:
-                raise NoWay(f"the ProxyJump of {name} passes more than {_MOST_JUMPS} hosts; expected an end")
+            if hops >= _MAX_JUMPS:
+                raise NoWay(f"the ProxyJump of {name} passes more than {_MAX_JUMPS} hosts; expected an end")
             return self._jumped(path, connection, hops + 1, abandoned)
         command = connection.ssh_config.get("proxycommand")
         return Proxied(command) if command else Straight(connection.host, connection.port)

@@ -110,18 +110,18 @@ class _NoVisit:
 
 def _converse(transport: Transport, program: Program, limits: Limits) -> tuple[bytes, Trouble | None]:
     """Run one program, and read what it prints. What came is handed back, whatever happened after."""
-    patience_s = limits.answer_s
-    deadline = time.monotonic() + patience_s
+    timeout_s = limits.answer_s
+    deadline = time.monotonic() + timeout_s
     output = bytearray()
     try:
-        channel = transport.open_session(timeout=patience_s)
+        channel = transport.open_session(timeout=timeout_s)
         channel.set_combine_stderr(True)
         channel.exec_command(program.command)  # not Connection.run: that sends stdin byte by byte
         _send(channel, program.stdin, deadline)
         _receive(channel, output, limits.answer_bytes, deadline)
     except (SSHException, OSError, EOFError) as problem:
         if time.monotonic() >= deadline:
-            detail = f"did not end within {patience_s:g} s; {len(output)} bytes came"
+            detail = f"did not end within {timeout_s:g} s; {len(output)} bytes came"
             return bytes(output), Trouble(Unreached.TIMED_OUT, detail)
         if not output:
             return b"", Trouble(Unreached.LOST, f"the connection broke before an answer came: {problem}")

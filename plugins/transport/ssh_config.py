@@ -15,7 +15,7 @@ from paramiko.ssh_exception import ConfigParseError
 
 from clusterproof.plugins.core.cluster import InventoryError
 
-_MOST_INCLUDES = 16  # deep, as in OpenSSH
+_MAX_INCLUDES = 16  # deep, as in OpenSSH
 _LINE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*\S)\s*")
 _USER_FILE = "~/.ssh/config"
 _SYSTEM_FILE = "/etc/ssh/ssh_config"
@@ -121,7 +121,7 @@ def _read(path: Path, folder: str, depth: int = 0) -> str:
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         match = _LINE.fullmatch(line)
         word = match.group(1).lower() if match else ""
-        if match and word == "include" and depth < _MOST_INCLUDES:
+        if match and word == "include" and depth < _MAX_INCLUDES:
             for pattern in _split(match.group(2)):
                 for included in _glob(pattern, folder):
                     lines += [_read_quietly(included, folder, depth + 1), around]

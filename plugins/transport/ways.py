@@ -29,7 +29,7 @@ class NoWay(ClusterproofError):  # noqa: N818 - what it is
 class Way(Protocol):
     """One way to one host. `interrupt` may be called from any thread, and returns at once."""
 
-    def dial(self, patience_s: float) -> socket.socket | Tunnel:
+    def dial(self, timeout_s: float) -> socket.socket | Tunnel:
         """Open the way. Raises OSError or NoWay."""
 
     def close(self) -> None:
@@ -49,9 +49,9 @@ class Straight:
         self._address = (host, port)
         self._socket: socket.socket | None = None
 
-    def dial(self, patience_s: float) -> socket.socket:
+    def dial(self, timeout_s: float) -> socket.socket:
         """Connect to the first of the host's addresses that answers. Raises OSError."""
-        self._socket = socket.create_connection(self._address, patience_s)
+        self._socket = socket.create_connection(self._address, timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else 40 ms for each command
         return self._socket
 
@@ -82,7 +82,7 @@ class Proxied:
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
 
-    def dial(self, patience_s: float) -> socket.socket:  # noqa: ARG002 - a program starts at once
+    def dial(self, timeout_s: float) -> socket.socket:  # noqa: ARG002 - a program starts at once
         """Start the program, in a shell as OpenSSH does. Raises OSError."""
         ours, theirs = socket.socketpair()
         self._socket = ours
@@ -181,12 +181,12 @@ class Jumped:
         self._jump = jump
         self._address = (host, port)
 
-    def dial(self, patience_s: float) -> Tunnel:
+    def dial(self, timeout_s: float) -> Tunnel:
         """Log in to the jump host and ask it to connect. Raises NoWay."""
         transport = self._jump.open()
         host, port = self._address
         try:
-            channel = transport.open_channel("direct-tcpip", self._address, ("127.0.0.1", 0), timeout=patience_s)
+            channel = transport.open_channel("direct-tcpip", self._address, ("127.0.0.1", 0), timeout=timeout_s)
         except ChannelException as refused:
             raise NoWay(f"jump host {self._name} does not reach {host}:{port}: {refused.text}") from None
         return Tunnel(channel)

@@ -17,11 +17,11 @@ from clusterproof.plugins.evidence.fsx.sustained import Points, clock
 from clusterproof.reports.document.section import Section, table
 from clusterproof.reports.run import Run
 
-MOST_SYSTEMS = 20
-MOST_LINES = 8  # of one metric: the servers or targets with the highest peaks
+MAX_SYSTEMS = 20
+MAX_LINES = 8  # of one metric: the servers or targets with the highest peaks
 WIDTH, HEIGHT = 600, 80  # units of the drawing
 FULL = 100.0  # percent
-MOST_POINTS = 600  # of a line; more are joined, the highest of each stretch kept
+MAX_POINTS = 600  # of a line; more are joined, the highest of each stretch kept
 MINUTE_S = 60
 MAX_NAME = 80  # characters
 
@@ -47,9 +47,9 @@ def file_systems_section(run: Run) -> Section | None:
         found = file_systems(run.facts)
     except (Incomplete, NotApplicable):
         return None
-    parts = [part for system in found[:MOST_SYSTEMS] if (part := _system(system))]
-    if len(found) > MOST_SYSTEMS:
-        parts.append(f"<p>… and {len(found) - MOST_SYSTEMS} more file systems</p>")
+    parts = [part for system in found[:MAX_SYSTEMS] if (part := _system(system))]
+    if len(found) > MAX_SYSTEMS:
+        parts.append(f"<p>… and {len(found) - MAX_SYSTEMS} more file systems</p>")
     return Section("storage", "File systems", "".join(parts)) if parts else None
 
 
@@ -84,7 +84,7 @@ def _lines(system: FileSystem, metric: str) -> list[Line]:
         lines = [Line(printable(one.place, MAX_NAME), one.points) for one in system.series(metric)]
     except (Incomplete, NotApplicable):
         return []
-    return sorted((line for line in lines if line.told), key=lambda line: -max(line.told))[:MOST_LINES]
+    return sorted((line for line in lines if line.told), key=lambda line: -max(line.told))[:MAX_LINES]
 
 
 def _figure(words: str, lines: list[Line], begin: float) -> str:
@@ -109,7 +109,7 @@ def _figure(words: str, lines: list[Line], begin: float) -> str:
 
 def _path(points: Points, top: float) -> str:
     """A line with a gap where nothing is told."""
-    stride = -(-len(points) // MOST_POINTS)
+    stride = -(-len(points) // MAX_POINTS)
     joined = [max(filter(_is_told, points[at : at + stride]), default=None) for at in range(0, len(points), stride)]  # type: ignore[type-var]
     step = WIDTH / max(1, len(joined) - 1)
     words: list[str] = []

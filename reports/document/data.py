@@ -17,8 +17,8 @@ from clusterproof.reports.findings import shortened
 from clusterproof.reports.run import Run
 from clusterproof.reports.wording import owner_of
 
-MOST_WORDS = 600  # characters of what a check said of a node
-MOST_OF_ALL = 700_000  # characters of all that checks said, what failed first
+MAX_WORDS = 600  # characters of what a check said of a node
+MAX_OF_ALL = 700_000  # characters of all that checks said, what failed first
 MAX_NAME = 260  # characters of a node's name
 NOT_RUN = " "
 _WORST_FIRST = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN, Verdict.NOT_APPLICABLE)
@@ -103,12 +103,12 @@ def _words(results: Sequence[Result], checks: dict[str, Result], nodes: dict[str
         number = _number(result, nodes)
         if result.message and result.verdict is not Verdict.PASS and number is not None:
             alike[result.verdict, result.check, result.message].append(number)
-    room = MOST_OF_ALL
+    room = MAX_OF_ALL
     told: list[list[Any]] = []
     for verdict in _WORST_FIRST:
         for (of, check, message), where in alike.items():
             if of is verdict:
-                words = shortened(message, MOST_WORDS)
+                words = shortened(message, MAX_WORDS)
                 room -= len(words)
                 told.append([numbers[check], verdict.letter, words if room > 0 else "", _ranges(where)])
     return told

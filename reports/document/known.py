@@ -13,7 +13,7 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.reports.document.versions import versions_of
 
 MAX_CELL = 200  # characters
-MOST_ROWS = 64  # of a table
+MAX_ROWS = 64  # of a table
 
 KIB_OF_GIB = 1 << 20
 HOUR_S = 3600
@@ -32,7 +32,7 @@ def tables(node: Node) -> Iterator[Table]:
     )
     for title, head, rows in found:
         if rows:
-            yield title, head, tuple(rows[:MOST_ROWS])
+            yield title, head, tuple(rows[:MAX_ROWS])
 
 
 def _itself(node: Node) -> Iterator[tuple[str, str]]:
@@ -85,7 +85,7 @@ def _rows(told: object, keys: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 def _records(told: object) -> Sequence[Mapping[str, Any]]:
     if not isinstance(told, list):
         return []
-    return [record for record in told if isinstance(record, dict)][:MOST_ROWS]
+    return [record for record in told if isinstance(record, dict)][:MAX_ROWS]
 
 
 def _told(node: Node, leaf: str) -> Mapping[str, Any]:

@@ -22,12 +22,12 @@ from clusterproof.reports.document.section import Section
 from clusterproof.reports.findings import shortened
 from clusterproof.reports.pairs import facts, measured
 
-MOST_CAMPAIGNS = 6  # kinds of nodes, each with a map
-MOST_CELL_BY_CELL = 64  # nodes
-MOST_MARKED = 24  # rows of nodes that the findings speak of, below a map of places
-MOST_FINDINGS = 30
-MOST_WORDS = 500  # characters of a finding, or of a fact
-MOST_TOLD = 6  # measurements in the title of a cell
+MAX_CAMPAIGNS = 6  # kinds of nodes, each with a map
+MAX_CELL_BY_CELL = 64  # nodes
+MAX_MARKED = 24  # rows of nodes that the findings speak of, below a map of places
+MAX_FINDINGS = 30
+MAX_WORDS = 500  # characters of a finding, or of a fact
+MAX_TOLD = 6  # measurements in the title of a cell
 MAX_SHOWN = 60  # characters of a name under the pointer
 SLOW = 0.95  # of normal: below it one measurement is worth a tick of its own
 _NOBODY = "No node, link or place was found to be slower than the others."
@@ -47,11 +47,11 @@ def pairs_section(run: PairwiseRun, known: Container[str]) -> Section | None:
     campaigns = measured(run)
     if not campaigns:
         return None
-    parts = [_campaign(campaign, known, is_one=len(campaigns) == 1) for campaign in campaigns[:MOST_CAMPAIGNS]]
-    if len(campaigns) > MOST_CAMPAIGNS:
-        parts.append(f"<p>… and {len(campaigns) - MOST_CAMPAIGNS} more kinds of nodes; pairs.csv has all</p>")
+    parts = [_campaign(campaign, known, is_one=len(campaigns) == 1) for campaign in campaigns[:MAX_CAMPAIGNS]]
+    if len(campaigns) > MAX_CAMPAIGNS:
+        parts.append(f"<p>… and {len(campaigns) - MAX_CAMPAIGNS} more kinds of nodes; pairs.csv has all</p>")
     if run.why_not:
-        parts.append(f"<p>{escape(shortened(run.why_not, MOST_WORDS))}</p>")
+        parts.append(f"<p>{escape(shortened(run.why_not, MAX_WORDS))}</p>")
     return Section("pairs", "Bandwidth between nodes", "".join(parts))
 
 
@@ -60,7 +60,7 @@ def _campaign(campaign: Campaign, known: Container[str], is_one: bool) -> str:
     marks = _marks(campaign)
     lines = list(_lines(campaign, marks, known))
     nodes = in_order(campaign.of_node, campaign.journal.plan.places)
-    is_small = len(nodes) <= MOST_CELL_BY_CELL
+    is_small = len(nodes) <= MAX_CELL_BY_CELL
     drawing = _of_nodes(campaign, nodes, marks) if is_small else _of_places(campaign, nodes, marks)
     return "".join(
         (
@@ -81,16 +81,14 @@ def _findings(campaign: Campaign) -> str:
     if not found:
         is_enough = len(campaign.of_node) >= TOO_FEW
         return f"<p>{_NOBODY if is_enough else _TWO_NODES}</p>"
-    told = "".join(f"<li>{escape(shortened(finding_in_words(one), MOST_WORDS))}</li>" for one in found[:MOST_FINDINGS])
-    more = f"<li>… and {len(found) - MOST_FINDINGS} more</li>" if len(found) > MOST_FINDINGS else ""
+    told = "".join(f"<li>{escape(shortened(finding_in_words(one), MAX_WORDS))}</li>" for one in found[:MAX_FINDINGS])
+    more = f"<li>… and {len(found) - MAX_FINDINGS} more</li>" if len(found) > MAX_FINDINGS else ""
     return f'<ul class="of-pairs">{told}{more}</ul>'
 
 
 def _facts(campaign: Campaign) -> str:
     told = "".join(
-        f"<dt>{word}</dt><dd>{escape(shortened(words, 2 * MOST_WORDS))}</dd>"
-        for word, words in facts(campaign)
-        if words
+        f"<dt>{word}</dt><dd>{escape(shortened(words, 2 * MAX_WORDS))}</dd>" for word, words in facts(campaign) if words
     )
     return f"<dl>{told}</dl>"
 
@@ -127,7 +125,7 @@ def _of_places(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, Fin
     slow = {one.place for one in campaign.analysis.findings if one.place}
     folded = blocks(nodes, campaign.journal.plan.places, slow)
     place = {node: number for number, block in enumerate(folded) for node in block.nodes}
-    named = [node for node in marks if node in place][:MOST_MARKED]
+    named = [node for node in marks if node in place][:MAX_MARKED]
     row_of = {node: len(folded) + number for number, node in enumerate(named)}
     shares: dict[tuple[int, int], list[float | None]] = defaultdict(list)
     for pair, told in campaign.of_pair.items():
@@ -169,9 +167,9 @@ def _lines(campaign: Campaign, marks: Mapping[str, Finding], known: Container[st
     slower = {node: one.slower for node, one in campaign.analysis.estimates.items()}
     order = {node: number for number, node in enumerate(marks)}
     ranked = sorted(told, key=lambda node: (order.get(node, len(order)), -slower.get(node, 1.0), node))
-    if len(ranked) > strip.MOST_LINES:
+    if len(ranked) > strip.MAX_LINES:
         worth = [node for node in ranked if node in marks or any(share is None or share < SLOW for share in told[node])]
-        shown = worth[: strip.MOST_LINES - 1]
+        shown = worth[: strip.MAX_LINES - 1]
     else:
         shown = ranked
     for node in shown:
@@ -215,7 +213,7 @@ def _middle(shares: Sequence[float | None]) -> float | None:
 
 def _in_words(shares: Sequence[float | None]) -> str:
     """`71 %, 70 %, failed`; of many how many there are, the median and the lowest."""
-    if len(shares) <= MOST_TOLD:
+    if len(shares) <= MAX_TOLD:
         return ", ".join("failed" if share is None else f"{share * 100:.0f} %" for share in shares)
     well = [share for share in shares if share is not None]
     failed = f", {len(shares) - len(well)} failed" if len(well) < len(shares) else ""

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from clusterproof.plugins.core.nodeset import fold
 
-MOST_BLOCKS = 32
+MAX_BLOCKS = 32
 NOWHERE = "place unknown"
 _PARTS = re.compile("([0-9]+)")
 
@@ -41,10 +41,10 @@ def blocks(ordered: Sequence[str], places: Mapping[str, str], alone: Container[s
     """
     of_places = groups(ordered, places)
     if len(of_places) == 1:
-        size = -(-len(ordered) // MOST_BLOCKS)
+        size = -(-len(ordered) // MAX_BLOCKS)
         stretches = [tuple(ordered[at : at + size]) for at in range(0, len(ordered), size)]
         return [Block(fold(nodes), nodes) for nodes in stretches]
-    together = -(-len(of_places) // MOST_BLOCKS)
+    together = -(-len(of_places) // MAX_BLOCKS)
     bunches: list[list[Block]] = [[]]
     for block in of_places:
         is_alone = block.name in alone

@@ -21,9 +21,9 @@ from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
 from clusterproof.reports.since import since
 
-MOST_ROWS = 300  # of a table of what does not apply
-MOST_NODES = 600  # characters of a nodeset in it
-MOST_WORDS = 300  # characters of a reason
+MAX_ROWS = 300  # of a table of what does not apply
+MAX_NODES = 600  # characters of a nodeset in it
+MAX_WORDS = 300  # characters of a reason
 
 _TOOLS = """<form class="tools" role="search" hidden>
 <label>Search <input type="search" id="search" placeholder="node, UUID, check, word …" autocomplete="off"></label>
@@ -63,8 +63,8 @@ def _since(run: Run) -> Section | None:
     told = since(run)
     if told is None:
         return None
-    listed = "".join(f"<li>{escape(shortened(line, MOST_WORDS))}</li>" for line in told.lines(NEW, GONE)[:MOST_ROWS])
-    still = "".join(f"<li>{escape(shortened(line, MOST_WORDS))}</li>" for line in told.lines(STILL)[:MOST_ROWS])
+    listed = "".join(f"<li>{escape(shortened(line, MAX_WORDS))}</li>" for line in told.lines(NEW, GONE)[:MAX_ROWS])
+    still = "".join(f"<li>{escape(shortened(line, MAX_WORDS))}</li>" for line in told.lines(STILL)[:MAX_ROWS])
     body = f"<p>{told.changes.headline}</p>" + (f"<ul>{listed}</ul>" if listed else "")
     body += f"<details><summary>what is still there</summary><ul>{still}</ul></details>" if still else ""
     return Section("since", told.title, body)
@@ -110,8 +110,8 @@ def _passed_over(run: Run) -> Section | None:
     rows = list(_reasons(reasons))
     body = ""
     if rows:
-        body = table(("reason", "checks", "nodes"), rows[:MOST_ROWS])
-        body += f"<p>… and {len(rows) - MOST_ROWS} more reasons</p>" if len(rows) > MOST_ROWS else ""
+        body = table(("reason", "checks", "nodes"), rows[:MAX_ROWS])
+        body += f"<p>… and {len(rows) - MAX_ROWS} more reasons</p>" if len(rows) > MAX_ROWS else ""
     if run.left_out:
         named = "".join(f"<li><code>{escape(check)}</code> {escape(why)}</li>" for check, why in run.left_out.items())
         body += f"<details><summary>{len(run.left_out)} checks were not chosen for this run</summary><ul>{named}</ul>"
@@ -123,7 +123,7 @@ def _reasons(reasons: dict[str, list[Result]]) -> Iterator[Sequence[str]]:
     for reason, results in sorted(reasons.items(), key=lambda entry: -len(entry[1])):
         checks = sorted({result.check for result in results})
         nodes = fold({result.node for result in results})
-        yield shortened(reason, MOST_WORDS), within(", ".join(checks), MOST_NODES), within(nodes, MOST_NODES)
+        yield shortened(reason, MAX_WORDS), within(", ".join(checks), MAX_NODES), within(nodes, MAX_NODES)
 
 
 SECTIONS: tuple[Callable[[Run], Section | None], ...] = (

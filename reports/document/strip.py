@@ -9,7 +9,7 @@ from math import ceil, floor
 
 from clusterproof.reports.document.heat import MARK, MAX_LABEL, MAX_TITLE, NORMAL, step
 
-MOST_LINES = 40
+MAX_LINES = 40
 WIDTH = 560  # of the axis
 ROW = 18
 LEFT, RIGHT, HEAD = 180, 250, 22

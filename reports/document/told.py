@@ -10,8 +10,8 @@ from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.run import Run
 
-MOST_OF_ALL = 1_300_000  # characters of JSON
-MOST_OF_LEAF = 40_000
+MAX_OF_ALL = 1_300_000  # characters of JSON
+MAX_OF_LEAF = 40_000
 MAX_DETAIL = 300
 
 
@@ -24,7 +24,7 @@ def evidence(run: Run) -> str:
     endings: dict[str, int] = {}
     nodes: dict[str, tuple[int, list[int]]] = {}
     known: dict[int, int] = {}  # by the value's identity: large clusters hold once what nodes told alike
-    room = MOST_OF_ALL
+    room = MAX_OF_ALL
     for name in _worst_first(run):
         told = run.nodes[name].evidence
         ending = endings.setdefault(_endings(told), len(endings))
@@ -66,9 +66,9 @@ def _as_json(leaf: Leaf) -> str:
     try:
         text = json.dumps(leaf.value, separators=(",", ":"), allow_nan=False)
     except ValueError:  # NaN and infinity, which are no JSON: as text
-        text = json.dumps(json.dumps(leaf.value)[:MOST_OF_LEAF])
+        text = json.dumps(json.dumps(leaf.value)[:MAX_OF_LEAF])
     except RecursionError:
         text = '"nested too deeply to be shown; --record keeps it"'
-    if len(text) <= MOST_OF_LEAF:
+    if len(text) <= MAX_OF_LEAF:
         return text
-    return json.dumps(f"{text[:MOST_OF_LEAF]} … ({len(text)} characters; --record keeps all)")
+    return json.dumps(f"{text[:MAX_OF_LEAF]} … ({len(text)} characters; --record keeps all)")

@@ -13,8 +13,8 @@ from clusterproof.reports.document.section import Section, table
 from clusterproof.reports.findings import within
 from clusterproof.reports.run import Run
 
-MOST_VERSIONS = 12  # of a component, the rarest left out
-MOST_NODES = 400  # characters of a nodeset
+MAX_VERSIONS = 12  # of a component, the rarest left out
+MAX_NODES = 400  # characters of a nodeset
 MAX_VERSION = 80  # characters
 
 
@@ -68,8 +68,8 @@ def _rows(group: str, nodes: Sequence[Node]) -> Iterator[tuple[str, str, str, st
             told[component][version].append(node.name)
     for component, versions in sorted(told.items()):
         (usual, most), *odd = sorted(versions.items(), key=lambda entry: (-len(entry[1]), entry[0]))
-        words = [f"{version}: {within(fold(names), MOST_NODES)}" for version, names in odd[:MOST_VERSIONS]]
-        if len(odd) > MOST_VERSIONS:
-            words.append(f"… and {len(odd) - MOST_VERSIONS} more versions")
+        words = [f"{version}: {within(fold(names), MAX_NODES)}" for version, names in odd[:MAX_VERSIONS]]
+        if len(odd) > MAX_VERSIONS:
+            words.append(f"… and {len(odd) - MAX_VERSIONS} more versions")
         telling = sum(map(len, versions.values()))
         yield component, group, usual, f"{len(most)} of {telling}", "; ".join(words)

@@ -9,11 +9,11 @@ from pathlib import Path
 from clusterproof.reports.history.model import FILE, HistoryError
 from clusterproof.reports.history.place import default_path
 from clusterproof.reports.history.store import clusters, read_past
-from clusterproof.reports.history.words import MOST_ROWS, page
+from clusterproof.reports.history.words import MAX_ROWS, page
 from clusterproof.reports.runs import RUNS
 
 EXIT_UNREADABLE = 4  # as pytest's for a bad command line
-_MOST_RUNS = 50
+_MAX_RUNS = 50
 
 
 def history(arguments: Sequence[str]) -> tuple[int, str]:
@@ -45,7 +45,7 @@ def _page(path: Path, option: argparse.Namespace) -> Iterator[str]:
     if len(known) > 1 and not option.cluster:
         others = ", ".join(known[1:10])
         yield f"the newest of {len(known)} clusters; --cluster NAME shows another: {others}"
-    yield from page(read_past(path, cluster, option.runs), option.sort, 0 if option.all else MOST_ROWS)
+    yield from page(read_past(path, cluster, option.runs), option.sort, 0 if option.all else MAX_ROWS)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -55,11 +55,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--history", metavar="FILE", help=f"the file of --history (default: the one at runs/*/{FILE})")
     parser.add_argument("--cluster", metavar="NAME", default="", help="the cluster, where the file has several")
-    parser.add_argument(
-        "--runs", metavar="N", type=_count, default=_MOST_RUNS, help="look at so many runs (default 50)"
-    )
+    parser.add_argument("--runs", metavar="N", type=_count, default=_MAX_RUNS, help="look at so many runs (default 50)")
     parser.add_argument("--sort", metavar="COLUMN", default="", help="sort tables by a column: nodes, check, runs, …")
-    parser.add_argument("--all", action="store_true", help=f"all rows, not the first {MOST_ROWS} of each table")
+    parser.add_argument("--all", action="store_true", help=f"all rows, not the first {MAX_ROWS} of each table")
     return parser
 
 

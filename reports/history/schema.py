@@ -10,7 +10,7 @@ from pathlib import Path
 from clusterproof.reports.history.model import HistoryError
 
 APPLICATION = 0x436C7066  # "Clpf": whose file it is
-PATIENCE_S = 30.0  # for runs that write at the same time; each takes a fraction of a second
+TIMEOUT_S = 30.0  # for runs that write at the same time; each takes a fraction of a second
 LOCAL = frozenset(["bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"])
 _MOUNTS = Path("/proc/self/mountinfo")
 
@@ -51,7 +51,7 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
     """
     with _in_words(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(path, timeout=PATIENCE_S, isolation_level=None)) as database:
+        with closing(sqlite3.connect(path, timeout=TIMEOUT_S, isolation_level=None)) as database:
             _is_ours(database, path)
             with suppress(sqlite3.OperationalError):  # another run is doing the same, or the file system cannot
                 database.execute(f"PRAGMA journal_mode = {'WAL' if is_local(path) else 'DELETE'}")
@@ -96,7 +96,7 @@ def is_local(path: Path) -> bool:
 
 def _opened_for_reading(path: Path) -> sqlite3.Connection:
     where = path.resolve().as_uri()
-    database = sqlite3.connect(f"{where}?mode=ro", uri=True, timeout=PATIENCE_S, isolation_level=None)
+    database = sqlite3.connect(f"{where}?mode=ro", uri=True, timeout=TIMEOUT_S, isolation_level=None)
     try:
         database.execute("PRAGMA user_version")
     except sqlite3.Error as problem:
@@ -158,7 +158,7 @@ def _in_words(path: Path) -> Iterator[None]:
 _ADVICE = {
     "file is not a database": "; move it away, and the next run begins a new one",
     "database disk image is malformed": "; move it away, and the next run begins a new one",
-    "database is locked": f": other runs held it for {PATIENCE_S:g} s, or the file system knows no locks",
+    "database is locked": f": other runs held it for {TIMEOUT_S:g} s, or the file system knows no locks",
     "database or disk is full": "; make room on its disk",
     "attempt to write a readonly database": "; name a file that this user may write",
     "unable to open database file": "; name a file in a folder that this user may write",

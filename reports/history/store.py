@@ -17,7 +17,7 @@ from clusterproof.reports.history.changes import is_green, standing
 from clusterproof.reports.history.model import NOBODY, Entry, Gpu, HistoryError, Identity, Pair, Past, Run
 from clusterproof.reports.history.schema import reading, writing
 
-MOST_WORDS = 400  # characters of a message; the run's own reports have all
+MAX_WORDS = 400  # characters of a message; the run's own reports have all
 
 
 def write_run(
@@ -166,7 +166,7 @@ def _row(result: Result, run: int, names: _Names, before: Mapping[Pair, Verdict]
         result.verdict.value,
         None if stands is result.verdict else stands.value,
         None if is_fine or not result.devices else json.dumps(result.devices),
-        None if is_fine else _text(result.message)[:MOST_WORDS],
+        None if is_fine else _text(result.message)[:MAX_WORDS],
     )
 
 

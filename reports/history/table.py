@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _NUMBER = re.compile(r"(\d+)")
-MOST_CELL = 100  # characters of one cell; the last column of a row has no end
+MAX_CELL = 100  # characters of one cell; the last column of a row has no end
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Table:
 
 
 def _cut(cell: str) -> str:
-    return cell if len(cell) <= MOST_CELL else f"{cell[: MOST_CELL - 1]}…"
+    return cell if len(cell) <= MAX_CELL else f"{cell[: MAX_CELL - 1]}…"
 
 
 def _natural(text: str) -> list[tuple[int, float, str]]:

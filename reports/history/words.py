@@ -14,8 +14,8 @@ from clusterproof.reports.history.model import Past, Run
 from clusterproof.reports.history.table import Table
 from clusterproof.reports.history.trends import GPU, Offender, Trend, flaps, offenders, places, trends
 
-MOST_ROWS = 20  # of a table, without --all
-MOST_LINES = 12  # of what is new or gone, in a run's own summary
+MAX_ROWS = 20  # of a table, without --all
+MAX_LINES = 12  # of what is new or gone, in a run's own summary
 _BARS = "▁▂▃▄▅▆▇█"
 _SHOWN_VALUES = 12
 
@@ -35,9 +35,9 @@ def lines_since(last: Run | None, changes: Changes) -> Iterator[str]:
         return
     yield f"since the last run ({moment(last.began)}): {changes.headline}"
     told = [line for kind, found in changes.kinds if kind != STILL for line in folded(kind, found)]
-    yield from told[:MOST_LINES]
-    if len(told) > MOST_LINES:
-        yield f"  … and {len(told) - MOST_LINES} more lines; `clusterproof history` has all"
+    yield from told[:MAX_LINES]
+    if len(told) > MAX_LINES:
+        yield f"  … and {len(told) - MAX_LINES} more lines; `clusterproof history` has all"
 
 
 def folded(kind: str, found: Iterable[Change]) -> Iterator[str]:
@@ -50,7 +50,7 @@ def folded(kind: str, found: Iterable[Change]) -> Iterator[str]:
         yield printable(f"  {kind:<5} {fold(names)}:{word} {title or check}" + (f" ({check})" if title else ""))
 
 
-def page(past: Past, sort: str = "", most: int = MOST_ROWS) -> Iterator[str]:
+def page(past: Past, sort: str = "", most: int = MAX_ROWS) -> Iterator[str]:
     """All that `clusterproof history` says of a cluster."""
     last = past.runs[-1]
     earlier = past.runs[:-1]

@@ -105,9 +105,9 @@ class Agent:
                     return True
         return False
 
-    def _hear(self, patience_s: float | None) -> Message:
+    def _hear(self, timeout_s: float | None) -> Message:
         """The next message; what the plugin puts in is acknowledged. Raises TimeoutError, ConnectionClosed."""
-        told = self._connection.recv(patience_s)
+        told = self._connection.recv(timeout_s)
         message = read(told if isinstance(told, bytes) else told.encode())
         if message.type == INPUT:
             self._answers.append(message)

@@ -10,7 +10,7 @@ import pytest
 
 from clusterproof.plugins.core.result import OF_A_PAIR, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.forms.cloudwatch import MOST_METRICS, metrics_of
+from clusterproof.plugins.suite.forms.cloudwatch import MAX_METRICS, metrics_of
 from tests.aws.service import DENIED, Service
 from tests.runs import LIGHT, VERDICTS, Runs, all_verdicts
 
@@ -101,6 +101,6 @@ def test_a_pair_is_no_node() -> None:
 def test_however_large_the_cluster_the_metrics_are_few_and_of_characters_that_aws_takes() -> None:
     results = [Result("a.b", f"n{number}", Verdict.FAIL, subsystem=f"s{number}\x00ü") for number in range(5_000)]
     metrics = metrics_of(":\n\ud800" * 500, results, has_history=True)
-    assert len(metrics) == MOST_METRICS
+    assert len(metrics) == MAX_METRICS
     values = [dimension["Value"] for metric in metrics for dimension in metric["Dimensions"]]
     assert all(value.isascii() and value.isprintable() and len(value) <= 255 and value[0] != ":" for value in values)

@@ -90,9 +90,9 @@ class SlurmBed:
         """Why a node is drained or down, with who said so and when; empty where it is not."""
         return self._of_node(name, "Reason=")
 
-    def wait_for(self, name: str, *states: str, within_s: float = START_S) -> str:
+    def wait_for(self, name: str, *states: str, timeout_s: float = START_S) -> str:
         """Wait until a node has one of these states. Raises TimeoutError."""
-        until = time.monotonic() + within_s
+        until = time.monotonic() + timeout_s
         while (state := self.state(name)) not in states:
             if time.monotonic() > until:
                 raise TimeoutError(f"{name} is {state}; expected {' or '.join(states)}: {self.log(name)}")

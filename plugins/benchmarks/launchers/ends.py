@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from clusterproof.plugins.benchmarks.launchers.blame import NOT_STARTED, attributed
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
-from clusterproof.plugins.benchmarks.launchers.visit import MOST_BYTES, Told
+from clusterproof.plugins.benchmarks.launchers.visit import MAX_BYTES, Told
 from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.benchmarks.pairwise.model import Pair
 
@@ -31,9 +31,9 @@ def ends_of(campaign: Campaign, run: str, addresses: tuple[str, ...]) -> Ends:
     assert meter.server
     assert meter.client
     door = PORTS[secrets.randbelow(len(PORTS))]
-    within_s = min(campaign.run_s, MEET_S + 2 * campaign.limits.connect_s)
-    common = {"run": run, "deadline_s": campaign.run_s, "most_bytes": MOST_BYTES}
-    meeting = {"door": door, "port": door + 1, "within_s": within_s}
+    timeout_s = min(campaign.run_s, MEET_S + 2 * campaign.limits.connect_s)
+    common = {"run": run, "deadline_s": campaign.run_s, "most_bytes": MAX_BYTES}
+    meeting = {"door": door, "port": door + 1, "timeout_s": timeout_s}
     knocks = {"addresses": list(addresses), "stands_for_address": ADDRESS}
     environment = dict(settings.environment)
     serves = {"shell": meter.server(settings, door + 1), "environment": environment}

@@ -11,7 +11,7 @@ from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, check
 from clusterproof.plugins.benchmarks.launchers.over_nodes import Outcome, OverNodes, Turn
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, ranks_per_node, with_advice
 from clusterproof.plugins.benchmarks.launchers.sweeping import ARGUMENT
-from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MOST_BYTES
+from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES
 from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.transport import Unusable
 
@@ -50,7 +50,7 @@ def by_mpirun(turn: Turn) -> Outcome:
     request = {
         "commands": [{"shell": start_shell(turn), "environment": AS_ROOT}],
         "deadline_s": campaign.run_s,
-        "most_bytes": MOST_BYTES,
+        "most_bytes": MAX_BYTES,
     }
     told = turn.visit(a, request, campaign.run_s + ENDS_S)
     if told.unreached:

@@ -106,7 +106,7 @@ class Run:
     def meet_and_run(self) -> None:
         """As the one that serves, the one that comes, or alone. Raises Unmet, Unheard."""
         meeting = self.request.get("meeting") or {}
-        meet_until = min(self.until, time.monotonic() + meeting.get("within_s", 0.0))
+        meet_until = min(self.until, time.monotonic() + meeting.get("timeout_s", 0.0))
         if "addresses" in meeting:
             self.other, address = knock(meeting["addresses"], meeting["door"], self.word, meet_until)
             self.start(meeting["stands_for_address"], address)

@@ -29,10 +29,10 @@ class Turn:
     run: str
     where: Mapping[str, Told]
 
-    def visit(self, node: str, request: Mapping[str, object], within_s: float) -> Told:
+    def visit(self, node: str, request: Mapping[str, object], timeout_s: float) -> Told:
         """Send one request to one of its nodes. Never raises: a connection that fails has not reached the node."""
         try:
-            return self.visitor.visit(self.campaign.target(node), {**request, "run": self.run}, within_s)
+            return self.visitor.visit(self.campaign.target(node), {**request, "run": self.run}, timeout_s)
         except (Unusable, InventoryError) as problem:
             return Told(unreached=str(problem))
 

@@ -18,7 +18,7 @@ from clusterproof.plugins.benchmarks.launchers.ends import ends_of, reading_of
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measured, check
 from clusterproof.plugins.benchmarks.launchers.over_nodes import not_reached
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, ranks_per_node, with_advice
-from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MOST_BYTES, TRAVELS, Told, output_of, read
+from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, TRAVELS, Told, output_of, read
 from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.benchmarks.pairwise.model import Pair
 from clusterproof.plugins.core.nodeset import fold
@@ -148,7 +148,7 @@ class BySrun:
             "job": reserved.job,
             "is_ours": reserved.is_ours,
             "options": self._options,
-            "most_bytes": 2 * MOST_BYTES,
+            "most_bytes": 2 * MAX_BYTES,
             "steps": steps,
             "program": {
                 "source": joined(TRAVELS),
@@ -166,9 +166,9 @@ class BySrun:
             ranks = ONLY_THE_FIRST if campaign.meter.starts_ranks else {"mpi": reserved.mpi}
             return [_step(key, list(pair), tasks, shell=shell, deadline_s=campaign.run_s, sweeps=both, **ranks)]
         ends = ends_of(campaign, run, tuple(map(str, reserved.addresses[pair.a])))
-        within_s = campaign.run_s + ENDS_S
+        timeout_s = campaign.run_s + ENDS_S
         return [
-            _step(f"{key}.{end}", [node], visit=dict(asked), deadline_s=within_s, sweeps=[sweeps[node]])
+            _step(f"{key}.{end}", [node], visit=dict(asked), deadline_s=timeout_s, sweeps=[sweeps[node]])
             for end, node, asked in (("server", pair.a, ends.server), ("client", pair.b, ends.client))
         ]
 
@@ -196,14 +196,14 @@ class BySrun:
         """By what other names the nodes of a pair go."""
         return {node: self._reserved.addresses.get(node, ()) if self._reserved else () for node in pair}
 
-    def _ask(self, request: Mapping[str, object], within_s: float) -> dict[str, Any]:
+    def _ask(self, request: Mapping[str, object], timeout_s: float) -> dict[str, Any]:
         """What the submit host answers to one request. Raises Unusable."""
         host = submit_host(self._settings)
         nonce = new_nonce()
         text = packed(joined(_TRAVELS) + f"\nmain({dict(request)!r}, *sys.argv[1:3])\n")
         on_stdin = getattr(connection_for(host.connection), "takes_stdin", True)
         program = started_by_shell(text, nonce, sudo=False, on_stdin=on_stdin)
-        return told_by(host, program, nonce, replace(self.campaign.limits, answer_s=within_s))
+        return told_by(host, program, nonce, replace(self.campaign.limits, answer_s=timeout_s))
 
 
 def srun(campaign: Campaign) -> BySrun:

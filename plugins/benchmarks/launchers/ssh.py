@@ -39,10 +39,10 @@ def _visited(turn: Turn, ends: Ends) -> Mapping[str, Told]:
     """What both nodes told. An end that is silent after the other has told of a failure is not waited for."""
     answers: SimpleQueue[tuple[str, Told]] = SimpleQueue()
     requests = {turn.pair.a: ends.server, turn.pair.b: ends.client}
-    within_s = turn.campaign.run_s + ENDS_S
+    timeout_s = turn.campaign.run_s + ENDS_S
 
     def visit(node: str) -> None:
-        answers.put((node, turn.visit(node, requests[node], within_s)))
+        answers.put((node, turn.visit(node, requests[node], timeout_s)))
 
     for node in requests:
         threading.Thread(target=visit, args=(node,), daemon=True).start()

@@ -16,7 +16,7 @@ from clusterproof.plugins.transport import Answer, Connection, Limits, Program
 ENDS_S = 15.0  # beside a run's deadline: to end what runs, and to tell
 SWEEP_S = 10.0
 SWEEP_CONNECT_S = 5.0
-MOST_BYTES = 128 * 1024  # of a command's output: its head and its tail
+MAX_BYTES = 128 * 1024  # of a command's output: its head and its tail
 ASK: Mapping[str, object] = {}  # a request for nothing but what the node is
 TRAVELS = (
     PLUGINS / "agent" / "telling.py",
@@ -47,23 +47,23 @@ class Visitor:
     connection: Connection
     limits: Limits
 
-    def visit(self, target: Target, request: Mapping[str, object], within_s: float) -> Told:
+    def visit(self, target: Target, request: Mapping[str, object], timeout_s: float) -> Told:
         """Send one request to one node. Raises Unusable."""
         found: list[Told] = []
-        self.visit_all([target], request, within_s, lambda _, told: found.append(told))
+        self.visit_all([target], request, timeout_s, lambda _, told: found.append(told))
         return found[0] if found else Told(unreached="no answer")
 
     def visit_all(
         self,
         targets: Sequence[Target],
         request: Mapping[str, object],
-        within_s: float,
+        timeout_s: float,
         told: Callable[[Target, Told], None],
     ) -> None:
         """Send the same request to many nodes. Raises Unusable."""
         nonce = new_nonce()
         program = node_program(request, nonce, getattr(self.connection, "takes_stdin", True))
-        limits = replace(self.limits, answer_s=within_s)
+        limits = replace(self.limits, answer_s=timeout_s)
         self.connection.run(targets, program, limits, lambda target, answer: told(target, read(answer, nonce)))
 
     def sweep(self, targets: Sequence[Target], runs: Sequence[str]) -> dict[str, Told]:
@@ -108,7 +108,7 @@ def output_of(told: Mapping[str, Any]) -> Output:
     """One command's output. Raises KeyError, TypeError, ValueError."""
     sent = told.get("sent_bytes") or {}
     return Output(
-        text=str(told["text"])[: 2 * MOST_BYTES],
+        text=str(told["text"])[: 2 * MAX_BYTES],
         exit=None if told["exit"] is None else int(told["exit"]),
         sent_bytes={printable(str(name)): int(count) for name, count in sent.items()},
         seconds=float(told["seconds"]),

@@ -47,12 +47,12 @@ def exchanged(node: Node, program: str, domain: str) -> dict[str, object]:
     return {"exit": client.exit if has_ended else None, "output": output, "server": spoken(server, LINGER_S)[0]}
 
 
-def spoken(tool: Tool, within_s: float) -> tuple[str, bool]:
+def spoken(tool: Tool, timeout_s: float) -> tuple[str, bool]:
     """What it prints until it ends or is ended, and whether it ended by itself."""
     output = bytearray()
     has_ended = True
     try:
-        for chunk in tool.chunks(within_s):
+        for chunk in tool.chunks(timeout_s):
             output += chunk[: MAX_WORDS - len(output)]
     except Broke:
         has_ended = False

@@ -49,7 +49,7 @@ def phase(node: Node, path: str, direction: str, size_mib: int, apart_mib: int =
     apart = f"--offset_increment={apart_mib or size_mib}M"
     flush = ("--end_fsync=1",) if direction == "write" else ()
     words += (apart, f"--numjobs={JOBS}", f"--runtime={RUN_S}", *PLAIN, *flush)
-    ran = measured(node, "fio", *words, within_s=(node.leaf_s - END_S) / 2)
+    ran = measured(node, "fio", *words, timeout_s=(node.leaf_s - END_S) / 2)
     if ran["exit"]:
         raise Broke(f"fio ended its {direction} with {ran['exit']}: {' '.join(str(ran['output']).split())[:200]}")
     told = document_in(ran)

@@ -17,9 +17,9 @@ def read(node: Node) -> object:
     if not gpus:
         return NONE
     tests = TESTS if gpus > 1 else TESTS[:2]
-    within_s = (node.leaf_s - END_S) / len(tests)
+    timeout_s = (node.leaf_s - END_S) / len(tests)
     try:
-        runs = [measured(node, "nvbandwidth", "-t", test, within_s=within_s) for test in tests]
+        runs = [measured(node, "nvbandwidth", "-t", test, timeout_s=timeout_s) for test in tests]
     except Absent as absent:
         return {"gpus": gpus, "by": "PyTorch", "runs": [copied_by_torch(node, str(absent))]}
     return {"gpus": gpus, "by": "nvbandwidth", "runs": runs}

@@ -19,7 +19,7 @@ def read(node: Node) -> object:
 
 def cores(node: Node) -> int:
     """The cores as neuron-ls counts them: logical ones, where the runtime joins physical ones. Raises Broke."""
-    told = document_in(measured(node, "neuron-ls", "-j", within_s=LS_S), "[")
+    told = document_in(measured(node, "neuron-ls", "-j", timeout_s=LS_S), "[")
     devices = [device for device in told if isinstance(device, dict)] if isinstance(told, list) else []
     count = sum(int(device["nc_count"]) for device in devices if isinstance(device.get("nc_count"), int))
     if not count:

@@ -29,20 +29,20 @@ LIBRARIES = (
 )
 
 
-def measured(node: Node, name: str, *arguments: str, within_s: float = 0.0, ask_s: float = 0.0) -> dict[str, object]:
+def measured(node: Node, name: str, *arguments: str, timeout_s: float = 0.0, ask_s: float = 0.0) -> dict[str, object]:
     """Run a program of the node's: its line, exit status and output. Raises Absent, Denied, TimedOut.
 
-    It has `within_s`, or all that is left of the leaf's time.
+    It has `timeout_s`, or all that is left of the leaf's time.
     """
     program = find(node, name, folders(node))
-    return output_of(node, (name, *arguments), program, within_s or node.leaf_s - END_S - ask_s, ask_s)
+    return output_of(node, (name, *arguments), program, timeout_s or node.leaf_s - END_S - ask_s, ask_s)
 
 
 def output_of(
     node: Node,
     words: tuple[str, ...],
     program: str,
-    within_s: float,
+    timeout_s: float,
     ask_s: float = 0.0,
     variables: dict[str, str] = {},  # noqa: B006 - only read
 ) -> dict[str, object]:
@@ -51,7 +51,7 @@ def output_of(
     output = bytearray()
     began = time.monotonic()
     try:
-        for chunk in tool.chunks(max(within_s, 0.1), ask_s):
+        for chunk in tool.chunks(max(timeout_s, 0.1), ask_s):
             output += chunk[: MAX_OUTPUT_BYTES - len(output)]
     except Broke as late:
         last = " ".join(output[-400:].decode("utf-8", "replace").split())

@@ -47,10 +47,10 @@ def candidates(node: Node, named: str) -> list[str]:
     return list(dict.fromkeys(there))[:MOST]
 
 
-def run_with_torch(node: Node, python: str, module: str, within_s: float) -> dict[str, object]:
+def run_with_torch(node: Node, python: str, module: str, timeout_s: float) -> dict[str, object]:
     """What `main` of one of these modules prints there. Raises TimedOut."""
     spec = find_spec(module)
     source = spec.loader.get_source(module) if spec and spec.loader else ""  # type: ignore[attr-defined] # both have it
     variables = {SOURCE: f"{source}\nmain()\n"}
-    ran = output_of(node, (python, "-I", "-c", RUN), python, within_s, variables=variables)
+    ran = output_of(node, (python, "-I", "-c", RUN), python, timeout_s, variables=variables)
     return {**ran, "command": f"{python}: {module.rpartition('.')[2]}"}

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from clusterproof.plugins.benchmarks.meters.reading import MOST_GB_PER_S, Reading, is_believable
+from clusterproof.plugins.benchmarks.meters.reading import MAX_GB_PER_S, Reading, is_believable
 from clusterproof.plugins.catalog.busbw import BusbwKey
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.evidence.recording import write_whole
@@ -138,7 +138,7 @@ def _figure(told: object, where: str) -> Figure:
     row = _table(told, where, names | {"busbw_gb_per_s", "readings", "stack"})
     parts = _table(row["stack"], f"{where}: stack", {each.name for each in fields(Stack)})
     busbw = row["busbw_gb_per_s"]
-    if type(busbw) not in (int, float) or not 0 < busbw <= MOST_GB_PER_S:
+    if type(busbw) not in (int, float) or not 0 < busbw <= MAX_GB_PER_S:
         raise BaselineError(f"{where}: busbw_gb_per_s is {busbw!r:.60}; expected a number above 0")
     return Figure(
         BusbwKey(

@@ -42,9 +42,9 @@ class Reading:
         return APART in self.problem
 
 
-MOST_GB_PER_S = 100_000.0  # no network and no NVLink domain comes near it
+MAX_GB_PER_S = 100_000.0  # no network and no NVLink domain comes near it
 
 
 def is_believable(gb_per_s: float | None) -> bool:
     """Whether it can be a bandwidth at all."""
-    return gb_per_s is not None and 0 < gb_per_s <= MOST_GB_PER_S
+    return gb_per_s is not None and 0 < gb_per_s <= MAX_GB_PER_S

@@ -23,7 +23,7 @@ from clusterproof.plugins.benchmarks.pairwise.view import Settings, succeeded
 SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on nobody is accused
 RETESTS = 3  # without which nobody is accused
 FEWEST_GOOD_PAIRS = 2  # that say what is normal: of three nodes it may be the two others' link that is fast
-MOST_ALLOWED = 0.2  # of the minimum effect: by so little a node may miss it, where that is within the error
+MAX_ALLOWED = 0.2  # of the minimum effect: by so little a node may miss it, where that is within the error
 BUT_FOR_ONE = 0.75  # of the minimum effect: so slow a node must be without its worst partner, too
 TOO_FEW = 3  # nodes: of two, nobody can tell which
 
@@ -131,7 +131,7 @@ def _slow_node(node: str, screened: Screened, estimates: Mapping[str, Estimate],
     error = hypot(location_error(len(own), screened.usual.sigma), screened.usual.error)
     middle = location(all_of_them)
     pairs = tuple({value.pair: None for value in own})
-    allowance = min(error, MOST_ALLOWED * settings.min_effect)
+    allowance = min(error, MAX_ALLOWED * settings.min_effect)
     rest = location([value.x for value in but_the_worst(own)])
     is_slow = middle <= -settings.min_effect + allowance and rest <= -settings.min_effect * BUT_FOR_ONE
     is_slow_again = bool(again) and location(again) <= -settings.min_effect / 2

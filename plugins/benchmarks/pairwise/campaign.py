@@ -19,7 +19,7 @@ from clusterproof.plugins.benchmarks.pairwise.view import Settings, by_pair, slo
 FIRST_ROUNDS = 4
 RETEST_ROUNDS = 4
 LINK_RETESTS = 3  # of a suspect pair, which has its nodes to itself meanwhile
-MOST_CONTROLS = 16  # pairs of good nodes in a retest round: they show what fewer at once bring
+MAX_CONTROLS = 16  # pairs of good nodes in a retest round: they show what fewer at once bring
 FEWEST_PAIRS = 8  # in a retest round after the first, however small the cluster: what is normal is to be well known
 SAMPLED_OF_A_PLACE = 3  # nodes of a slow place that are measured again in each round
 
@@ -119,7 +119,7 @@ def retests(plan: Plan, measurements: Sequence[Measurement], number: int) -> Rou
     draw.retest(suspects)
     draw.sample_places()
     half = max(1, most // 2)
-    draw.controls(half if is_first_of_them else max(half, FEWEST_PAIRS), MOST_CONTROLS)
+    draw.controls(half if is_first_of_them else max(half, FEWEST_PAIRS), MAX_CONTROLS)
     return tuple(draw.pairs)
 
 

@@ -8,7 +8,7 @@ from math import exp, fsum, inf, log, pi, sqrt
 from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
-from clusterproof.plugins.benchmarks.pairwise.robust import MOST_VALUES, location, spread, spread_above
+from clusterproof.plugins.benchmarks.pairwise.robust import MAX_VALUES, location, spread, spread_above
 from clusterproof.plugins.benchmarks.pairwise.tails import OUTLIERS, VALUES_BEFORE, Tails, even
 
 SURE = 0.995  # from which on anybody is accused
@@ -27,7 +27,7 @@ def normal_part(values: Sequence[float]) -> tuple[float, float]:
     Of many values the median and the MAD say as much, and sooner. Of few, a wide spread that holds the outliers and a
     narrow one that leaves them out may each be the best near by.
     """
-    if len(values) > MOST_VALUES:
+    if len(values) > MAX_VALUES:
         return median(values), max(spread(values), LEAST_SIGMA)
     fits = [_fit(values, max(start, LEAST_SIGMA)) for start in {spread(values), spread_above(values)}]
     _, centre, sigma = max(fits)

@@ -8,7 +8,7 @@ from statistics import median
 
 _MAD_TO_SIGMA = 1.4826  # of a normal distribution
 _HODGES_LEHMANN = 1.05  # its standard error on normal noise, times that of the mean
-MOST_VALUES = 64  # above, a plain median is as good and does not cost their square
+MAX_VALUES = 64  # above, a plain median is as good and does not cost their square
 
 
 def spread(values: Sequence[float]) -> float:
@@ -28,7 +28,7 @@ def spread_above(values: Sequence[float]) -> float:
 
 def location(values: Sequence[float]) -> float:
     """The Hodges-Lehmann estimate: the median of all means of two. Two of eight values may be far off."""
-    if len(values) > MOST_VALUES:
+    if len(values) > MAX_VALUES:
         return median(values)
     ordered = sorted(values)
     return median((one + other) / 2 for number, one in enumerate(ordered) for other in ordered[number:])

@@ -11,7 +11,7 @@ from statistics import median
 from clusterproof.plugins.benchmarks.pairwise.likelihood import LEAST_SIGMA, normal_part
 from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
-from clusterproof.plugins.benchmarks.pairwise.robust import MOST_VALUES, location, location_error
+from clusterproof.plugins.benchmarks.pairwise.robust import MAX_VALUES, location, location_error
 from clusterproof.plugins.benchmarks.pairwise.rounds import difference, in_common, within
 from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
 from clusterproof.plugins.benchmarks.pairwise.tails import tails
@@ -20,7 +20,7 @@ from clusterproof.plugins.benchmarks.pairwise.view import Settings, is_relaxed, 
 ENOUGH = 4  # measurements for a normal of their own
 ENOUGH_WITH_ROOM = 2  # measurements of pairs of which at most half run at once, to say what that brings
 FEWEST_FOR_SIGMA = 6
-MOST_PLACES = 8  # of more places one that is slow touches too few pairs to move their median
+MAX_PLACES = 8  # of more places one that is slow touches too few pairs to move their median
 
 
 def normal(
@@ -55,7 +55,7 @@ def normal(
         found,
         sigma=sigma,
         error=location_error(len(rest), sigma),
-        sample=tuple(rest) if len(rest) <= MOST_VALUES else (),
+        sample=tuple(rest) if len(rest) <= MAX_VALUES else (),
         tails=tails(rest, sigma),
     )
     with_room = [one for one in trusted if is_relaxed(one, most)]
@@ -158,7 +158,7 @@ def _sigma(
     rest: Sequence[float], told: Sequence[Measurement], suspects: Collection[str], usual: Normal, settings: Settings
 ) -> float:
     """The spread of good pairs; in a small cluster also that of each suspect's values about their own middle."""
-    if len(rest) > MOST_VALUES:
+    if len(rest) > MAX_VALUES:
         return normal_part(rest)[1]
     of_suspects: dict[str, list[float]] = defaultdict(list)
     for one in told:
@@ -186,7 +186,7 @@ def _across(logs: Sequence[tuple[Pair, float]], settings: Settings) -> float:
     for number, (one, _) in enumerate(logs):
         for node in one.nodes:
             touching[settings.places.get(node, "")].append(number)
-    if len(touching) > MOST_PLACES:
+    if len(touching) > MAX_PLACES:
         return plain
     without = [
         median(x for number, (_, x) in enumerate(logs) if number not in skipped)

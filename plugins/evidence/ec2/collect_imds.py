@@ -13,7 +13,7 @@ from clusterproof.plugins.evidence.software.collect_assignments import plain
 
 ENDPOINT = "http://169.254.169.254"
 VARIABLE = "AWS_EC2_METADATA_SERVICE_ENDPOINT"  # of AWS's own SDKs: another address of the service
-PATIENCE_S = 1.0
+TIMEOUT_S = 1.0
 MAX_TEXT = 200
 MAX_EVENTS = 32
 IDENTITY = {
@@ -72,10 +72,10 @@ def _ask(node: Node, endpoint: str, method: str, path: str, headers: dict[str, s
     """HTTP's status and text, or an error where nobody answers in time."""
     node.at(f"{method} {endpoint}{path}")
     try:
-        status, body = ask(endpoint, method, path, headers, PATIENCE_S)
+        status, body = ask(endpoint, method, path, headers, TIMEOUT_S)
         return status, body.decode("utf-8", "replace")
     except (TimeoutError, timeout):  # two classes before Python 3.10
-        return {"error": "ETIMEDOUT", "text": f"{endpoint}: no answer in {PATIENCE_S:g} s"}
+        return {"error": "ETIMEDOUT", "text": f"{endpoint}: no answer in {TIMEOUT_S:g} s"}
     except (gaierror, ValueError) as problem:
         return {"error": "EPROTO", "text": f"{endpoint}: {problem}"[:MAX_TEXT]}
     except OSError as problem:

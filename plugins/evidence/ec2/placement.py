@@ -12,7 +12,7 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
 
-MOST_PLACES = 6  # in words; the HTML report has all
+MAX_PLACES = 6  # in words; the HTML report has all
 _CHIPS = re.compile(r".{1,60}x(\d{1,4})")  # of an UltraServer, in its type: ml.u-p6e-gb200x72
 
 
@@ -36,9 +36,9 @@ class Spread:
     def in_words(self) -> str:
         """`workers: 2 nodes in us-west-2a (gpu[1-2]), 1 in us-west-2b (gpu3)`."""
         told = [f"{len(nodes)} in {place} ({fold(nodes)})" for place, nodes in self.places.items()]
-        more = [f"{len(told) - MOST_PLACES} more places"] if len(told) > MOST_PLACES else []
+        more = [f"{len(told) - MAX_PLACES} more places"] if len(told) > MAX_PLACES else []
         lost = [f"of {len(self.unknown)} nobody knows"] if self.unknown else []
-        return f"{self.group or 'the nodes'}: {', '.join([*told[:MOST_PLACES], *more, *lost])}"
+        return f"{self.group or 'the nodes'}: {', '.join([*told[:MAX_PLACES], *more, *lost])}"
 
 
 def job_groups(cluster: ClusterFacts) -> tuple[JobGroup, ...]:

@@ -20,7 +20,7 @@ FIELDS = {
     "recovery": 213,  # that succeeded
     "recovery_failed": 214,
 }
-MOST_LINKS = 36  # of any GPU so far; one with fewer calls the next an invalid argument
+MAX_LINKS = 36  # of any GPU so far; one with fewer calls the next an invalid argument
 UP = (1, 2)  # active, and asleep to save power; 3 is active with its traffic disabled
 
 
@@ -33,7 +33,7 @@ def nvlinks(handle: object) -> tuple[object, object]:
 def _states(handle: object) -> object:
     """Each link's state, to the last that the GPU has; one error where it has none at all."""
     links: list[object] = []
-    for link in range(MOST_LINKS):
+    for link in range(MAX_LINKS):
         state = told(pynvml.nvmlDeviceGetNvLinkState, handle, link)
         if isinstance(state, dict) and state["error"] == "INVALID_ARGUMENT":
             break

@@ -101,9 +101,9 @@ class Service:
             return True
         return self.active not in ("active", "activating", "reloading") and self.enabled.startswith("enabled")
 
-    def keeps_ending(self, restarts: float, within_s: float) -> bool:
+    def keeps_ending(self, restarts: float, timeout_s: float) -> bool:
         """Whether systemd has started it so often, the last time no longer ago than that."""
-        return (self.restarts or 0) >= restarts and self.active_s is not None and self.active_s <= within_s
+        return (self.restarts or 0) >= restarts and self.active_s is not None and self.active_s <= timeout_s
 
 
 @record

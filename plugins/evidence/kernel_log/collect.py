@@ -115,9 +115,9 @@ def _records(node: Node, kept: Kept) -> Iterator[bytes]:
     os.close(log)
 
 
-def _journal(node: Node, _kept: Kept, within_s: float | None = None) -> Iterator[Line]:
+def _journal(node: Node, _kept: Kept, timeout_s: float | None = None) -> Iterator[Line]:
     tool = Tool(node, "journalctl", "-k", "-b", "-o", "short-monotonic", "--no-pager")
-    return _printed(tool, JOURNALED, within_s)
+    return _printed(tool, JOURNALED, timeout_s)
 
 
 def _after(lines: Iterable[Line], kept: Kept) -> Iterator[Line]:
@@ -136,12 +136,12 @@ def _dmesg(node: Node, _kept: Kept) -> Iterator[Line]:
     return _printed(Tool(node, "dmesg"), PRINTED)
 
 
-def _printed(tool: Tool, form: re.Pattern[bytes], within_s: float | None = None) -> Iterator[Line]:
+def _printed(tool: Tool, form: re.Pattern[bytes], timeout_s: float | None = None) -> Iterator[Line]:
     """The lines that a program prints. Raises Denied with its last words where there are none; Broke, when late."""
     told = False
     other = b""
     stamp, head = b"", b""
-    for line in _lines(tool.chunks(within_s)):
+    for line in _lines(tool.chunks(timeout_s)):
         printed = form.match(line)
         if printed:
             told = True

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FILE_SERVERS = "file_servers"
 RECORDS_LOST = "records of the kernel log are lost"
-MOST_NAMED = 6  # things of one kind in a message; the others are counted
+MAX_NAMED = 6  # things of one kind in a message; the others are counted
 
 
 class Logged(Protocol):
@@ -108,8 +108,8 @@ def grouped(events: Iterable[E], words: Callable[[E], str]) -> dict[str, list[E]
 def in_list(words: Iterable[str]) -> str:
     """The words in one line, the first few of many."""
     words = list(words)
-    more = [f"and {len(words) - MOST_NAMED} more"] if len(words) > MOST_NAMED else []
-    return "; ".join([*words[:MOST_NAMED], *more])
+    more = [f"and {len(words) - MAX_NAMED} more"] if len(words) > MAX_NAMED else []
+    return "; ".join([*words[:MAX_NAMED], *more])
 
 
 def gpus_by_address(node: Node) -> Mapping[str, NamedGpu]:

@@ -24,17 +24,17 @@ def touch_all(node: Node, mounts: Sequence[tuple[str, str]]) -> list[dict[str, o
     One process touches them in turn; from where it waits too long, each of the others has one of its own.
     """
     numbers = range(len(mounts))
-    patience_s = min(node.mount_s, SHARE * node.leaf_s)
+    timeout_s = min(node.mount_s, SHARE * node.leaf_s)
     in_turn = _start(node, mounts, numbers)
     answers = _answers([in_turn], len(mounts), time.monotonic() + IN_TURN_S)
     waiting = [number for number in numbers if number not in answers]
     started = {number: _start(node, mounts, [number]) for number in waiting[1:]}
     started.update((number, in_turn) for number in waiting[:1])
     if started:
-        answers.update(_answers(list(started.values()), len(started), time.monotonic() + patience_s))
+        answers.update(_answers(list(started.values()), len(started), time.monotonic() + timeout_s))
     for number, (pid, _) in started.items():
         if number not in answers:
-            answers[number] = {"alive": "slow" if is_starved(pid, patience_s) else "hung"}
+            answers[number] = {"alive": "slow" if is_starved(pid, timeout_s) else "hung"}
     for pid, _ in {in_turn, *started.values()}:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, os.WNOHANG)

@@ -36,7 +36,7 @@ SCHEMA = 1
 ROOT = "clusterproof"  # the one folder that the archive makes
 _PART = ".part"  # behind the name of a bundle that is not whole yet, and may lie among the reports
 LEVEL = 10  # of zstd: a recording shrinks to a twentieth, at some 50 MB a second
-MOST_NAME = 150  # characters of a member's part of a path
+MAX_NAME = 150  # characters of a member's part of a path
 _REPORTS = ("xmlpath", "htmlpath")  # options of pytest's and of its plugins that name report files
 _SAFE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _OWN = ("boto3", "clustershell", "fabric", "nvidia-ml-py", "paramiko", "pytest", "pytest-html", "pytest-xdist")
@@ -202,10 +202,10 @@ def files_of(path: Path, began: float) -> Iterator[Member]:
 
 def safe_name(name: str) -> str:
     """A name that means the same file on every system, for one that may not."""
-    if len(name) <= MOST_NAME and _SAFE.fullmatch(name):
+    if len(name) <= MAX_NAME and _SAFE.fullmatch(name):
         return name
     quoted = quote(os.fsencode(name), safe="")
-    return f"%2E{quoted[1:]}"[:MOST_NAME] if quoted.startswith(".") else quoted[:MOST_NAME] or "%"
+    return f"%2E{quoted[1:]}"[:MAX_NAME] if quoted.startswith(".") else quoted[:MAX_NAME] or "%"
 
 
 def versions() -> dict[str, str]:

@@ -16,8 +16,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.deadline import within
 from clusterproof.reports.history.changes import since_last
 
-MOST_METRICS = 40  # of one run: each name and set of dimensions is one that AWS counts
-PATIENCE_S = 30.0
+MAX_METRICS = 40  # of one run: each name and set of dimensions is one that AWS counts
+TIMEOUT_S = 30.0
 _NAMESPACE = re.compile(r"(?!AWS/)[A-Za-z0-9._/#-][A-Za-z0-9._/#:-]{0,254}")
 _NODES = {
     Verdict.FAIL: "NodesFailed",
@@ -63,7 +63,7 @@ def metrics_of(cluster: str, results: Sequence[Result], has_history: bool) -> li
             told.append(
                 _metric("SubsystemFailures", count, [*of_cluster, {"Name": "Subsystem", "Value": _ascii(subsystem)}])
             )
-    return told[:MOST_METRICS]
+    return told[:MAX_METRICS]
 
 
 def _metric(name: str, count: int, dimensions: list[dict[str, str]]) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class CloudWatchForm:
     def pytest_sessionfinish(self) -> None:
         """Send the metrics of what was found; a run that found nothing out has none."""
         if self.results:
-            (self.warning,) = within(PATIENCE_S, [self._send])
+            (self.warning,) = within(TIMEOUT_S, [self._send])
 
     def _send(self) -> str:
         data = metrics_of(self.cluster.name, self.results, self.has_history)

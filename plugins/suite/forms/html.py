@@ -19,7 +19,7 @@ from clusterproof.reports.topology import section
 from clusterproof.reports.wording import in_words, owner_of
 
 # Rows of each verdict, at most: a browser takes a minute and gigabytes for 40,000. The words above them have all.
-MOST_ROWS = {
+MAX_ROWS = {
     Verdict.FAIL: 1_000,
     Verdict.INCOMPLETE: 300,
     Verdict.CONCERN: 300,
@@ -74,7 +74,7 @@ class HtmlForm:
         result: Result | None = getattr(report, "clusterproof", None)
         if result is None:
             cells[:] = self._foreign(report, cells)
-        elif self._listed[result.verdict] >= MOST_ROWS[result.verdict]:
+        elif self._listed[result.verdict] >= MAX_ROWS[result.verdict]:
             cells.clear()
         else:
             self._listed[result.verdict] += 1

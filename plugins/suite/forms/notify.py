@@ -22,9 +22,9 @@ from clusterproof.reports.findings import findings, gaps, headline
 from clusterproof.reports.history.changes import GONE, NEW, Changes, since_last
 from clusterproof.reports.history.words import folded
 
-MOST_TITLE = 100  # characters: a subject of SNS's
-MOST_BODY = 1_800  # characters: what chats take in one message
-PATIENCE_S = 30.0  # for all services together
+MAX_TITLE = 100  # characters: a subject of SNS's
+MAX_BODY = 1_800  # characters: what chats take in one message
+TIMEOUT_S = 30.0  # for all services together
 QUIET_EXITS = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
 ABSENT = "--notify needs Apprise, which is not installed: pip install apprise"
 _TALKATIVE = ("apprise", "urllib3", "requests", "requests_oauthlib")  # their log lines hold tokens
@@ -48,7 +48,7 @@ def message_of(cluster: str, results: Sequence[Result], exit_code: int, changes:
     broke_off = f"the run broke off (exit code {exit_code}); nothing is proven"
     title = f"{cluster}: {headline(results) if results else broke_off}"
     lines = [*_told(results, changes), f"exit code {exit_code}"]
-    return Message(_one_line(title, MOST_TITLE), _bounded(lines), "success" if exit_code == 0 else "failure")
+    return Message(_one_line(title, MAX_TITLE), _bounded(lines), "success" if exit_code == 0 else "failure")
 
 
 def _told(results: Sequence[Result], changes: Changes) -> Iterator[str]:
@@ -70,7 +70,7 @@ def _told(results: Sequence[Result], changes: Changes) -> Iterator[str]:
 def _bounded(lines: Sequence[str]) -> str:
     """The lines as one text, whole lines as far as there is room, and how many are missing."""
     kept: list[str] = []
-    room = MOST_BODY - 40
+    room = MAX_BODY - 40
     for line in (_one_line(line, 400) for line in lines):
         room -= len(line) + 1
         if room < 0:
@@ -105,7 +105,7 @@ class NotifyForm:
         message = message_of(self.cluster, self.results, int(session.exitstatus), since_last(self.results))
         if message:
             with _quiet():
-                problems = within(PATIENCE_S, [partial(send, message) for _, send in self._services])
+                problems = within(TIMEOUT_S, [partial(send, message) for _, send in self._services])
             self.warnings = [
                 f"notification {number} ({scheme}) was not delivered: {problem}"
                 for number, ((scheme, _), problem) in enumerate(zip(self._services, problems), start=1)  # noqa: B905

@@ -44,10 +44,10 @@ class Machine:
     home: Path
     monitor: Path
 
-    def shell(self, script: str, within_s: float = ANSWER_S) -> subprocess.CompletedProcess[str]:
+    def shell(self, script: str, timeout_s: float = ANSWER_S) -> subprocess.CompletedProcess[str]:
         """Run a script on it, as root."""
         command = ["ssh", "-F", str(self.home / ".ssh" / "config"), "-o", "ConnectTimeout=30", NODE, "sh -e"]
-        return subprocess.run(command, input=script, capture_output=True, text=True, timeout=within_s)
+        return subprocess.run(command, input=script, capture_output=True, text=True, timeout=timeout_s)
 
     def befall(self, *events: str) -> None:
         """Tell the monitor, line by line."""
