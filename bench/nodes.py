@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from bench.figure import Figure
 from bench.runs import cpu_s
-from clusterproof.plugins.agent.collectors import leaf_names
+from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.core.evidence import NodeEvidence
@@ -30,18 +30,20 @@ COUNTING = '#!/bin/sh\necho run >>/run/commands\nexec /bin/sh "$@"\n'
 def probe() -> Iterator[Figure]:
     """The probe alone, on one fake node with 8 GPUs and 32 EFA devices."""
     if needs.needs_nodes.args[0]:
-        yield Figure("probe_wall_vs_slowest_leaf", None, "≤ 1.2", str(needs.needs_nodes.kwargs["reason"]))
+        yield Figure("probe_wall_vs_slowest_collector", None, "≤ 1.2", str(needs.needs_nodes.kwargs["reason"]))
         return
     told = [told_by(healthy_p5()) for _ in range(9)]
-    ratios = [float(node.probe["seconds"]) / max(leaf.seconds for leaf in node.leaves.values()) for node in told]
+    ratios = [
+        float(node.probe["seconds"]) / max(collector.seconds for collector in node.collectors.values()) for node in told
+    ]
     wall_s = statistics.median(float(node.probe["seconds"]) for node in told)
     node_cpu_s = statistics.median(float(node.probe["cpu_s"]) for node in told)
-    detail = f"{len(told[0].leaves)} leaves in {wall_s:.2f} s"
-    yield Figure("probe_wall_vs_slowest_leaf", round(statistics.median(ratios), 2), "≤ 1.2", detail)
-    yield Figure("probe_cpu_s_on_the_node", round(node_cpu_s, 2), "≤ 0.4", "user and system, of all leaves")
-    to_run, _ = program(leaf_names(), ProbeOptions())
+    detail = f"{len(told[0].collectors)} collectors in {wall_s:.2f} s"
+    yield Figure("probe_wall_vs_slowest_collector", round(statistics.median(ratios), 2), "≤ 1.2", detail)
+    yield Figure("probe_cpu_s_on_the_node", round(node_cpu_s, 2), "≤ 0.4", "user and system, of all collectors")
+    to_run, _ = program(collector_names(), ProbeOptions())
     size = len(to_run.command) + len(to_run.stdin)
-    yield Figure("probe_characters", size, "≤ 60000", "as sent, with all leaves")
+    yield Figure("probe_characters", size, "≤ 60000", "as sent, with all collectors")
 
 
 def connections() -> Iterator[Figure]:
@@ -66,14 +68,14 @@ def _gather(bed: Testbed) -> tuple[Mapping[str, NodeEvidence], float]:
     """The evidence, and the median CPU seconds that this process spent for it; the first round loads the modules."""
     os.environ["HOME"] = str(bed.home)
     cluster = resolve(f"ssh:gpu[001-{AT_ONCE:03d}]")
-    leaves = {"boot"}  # what the node does for it is not what is measured here
+    collectors = {"boot"}  # what the node does for it is not what is measured here
     spent: list[float] = []
     with bed.joined():
         for number in range(4):
             (bed.nodes["gpu001"].root / "run/commands").write_text("")
             before = cpu_s(resource.RUSAGE_SELF)
             limits = Limits(fanout=AT_ONCE, connect_s=60, answer_s=60)
-            told = gather(cluster, connection_for("ssh"), leaves, ProbeOptions(), limits, lambda _evidence: None)
+            told = gather(cluster, connection_for("ssh"), collectors, ProbeOptions(), limits, lambda _evidence: None)
             if number:
                 spent.append(cpu_s(resource.RUSAGE_SELF) - before)
     return told, statistics.median(spent)

@@ -65,10 +65,10 @@ def _run() -> Run:
 
 def _of_its_own(healthy: NodeEvidence, name: str) -> NodeEvidence:
     """The evidence under another name, with GPUs of its own."""
-    driver = healthy.leaves["nvml"]
+    driver = healthy.collectors["nvml"]
     gpus = [{**gpu, "uuid": f"{gpu['uuid'][:-7]}{name}"} for gpu in driver.value["gpus"]]
-    leaves = {**healthy.leaves, "nvml": replace(driver, value={**driver.value, "gpus": gpus})}
-    return replace(healthy, node=name, leaves=leaves)
+    collectors = {**healthy.collectors, "nvml": replace(driver, value={**driver.value, "gpus": gpus})}
+    return replace(healthy, node=name, collectors=collectors)
 
 
 def _failing(result: Result, name: str) -> Result:

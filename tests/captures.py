@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.agent.collectors import leaf_names
+from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.captures.collection import Understood, read_text, understood
 from clusterproof.plugins.captures.folder import layout
 from clusterproof.plugins.core.result import Result
@@ -24,7 +24,7 @@ def written(folder: Path, *names: str, **contents: str | bytes) -> Path:
 
 
 def told(text: str) -> dict[str, Any]:
-    """What a text tells, by leaf; everything in it is understood."""
+    """What a text tells, by collector; everything in it is understood."""
     values, problems = read_text(textwrap.dedent(text))
     assert not problems
     return values
@@ -42,7 +42,7 @@ def first_gpu(text: str) -> dict[str, Any]:
 
 def of_file(file: Path) -> Understood:
     """What one file tells as a capture of its own."""
-    return understood(layout(file).nodes[0], file.parent, leaf_names())
+    return understood(layout(file).nodes[0], file.parent, collector_names())
 
 
 def judged(file: Path, **target: str) -> Mapping[str, Result]:

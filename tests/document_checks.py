@@ -75,11 +75,11 @@ def _check(name: str) -> Iterator[str]:
 def _reads(check: Check) -> str:
     if check.needs_pairs:
         return "measurements of pairs of nodes" + ("; once for each pair" if check.is_of_pair else "")
-    what = f"{', '.join(f'`{leaf}`' for leaf in sorted(check.leaves))}" or "whether the node answered"
+    what = f"{', '.join(f'`{collector}`' for collector in sorted(check.collectors))}" or "whether the node answered"
     if check.is_of_cluster:
-        told = ", ".join(f"`{leaf}`" for leaf in sorted(check.control_leaves))
-        who = "Slurm" if check.control_leaves == {"slurm"} else "AWS"
-        what = f"of {who} {told}" + (f"; of the nodes {what}" if check.leaves else "")
+        told = ", ".join(f"`{collector}`" for collector in sorted(check.control_collectors))
+        who = "Slurm" if check.control_collectors == {"slurm"} else "AWS"
+        what = f"of {who} {told}" + (f"; of the nodes {what}" if check.collectors else "")
     return what if check.subject in WHOLE else f"{what}; once for each `{check.subject}`"
 
 

@@ -6,12 +6,12 @@ import subprocess
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from clusterproof.plugins.agent.collectors import leaf_names
+from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.benchmarks.load.asking import merged
 from clusterproof.plugins.benchmarks.load.asking import program as load_program
-from clusterproof.plugins.benchmarks.load.options import LEAVES, SECONDS
+from clusterproof.plugins.benchmarks.load.options import COLLECTORS, SECONDS
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
@@ -31,16 +31,16 @@ from tests.testbed.node import Node, entered
 def told_by(
     image: NodeImage,
     name: str = "gpu001",
-    leaf_s: float = 5.0,
+    collector_s: float = 5.0,
     beside: str = "",
     checkpoints: tuple[str, ...] = (),
     loads: Collection[str] = (),
 ) -> NodeEvidence:
-    """What the real probe tells of a fake node: every leaf, in one run, and in a second one those that load it.
+    """What the real probe tells of a fake node: every collector, in one run, and in a second one those that load it.
 
     `beside` is a shell script that runs on the node meanwhile; the probe begins when it has said its first line.
     """
-    to_run, nonce = program(leaf_names(), ProbeOptions(leaf_s=leaf_s, checkpoints=checkpoints))
+    to_run, nonce = program(collector_names(), ProbeOptions(collector_s=collector_s, checkpoints=checkpoints))
     with entered(image, name) as node:
         if beside:
             running = node.start(["/bin/sh", "-c", beside], stdout=subprocess.PIPE)
@@ -49,7 +49,7 @@ def told_by(
         told = _answered(node, to_run, nonce)
         if not loads:
             return told
-        in_order = [leaf for leaf in SECONDS if leaf in loads]
+        in_order = [collector for collector in SECONDS if collector in loads]
         return merged(told, _answered(node, *load_program(in_order, OPTIONS)), in_order)
 
 
@@ -100,5 +100,5 @@ def among(
 
 def asked_of(evidence: NodeEvidence) -> dict[str, Check]:
     """The checks that are run on it, by id: those of load only where it was loaded."""
-    is_loaded = not LEAVES.isdisjoint(evidence.leaves)
+    is_loaded = not COLLECTORS.isdisjoint(evidence.collectors)
     return {name: check for name, check in node_checks().items() if is_loaded or occasions(check) != ["perf"]}

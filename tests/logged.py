@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.kernel_log.window import window
@@ -26,12 +26,12 @@ def node(
 ) -> Node:
     """A node that has been up for 100 hours, with these lines in its kernel log."""
     told = {"source": "/dev/kmsg", "lines": [list(line) for line in lines], "read": 9, "dropped": 0, "truncated": False}
-    leaves = {
+    collectors = {
         "kernel_log": told | log,
         "boot": {"uptime_s": UPTIME_S, "now": now, "hostname": "gpu001"},
         "edac": {"controllers": []},
     }
-    evidence = NodeEvidence("gpu001", {name: Leaf(Status.TOLD, value) for name, value in leaves.items()})
+    evidence = NodeEvidence("gpu001", {name: Collected(Status.TOLD, value) for name, value in collectors.items()})
     return Node(Target("gpu001"), evidence, since=window(since))
 
 

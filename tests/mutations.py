@@ -65,7 +65,7 @@ def mutated(told: dict[str, Any], chance: random.Random, count: int) -> dict[str
     changed = copy.deepcopy(told)
     for _ in range(count):
         if chance.random() < 0.05:
-            _of_a_leaf(changed, chance)
+            _of_a_collector(changed, chance)
             continue
         holder, key = _place(changed, chance)
         chance.choice(_CHANGES)(holder, key, chance)
@@ -77,8 +77,8 @@ def written(told: dict[str, Any]) -> str:
     return json.dumps(told)
 
 
-def _of_a_leaf(told: dict[str, Any], chance: random.Random) -> None:
-    """Another end of a leaf, or no leaf at all."""
+def _of_a_collector(told: dict[str, Any], chance: random.Random) -> None:
+    """Another end of a collector, or no collector at all."""
     name = chance.choice(sorted(told["leaves"]) or ["boot"])
     if chance.random() < 0.2:
         told["leaves"].pop(name, None)
@@ -87,11 +87,11 @@ def _of_a_leaf(told: dict[str, Any], chance: random.Random) -> None:
 
 
 def _place(told: dict[str, Any], chance: random.Random) -> Place:
-    """A value anywhere in what the leaves told, each leaf as likely, and each depth."""
-    leaves = [name for name, leaf in told["leaves"].items() if "value" in leaf]
-    if not leaves:
+    """A value anywhere in what the collectors told, each collector as likely, and each depth."""
+    collectors = [name for name, collector in told["leaves"].items() if "value" in collector]
+    if not collectors:
         return told["probe"], "python"
-    holder, key = told["leaves"][chance.choice(leaves)], "value"
+    holder, key = told["leaves"][chance.choice(collectors)], "value"
     while isinstance(holder[key], (dict, list)) and holder[key] and chance.random() < 0.85:
         holder = holder[key]
         key = chance.choice(list(holder)) if isinstance(holder, dict) else chance.randrange(len(holder))

@@ -15,8 +15,8 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.transport import Answer, Program
 from tests.testbed.node import Node
 
-PATIENT = ProbeOptions(leaf_s=30.0)  # for tests that do not wait for a deadline: this machine may be busy
-SOON = ProbeOptions(leaf_s=1.0)  # for those that do
+PATIENT = ProbeOptions(collector_s=30.0)  # for tests that do not wait for a deadline: this machine may be busy
+SOON = ProbeOptions(collector_s=1.0)  # for those that do
 ANSWER_S = 60.0
 # A real interpreter first: the shims of a version manager take longer than the whole probe.
 PATH = f"{Path(sys.executable).resolve().parent}:/usr/local/bin:/usr/bin:/bin"
@@ -40,7 +40,7 @@ def answer(
 
 
 def probe(
-    leaves: Iterable[str],
+    collectors: Iterable[str],
     options: ProbeOptions = ProbeOptions(),  # noqa: B008 - frozen
     *,
     further: Sequence[Path] = (),
@@ -48,19 +48,19 @@ def probe(
     user: int | None = None,
 ) -> NodeEvidence:
     """The evidence of this machine."""
-    to_run, nonce = program(leaves, options, further)
+    to_run, nonce = program(collectors, options, further)
     return decode("here", Answer(answer(to_run, path=path, user=user)), nonce)
 
 
 def probe_node(
     node: Node,
-    leaves: Iterable[str],
+    collectors: Iterable[str],
     options: ProbeOptions = ProbeOptions(),  # noqa: B008 - frozen
     *,
     further: Sequence[Path] = (),
     user: int = 0,
 ) -> NodeEvidence:
     """The evidence of a node of the testbed."""
-    to_run, nonce = program(leaves, options, further)
+    to_run, nonce = program(collectors, options, further)
     ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=ANSWER_S, user=user)
     return decode(node.name, Answer(ran.stdout + ran.stderr), nonce)

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status, Unreached
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.evidence.recording import write_cluster, write_node
 
 
-def node(name: str, **leaves: object) -> NodeEvidence:
-    """A node whose leaves told these values; a value that is a Leaf is the leaf itself."""
+def node(name: str, **collectors: object) -> NodeEvidence:
+    """A node whose collectors told these values; a value that is a Collected is the collector itself."""
     told = {
-        leaf: value if isinstance(value, Leaf) else Leaf(Status.TOLD, value, seconds=0.01)
-        for leaf, value in leaves.items()
+        collector: value if isinstance(value, Collected) else Collected(Status.TOLD, value, seconds=0.01)
+        for collector, value in collectors.items()
     }
     return NodeEvidence(name, told, seconds=0.5)
 
@@ -26,7 +26,7 @@ def unreached(name: str, why: Unreached = Unreached.REFUSED, detail: str = "") -
 
 
 def boot(kernel: str = "6.8.0-1021-aws", hostname: str = "gpu001", **more: object) -> dict[str, object]:
-    """What the leaf `boot` tells of a node that is up for a day."""
+    """What the collector `boot` tells of a node that is up for a day."""
     return {
         "uptime_s": 86400.5,
         "boot_id": "5f0c8f6e-37f6-4b7e-9f0f-0d4b5f4b8d11",
@@ -55,7 +55,7 @@ def gpu(index: int, **more: object) -> dict[str, object]:
 
 
 def nvml(*gpus: Mapping[str, object], **more: object) -> dict[str, object]:
-    """What the leaf `nvml` tells."""
+    """What the collector `nvml` tells."""
     return {"init": None, "init_s": 0.2, "driver": "580.126.09", "count": len(gpus), "gpus": list(gpus), **more}
 
 

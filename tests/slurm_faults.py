@@ -15,7 +15,7 @@ NODES = 4
 
 
 def healthy() -> Told:
-    """What the leaf `slurm` tells of four p5 nodes in one partition."""
+    """What the collector `slurm` tells of four p5 nodes in one partition."""
     names = [f"gpu{number:03}" for number in range(1, NODES + 1)]
     return {
         "nodes": [

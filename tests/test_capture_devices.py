@@ -1,4 +1,4 @@
-"""Devices as commands list them, read into the leaves of the probe."""
+"""Devices as commands list them, read into the collectors of the probe."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from clusterproof.plugins.benchmarks.load.options import LEAVES
+from clusterproof.plugins.benchmarks.load.options import COLLECTORS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.fact import ONLY_CAPTURED
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
@@ -17,7 +17,7 @@ FOUND = (Verdict.FAIL, Verdict.CONCERN)
 LOGS = {
     name
     for name, check in node_checks().items()
-    if check.leaves & (ONLY_CAPTURED | LEAVES) and "preflight" in occasions(check)
+    if check.collectors & (ONLY_CAPTURED | COLLECTORS) and "preflight" in occasions(check)
 }
 
 

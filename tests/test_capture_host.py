@@ -1,4 +1,4 @@
-"""The host as commands show it, read into the leaves of the probe."""
+"""The host as commands show it, read into the collectors of the probe."""
 
 from __future__ import annotations
 

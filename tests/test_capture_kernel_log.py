@@ -1,4 +1,4 @@
-"""The kernel log as people save it, read into the leaf of the probe."""
+"""The kernel log as people save it, read into the collector of the probe."""
 
 from __future__ import annotations
 

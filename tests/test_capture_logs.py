@@ -1,4 +1,4 @@
-"""Logs of tests that people ran, read into the leaves that only captures tell."""
+"""Logs of tests that people ran, read into the collectors that only captures tell."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.testbed.outputs import NCCL_ROWS, SCONTROL, dcgm_json, dcgm_table, nc
 
 
 def only_log(told: Any) -> dict[str, Any]:
-    ((leaf, value),) = told.items()
+    ((collector, value),) = told.items()
     (log,) = value["logs"]
-    assert leaf in ("dcgm_diag", "nccl_tests", "nccom")
+    assert collector in ("dcgm_diag", "nccl_tests", "nccom")
     return dict(log)
 
 

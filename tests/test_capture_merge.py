@@ -82,7 +82,7 @@ def test_a_gpu_without_a_number_has_none_where_nothing_says_how_many_there_are()
 
 
 @pytest.mark.parametrize("told", [None, 3, {}, {"count": "8", "gpus": []}, {"count": 10**9, "gpus": []}, {"gpus": 5}])
-def test_what_is_no_leaf_of_gpus_stays_as_it_is(told: object) -> None:
+def test_what_is_no_collector_of_gpus_stays_as_it_is(told: object) -> None:
     assert completed(told) == told
 
 

@@ -1,4 +1,4 @@
-"""Mounted file systems as commands list them, read into the leaf of the probe."""
+"""Mounted file systems as commands list them, read into the collector of the probe."""
 
 from __future__ import annotations
 

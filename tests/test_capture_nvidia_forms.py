@@ -1,4 +1,4 @@
-"""`nvidia-smi -q`, its XML and a bug report, read into the leaf `nvml` (docs/evidence.md)."""
+"""`nvidia-smi -q`, its XML and a bug report, read into the collector `nvml` (docs/evidence.md)."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ FULL = """\
 
 
 def test_nvidia_smi_q_tells_every_value() -> None:
-    leaf = told(FULL.format(reset="No", dram=5))["nvml"]
-    assert {key: leaf[key] for key in ("init", "driver", "cuda", "count")} == {
+    collector = told(FULL.format(reset="No", dram=5))["nvml"]
+    assert {key: collector[key] for key in ("init", "driver", "cuda", "count")} == {
         "init": None,
         "driver": "550.90.07",
         "cuda": 12040,
@@ -159,7 +159,7 @@ def test_nvidia_smi_q_tells_every_value() -> None:
         "fabric": {"state": 2, "status": 0, "clique": 1, "health_mask": 0b100001},
         "processes": [{"pid": 4711, "memory_mib": 900, "name": "python3.10", "cgroup": ""}],
     }
-    gpu = leaf["gpus"][0]
+    gpu = collector["gpus"][0]
     assert {key: gpu[key] for key in expected} == expected
     assert gpu["recovery_action"]["error"] == gpu["retired_pages_pending"]["error"] == "NOT_SUPPORTED"
 

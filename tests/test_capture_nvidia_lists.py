@@ -1,4 +1,4 @@
-"""nvidia-smi's shorter outputs read into the leaf `nvml`: CSV, the table, lists, and messages in their place."""
+"""nvidia-smi's shorter outputs read into the collector `nvml`: CSV, the table, lists, and messages in their place."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ PROCESSES = """
 
 
 def test_the_table_tells_three_lines_of_each_gpu() -> None:
-    leaf = told(textwrap.dedent(TABLE) + textwrap.dedent(PROCESSES))["nvml"]
-    assert (leaf["driver"], leaf["count"]) == ("550.90.07", 2)
-    assert leaf["gpus"][0] == {
+    collector = told(textwrap.dedent(TABLE) + textwrap.dedent(PROCESSES))["nvml"]
+    assert (collector["driver"], collector["count"]) == ("550.90.07", 2)
+    assert collector["gpus"][0] == {
         "index": 0,
         "lost": None,
         "pci": "0000:53:00.0",
@@ -87,13 +87,13 @@ def test_the_table_tells_three_lines_of_each_gpu() -> None:
         "mig_mode": False,
         "processes": [{"pid": 20037, "memory_mib": 538, "name": "python3", "cgroup": ""}],
     }
-    assert leaf["gpus"][1]["lost"]["error"] == "UNKNOWN"
+    assert collector["gpus"][1]["lost"]["error"] == "UNKNOWN"
 
 
 def test_half_a_table_says_neither_how_many_gpus_nor_that_nobody_uses_them() -> None:
-    leaf = told(TABLE)["nvml"]
-    assert "count" not in leaf
-    assert all("processes" not in gpu for gpu in leaf["gpus"])
+    collector = told(TABLE)["nvml"]
+    assert "count" not in collector
+    assert all("processes" not in gpu for gpu in collector["gpus"])
 
 
 def test_the_old_table_is_read_as_the_new_one() -> None:
@@ -162,7 +162,7 @@ def test_nvlink_e_tells_the_counters_that_are_not_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "leaf"),
+    ("text", "collector"),
     [
         (
             "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure …",
@@ -177,9 +177,9 @@ def test_nvlink_e_tells_the_counters_that_are_not_zero() -> None:
         ("No devices were found", {"init": "", "count": 0, "gpus": []}),
     ],
 )
-def test_why_there_is_no_output(text: str, leaf: dict[str, object]) -> None:
+def test_why_there_is_no_output(text: str, collector: dict[str, object]) -> None:
     found = told(text)["nvml"]
-    assert {**found, "init": (found["init"] or {"error": ""})["error"]} == leaf
+    assert {**found, "init": (found["init"] or {"error": ""})["error"]} == collector
 
 
 @pytest.mark.parametrize(

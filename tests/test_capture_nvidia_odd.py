@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.captures.collection import read_text
 from clusterproof.plugins.captures.forms import FORMS
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.form import CaptureError, Form
 from clusterproof.plugins.evidence.nodes import nodes
@@ -53,7 +53,7 @@ def test_any_text_is_read_or_refused(form: Form, text: str) -> None:
         except CaptureError as problem:
             refused = bool(str(problem))
         else:
-            assert all(isinstance(leaf, str) for leaf in told)
+            assert all(isinstance(collector, str) for collector in told)
     assert refused in (True, False)
 
 
@@ -69,9 +69,9 @@ def faulty() -> list[object]:
 
 def verdict(text: str, check: str) -> Verdict:
     values, _ = read_text(text)
-    leaves = {leaf: Leaf(Status.TOLD, value) for leaf, value in values.items()}
+    collectors = {collector: Collected(Status.TOLD, value) for collector, value in values.items()}
     cluster = Cluster("altered", "capture", (Target("gpu001"),))
-    node = nodes(cluster, {"gpu001": NodeEvidence("gpu001", leaves)}, "preflight")["gpu001"]
+    node = nodes(cluster, {"gpu001": NodeEvidence("gpu001", collectors)}, "preflight")["gpu001"]
     return judge(node_checks()[check], node).verdict
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import leaf_names
+from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.captures.commands import COMMANDS, how_to_collect
 from clusterproof.plugins.captures.forms import FORMS
 from clusterproof.plugins.core.result import Result
@@ -101,7 +101,7 @@ def test_every_form_is_in_the_manual(form: Form) -> None:
     assert form.name in (ROOT / "docs" / "captures.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("leaf", sorted(COMMANDS))
-def test_every_leaf_that_a_command_tells_is_a_leaf(leaf: str) -> None:
-    assert leaf in leaf_names()
-    assert COMMANDS[leaf] in how_to_collect(leaf)
+@pytest.mark.parametrize("collector", sorted(COMMANDS))
+def test_every_collector_that_a_command_tells_is_a_collector(collector: str) -> None:
+    assert collector in collector_names()
+    assert COMMANDS[collector] in how_to_collect(collector)

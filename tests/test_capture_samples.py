@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.captures.collection import read_text
 from clusterproof.plugins.captures.text import plain
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.dcgm import parse as dcgmi
@@ -65,13 +65,13 @@ FORMS = tuple(
         for form in forms
     )
 )
-# No leaf holds what these say, by a part of their names.
-OF_NO_LEAF = {
+# No collector holds what these say, by a part of their names.
+OF_NO_COLLECTOR = {
     "hyperpod-efa-loopback": "fi_info -p efa was not run: the bandwidth of a loopback",
     "diskstats": "disk counters since boot",
     "default_governor": "a kernel module's default",
     "eks-default": "a word without its file's name",
-    "lsblk": "block devices, without the NVMe controllers that the leaf is of",
+    "lsblk": "block devices, without the NVMe controllers that the collector is of",
     "iostat": "averages of disk traffic",
     "loadavg": "the load",
     "parens-in-filesystem": "macOS",
@@ -126,7 +126,7 @@ NOT_FOUND_IN_FAULTY = {
     "gpud-ibstat.47.0.h100.some.down.0.txt": "the ports that are down are Disabled: somebody has switched them off",
     "gpud-dmesg-decode-iso-0.txt": "Xid 13 is an application's, and 629 lines in one moment are one occurrence",
     "gcm-nvlink-e-crc12.json": "nothing in it says whether MIG is on: beside nvidia-smi -q it is a concern",
-    "gpud-fabric-manager-0.txt": OF_NO_LEAF["fabric-manager-0"],
+    "gpud-fabric-manager-0.txt": OF_NO_COLLECTOR["fabric-manager-0"],
 }
 FINDINGS = (Verdict.FAIL, Verdict.CONCERN)
 
@@ -136,7 +136,7 @@ def samples(topic: str = "") -> list[Sample]:
 
 
 def reason(name: str) -> str:
-    return next((why for part, why in OF_NO_LEAF.items() if part in name), "")
+    return next((why for part, why in OF_NO_COLLECTOR.items() if part in name), "")
 
 
 def recognised(text: str, forms: tuple[Form, ...] = FORMS) -> list[str]:
@@ -148,9 +148,9 @@ def judged(sample: Sample) -> list[Result]:
     told, _ = read_text(plain(sample.text))
     slurm_nodes = told.get("slurm_node")
     names = [entry["name"] for entry in slurm_nodes["nodes"]] if isinstance(slurm_nodes, dict) else ["node"]
-    leaves = {leaf: Leaf(Status.TOLD, value) for leaf, value in told.items()}
+    collectors = {collector: Collected(Status.TOLD, value) for collector, value in told.items()}
     kind = next((kind for part, kind in TYPES.items() if sample.name.startswith(part)), "")
-    nodes = [Node(Target(name, instance_type=kind), NodeEvidence(name, leaves)) for name in names]
+    nodes = [Node(Target(name, instance_type=kind), NodeEvidence(name, collectors)) for name in names]
     return [judge(check, node) for node in nodes for check in node_checks().values()]
 
 
@@ -221,7 +221,7 @@ def test_a_capture_of_the_kernel_log_loses_no_xid(sample: Sample) -> None:
 
 
 def understood(form: Form, text: str) -> None:
-    """Read what a form may be handed: it tells leaves, or says why it cannot."""
+    """Read what a form may be handed: it tells collectors, or says why it cannot."""
     if not form.recognises(text):
         return
     try:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import leaf_names
-from clusterproof.plugins.benchmarks.load.options import LEAVES
+from clusterproof.plugins.agent.collectors import collector_names
+from clusterproof.plugins.benchmarks.load.options import COLLECTORS
 from clusterproof.plugins.catalog import owners
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
@@ -52,17 +52,19 @@ def test_a_check_says_what_it_finds_what_to_do_how_to_see_it_and_who_owns_it(che
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_a_check_asks_only_for_leaves_that_there_are(check: Check) -> None:
-    assert check.leaves <= set(leaf_names()) | ONLY_CAPTURED | LEAVES
+def test_a_check_asks_only_for_collectors_that_there_are(check: Check) -> None:
+    assert check.collectors <= set(collector_names()) | ONLY_CAPTURED | COLLECTORS
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_the_leaves_found_for_a_check_are_all_that_it_reads(check: Check, demo: dict[str, Node]) -> None:
+def test_the_collectors_found_for_a_check_are_all_that_it_reads(check: Check, demo: dict[str, Node]) -> None:
     for name, node in demo.items():
-        fewer = {leaf: told for leaf, told in node.evidence.leaves.items() if leaf in check.leaves}
-        alone = Node(node.target, replace(node.evidence, leaves=fewer), group=node.group)
+        fewer = {
+            collector: told for collector, told in node.evidence.collectors.items() if collector in check.collectors
+        }
+        alone = Node(node.target, replace(node.evidence, collectors=fewer), group=node.group)
         whole, part = judge(check, node), judge(check, alone)
-        if check.route.check != "node.evidence_complete":  # which looks at whatever leaves there are
+        if check.route.check != "node.evidence_complete":  # which looks at whatever collectors there are
             assert (part.verdict, part.message) == (whole.verdict, whole.message), name
 
 
@@ -83,7 +85,7 @@ def test_a_finding_says_what_was_observed_and_what_was_expected(demo: dict[str, 
 
 
 def test_the_node_is_asked_for_little_before_a_job() -> None:
-    needed = {name: check.leaves for name, check in node_checks().items() if "prolog" in occasions(check)}
+    needed = {name: check.collectors for name, check in node_checks().items() if "prolog" in occasions(check)}
     assert "mounts" in needed["host.dev_shm"]
     assert needed["network.memlock"] == {"limits", "rdma", "pci", "platform", "imds"}
     assert needed["node.reachable"] == set()

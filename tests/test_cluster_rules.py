@@ -9,7 +9,7 @@ import pytest
 
 from clusterproof.plugins.catalog.quotas import interfaces
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
@@ -24,16 +24,16 @@ from tests.slurm_faults import healthy
 FAIL, CONCERN, INCOMPLETE, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.PASS
 
 
-def facts(types: Mapping[str, str], leaves: Mapping[str, Any], **settings: str) -> ClusterFacts:
+def facts(types: Mapping[str, str], collectors: Mapping[str, Any], **settings: str) -> ClusterFacts:
     """A cluster of instances of these types, by name, of which AWS or Slurm told that."""
     targets = tuple(Target(name, instance_type=kind) for name, kind in types.items())
     cluster = Cluster("c", "ssm", targets, {"region": "us-west-2", **settings})
-    told = NodeEvidence("c", {name: Leaf(Status.TOLD, value) for name, value in leaves.items()})
+    told = NodeEvidence("c", {name: Collected(Status.TOLD, value) for name, value in collectors.items()})
     return ClusterFacts(cluster, told, nodes(cluster, {name: NodeEvidence(name) for name in types}))
 
 
-def judged(check: str, types: Mapping[str, str], **leaves: Any) -> Result:
-    return judge(all_checks()[f"control_plane.{check}"], facts(types, leaves))
+def judged(check: str, types: Mapping[str, str], **collectors: Any) -> Result:
+    return judge(all_checks()[f"control_plane.{check}"], facts(types, collectors))
 
 
 def expect(result: Result, verdict: Verdict, words: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
@@ -54,7 +54,7 @@ def evidence(
         "pci": {"devices": [on_bus(one) for one in range(count if bus is None else bus)]},
         "limits": {"login": {"memlock": 65536}, "daemons": {}},
     }
-    return NodeEvidence(name, {leaf: Leaf(Status.TOLD, value) for leaf, value in told.items()})
+    return NodeEvidence(name, {collector: Collected(Status.TOLD, value) for collector, value in told.items()})
 
 
 def judged(check: str, *told: NodeEvidence, **target: Any) -> Result:
@@ -191,17 +191,20 @@ def test_a_port_is_active_and_has_a_link(ports: list[dict[str, str]], verdict: V
     told = device(0)
     told["ports"] = [told["ports"][0] | changed for changed in ports]
     node = evidence("n0", "p5.48xlarge", 1)
-    leaf = Leaf(Status.TOLD, node.leaves["rdma"].value | {"devices": [told]})
-    result = judged("network.efa_port_active", NodeEvidence("n0", {**node.leaves, "rdma": leaf}))
+    collector = Collected(Status.TOLD, node.collectors["rdma"].value | {"devices": [told]})
+    result = judged("network.efa_port_active", NodeEvidence("n0", {**node.collectors, "rdma": collector}))
     assert result.verdict is verdict
     assert words in result.message
 
 
-def told(name: str = "n0", count: int = 2, **leaves: Any) -> NodeEvidence:
-    """A p5 with so many EFA devices that tells these leaves besides; a Leaf is the leaf itself."""
+def told(name: str = "n0", count: int = 2, **collectors: Any) -> NodeEvidence:
+    """A p5 with so many EFA devices that tells these collectors besides; a Collected is the collector itself."""
     plain = evidence(name, "p5.48xlarge", count)
-    more = {leaf: value if isinstance(value, Leaf) else Leaf(Status.TOLD, value) for leaf, value in leaves.items()}
-    return NodeEvidence(name, {**plain.leaves, **more})
+    more = {
+        collector: value if isinstance(value, Collected) else Collected(Status.TOLD, value)
+        for collector, value in collectors.items()
+    }
+    return NodeEvidence(name, {**plain.collectors, **more})
 
 
 def test_devices_may_still_come_just_after_boot() -> None:
@@ -228,8 +231,8 @@ DOMAINS = "".join(
         ({"exit": 0, "output": ""}, "preflight", FAIL, "0 EFA domains; expected 2, one for each device"),
         ({"exit": 3, "output": "hm\n"}, "preflight", INCOMPLETE, "fi_info ended with 3: hm"),
         ({"exit": 3, "output": DOMAINS}, "preflight", PASS, ""),
-        (Leaf(Status.ABSENT), "preflight", NA, "fi_info is not installed here; the EFA software may live in"),
-        (Leaf(Status.ABSENT), "ami", FAIL, "fi_info is not installed; expected EFA's software in the image"),
+        (Collected(Status.ABSENT), "preflight", NA, "fi_info is not installed here; the EFA software may live in"),
+        (Collected(Status.ABSENT), "ami", FAIL, "fi_info is not installed; expected EFA's software in the image"),
     ],
 )
 def test_libfabric_offers_each_device(fi_info: Any, occasion: str, verdict: Verdict, words: str) -> None:
@@ -281,8 +284,8 @@ def loopback(*mb_per_s: float | None) -> dict[str, Any]:
         (loopback(3600, 3600, 900), 2, CONCERN, "d2 900 MB/s; expected at least"),
         (loopback(3600, None, 3600), 2, FAIL, "no exchange through d1"),
         (loopback(), 2, INCOMPLETE, "libfabric offers no EFA domain; expected one for each device"),
-        (Leaf(Status.ABSENT), 2, INCOMPLETE, "expected EFA's software on the host"),
-        (Leaf(Status.ABSENT), 0, NA, "no EFA device on this node"),
+        (Collected(Status.ABSENT), 2, INCOMPLETE, "expected EFA's software on the host"),
+        (Collected(Status.ABSENT), 0, NA, "no EFA device on this node"),
     ],
 )
 def test_every_domain_exchanges_messages(exchanges: Any, count: int, verdict: Verdict, words: str) -> None:

@@ -145,7 +145,7 @@ def test_workers_of_xdist_form_the_same_verdicts_from_one_round_trip(bed: Testbe
     assert len(began) == len(EXPECTED)
 
 
-def test_only_the_leaves_that_the_selected_checks_need_are_read(bed: Testbed, tmp_path: Path) -> None:
+def test_only_the_collectors_that_the_selected_checks_need_are_read(bed: Testbed, tmp_path: Path) -> None:
     told = run(bed, tmp_path, "--cluster", "ssh:gpu001", "-k", "test_memlock")
     recorded = json.loads((told.recording / "nodes" / "gpu001.json").read_text())
     assert recorded["leaves"].keys() == {"boot", "platform", "rdma", "pci", "limits", "imds"}

@@ -22,7 +22,7 @@ def pytest_cluster_inventory(config, text):
 def pytest_cluster_connection(config, cluster):
     return Relay() if cluster.connection == "relay" else None
 
-def pytest_cluster_probe_leaves(config):
+def pytest_cluster_collectors(config):
     return [str(config.rootpath / "weather.py")]
 """
 
@@ -41,7 +41,7 @@ def read(node: Node) -> object:
 CHECK = """
 def test_sky(node):
     \\"\\"\\"The sky is grey.\\"\\"\\"
-    sky = node.leaf("weather").value["sky"]
+    sky = node.collector("weather").value["sky"]
     assert sky == "grey", f"the sky is {sky}; expected grey"
 """
 

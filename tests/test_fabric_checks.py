@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.evidence import Leaf, Status
+from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from tests.judged import said
@@ -23,11 +23,15 @@ VERSION = {"exit": 0, "output": "Fabric Manager version is : 580.126.09\n"}
 
 
 def judged(
-    check: str, *gpus: dict[str, Any], instance_type: str = "p5.48xlarge", occasion: str = "preflight", **leaves: Any
+    check: str,
+    *gpus: dict[str, Any],
+    instance_type: str = "p5.48xlarge",
+    occasion: str = "preflight",
+    **collectors: Any,
 ) -> Result:
     """What a check says of a node whose GPUs tell this."""
     told = {"boot": boot(), "nvml": nvml(*(gpu(at, **one) for at, one in enumerate(gpus))), "pci": {"devices": []}}
-    return said(f"gpu.{check}", node("gpu001", **told | leaves), occasion=occasion, instance_type=instance_type)
+    return said(f"gpu.{check}", node("gpu001", **told | collectors), occasion=occasion, instance_type=instance_type)
 
 
 def expect(result: Result, verdict: Verdict, words: str) -> None:
@@ -81,7 +85,7 @@ def test_the_gpus_of_a_node_share_a_fabric(gpus: list[dict[str, Any]], verdict: 
         ({"nvidia-fabricmanager": {**RUNS, "active": "inactive"}}, VERSION, FAIL, "is inactive; expected active"),
         ({"nvidia-fabricmanager": RUNS}, {"exit": 0, "output": "580.95.05"}, FAIL, "fabric manager 580.95.05 with"),
         ({"nvidia-fabricmanager": RUNS}, {"exit": 1, "output": "broken\n"}, INCOMPLETE, "says 'broken'; expected"),
-        ({"nvidia-fabricmanager": RUNS}, Leaf(Status.ABSENT), INCOMPLETE, "is not found to tell its version"),
+        ({"nvidia-fabricmanager": RUNS}, Collected(Status.ABSENT), INCOMPLETE, "is not found to tell its version"),
     ],
 )  # fmt: skip
 def test_fabric_manager_runs_and_is_of_the_driver_s_version(

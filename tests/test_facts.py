@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.core.evidence import EvidenceError, Leaf, NodeEvidence, Status, from_json, load, to_json
+from clusterproof.plugins.core.evidence import Collected, EvidenceError, NodeEvidence, Status, from_json, load, to_json
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evidence.fact import Told, told_by
 from clusterproof.plugins.evidence.gpu.facts import Gpu
@@ -54,13 +54,18 @@ def test_nothing_of_a_lost_gpu_can_be_read() -> None:
 
 
 @settings(max_examples=200)
-@given(leaf=st.sampled_from(["boot", "platform", "nvml", "pci", "rdma", "kernel_log", "mounts", "services"]), told=JSON)
-def test_no_nonsense_from_a_node_breaks_a_check_or_passes_as_evidence(leaf: str, told: Any) -> None:
-    node = Node(Target("gpu001", instance_type="p5.48xlarge"), NodeEvidence("gpu001", {leaf: Leaf(Status.TOLD, told)}))
+@given(
+    collector=st.sampled_from(["boot", "platform", "nvml", "pci", "rdma", "kernel_log", "mounts", "services"]),
+    told=JSON,
+)
+def test_no_nonsense_from_a_node_breaks_a_check_or_passes_as_evidence(collector: str, told: Any) -> None:
+    node = Node(
+        Target("gpu001", instance_type="p5.48xlarge"), NodeEvidence("gpu001", {collector: Collected(Status.TOLD, told)})
+    )
     for check in node_checks().values():
         result = judge(check, node)
         assert "the check itself broke" not in result.message
-        if leaf in check.leaves and check.leaves - {leaf}:
+        if collector in check.collectors and check.collectors - {collector}:
             assert result.verdict is not Verdict.PASS
 
 
@@ -75,7 +80,7 @@ def test_one_spoilt_value_in_a_healthy_answer_never_breaks_a_check(place: int, p
 
 
 def _spoil(record: dict[str, Any], place: int, put: Any) -> dict[str, Any]:
-    """Put a value in the place of another, somewhere inside the leaves' values."""
+    """Put a value in the place of another, somewhere inside the collectors' values."""
     places: list[tuple[Any, Any]] = []
 
     def walk(told: Any) -> None:
@@ -84,9 +89,9 @@ def _spoil(record: dict[str, Any], place: int, put: Any) -> dict[str, Any]:
             places.append((told, key))
             walk(value)
 
-    for leaf in record["leaves"].values():
-        if "value" in leaf:
-            walk(leaf["value"])
+    for collector in record["leaves"].values():
+        if "value" in collector:
+            walk(collector["value"])
     told, key = places[place % len(places)]
     told[key] = put
     return record
@@ -113,7 +118,7 @@ def test_evidence_survives_its_way_to_disk() -> None:
         assert from_json(to_json(evidence)) == evidence
 
 
-def test_a_leaf_that_an_older_recording_lacks_was_not_asked_for() -> None:
+def test_a_collector_that_an_older_recording_lacks_was_not_asked_for() -> None:
     node = Node(Target("gpu001"), NodeEvidence("gpu001", {}))
     with pytest.raises(Incomplete, match="kernel_log: was not asked for"):
         assert node.kernel_events
@@ -124,10 +129,10 @@ def test_a_leaf_that_an_older_recording_lacks_was_not_asked_for() -> None:
 @pytest.mark.parametrize("word", ["NOT_SUPPORTED", "EIO"])
 def test_a_device_whose_name_cannot_be_read_costs_no_more_than_its_own_verdict(word: str) -> None:
     device = {"name": {"error": word}, "vendor": "1d0f", "ports": [{"port": 1, "state": "1: DOWN"}]}
-    told = {"rdma": Leaf(Status.TOLD, {"devices": [device]})}
+    told = {"rdma": Collected(Status.TOLD, {"devices": [device]})}
     node = Node(Target("gpu001", instance_type="p5.48xlarge"), NodeEvidence("gpu001", told))
     for check in node_checks().values():
-        assert judge(check, node).verdict is not Verdict.PASS or "rdma" not in check.leaves
+        assert judge(check, node).verdict is not Verdict.PASS or "rdma" not in check.collectors
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**30, -(10**300)])
@@ -142,7 +147,7 @@ def test_a_fact_that_breaks_on_what_was_told_is_incomplete_every_time() -> None:
         def broken(self, told: Told) -> str:
             return str(told.value["no such key"])
 
-    node = Telling(Target("gpu001"), NodeEvidence("gpu001", {"boot": Leaf(Status.TOLD, {})}))
+    node = Telling(Target("gpu001"), NodeEvidence("gpu001", {"boot": Collected(Status.TOLD, {})}))
     for _ in range(2):
         with pytest.raises(Incomplete, match=r"broken could not be understood: KeyError: 'no such key' \(test_facts"):
             assert node.broken

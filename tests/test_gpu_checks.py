@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.catalog import InstanceType
 from clusterproof.plugins.catalog.site import own_instance_types
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evidence.gpu.facts import Gpu, NvlinkErrors
@@ -34,11 +34,11 @@ KINDS = st.dictionaries(
 )
 
 
-def judged(check: str, instance_type: str = "p5.48xlarge", *, gpus: list[dict[str, Any]], **leaves: Any) -> Result:
-    """A check's result on a node whose GPUs tell just this, and other leaves that."""
+def judged(check: str, instance_type: str = "p5.48xlarge", *, gpus: list[dict[str, Any]], **collectors: Any) -> Result:
+    """A check's result on a node whose GPUs tell just this, and other collectors that."""
     nvml = {"init": None, "init_s": 0.1, "driver": "580.126.09", "count": len(gpus), "gpus": gpus}
-    told = {"nvml": nvml, "pci": {"devices": [{**ON_BUS, "errors": NO_AER}]}} | leaves
-    evidence = NodeEvidence("gpu001", {name: Leaf(Status.TOLD, value) for name, value in told.items()})
+    told = {"nvml": nvml, "pci": {"devices": [{**ON_BUS, "errors": NO_AER}]}} | collectors
+    evidence = NodeEvidence("gpu001", {name: Collected(Status.TOLD, value) for name, value in told.items()})
     return judge(node_checks()[check], Node(Target("gpu001", instance_type=instance_type), evidence))
 
 

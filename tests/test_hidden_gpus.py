@@ -36,7 +36,7 @@ def told_to_somebody(image: NodeImage) -> NodeEvidence:
 
 
 def hidden(evidence: NodeEvidence) -> Any:
-    return evidence.leaves["nvml"].value["hidden"]
+    return evidence.collectors["nvml"].value["hidden"]
 
 
 @pytest.mark.parametrize(

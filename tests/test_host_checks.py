@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
@@ -22,9 +22,9 @@ GPU = {"class": "030200", "vendor": "10de", "address": "0000:53:00.0", "numa": 0
 SEGMENTS = {"nccl_shm": {"count": 2, "kib": 2048, "oldest_s": 60.0}}
 
 
-def verdict_of(check: str, count: int = 1, **leaves: Any) -> Result:
+def verdict_of(check: str, count: int = 1, **collectors: Any) -> Result:
     """The verdict on the first of so many nodes that all tell this."""
-    told = {name: Leaf(Status.TOLD, value) for name, value in leaves.items()}
+    told = {name: Collected(Status.TOLD, value) for name, value in collectors.items()}
     names = [f"node{number}" for number in range(count)]
     cluster = Cluster("alike", "local", tuple(Target(name) for name in names))
     made = nodes(cluster, {name: NodeEvidence(name, told) for name in names})
@@ -133,7 +133,7 @@ def busy(iowait: int = 0, steal: int = 0) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("check", "leaves", "message"),
+    ("check", "collectors", "message"),
     [
         ("host.iowait", {"cpus": busy(iowait=203)}, "20.3 % of CPU time waits for I/O; expected at most 20 %"),
         ("host.cpu_steal", {"cpus": busy(steal=21)}, "2.1 % of CPU time is stolen; expected at most 2 %"),
@@ -150,16 +150,16 @@ def busy(iowait: int = 0, steal: int = 0) -> dict[str, Any]:
     ],
 )
 def test_a_value_that_is_just_over_a_limit_does_not_look_like_it(
-    check: str, leaves: dict[str, Any], message: str
+    check: str, collectors: dict[str, Any], message: str
 ) -> None:
-    result = verdict_of(check, **leaves)
+    result = verdict_of(check, **collectors)
     assert (result.verdict in (Verdict.FAIL, Verdict.CONCERN), result.message) == (True, message)
 
 
 def test_a_node_with_a_little_less_memory_than_its_group_does_not_look_like_it() -> None:
     told = {"odd": 24 * GIB * 99 // 100 - 100, "a": 24 * GIB, "b": 24 * GIB, "c": 24 * GIB}
     evidence = {
-        name: NodeEvidence(name, {"memory": Leaf(Status.TOLD, {"total_kib": kib})}) for name, kib in told.items()
+        name: NodeEvidence(name, {"memory": Collected(Status.TOLD, {"total_kib": kib})}) for name, kib in told.items()
     }
     cluster = Cluster("alike", "local", tuple(map(Target, told)))
     result = judge(node_checks()["host.memory_uniform"], nodes(cluster, evidence)["odd"])

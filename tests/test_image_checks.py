@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status, Unreached
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from tests.judged import said
@@ -33,7 +33,7 @@ IMAGE = {
 
 
 def judged(
-    check: str, instance_type: str = "p5.48xlarge", occasion: str = "preflight", expect: Any = None, **leaves: Any
+    check: str, instance_type: str = "p5.48xlarge", occasion: str = "preflight", expect: Any = None, **collectors: Any
 ) -> Result:
     told = {
         "boot": boot(),
@@ -41,7 +41,7 @@ def judged(
         "pci": {"devices": []},
         "rdma": {"devices": []},
         "nvml": nvml(),
-    } | leaves
+    } | collectors
     return said(check, node("gpu001", **told), occasion=occasion, instance_type=instance_type, expect=expect or {})
 
 
@@ -137,7 +137,7 @@ def test_why_a_node_was_not_reached_is_told(why: Unreached, detail: str, verdict
     ],
 )
 def test_what_did_not_come_is_named(status: Status, verdict: Verdict, words: str) -> None:
-    evidence = node("gpu001", boot=boot(), mounts=Leaf(status, {} if status is Status.TOLD else None))
+    evidence = node("gpu001", boot=boot(), mounts=Collected(status, {} if status is Status.TOLD else None))
     expect(said("node.evidence_complete", evidence), verdict, words)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from clusterproof.plugins.agent.reading import Absent, Node
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Incomplete, Verdict
 from clusterproof.plugins.evidence.ec2 import collect_imds as imds
 from clusterproof.plugins.evidence.node import Node as FactsNode
@@ -76,7 +76,7 @@ def ec2(tmp_path: Path) -> Node:
 
 
 def told(node: Node) -> Any:
-    """What the leaf tells."""
+    """What the collector tells."""
     return imds.read(node)
 
 
@@ -164,23 +164,23 @@ def test_the_nodes_own_environment_file_names_the_service_too(
     assert told(ec2)["token"] == 200
 
 
-def node(leaves: Mapping[str, Leaf], **target: Any) -> FactsNode:
-    """A node that told these leaves."""
-    return FactsNode(Target("gpu001", **target), NodeEvidence("gpu001", dict(leaves)))
+def node(collectors: Mapping[str, Collected], **target: Any) -> FactsNode:
+    """A node that told these collectors."""
+    return FactsNode(Target("gpu001", **target), NodeEvidence("gpu001", dict(collectors)))
 
 
-def metadata(**more: object) -> dict[str, Leaf]:
+def metadata(**more: object) -> dict[str, Collected]:
     """An EC2 instance by DMI, of another type by its metadata service."""
     answer = {"token": 200, "without_token": 401, "identity": {"instance_type": "p5e.48xlarge"}, "events": []} | more
     dmi = {"vendor": "Amazon EC2", "product": "p5.48xlarge"}
-    return {"platform": Leaf(Status.TOLD, dmi), "imds": Leaf(Status.TOLD, answer)}
+    return {"platform": Collected(Status.TOLD, dmi), "imds": Collected(Status.TOLD, answer)}
 
 
 def test_the_instance_type_is_the_inventorys_then_the_metadata_services_then_dmis() -> None:
     assert node(metadata(), instance_type="ml.p5en.48xlarge").instance_type == "p5en.48xlarge"
     assert node(metadata()).instance_type == "p5e.48xlarge"
     assert node(metadata(identity={"error": "ETIMEDOUT", "text": ""})).instance_type == "p5.48xlarge"
-    assert node({"imds": Leaf(Status.ABSENT), "platform": metadata()["platform"]}).instance_type == "p5.48xlarge"
+    assert node({"imds": Collected(Status.ABSENT), "platform": metadata()["platform"]}).instance_type == "p5.48xlarge"
 
 
 def test_an_instance_id_that_was_not_told_is_incomplete() -> None:
@@ -191,7 +191,7 @@ def test_an_instance_id_that_was_not_told_is_incomplete() -> None:
 
 @pytest.mark.parametrize("check", ["network.imds_v2", "network.scheduled_events"])
 def test_a_node_that_is_no_instance_has_no_metadata_service(check: str) -> None:
-    verdict = judge(node_checks()[check], node({"imds": Leaf(Status.ABSENT, detail="not EC2")}))
+    verdict = judge(node_checks()[check], node({"imds": Collected(Status.ABSENT, detail="not EC2")}))
     assert (verdict.verdict, verdict.message) == (Verdict.NOT_APPLICABLE, "this is no EC2 instance")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.evidence import Leaf, Status
+from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.kernel_log.wording import when
 from clusterproof.plugins.evidence.node import Node
@@ -37,9 +37,9 @@ def logging(*lines: str) -> Node:
     return node(*((float(at), line) for at, line in enumerate(lines)))
 
 
-def without(of: Node, leaf: str, status: Status = Status.DENIED) -> Node:
-    leaves = {**of.evidence.leaves, leaf: Leaf(status)}
-    return replace(of, evidence=replace(of.evidence, leaves=leaves))
+def without(of: Node, collector: str, status: Status = Status.DENIED) -> Node:
+    collectors = {**of.evidence.collectors, collector: Collected(status)}
+    return replace(of, evidence=replace(of.evidence, collectors=collectors))
 
 
 @pytest.mark.parametrize("status", [status for status in Status if status is not Status.TOLD])
@@ -142,17 +142,17 @@ def test_one_corrected_error_that_three_sources_tell_is_one() -> None:
     assert verdict("host.mce_edac", logging(*three * 20)) is Verdict.PASS
 
 
-@pytest.mark.parametrize("leaf", ["edac", "boot"])
-def test_an_uncorrected_error_outranks_that_something_else_is_not_known(leaf: str) -> None:
-    assert verdict("host.mce_edac", without(logging(UNCORRECTED), leaf)) is Verdict.FAIL
-    assert verdict("host.mce_edac", without(logging(CORRECTED), leaf)) is Verdict.INCOMPLETE
+@pytest.mark.parametrize("collector", ["edac", "boot"])
+def test_an_uncorrected_error_outranks_that_something_else_is_not_known(collector: str) -> None:
+    assert verdict("host.mce_edac", without(logging(UNCORRECTED), collector)) is Verdict.FAIL
+    assert verdict("host.mce_edac", without(logging(CORRECTED), collector)) is Verdict.INCOMPLETE
 
 
 def test_a_counted_error_outranks_a_log_that_may_not_be_read() -> None:
     counted = {"name": "mc0", "corrected": 0, "uncorrected": 2, "counted_s": 9, "modules": []}
     of = without(logging(), "kernel_log")
-    leaves = {**of.evidence.leaves, "edac": Leaf(Status.TOLD, {"controllers": [counted]})}
-    assert verdict("host.mce_edac", replace(of, evidence=replace(of.evidence, leaves=leaves))) is Verdict.FAIL
+    collectors = {**of.evidence.collectors, "edac": Collected(Status.TOLD, {"controllers": [counted]})}
+    assert verdict("host.mce_edac", replace(of, evidence=replace(of.evidence, collectors=collectors))) is Verdict.FAIL
 
 
 def test_kills_are_told_by_process_with_how_often_and_when() -> None:
@@ -175,12 +175,12 @@ def test_a_moment_is_told_by_the_nodes_clock_whatever_the_logs_own(at_s: float) 
 
 def test_a_node_without_efa_has_no_efa_errors() -> None:
     of = without(logging(), "kernel_log")
-    leaves = {
-        **of.evidence.leaves,
-        "rdma": Leaf(Status.TOLD, {"devices": []}),
-        "platform": Leaf(Status.TOLD, {"vendor": "Supermicro", "product": "X"}),
+    collectors = {
+        **of.evidence.collectors,
+        "rdma": Collected(Status.TOLD, {"devices": []}),
+        "platform": Collected(Status.TOLD, {"vendor": "Supermicro", "product": "X"}),
     }
-    alone = replace(of, evidence=replace(of.evidence, leaves=leaves))
+    alone = replace(of, evidence=replace(of.evidence, collectors=collectors))
     assert verdict("network.efa_driver_errors", alone) is Verdict.NOT_APPLICABLE
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.benchmarks.load.options import LEAVES, SECONDS
+from clusterproof.plugins.benchmarks.load.options import COLLECTORS, SECONDS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from clusterproof.reports.results import read_results
@@ -48,8 +48,8 @@ def run(bed: Testbed, folder: Path, *options: str) -> tuple[dict[str, dict[str, 
     return told, (ran.stdout + ran.stderr).decode()
 
 
-def leaves(recording: Path, node: str) -> set[str]:
-    """The leaves that a recorded node was asked for."""
+def collectors(recording: Path, node: str) -> set[str]:
+    """The collectors that a recorded node was asked for."""
     return set(json.loads((recording / "nodes" / f"{node}.json").read_text())["leaves"])
 
 
@@ -61,7 +61,7 @@ def test_the_slow_node_is_named_and_no_other_and_a_replay_says_the_same(bed: Tes
     assert told == {f"gpu00{number}": PASS for number in (1, 3, 4)} | {"gpu002": PASS | SLOW}, output
     assert "GPU 5, bfloat16 products of 8192 × 8192: 512 TFLOP/s, 26 % below" in " ".join(output.split())
     assert f"loading 4 nodes ({', '.join(SECONDS)})" in output
-    assert leaves(recording, "gpu001") > LEAVES
+    assert collectors(recording, "gpu001") > COLLECTORS
     (tmp_path / "again").mkdir()
     assert run(bed, tmp_path / "again", "--cluster", f"replay:{recording}", "-m", "perf", *ONE_NODE)[0] == told
 
@@ -76,7 +76,7 @@ def test_with_workers_of_xdist_only_what_is_selected_is_loaded(bed: Testbed, tmp
         "gpu003": {"gpu.gpu_gemm": Verdict.PASS},
         "gpu004": {"gpu.gpu_gemm": Verdict.PASS},
     }, output
-    assert leaves(recording, "gpu001") & LEAVES == {"gpu_gemm"}
+    assert collectors(recording, "gpu001") & COLLECTORS == {"gpu_gemm"}
 
 
 @pytest.mark.parametrize("mark", ["gpu", "preflight and not perf", "prolog"])
@@ -85,7 +85,7 @@ def test_without_perf_in_m_no_node_is_loaded(mark: str, bed: Testbed, tmp_path: 
     told, output = run(bed, tmp_path, "--cluster", "ssh:gpu001", "-m", mark, "--record", str(recording))
     assert told["gpu001"].get("gpu.dcgm_diag", Verdict.NOT_APPLICABLE) is Verdict.NOT_APPLICABLE
     assert "gpu.gpu_gemm" not in told["gpu001"], output
-    assert not leaves(recording, "gpu001") & LEAVES
+    assert not collectors(recording, "gpu001") & COLLECTORS
     assert "loading" not in output
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.benchmarks.launchers.choose import LAUNCHERS as OF_LAUNCHERS
-from clusterproof.plugins.benchmarks.load.options import DCGM_SECONDS, LEAVES, SECONDS, TAKES_TURNS
+from clusterproof.plugins.benchmarks.load.options import COLLECTORS, DCGM_SECONDS, SECONDS, TAKES_TURNS
 from clusterproof.plugins.benchmarks.meters.choose import METERS as OF_METERS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.flags_of_perf import DCGM_LEVELS, LAUNCHERS, LOADS, METERS
 from clusterproof.plugins.suite.perf.load_options import (
-    leaves_named,
+    collectors_named,
     load_options,
     pairs_are_needed,
     paths_named,
@@ -75,14 +75,14 @@ def test_an_option_that_makes_no_sense_is_refused(options: dict[str, object], wo
 
 
 def test_the_file_system_is_loaded_only_where_a_folder_is_named() -> None:
-    assert load_options(given()).asked(LEAVES) == LEAVES - {TAKES_TURNS}
-    assert load_options(given(fs_bandwidth="/fsx")).asked(LEAVES | {"boot"}) == LEAVES
+    assert load_options(given()).asked(COLLECTORS) == COLLECTORS - {TAKES_TURNS}
+    assert load_options(given(fs_bandwidth="/fsx")).asked(COLLECTORS | {"boot"}) == COLLECTORS
 
 
 @pytest.mark.parametrize(
-    ("markexpr", "keyword", "path", "leaves"),
+    ("markexpr", "keyword", "path", "collectors"),
     [
-        ("perf", "", "checks", LEAVES - {TAKES_TURNS}),
+        ("perf", "", "checks", COLLECTORS - {TAKES_TURNS}),
         ("perf and gpu", "gemm or busbw", "checks", {"gpu_gemm", "node_busbw"}),
         ("perf and not gpu", "", "checks", {"efa_loopback", "nccom"}),
         ("perf", "not test_gpu_gemm and gpu_speed", "checks", {"gpu_bandwidth", "node_busbw"}),
@@ -94,10 +94,10 @@ def test_the_file_system_is_loaded_only_where_a_folder_is_named() -> None:
     ],
 )
 def test_before_anything_is_collected_the_command_line_says_what_will_be_loaded(
-    markexpr: str, keyword: str, path: str, leaves: set[str]
+    markexpr: str, keyword: str, path: str, collectors: set[str]
 ) -> None:
     config: Any = SimpleNamespace(args=[f"{path}::test_it"], invocation_params=SimpleNamespace(dir=ROOT))
-    assert leaves_named(given(markexpr=markexpr, keyword=keyword), paths_named(config)) == leaves
+    assert collectors_named(given(markexpr=markexpr, keyword=keyword), paths_named(config)) == collectors
 
 
 def test_the_command_line_names_what_there_is() -> None:
@@ -141,8 +141,8 @@ def test_tests_of_others_are_known_before_anything_is_collected(tmp_path: Path, 
         ("test_between", True),
     }
     asked = given(markexpr="perf", fs_bandwidth="/fsx")
-    assert leaves_named(asked, [], found) == {"gpu_gemm", "fs_bandwidth"}
-    assert leaves_named(given(markexpr="perf", keyword="gemm"), [], found) == {"gpu_gemm"}
+    assert collectors_named(asked, [], found) == {"gpu_gemm", "fs_bandwidth"}
+    assert collectors_named(given(markexpr="perf", keyword="gemm"), [], found) == {"gpu_gemm"}
     assert pairs_are_needed(asked, [], found)
     assert not pairs_are_needed(given(markexpr="perf", keyword="fs or gemm"), [], found)
 

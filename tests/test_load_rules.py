@@ -13,7 +13,7 @@ from clusterproof.plugins.catalog.floors import floor, floors
 from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.catalog.site import own_thresholds
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Incomplete, Verdict
 from clusterproof.plugins.evidence.group import Median
@@ -53,11 +53,11 @@ def ran(output: str, status: int | None = 0, command: str = "x") -> dict[str, An
 
 
 def judged(
-    check: str, leaf: str, values: Mapping[str, object], instance_type: str = "p5.48xlarge", name: str = "gpu001"
+    check: str, collector: str, values: Mapping[str, object], instance_type: str = "p5.48xlarge", name: str = "gpu001"
 ) -> Result:
     """What a check says of one of these nodes, each of which told that value."""
     cluster = Cluster("c", "local", tuple(Target(node, instance_type=instance_type) for node in values))
-    told = {node: NodeEvidence(node, {leaf: Leaf(Status.TOLD, value)}) for node, value in values.items()}
+    told = {node: NodeEvidence(node, {collector: Collected(Status.TOLD, value)}) for node, value in values.items()}
     return judge(all_checks()[check], nodes(cluster, told, "perf")[name])
 
 
@@ -227,13 +227,14 @@ def test_a_pass_with_a_failing_exit_status_is_no_pass() -> None:
 
 @pytest.mark.parametrize(("instance_type", "verdict"), [("p5.48xlarge", INCOMPLETE), ("c6i.32xlarge", NA)])
 @pytest.mark.parametrize(
-    ("check", "leaf"), [("gpu.dcgm_diag", "dcgm_diag"), ("gpu.gpu_gemm", "gpu_gemm"), ("gpu.node_busbw", "node_busbw")]
+    ("check", "collector"),
+    [("gpu.dcgm_diag", "dcgm_diag"), ("gpu.gpu_gemm", "gpu_gemm"), ("gpu.node_busbw", "node_busbw")],
 )
 def test_where_no_gpu_is_it_depends_on_the_type_whether_one_is_missing(
-    check: str, leaf: str, instance_type: str, verdict: Verdict
+    check: str, collector: str, instance_type: str, verdict: Verdict
 ) -> None:
     value = {"none": "no NVIDIA GPU"}
-    assert judged(check, leaf, {"gpu001": value}, instance_type).verdict is verdict
+    assert judged(check, collector, {"gpu001": value}, instance_type).verdict is verdict
 
 
 def test_a_type_with_one_gpu_has_nothing_to_reduce_over() -> None:
@@ -334,7 +335,7 @@ def test_few_nodes_are_no_measure_of_a_file_system(others: int, verdict: Verdict
 
 
 def test_a_node_under_load_that_told_nothing_is_incomplete_and_says_why() -> None:
-    lost = NodeEvidence("gpu001", {"gpu_gemm": Leaf(Status.TIMED_OUT, detail="python3 does not end within 170 s")})
+    lost = NodeEvidence("gpu001", {"gpu_gemm": Collected(Status.TIMED_OUT, detail="python3 does not end within 170 s")})
     node = nodes(Cluster("c", "local", (Target("gpu001"),)), {"gpu001": replace(lost)})["gpu001"]
     result = judge(all_checks()["gpu.gpu_gemm"], node)
     assert (result.verdict, result.observed) == (

@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.catalog.instance_types import accelerators, instance_type
 from clusterproof.plugins.catalog.machines import machine_type
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.node import Node
 
@@ -51,14 +51,14 @@ def test_a_machine_has_a_board_of_eight_and_no_efa() -> None:
     assert accelerators("DGX H100") == 8
 
 
-def node(devices: list[str], **leaves: Any) -> Node:
+def node(devices: list[str], **collectors: Any) -> Node:
     """A DGX H100 whose bus shows these GPUs."""
     gpus = [
         {"address": f"0000:{bus:02x}:00.0", "vendor": "10de", "device": device, "class": "030200", "driver": "nvidia"}
         for bus, device in enumerate(devices)
     ]
-    told = {"platform": {"vendor": "NVIDIA", "product": "DGXH100", "serial": ""}, "pci": {"devices": gpus}} | leaves
-    return Node(Target("n1"), NodeEvidence("n1", {name: Leaf(Status.TOLD, value) for name, value in told.items()}))
+    told = {"platform": {"vendor": "NVIDIA", "product": "DGXH100", "serial": ""}, "pci": {"devices": gpus}} | collectors
+    return Node(Target("n1"), NodeEvidence("n1", {name: Collected(Status.TOLD, value) for name, value in told.items()}))
 
 
 def test_a_node_that_lost_a_gpu_should_still_have_eight() -> None:

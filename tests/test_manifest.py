@@ -66,22 +66,22 @@ def test_a_deviation_is_named_and_none_is_invented(put: Put, said: list[str]) ->
 
 def folder_of_nccl() -> str:
     """Where the probe finds NCCL: some systems have /lib as a link to /usr/lib."""
-    (library,) = good().leaves["versions"].value["libraries"]["libnccl.so.2"]
+    (library,) = good().collectors["versions"].value["libraries"]["libnccl.so.2"]
     return str(Path(library["path"]).parent)
 
 
 @needs_nodes
 def test_what_a_node_could_not_tell_is_incomplete_and_no_deviation() -> None:
     told = told_by(healthy_p5())
-    for leaf, checks in {
+    for collector, checks in {
         "services": ["services"],
         "rdma": ["drivers", "modules", "sizes"],
         "image": ["image_clean"],
     }.items():
-        lost = {name: value for name, value in told.leaves.items() if name != leaf}
-        found = gate(replace(told, leaves=lost))
+        lost = {name: value for name, value in told.collectors.items() if name != collector}
+        found = gate(replace(told, collectors=lost))
         assert lines(found) == []
-        if leaf != "rdma":
+        if collector != "rdma":
             unknown = {name for name, result in found.items() if result.verdict is INCOMPLETE}
             assert {f"software.{name}" if "_" in name else f"software.{name}_expected" for name in checks} <= unknown
 

@@ -19,10 +19,10 @@ DEAD = {**RUNS, "active": "inactive", "sub": "dead"}
 NOT_FOUND = {**DEAD, "load": "not-found", "enabled": ""}
 
 
-def judged(table: str, rule: dict[str, str], *efa: dict[str, Any], made_on: str = "", **leaves: Any) -> Result:
+def judged(table: str, rule: dict[str, str], *efa: dict[str, Any], made_on: str = "", **collectors: Any) -> Result:
     """What is said of a node without GPUs, with these EFA devices, beside a manifest with this row."""
     told = {"boot": boot(), "platform": {"vendor": "", "product": "", "serial": ""}, "pci": {"devices": []}}
-    told |= {"rdma": {"devices": list(efa), "modules": ["loop"]}, "image": {"modules": ["efa"]}, **leaves}
+    told |= {"rdma": {"devices": list(efa), "modules": ["loop"]}, "image": {"modules": ["efa"]}, **collectors}
     policy = Policy(**{table: rule}, made_on=made_on)
     check = "drivers" if table == "versions" else table
     return said(f"software.{check}_expected", node("n", **told), policy=policy, expect={"gpus": 0, "efa": len(efa)})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.alike import Alike
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.suite import protocol, session
 from tests.runs import DEVICES, LIGHT, VERDICTS, Runs, all_verdicts, counts, saying
 
@@ -49,13 +49,15 @@ def test_a_large_run_says_what_a_small_one_says(runs: Runs, monkeypatch: pytest.
 
 
 def told(name: str, value: object) -> NodeEvidence:
-    return NodeEvidence(name, {"pci": Leaf(Status.TOLD, value)})
+    return NodeEvidence(name, {"pci": Collected(Status.TOLD, value)})
 
 
 def test_what_two_nodes_tell_alike_is_kept_once_and_what_differs_stays() -> None:
     values: list[Any] = [{"devices": [{"address": "0000:00:04.0", "lanes": n}, {"numa": [0, 1]}]} for n in (8, 16)]
     alike = Alike()
-    first, second = (alike.once(told(f"gpu{number}", value)).leaves["pci"].value for number, value in enumerate(values))
+    first, second = (
+        alike.once(told(f"gpu{number}", value)).collectors["pci"].value for number, value in enumerate(values)
+    )
     assert [first, second] == values
     assert first["devices"][1] is second["devices"][1]
     assert first["devices"][0]["address"] is second["devices"][0]["address"]
@@ -65,14 +67,14 @@ def test_what_two_nodes_tell_alike_is_kept_once_and_what_differs_stays() -> None
 def test_values_that_only_compare_equal_are_not_taken_for_each_other(pair: tuple[object, object]) -> None:
     alike = Alike()
     for value in pair:
-        assert repr(alike.once(told("gpu1", [value])).leaves["pci"].value) == repr([value])
+        assert repr(alike.once(told("gpu1", [value])).collectors["pci"].value) == repr([value])
 
 
 def test_a_value_too_deep_for_the_comparison_stays_as_it_came() -> None:
     deep: Any = []
     for _ in range(5_000):
         deep = [deep]
-    assert Alike().once(told("gpu1", deep)).leaves["pci"].value is deep
+    assert Alike().once(told("gpu1", deep)).collectors["pci"].value is deep
 
 
 def test_an_item_is_given_what_pytest_keeps_in_items_when_somebody_asks(runs: Runs) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Incomplete, Verdict
 from clusterproof.plugins.evidence.network.facts import Port
@@ -23,9 +23,9 @@ FAIL, CONCERN, NA, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.NOT_APPLICABLE,
 EDR = "100 Gb/sec (4X EDR)"
 
 
-def verdict(check: str, leaves: Mapping[str, Any], **target: Any) -> Result:
-    """What a check says of a lone node that told these leaves."""
-    told = {name: Leaf(Status.TOLD, value) for name, value in leaves.items()}
+def verdict(check: str, collectors: Mapping[str, Any], **target: Any) -> Result:
+    """What a check says of a lone node that told these collectors."""
+    told = {name: Collected(Status.TOLD, value) for name, value in collectors.items()}
     return judge(node_checks()[check], Node(Target("gpu001", **target), NodeEvidence("gpu001", told)))
 
 

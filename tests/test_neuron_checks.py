@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.evidence import Leaf, Status
+from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from tests.judged import said
 from tests.recordings import boot, node
 
 FAIL, INCOMPLETE, NA, PASS = Verdict.FAIL, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE, Verdict.PASS
-ABSENT = Leaf(Status.ABSENT)
+ABSENT = Collected(Status.ABSENT)
 
 
 def device(index: int, *connected: int) -> dict[str, Any]:
@@ -22,10 +22,10 @@ def device(index: int, *connected: int) -> dict[str, Any]:
 
 
 def judged(
-    check: str, *devices: dict[str, Any], instance_type: str = "", uptime_s: float = 86400.0, **leaves: Any
+    check: str, *devices: dict[str, Any], instance_type: str = "", uptime_s: float = 86400.0, **collectors: Any
 ) -> Result:
     told = {"driver": "2.19", "on_bus": len(devices), "devices": list(devices)}
-    evidence = node("trn1", **{"boot": boot(uptime_s=uptime_s), "neuron": told if devices else ABSENT} | leaves)
+    evidence = node("trn1", **{"boot": boot(uptime_s=uptime_s), "neuron": told if devices else ABSENT} | collectors)
     return said(f"neuron.{check}", evidence, instance_type=instance_type)
 
 

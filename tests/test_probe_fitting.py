@@ -16,15 +16,15 @@ def noise(count: int, of: str = "") -> str:
     return random.Random(f"{of}{count}").randbytes(count // 2).hex()
 
 
-def answer(lines: list[list[Any]], **leaves: object) -> dict[str, Any]:
-    """What a probe tells: a kernel log of these lines, and these leaves beside it."""
-    values = {**leaves, "kernel_log": {"lines": lines, "truncated": False}}
+def answer(lines: list[list[Any]], **collectors: object) -> dict[str, Any]:
+    """What a probe tells: a kernel log of these lines, and these collectors beside it."""
+    values = {**collectors, "kernel_log": {"lines": lines, "truncated": False}}
     told = {name: {"status": "told", "value": value, "seconds": 0.1} for name, value in values.items()}
     return {"probe": {}, "leaves": told}
 
 
 def after(told: dict[str, Any], room_bytes: int) -> dict[str, Any]:
-    """The leaves that come of it."""
+    """The collectors that come of it."""
     text = fitted(told, room_bytes)
     assert len(zlib.compress(text, 6)) <= room_bytes
     return dict(json.loads(text)["leaves"])
@@ -42,28 +42,28 @@ def test_an_answer_that_fits_stays_as_it_is() -> None:
 def test_the_oldest_lines_of_the_longest_class_go_and_are_counted() -> None:
     storm, others = lines_of("LustreError:", 200), lines_of("EDAC MC0:", 20)
     storm[3].append(40)  # forty lines like it were left out before
-    leaves = after(answer(others + storm, boot={"uptime_s": 1}), 12_000)
-    log = leaves["kernel_log"]["value"]
+    collectors = after(answer(others + storm, boot={"uptime_s": 1}), 12_000)
+    log = collectors["kernel_log"]["value"]
     kept = [line for line in log["lines"] if line[1].startswith("Lustre")]
     assert [line for line in log["lines"] if line not in kept] == others
     assert kept == storm[-len(kept) :]
     assert log["cut"] == {"file_servers": [200 - len(kept) + 40, storm[-len(kept) - 1][0]]}
-    assert leaves["boot"]["value"] == {"uptime_s": 1}
+    assert collectors["boot"]["value"] == {"uptime_s": 1}
 
 
 def test_what_is_worst_goes_last() -> None:
     xids = lines_of("NVRM: Xid (PCI:0000:53:00): 79,", 40)
-    leaves = after(answer(xids + lines_of("nvidia:", 30, 50.0) + lines_of("Lustre:", 30, 90.0)), 10_500)
-    log = leaves["kernel_log"]["value"]
+    collectors = after(answer(xids + lines_of("nvidia:", 30, 50.0) + lines_of("Lustre:", 30, 90.0)), 10_500)
+    log = collectors["kernel_log"]["value"]
     assert [line for line in log["lines"] if "Xid" in line[1]] == xids
     assert set(log["cut"]) == {"others", "file_servers"}
     assert len(log["lines"]) >= len(xids) + LEAST_LINES
 
 
-def test_where_the_log_is_short_the_longest_leaf_goes_whole_and_says_why() -> None:
-    leaves = after(answer(lines_of("nvidia:", 3), mounts={"all": noise(9000)}, pci={"all": noise(2000)}), 4000)
-    assert leaves["mounts"] == {"status": "cut", "detail": TOO_LONG, "seconds": 0.1}
-    assert leaves["pci"]["status"] == leaves["kernel_log"]["status"] == "told"
+def test_where_the_log_is_short_the_longest_collector_goes_whole_and_says_why() -> None:
+    collectors = after(answer(lines_of("nvidia:", 3), mounts={"all": noise(9000)}, pci={"all": noise(2000)}), 4000)
+    assert collectors["mounts"] == {"status": "cut", "detail": TOO_LONG, "seconds": 0.1}
+    assert collectors["pci"]["status"] == collectors["kernel_log"]["status"] == "told"
 
 
 def test_a_packed_answer_of_so_many_bytes_is_a_frame_of_no_more_characters() -> None:

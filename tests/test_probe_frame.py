@@ -44,9 +44,9 @@ TPUT = "tput: No value for $TERM and no -T specified"
 def test_a_whole_frame_is_the_nodes_evidence() -> None:
     assert WHOLE.unreached is None
     assert WHOLE.probe == {"python": "3.11.2"}
-    assert WHOLE.leaves["boot"].value == {"uptime_s": 86400.5, "hostname": "gpu001"}
-    assert WHOLE.leaves["nvml"].status is Status.TIMED_OUT
-    assert WHOLE.leaves["nvml"].detail == "GPU 5: memory"
+    assert WHOLE.collectors["boot"].value == {"uptime_s": 86400.5, "hostname": "gpu001"}
+    assert WHOLE.collectors["nvml"].status is Status.TIMED_OUT
+    assert WHOLE.collectors["nvml"].detail == "GPU 5: memory"
 
 
 def test_the_frame_fits_narrow_lines() -> None:
@@ -75,7 +75,7 @@ def test_noise_does_no_harm(output: str) -> None:
 LONG = {
     "probe": {"python": "3.11.2"},
     "leaves": {
-        f"leaf{n}": {"status": "told", "value": {'{[\\"': [m * 7919 * n**3 for m in range(400)]}, "seconds": 0.1}
+        f"collector{n}": {"status": "told", "value": {'{[\\"': [m * 7919 * n**3 for m in range(400)]}, "seconds": 0.1}
         for n in range(20)
     },
 }
@@ -86,15 +86,15 @@ def test_a_cut_answer_keeps_the_leaves_that_came_whole(chunk_bytes: int) -> None
     packed = zlib.compress(json.dumps(LONG).encode())
     output = "\n".join([telling.begin(NONCE), *telling.lines(packed, NONCE, chunk_bytes)])
     whole = decoded(output)
-    assert len(whole.leaves) == 20
+    assert len(whole.collectors) == 20
     kept = []
     for length in range(0, len(output), 997):
         evidence = decoded(output[:length])
-        kept.append(len(evidence.leaves))
-        if evidence.leaves:
+        kept.append(len(evidence.collectors))
+        if evidence.collectors:
             assert evidence.unreached is None
             assert "the answer ends in the middle" in evidence.detail
-            assert evidence.leaves.items() <= whole.leaves.items()
+            assert evidence.collectors.items() <= whole.collectors.items()
             assert evidence.probe == whole.probe
         else:
             assert evidence.unreached in (Unreached.GARBLED, Unreached.CUT)
@@ -106,13 +106,13 @@ def test_of_a_cut_answer_nothing_is_kept_that_its_checksums_do_not_vouch_for() -
     packed = zlib.compress(json.dumps(LONG).encode())
     lines = [telling.begin(NONCE), *telling.lines(packed, NONCE)][:-1]
     damaged = [line[:-9] + ("A" if line[-9] != "A" else "B") + line[-8:] if ":3:" in line else line for line in lines]
-    assert decoded("\n".join(lines)).leaves
+    assert decoded("\n".join(lines)).collectors
     assert decoded("\n".join(damaged)).unreached is Unreached.CUT
     assert decoded("\n".join(lines[:3] + lines[4:])).unreached is Unreached.CUT
     assert decoded("\n".join(lines + lines[1:2])).unreached is Unreached.CUT
 
 
-def test_an_answer_that_is_cut_before_its_first_leaf_is_no_evidence() -> None:
+def test_an_answer_that_is_cut_before_its_first_collector_is_no_evidence() -> None:
     output = f"Welcome\n{FRAME}"
     begun = output.index(telling.begin(NONCE)) + len(telling.begin(NONCE))
     for length in range(len(output)):
@@ -164,7 +164,7 @@ def test_a_damaged_frame_is_garbled(lines: list[str]) -> None:
     assert decoded("\n".join(lines)).unreached is Unreached.GARBLED
 
 
-def leaf(**more: object) -> dict[str, object]:
+def collector(**more: object) -> dict[str, object]:
     return {"probe": {}, "leaves": {"boot": {"status": "told", **more}}}
 
 
@@ -187,11 +187,11 @@ def leaf(**more: object) -> dict[str, object]:
         {"probe": {}, "leaves": []},
         {"probe": [], "leaves": {}},
         {"leaves": {}},
-        leaf(status="fine"),
-        leaf(status=["told"]),
-        leaf(seconds="1"),
-        leaf(seconds=True),
-        leaf(detail=None),
+        collector(status="fine"),
+        collector(status=["told"]),
+        collector(seconds="1"),
+        collector(seconds=True),
+        collector(detail=None),
         {"probe": {}, "leaves": {"boot": "told"}},
     ],
     ids=lambda told: repr(told)[:60],
@@ -199,7 +199,7 @@ def leaf(**more: object) -> dict[str, object]:
 def test_an_answer_that_is_not_what_a_probe_tells_is_garbled(told: object) -> None:
     evidence = decoded("\n".join(framed(told)))
     assert evidence.unreached is Unreached.GARBLED
-    assert evidence.leaves == {}
+    assert evidence.collectors == {}
     assert evidence.detail.isprintable()
 
 
@@ -218,8 +218,8 @@ def test_a_frame_that_does_not_decompress_is_garbled(packed: bytes) -> None:
 
 
 def test_half_a_surrogate_pair_is_replaced_so_that_the_evidence_can_be_written() -> None:
-    evidence = decoded("\n".join(framed(leaf(value=["\ud800", "\U0001f600"], detail="\udcff"))))
-    assert evidence.leaves["boot"].value == ["?", "\U0001f600"]
+    evidence = decoded("\n".join(framed(collector(value=["\ud800", "\U0001f600"], detail="\udcff"))))
+    assert evidence.collectors["boot"].value == ["?", "\U0001f600"]
     json.dumps(to_json(evidence), ensure_ascii=False).encode()
 
 
@@ -241,7 +241,7 @@ json_values = st.recursive(
 
 @given(value=json_values)
 def test_any_value_comes_through(value: Any) -> None:
-    assert decoded("\n".join(framed(leaf(value=value)))).leaves["boot"].value == json.loads(json.dumps(value))
+    assert decoded("\n".join(framed(collector(value=value)))).collectors["boot"].value == json.loads(json.dumps(value))
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])

@@ -1,4 +1,4 @@
-"""What the leaves of processors, memory and kernel tell, also of odd files and of none."""
+"""What the collectors of processors, memory and kernel tell, also of odd files and of none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.core.evidence import Status
 from tests.probed import probe
-from tests.test_probe_host_leaves import value
+from tests.test_probe_host_collectors import value
 from tests.testbed.host_faults import with_clock, with_frequency_policies, with_policy
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import healthy_cpu, healthy_p5
@@ -142,8 +142,8 @@ def root(folder: Path, files: Mapping[str, str | bytes]) -> Path:
     return folder
 
 
-def read_under(folder: Path, leaf: str) -> Any:
-    """What one leaf tells of another root."""
-    told = probe([leaf], ProbeOptions(host_root=str(folder), leaf_s=30.0)).leaves[leaf]
+def read_under(folder: Path, collector: str) -> Any:
+    """What one collector tells of another root."""
+    told = probe([collector], ProbeOptions(host_root=str(folder), collector_s=30.0)).collectors[collector]
     assert told.status is Status.TOLD, told.detail
     return told.value

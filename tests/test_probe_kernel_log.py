@@ -12,8 +12,8 @@ import pytest
 
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.reading import Node as ProbedNode
-from clusterproof.plugins.core.evidence import Leaf, Status
-from clusterproof.plugins.evidence.kernel_log import collect as leaf
+from clusterproof.plugins.core.evidence import Collected, Status
+from clusterproof.plugins.evidence.kernel_log import collect as collector
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.xid_findings import judge
 from tests.probed import PATIENT, probe, probe_node
@@ -32,16 +32,16 @@ FOR_EVER = "while :; do sleep 1; done"
 DENIED = "#!/bin/sh\necho dmesg: read kernel buffer failed: Operation not permitted >&2\nexit 1\n"
 
 
-def tell(image: NodeImage, leaf: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Leaf:
-    """What one leaf tells of a node with this image."""
+def tell(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Collected:
+    """What one collector tells of a node with this image."""
     with entered(image) as node:
-        evidence = probe_node(node, [leaf], options, user=user)
+        evidence = probe_node(node, [collector], options, user=user)
     assert evidence.unreached is None, evidence.detail
-    return evidence.leaves[leaf]
+    return evidence.collectors[collector]
 
 
-def value(image: NodeImage, leaf: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Any:
-    told = tell(image, leaf, options, user=user)
+def value(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Any:
+    told = tell(image, collector, options, user=user)
     assert told.status is Status.TOLD, told.detail
     return told.value
 
@@ -147,7 +147,7 @@ def test_what_kmsg_has_lost_comes_from_the_journal(
 def test_a_journal_that_does_not_end_costs_only_what_it_would_have_added() -> None:
     journal = f"#!/bin/sh\necho '[    0.0] gpu001 kernel: NVRM: early'\n{FOR_EVER}\n"
     image = with_tool(with_file(healthy_cpu(), "/dev/kmsg", LOST), "journalctl", journal)
-    told = value(image, "kernel_log", ProbeOptions(leaf_s=4.0))
+    told = value(image, "kernel_log", ProbeOptions(collector_s=4.0))
     assert [text for _, text in told["lines"]] == ["NVRM: early", "NVRM: first that is left"]
     assert told["truncated"] is True
 
@@ -249,7 +249,7 @@ def test_records_that_are_overwritten_while_they_are_read_are_lost(
         return record
 
     monkeypatch.setattr("clusterproof.plugins.evidence.kernel_log.collect.os.read", read)
-    told = leaf.read(ProbedNode(str(tmp_path)))
+    told = collector.read(ProbedNode(str(tmp_path)))
     monkeypatch.undo()
     assert isinstance(told, dict)
     assert (told["read"], told["truncated"], told["whole_from"]) == (2, True, 7.0)
@@ -308,10 +308,10 @@ echo "[ 9000.300000]{host and " gpu001 health[9]:"} {"NVRM: no word of the kerne
 @needs_nodes
 def test_a_log_that_may_not_be_read_is_denied_and_not_empty() -> None:
     image = with_tool(with_tool(healthy_cpu(), "journalctl", "#!/bin/sh\necho '-- No entries --'\n"), "dmesg", DENIED)
-    leaf = tell(image, "kernel_log", user=NOBODY)
-    assert leaf.status is Status.DENIED
-    assert "/dev/kmsg: Permission denied" in leaf.detail
-    assert "read kernel buffer failed" in leaf.detail
+    collector = tell(image, "kernel_log", user=NOBODY)
+    assert collector.status is Status.DENIED
+    assert "/dev/kmsg: Permission denied" in collector.detail
+    assert "read kernel buffer failed" in collector.detail
 
 
 @needs_nodes
@@ -327,7 +327,7 @@ def without_kmsg() -> NodeImage:
 
 @needs_root
 def test_this_machines_own_log_is_read_to_its_end() -> None:
-    told = probe(["kernel_log"], PATIENT).leaves["kernel_log"].value
+    told = probe(["kernel_log"], PATIENT).collectors["kernel_log"].value
     assert told["source"] == "/dev/kmsg"
     assert told["read"] > 10
     assert Path("/dev/kmsg").is_char_device()

@@ -14,7 +14,7 @@ import pytest
 
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.group import Group
@@ -37,7 +37,7 @@ def dnsmasq() -> Iterator[str]:
     assert DNSMASQ
     with subprocess.Popen([DNSMASQ, *options, f"--listen-address={REAL}"], stderr=subprocess.DEVNULL) as server:
         try:
-            while not naming._asked(Node(leaf_s=1.0), [REAL], "gpu001")[0]["answers"]:
+            while not naming._asked(Node(collector_s=1.0), [REAL], "gpu001")[0]["answers"]:
                 assert server.poll() is None
                 time.sleep(0.05)
             yield REAL
@@ -55,7 +55,7 @@ def test_silence_and_what_is_no_address_are_no_answer() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mute:
         mute.bind((SILENT, 0))
         servers = [SILENT, "not-an-address.example", "10.0.0.999"]
-        told = naming._asked(Node(leaf_s=0.2), servers, "gpu001")
+        told = naming._asked(Node(collector_s=0.2), servers, "gpu001")
     assert told == [{"address": server, "answers": False} for server in servers]
 
 
@@ -113,7 +113,7 @@ def said(addresses: list[str], duplicates: list[str], others: list[list[str]], d
         entries = [{"name": f"eth{n}", "driver": driver, "mac": "", "ipv4": ipv4} for n, ipv4 in enumerate(of_node)]
         told = {"addresses": entries, "duplicates": duplicates, "hosts": [], "nameservers": [], "hostname": "x"}
         name = f"gpu{number:03d}"
-        evidence = NodeEvidence(name, {"naming": Leaf(Status.TOLD, told)})
+        evidence = NodeEvidence(name, {"naming": Collected(Status.TOLD, told)})
         group.nodes.append(NodeOfCluster(Target(name), evidence, group=group))
     return judge(node_checks()["network.address_unique"], group.nodes[0])
 

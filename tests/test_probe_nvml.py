@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.agent import payload, pynvml_part
-from clusterproof.plugins.agent.collectors import leaf_names
+from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.agent.options import ProbeOptions
-from clusterproof.plugins.core.evidence import Leaf, Status
+from clusterproof.plugins.core.evidence import Collected, Status
 from tests.probed import PATIENT, probe_node
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import entered, healthy_cpu, healthy_p5, with_file, with_nvml, with_tool
 
-SHORT = ProbeOptions(leaf_s=0.7)
+SHORT = ProbeOptions(collector_s=0.7)
 HEALTHY: dict[str, Any] = {
     "index": 3,
     "lost": None,
@@ -73,11 +73,11 @@ HEALTHY: dict[str, Any] = {
 }
 
 
-def tell(image: NodeImage, options: ProbeOptions = PATIENT) -> Leaf:
+def tell(image: NodeImage, options: ProbeOptions = PATIENT) -> Collected:
     with entered(image) as node:
         evidence = probe_node(node, ["nvml"], options)
     assert evidence.unreached is None, evidence.detail
-    return evidence.leaves["nvml"]
+    return evidence.collectors["nvml"]
 
 
 def value(image: NodeImage) -> Any:
@@ -209,16 +209,16 @@ def test_what_a_driver_does_not_know_is_an_error_in_its_place() -> None:
 def test_nothing_asks_nvidia_smi() -> None:
     ran = "/run/nvidia-smi-ran"
     with entered(with_tool(healthy_p5(), "nvidia-smi", f"#!/bin/sh\ntouch {ran}\nexit 9\n")) as node:
-        evidence = probe_node(node, leaf_names(), PATIENT)
+        evidence = probe_node(node, collector_names(), PATIENT)
         assert not (node.root / ran[1:]).exists()
-    assert evidence.leaves["nvml"].status is Status.TOLD
+    assert evidence.collectors["nvml"].status is Status.TOLD
 
 
 @needs_nodes
 def test_a_call_that_hangs_names_its_gpu_and_value() -> None:
-    leaf = tell(with_nvml(healthy_p5(), 5, hang="memory_info"), SHORT)
-    assert leaf.status is Status.TIMED_OUT
-    assert leaf.detail == "GPU 5: memory_used_mib memory_total_mib: no answer within its 2.1 s"
+    collector = tell(with_nvml(healthy_p5(), 5, hang="memory_info"), SHORT)
+    assert collector.status is Status.TIMED_OUT
+    assert collector.detail == "GPU 5: memory_used_mib memory_total_mib: no answer within its 2.1 s"
 
 
 @needs_nodes
@@ -240,9 +240,9 @@ def test_a_node_without_the_library_has_no_gpus_to_tell_of() -> None:
 @needs_nodes
 def test_a_library_that_does_not_load_is_no_absence() -> None:
     image = with_file(healthy_cpu(), "/usr/lib64/libnvidia-ml.so.1", "no library" * 1000)
-    leaf = tell(image)
-    assert leaf.status is Status.BROKE
-    assert "invalid ELF header" in leaf.detail
+    collector = tell(image)
+    assert collector.status is Status.BROKE
+    assert "invalid ELF header" in collector.detail
 
 
 @needs_nodes

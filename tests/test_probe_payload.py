@@ -20,7 +20,7 @@ import pynvml
 import pytest
 
 from clusterproof.plugins.agent import payload, pynvml_part
-from clusterproof.plugins.agent.collectors import files, leaf_names
+from clusterproof.plugins.agent.collectors import collector_names, files
 from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.agent.options import PATIENCE, ProbeOptions
 from clusterproof.plugins.agent.payload import FOLDER, MAX_CHARACTERS, program
@@ -29,7 +29,7 @@ from clusterproof.plugins.transport import Answer, Program
 from tests.probed import PATH, PATIENT, answer, probe
 from tests.pythons import interpreters
 
-LEAVES = (
+COLLECTORS = (
     "boot",
     "cpus",
     "edac",
@@ -84,8 +84,8 @@ def no_python(folder: Path, version: str) -> str:
 
 
 def test_the_leaves_are_the_files_that_read() -> None:
-    assert leaf_names() == LEAVES
-    assert set(PATIENCE) <= set(leaf_names())
+    assert collector_names() == COLLECTORS
+    assert set(PATIENCE) <= set(collector_names())
 
 
 @pytest.mark.parametrize("sudo", [False, True])
@@ -93,7 +93,7 @@ def test_the_leaves_are_the_files_that_read() -> None:
 def test_the_whole_program_is_small_enough_for_systems_manager(
     on_stdin: bool, sudo: bool, record_property: Callable[[str, object], None]
 ) -> None:
-    sent, _ = program(leaf_names(), ProbeOptions(sudo=sudo, host_root="/host"), on_stdin=on_stdin)
+    sent, _ = program(collector_names(), ProbeOptions(sudo=sudo, host_root="/host"), on_stdin=on_stdin)
     size = len(sent.command) + len(sent.stdin)
     record_property("characters", size)
     assert size <= MAX_CHARACTERS == 60_000
@@ -115,7 +115,7 @@ def test_it_runs_whatever_the_login_shell(shell: str, on_stdin: bool) -> None:
         pytest.skip(f"{shell} is not installed")
     sent, nonce = program(["boot"], PATIENT, on_stdin=on_stdin)
     evidence = decode("here", Answer(answer(sent, shell=(shell, "-c"))), nonce)
-    assert evidence.leaves["boot"].status is Status.TOLD
+    assert evidence.collectors["boot"].status is Status.TOLD
 
 
 @pytest.mark.parametrize("python", interpreters())
@@ -123,17 +123,17 @@ def test_it_runs_under_every_python_since_3_8(python: str, tmp_path: Path) -> No
     version = subprocess.run([python, "-V"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[1]
     if tuple(map(int, version.split(".")[:2])) < (3, 8):
         pytest.skip(f"Python {version} is older than what the probe is for")
-    evidence = probe(leaf_names(), PATIENT, path=stand_in(tmp_path, "python3", f'exec {python} "$@"'))
+    evidence = probe(collector_names(), PATIENT, path=stand_in(tmp_path, "python3", f'exec {python} "$@"'))
     assert evidence.probe["python"] == version
-    assert set(evidence.leaves) == set(LEAVES)
-    assert [leaf.detail for leaf in evidence.leaves.values() if leaf.status is Status.BROKE] == []
-    assert evidence.leaves["boot"].value["hostname"] == os.uname().nodename
+    assert set(evidence.collectors) == set(COLLECTORS)
+    assert [collector.detail for collector in evidence.collectors.values() if collector.status is Status.BROKE] == []
+    assert evidence.collectors["boot"].value["hostname"] == os.uname().nodename
 
 
 @pytest.mark.parametrize("script", ["exit 97", "exit 1", "exit 127", "echo broken >&2; exit 2"])
 def test_a_python_that_is_too_old_or_does_not_start_is_passed_over(script: str, tmp_path: Path) -> None:
     evidence = probe(["boot"], PATIENT, path=stand_in(tmp_path, "python3", script))
-    assert evidence.leaves["boot"].status is Status.TOLD
+    assert evidence.collectors["boot"].status is Status.TOLD
 
 
 def test_where_there_is_no_python_the_node_says_what_it_has(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_program_that_arrives_in_part_is_a_cut_answer() -> None:
 def test_input_after_the_program_is_not_waited_for() -> None:
     sent, nonce = program(["boot"], PATIENT)
     output = answer(Program(sent.command, sent.stdin + b"\nmore\n" * 9))
-    assert decode("here", Answer(output), nonce).leaves["boot"].status is Status.TOLD
+    assert decode("here", Answer(output), nonce).collectors["boot"].status is Status.TOLD
 
 
 @pytest.mark.parametrize(
@@ -168,15 +168,15 @@ def test_sudo_is_used_where_it_is_permitted_and_told_where_it_is_not(
     uid: str, sudo: str, told: str, tmp_path: Path
 ) -> None:
     stand_in(tmp_path, "id", f"echo {uid}")
-    evidence = probe(["boot"], ProbeOptions(sudo=True, leaf_s=30.0), path=stand_in(tmp_path, "sudo", sudo))
-    assert evidence.leaves["boot"].status is Status.TOLD
+    evidence = probe(["boot"], ProbeOptions(sudo=True, collector_s=30.0), path=stand_in(tmp_path, "sudo", sudo))
+    assert evidence.collectors["boot"].status is Status.TOLD
     assert evidence.probe["sudo"] == told
 
 
 def test_without_the_option_sudo_is_never_called(tmp_path: Path) -> None:
     stand_in(tmp_path, "id", "echo 1000")
     evidence = probe(["boot"], PATIENT, path=stand_in(tmp_path, "sudo", f"touch {tmp_path}/called; exit 1"))
-    assert evidence.leaves["boot"].status is Status.TOLD
+    assert evidence.collectors["boot"].status is Status.TOLD
     assert not (tmp_path / "called").exists()
 
 
@@ -188,12 +188,12 @@ def test_every_program_has_a_nonce_of_its_own_and_the_text_is_built_once() -> No
 
 
 def test_only_what_is_asked_for_travels() -> None:
-    small, large = (len(program(leaves, PATIENT)[0].stdin) for leaves in (["boot"], ["boot", "nvml"]))
+    small, large = (len(program(collectors, PATIENT)[0].stdin) for collectors in (["boot"], ["boot", "nvml"]))
     assert small < large / 2
 
 
-def test_a_leaf_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(ValueError, match="telepathy is no leaf"):
+def test_a_collector_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(ValueError, match="telepathy is no collector"):
         program(["telepathy"], PATIENT)
 
 
@@ -258,7 +258,7 @@ def imports_idly(line: ast.stmt, used: set[str]) -> bool:
 
 
 def test_what_travels_keeps_what_stands_beside_the_types(tmp_path: Path) -> None:
-    file = tmp_path / "leaf.py"
+    file = tmp_path / "collector.py"
     file.write_text(
         'def è(ä: str = "ü", *b: int, c: "list[int]" = [1], **d: object) -> dict[str, str]: return {ä: b}\n'
     )

@@ -18,7 +18,7 @@ GPU = {"vendor": "0x10de\n", "device": "0x2330\n", "class": "0x030200\n"}
 
 
 def told(root: Path, **files: str | bytes) -> dict[str, Any]:
-    """What the leaf tells of a GPU with these files."""
+    """What the collector tells of a GPU with these files."""
     folder = root / "sys/bus/pci/devices/0000:53:00.0"
     folder.mkdir(parents=True)
     for name, content in {**GPU, **files}.items():
@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_read_is_an_error_in_its_place(tmp_path: Path) -> 
 
 @settings(max_examples=50)
 @given(content=st.binary(max_size=200))
-def test_no_file_breaks_the_leaf(content: bytes) -> None:
+def test_no_file_breaks_the_collector(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as root:
         fatal = told(Path(root), aer_dev_fatal=content)["errors"]["fatal"]
     assert fatal is None or isinstance(fatal, int) or fatal["error"] == "NOT_UNDERSTOOD"

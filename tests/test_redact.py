@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status, Unreached, load, to_json
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached, load, to_json
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.redaction.redact import Redaction
 from clusterproof.reports.results import read_results
@@ -251,7 +251,7 @@ def test_no_planted_secret_survives(host: str, secret: str, serial: str, one: st
         kernel_log={"lines": [[1.0, one.replace("{}", host)], [2.0, two.replace("{}", secret)]]},
         libfabric={"command": "fi_info", "exit": 1, "output": f"{two} | {one}".replace("{}", f"{host} {serial}")},
         mounts={"mounts": [{"source": f"{host}:/x", "options": f"rw,addr={secret}"}], two.replace("{}", secret): 1},
-        limits=Leaf(Status.DENIED, detail=two.replace("{}", host)),
+        limits=Collected(Status.DENIED, detail=two.replace("{}", host)),
     )
     mute = unreached("gpu999", Unreached.LOST, f"{one} | {two}".replace("{}", f"{secret} {host}"))
     written = json.dumps(redacted([host, "gpu999"], told, mute), ensure_ascii=False).lower()

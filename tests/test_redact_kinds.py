@@ -42,7 +42,7 @@ BASES = (loadable_p5, loadable_trn2, healthy_cpu, gb300, v100)
 
 def of(told: NodeEvidence) -> set[str]:
     """The paths in what a node told of which nobody said what they are."""
-    return {path for leaf, answer in told.leaves.items() for path in undeclared(leaf, answer.value)}
+    return {path for collector, answer in told.collectors.items() for path in undeclared(collector, answer.value)}
 
 
 def test_every_value_of_the_demo_cluster_is_declared() -> None:
@@ -73,7 +73,7 @@ def test_every_field_that_checks_read_is_declared() -> None:
 def test_what_nobody_declared_is_kept_word_by_word() -> None:
     told = node("n1", rack={"place": "zorg-7", "state": "active", "count": 123456789012, "index": 7})
     redaction = Redaction(Cluster("c", "ssh", (Target("n1"),)))
-    shown = redaction.evidence(told).leaves["rack"].value
+    shown = redaction.evidence(told).collectors["rack"].value
     assert shown == {"place": "name-1", "state": "active", "count": 0, "index": 7}
 
 
@@ -95,6 +95,6 @@ def test_the_kernels_functions_are_kept_and_a_process_that_runs_them_is_not_name
     stack = ["nv_acpi_extract_object", "rpc_wait_bit_killable", "zorg_llm_70b"]
     blocked = {"name": "zorgd", "wait": "nvidia_unlocked_ioctl", "stack": stack, "blocked_s": 900.0}
     redaction = Redaction(Cluster("c", "ssh", (Target("n1"),)))
-    [shown] = redaction.evidence(node("n1", processes={"blocked": [blocked]})).leaves["processes"].value["blocked"]
+    [shown] = redaction.evidence(node("n1", processes={"blocked": [blocked]})).collectors["processes"].value["blocked"]
     assert (shown["wait"], shown["stack"][:2]) == ("nvidia_unlocked_ioctl", stack[:2])
     assert "zorg" not in str(shown)

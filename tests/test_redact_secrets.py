@@ -13,9 +13,9 @@ import pytest
 import zstandard
 
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status, Unreached, load, to_json
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached, load, to_json
 from clusterproof.plugins.evidence.recording import write_cluster, write_control_plane, write_node
-from clusterproof.plugins.redaction.kinds import Place, leaves, place_of
+from clusterproof.plugins.redaction.kinds import Place, collectors, place_of
 from clusterproof.plugins.redaction.redact import Redaction
 from tests.runs import ROOT, Runs
 
@@ -99,7 +99,7 @@ def test_two_secrets_stay_two() -> None:
 
 
 def values_of(place: Place, secrets: Iterator[str]) -> object:
-    """A value of a leaf that has a secret in every place of which anything is declared, and beside it."""
+    """A value of a collector that has a secret in every place of which anything is declared, and beside it."""
     if not place.within:
         return next(secrets)
     within = {key.replace("*", next(secrets)): values_of(entry, secrets) for key, entry in place.within.items()}
@@ -108,8 +108,13 @@ def values_of(place: Place, secrets: Iterator[str]) -> object:
 
 def evidence(name: str, secrets: Iterator[str]) -> NodeEvidence:
     """What a node tells that has a secret in every place."""
-    told = {leaf: Leaf(Status.TOLD, values_of(place_of(leaf), secrets), next(secrets)) for leaf in leaves()}
-    return NodeEvidence(name, {**told, next(secrets): Leaf(Status.BROKE, detail=next(secrets))}, detail=next(secrets))
+    told = {
+        collector: Collected(Status.TOLD, values_of(place_of(collector), secrets), next(secrets))
+        for collector in collectors()
+    }
+    return NodeEvidence(
+        name, {**told, next(secrets): Collected(Status.BROKE, detail=next(secrets))}, detail=next(secrets)
+    )
 
 
 def test_no_secret_survives_in_any_place_of_the_evidence() -> None:
@@ -151,14 +156,16 @@ def demo(secrets: Iterator[str]) -> Iterator[NodeEvidence]:
             number
         ]
         changed = {
-            leaf: replace(
+            collector: replace(
                 one, value=one.value if (number + place) % 2 else planted(one.value, secrets), detail=next(secrets)
             )
-            for place, (leaf, one) in enumerate(told.leaves.items())
+            for place, (collector, one) in enumerate(told.collectors.items())
         }
         if "kernel_log" in changed:
-            changed["kernel_log"] = Leaf(Status.TOLD, {**told.leaves["kernel_log"].value, "lines": lines(secrets)})
-        yield replace(told, node=name, leaves=changed, probe=planted(dict(told.probe), secrets))
+            changed["kernel_log"] = Collected(
+                Status.TOLD, {**told.collectors["kernel_log"].value, "lines": lines(secrets)}
+            )
+        yield replace(told, node=name, collectors=changed, probe=planted(dict(told.probe), secrets))
     for why in Unreached:
         yield NodeEvidence(
             f"zn-{why.value}", unreached=why, detail=f"{next(secrets)}:22: {next(secrets)} as {next(secrets)}"
@@ -227,7 +234,10 @@ def test_no_secret_survives_in_anything_that_a_run_writes(runs: Runs, workers: l
     write_cluster(recording, Cluster("zorg-cluster", "ssh", targets, settings, (f"not validated: {every[3]}",)))
     for one in nodes:
         write_node(recording, one)
-    control = {leaf: Leaf(Status.TOLD, values_of(place_of(leaf), secrets), next(secrets)) for leaf in leaves()}
+    control = {
+        collector: Collected(Status.TOLD, values_of(place_of(collector), secrets), next(secrets))
+        for collector in collectors()
+    }
     write_control_plane(recording, NodeEvidence("zorg-cluster", control))
     (runs.folder / "clusterproof.toml").write_text(POLICY.format(*(secret.replace("\\", "") for secret in every[-10:])))
     out.mkdir()

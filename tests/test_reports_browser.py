@@ -82,14 +82,14 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a thousand nodes, of which some have failed and one said nothing."""
     healthy = load((DEMO / "nodes" / "gpu001.json").read_text())
-    driver = healthy.leaves["nvml"]
+    driver = healthy.collectors["nvml"]
     told: list[NodeEvidence] = []
     results: list[Result] = []
     for number in range(1, MANY + 1):
         name = f"gpu{number:04d}"
         gpus = [{**one, "uuid": one["uuid"].replace("GPU-", f"GPU-{number:04d}")} for one in driver.value["gpus"]]
         nvml_of_its_own = replace(driver, value={**driver.value, "gpus": gpus})
-        told.append(replace(healthy, node=name, leaves={**healthy.leaves, "nvml": nvml_of_its_own}))
+        told.append(replace(healthy, node=name, collectors={**healthy.collectors, "nvml": nvml_of_its_own}))
         for check in range(CHECKS):
             is_sick = number % 20 == 0 and check == number % 7
             verdict = Verdict.INCOMPLETE if number == 501 else Verdict.FAIL if is_sick else Verdict.PASS
@@ -182,8 +182,8 @@ def test_a_nodes_page_has_all_that_is_known_of_it(chromium: Browser, demo: Path)
     assert told["versions"]["value"]["components"]["libfabric"]["version"] in text
     assert not chromium.find("#main").is_displayed()
     assert chromium.driver.switch_to.active_element.get_attribute("id") == "node"
-    chromium.find("#node details.leaf summary").click()
-    shown = chromium.find("#node details.leaf pre").text
+    chromium.find("#node details.collector summary").click()
+    shown = chromium.find("#node details.collector pre").text
     assert json.loads(shown) == told[next(iter(told))]["value"]
     chromium.driver.back()
     assert chromium.awaited("#main").is_displayed()

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.document import document
-from clusterproof.reports.document.told import MAX_OF_LEAF
+from clusterproof.reports.document.told import MAX_OF_COLLECTOR
 from tests.recordings import boot, gpu, node, nvml, unreached
 from tests.reported import HOSTILE, HUGE, of_each_verdict, result, run_of
 
@@ -131,10 +131,10 @@ def test_the_script_is_given_every_verdict_and_word_once() -> None:
     assert [2, "F", "8; expected 16", "8"] in told["words"]
 
 
-def test_a_nodes_page_has_its_identity_its_gpus_its_versions_and_how_each_leaf_ended() -> None:
+def test_a_nodes_page_has_its_identity_its_gpus_its_versions_and_how_each_collector_ended() -> None:
     components = {"components": {"kernel": {"version": "6.8.0"}, "driver": {"version": "580.1"}}, "toolkits": []}
-    leaves = {"boot": boot(), "nvml": nvml(gpu(0), gpu(1)), "versions": components}
-    told = node("gpu001", **leaves, nvme=Leaf(Status.TIMED_OUT, detail="no answer within 5 s"))
+    collectors = {"boot": boot(), "nvml": nvml(gpu(0), gpu(1)), "versions": components}
+    told = node("gpu001", **collectors, nvme=Collected(Status.TIMED_OUT, detail="no answer within 5 s"))
     data = page(result("gpu.ecc", "gpu001"), told=[told]).data
     tables = {title: rows for title, _, rows in (data["tables"][number] for number in data["known"][0])}
     assert ["kernel", "6.8.0-1021-aws"] in tables["Node"]
@@ -182,10 +182,10 @@ def test_evidence_has_a_bound_and_the_sick_nodes_come_first() -> None:
     assert len(told.source) < 2_000_000
 
 
-def test_a_leaf_that_is_too_long_is_cut_and_says_so() -> None:
+def test_a_collector_that_is_too_long_is_cut_and_says_so() -> None:
     data = page(result("gpu.ecc", "gpu001"), told=[node("gpu001", log={"text": HUGE})]).data
     (value,) = data["evidence"]["values"]
-    assert len(value) < MAX_OF_LEAF + 100
+    assert len(value) < MAX_OF_COLLECTOR + 100
     assert value.endswith("--record keeps all)")
 
 

@@ -122,7 +122,7 @@ def test_redacted_reports_name_nothing(runs: Runs) -> None:
     cluster = runs.cluster([told, node("secretnode8", boot=boot("pass", hostname="secretnode8"))], name="secretcluster")
     ran = runs.plain("--cluster", cluster, "--redact")
     (where,) = (runs.folder / "runs" / "cluster").iterdir()
-    names = ("secretnode", "secretcluster", str(told.leaves["nvml"].value["gpus"][0]["uuid"]))
+    names = ("secretnode", "secretcluster", str(told.collectors["nvml"].value["gpus"][0]["uuid"]))
     for path in [*where.iterdir()]:
         text = path.read_text(encoding="utf-8")
         assert not [name for name in names if name in text], path.name

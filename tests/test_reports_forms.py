@@ -10,7 +10,7 @@ import pytest
 from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
 
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.forms.notify import message_of
@@ -261,7 +261,7 @@ def test_a_run_in_which_no_check_applies_is_not_called_fit_in_any_form() -> None
 
 
 def test_a_run_in_which_nothing_was_told_has_its_reports_too() -> None:
-    told = NodeEvidence("gpu001", {"boot": Leaf(Status.STUCK)})
+    told = NodeEvidence("gpu001", {"boot": Collected(Status.STUCK)})
     run = run_of([], [told])
     assert text(run).startswith("prod: not checked")
     assert breaches(ET.fromstring(suites(run))) == []

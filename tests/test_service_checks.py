@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.catalog.services import needed_services
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
@@ -34,9 +34,9 @@ NOT_FOUND = {"load": "not-found", "active": "inactive", "sub": "dead", "enabled"
 DEAD = {"active": "inactive", "sub": "dead"}
 
 
-def verdict_of(occasion: str = "preflight", **leaf: Any) -> Result:
+def verdict_of(occasion: str = "preflight", **collector: Any) -> Result:
     """The verdict on the services of a node that tells this of them."""
-    evidence = NodeEvidence("node0", {"services": Leaf(Status.TOLD, {"services": {}, "failed": [], **leaf})})
+    evidence = NodeEvidence("node0", {"services": Collected(Status.TOLD, {"services": {}, "failed": [], **collector})})
     made = nodes(Cluster("one", "local", (Target("node0"),)), {"node0": evidence}, occasion)
     return judge(node_checks()["host.services"], made["node0"])
 

@@ -12,22 +12,24 @@ import pytest
 from clusterproof.plugins.agent import tools
 from clusterproof.plugins.agent.reading import Absent, Broke, Node
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.evidence.slurm import slurm as leaf
+from clusterproof.plugins.evidence.slurm import slurm as collector
 from clusterproof.plugins.evidence.slurm import slurm_jobs
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmJobs, SlurmNode
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.judge import judge
 from tests.slurm_faults import NODES, SLURM_FAULTS, SlurmFault, Told, healthy
 
-OF_SLURM = {name.partition(".")[2]: check for name, check in all_checks().items() if check.control_leaves == {"slurm"}}
+OF_SLURM = {
+    name.partition(".")[2]: check for name, check in all_checks().items() if check.control_collectors == {"slurm"}
+}
 
 
-def verdicts(told: Leaf, instance_type: str = "p5.48xlarge") -> dict[str, Result]:
+def verdicts(told: Collected, instance_type: str = "p5.48xlarge") -> dict[str, Result]:
     """What every check over Slurm says of four nodes."""
     targets = tuple(Target(f"gpu{number:03}", instance_type=instance_type) for number in range(1, NODES + 1))
     cluster = Cluster("slurm:gpu", "srun", targets, {"submit_host": "local", "partition": "gpu"})
@@ -37,7 +39,7 @@ def verdicts(told: Leaf, instance_type: str = "p5.48xlarge") -> dict[str, Result
 
 
 def of(told: Told) -> dict[str, Result]:
-    return verdicts(Leaf(Status.TOLD, told))
+    return verdicts(Collected(Status.TOLD, told))
 
 
 def test_a_healthy_cluster_passes() -> None:
@@ -57,7 +59,7 @@ def test_every_check_is_proven() -> None:
 
 
 def test_slurm_that_does_not_answer_is_incomplete() -> None:
-    told = verdicts(Leaf(Status.BROKE, detail="this host: scontrol show config ended with 1: Unable to contact"))
+    told = verdicts(Collected(Status.BROKE, detail="this host: scontrol show config ended with 1: Unable to contact"))
     assert {result.verdict for result in told.values()} == {Verdict.INCOMPLETE}
     assert "Unable to contact" in told["slurm_gres"].message
 
@@ -71,7 +73,7 @@ def test_what_slurm_did_not_tell_is_no_pass(key: str) -> None:
 
 
 def test_gpus_of_a_type_that_nobody_knows_are_incomplete() -> None:
-    told = verdicts(Leaf(Status.TOLD, healthy()), instance_type="")["slurm_gres"]
+    told = verdicts(Collected(Status.TOLD, healthy()), instance_type="")["slurm_gres"]
     assert told.verdict is Verdict.INCOMPLETE
 
 
@@ -106,7 +108,7 @@ def test_a_job_is_known_by_its_number_and_as_squeue_shows_it(job: str, nodes: tu
     assert SlurmJobs({"jobs": [["7_1", "9", "gpu[001-002]"]]}).nodes_of(job) == nodes
 
 
-# The leaf, over commands that print what real clusters printed
+# The collector, over commands that print what real clusters printed
 
 SAMPLES = Path(__file__).parents[2] / "shared" / "samples" / "slurm"
 NODE = (
@@ -141,10 +143,10 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def read() -> Any:
-    return leaf.read(Node())
+    return collector.read(Node())
 
 
-def test_the_leaf_tells_nodes_partitions_jobs_settings_and_topology(commands: Path) -> None:
+def test_the_collector_tells_nodes_partitions_jobs_settings_and_topology(commands: Path) -> None:
     assert read() == {
         "nodes": [
             {

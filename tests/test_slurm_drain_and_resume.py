@@ -17,7 +17,7 @@ pytestmark = needs_slurm
 SICK, FULL = "gpu001", "gpu002"
 LOST = "a GPU that is lost"
 NOBODY = 65534
-LEAVES = "(setsid sleep 600 >/dev/null 2>&1 &); sleep 601"
+COLLECTORS = "(setsid sleep 600 >/dev/null 2>&1 &); sleep 601"
 PATIENT = 'mode = "drain"\ndeadline_s = 8\nreuse_s = 0\n'
 
 
@@ -34,7 +34,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
 
 def running_job(bed: Scripted, name: str) -> str:
     """A job that has begun, and has left the shell that started it a process behind."""
-    job = bed.submit(name, user=NOBODY, script=LEAVES)
+    job = bed.submit(name, user=NOBODY, script=COLLECTORS)
     assert eventually(lambda: bed.processes(name, "sleep 601"))
     return job
 

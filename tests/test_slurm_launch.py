@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import leaf_names
+from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program, unpacked
 from clusterproof.plugins.core.cluster import Target
@@ -119,8 +119,8 @@ REQUEST: dict[str, Any] = {
 }
 
 
-def test_the_program_with_every_leaf_is_short_enough_for_systems_manager() -> None:
-    to_run, _ = program(leaf_names(), ProbeOptions(), (), False)
+def test_the_program_with_every_collector_is_short_enough_for_systems_manager() -> None:
+    to_run, _ = program(collector_names(), ProbeOptions(), (), False)
     names = [f"ip-10-{n * 7 % 250}-{n * 13 % 250}-{n * 31 % 250}" for n in range(1000)]
     assert len(launch_program({**REQUEST, "command": to_run.command, "names": names}, "cp1").command) < MAX_CHARACTERS
     with pytest.raises(ValueError, match="expected at most 65000"):
@@ -128,7 +128,7 @@ def test_the_program_with_every_leaf_is_short_enough_for_systems_manager() -> No
 
 
 @pytest.mark.parametrize(
-    "command", ["true", "echo begin. ", program(leaf_names(), ProbeOptions(), (), False)[0].command]
+    "command", ["true", "echo begin. ", program(collector_names(), ProbeOptions(), (), False)[0].command]
 )
 def test_the_submit_host_starts_the_very_command_that_was_asked_for(command: str) -> None:
     assert repacked(*unpacked(command)) == command

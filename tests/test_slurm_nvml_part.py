@@ -28,10 +28,10 @@ state.prepare()
 keep_part(state)
 for nvml in (b"", part_of(state)):
     here = StandBy(nvml)
-    here.begin(["nvml"], ProbeOptions(leaf_s=30.0))
-    leaf = here.evidence("gpu001", 100.0).leaves["nvml"]
-    leaf.value.pop("init_s", None)
-    print(json.dumps([bool(nvml), leaf.status.value, leaf.value]))
+    here.begin(["nvml"], ProbeOptions(collector_s=30.0))
+    collector = here.evidence("gpu001", 100.0).collectors["nvml"]
+    collector.value.pop("init_s", None)
+    print(json.dumps([bool(nvml), collector.status.value, collector.value]))
 """
 
 

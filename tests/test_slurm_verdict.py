@@ -197,14 +197,14 @@ def test_slurm_job_gpus_is_a_list_of_numbers(told: str | None, gpus: set[int] | 
     assert gpus_of(told) == gpus
 
 
-@pytest.mark.parametrize(("deadline_s", "leaf_s"), [(3, 1 / 3), (5, 1.0), (8, 2.0), (40, 5.0)])
+@pytest.mark.parametrize(("deadline_s", "collector_s"), [(3, 1 / 3), (5, 1.0), (8, 2.0), (40, 5.0)])
 def test_all_evidence_comes_before_the_deadline_and_the_health_check_has_the_time_of_a_run_by_hand(
-    deadline_s: float, leaf_s: float
+    deadline_s: float, collector_s: float
 ) -> None:
-    assert timeout_s(deadline_s) == leaf_s
-    options = ProbeOptions(leaf_s=leaf_s)
+    assert timeout_s(deadline_s) == collector_s
+    options = ProbeOptions(collector_s=collector_s)
     assert options.deadline_s("nvml") < deadline_s - 1
-    assert leaf_s <= ProbeOptions().leaf_s
+    assert collector_s <= ProbeOptions().collector_s
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
@@ -32,7 +32,7 @@ NONE = {"total_kib": None, "free_kib": None, "inodes": None, "inodes_free": None
 
 def verdict_of(*mounts: dict[str, Any], occasion: str = "preflight") -> Result:
     """The verdict on the room of a node on which these are mounted."""
-    told = {"mounts": Leaf(Status.TOLD, {"mounts": list(mounts), "fstab": [], "passed_over": 0})}
+    told = {"mounts": Collected(Status.TOLD, {"mounts": list(mounts), "fstab": [], "passed_over": 0})}
     made = nodes(Cluster("one", "local", (Target("node0"),)), {"node0": NodeEvidence("node0", told)}, occasion)
     return judge(node_checks()["storage.space"], made["node0"])
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.evidence import Leaf, Status
+from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
@@ -36,11 +36,11 @@ def line(path: str, options: str = "defaults", kind: str = "ext4", *, mounted: b
 
 
 def judged(
-    check: str, *mounts: Mapping[str, Any], fstab: Any = (), policy: Policy = NO_POLICY, **leaves: Any
+    check: str, *mounts: Mapping[str, Any], fstab: Any = (), policy: Policy = NO_POLICY, **collectors: Any
 ) -> Result:
     """What a check says of a node with these mounts and that /etc/fstab."""
     told = {"mounts": list(mounts), "fstab": list(fstab) if isinstance(fstab, tuple) else fstab}
-    evidence = node("gpu001", **{"boot": boot(), "platform": EC2, "mounts": told} | leaves)
+    evidence = node("gpu001", **{"boot": boot(), "platform": EC2, "mounts": told} | collectors)
     return said(f"storage.{check}", evidence, policy=policy)
 
 
@@ -132,7 +132,7 @@ def lustre(*clients: Mapping[str, Any], health: str = "healthy") -> dict[str, An
     [
         (lustre(), PASS, ""),
         (lustre(health="LBUG"), FAIL, "LBUG; expected healthy"),
-        (Leaf(Status.ABSENT, detail="no lctl"), INCOMPLETE, "/fsx is Lustre; lustre: not on this node (no lctl)"),
+        (Collected(Status.ABSENT, detail="no lctl"), INCOMPLETE, "/fsx is Lustre; lustre: not on this node (no lctl)"),
     ],
 )
 def test_a_lustre_client_says_that_it_is_healthy(told: Any, verdict: Verdict, words: str) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.host.facts import Mount
@@ -24,7 +24,7 @@ from tests.samples import sample
 from tests.test_facts import JSON
 
 GIB = 1024.0**2  # in KiB
-LEAVES = ["lustre", "lustre_space", "nvme", "neuron", "neuron_ls", "mounts"]
+COLLECTORS = ["lustre", "lustre_space", "nvme", "neuron", "neuron_ls", "mounts"]
 UNBALANCED = """UUID                       bytes        Used   Available Use% Mounted on
 testfs-MDT0000_UUID         4.4G      214.5M        3.9G   4% /mnt/testfs[MDT:0]
 testfs-OST0000_UUID         2.0T      751.3G        1.1T  37% /mnt/testfs[OST:0]
@@ -173,16 +173,16 @@ LUSTRE_CHECKS = ("lustre_health", "lustre_clients", "lustre_ost_fill", "lustre_m
 def test_without_a_client_lustre_is_a_question_only_where_it_is_mounted(
     name: str, mounts: dict[str, Any], verdict: Verdict
 ) -> None:
-    absent = Leaf(Status.ABSENT, detail="no Lustre client")
+    absent = Collected(Status.ABSENT, detail="no Lustre client")
     told = node("gpu001", boot=boot(), mounts=mounts, lustre=absent, lustre_space=absent)
     result = judge(node_checks()[f"storage.{name}"], Node(Target("gpu001", instance_type="p5.48xlarge"), told))
     assert result.verdict is verdict, result.message
 
 
 @settings(max_examples=100)
-@given(leaf=st.sampled_from(LEAVES), told=JSON, kind=st.sampled_from(["trn1.32xlarge", "p5.48xlarge", ""]))
-def test_no_nonsense_of_disks_and_devices_breaks_a_check(leaf: str, told: Any, kind: str) -> None:
-    one = Node(Target("trn001", instance_type=kind), NodeEvidence("trn001", {leaf: Leaf(Status.TOLD, told)}))
+@given(collector=st.sampled_from(COLLECTORS), told=JSON, kind=st.sampled_from(["trn1.32xlarge", "p5.48xlarge", ""]))
+def test_no_nonsense_of_disks_and_devices_breaks_a_check(collector: str, told: Any, kind: str) -> None:
+    one = Node(Target("trn001", instance_type=kind), NodeEvidence("trn001", {collector: Collected(Status.TOLD, told)}))
     for name, check in node_checks().items():
         if name.startswith(("storage.", "neuron.")):
             assert "the check itself broke" not in judge(check, one).message

@@ -18,10 +18,11 @@ EC2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge", "serial": ""}
 GIB = 2**20  # in KiB
 
 
-def judged(check: str, *others: dict[str, Any], occasion: str = "preflight", **leaves: Any) -> Result:
+def judged(check: str, *others: dict[str, Any], occasion: str = "preflight", **collectors: Any) -> Result:
     """What a check says of a node that told this, beside others that told that."""
     everyone = [
-        node(f"n{number}", **{"boot": boot(), "platform": EC2} | told) for number, told in enumerate((leaves, *others))
+        node(f"n{number}", **{"boot": boot(), "platform": EC2} | told)
+        for number, told in enumerate((collectors, *others))
     ]
     return said(f"host.{check}", *everyone, occasion=occasion, policy=NO_POLICY)
 

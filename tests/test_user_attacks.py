@@ -11,9 +11,9 @@ import pytest
 
 from clusterproof.integrations.slurm.job import Job
 from clusterproof.integrations.slurm.verdict import Finding, Run, draining
-from clusterproof.plugins.agent.collectors import leaf_names
+from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.agent.process_group import is_starved
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status, from_json, to_json
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, from_json, to_json
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import DRAINING
 from tests.faults import BY_NAME
@@ -66,7 +66,7 @@ ATTACKS = {
 
 
 def told(node: Node) -> NodeEvidence:
-    return probe_node(node, sorted(leaf_names()), PATIENT)
+    return probe_node(node, sorted(collector_names()), PATIENT)
 
 
 def attacked(image: NodeImage) -> NodeEvidence:
@@ -97,7 +97,11 @@ def test_no_script_drains_for_what_a_user_does() -> None:
     for occasion in DRAINING:
         assert drained_for(calm, occasion) == {}, occasion
         assert drained_for(evidence, occasion) == {}, occasion
-    not_told = {name: leaf.detail for name, leaf in evidence.leaves.items() if leaf.status != calm.leaves[name].status}
+    not_told = {
+        name: collector.detail
+        for name, collector in evidence.collectors.items()
+        if collector.status != calm.collectors[name].status
+    }
     assert not_told == {}
 
 
@@ -132,7 +136,9 @@ def test_a_process_without_a_processor_is_known_from_one_that_waits_for_somethin
 def test_a_driver_that_was_not_asked_in_time_for_want_of_a_processor_is_no_hang(
     starved: bool, verdict: Verdict
 ) -> None:
-    told = NodeEvidence("gpu001", {"nvml": Leaf(Status.TIMED_OUT, detail="nvmlInit", seconds=15.0, starved=starved)})
+    told = NodeEvidence(
+        "gpu001", {"nvml": Collected(Status.TIMED_OUT, detail="nvmlInit", seconds=15.0, starved=starved)}
+    )
     assert results(from_json(to_json(told)))["gpu.driver_answers_in_time"].verdict is verdict
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.judge import judge
@@ -65,8 +65,8 @@ def image() -> NodeImage:
     return with_file(with_tmpfs(healthy_cpu(), "/scratch", "64m"), "/etc/fstab", FSTAB)
 
 
-def told(node: Node, leaf: str) -> Leaf:
-    return probe_node(node, [leaf], PATIENT).leaves[leaf]
+def told(node: Node, collector: str) -> Collected:
+    return probe_node(node, [collector], PATIENT).collectors[collector]
 
 
 MANY = tuple(f"/dev/shm/{number}" for number in range(70))
@@ -85,17 +85,17 @@ def test_a_file_system_of_fstab_is_neither_hidden_nor_failed(
     paths: tuple[str, ...], alive: str, verdict: Verdict
 ) -> None:
     with mounted(*paths) as node:
-        leaf = told(node, "mounts")
-    assert leaf.status is Status.TOLD, leaf.detail
-    assert [mount["alive"] for mount in leaf.value["mounts"] if mount["path"] == "/scratch"] == [alive]
-    assert {mount["path"] for mount in leaf.value["mounts"]}.isdisjoint(MANY)
-    assert verdict_of("storage.mounts_alive", mounts=leaf.value).verdict is verdict
+        collector = told(node, "mounts")
+    assert collector.status is Status.TOLD, collector.detail
+    assert [mount["alive"] for mount in collector.value["mounts"] if mount["path"] == "/scratch"] == [alive]
+    assert {mount["path"] for mount in collector.value["mounts"]}.isdisjoint(MANY)
+    assert verdict_of("storage.mounts_alive", mounts=collector.value).verdict is verdict
 
 
-@pytest.mark.parametrize("leaf", ["jobs", "memory"])
-def test_a_users_file_system_in_shared_memory_is_not_waited_for(leaf: str) -> None:
+@pytest.mark.parametrize("collector", ["jobs", "memory"])
+def test_a_users_file_system_in_shared_memory_is_not_waited_for(collector: str) -> None:
     with mounted("/dev/shm/nccl-mine", "/dev/shm/other") as node:
-        found = told(node, leaf)
+        found = told(node, collector)
     assert found.status is Status.TOLD, found.detail
 
 
@@ -108,12 +108,12 @@ def read(node: Node) -> object:
 
 
 def test_whoever_a_user_holds_in_his_file_system_does_not_fail_the_node(tmp_path: Path) -> None:
-    leaf = tmp_path / "looking.py"
-    leaf.write_text(LOOKING)
+    collector = tmp_path / "looking.py"
+    collector.write_text(LOOKING)
     with mounted("/dev/shm/mine") as node:
-        told = probe_node(node, ["looking"], SOON, further=[leaf])
-    assert told.leaves["looking"].status is Status.STUCK
-    assert told.leaves["looking"].waits[0] == "request_wait_answer"
+        told = probe_node(node, ["looking"], SOON, further=[collector])
+    assert told.collectors["looking"].status is Status.STUCK
+    assert told.collectors["looking"].waits[0] == "request_wait_answer"
     assert judged(told) is Verdict.CONCERN
 
 
@@ -129,7 +129,7 @@ def test_whoever_a_user_holds_in_his_file_system_does_not_fail_the_node(tmp_path
     ],
 )
 def test_evidence_that_hangs_fails_unless_a_user_can_hold_it(waits: tuple[str, ...], verdict: Verdict) -> None:
-    assert judged(NodeEvidence("node0", {"nvml": Leaf(Status.STUCK, waits=waits)})) is verdict
+    assert judged(NodeEvidence("node0", {"nvml": Collected(Status.STUCK, waits=waits)})) is verdict
 
 
 def judged(told: NodeEvidence) -> Verdict:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import leaf_names
+from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.catalog.waits import waits_for
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.gpu.facts import GpuProcess
@@ -86,7 +86,7 @@ def held(hold: Callable[[Node], list[str]]) -> Iterator[Node]:
 @pytest.mark.parametrize("hold", [pytest.param(vfork, marks=needs_nodes), pytest.param(fuse, marks=needs_hung_mount)])
 def test_state_d_that_a_user_holds_is_no_hang(hold: Callable[[Node], list[str]]) -> None:
     with held(hold) as node:
-        told = probe_node(node, ["processes"], PATIENT).leaves["processes"].value
+        told = probe_node(node, ["processes"], PATIENT).collectors["processes"].value
     assert told["blocked"], "nothing is in state D"
     assert after_an_hour(told).verdict is Verdict.PASS
 
@@ -96,7 +96,7 @@ def test_state_d_in_a_file_system_of_the_kernels_is_a_hang() -> None:
     with entered(with_frozen(healthy_cpu(), "/stuck")) as node:
         node.start(["sh", "-c", "echo $$ >/run/pid; exec touch /stuck/file"])
         node.run(["sh", "-c", "until grep -q '^State:.D' /proc/$(cat /run/pid)/status; do :; done"])
-        told = probe_node(node, ["processes"], PATIENT).leaves["processes"].value
+        told = probe_node(node, ["processes"], PATIENT).collectors["processes"].value
     assert len(told["blocked"]) == 1
     assert after_an_hour(told).verdict is Verdict.FAIL
 
@@ -180,7 +180,7 @@ def test_a_users_process_that_is_called_like_a_daemon_has_not_its_limits(
     others = {name: limit for name, limit in image.daemons.items() if name != daemon}
     with entered(replace(image, daemons=others)) as node:
         pretend(node, daemon)
-        told = probe_node(node, ["limits"], PATIENT).leaves["limits"].value
+        told = probe_node(node, ["limits"], PATIENT).collectors["limits"].value
     assert daemon not in told["daemons"]
 
 
@@ -207,7 +207,7 @@ def test_a_process_is_of_the_job_of_its_group_else_of_the_step_that_started_it(
         pid = hold(node, "", f"/usr/bin/env {environment} /bin/sh")
         if group:
             node.run(["sh", "-c", f"echo 0::{group} >/run/group; mount --bind /run/group /proc/{pid}/cgroup"])
-        told = probe_node(node, ["jobs"], PATIENT).leaves["jobs"].value
+        told = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
     assert [process["job"] for process in told["left"]] == jobs
 
 
@@ -243,7 +243,7 @@ def test_only_slurmstepd_itself_says_that_a_job_runs(step: Callable[[Node], obje
     with entered(image) as node:
         step(node)
         hold(node, "", f"/usr/bin/env {OF_A_STEP} /bin/sh")
-        told = probe_node(node, ["jobs"], PATIENT).leaves["jobs"].value
+        told = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
     assert [process["job"] for process in told["left"]] == jobs
 
 
@@ -253,7 +253,7 @@ def test_one_users_many_processes_hide_none_of_another() -> None:
         many = "for number in $(seq 1000 1099); do SLURM_JOB_ID=$number SLURMD_NODENAME=a sleep 600 & done"
         hold(node, many)
         pid = hold(node, "", f"/usr/bin/env {OF_A_STEP} /bin/sh", user=OTHER)
-        told = probe_node(node, ["jobs"], PATIENT).leaves["jobs"].value
+        told = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
     assert told["left_out"] > 0
     assert told["left"][1] == {"pid": pid, "name": "sh", "uid": OTHER, "job": "41", "is_sure": False}
 
@@ -305,7 +305,7 @@ def test_only_mps_of_the_nodes_own_may_hold_a_gpu(holder: Callable[[Node], int],
         node.run(["sh", "-c", f"until grep -q mps /proc/{pid}/comm; do :; done"])
         held_by = with_nvml(image, gpu=2, processes=f"{pid}:900").nvml or ""
         (node.root / VALUES_PATH.lstrip("/")).write_text(held_by)
-        told = probe_node(node, sorted(leaf_names()), PATIENT)
+        told = probe_node(node, sorted(collector_names()), PATIENT)
     assert results(told, occasion="prolog")["gpu.no_leftover_processes"].verdict is verdict
 
 

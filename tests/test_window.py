@@ -117,7 +117,7 @@ def test_a_log_that_lost_only_what_is_before_the_window_is_whole_enough(
 
 def test_a_window_on_a_node_that_does_not_tell_its_uptime_is_incomplete() -> None:
     of = node((10.0, OOM), since="24h")
-    silent = Node(of.target, NodeEvidence("gpu001", {"kernel_log": of.leaf("kernel_log")}), since=of.since)
+    silent = Node(of.target, NodeEvidence("gpu001", {"kernel_log": of.collector("kernel_log")}), since=of.since)
     with pytest.raises(Incomplete, match="boot"):
         silent.kernel_events  # noqa: B018
 

@@ -51,19 +51,25 @@ def test_evidence_complete(node: Node) -> None:
 
     Remedy: Run the named command by hand on the node. Where a driver hangs, drain the node and reboot it.
     """
-    leaves = node.leaves
-    told = {name: f"{name} ({leaf.detail})" if leaf.detail else name for name, leaf in leaves.items()}
-    hanging = {name: waits_for(leaf.waits) for name, leaf in leaves.items() if leaf.status is Status.STUCK}
+    collectors = node.collectors
+    told = {
+        name: f"{name} ({collector.detail})" if collector.detail else name for name, collector in collectors.items()
+    }
+    hanging = {
+        name: waits_for(collector.waits) for name, collector in collectors.items() if collector.status is Status.STUCK
+    }
     stuck = [told[name] for name, waits in hanging.items() if waits != USER]
     assert not stuck, f"hangs in the kernel and cannot be killed: {', '.join(stuck)}; expected an answer"
-    silent = [told[name] for name, leaf in leaves.items() if leaf.status in (Status.TIMED_OUT, Status.BROKE)]
+    silent = [
+        told[name] for name, collector in collectors.items() if collector.status in (Status.TIMED_OUT, Status.BROKE)
+    ]
     silent += [told[name] for name in hanging]
     if silent:
         concern(f"no answer from {', '.join(silent)}; expected one from every kind of evidence")
-    cut = [name for name, leaf in leaves.items() if leaf.status is Status.CUT]
+    cut = [name for name, collector in collectors.items() if collector.status is Status.CUT]
     if cut:
         incomplete(f"cut from the answer: {', '.join(cut)}; expected a connection that carries all (--ssm-output)")
-    lacking = [name for name, leaf in leaves.items() if leaf.status is Status.UNCOLLECTED]
+    lacking = [name for name, collector in collectors.items() if collector.status is Status.UNCOLLECTED]
     if lacking:
         incomplete(f"the capture lacks {', '.join(lacking)}; expected every kind of evidence (docs/captures.md)")
 

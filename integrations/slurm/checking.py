@@ -16,7 +16,7 @@ from clusterproof.integrations.slurm.state import boot_id, since_boot_s
 from clusterproof.integrations.slurm.verdict import Cursor, Finding, Run, cursor_of, cut_short
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.reading import NO_CURSOR
-from clusterproof.plugins.suite.index import Stale, leaves_of, load, make_index, of_occasions, read_index
+from clusterproof.plugins.suite.index import Stale, collectors_of, load, make_index, of_occasions, read_index
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
@@ -55,12 +55,12 @@ def check(
     """
     began = time.monotonic()
     here = StandBy(nvml)
-    leaf_s = timeout_s(deadline_s)
+    collector_s = timeout_s(deadline_s)
     try:
         index = _index(say)
         entries = tuple(of_occasions(index, occasions).values())
         policy = policy_of(settings, frozenset(index))
-        here.begin(leaves_of(entries) | ALWAYS, options_of(leaf_s, policy, cursor))
+        here.begin(collectors_of(entries) | ALWAYS, options_of(collector_s, policy, cursor))
         judge = prepared(entries, occasions, settings, policy)
         told = here.evidence(os.uname().nodename or "localhost", deadline_s)
     finally:
@@ -73,13 +73,13 @@ def check(
         raise NoVerdict("no check applies")
     words = (Finding(result.check, result.verdict.value, result.message) for result in results)
     findings = [finding for finding in words if finding.verdict != "pass"]
-    log = told.leaves.get("kernel_log")
+    log = told.collectors.get("kernel_log")
     return Run(
         boot_id(),
         since_boot_s(),
         round(time.monotonic() - began, 3),
         len(results),
-        tuple(findings if leaf_s >= PATIENT_S else map(cut_short, findings)),
+        tuple(findings if collector_s >= PATIENT_S else map(cut_short, findings)),
         cursor,
         cursor_of(log.value.get("cursor")) if log and isinstance(log.value, dict) else None,
     )
@@ -119,10 +119,10 @@ def policy_of(settings: Settings, checks: frozenset[str]) -> Policy:
     return policy
 
 
-def options_of(leaf_s: float, policy: Policy, cursor: Cursor | None) -> ProbeOptions:
+def options_of(collector_s: float, policy: Policy, cursor: Cursor | None) -> ProbeOptions:
     """How the probe runs here."""
     return ProbeOptions(
-        leaf_s=leaf_s, checkpoints=policy.checkpoints, mounts=policy.mounts, log_cursor=cursor or NO_CURSOR
+        collector_s=collector_s, checkpoints=policy.checkpoints, mounts=policy.mounts, log_cursor=cursor or NO_CURSOR
     )
 
 

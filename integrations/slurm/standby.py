@@ -23,7 +23,7 @@ from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer
 RUNNER = "clusterproof.plugins.agent.run"
 CHUNK_BYTES = 65536
 MAX_DESCRIPTORS = 4096
-OF_ITS_OWN = frozenset({"nvml"})  # leaves that load what no other needs: pynvml
+OF_ITS_OWN = frozenset({"nvml"})  # collectors that load what no other needs: pynvml
 BURY_S = 0.1  # what the kernel does not let die is not waited for
 
 
@@ -47,14 +47,18 @@ class StandBy:
         os.close(ordered)
         os.close(answering)
 
-    def begin(self, leaves: Iterable[str], options: ProbeOptions) -> None:
+    def begin(self, collectors: Iterable[str], options: ProbeOptions) -> None:
         """Tell the process what to read."""
-        patience = sorted(((options.deadline_s(leaf), leaf) for leaf in leaves), key=lambda one: (-one[0], one[1]))
-        self._deadlines = {leaf: leaf_s for leaf_s, leaf in patience}  # slowest first, as the payload has them
+        longest_first = sorted(
+            ((options.deadline_s(collector), collector) for collector in collectors), key=lambda one: (-one[0], one[1])
+        )
+        self._deadlines = {
+            collector: collector_s for collector_s, collector in longest_first
+        }  # slowest first, as the payload has them
         limits = (options.host_root, options.mount_s, options.whole_s(self._deadlines))
         more = (options.checkpoints, options.mounts, options.log_cursor, options.room, self._nonce, "")
-        collectors = {leaf: (module_of(leaf), leaf_s) for leaf, leaf_s in self._deadlines.items()}
-        os.write(self._orders, json.dumps([collectors, *limits, *more]).encode() + b"\n")
+        asked = {collector: (module_of(collector), collector_s) for collector, collector_s in self._deadlines.items()}
+        os.write(self._orders, json.dumps([asked, *limits, *more]).encode() + b"\n")
 
     def evidence(self, node: str, timeout_s: float) -> NodeEvidence:
         """What it has told by then of the node of this name."""

@@ -1,4 +1,4 @@
-"""The life of one leaf: a forked process, in a session of its own, that tells its record over a pipe."""
+"""The life of one collector: a forked process, in a session of its own, that tells its record over a pipe."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from collections.abc import Mapping
 
 from clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node, TimedOut
 
-ALARM_GRACE_S = 2  # a leaf whose runner is gone ends by itself
+ALARM_GRACE_S = 2  # a collector whose runner is gone ends by itself
 
 
 def live(module: str, node: Node, pipe: int, parts: Mapping[str, str] = {}) -> None:
-    """Become the leaf of that module: read, tell, end. Never returns.
+    """Become the collector of that module: read, tell, end. Never returns.
 
-    With `parts`, modules by the names of their leaves, be each of those, and tell their records as a value by name.
+    With `parts`, modules by the names of their collectors, be each of those, and tell their records as a value by name.
     """
     try:
         _detach(pipe)
-        signal.alarm(int(node.leaf_s) + ALARM_GRACE_S)
+        signal.alarm(int(node.collector_s) + ALARM_GRACE_S)
         if parts:
-            told = {name: _timed(of_leaf, node) for name, of_leaf in parts.items()}
+            told = {name: _timed(of_collector, node) for name, of_collector in parts.items()}
             _tell({"status": "told", "value": told}, pipe)
         else:
             _tell(_record(module, node), pipe)
@@ -53,10 +53,10 @@ def _detach(pipe: int) -> None:
 
 
 def _record(module: str, node: Node) -> dict[str, object]:
-    """What the leaf's file tells, or how it failed."""
+    """What the collector's file tells, or how it failed."""
     try:
-        leaf = importlib.import_module(module)
-        return {"status": "told", "value": leaf.read(node)}
+        collector = importlib.import_module(module)
+        return {"status": "told", "value": collector.read(node)}
     except Absent as why:
         return {"status": "absent", "detail": str(why)}
     except (Denied, PermissionError) as why:
@@ -65,7 +65,7 @@ def _record(module: str, node: Node) -> dict[str, object]:
         return {"status": "timed_out", "detail": str(why)}
     except Broke as why:
         return {"status": "broke", "detail": str(why)}
-    except BaseException as crash:  # whatever it is, it is this leaf's evidence and nobody else's
+    except BaseException as crash:  # whatever it is, it is this collector's evidence and nobody else's
         return _broke(crash)
 
 

@@ -28,13 +28,13 @@ def module_of(name: str) -> str:
     """The module of a collector. Raises ValueError where there is none of that name."""
     file = files().get(name)
     if file is None:
-        raise ValueError(f"{name} is no leaf of the probe")
+        raise ValueError(f"{name} is no collector of the probe")
     kind, module = file[: -len(".py")].split("/")[-2:]
     return f"{PACKAGE}.{kind}.{module}"
 
 
 @cache
-def leaf_names() -> tuple[str, ...]:
+def collector_names() -> tuple[str, ...]:
     """The collectors there are: those of the files that define `read(node)`."""
     return tuple(sorted(name for name, file in files().items() if _is_collector(file)))
 

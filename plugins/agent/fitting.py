@@ -1,4 +1,4 @@
-"""Makes an answer fit into what its connection carries: old lines of the kernel log go first, then whole leaves."""
+"""Makes an answer fit into what its connection carries: old lines of the kernel log go first, then whole collectors."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ TOO_LONG = "the answer is longer than its connection carries"
 
 def fitted(answer: dict[str, Any], room_bytes: int) -> bytes:
     """The answer as text that is no longer than that when it is compressed; what had to go is said in its place."""
-    leaves = answer["leaves"]
-    log = leaves.get("kernel_log", {}).get("value")
+    collectors = answer["leaves"]
+    log = collectors.get("kernel_log", {}).get("value")
     while _size(answer) > room_bytes:
         if log and _shorten(log):
             continue
-        sizes = {name: _size(leaf) for name, leaf in leaves.items() if "value" in leaf}
+        sizes = {name: _size(collector) for name, collector in collectors.items() if "value" in collector}
         if not sizes:
             break
         longest = max(sizes, key=lambda name: sizes[name])
-        leaves[longest] = {"status": "cut", "detail": TOO_LONG, "seconds": leaves[longest]["seconds"]}
+        collectors[longest] = {"status": "cut", "detail": TOO_LONG, "seconds": collectors[longest]["seconds"]}
     return json.dumps(answer).encode()
 
 

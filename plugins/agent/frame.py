@@ -11,7 +11,7 @@ from typing import Any
 
 from clusterproof.plugins.agent.program import Answer
 from clusterproof.plugins.core.errors import ClusterproofError
-from clusterproof.plugins.core.evidence import EvidenceError, NodeEvidence, Unreached, leaves_from_json
+from clusterproof.plugins.core.evidence import EvidenceError, NodeEvidence, Unreached, collectors_from_json
 
 MAX_DECODED_BYTES = 32 * 1024 * 1024
 MAX_VALUES = 500_000
@@ -20,7 +20,7 @@ MAX_DIGITS = 24
 MAX_DETAIL = 200
 TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}]', re.DOTALL)
 UNTIL = rb":until:(\d{1,6}):([0-9a-f]{8})\."
-OF_LEAVES = 2  # how deep the object of the leaves lies
+OF_COLLECTORS = 2  # how deep the object of the collectors lies
 
 
 class FrameError(ClusterproofError, ValueError):
@@ -34,7 +34,7 @@ class FrameError(ClusterproofError, ValueError):
 def decode(node: str, answer: Answer, nonce: str) -> NodeEvidence:
     """The evidence of one node. Never raises: what cannot be decoded is a node that was not reached.
 
-    Of an answer whose end is missing, the leaves that came whole; its `detail` says that it was cut.
+    Of an answer whose end is missing, the collectors that came whole; its `detail` says that it was cut.
     """
     if answer.unreached:
         return NodeEvidence(node, unreached=answer.unreached, detail=answer.detail, seconds=answer.seconds)
@@ -46,7 +46,7 @@ def decode(node: str, answer: Answer, nonce: str) -> NodeEvidence:
             if problem.unreached is not Unreached.CUT:
                 raise
             cut, told = str(problem), _begun(answer.output, nonce, problem)
-        leaves = leaves_from_json(told.get("leaves"))
+        collectors = collectors_from_json(told.get("leaves"))
         probe = told.get("probe")
         if not isinstance(probe, dict):
             raise EvidenceError("probe is not an object")
@@ -55,7 +55,7 @@ def decode(node: str, answer: Answer, nonce: str) -> NodeEvidence:
     except (ValueError, RecursionError) as problem:
         detail = printable(f"the probe's answer does not have its form: {problem}")
         return NodeEvidence(node, unreached=Unreached.GARBLED, detail=detail, seconds=answer.seconds)
-    return NodeEvidence(node, leaves, detail=cut, probe=probe, seconds=answer.seconds)
+    return NodeEvidence(node, collectors, detail=cut, probe=probe, seconds=answer.seconds)
 
 
 def unpacked(output: bytes, nonce: str) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def unpacked(output: bytes, nonce: str) -> dict[str, Any]:
 
 
 def _begun(output: bytes, nonce: str, cut: FrameError) -> dict[str, Any]:
-    """What came whole of an answer that was cut: its first leaves. Raises `cut` where no leaf did."""
+    """What came whole of an answer that was cut: its first collectors. Raises `cut` where no collector did."""
     mark = re.escape(nonce.encode())
     chunks = _chunks(output, mark)
     numbered = dict(chunks)
@@ -82,11 +82,11 @@ def _begun(output: bytes, nonce: str, cut: FrameError) -> dict[str, Any]:
         if found[0] == b'"':
             break  # a text that does not end
         depth += {b"{": 1, b"}": -1}.get(found[0], 0)
-        if found[0] == b"}" and depth == OF_LEAVES:
+        if found[0] == b"}" and depth == OF_COLLECTORS:
             whole = found.end()
     if not whole:
         raise cut
-    return _object(told[:whole] + b"}" * OF_LEAVES)
+    return _object(told[:whole] + b"}" * OF_COLLECTORS)
 
 
 def _vouched(chunks: dict[int, bytes], sums: dict[int, int]) -> bytes:

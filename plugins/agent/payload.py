@@ -49,15 +49,15 @@ PYTHON = (
 
 
 def program(
-    leaves: Iterable[str], options: ProbeOptions, further: Sequence[Path] = (), on_stdin: bool = True
+    collectors: Iterable[str], options: ProbeOptions, further: Sequence[Path] = (), on_stdin: bool = True
 ) -> tuple[Program, str]:
-    """The program that reads these leaves, and the nonce that marks its answers.
+    """The program that reads these collectors, and the nonce that marks its answers.
 
-    `further` are files with leaves of others. Its text comes over standard input, or as the last argument.
-    Raises ValueError for a leaf that does not exist or a program that is too large.
+    `further` are files with collectors of others. Its text comes over standard input, or as the last argument.
+    Raises ValueError for a collector that does not exist or a program that is too large.
     """
     nonce = new_nonce()
-    made = started_by_shell(payload(frozenset(leaves), options, tuple(further)), nonce, options.sudo, on_stdin)
+    made = started_by_shell(payload(frozenset(collectors), options, tuple(further)), nonce, options.sudo, on_stdin)
     size = len(made.command) + len(made.stdin)
     if size > MAX_CHARACTERS:
         raise ValueError(f"the probe has {size} characters; expected at most {MAX_CHARACTERS}")
@@ -82,19 +82,19 @@ def started_by_shell(text: str, nonce: str, sudo: bool, on_stdin: bool) -> Progr
 
 
 @cache
-def payload(leaves: frozenset[str], options: ProbeOptions, further: tuple[Path, ...] = ()) -> str:
-    """The probe's text for these leaves, compressed, as base64."""
+def payload(collectors: frozenset[str], options: ProbeOptions, further: tuple[Path, ...] = ()) -> str:
+    """The probe's text for these collectors, compressed, as base64."""
     files = {f"{PACKAGE}.{path.stem}": path for path in further}
     of_others = {path.stem: f"{PACKAGE}.{path.stem}" for path in further}
-    named = {leaf: of_others.get(leaf) or module_of(leaf) for leaf in leaves}
+    named = {collector: of_others.get(collector) or module_of(collector) for collector in collectors}
     modules = modules_for({f"{PACKAGE}.run", *named.values()}, files)
     if any("import pynvml" in source for source in modules.values()):
         modules["pynvml"] = pynvml_for(modules.values())
-    slowest_first = sorted(leaves, key=lambda leaf: (-options.deadline_s(leaf), leaf))
-    collectors = {leaf: (_short(named[leaf]), options.deadline_s(leaf)) for leaf in slowest_first}
-    limits = (options.mount_s, options.whole_s(leaves))
+    slowest_first = sorted(collectors, key=lambda collector: (-options.deadline_s(collector), collector))
+    asked = {collector: (_short(named[collector]), options.deadline_s(collector)) for collector in slowest_first}
+    limits = (options.mount_s, options.whole_s(collectors))
     paths = (options.checkpoints, options.mounts)
-    request = (collectors, options.host_root, *limits, *paths, options.log_cursor, options.room)
+    request = (asked, options.host_root, *limits, *paths, options.log_cursor, options.room)
     return started(f"{PACKAGE}.run", modules, request)
 
 
@@ -162,7 +162,7 @@ def source_of(file: Path) -> str:
     try:
         return _lean(file.read_text("utf-8"))
     except FileNotFoundError:
-        raise ValueError(f"{file.stem} is no leaf of the probe") from None
+        raise ValueError(f"{file.stem} is no collector of the probe") from None
 
 
 @cache
@@ -182,7 +182,7 @@ def _of_its_own(file: Path) -> str:
 def _lean(source: str) -> str:
     """A program without docstrings, types of functions, comments, and most spaces; line numbers stay.
 
-    One that is not Python stays as it is: its leaf will say so.
+    One that is not Python stays as it is: its collector will say so.
     """
     try:
         dropped = _docstring_lines(source)

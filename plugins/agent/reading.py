@@ -1,4 +1,4 @@
-"""What a leaf reads with: files under the host's root, errors as values, and a note of what it is doing."""
+"""What a collector reads with: files under the host's root, errors as values, and a note of what it is doing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ MAX_LINKS = 8
 NO_CURSOR = ("", -1, -1.0)  # nothing was: all of this boot counts
 
 
-class Absent(Exception):  # noqa: N818 - a leaf's status rather than an error
-    """What the leaf reads does not exist on this node; the message names it."""
+class Absent(Exception):  # noqa: N818 - a collector's status rather than an error
+    """What the collector reads does not exist on this node; the message names it."""
 
 
 class Denied(Exception):  # noqa: N818
@@ -24,17 +24,17 @@ class Broke(Exception):  # noqa: N818
 
 
 class TimedOut(Exception):  # noqa: N818
-    """It did not end in the time that the leaf gives it, and was ended; the message names it."""
+    """It did not end in the time that the collector gives it, and was ended; the message names it."""
 
 
 class Node:
-    """The node that a leaf reads: every path is looked up under its root; `at` notes what is being read."""
+    """The node that a collector reads: every path is looked up under its root; `at` notes what is being read."""
 
     def __init__(
         self,
         root: str = "/",
         at: Callable[[str], object] = str,
-        leaf_s: float = 5.0,
+        collector_s: float = 5.0,
         mount_s: float = 2.0,
         checkpoints: tuple[str, ...] = (),
         log_cursor: tuple[str, int, float] = NO_CURSOR,
@@ -43,11 +43,11 @@ class Node:
     ) -> None:
         self.root = root.rstrip("/")  # empty: the machine's own
         self.at = at
-        self.leaf_s = leaf_s
+        self.collector_s = collector_s
         self.mount_s = mount_s
         self.checkpoints = checkpoints  # folders of the node that its jobs save to
         self.mounts = mounts  # mount points that the policy expects
-        self.settings = settings  # what the user chose of the leaves that load the hardware
+        self.settings = settings  # what the user chose of the collectors that load the hardware
         self.log_cursor = log_cursor  # what of the kernel log was looked at before: boot id, sequence number, seconds
 
     def path(self, path: str) -> str:

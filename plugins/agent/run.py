@@ -1,4 +1,4 @@
-"""The runner: starts the leaves side by side, takes what they tell, ends what hangs, and sends the frame."""
+"""The runner: starts the collectors side by side, takes what they tell, ends what hangs, and sends the frame."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from clusterproof.plugins.agent.running import Running, Together
 from clusterproof.plugins.agent.telling import WIDE_BYTES, room_bytes, tell
 
 LOOK_S = 0.01  # between looks at a process that is being ended
-REAP_S = 0.02  # for a leaf that has told to be gone too, so that its CPU time is known
+REAP_S = 0.02  # for a collector that has told to be gone too, so that its CPU time is known
 OUTPUT = 1
-# Leaves that read small files of the kernel's own, and wait for no program, device, server or user's process.
+# Collectors that read small files of the kernel's own, and wait for no program, device, server or user's process.
 QUICK = ("boot", "platform", "resource_config", "memory", "limits", "edac", "pci", "nvme", "neuron", "rdma")
-# Leaves that a full log, a server, a daemon or a user's process may keep waiting, and on nearly every node do not.
+# Collectors that a full log, a server, a daemon or a user's process may keep waiting, and on nearly every node do not.
 MOSTLY_QUICK = ("lustre", "kernel_log", "lustre_space", "jobs", "processes", "fabric_manager", "services")
 TOGETHER_S = 0.5  # for all of these; what has not told then is started once more, alone and with its own deadline
 
 
 def main(
-    leaves: dict[str, tuple[str, float]],
+    collectors: dict[str, tuple[str, float]],
     root: str,
     mount_s: float,
     whole_s: float,
@@ -37,19 +37,19 @@ def main(
     nonce: str,
     sudo: str,
 ) -> None:
-    """Answer one request and end this process: all leaves at once, those that are quick in few processes.
+    """Answer one request and end this process: all collectors at once, those that are quick in few processes.
 
-    A leaf comes with its module and its deadline in seconds.
+    A collector comes with its module and its deadline in seconds.
     """
 
-    def node(leaf_s: float) -> Node:
-        return Node(root, str, leaf_s, mount_s, checkpoints, log_cursor, mounts)
+    def node(collector_s: float) -> Node:
+        return Node(root, str, collector_s, mount_s, checkpoints, log_cursor, mounts)
 
     def read(running: list[Running]) -> None:
-        nodes = {name: (module, node(leaf_s)) for name, (module, leaf_s) in leaves.items()}
+        nodes = {name: (module, node(collector_s)) for name, (module, collector_s) in collectors.items()}
         together = [{name: nodes.pop(name) for name in names if name in nodes} for names in (QUICK, MOSTLY_QUICK)]
         running += [Running(name, own, module) for name, (module, own) in nodes.items()]
-        least_s = min((leaf_s for _, leaf_s in leaves.values()), default=TOGETHER_S)
+        least_s = min((collector_s for _, collector_s in collectors.values()), default=TOGETHER_S)
         running += [Together(own, node(min(TOGETHER_S, least_s))) for own in together if own]
         collect(running)
 
@@ -59,7 +59,7 @@ def main(
 def answer(
     read: Callable[[list[Running]], None], whole_s: float, root: str, nonce: str, sudo: str, room: int = 0
 ) -> None:
-    """Send what the leaves tell that `read` starts, and end this process; what cannot be ended is left behind.
+    """Send what the collectors tell that `read` starts, and end this process; what cannot be ended is left behind.
 
     In at most so many characters as there is `room` for; 0: in as many as it takes.
     """
@@ -78,7 +78,7 @@ def answer(
             "root": root,
             "sudo": sudo,
         }
-        told = {"probe": probe, "leaves": {leaf.name: leaf.record for leaf in running if leaf.name}}
+        told = {"probe": probe, "leaves": {collector.name: collector.record for collector in running if collector.name}}
         if room:
             tell(fitted(told, room_bytes(room)), nonce, chunk_bytes=WIDE_BYTES)
         else:
@@ -88,13 +88,13 @@ def answer(
     except Exception:
         sys.excepthook(*sys.exc_info())
     finally:
-        for leaf in running:
-            leaf.kill()
+        for collector in running:
+            collector.kill()
         os._exit(0)
 
 
 def collect(running: list[Running], beat_s: float = 0.0) -> None:
-    """Wait until every leaf has its record. Raises BrokenPipeError when nobody listens any more.
+    """Wait until every collector has its record. Raises BrokenPipeError when nobody listens any more.
 
     With `beat_s` an empty line is printed so often: a connection over which nothing comes is taken for a dead one.
     """
@@ -104,7 +104,7 @@ def collect(running: list[Running], beat_s: float = 0.0) -> None:
     poll.register(OUTPUT, 0)
     _listen(running, heard, poll)
     while heard or ending:
-        next_deadline = min((leaf.deadline for leaf in heard.values()), default=0.0)
+        next_deadline = min((collector.deadline for collector in heard.values()), default=0.0)
         pause_s = LOOK_S if ending else max(0.0, next_deadline - time.monotonic())
         if beat_s and pause_s > beat_s:
             os.write(OUTPUT, b"\n")
@@ -112,26 +112,26 @@ def collect(running: list[Running], beat_s: float = 0.0) -> None:
         spoke = {pipe for pipe, _ in poll.poll(1000 * pause_s + 1)}
         if OUTPUT in spoke:
             raise BrokenPipeError
-        for pipe, leaf in list(heard.items()):
+        for pipe, collector in list(heard.items()):
             if pipe in spoke:
-                leaf.hear()
-            elif time.monotonic() > leaf.deadline:
-                leaf.end("timed_out", f"{leaf.reading()}: no answer within its {leaf.leaf_s:g} s")
-            if leaf.record or leaf.is_ending:
+                collector.hear()
+            elif time.monotonic() > collector.deadline:
+                collector.end("timed_out", f"{collector.reading()}: no answer within its {collector.collector_s:g} s")
+            if collector.record or collector.is_ending:
                 poll.unregister(pipe)
                 del heard[pipe]
-                ending += [leaf] if leaf.is_ending else []
-                parts = leaf.parts()
+                ending += [collector] if collector.is_ending else []
+                parts = collector.parts()
                 running += parts
                 _listen(parts, heard, poll)
-        ending = [leaf for leaf in ending if not leaf.has_ended()]
+        ending = [collector for collector in ending if not collector.has_ended()]
 
 
-def _listen(leaves: list[Running], heard: dict[int, Running], poll: select.poll) -> None:
-    for leaf in leaves:
-        if not leaf.record:
-            heard[leaf.pipe] = leaf
-            poll.register(leaf.pipe, select.POLLIN)
+def _listen(collectors: list[Running], heard: dict[int, Running], poll: select.poll) -> None:
+    for collector in collectors:
+        if not collector.record:
+            heard[collector.pipe] = collector
+            poll.register(collector.pipe, select.POLLIN)
 
 
 def _prepare(whole_s: float) -> None:
@@ -150,5 +150,5 @@ def _stop(number: int, _frame: object) -> None:
 
 def _reap(running: list[Running]) -> None:
     until = time.monotonic() + REAP_S
-    while sum(leaf.reap() for leaf in running) < len(running) and time.monotonic() < until:
+    while sum(collector.reap() for collector in running) < len(running) and time.monotonic() < until:
         time.sleep(0.001)

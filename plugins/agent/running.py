@@ -1,4 +1,4 @@
-"""A leaf as the runner sees it: a process that runs, is being ended, or has its record."""
+"""A collector as the runner sees it: a process that runs, is being ended, or has its record."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ END_PATIENCE_S = 0.5  # from SIGKILL to giving a process up
 
 
 class Running:
-    """One leaf of a run. `record` is empty until it has ended in some way."""
+    """One collector of a run. `record` is empty until it has ended in some way."""
 
     def __init__(self, name: str, node: Node, module: str) -> None:
-        """Start the leaf of that module; what it notes of its reading is kept here."""
+        """Start the collector of that module; what it notes of its reading is kept here."""
         self.name = name
-        self.leaf_s = node.leaf_s
+        self.collector_s = node.collector_s
         self.record: dict[str, object] = {}
         self.is_ending = False
         self.pipe = -1
@@ -34,7 +34,7 @@ class Running:
         self._starved = False
         self._note = mmap(-1, NOTE_BYTES)  # shared: what it was reading is known even where it cannot speak
         self._began = time.monotonic()
-        self.deadline = self._began + self.leaf_s
+        self.deadline = self._began + self.collector_s
         try:
             self.pipe, writing = os.pipe()
             self._pid = os.fork()
@@ -47,7 +47,7 @@ class Running:
         os.close(writing)
 
     def parts(self) -> list[Running]:
-        """The leaves that it stands for, once it has told or is being ended; only Together has any."""
+        """The collectors that it stands for, once it has told or is being ended; only Together has any."""
         return []
 
     def reading(self) -> str:
@@ -141,7 +141,7 @@ class Running:
 
 
 class Together(Running):
-    """Leaves that are read in no time, by one process; where that hangs or breaks, each is started alone."""
+    """Collectors that are read in no time, by one process; where that hangs or breaks, each is started alone."""
 
     def __init__(self, nodes: dict[str, tuple[str, Node]], node: Node) -> None:
         """Start them as `node`; each has its module and a node of its own, should it have to run alone."""
@@ -149,7 +149,7 @@ class Together(Running):
         super().__init__("", node, "")
 
     def parts(self) -> list[Running]:
-        """The leaves with the records that it told, or begun anew."""
+        """The collectors with the records that it told, or begun anew."""
         told = self.record.get("value")
         return [
             Known(name, told[name]) if isinstance(told, dict) else Running(name, node, module)
@@ -157,11 +157,11 @@ class Together(Running):
         ]
 
     def _live(self, module: str, node: Node, pipe: int) -> None:
-        live(module, node, pipe, {name: of_leaf for name, (of_leaf, _) in self.nodes.items()})
+        live(module, node, pipe, {name: of_collector for name, (of_collector, _) in self.nodes.items()})
 
 
 class Known(Running):
-    """A leaf whose record is there; it has no process any more."""
+    """A collector whose record is there; it has no process any more."""
 
     def __init__(self, name: str, record: dict[str, object]) -> None:
         """Keep it."""

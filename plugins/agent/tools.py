@@ -1,4 +1,4 @@
-"""External programs of the node, run in the leaf's own process group, so that its deadline ends them too."""
+"""External programs of the node, run in the collector's own process group, so that its deadline ends them too."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _become(node: Node, program: str, words: tuple[str, ...], environment: dict[
             os.chroot(node.root)
             os.chdir("/")
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        signal.alarm(int(node.leaf_s) + 2)  # outlives exec: an end even where nobody is left to kill it
+        signal.alarm(int(node.collector_s) + 2)  # outlives exec: an end even where nobody is left to kill it
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.execve(program, words, environment)  # noqa: S606 - a fixed list of words

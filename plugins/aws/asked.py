@@ -1,4 +1,4 @@
-"""What several leaves want to know of a cluster: asked of AWS once for all of them."""
+"""What several collectors want to know of a cluster: asked of AWS once for all of them."""
 
 from __future__ import annotations
 

@@ -13,13 +13,13 @@ from clusterproof.plugins.captures.merge import merged
 from clusterproof.plugins.captures.pieces import pieces
 from clusterproof.plugins.captures.text import MAX_BYTES, text_of
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status, Unreached
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.evidence.form import CaptureError, Form
 from clusterproof.plugins.evidence.gpu.parse_completed import completed
 from clusterproof.plugins.evidence.storage import parse_fstab as fstab
 
-# What is left to do with a leaf's value when every file has told what it has.
+# What is left to do with a collector's value when every file has told what it has.
 _FINISHED: Mapping[str, Callable[[object], object]] = {"nvml": completed, "mounts": fstab.completed}
 SHOWN = 20  # lines about files that were not understood
 PROBE = {"source": "capture"}  # in the place of what the probe says of itself
@@ -35,15 +35,15 @@ class Understood:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What one output told of one leaf."""
+    """What one output told of one collector."""
 
-    leaf: str
+    collector: str
     rank: int
     value: object
 
 
-def understood(node: NodeFiles, root: Path, leaves: Iterable[str], forms: Sequence[Form] = FORMS) -> Understood:
-    """Everything that one node's files tell; every other leaf says what to collect."""
+def understood(node: NodeFiles, root: Path, collectors: Iterable[str], forms: Sequence[Form] = FORMS) -> Understood:
+    """Everything that one node's files tell; every other collector says what to collect."""
     told: list[_Told] = []
     unknown: list[str] = []
     for file in node.files:
@@ -53,10 +53,10 @@ def understood(node: NodeFiles, root: Path, leaves: Iterable[str], forms: Sequen
         unknown += [f"{name}: {problem}" for problem in problems]
         if not found and not problems:
             unknown.append(f"{name} is none of the known forms")
-    return Understood(_evidence(node.name, told, leaves), tuple(unknown))
+    return Understood(_evidence(node.name, told, collectors), tuple(unknown))
 
 
-def read_capture(path: Path, cluster: Cluster, leaves: Iterable[str]) -> tuple[Understood, ...]:
+def read_capture(path: Path, cluster: Cluster, collectors: Iterable[str]) -> tuple[Understood, ...]:
     """What each node of a cluster told; a file that is of no node is named with the first."""
     try:
         found = layout(path)
@@ -64,8 +64,8 @@ def read_capture(path: Path, cluster: Cluster, leaves: Iterable[str]) -> tuple[U
         gone = NodeEvidence("", unreached=Unreached.LOST, detail=f"{path}: {problem}")
         return tuple(Understood(replace(gone, node=target.name)) for target in cluster.targets)
     files = {node.name: node for node in found.nodes}
-    leaves = tuple(leaves)
-    told = [understood(files.get(one.name, NodeFiles(one.name, ())), found.root, leaves) for one in cluster.targets]
+    collectors = tuple(collectors)
+    told = [understood(files.get(one.name, NodeFiles(one.name, ())), found.root, collectors) for one in cluster.targets]
     return (replace(told[0], unknown=(*found.strays, *told[0].unknown)), *told[1:])
 
 
@@ -79,7 +79,7 @@ def not_understood(told: Iterable[Understood], is_redacted: bool = False) -> lis
 
 
 def read_text(text: str, forms: Sequence[Form] = FORMS) -> tuple[dict[str, object], list[str]]:
-    """What a text tells, by leaf, and what is wrong with it."""
+    """What a text tells, by collector, and what is wrong with it."""
     told, problems = _of_text(text, forms)
     return _values(told), problems
 
@@ -104,27 +104,29 @@ def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[_Told], list[str]]:
             if not form.recognises(piece.text):
                 continue
             try:
-                leaves = form.read(piece.text)
+                collectors = form.read(piece.text)
             except CaptureError as problem:
                 problems.append(f"{form.name}: {problem}")
             else:
-                told += [_Told(leaf, form.rank, value) for leaf, value in leaves.items()]
+                told += [_Told(collector, form.rank, value) for collector, value in collectors.items()]
     return told, problems
 
 
-def _evidence(name: str, told: Sequence[_Told], leaves: Iterable[str]) -> NodeEvidence:
+def _evidence(name: str, told: Sequence[_Told], collectors: Iterable[str]) -> NodeEvidence:
     values = _values(told)
-    answers = {leaf: Leaf(Status.UNCOLLECTED, detail=how_to_collect(leaf)) for leaf in leaves}
-    answers |= {leaf: Leaf(Status.TOLD, value) for leaf, value in values.items()}
+    answers = {collector: Collected(Status.UNCOLLECTED, detail=how_to_collect(collector)) for collector in collectors}
+    answers |= {collector: Collected(Status.TOLD, value) for collector, value in values.items()}
     return NodeEvidence(name, dict(sorted(answers.items())), probe=PROBE)
 
 
 def _values(told: Iterable[_Told]) -> dict[str, object]:
-    """What all outputs together tell, by leaf."""
-    by_leaf: dict[str, list[tuple[int, object]]] = {}
+    """What all outputs together tell, by collector."""
+    by_collector: dict[str, list[tuple[int, object]]] = {}
     for one in told:
-        by_leaf.setdefault(one.leaf, []).append((one.rank, one.value))
-    return {leaf: _FINISHED.get(leaf, _itself)(merged(several)) for leaf, several in by_leaf.items()}
+        by_collector.setdefault(one.collector, []).append((one.rank, one.value))
+    return {
+        collector: _FINISHED.get(collector, _itself)(merged(several)) for collector, several in by_collector.items()
+    }
 
 
 def _itself(value: object) -> object:

@@ -29,8 +29,8 @@ COMMANDS = {
 }
 
 
-def how_to_collect(leaf: str) -> str:
+def how_to_collect(collector: str) -> str:
     """What to say of evidence that no file of a capture tells."""
-    command = COMMANDS.get(leaf)
+    command = COMMANDS.get(collector)
     words = "no file of this capture tells it"
     return f"{words}; collect: {command}" if command else f"{words}, and no known form of output could"

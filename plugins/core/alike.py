@@ -7,7 +7,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 
 MOST = 200_000  # values that are remembered; what nodes tell of themselves alone fills this, and is forgotten then
 DEEPEST = 12  # levels below which a value is kept as it came
@@ -22,11 +22,11 @@ class Alike:
 
     def once(self, evidence: NodeEvidence) -> NodeEvidence:
         """The same evidence, made of values that nodes before it told where they are the same."""
-        leaves = {self._text(name): self._leaf(leaf) for name, leaf in evidence.leaves.items()}
-        return replace(evidence, leaves=leaves)
+        collectors = {self._text(name): self._collector(collector) for name, collector in evidence.collectors.items()}
+        return replace(evidence, collectors=collectors)
 
-    def _leaf(self, leaf: Leaf) -> Leaf:
-        return replace(leaf, value=self._value(leaf.value), detail=self._text(leaf.detail))
+    def _collector(self, collector: Collected) -> Collected:
+        return replace(collector, value=self._value(collector.value), detail=self._text(collector.detail))
 
     def _value(self, told: Any, level: int = 0) -> Any:
         if isinstance(told, str):

@@ -1,4 +1,4 @@
-"""What a node told: the answers of the probe's leaves, as they came, and their form on disk."""
+"""What a node told: the answers of the probe's collectors, as they came, and their form on disk."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ TOO_LONG_S = 1e9
 
 
 class Status(str, Enum):
-    """How a leaf ended."""
+    """How a collector ended."""
 
     TOLD = "told"
-    ABSENT = "absent"  # what the leaf reads does not exist on this node: a library, a tool
+    ABSENT = "absent"  # what the collector reads does not exist on this node: a library, a tool
     DENIED = "denied"  # it exists, and this user may not read it
-    BROKE = "broke"  # the leaf crashed, or the tool failed in a way that tells nothing
+    BROKE = "broke"  # the collector crashed, or the tool failed in a way that tells nothing
     TIMED_OUT = "timed_out"  # killed at its deadline
     STUCK = "stuck"  # not even killed: in uninterruptible sleep (D), abandoned
     NOT_ASKED = "not_asked"  # the run, or the older one that was recorded, did not ask for it
@@ -54,8 +54,8 @@ class EvidenceError(ClusterproofError, ValueError):
 
 
 @record
-class Leaf:
-    """One leaf's answer. `value` is JSON as told by the node, and is trusted by nobody."""
+class Collected:
+    """One collector's answer. `value` is JSON as told by the node, and is trusted by nobody."""
 
     status: Status
     value: Any = None
@@ -70,7 +70,7 @@ class NodeEvidence:
     """Everything that one node told in one run, or why it told nothing."""
 
     node: str
-    leaves: Mapping[str, Leaf] = field(default_factory=dict)
+    collectors: Mapping[str, Collected] = field(default_factory=dict)
     unreached: Unreached | None = None
     detail: str = ""
     seconds: float = 0.0
@@ -86,7 +86,7 @@ def to_json(evidence: NodeEvidence) -> dict[str, Any]:
         "detail": evidence.detail,
         "seconds": round(evidence.seconds, 4),
         "probe": dict(evidence.probe),
-        "leaves": {name: _leaf_to_json(leaf) for name, leaf in evidence.leaves.items()},
+        "leaves": {name: _collector_to_json(collector) for name, collector in evidence.collectors.items()},
     }
 
 
@@ -98,7 +98,7 @@ def from_json(told: object) -> NodeEvidence:
     unreached = record.get("unreached")
     return NodeEvidence(
         node=_text(record.get("node"), "node"),
-        leaves=leaves_from_json(record.get("leaves")),
+        collectors=collectors_from_json(record.get("leaves")),
         unreached=None if unreached is None else _member(Unreached, unreached, "unreached"),
         detail=_text(record.get("detail", ""), "detail"),
         seconds=_seconds(record.get("seconds", 0.0), "seconds"),
@@ -106,9 +106,12 @@ def from_json(told: object) -> NodeEvidence:
     )
 
 
-def leaves_from_json(told: object) -> dict[str, Leaf]:
-    """Decode the leaves of a probe's answer. Raises EvidenceError."""
-    return {_text(name, "leaf name"): _leaf(name, leaf) for name, leaf in _mapping(told, "leaves").items()}
+def collectors_from_json(told: object) -> dict[str, Collected]:
+    """Decode the collectors of a probe's answer. Raises EvidenceError."""
+    return {
+        _text(name, "collector name"): _collector(name, collector)
+        for name, collector in _mapping(told, "leaves").items()
+    }
 
 
 def load(text: str | bytes) -> NodeEvidence:
@@ -119,28 +122,28 @@ def load(text: str | bytes) -> NodeEvidence:
         raise EvidenceError(f"not a node's evidence: {problem}") from problem
 
 
-def _leaf(name: str, told: object) -> Leaf:
-    record = _mapping(told, f"leaf {name}")
-    return Leaf(
-        status=_member(Status, record.get("status"), f"leaf {name} status"),
+def _collector(name: str, told: object) -> Collected:
+    record = _mapping(told, f"collector {name}")
+    return Collected(
+        status=_member(Status, record.get("status"), f"collector {name} status"),
         value=record.get("value"),
-        detail=_text(record.get("detail", ""), f"leaf {name} detail"),
-        seconds=_seconds(record.get("seconds", 0.0), f"leaf {name} seconds"),
+        detail=_text(record.get("detail", ""), f"collector {name} detail"),
+        seconds=_seconds(record.get("seconds", 0.0), f"collector {name} seconds"),
         starved=record.get("starved") is True,
-        waits=_texts(record.get("waits", []), f"leaf {name} waits"),
+        waits=_texts(record.get("waits", []), f"collector {name} waits"),
     )
 
 
-def _leaf_to_json(leaf: Leaf) -> dict[str, Any]:
-    record: dict[str, Any] = {"status": leaf.status.value, "seconds": round(leaf.seconds, 4)}
-    if leaf.detail:
-        record["detail"] = leaf.detail
-    if leaf.starved:
+def _collector_to_json(collector: Collected) -> dict[str, Any]:
+    record: dict[str, Any] = {"status": collector.status.value, "seconds": round(collector.seconds, 4)}
+    if collector.detail:
+        record["detail"] = collector.detail
+    if collector.starved:
         record["starved"] = True
-    if leaf.waits:
-        record["waits"] = list(leaf.waits)
-    if leaf.value is not None:
-        record["value"] = leaf.value
+    if collector.waits:
+        record["waits"] = list(collector.waits)
+    if collector.value is not None:
+        record["value"] = collector.value
     return record
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.verdict import NotApplicable
@@ -27,7 +27,7 @@ from clusterproof.plugins.evidence.hyperpod.facts import HyperpodCluster, Hyperp
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster
 
-SLURM_LEAF = "slurm"  # all others of a control plane are AWS's
+SLURM_COLLECTOR = "slurm"  # all others of a control plane are AWS's
 
 
 @record
@@ -69,18 +69,18 @@ class ClusterFacts:
         return ()
 
     @property
-    def leaves(self) -> Mapping[str, Leaf]:
-        """What the control plane answered, by leaf."""
-        return self.evidence.leaves
+    def collectors(self) -> Mapping[str, Collected]:
+        """What the control plane answered, by collector."""
+        return self.evidence.collectors
 
-    def leaf(self, name: str) -> Leaf:
-        """One leaf's answer. Of AWS's, raises as `require_instances` does, and NotApplicable where nobody had a key."""
-        leaf = self.evidence.leaves.get(name) or Leaf(Status.NOT_ASKED)
-        if name != SLURM_LEAF:
+    def collector(self, name: str) -> Collected:
+        """One collector's answer. Of AWS's, raises as `require_instances` does, and NotApplicable without a key."""
+        collector = self.evidence.collectors.get(name) or Collected(Status.NOT_ASKED)
+        if name != SLURM_COLLECTOR:
             self.require_instances()
-            if leaf.status is Status.NOT_ASKED and leaf.detail:
-                raise NotApplicable(f"AWS was not asked: {leaf.detail}")
-        return leaf
+            if collector.status is Status.NOT_ASKED and collector.detail:
+                raise NotApplicable(f"AWS was not asked: {collector.detail}")
+        return collector
 
     def require_instances(self) -> None:
         """Raise NotApplicable where AWS was not asked, for no node is an instance; Incomplete where none says so."""

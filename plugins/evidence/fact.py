@@ -7,7 +7,7 @@ from functools import cache
 from types import CodeType, FunctionType
 from typing import Any, Generic, Protocol, TypeVar, overload
 
-from clusterproof.plugins.core.evidence import Leaf, Status
+from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.place import place_of
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
@@ -15,7 +15,7 @@ from clusterproof.plugins.evidence.field import Decode, objects, read, table
 
 T = TypeVar("T")
 
-# Leaves that no probe reads, as it never asks the scheduler nor runs jobs: only captures tell them.
+# Collectors that no probe reads, as it never asks the scheduler nor runs jobs: only captures tell them.
 ONLY_CAPTURED = frozenset({"nccl_tests", "slurm_node"})
 
 _WHY = {
@@ -32,29 +32,29 @@ NOT_COLLECTED = "evidence was not collected"  # one gap of a capture, however ma
 
 @record
 class Told:
-    """What one leaf told: a JSON object, whose values are read one by one."""
+    """What one collector told: a JSON object, whose values are read one by one."""
 
     value: Mapping[str, Any]
-    leaf: str = ""
+    collector: str = ""
 
     def get(self, key: str, decode: Decode[T]) -> T:
         """One value of it. Raises Incomplete, NotApplicable."""
-        return read(self.value.get(key), decode, f"{self.leaf}: {key}")
+        return read(self.value.get(key), decode, f"{self.collector}: {key}")
 
 
 class Absent(Incomplete):
-    """What a leaf reads does not exist on the node. Incomplete, unless the fact knows better."""
+    """What a collector reads does not exist on the node. Incomplete, unless the fact knows better."""
 
 
 class Telling(Protocol):
-    """A node: where leaves are found and facts are kept."""
+    """A node: where collectors are found and facts are kept."""
 
-    def leaf(self, name: str) -> Leaf:
-        """One leaf's answer. Raises Incomplete where the node was not reached."""
+    def collector(self, name: str) -> Collected:
+        """One collector's answer. Raises Incomplete where the node was not reached."""
 
     @property
-    def leaves(self) -> Mapping[str, Leaf]:
-        """The answers of all leaves. Raises Incomplete where the node was not reached."""
+    def collectors(self) -> Mapping[str, Collected]:
+        """The answers of all collectors. Raises Incomplete where the node was not reached."""
 
     @property
     def known(self) -> dict[str, Any]:
@@ -64,10 +64,10 @@ class Telling(Protocol):
 class Fact(Generic[T]):
     """A property of a node, read once; what could not be read raises the same Incomplete every time."""
 
-    def __init__(self, leaves: tuple[str, ...], decode: Callable[..., T], uncaptured: str = "") -> None:
-        self.leaves = leaves
+    def __init__(self, collectors: tuple[str, ...], decode: Callable[..., T], uncaptured: str = "") -> None:
+        self.collectors = collectors
         self.decode = decode
-        self.uncaptured = uncaptured  # why it has no meaning where the evidence has no such leaf
+        self.uncaptured = uncaptured  # why it has no meaning where the evidence has no such collector
         self.__doc__ = decode.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -89,9 +89,9 @@ class Fact(Generic[T]):
 
     def _read(self, node: Telling) -> T | Incomplete | NotApplicable:
         try:
-            if self.uncaptured and not all(_is_captured(node.leaves.get(name)) for name in self.leaves):
+            if self.uncaptured and not all(_is_captured(node.collectors.get(name)) for name in self.collectors):
                 return NotApplicable(self.uncaptured)
-            return self.decode(node, *(told(name, node.leaf(name)) for name in self.leaves))
+            return self.decode(node, *(told(name, node.collector(name)) for name in self.collectors))
         except (Incomplete, NotApplicable) as unread:
             return unread
         except Exception as broke:  # kept as what it is: not told so that it can be understood
@@ -104,63 +104,63 @@ def _not_understood(name: str, broke: Exception) -> tuple[str, str]:
     return f"{cause}: {str(broke)[:200]} ({place_of(broke)})", cause
 
 
-def _is_captured(leaf: Leaf | None) -> bool:
-    return leaf is not None and leaf.status is not Status.UNCOLLECTED
+def _is_captured(collector: Collected | None) -> bool:
+    return collector is not None and collector.status is not Status.UNCOLLECTED
 
 
-def told_by(*leaves: str) -> Callable[[Callable[..., T]], Fact[T]]:
-    """Make a fact of a method that takes what these leaves told, in this order."""
+def told_by(*collectors: str) -> Callable[[Callable[..., T]], Fact[T]]:
+    """Make a fact of a method that takes what these collectors told, in this order."""
 
     def fact(decode: Callable[..., T]) -> Fact[T]:
-        return Fact(leaves, decode)
+        return Fact(collectors, decode)
 
     return fact
 
 
-def told_as(leaf: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[T]:
-    """Make a fact of all that one leaf told, as a class that reads its values."""
+def told_as(collector: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[T]:
+    """Make a fact of all that one collector told, as a class that reads its values."""
 
     def decode(_node: Telling, told: Told) -> T:
         return kind(told.value)
 
     decode.__doc__ = kind.__doc__
-    return Fact((leaf,), decode)
+    return Fact((collector,), decode)
 
 
-def captured_as(leaf: str, kind: Callable[[Mapping[str, Any]], T], what: str) -> Fact[T]:
-    """Make a fact of a leaf of ONLY_CAPTURED; not applicable where no `what` (`log of dcgmi diag`) was captured."""
-    if leaf not in ONLY_CAPTURED:
-        raise ValueError(f"{leaf} is told by the probe; expected one of {', '.join(sorted(ONLY_CAPTURED))}")
-    return Fact((leaf,), told_as(leaf, kind).decode, f"no {what} was captured")
+def captured_as(collector: str, kind: Callable[[Mapping[str, Any]], T], what: str) -> Fact[T]:
+    """Make a fact of one of ONLY_CAPTURED; not applicable where no `what` (`log of dcgmi diag`) was captured."""
+    if collector not in ONLY_CAPTURED:
+        raise ValueError(f"{collector} is told by the probe; expected one of {', '.join(sorted(ONLY_CAPTURED))}")
+    return Fact((collector,), told_as(collector, kind).decode, f"no {what} was captured")
 
 
-def list_told_as(leaf: str, key: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[tuple[T, ...]]:
-    """Make a fact of a list that one leaf told, as a class that reads each entry's values."""
+def list_told_as(collector: str, key: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[tuple[T, ...]]:
+    """Make a fact of a list that one collector told, as a class that reads each entry's values."""
 
     def decode(_node: Telling, told: Told) -> tuple[T, ...]:
         return tuple(kind(entry) for entry in told.get(key, objects))
 
     decode.__doc__ = kind.__doc__
-    return Fact((leaf,), decode)
+    return Fact((collector,), decode)
 
 
-def told(name: str, leaf: Leaf) -> Told:
-    """What a leaf told. Raises Absent, Incomplete."""
-    if leaf.status is Status.TOLD:
-        return Told(read(leaf.value, table, name), name)
-    detail = f" ({leaf.detail[:300]})" if leaf.detail else ""
-    if leaf.status is Status.ABSENT:
+def told(name: str, collector: Collected) -> Told:
+    """What a collector told. Raises Absent, Incomplete."""
+    if collector.status is Status.TOLD:
+        return Told(read(collector.value, table, name), name)
+    detail = f" ({collector.detail[:300]})" if collector.detail else ""
+    if collector.status is Status.ABSENT:
         raise Absent(f"{name}: not on this node{detail}", cause=f"{name} is not on the node")
-    why = _WHY[leaf.status]
-    cause = NOT_COLLECTED if leaf.status is Status.UNCOLLECTED else f"{name} {why}"
+    why = _WHY[collector.status]
+    cause = NOT_COLLECTED if collector.status is Status.UNCOLLECTED else f"{name} {why}"
     raise Incomplete(f"{name}: {why}{detail}", cause=cause)
 
 
 @cache
-def leaves_needed(function: Callable[..., Any], facts_of: type) -> frozenset[str]:
-    """The leaves that a function can ask for: those of every fact whose name it, or what it calls, mentions."""
+def collectors_needed(function: Callable[..., Any], facts_of: type) -> frozenset[str]:
+    """The collectors that a function can ask for: those of every fact whose name it, or what it calls, mentions."""
     facts = (getattr(facts_of, name, None) for name in names_mentioned(function, facts_of))
-    return frozenset(leaf for fact in facts if isinstance(fact, Fact) for leaf in fact.leaves)
+    return frozenset(collector for fact in facts if isinstance(fact, Fact) for collector in fact.collectors)
 
 
 @cache

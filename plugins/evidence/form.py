@@ -23,7 +23,7 @@ class Form:
 
     Texts come decoded, with \\n at the end of lines, and without ANSI escapes, prompts and typed command lines. A file
     with the outputs of several commands is cut at prompts and where `begins` says so of a line; every form that
-    recognises a piece reads it. `read` gives leaf name → value in the form of docs/evidence.md, as far as the text
+    recognises a piece reads it. `read` gives collector name → value in the form of docs/evidence.md, as far as the text
     tells: a key that it does not tell is left out, a value that it calls unreadable is an error object. It raises
     CaptureError, and nothing else.
     """

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.record import field, record
@@ -59,20 +59,20 @@ class Node:
         return self.occasion in DRAINING
 
     @property
-    def leaves(self) -> Mapping[str, Leaf]:
-        """The answers of all leaves. Raises Incomplete where the node was not reached."""
+    def collectors(self) -> Mapping[str, Collected]:
+        """The answers of all collectors. Raises Incomplete where the node was not reached."""
         if self.evidence.unreached:
             reason = self.evidence.unreached.value.replace("_", " ")
             raise Incomplete(f"unreachable: {reason}", cause=f"unreachable: {reason}")
-        return self.evidence.leaves
+        return self.evidence.collectors
 
-    def leaf(self, name: str) -> Leaf:
-        """One leaf's answer. Raises Incomplete where the node was not reached."""
-        return self.leaves.get(name) or Leaf(Status.NOT_ASKED)
+    def collector(self, name: str) -> Collected:
+        """One collector's answer. Raises Incomplete where the node was not reached."""
+        return self.collectors.get(name) or Collected(Status.NOT_ASKED)
 
     def answer(self, collector: str) -> Mapping[str, Any]:
         """The JSON object that a collector of one's own told, as it came. Raises Incomplete."""
-        return told(collector, self.leaf(collector)).value
+        return told(collector, self.collector(collector)).value
 
     # What it is expected to be
 

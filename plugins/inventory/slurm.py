@@ -13,7 +13,7 @@ from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import told
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmJobs, SlurmNode
 from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.transport.slurm_asked import JOBS, LEAF, ask_slurm
+from clusterproof.plugins.transport.slurm_asked import COLLECTOR, JOBS, ask_slurm
 from clusterproof.plugins.transport.submit_host import SETTING, submit_host
 
 FORM = "slurm:, slurm:PARTITION, slurm:NODESET or slurm:job:ID"
@@ -56,8 +56,8 @@ def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
 def _told(settings: Mapping[str, str], shown: str) -> tuple[SlurmCluster, SlurmJobs]:
     """What Slurm tells on the host that the settings name. Raises InventoryError."""
     try:
-        leaves = ask_slurm(submit_host(settings), Limits(), (LEAF, JOBS))
-        return SlurmCluster(told(LEAF, leaves[LEAF]).value), SlurmJobs(told(JOBS, leaves[JOBS]).value)
+        collectors = ask_slurm(submit_host(settings), Limits(), (COLLECTOR, JOBS))
+        return SlurmCluster(told(COLLECTOR, collectors[COLLECTOR]).value), SlurmJobs(told(JOBS, collectors[JOBS]).value)
     except Incomplete as problem:
         raise InventoryError(
             f"--cluster {shown!r:.90}: {problem}; expected a host where scontrol works (--via ssh:HOST for another)"

@@ -13,7 +13,7 @@ ANY = "*"
 
 @dataclass
 class Place:
-    """A place in a leaf's value: the kind of what stands there, and the places within it by key."""
+    """A place in a collector's value: the kind of what stands there, and the places within it by key."""
 
     kind: str = ""
     within: dict[str, Place] = field(default_factory=dict)
@@ -27,18 +27,18 @@ class Place:
 _NOWHERE = Place()
 
 
-def place_of(leaf: str) -> Place:
-    """The place of a leaf's whole value."""
-    return _places().get(leaf, _NOWHERE)
+def place_of(collector: str) -> Place:
+    """The place of a collector's whole value."""
+    return _places().get(collector, _NOWHERE)
 
 
-def leaves() -> tuple[str, ...]:
-    """The leaves of which anything is declared."""
-    return tuple(leaf for leaf in _places() if leaf != "probe")
+def collectors() -> tuple[str, ...]:
+    """The collectors of which anything is declared."""
+    return tuple(collector for collector in _places() if collector != "probe")
 
 
 def keys() -> frozenset[str]:
-    """Every key of which anything is declared, in any leaf."""
+    """Every key of which anything is declared, in any collector."""
     return frozenset(key for place in _places().values() for key in _keys(place))
 
 
@@ -48,9 +48,9 @@ def _keys(place: Place) -> Iterator[str]:
         yield from _keys(within)
 
 
-def undeclared(leaf: str, value: object) -> Iterator[str]:
-    """The paths of a leaf's value of which nobody declared what kind they are of."""
-    yield from dict.fromkeys(_undeclared(value, place_of(leaf), leaf))
+def undeclared(collector: str, value: object) -> Iterator[str]:
+    """The paths of a collector's value of which nobody declared what kind they are of."""
+    yield from dict.fromkeys(_undeclared(value, place_of(collector), collector))
 
 
 def _undeclared(value: object, place: Place, path: str) -> Iterator[str]:
@@ -72,13 +72,13 @@ def _places() -> Mapping[str, Place]:
     else:
         import tomli as tomllib
     told = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    leaves: dict[str, Place] = {}
-    for leaf, kinds in told.items():
-        leaves[leaf] = Place()
+    collectors: dict[str, Place] = {}
+    for collector, kinds in told.items():
+        collectors[collector] = Place()
         for kind, paths in kinds.items():
             for path in paths.split():
-                _add(leaves[leaf], path, kind)
-    return leaves
+                _add(collectors[collector], path, kind)
+    return collectors
 
 
 def _add(place: Place, path: str, kind: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from clusterproof.plugins.catalog.waits import waits_for
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.redaction.harmless import HARDWARE, TYPE, is_common
 from clusterproof.plugins.redaction.kinds import Place, place_of
@@ -103,10 +103,10 @@ class Redaction:
     def learn(self, evidence: NodeEvidence) -> None:
         """Take note of the names that a node tells: its own, its hardware's and its file servers'."""
         self._forget()
-        for name, leaf in evidence.leaves.items():
-            self._learn(leaf.value, place_of(name), evidence.node)
-        for leaf in evidence.leaves.values():
-            for _, source in named(leaf.value, ("source",)):
+        for name, collector in evidence.collectors.items():
+            self._learn(collector.value, place_of(name), evidence.node)
+        for collector in evidence.collectors.values():
+            for _, source in named(collector.value, ("source",)):
                 if lustre := _LUSTRE.fullmatch(source):
                     self._is_known(lustre[1], "filesystem")
                 elif server := _SERVER.fullmatch(source):
@@ -134,27 +134,27 @@ class Redaction:
             node=self._nodes[evidence.node],
             detail=self.text(evidence.detail, is_login=bool(evidence.unreached)),
             probe=self._value(dict(evidence.probe), place_of("probe")),
-            leaves=self._leaves(evidence),
+            collectors=self._collectors(evidence),
         )
 
     def of_control_plane(self, evidence: NodeEvidence) -> NodeEvidence:
         """What the control plane told of the cluster, without names; every node has been learned before."""
         self._forget()
-        for name, leaf in evidence.leaves.items():
-            self._learn(leaf.value, place_of(name), "")
+        for name, collector in evidence.collectors.items():
+            self._learn(collector.value, place_of(name), "")
         return replace(
-            evidence, node=self.cluster.name, detail=self.text(evidence.detail), leaves=self._leaves(evidence)
+            evidence, node=self.cluster.name, detail=self.text(evidence.detail), collectors=self._collectors(evidence)
         )
 
-    def _leaves(self, evidence: NodeEvidence) -> dict[str, Leaf]:
+    def _collectors(self, evidence: NodeEvidence) -> dict[str, Collected]:
         return {
             self._key(name, _NOWHERE): replace(
-                leaf,
-                value=self._value(leaf.value, place_of(name)),
-                detail=self.text(leaf.detail),
-                waits=tuple(self._told(name, "symbol") for name in leaf.waits),
+                collector,
+                value=self._value(collector.value, place_of(name)),
+                detail=self.text(collector.detail),
+                waits=tuple(self._told(name, "symbol") for name in collector.waits),
             )
-            for name, leaf in evidence.leaves.items()
+            for name, collector in evidence.collectors.items()
         }
 
     def text(self, text: str, has_addresses: bool = True, is_login: bool = False) -> str:

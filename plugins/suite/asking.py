@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import leaf_names
+from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.agent.options import ProbeOptions
-from clusterproof.plugins.aws import leaf as aws
+from clusterproof.plugins.aws import collector as aws
 from clusterproof.plugins.aws.account import NO_CREDENTIALS, Account, AwsError
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_slurm
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import NO_POLICY
-from clusterproof.plugins.evidence.cluster import SLURM_LEAF
+from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR
 from clusterproof.plugins.evidence.ec2.by_evidence import Instances, may_be_on_ec2
 from clusterproof.plugins.evidence.fsx.mounted import SETTING, Source, as_setting, sources_of
 from clusterproof.plugins.evidence.recording import read_control_plane
@@ -70,11 +70,11 @@ class Asking:
             return ()
         from clusterproof.plugins.captures.collection import read_capture  # many forms: only captures need them
 
-        return read_capture(Path(self.cluster.settings["capture"]), self.cluster, leaf_names())
+        return read_capture(Path(self.cluster.settings["capture"]), self.cluster, collector_names())
 
-    def nodes(self, leaves: frozenset[str], loads: frozenset[str], keep: Callable[[NodeEvidence], None]) -> None:
+    def nodes(self, collectors: frozenset[str], loads: frozenset[str], keep: Callable[[NodeEvidence], None]) -> None:
         """Hand every node's answer to `keep`, as it comes; where nothing is asked of them, no node is."""
-        if not leaves:
+        if not collectors:
             return
         if self.cluster.connection == "replay":
             for evidence in replayed(Path(self.cluster.settings["recording"]), self.cluster):
@@ -94,11 +94,11 @@ class Asking:
                 answered = gather(
                     self.cluster,
                     self.connection(),
-                    leaves,
+                    collectors,
                     self._probe_options(),
                     self.limits(),
                     told,
-                    self._further_leaves(),
+                    self._further_collectors(),
                 )
             except Unusable as problem:
                 raise pytest.UsageError(str(problem)) from None
@@ -107,28 +107,32 @@ class Asking:
 
             load_nodes(self.config, self.cluster, self.connection(), self.limits(), loads, answered, keep)
 
-    def control_plane(self, leaves: frozenset[str], noted: Noted) -> NodeEvidence:
+    def control_plane(self, collectors: frozenset[str], noted: Noted) -> NodeEvidence:
         """What AWS and Slurm tell of the cluster, and AWS of the file systems that its nodes mount."""
         if self.cluster.connection == "replay":
             return read_control_plane(Path(self.cluster.settings["recording"]), self.cluster.name)
-        of_aws = leaves - {SLURM_LEAF}
+        of_aws = collectors - {SLURM_COLLECTOR}
         told = self._aws(of_aws, noted) if of_aws else NodeEvidence(self.cluster.name)
-        if SLURM_LEAF not in leaves or not is_of_slurm(self.cluster):
+        if SLURM_COLLECTOR not in collectors or not is_of_slurm(self.cluster):
             return told
-        return replace(told, leaves={**told.leaves, **ask_slurm(submit_host(self.cluster.settings), self.limits())})
+        return replace(
+            told, collectors={**told.collectors, **ask_slurm(submit_host(self.cluster.settings), self.limits())}
+        )
 
-    def _aws(self, leaves: frozenset[str], noted: Noted) -> NodeEvidence:
+    def _aws(self, collectors: frozenset[str], noted: Noted) -> NodeEvidence:
         """What AWS tells of its cluster, or of one whose nodes have turned out to be instances; else nothing."""
         if is_of_aws(self.cluster):
-            return self._told_by_aws(self.cluster, leaves, noted, aws.LEAF_S)
+            return self._told_by_aws(self.cluster, collectors, noted, aws.COLLECTOR_S)
         instances, option = noted.instances, self.config.option
         if not (may_be_on_ec2(self.cluster) and (instances.identities or instances.nameless)):
             return NodeEvidence(self.cluster.name)
         seen = instances.cluster(self.cluster, option.region or "")
         seen = replace(seen, settings={**seen.settings, "profile": option.profile or ""})
-        return self._told_by_aws(seen, leaves, noted, UNNAMED_S)
+        return self._told_by_aws(seen, collectors, noted, UNNAMED_S)
 
-    def _told_by_aws(self, cluster: Cluster, leaves: frozenset[str], noted: Noted, timeout_s: float) -> NodeEvidence:
+    def _told_by_aws(
+        self, cluster: Cluster, collectors: frozenset[str], noted: Noted, timeout_s: float
+    ) -> NodeEvidence:
         settings = cluster.settings
         try:
             account = Account(settings.get("region", ""), settings.get("profile", ""))
@@ -136,26 +140,26 @@ class Asking:
         except AwsError as problem:
             was_named = is_of_aws(self.cluster) or settings.get("profile")  # else nobody owes AWS's keys
             status = Status.BROKE if was_named or problem.code != NO_CREDENTIALS else Status.NOT_ASKED
-            return NodeEvidence(cluster.name, dict.fromkeys(leaves, Leaf(status, detail=str(problem))))
+            return NodeEvidence(cluster.name, dict.fromkeys(collectors, Collected(status, detail=str(problem))))
         window = str(window_minutes(self.config.option.fsx_window))
         asked = {SETTING: as_setting(noted.mounted), "fsx_window_minutes": window}
-        return aws.ask(account, replace(cluster, settings={**settings, **asked}), leaves, timeout_s)
+        return aws.ask(account, replace(cluster, settings={**settings, **asked}), collectors, timeout_s)
 
     def connection(self) -> Connection:
         """What reaches the nodes: a third party's, or the one that the cluster names."""
         found = self.config.hook.pytest_cluster_connection(config=self.config, cluster=self.cluster)
         return found or connection_for(self.cluster.connection)
 
-    def _further_leaves(self) -> list[Path]:
-        """Files of third parties, each a leaf of the probe."""
-        told = self.config.hook.pytest_cluster_probe_leaves(config=self.config)
+    def _further_collectors(self) -> list[Path]:
+        """Files of third parties, each a collector of the probe."""
+        told = self.config.hook.pytest_cluster_collectors(config=self.config)
         return [Path(path) for paths in told for path in paths]
 
     def _probe_options(self) -> ProbeOptions:
         option = self.config.option
         return ProbeOptions(
             host_root=option.host_root,
-            leaf_s=option.probe_timeout,
+            collector_s=option.probe_timeout,
             sudo=option.sudo,
             checkpoints=self.checkpoints,
             mounts=self.mounts,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from clusterproof.plugins.core.marks import Mark
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import OF_THE_CLUSTER
-from clusterproof.plugins.evidence.fact import leaves_needed, names_mentioned
+from clusterproof.plugins.evidence.fact import collectors_needed, names_mentioned
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import Route, route
 from clusterproof.plugins.suite.subjects import SUBJECTS, SUBJECTS_OF_NODES, SUBJECTS_OF_PAIR, WHOLE
@@ -30,14 +30,14 @@ class Check:
     line: int
 
     @property
-    def leaves(self) -> frozenset[str]:
+    def collectors(self) -> frozenset[str]:
         """What it needs that nodes tell."""
-        return _leaves(self.function, self.subject)[0]
+        return _collectors(self.function, self.subject)[0]
 
     @property
-    def control_leaves(self) -> frozenset[str]:
+    def control_collectors(self) -> frozenset[str]:
         """What it needs that AWS or Slurm tells."""
-        return _leaves(self.function, self.subject)[1]
+        return _collectors(self.function, self.subject)[1]
 
     @property
     def is_of_cluster(self) -> bool:
@@ -73,20 +73,20 @@ def check_of(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) 
 
 
 @cache
-def _leaves(function: Callable[..., Any], subject: str) -> tuple[frozenset[str], frozenset[str]]:
+def _collectors(function: Callable[..., Any], subject: str) -> tuple[frozenset[str], frozenset[str]]:
     """What a check needs of each node, which one of the cluster may not need at all, and of the control plane."""
     if subject in SUBJECTS:
-        return leaves_needed(function, Node) | leaves_needed(SUBJECTS[subject], Node), frozenset()
+        return collectors_needed(function, Node) | collectors_needed(SUBJECTS[subject], Node), frozenset()
     if subject in SUBJECTS_OF_PAIR:
         return frozenset(), frozenset()
     from clusterproof.plugins.evidence.cluster import ClusterFacts
     from clusterproof.plugins.suite.subjects_of_cluster import SUBJECTS_OF_CLUSTER
 
     both = (function, SUBJECTS_OF_CLUSTER[subject])
-    of_aws = frozenset[str]().union(*(leaves_needed(one, ClusterFacts) for one in both))
+    of_aws = frozenset[str]().union(*(collectors_needed(one, ClusterFacts) for one in both))
     if not any("nodes" in names_mentioned(one, ClusterFacts) for one in both):
         return frozenset(), of_aws
-    return frozenset[str]().union(*(leaves_needed(one, Node) for one in both)), of_aws
+    return frozenset[str]().union(*(collectors_needed(one, Node) for one in both)), of_aws
 
 
 def is_light(function: Callable[..., Any]) -> bool:

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.marks import marks_of_pytest
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import ALL_PAIRS, Result
 from clusterproof.plugins.core.verdict import NotApplicable
-from clusterproof.plugins.evidence.cluster import SLURM_LEAF, ClusterFacts
+from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR, ClusterFacts
 from clusterproof.plugins.evidence.ec2.by_evidence import may_be_on_ec2
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check import Check, call, check_of, is_light, subjects_of
@@ -214,9 +214,9 @@ def can_tell(cluster: Cluster, check: Check) -> bool:
     by_evidence = may_be_on_ec2(cluster)
     if not (by_evidence or is_of_aws(cluster) or is_of_slurm(cluster)):
         return False  # known without a look at what the check needs
-    if check.control_leaves == {SLURM_LEAF}:
+    if check.control_collectors == {SLURM_COLLECTOR}:
         return is_of_slurm(cluster)
-    return is_of_aws(cluster) or (by_evidence and is_of_instances(check.control_leaves))
+    return is_of_aws(cluster) or (by_evidence and is_of_instances(check.control_collectors))
 
 
 def _is_check(collector: pytest.Module, name: str, obj: object) -> bool:

@@ -24,8 +24,8 @@ def pytest_cluster_connection(config: pytest.Config, cluster: Cluster) -> Connec
     """Return the connection for a cluster whose `connection` the suite does not know."""
 
 
-def pytest_cluster_probe_leaves(config: pytest.Config) -> Sequence[str]:  # type: ignore[empty-body]
-    """Return paths of Python files, each a further leaf of the probe: the file's name, with a function `read(node)`."""
+def pytest_cluster_collectors(config: pytest.Config) -> Sequence[str]:  # type: ignore[empty-body]
+    """Return paths of Python files, each a further collector: the file's name, with a function `read(node)`."""
 
 
 def pytest_cluster_result(config: pytest.Config, result: Result) -> None:

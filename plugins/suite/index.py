@@ -59,7 +59,7 @@ def make_index() -> dict[str, Entry]:
             "wants_owner": checks[name].wants_owner,
             "line": checks[name].line,
             "occasions": occasions(checks[name]),
-            "leaves": sorted(checks[name].leaves),
+            "leaves": sorted(checks[name].collectors),
             "route": {key: getattr(checks[name].route, key) for key in names_of(Route) if key not in ON_FUNCTION},
         }
         for name in order
@@ -71,9 +71,9 @@ def of_occasions(index: Mapping[str, Entry], occasions: Collection[str]) -> dict
     return {name: entry for name, entry in index.items() if not set(occasions).isdisjoint(entry["occasions"])}
 
 
-def leaves_of(entries: Iterable[Entry]) -> frozenset[str]:
+def collectors_of(entries: Iterable[Entry]) -> frozenset[str]:
     """What they need that a node tells."""
-    return frozenset(leaf for entry in entries for leaf in entry["leaves"])
+    return frozenset(collector for entry in entries for collector in entry["leaves"])
 
 
 def load(entry: Entry) -> Any:

@@ -1,13 +1,13 @@
-"""What the selected checks need: leaves of the nodes, leaves of the control plane, pairs of nodes measured."""
+"""What the selected checks need: collectors of the nodes, collectors of the control plane, pairs of nodes measured."""
 
 from __future__ import annotations
 
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_slurm
-from clusterproof.plugins.evidence.cluster import SLURM_LEAF
+from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR
 from clusterproof.plugins.evidence.ec2.by_evidence import may_be_on_ec2
-from clusterproof.plugins.evidence.fact import leaves_needed
+from clusterproof.plugins.evidence.fact import collectors_needed
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.collect import CheckItem, asks_for_node
 from clusterproof.plugins.suite.state import is_of_instances
@@ -18,32 +18,32 @@ OF_INSTANCES = frozenset({"imds", "platform"})  # what tells whether they are EC
 OF_TYPES = frozenset({"imds", "platform", "resource_config", "rdma", "nvml", "versions"})  # and of what kind they are
 
 
-def leaves_of_nodes(items: list[pytest.Item], cluster: Cluster) -> frozenset[str]:
-    """The leaves that nodes are asked for; none where every check is of the cluster and looks at no node."""
-    leaves = frozenset[str]().union(*(leaves_of(item) for item in items))
-    if may_be_on_ec2(cluster) and is_of_instances(leaves_of_control_plane(items, cluster)):
-        leaves |= OF_INSTANCES
+def collectors_of_nodes(items: list[pytest.Item], cluster: Cluster) -> frozenset[str]:
+    """The collectors that nodes are asked for; none where every check is of the cluster and looks at no node."""
+    collectors = frozenset[str]().union(*(collectors_of(item) for item in items))
+    if may_be_on_ec2(cluster) and is_of_instances(collectors_of_control_plane(items, cluster)):
+        collectors |= OF_INSTANCES
     if any(needs_pairs(item) for item in items):
-        leaves |= OF_TYPES
+        collectors |= OF_TYPES
     looks_at_nodes = any(not (isinstance(item, CheckItem) and item.check.is_of_cluster) for item in items)
-    return leaves | ALWAYS if leaves or looks_at_nodes else leaves
+    return collectors | ALWAYS if collectors or looks_at_nodes else collectors
 
 
-def leaves_of_control_plane(items: list[pytest.Item], cluster: Cluster) -> frozenset[str]:
+def collectors_of_control_plane(items: list[pytest.Item], cluster: Cluster) -> frozenset[str]:
     """What the control plane is asked for, where nodes stand included if pairs of them are measured."""
-    asked = frozenset[str]().union(*(item.check.control_leaves for item in items if isinstance(item, CheckItem)))
+    asked = frozenset[str]().union(*(item.check.control_collectors for item in items if isinstance(item, CheckItem)))
     if any(needs_pairs(item) for item in items):
         asked |= OF_PLACES if is_of_aws(cluster) else frozenset[str]()
-        asked |= frozenset({SLURM_LEAF}) if is_of_slurm(cluster) else frozenset[str]()
+        asked |= frozenset({SLURM_COLLECTOR}) if is_of_slurm(cluster) else frozenset[str]()
     return asked
 
 
-def leaves_of(item: pytest.Item) -> frozenset[str]:
-    """The leaves of evidence that an item needs."""
+def collectors_of(item: pytest.Item) -> frozenset[str]:
+    """The collectors of evidence that an item needs."""
     if isinstance(item, CheckItem):
-        return item.check.leaves
+        return item.check.collectors
     if asks_for_node(item):
-        return leaves_needed(item.function, Node)  # type: ignore[attr-defined]
+        return collectors_needed(item.function, Node)  # type: ignore[attr-defined]
     return frozenset()
 
 

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import leaf_names
-from clusterproof.plugins.aws import leaf as aws
-from clusterproof.plugins.benchmarks.load.options import LEAVES
+from clusterproof.plugins.agent.collectors import collector_names
+from clusterproof.plugins.aws import collector as aws
+from clusterproof.plugins.benchmarks.load.options import COLLECTORS
 from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence, Status
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.policy import NO_POLICY
-from clusterproof.plugins.evidence.cluster import SLURM_LEAF
+from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR
 from clusterproof.plugins.evidence.fact import ONLY_CAPTURED
 from clusterproof.plugins.evidence.kernel_log.window import window
 from clusterproof.plugins.evidence.recording import read_control_plane, write_cluster, write_control_plane, write_node
 from clusterproof.plugins.suite.asking import Asking, Noted
 from clusterproof.plugins.suite.collect import expand_pairs
-from clusterproof.plugins.suite.needs import leaves_of_control_plane, leaves_of_nodes, needs_pairs
+from clusterproof.plugins.suite.needs import collectors_of_control_plane, collectors_of_nodes, needs_pairs
 from clusterproof.plugins.suite.perf import load_options as command_line
 from clusterproof.plugins.suite.state import CLUSTER, CONTROL_PLANE, EVIDENCE, PAIRWISE, POLICY, note_unwritten
 from clusterproof.plugins.transport.gather import replay
@@ -109,11 +109,11 @@ class Session:
             self._replay_pairs(Path(self.cluster.settings["recording"]))
         if self.config.getoption("dist", "no") != "no" and not self.config.option.collectonly:
             self.shared = tempfile.TemporaryDirectory(prefix="clusterproof-")
-            of_control_plane = frozenset({SLURM_LEAF, *aws.leaf_names()})
+            of_control_plane = frozenset({SLURM_COLLECTOR, *aws.collector_names()})
             option, paths = self.config.option, command_line.paths_named(self.config)
             others = command_line.others_named(self.config)
-            loads = command_line.leaves_named(option, paths, others)
-            self.gather(frozenset(leaf_names()), of_control_plane, Path(self.shared.name), loads)
+            loads = command_line.collectors_named(option, paths, others)
+            self.gather(frozenset(collector_names()), of_control_plane, Path(self.shared.name), loads)
             if command_line.pairs_are_needed(option, paths, others):
                 self.measure_pairs(Path(self.shared.name))
 
@@ -141,10 +141,10 @@ class Session:
         items = session.items if hasattr(session, "items") else []
         if items and EVIDENCE not in self.config.stash and not self.config.option.collectonly:
             self.gather(
-                leaves_of_nodes(items, self.cluster) - ONLY_CAPTURED - LEAVES,
-                leaves_of_control_plane(items, self.cluster),
+                collectors_of_nodes(items, self.cluster) - ONLY_CAPTURED - COLLECTORS,
+                collectors_of_control_plane(items, self.cluster),
                 None,
-                command_line.leaves_to_load(items, self.config.option),
+                command_line.collectors_to_load(items, self.config.option),
             )
             if any(needs_pairs(item) for item in items):
                 self.measure_pairs(None)
@@ -158,14 +158,14 @@ class Session:
 
     def gather(
         self,
-        leaves: frozenset[str],
-        control_leaves: frozenset[str],
+        collectors: frozenset[str],
+        control_collectors: frozenset[str],
         shared: Path | None,
         loads: frozenset[str] = frozenset(),
     ) -> None:
         """Ask every node and the control plane once; keep the answers, and write them where that was asked.
 
-        `loads` are the leaves that load the nodes: for those they are visited a second time.
+        `loads` are the collectors that load the nodes: for those they are visited a second time.
         """
         folders = [folder for folder in (self._record_folder(), shared) if folder]
         self._write(folders, write_cluster, self.config.stash[CLUSTER])
@@ -173,14 +173,18 @@ class Session:
         noted = Noted()
         self.config.stash[EVIDENCE] = kept
         is_spared = self.is_large and not (self.config.option.bundle or shared)
-        left_out = frozenset(leaf_names()) - leaves
+        left_out = frozenset(collector_names()) - collectors
         alike = Alike()
 
         def needed(evidence: NodeEvidence) -> NodeEvidence:
             """A node without what a recording has of it and no check asks for; what was not told stays."""
-            told = evidence.leaves.items()
-            asked = {name: leaf for name, leaf in told if name not in left_out or leaf.status is not Status.TOLD}
-            return alike.once(replace(evidence, leaves=asked))
+            told = evidence.collectors.items()
+            asked = {
+                name: collector
+                for name, collector in told
+                if name not in left_out or collector.status is not Status.TOLD
+            }
+            return alike.once(replace(evidence, collectors=asked))
 
         def keep(evidence: NodeEvidence) -> None:
             kept[evidence.node] = needed(evidence) if is_spared else evidence
@@ -188,11 +192,11 @@ class Session:
 
         if self.redaction:
             with self.redaction.rewriting(keep) as learn:
-                self.asking.nodes(leaves, loads, noted.before(learn))
+                self.asking.nodes(collectors, loads, noted.before(learn))
         else:
-            self.asking.nodes(leaves, loads, noted.before(keep))
-        if control_leaves:
-            told = self.asking.control_plane(control_leaves, noted)
+            self.asking.nodes(collectors, loads, noted.before(keep))
+        if control_collectors:
+            told = self.asking.control_plane(control_collectors, noted)
             self.config.stash[CONTROL_PLANE] = self.redaction.of_control_plane(told) if self.redaction else told
             self._write(folders, write_control_plane, self.config.stash[CONTROL_PLANE])
 

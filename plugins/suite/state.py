@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
-from clusterproof.plugins.evidence.cluster import SLURM_LEAF, ClusterFacts
+from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR, ClusterFacts
 from clusterproof.plugins.evidence.ec2.by_evidence import Instances, may_be_on_ec2
 from clusterproof.plugins.evidence.kernel_log.window import window
 from clusterproof.plugins.evidence.node import HEALTH_CHECK, Node
@@ -31,7 +31,7 @@ PAIRWISE: pytest.StashKey[PairwiseRun] = pytest.StashKey()
 PAIRS: pytest.StashKey[Mapping[str, MeasuredPair]] = pytest.StashKey()
 UNWRITTEN: pytest.StashKey[dict[str, str]] = pytest.StashKey()  # by option, what kept a file from being written
 USUAL_WAY: pytest.StashKey[bool] = pytest.StashKey()  # light items run by pytest's own protocol
-OF_HYPERPOD = frozenset({"hyperpod", "hyperpod_nodes", "zones"})  # leaves that are told of its clusters alone
+OF_HYPERPOD = frozenset({"hyperpod", "hyperpod_nodes", "zones"})  # collectors that are told of its clusters alone
 ROUTES: pytest.StashKey[dict[Callable[..., Any], Route]] = pytest.StashKey()
 
 
@@ -41,9 +41,9 @@ def note_unwritten(config: pytest.Config, option: str, problem: OSError) -> None
     config.stash.setdefault(UNWRITTEN, {}).setdefault(option, f"{where}{problem.strerror or problem}")
 
 
-def is_of_instances(leaves: frozenset[str]) -> bool:
-    """Whether leaves of AWS are told of EC2 instances too, and not of HyperPod's clusters alone."""
-    return bool(leaves - OF_HYPERPOD - {SLURM_LEAF})
+def is_of_instances(collectors: frozenset[str]) -> bool:
+    """Whether collectors of AWS are told of EC2 instances too, and not of HyperPod's clusters alone."""
+    return bool(collectors - OF_HYPERPOD - {SLURM_COLLECTOR})
 
 
 def cluster_of(config: pytest.Config) -> ClusterFacts:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import EvidenceError, Leaf, NodeEvidence, Status, Unreached, load
+from clusterproof.plugins.core.evidence import Collected, EvidenceError, NodeEvidence, Status, Unreached, load
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program
 
@@ -20,7 +20,7 @@ Told = Callable[[NodeEvidence], None]
 def gather(
     cluster: Cluster,
     connection: Connection,
-    leaves: Iterable[str],
+    collectors: Iterable[str],
     options: ProbeOptions,
     limits: Limits,
     told: Told,
@@ -28,12 +28,12 @@ def gather(
 ) -> dict[str, NodeEvidence]:
     """Probe every node once; `told` is called for each as it answers, one at a time.
 
-    `further` are files of third parties, each a leaf that is always read. A node that does not answer is evidence too:
-    every node of the cluster is in the result.
+    `further` are files of third parties, each a collector that always runs. A node that does not answer is evidence
+    too: every node of the cluster is in the result.
     """
     on_stdin = getattr(connection, "takes_stdin", True)
     program = getattr(connection, "program", None) or _payload
-    asked = frozenset({*leaves, *(path.stem for path in further)})
+    asked = frozenset({*collectors, *(path.stem for path in further)})
     to_run, nonce = program(asked, replace(options, room=room_of(connection, limits)), further, on_stdin)
     return ask(cluster, connection, to_run, nonce, limits, told, asked)
 
@@ -51,16 +51,16 @@ def ask(
     nonce: str,
     limits: Limits,
     told: Told,
-    leaves: Iterable[str] = (),
+    collectors: Iterable[str] = (),
 ) -> dict[str, NodeEvidence]:
-    """Run a program that reads these leaves on every node; `told` is called with what each answers, one at a time."""
+    """Run a program with these collectors on every node; `told` is called with what each answers, one at a time."""
     import threading  # a prolog asks but one node
 
     gathered: dict[str, NodeEvidence] = {}
     lock = threading.Lock()
 
     def answered(target: Target, answer: Answer) -> None:
-        evidence = evidence_of(target, answer, nonce, leaves)
+        evidence = evidence_of(target, answer, nonce, collectors)
         with lock:
             gathered[target.name] = evidence
             told(evidence)
@@ -70,18 +70,18 @@ def ask(
 
 
 def _payload(
-    leaves: Iterable[str], options: ProbeOptions, further: Sequence[Path], on_stdin: bool
+    collectors: Iterable[str], options: ProbeOptions, further: Sequence[Path], on_stdin: bool
 ) -> tuple[Program, str]:
     """The probe packed up for a machine that has nothing of it."""
     from clusterproof.plugins.agent.payload import program  # a replayed run needs no payload
 
-    return program(leaves, options, further, on_stdin)
+    return program(collectors, options, further, on_stdin)
 
 
-def evidence_of(target: Target, answer: Answer, nonce: str, leaves: Iterable[str] = ()) -> NodeEvidence:
-    """What one answer says of these leaves, decoded strictly; what cannot be decoded is a node that was not reached.
+def evidence_of(target: Target, answer: Answer, nonce: str, collectors: Iterable[str] = ()) -> NodeEvidence:
+    """What one answer says of these collectors, decoded strictly; one that cannot be is a node that was not reached.
 
-    Of an answer that was cut, and not lost with its connection, the leaves are kept that came whole.
+    Of an answer that was cut, and not lost with its connection, the collectors are kept that came whole.
     """
     from clusterproof.plugins.agent.frame import decode
 
@@ -92,8 +92,8 @@ def evidence_of(target: Target, answer: Answer, nonce: str, leaves: Iterable[str
         return NodeEvidence(target.name, unreached=answer.unreached, detail=answer.detail, seconds=answer.seconds)
     if not was_cut:
         return told  # a connection that breaks after the whole answer came does no harm
-    cut = Leaf(Status.CUT, detail=answer.detail or told.detail)
-    return replace(told, leaves={**dict.fromkeys(leaves, cut), **told.leaves})
+    cut = Collected(Status.CUT, detail=answer.detail or told.detail)
+    return replace(told, collectors={**dict.fromkeys(collectors, cut), **told.collectors})
 
 
 def replay(folder: Path, cluster: Cluster) -> dict[str, NodeEvidence]:

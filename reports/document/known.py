@@ -55,7 +55,7 @@ def _itself(node: Node) -> Iterator[tuple[str, str]]:
     memory, uptime = _number(boot.get("memory_kib")), _number(boot.get("uptime_s"))
     yield "memory", "" if memory is None else f"{memory / KIB_OF_GIB:.0f} GiB"
     yield "up for", "" if uptime is None else f"{uptime / HOUR_S:.1f} h"
-    yield "answered in", f"{node.evidence.seconds:.1f} s" if not unreached and node.evidence.leaves else ""
+    yield "answered in", f"{node.evidence.seconds:.1f} s" if not unreached and node.evidence.collectors else ""
 
 
 def _gpus(node: Node) -> tuple[tuple[str, ...], ...]:
@@ -88,8 +88,8 @@ def _records(told: object) -> Sequence[Mapping[str, Any]]:
     return [record for record in told if isinstance(record, dict)][:MAX_ROWS]
 
 
-def _told(node: Node, leaf: str) -> Mapping[str, Any]:
-    found = node.evidence.leaves.get(leaf)
+def _told(node: Node, collector: str) -> Mapping[str, Any]:
+    found = node.evidence.collectors.get(collector)
     return _table(found.value) if found else {}
 
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.run import Run
 
 MAX_OF_ALL = 1_300_000  # characters of JSON
-MAX_OF_LEAF = 40_000
+MAX_OF_COLLECTOR = 40_000
 MAX_DETAIL = 300
 
 
 def evidence(run: Run) -> str:
-    """JSON: the values that were kept, and for each node how its leaves ended and which value each told.
+    """JSON: the values that were kept, and for each node how its collectors ended and which value each told.
 
-    A value of which there was no room is -1; a leaf too long is a text that says so.
+    A value of which there was no room is -1; a collector too long is a text that says so.
     """
     values: dict[str, int] = {}
     endings: dict[str, int] = {}
@@ -29,17 +29,17 @@ def evidence(run: Run) -> str:
         told = run.nodes[name].evidence
         ending = endings.setdefault(_endings(told), len(endings))
         numbers: list[int] = []
-        for leaf in told.leaves.values() if room > 0 else ():
-            if leaf.value is None:
+        for collector in told.collectors.values() if room > 0 else ():
+            if collector.value is None:
                 numbers.append(-1)
                 continue
-            number = known.get(id(leaf.value))
+            number = known.get(id(collector.value))
             if number is None:
-                text = _as_json(leaf)
+                text = _as_json(collector)
                 if text not in values:
                     room -= len(text)
                     values[text] = len(values)
-                number = known[id(leaf.value)] = values[text]
+                number = known[id(collector.value)] = values[text]
             numbers.append(number)
         nodes[name] = ending, numbers
     order = json.dumps([nodes[name] for name in run.nodes], separators=(",", ":"))
@@ -56,19 +56,22 @@ def _worst_first(run: Run) -> Sequence[str]:
 
 
 def _endings(told: NodeEvidence) -> str:
-    """`[[leaf, how it ended, detail], …]`."""
-    rows = [[name, leaf.status.value, printable(leaf.detail, MAX_DETAIL)] for name, leaf in told.leaves.items()]
+    """`[[collector, how it ended, detail], …]`."""
+    rows = [
+        [name, collector.status.value, printable(collector.detail, MAX_DETAIL)]
+        for name, collector in told.collectors.items()
+    ]
     return json.dumps(rows, separators=(",", ":"))
 
 
-def _as_json(leaf: Leaf) -> str:
-    """What a leaf told: JSON that a browser reads, whatever the node made of it."""
+def _as_json(collector: Collected) -> str:
+    """What a collector told: JSON that a browser reads, whatever the node made of it."""
     try:
-        text = json.dumps(leaf.value, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(collector.value, separators=(",", ":"), allow_nan=False)
     except ValueError:  # NaN and infinity, which are no JSON: as text
-        text = json.dumps(json.dumps(leaf.value)[:MAX_OF_LEAF])
+        text = json.dumps(json.dumps(collector.value)[:MAX_OF_COLLECTOR])
     except RecursionError:
         text = '"nested too deeply to be shown; --record keeps it"'
-    if len(text) <= MAX_OF_LEAF:
+    if len(text) <= MAX_OF_COLLECTOR:
         return text
-    return json.dumps(f"{text[:MAX_OF_LEAF]} … ({len(text)} characters; --record keeps all)")
+    return json.dumps(f"{text[:MAX_OF_COLLECTOR]} … ({len(text)} characters; --record keeps all)")

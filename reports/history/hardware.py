@@ -46,7 +46,7 @@ def _instance_id(node: Node) -> str:
 
 
 def _serial(node: Node) -> str:
-    told = node.evidence.leaves.get("platform")
+    told = node.evidence.collectors.get("platform")
     serial = told.value.get("serial") if told and isinstance(told.value, dict) else None
     return printable(serial, MAX_NAME) if isinstance(serial, str) else ""
 

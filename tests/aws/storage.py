@@ -164,7 +164,7 @@ def _flat(minutes: int) -> Any:
 
 
 def mounting(*mounts: Mount) -> dict[str, object]:
-    """What the leaf `mounts` tells of these, beside a root volume."""
+    """What the collector `mounts` tells of these, beside a root volume."""
     told = [("ext4", "/dev/root", "/"), *mounts]
     entry = {"options": "rw", "alive": "yes", "total_kib": 1, "free_kib": 1, "inodes": 1, "inodes_free": 1}
     return {

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.aws import leaf
+from clusterproof.plugins.aws import collector
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.ec2 import by_evidence
 from clusterproof.plugins.suite import asking
@@ -73,7 +73,7 @@ def metadata_of(instance: str) -> Iterator[str]:
         server.shutdown()
 
 
-def on_ec2(name: str, instance: str, zone: str = "us-west-2a", **leaves: object) -> NodeEvidence:
+def on_ec2(name: str, instance: str, zone: str = "us-west-2a", **collectors: object) -> NodeEvidence:
     """A node that says which instance it is."""
     identity = {"instance_id": instance, "instance_type": "p5.48xlarge", "availability_zone": zone}
     told: dict[str, object] = {
@@ -82,12 +82,12 @@ def on_ec2(name: str, instance: str, zone: str = "us-west-2a", **leaves: object)
         "imds": {"identity": {**identity, "region": "us-west-2", "image_id": "ami-12345678"}},
         "mounts": mounting(LUSTRE_MOUNT),
     }
-    return node(name, **told | leaves)
+    return node(name, **told | collectors)
 
 
 def elsewhere(name: str) -> NodeEvidence:
     """A node that somebody else made."""
-    imds = Leaf(Status.ABSENT, detail="the firmware does not say that this is an EC2 instance")
+    imds = Collected(Status.ABSENT, detail="the firmware does not say that this is an EC2 instance")
     platform = {"vendor": "Dell Inc.", "product": "PowerEdge XE9680"}
     return node(name, boot=boot(hostname=name), platform=platform, imds=imds, mounts=mounting(LUSTRE_MOUNT))
 
@@ -261,8 +261,10 @@ def test_only_the_nodes_say_what_no_inventory_tells(connection: str, settings: d
     assert by_evidence.may_be_on_ec2(Cluster("c", connection, (Target("n1"),), settings)) is may
 
 
-def test_leaves_of_hyperpod_alone_are_those_that_say_so() -> None:
-    kinds = {name: getattr(leaf._module(name), "KINDS", ("hyperpod", "ec2")) for name in leaf.leaf_names()}
+def test_collectors_of_hyperpod_alone_are_those_that_say_so() -> None:
+    kinds = {
+        name: getattr(collector._module(name), "KINDS", ("hyperpod", "ec2")) for name in collector.collector_names()
+    }
     assert {name for name, of in kinds.items() if "ec2" not in of} == OF_HYPERPOD
 
 

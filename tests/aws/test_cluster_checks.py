@@ -23,7 +23,7 @@ CHECKS = str(ROOT / "checks" / "control_plane")
 WORKERS = {"workers": ("ml.p5.48xlarge", 3)}
 OF_AWS_ALONE = ("-k", "not network_layers and not slurm")  # which look at nodes
 OF_CONTROL_PLANE = [
-    name for name, check in all_checks().items() if check.subject == "cluster" and check.control_leaves != {"slurm"}
+    name for name, check in all_checks().items() if check.subject == "cluster" and check.control_collectors != {"slurm"}
 ]
 FOUND = (Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE)
 PASSING = Verdict.PASS
@@ -187,7 +187,7 @@ def test_a_denied_action_costs_the_checks_that_need_it_and_is_named(runs: Runs, 
     assert told.ret == 6
 
 
-def test_what_one_answer_tells_several_leaves_is_asked_once(runs: Runs, service: Service) -> None:
+def test_what_one_answer_tells_several_collectors_is_asked_once(runs: Runs, service: Service) -> None:
     with_cluster(service, WORKERS)
     ran(runs)
     assert {action: service.calls.count(action) for action in NEEDED_BY} == {
@@ -215,8 +215,8 @@ def test_workers_of_xdist_judge_the_cluster_by_what_the_controller_asked(runs: R
 
 def test_a_recording_without_aws_has_no_checks_of_hyperpods_and_says_that_aws_was_not_asked(runs: Runs) -> None:
     runs.run("--cluster", "demo", "--results", str(runs.results_file), CHECKS, "-k", "not slurm")
-    needs = {name: all_checks()[name].control_leaves - {"slurm"} for name in OF_CONTROL_PLANE}
-    assert verdicts(runs).keys() == {name for name, leaves in needs.items() if leaves - OF_HYPERPOD}
+    needs = {name: all_checks()[name].control_collectors - {"slurm"} for name in OF_CONTROL_PLANE}
+    assert verdicts(runs).keys() == {name for name, collectors in needs.items() if collectors - OF_HYPERPOD}
     told = {result.check: (result.verdict, result.message) for result in runs.results}
     assert told.pop("control_plane.single_az") == (PASSING, "")  # an instance knows its zone itself
     for verdict, message in told.values():

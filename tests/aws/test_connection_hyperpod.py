@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import leaf_names
+from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.core.cluster import Target
@@ -40,9 +40,11 @@ def targets(count: int = 1) -> list[Target]:
     ]
 
 
-def asked(count: int = 1, limits: Limits = QUICK, leaves: frozenset[str] = frozenset({"boot"})) -> list[NodeEvidence]:
+def asked(
+    count: int = 1, limits: Limits = QUICK, collectors: frozenset[str] = frozenset({"boot"})
+) -> list[NodeEvidence]:
     """What that many nodes tell, in their order."""
-    to_run, nonce = program(leaves, ProbeOptions(), on_stdin=False)
+    to_run, nonce = program(collectors, ProbeOptions(), on_stdin=False)
     told: dict[str, NodeEvidence] = {}
 
     def answered(target: Target, answer: Answer) -> None:
@@ -56,14 +58,14 @@ def asked(count: int = 1, limits: Limits = QUICK, leaves: frozenset[str] = froze
 def test_a_node_answers_in_one_session_which_is_closed(manager: SystemsManager) -> None:
     (told,) = asked()
     assert not told.unreached
-    assert told.leaves["boot"].value["uptime_s"] > 0
+    assert told.collectors["boot"].value["uptime_s"] > 0
     assert manager.started == [targets()[0].address]
     assert manager.open == {}
 
 
-def test_every_leaf_fits_into_one_parameter(manager: SystemsManager) -> None:
-    (told,) = asked(leaves=frozenset(leaf_names()))
-    assert set(told.leaves) == set(leaf_names())
+def test_every_collector_fits_into_one_parameter(manager: SystemsManager) -> None:
+    (told,) = asked(collectors=frozenset(collector_names()))
+    assert set(told.collectors) == set(collector_names())
 
 
 def test_many_nodes_are_asked_side_by_side_and_no_more_than_wanted(manager: SystemsManager) -> None:

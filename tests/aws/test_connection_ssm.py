@@ -47,7 +47,7 @@ def asked(count: int = 1, limits: Limits = LIMITS) -> list[NodeEvidence]:
 def test_instances_answer(manager: SystemsManager) -> None:
     told = asked(3)
     assert [evidence.unreached for evidence in told] == [None] * 3
-    assert told[2].leaves["boot"].value["uptime_s"] > 0
+    assert told[2].collectors["boot"].value["uptime_s"] > 0
 
 
 def test_more_than_fifty_take_several_commands(manager: SystemsManager, service: Service) -> None:

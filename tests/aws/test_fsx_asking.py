@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.aws.leaves import fsx_metrics
+from clusterproof.plugins.aws.collectors import fsx_metrics
 from clusterproof.plugins.core.verdict import Verdict
 from tests.aws.clusters import NAME, client
 from tests.aws.fsx_runs import ALL, CAPACITY, CHECKS, FULL, PASSED, THROUGHPUT, UTILIZATION, only, ran, verdicts

@@ -130,8 +130,8 @@ def test_points_that_are_none_are_incomplete(values: object) -> None:
 
 def test_the_checks_ask_nodes_for_their_mounts_and_aws_for_file_systems_and_metrics() -> None:
     for check in CHECKS:
-        assert "mounts" in check.leaves <= {"mounts", "platform", "imds", "pci"}  # a node's type is told by three
-        assert check.control_leaves == {"fsx", "fsx_metrics"}
+        assert "mounts" in check.collectors <= {"mounts", "platform", "imds", "pci"}  # a node's type is told by three
+        assert check.control_collectors == {"fsx", "fsx_metrics"}
 
 
 LUSTRE = {

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import leaf_names
+from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
@@ -66,7 +66,7 @@ def sick(manager: SystemsManager) -> Iterator[NodeImage]:
 def through_ssm(limits: Limits = LIMITS) -> NodeEvidence:
     """What the instance tells."""
     cluster = Cluster("one", "ssm", (NODE,))
-    return gather(cluster, Ssm(), leaf_names(), PATIENT, limits, lambda _: None)[NODE.name]
+    return gather(cluster, Ssm(), collector_names(), PATIENT, limits, lambda _: None)[NODE.name]
 
 
 def judged(evidence: NodeEvidence) -> Mapping[str, Result]:
@@ -85,11 +85,11 @@ def test_a_storm_in_the_log_of_lustre_leaves_an_instance_reached_with_all_its_ve
 
 def test_what_was_cut_is_incomplete_with_a_word_and_never_a_pass(sick: NodeImage) -> None:
     evidence = through_ssm()
-    log = evidence.leaves["kernel_log"].value
+    log = evidence.collectors["kernel_log"].value
     assert set(log["cut"]) == {"file_servers"}
     recovered = [line for line in log["lines"] if "OST" not in line[1]]
-    healed = replace(evidence.leaves["kernel_log"], value={**log, "lines": recovered})
-    told = judged(replace(evidence, leaves={**evidence.leaves, "kernel_log": healed}))
+    healed = replace(evidence.collectors["kernel_log"], value={**log, "lines": recovered})
+    told = judged(replace(evidence, collectors={**evidence.collectors, "kernel_log": healed}))
     result = told["storage.file_system_errors"]
     assert result.verdict is Verdict.INCOMPLETE
     assert f"{log['cut']['file_servers'][0]} lines of the kernel log were cut" in result.message
@@ -100,10 +100,10 @@ def test_an_answer_that_ssm_has_cut_keeps_what_came_whole(sick: NodeImage, manag
     manager.run = lambda target, words: b"noise\n" * 2000 + run(target, words)
     evidence = through_ssm()
     assert evidence.unreached is None
-    statuses = {name: leaf.status for name, leaf in evidence.leaves.items()}
-    assert set(statuses) == set(leaf_names())
+    statuses = {name: collector.status for name, collector in evidence.collectors.items()}
+    assert set(statuses) == set(collector_names())
     assert {Status.TOLD, Status.CUT} <= set(statuses.values())
-    cut = next(leaf for leaf in evidence.leaves.values() if leaf.status is Status.CUT)
+    cut = next(collector for collector in evidence.collectors.values() if collector.status is Status.CUT)
     assert "24,000 characters that SSM shows" in cut.detail
     told = judged(evidence)
     assert told["node.reachable"].verdict is Verdict.PASS

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import boto3
 import pytest
 
-from clusterproof.plugins.aws import leaf as aws
+from clusterproof.plugins.aws import collector as aws
 from clusterproof.plugins.aws.account import Account
-from clusterproof.plugins.core.evidence import Leaf, Status
+from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.inventory import Cluster, InventoryError, resolve
 from tests.aws.networks import Vpc, with_vpc
 from tests.aws.service import Service, environment
@@ -43,9 +43,9 @@ def hyperpod(vpc: Vpc, count: int) -> None:
     boto3.client("sagemaker").create_cluster(ClusterName=NAME, VpcConfig=vpc.config, InstanceGroups=[workers])
 
 
-def told(cluster: Cluster, leaf: str) -> Leaf:
+def told(cluster: Cluster, collector: str) -> Collected:
     """What AWS tells of one thing."""
-    return aws.ask(Account("us-west-2"), cluster_with(cluster, SETTINGS), [leaf]).leaves[leaf]
+    return aws.ask(Account("us-west-2"), cluster_with(cluster, SETTINGS), [collector]).collectors[collector]
 
 
 def cluster_with(cluster: Cluster, settings: Mapping[str, str]) -> Cluster:
@@ -67,15 +67,17 @@ def test_a_service_that_tells_a_page_twice_is_refused_and_not_asked_for_ever(vpc
         resolve(NAME)
 
 
-@pytest.mark.parametrize("leaf", ["instances", "subnets", "security_groups", "route_tables", "vpc_endpoints", "fsx"])
-def test_what_moto_tells_of_instances_and_their_network_is_understood(vpc: Vpc, leaf: str) -> None:
-    answer = told(instances(vpc), leaf)
+@pytest.mark.parametrize(
+    "collector", ["instances", "subnets", "security_groups", "route_tables", "vpc_endpoints", "fsx"]
+)
+def test_what_moto_tells_of_instances_and_their_network_is_understood(vpc: Vpc, collector: str) -> None:
+    answer = told(instances(vpc), collector)
     assert answer.status is Status.TOLD, answer.detail
 
 
-@pytest.mark.parametrize("leaf", ["quotas", "instance_topology"])
-def test_what_moto_does_not_know_is_one_line(vpc: Vpc, leaf: str) -> None:
-    answer = told(instances(vpc), leaf)
+@pytest.mark.parametrize("collector", ["quotas", "instance_topology"])
+def test_what_moto_does_not_know_is_one_line(vpc: Vpc, collector: str) -> None:
+    answer = told(instances(vpc), collector)
     assert answer.status is Status.BROKE
     assert "\n" not in answer.detail
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.redaction.redact import Redaction
 from clusterproof.reports.results import read_results
@@ -117,11 +117,11 @@ def test_a_recording_with_names_is_redacted_when_it_is_replayed(runs: Runs, serv
 
 
 def redacted(detail: str, name: str = "prod-west") -> str:
-    """What is left of AWS's words about a leaf."""
+    """What is left of AWS's words about a collector."""
     targets = (Target("gpu001", "sagemaker-cluster:a1b2c3d4e5f6_workers-i-0123456789abcdef0"),)
     settings = {"region": "us-west-2", "arn": "arn:aws:sagemaker:us-west-2:123456789012:cluster/a1b2c3d4e5f6"}
-    told = NodeEvidence(name, {"hyperpod": Leaf(Status.BROKE, detail=detail)})
-    return Redaction(Cluster(name, "hyperpod", targets, settings)).of_control_plane(told).leaves["hyperpod"].detail
+    told = NodeEvidence(name, {"hyperpod": Collected(Status.BROKE, detail=detail)})
+    return Redaction(Cluster(name, "hyperpod", targets, settings)).of_control_plane(told).collectors["hyperpod"].detail
 
 
 @pytest.mark.parametrize(

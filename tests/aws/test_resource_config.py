@@ -1,4 +1,4 @@
-"""The leaf that reads HyperPod's resource_config.json, below a host root."""
+"""The collector that reads HyperPod's resource_config.json, below a host root."""
 
 from __future__ import annotations
 

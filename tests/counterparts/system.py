@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from clusterproof.plugins.agent.collectors import leaf_names
+from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.benchmarks.load.asking import program as load_program
@@ -18,7 +18,7 @@ from clusterproof.plugins.transport.gather import evidence_of
 from tests.testbed.load import OPTIONS
 
 WITHIN_S = 300  # on a machine that is busy with other things
-PATIENT = ProbeOptions(leaf_s=60.0, mount_s=30.0)
+PATIENT = ProbeOptions(collector_s=60.0, mount_s=30.0)
 
 # Standard input and the last arguments are the program's; the first names the layers, the topmost first.
 ENTER = """set -e
@@ -51,11 +51,11 @@ class System:
         return subprocess.run([*inside, layers, *command], input=stdin, capture_output=True, timeout=WITHIN_S)
 
     def told(self) -> NodeEvidence:
-        """What every leaf of the probe tells here."""
-        return self._answered(*program(leaf_names(), PATIENT))
+        """What every collector of the probe tells here."""
+        return self._answered(*program(collector_names(), PATIENT))
 
     def told_under_load(self) -> NodeEvidence:
-        """What every leaf that loads the hardware tells here."""
+        """What every collector that loads the hardware tells here."""
         return self._answered(*load_program(tuple(SECONDS), OPTIONS))
 
     def _answered(self, to_run: Program, nonce: str) -> NodeEvidence:
@@ -64,6 +64,6 @@ class System:
 
 
 def broken(evidence: NodeEvidence) -> dict[str, str]:
-    """The leaves that neither told anything nor found nothing to tell of, and what they say instead."""
+    """The collectors that neither told anything nor found nothing to tell of, and what they say instead."""
     whole = (Status.TOLD, Status.ABSENT)
-    return {name: leaf.detail for name, leaf in evidence.leaves.items() if leaf.status not in whole}
+    return {name: collector.detail for name, collector in evidence.collectors.items() if collector.status not in whole}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clusterproof.plugins.agent.collectors import leaf_names
+from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.captures.collection import read_capture
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
@@ -54,7 +54,7 @@ def read(files: Mapping[str, str]) -> tuple[Cluster, NodeEvidence]:
         for name, text in files.items():
             here.joinpath(name).write_text(text, encoding="utf-8")
         cluster = resolve(f"capture:{folder}")
-        told = {one.evidence.node: one.evidence for one in read_capture(Path(folder), cluster, leaf_names())}
+        told = {one.evidence.node: one.evidence for one in read_capture(Path(folder), cluster, collector_names())}
         return cluster, told[NODE]
 
 

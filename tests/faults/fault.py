@@ -62,7 +62,7 @@ class Fault:
     base: Callable[[], NodeImage] = p5
     beside: str = ""
     occasion: str = "preflight"
-    leaf_s: float = 5.0
+    collector_s: float = 5.0
     policy: Policy = NO_POLICY
     loads: tuple[str, ...] = ()  # what the node is loaded with again; of the rest the healthy node's word stands
     marks: tuple[pytest.MarkDecorator, ...] = field(default=())

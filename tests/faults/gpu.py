@@ -52,7 +52,7 @@ FAULTS = (
         lambda image: with_stuck_nvml(image, gpu=5),
         {"node.evidence_complete": FAIL, "gpu.driver_answers_in_time": FAIL, **OF_THE_DRIVER},
         "nvml",
-        leaf_s=1.0,
+        collector_s=1.0,
         marks=(needs_frozen,),
     ),
     Fault(
@@ -60,7 +60,7 @@ FAULTS = (
         lambda image: with_nvml(image, gpu=5, hang="memory_info"),
         {"node.evidence_complete": CONCERN, "gpu.driver_answers_in_time": FAIL, **OF_THE_DRIVER},
         "nvml",
-        leaf_s=1.0,
+        collector_s=1.0,
     ),
     Fault(
         "a driver that is slow to start",

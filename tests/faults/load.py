@@ -24,7 +24,7 @@ from tests.testbed.outputs import dcgm_json
 
 BANDWIDTH, GEMM, BUSBW = "gpu.gpu_bandwidth", "gpu.gpu_gemm", "gpu.node_busbw"
 DIAG, NCCOM, LOOPBACK, FILES = "gpu.dcgm_diag", "neuron.nccom", "network.efa_loopback", "storage.fs_bandwidth"
-LEAF = {
+COLLECTOR = {
     BANDWIDTH: "gpu_bandwidth",
     GEMM: "gpu_gemm",
     BUSBW: "node_busbw",
@@ -78,7 +78,7 @@ def fault(
     base: Callable[[], NodeImage] = loadable_p5,
 ) -> Fault:
     """One that shows under one load."""
-    return Fault(name, put, {check: verdict, **more}, words, base=base, loads=(LEAF[check],), occasion="perf")
+    return Fault(name, put, {check: verdict, **more}, words, base=base, loads=(COLLECTOR[check],), occasion="perf")
 
 
 of_trainium = partial(fault, base=loadable_trn2)

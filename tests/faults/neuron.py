@@ -84,7 +84,7 @@ FAULTS = (
         },
         "neuron-ls --json-output: no answer within its 2 s; expected an answer of 16 devices",
         base=healthy_trn1,
-        leaf_s=2.0,
+        collector_s=2.0,
     ),
     Fault(
         "neuron-ls that finds no device",

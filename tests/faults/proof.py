@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from clusterproof.integrations.slurm.checking import prepared
 from clusterproof.integrations.slurm.settings import Settings
-from clusterproof.plugins.benchmarks.load.options import LEAVES
+from clusterproof.plugins.benchmarks.load.options import COLLECTORS
 from clusterproof.plugins.catalog.site import overrule
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
@@ -32,7 +32,7 @@ NODE, PEERS = "gpu001", ("gpu002", "gpu003", "gpu004")
 @cache
 def healthy(base: Callable[[], NodeImage]) -> NodeEvidence:
     """What the node tells that a fault is put into."""
-    return told_by(base(), NODE, loads=LEAVES if base in LOADABLE else ())
+    return told_by(base(), NODE, loads=COLLECTORS if base in LOADABLE else ())
 
 
 @cache
@@ -48,9 +48,12 @@ def peers(base: Callable[[], NodeImage]) -> list[NodeEvidence]:
 
 def _with_address(told: NodeEvidence, number: int) -> NodeEvidence:
     """With an interface whose addresses no other node has."""
-    leaf = told.leaves["naming"]
+    collector = told.collectors["naming"]
     address = {"name": "ens32", "driver": "ena", "mac": f"0a:53:00:00:00:{number:02x}", "ipv4": f"10.1.2.{number}"}
-    return replace(told, leaves={**told.leaves, "naming": replace(leaf, value={**leaf.value, "addresses": [address]})})
+    return replace(
+        told,
+        collectors={**told.collectors, "naming": replace(collector, value={**collector.value, "addresses": [address]})},
+    )
 
 
 def reason_to_skip(fault: Fault) -> str:
@@ -61,11 +64,13 @@ def reason_to_skip(fault: Fault) -> str:
 
 def told_of(fault: Fault) -> NodeEvidence:
     """What a node tells that the fault was put into."""
-    told = told_by(fault.put(fault.base()), NODE, fault.leaf_s, fault.beside, fault.policy.checkpoints, fault.loads)
+    told = told_by(
+        fault.put(fault.base()), NODE, fault.collector_s, fault.beside, fault.policy.checkpoints, fault.loads
+    )
     if fault.base not in LOADABLE:
         return told
-    loads = {name: leaf for name, leaf in healthy(fault.base).leaves.items() if name in LEAVES}
-    return replace(told, leaves=loads | dict(told.leaves))
+    loads = {name: collector for name, collector in healthy(fault.base).collectors.items() if name in COLLECTORS}
+    return replace(told, collectors=loads | dict(told.collectors))
 
 
 def changes(fault: Fault, told: NodeEvidence | None = None) -> dict[str, Result]:

@@ -1,1 +1,1 @@
-"""The programs that load a node and measure it: one file per leaf; they run one after another."""
+"""The programs that load a node and measure it: one file per collector; they run one after another."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 from clusterproof.plugins.agent.payload import modules_for, new_nonce, started, started_by_shell
 from clusterproof.plugins.benchmarks.load.options import SECONDS, TAKES_TURNS, LoadOptions
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.transport import Connection, Limits, Program
 from clusterproof.plugins.transport.gather import Told, ask, room_of
 
@@ -21,7 +21,7 @@ CONNECT_S = 15.0  # beside what the node itself takes
 def load(
     cluster: Cluster,
     connection: Connection,
-    leaves: Iterable[str],
+    collectors: Iterable[str],
     options: LoadOptions,
     limits: Limits,
     answered: Mapping[str, NodeEvidence],
@@ -35,39 +35,39 @@ def load(
     options = replace(options, room=room_of(connection, limits))
 
     def merge(evidence: NodeEvidence) -> None:
-        known[evidence.node] = merged(known[evidence.node], evidence, round_leaves)
+        known[evidence.node] = merged(known[evidence.node], evidence, round_collectors)
         told(known[evidence.node])
 
     reached = [target for target in cluster.targets if not known[target.name].unreached]
-    for round_leaves, targets in rounds(frozenset(leaves), reached, options.fs_at_once):
-        to_run, nonce = program(round_leaves, options, getattr(connection, "takes_stdin", True))
-        patient = replace(limits, answer_s=options.whole_s(round_leaves) + CONNECT_S)
-        ask(replace(cluster, targets=tuple(targets)), connection, to_run, nonce, patient, merge, round_leaves)
+    for round_collectors, targets in rounds(frozenset(collectors), reached, options.fs_at_once):
+        to_run, nonce = program(round_collectors, options, getattr(connection, "takes_stdin", True))
+        patient = replace(limits, answer_s=options.whole_s(round_collectors) + CONNECT_S)
+        ask(replace(cluster, targets=tuple(targets)), connection, to_run, nonce, patient, merge, round_collectors)
 
 
-def rounds(leaves: frozenset[str], targets: Sequence[T], at_once: int) -> Iterator[tuple[list[str], Sequence[T]]]:
-    """The leaves in their order with the nodes that run them at once, round by round."""
-    alone = [leaf for leaf in SECONDS if leaf in leaves and leaf != TAKES_TURNS]
+def rounds(collectors: frozenset[str], targets: Sequence[T], at_once: int) -> Iterator[tuple[list[str], Sequence[T]]]:
+    """The collectors in their order with the nodes that run them at once, round by round."""
+    alone = [collector for collector in SECONDS if collector in collectors and collector != TAKES_TURNS]
     if alone and targets:
         yield alone, targets
-    if TAKES_TURNS in leaves:
+    if TAKES_TURNS in collectors:
         for first in range(0, len(targets), at_once):
             yield [TAKES_TURNS], targets[first : first + at_once]
 
 
-def merged(before: NodeEvidence, evidence: NodeEvidence, leaves: Iterable[str]) -> NodeEvidence:
+def merged(before: NodeEvidence, evidence: NodeEvidence, collectors: Iterable[str]) -> NodeEvidence:
     """What a node told before, and what it tells of its load; one that is lost meanwhile leaves that to be said."""
     if not evidence.unreached:
-        return replace(before, leaves={**before.leaves, **evidence.leaves})
+        return replace(before, collectors={**before.collectors, **evidence.collectors})
     reason = evidence.unreached.value.replace("_", " ")
-    lost = Leaf(Status.BROKE, detail=f"the node answered before, and not under load: {reason}: {evidence.detail}")
-    return replace(before, leaves={**before.leaves, **dict.fromkeys(leaves, lost)})
+    lost = Collected(Status.BROKE, detail=f"the node answered before, and not under load: {reason}: {evidence.detail}")
+    return replace(before, collectors={**before.collectors, **dict.fromkeys(collectors, lost)})
 
 
-def program(leaves: Sequence[str], options: LoadOptions, on_stdin: bool = True) -> tuple[Program, str]:
-    """The program that runs these leaves one after another, and the nonce that marks its answers."""
+def program(collectors: Sequence[str], options: LoadOptions, on_stdin: bool = True) -> tuple[Program, str]:
+    """The program that runs these collectors one after another, and the nonce that marks its answers."""
     nonce = new_nonce()
-    modules = modules_for(f"{ROOM}.{name}" for name in ("run", *leaves))
-    deadlines = {leaf: options.deadline_s(leaf) for leaf in leaves}
-    request = (deadlines, options.host_root, options.whole_s(leaves), options.settings, options.room)
+    modules = modules_for(f"{ROOM}.{name}" for name in ("run", *collectors))
+    deadlines = {collector: options.deadline_s(collector) for collector in collectors}
+    request = (deadlines, options.host_root, options.whole_s(collectors), options.settings, options.room)
     return started_by_shell(started(f"{ROOM}.run", modules, request), nonce, options.sudo, on_stdin), nonce

@@ -9,7 +9,7 @@ from clusterproof.plugins.benchmarks.load.scratch import scratch_file
 from clusterproof.plugins.benchmarks.load.tool import END_S, document_in, measured
 
 MIB = 1024 * 1024
-JOBS = 8  # threads of one process: each job of fio that is a process leaves its group, and would outlive its leaf
+JOBS = 8  # threads of one process: each job of fio that is a process leaves its group, and would outlive its collector
 FILE_MIB = 4096  # that they write together, and then read, at most
 RUN_S = 20  # for writing, and for reading, at most
 FREE = 4  # times the file must fit into what is free: this test is not to fill a file system
@@ -49,7 +49,7 @@ def phase(node: Node, path: str, direction: str, size_mib: int, apart_mib: int =
     apart = f"--offset_increment={apart_mib or size_mib}M"
     flush = ("--end_fsync=1",) if direction == "write" else ()
     words += (apart, f"--numjobs={JOBS}", f"--runtime={RUN_S}", *PLAIN, *flush)
-    ran = measured(node, "fio", *words, timeout_s=(node.leaf_s - END_S) / 2)
+    ran = measured(node, "fio", *words, timeout_s=(node.collector_s - END_S) / 2)
     if ran["exit"]:
         raise Broke(f"fio ended its {direction} with {ran['exit']}: {' '.join(str(ran['output']).split())[:200]}")
     told = document_in(ran)

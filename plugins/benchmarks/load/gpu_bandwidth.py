@@ -17,7 +17,7 @@ def read(node: Node) -> object:
     if not gpus:
         return NONE
     tests = TESTS if gpus > 1 else TESTS[:2]
-    timeout_s = (node.leaf_s - END_S) / len(tests)
+    timeout_s = (node.collector_s - END_S) / len(tests)
     try:
         runs = [measured(node, "nvbandwidth", "-t", test, timeout_s=timeout_s) for test in tests]
     except Absent as absent:
@@ -31,4 +31,4 @@ def copied_by_torch(node: Node, without: str) -> dict[str, object]:
         python = torch_python(node)
     except Absent as absent:
         raise Absent(f"{without}; {absent}") from None
-    return run_with_torch(node, python, torch_copies.__name__, node.leaf_s - END_S)
+    return run_with_torch(node, python, torch_copies.__name__, node.collector_s - END_S)

@@ -14,5 +14,5 @@ def read(node: Node) -> object:
     gpus = gpu_count(node)
     if not gpus:
         return NONE
-    ran = run_with_torch(node, torch_python(node), torch_gemm.__name__, node.leaf_s - END_S)
+    ran = run_with_torch(node, torch_python(node), torch_gemm.__name__, node.collector_s - END_S)
     return {"gpus": gpus, **ran}

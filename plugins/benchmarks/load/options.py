@@ -1,4 +1,4 @@
-"""Which leaves load the hardware, how long each may take, and what the user may choose of them."""
+"""Which collectors load the hardware, how long each may take, and what the user may choose of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECONDS: Mapping[str, float] = {
 }
 DCGM_SECONDS: Mapping[int, float] = {1: 180.0, 2: 900.0, 3: 2400.0, 4: 9000.0}
 TAKES_TURNS = "fs_bandwidth"  # nodes share what it measures: few of them at a time
-LEAVES = frozenset(SECONDS)
+COLLECTORS = frozenset(SECONDS)
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class LoadOptions:
     host_root: str = "/"
     sudo: bool = False
     dcgm_level: int = 2
-    seconds: Mapping[str, float] = field(default_factory=dict)  # by leaf; "" for all of them
+    seconds: Mapping[str, float] = field(default_factory=dict)  # by collector; "" for all of them
     folders: str = ""  # of the nodes, with `:` between, where the programs lie
     torch_python: str = ""  # of the nodes
     fs_folder: str = ""  # of the nodes: scratch files are written there and removed
@@ -37,22 +37,22 @@ class LoadOptions:
     fs_at_once: int = 4  # nodes
     room: int = 0  # characters of an answer that its connection carries; 0: all
 
-    def deadline_s(self, leaf: str) -> float:
-        """Seconds for one leaf on one node."""
-        own = DCGM_SECONDS[self.dcgm_level] if leaf == "dcgm_diag" else SECONDS[leaf]
-        return self.seconds.get(leaf) or self.seconds.get("") or own
+    def deadline_s(self, collector: str) -> float:
+        """Seconds for one collector on one node."""
+        own = DCGM_SECONDS[self.dcgm_level] if collector == "dcgm_diag" else SECONDS[collector]
+        return self.seconds.get(collector) or self.seconds.get("") or own
 
-    def whole_s(self, leaves: Iterable[str]) -> float:
+    def whole_s(self, collectors: Iterable[str]) -> float:
         """Seconds on the node for these, one after another, sending included."""
-        return sum(self.deadline_s(leaf) + END_S for leaf in leaves) + SEND_S
+        return sum(self.deadline_s(collector) + END_S for collector in collectors) + SEND_S
 
-    def asked(self, leaves: Iterable[str]) -> frozenset[str]:
-        """Those of the leaves that load the hardware, without that for which no folder is named."""
-        return frozenset(leaves) & (LEAVES if self.fs_folder else LEAVES - {TAKES_TURNS})
+    def asked(self, collectors: Iterable[str]) -> frozenset[str]:
+        """Those of the collectors that load the hardware, without that for which no folder is named."""
+        return frozenset(collectors) & (COLLECTORS if self.fs_folder else COLLECTORS - {TAKES_TURNS})
 
     @property
     def settings(self) -> dict[str, str]:
-        """What the leaves are told."""
+        """What the collectors are told."""
         told = {
             "dcgm_level": str(self.dcgm_level),
             "folders": self.folders,

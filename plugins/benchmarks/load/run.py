@@ -1,4 +1,4 @@
-"""The runner of the leaves that load the hardware: one after another, for they would disturb one another."""
+"""The runner of the collectors that load the hardware: one after another, for they would disturb one another."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ BEAT_S = 20.0
 
 
 def main(
-    leaves: dict[str, float], root: str, whole_s: float, settings: dict[str, str], room: int, nonce: str, sudo: str
+    collectors: dict[str, float], root: str, whole_s: float, settings: dict[str, str], room: int, nonce: str, sudo: str
 ) -> None:
     """Answer one request and end this process."""
 
     def read(running: list[Running]) -> None:
-        for name, leaf_s in leaves.items():
-            running.append(Running(name, Node(root, leaf_s=leaf_s, settings=settings), f"{ROOM}.{name}"))
+        for name, collector_s in collectors.items():
+            running.append(Running(name, Node(root, collector_s=collector_s, settings=settings), f"{ROOM}.{name}"))
             collect(running[-1:], BEAT_S)
 
     answer(read, whole_s, root, nonce, sudo, room)

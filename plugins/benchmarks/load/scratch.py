@@ -46,7 +46,7 @@ def watched(path: str) -> int:
 
 
 def watch(path: str, waiting: int, watches: int) -> None:
-    """Leave the leaf's group, which is killed as a whole; wait; remove."""
+    """Leave the collector's group, which is killed as a whole; wait; remove."""
     os.setsid()
     signal.alarm(0)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):

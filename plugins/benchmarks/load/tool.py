@@ -1,4 +1,4 @@
-"""A program that measures: run to its end, or to the end of its leaf's time; what it printed is told as it is."""
+"""A program that measures: run to its end, or to the end of its collector's time; what it printed is told as it is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clusterproof.plugins.agent.tools import Tool, find
 
 MAX_OUTPUT_BYTES = 256 * 1024
 ASK_S = 5.0  # from SIGINT to SIGKILL: dcgmi stops what it has started elsewhere
-END_S = 10.0  # of a leaf's time, for ending what runs too long and for telling so
+END_S = 10.0  # of a collector's time, for ending what runs too long and for telling so
 FOLDERS = (  # where images for training put what the search path does not name, newest version first
     "/opt/nccl-tests/build",
     "/usr/local/cuda*/efa/test-cuda-*",
@@ -32,10 +32,10 @@ LIBRARIES = (
 def measured(node: Node, name: str, *arguments: str, timeout_s: float = 0.0, ask_s: float = 0.0) -> dict[str, object]:
     """Run a program of the node's: its line, exit status and output. Raises Absent, Denied, TimedOut.
 
-    It has `timeout_s`, or all that is left of the leaf's time.
+    It has `timeout_s`, or all that is left of the collector's time.
     """
     program = find(node, name, folders(node))
-    return output_of(node, (name, *arguments), program, timeout_s or node.leaf_s - END_S - ask_s, ask_s)
+    return output_of(node, (name, *arguments), program, timeout_s or node.collector_s - END_S - ask_s, ask_s)
 
 
 def output_of(

@@ -33,7 +33,7 @@ def is_json(text: str) -> bool:
 
 
 def read_json(text: str) -> Mapping[str, object]:
-    """The leaf `dcgm_diag`; of JSON that is cut only that it is. Raises CaptureError."""
+    """The collector `dcgm_diag`; of JSON that is cut only that it is. Raises CaptureError."""
     try:
         document = document_in(text)
     except CaptureError:
@@ -52,7 +52,7 @@ def is_table(text: str) -> bool:
 
 
 def read_table(text: str) -> Mapping[str, object]:
-    """The leaf `dcgm_diag`."""
+    """The collector `dcgm_diag`."""
     table = Table()
     for line in text.split("\n"):
         table.take(line)
@@ -106,7 +106,7 @@ def is_nvlink_status(text: str) -> bool:
 
 
 def read_nvlink_status(text: str) -> Mapping[str, object]:
-    """The links of the leaf `nvml`: U is up, D is down; what is disabled or not supported is no link."""
+    """The links of the collector `nvml`: U is up, D is down; what is disabled or not supported is no link."""
     gpus = [
         {"index": int(number), "lost": None, "nvlinks": [state == "U" for state in states.split() if state in "UD"]}
         for number, states in _LINKS.findall(text)[:MAX_GPUS]
@@ -130,7 +130,7 @@ def is_nvlink_errors(text: str) -> bool:
 
 
 def read_nvlink_errors(text: str) -> Mapping[str, object]:
-    """The counters of the links of one GPU of the leaf `nvml`. Raises CaptureError."""
+    """The counters of the links of one GPU of the collector `nvml`. Raises CaptureError."""
     document = document_in(text)
     header, links = document.get("header"), document.get("body")
     titles = " ".join(short(title) for title in header) if isinstance(header, list) else ""

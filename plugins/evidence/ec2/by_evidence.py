@@ -103,9 +103,9 @@ def _identity(evidence: NodeEvidence) -> Identity | None:
 
 
 def _told(evidence: NodeEvidence, name: str) -> Mapping[str, Any]:
-    """What a leaf told; nothing where it did not. A node is not trusted."""
-    leaf = evidence.leaves.get(name)
-    told = leaf.value if leaf and leaf.status is Status.TOLD else None
+    """What a collector told; nothing where it did not. A node is not trusted."""
+    collector = evidence.collectors.get(name)
+    told = collector.value if collector and collector.status is Status.TOLD else None
     return told if isinstance(told, dict) else {}
 
 

@@ -9,7 +9,7 @@ from clusterproof.plugins.evidence.form import CaptureError, Form
 from clusterproof.plugins.evidence.values import document_in, short
 
 VENDOR = "Amazon EC2"
-KEYS = {  # of the identity document, as the leaf `imds` calls them; the account's id stays where it is
+KEYS = {  # of the identity document, as the collector `imds` calls them; the account's id stays where it is
     "instanceId": "instance_id",
     "instanceType": "instance_type",
     "availabilityZone": "availability_zone",
@@ -26,7 +26,7 @@ def is_identity(text: str) -> bool:
 
 
 def read_identity(text: str) -> Mapping[str, object]:
-    """The identity of the leaf `imds`, and the leaf `platform`. Raises CaptureError."""
+    """The identity of the collector `imds`, and the collector `platform`. Raises CaptureError."""
     document = document_in(text)
     identity = {name: short(document[key]) for key, name in KEYS.items() if short(document.get(key))}
     if "instance_type" not in identity:
@@ -41,7 +41,7 @@ def is_metadata(text: str) -> bool:
 
 
 def read_metadata(text: str) -> Mapping[str, object]:
-    """The leaf `platform`. Raises CaptureError."""
+    """The collector `platform`. Raises CaptureError."""
     found = _TYPE.search(text)
     if not found:
         raise CaptureError("ec2-metadata without an instance type")

@@ -72,8 +72,8 @@ def source_of(kind: str, text: str) -> Source | None:
 
 def sources_of(evidence: NodeEvidence) -> Iterator[Source]:
     """What a node mounts that may be of FSx; nothing where it did not tell. It is not trusted."""
-    leaf = evidence.leaves.get("mounts")
-    told = leaf.value if leaf else None
+    collector = evidence.collectors.get("mounts")
+    told = collector.value if collector else None
     mounts = told.get("mounts") if isinstance(told, dict) else None
     for mount in mounts if isinstance(mounts, list) else ():
         kind, text = (mount.get("type"), mount.get("source")) if isinstance(mount, dict) else (None, None)

@@ -24,10 +24,12 @@ nvml = told_as("nvml", Nvml)
 @told_by()
 def driver_hangs(node: Node) -> str:
     """What NVML was doing when it did not answer by its deadline, else empty. Raises Incomplete."""
-    leaf = node.leaf("nvml")
-    if leaf.starved and leaf.status is Status.TIMED_OUT:
-        raise Incomplete(f"NVML {leaf.detail}; the node was too busy to ask it", cause="the node is too busy")
-    return f"NVML {leaf.detail or 'did not answer'}" if leaf.status in (Status.TIMED_OUT, Status.STUCK) else ""
+    collector = node.collector("nvml")
+    if collector.starved and collector.status is Status.TIMED_OUT:
+        raise Incomplete(f"NVML {collector.detail}; the node was too busy to ask it", cause="the node is too busy")
+    return (
+        f"NVML {collector.detail or 'did not answer'}" if collector.status in (Status.TIMED_OUT, Status.STUCK) else ""
+    )
 
 
 @told_by()

@@ -8,7 +8,7 @@ MAX_GPUS = 128  # that a node may be said to have; none has more than 16
 
 
 def completed(nvml: object) -> object:
-    """The leaf `nvml` with an entry for each GPU that was counted, in the order of their numbers.
+    """The collector `nvml` with an entry for each GPU that was counted, in the order of their numbers.
 
     A GPU that is counted and not described has an entry with nothing in it: what is asked of it is incomplete.
     """

@@ -63,7 +63,7 @@ def _read(text: str) -> Mapping[str, object]:
             continue
         if "pid" in columns:
             _add_process(named, row)
-        elif "retired_pages.address" in columns:  # a line for each page: who has it is all that the leaf can use
+        elif "retired_pages.address" in columns:  # a line for each page: who has it is all that the collector can use
             _of_named(named, row)
         else:
             gpus.append(_gpu(row))

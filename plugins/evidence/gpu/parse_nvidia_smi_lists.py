@@ -18,7 +18,7 @@ _GPU = re.compile(
 _MIG = re.compile(r"MIG \S+\s+Device\s+\d{1,3}: \(UUID: .*")
 _LINK = re.compile(r"Link (\d{1,2}): (<?inactive>?|[\d.]{1,10} GB/s|\[?[A-Za-z/! ]{3,30}\]?)", re.IGNORECASE)
 _COUNTER = re.compile(r"Link (\d{1,2}): ([A-Za-z][A-Za-z ()-]{2,60}?): (\d{1,18}|\S.*)")
-_KINDS = {  # the words of nvlink -e, and the leaf's
+_KINDS = {  # the words of nvlink -e, and the collector's
     "replay errors": "replay",
     "recovery errors": "recovery",
     "crc errors": "crc_flit",

@@ -30,8 +30,8 @@ class Block:
         return dict(reversed(self.pairs))
 
 
-def leaf_of(head: Mapping[str, str], gpus: Iterable[Block]) -> dict[str, object]:
-    """The leaf `nvml` out of what stands before the first GPU, and of the GPUs' blocks."""
+def collector_of(head: Mapping[str, str], gpus: Iterable[Block]) -> dict[str, object]:
+    """The collector `nvml` out of what stands before the first GPU, and of the GPUs' blocks."""
     blocks = list(gpus)[:MAX_GPUS]
     attached = next((head[key] for key in ("attached gpus", "attached_gpus") if key in head), "").strip()
     count = int(attached) if re.fullmatch(r"\d{1,4}", attached) else None
@@ -93,7 +93,7 @@ def _read(text: str) -> Mapping[str, object]:
         return {}  # -q -u: of the boxes that GPUs once came in
     if not gpus and "attached gpus" not in head.words:
         raise CaptureError("it ends before the first GPU")
-    return {"nvml": leaf_of(head.words, gpus)}
+    return {"nvml": collector_of(head.words, gpus)}
 
 
 def _take(line: str, block: Block, stack: list[tuple[int, str]]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from xml.etree.ElementTree import ParseError, XMLParser
 
 from clusterproof.plugins.evidence.form import CaptureError, Form
-from clusterproof.plugins.evidence.gpu.parse_nvidia_smi_q import MAX_GPUS, Block, leaf_of
+from clusterproof.plugins.evidence.gpu.parse_nvidia_smi_q import MAX_GPUS, Block, collector_of
 
 _ROOT, _END = "<nvidia_smi_log", "</nvidia_smi_log>"
 _MAX_DEPTH = 20
@@ -22,7 +22,7 @@ def _read(text: str) -> Mapping[str, object]:
     broken = reading.read(text[start : end + len(_END) if end >= 0 else len(text)])
     if not reading.gpus and "attached_gpus" not in reading.head.words:
         raise CaptureError(f"it has no whole GPU{': ' + broken if broken else ''}")
-    return {"nvml": leaf_of(reading.head.words, reading.gpus)}
+    return {"nvml": collector_of(reading.head.words, reading.gpus)}
 
 
 class _Reading:

@@ -1,4 +1,4 @@
-"""Where nvidia-smi prints each value of the leaf `nvml`: in its text, its XML and its CSV, of every driver."""
+"""Where nvidia-smi prints each value of the collector `nvml`: in its text, its XML and its CSV, of every driver."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def read_os_release(text: str) -> Mapping[str, object]:
 
 
 def read_dmidecode(text: str) -> Mapping[str, object]:
-    """The leaf `platform`. Raises CaptureError."""
+    """The collector `platform`. Raises CaptureError."""
     system = _SYSTEM.search(text)
     rows = {_DMI_KEYS[key]: value for key, value in _SYSTEM_ROW.findall(system[1])} if system else {}
     if not rows:
@@ -94,7 +94,7 @@ def read_hostnamectl(text: str) -> Mapping[str, object]:
 
 
 def read_fabric_manager(text: str) -> Mapping[str, object]:
-    """The leaf `fabric_manager`."""
+    """The collector `fabric_manager`."""
     return {"fabric_manager": {"command": "nv-fabricmanager --version", "exit": 0, "output": short(text)}}
 
 

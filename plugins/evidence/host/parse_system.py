@@ -32,7 +32,7 @@ def is_status(text: str) -> bool:
 
 
 def read_status(text: str) -> Mapping[str, object]:
-    """The services that matter, of the leaf `services`. Raises CaptureError."""
+    """The services that matter, of the collector `services`. Raises CaptureError."""
     services = dict(_of_status(found[1], rest) for found, rest in sections(_STATUS, text))
     return {"services": {"services": {name: told for name, told in services.items() if name in WANTED and told}}}
 
@@ -53,7 +53,7 @@ def is_list(text: str) -> bool:
 
 
 def read_list(text: str) -> Mapping[str, object]:
-    """The failed units of the leaf `services`, and what is told of those that matter."""
+    """The failed units of the collector `services`, and what is told of those that matter."""
     rows = _LISTED.findall(text)
     failed = [f"{name}.service" for name, _, active, _ in rows if active == "failed"]
     services = {
@@ -84,7 +84,7 @@ def is_ulimit(text: str) -> bool:
 
 
 def read_ulimit(text: str) -> Mapping[str, object]:
-    """The limits of a login, of the leaf `limits`: memory in bytes, None is unlimited."""
+    """The limits of a login, of the collector `limits`: memory in bytes, None is unlimited."""
     login: dict[str, object] = {}
     for words, _, told in _ULIMIT.findall(text):
         if name := _ULIMITS.get(words):
@@ -118,7 +118,7 @@ def is_ps(text: str) -> bool:
 
 
 def read_ps(text: str) -> Mapping[str, object]:
-    """The counts of the leaf `processes`. Who is blocked one look cannot say. Raises CaptureError."""
+    """The counts of the collector `processes`. Who is blocked one look cannot say. Raises CaptureError."""
     states = _rows_of_ps(text)
     if not states:
         raise CaptureError("ps does not list process 1 with its state")
@@ -149,7 +149,7 @@ def is_timedatectl(text: str) -> bool:
 
 
 def read_timedatectl(text: str) -> Mapping[str, object]:
-    """Whether the clock is synchronised, of the leaf `kernel`. Raises CaptureError."""
+    """Whether the clock is synchronised, of the collector `kernel`. Raises CaptureError."""
     found = _SYNCHRONISED.search(text)
     if not found:
         raise CaptureError("timedatectl does not say whether the clock is synchronised")
@@ -162,7 +162,7 @@ def is_chronyc(text: str) -> bool:
 
 
 def read_chronyc(text: str) -> Mapping[str, object]:
-    """The clock of the leaf `kernel`; its largest error is dispersion and half the delay. Raises CaptureError."""
+    """The clock of the collector `kernel`; its largest error is dispersion and half the delay. Raises CaptureError."""
     rows = dict(_TRACKING.findall(text))
     if "Leap status" not in rows:
         raise CaptureError("chronyc tracking without its leap status")
@@ -184,7 +184,7 @@ def is_sysctl(text: str) -> bool:
 
 
 def read_sysctl(text: str) -> Mapping[str, object]:
-    """What leaves tell of the kernel's settings."""
+    """What collectors tell of the kernel's settings."""
     return dict(_of_sysctl(dict(_SYSCTL.findall(text))))
 
 

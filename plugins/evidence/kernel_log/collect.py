@@ -21,7 +21,7 @@ RECORD = re.compile(rb"(\d+),(\d+),(\d+),[^;]*;(.*)")  # priority and facility, 
 PRINTED = re.compile(rb"\[ *(\d+\.\d+)\] (.*)")  # as dmesg prints a line
 JOURNALED = re.compile(rb"\[ *(\d+\.\d+)\] \S+ kernel: (.*)")
 ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
-SHARE = 0.6  # of the leaf's time, at most, for what the journal has to add
+SHARE = 0.6  # of the collector's time, at most, for what the journal has to add
 KERNEL_FACILITY = 8  # priorities from here on are of programs that wrote to the log
 
 
@@ -66,7 +66,7 @@ def _journal_until(node: Node, seconds: float, kept: Kept) -> Iterator[Line]:
     """The journal up to a moment; where it does not reach that far, what lies between is lost."""
     node.at("journalctl -k -b, for what /dev/kmsg no longer holds")
     try:
-        for line in _journal(node, kept, SHARE * node.leaf_s):
+        for line in _journal(node, kept, SHARE * node.collector_s):
             if line[0] >= seconds:
                 return
             yield line

@@ -51,7 +51,7 @@ def is_kernel_log(text: str) -> bool:
 
 
 def read(text: str) -> Mapping[str, object]:
-    """The leaf `kernel_log`: of the last boot in it, the lines that matter. Raises CaptureError."""
+    """The collector `kernel_log`: of the last boot in it, the lines that matter. Raises CaptureError."""
     lines = list(_of_last_boot(text))
     if not lines:
         raise CaptureError("the kernel log has no line")

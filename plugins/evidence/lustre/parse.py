@@ -27,7 +27,7 @@ def is_lfs_df(text: str) -> bool:
 
 
 def read_lfs_df(text: str) -> Mapping[str, object]:
-    """The leaf `lustre_space`; with -i inodes, without it space. Raises CaptureError."""
+    """The collector `lustre_space`; with -i inodes, without it space. Raises CaptureError."""
     targets = parse_lfs_df(text)
     if not targets:
         raise CaptureError("lfs df lists no target")
@@ -41,7 +41,7 @@ def is_parameters(text: str) -> bool:
 
 
 def read_parameters(text: str) -> Mapping[str, object]:
-    """The leaf `lustre`, as far as the parameters go."""
+    """The collector `lustre`, as far as the parameters go."""
     told: dict[str, object] = {}
     if health := _HEALTH.search(text):
         told["health"] = health[1].strip()

@@ -23,7 +23,7 @@ def is_meminfo(text: str) -> bool:
 
 
 def read_meminfo(text: str) -> Mapping[str, object]:
-    """The leaf `memory`, and the memory of `boot`."""
+    """The collector `memory`, and the memory of `boot`."""
     rows = {key: int(value) for key, value in _MEMINFO.findall(text)}
     told: dict[str, object] = {key: rows[word] for key, word in KEYS.items() if word in rows}
     if {"Hugepagesize", "HugePages_Total", "HugePages_Free"} <= rows.keys():
@@ -38,7 +38,7 @@ def is_free(text: str) -> bool:
 
 
 def read_free(text: str) -> Mapping[str, object]:
-    """The leaf `memory`, and the memory of `boot`. Raises CaptureError where the unit cannot be told."""
+    """The collector `memory`, and the memory of `boot`. Raises CaptureError where the unit cannot be told."""
     header = _HEADER.search(text)
     columns = header[0].split() if header else []
     rows = {name: dict(zip(columns, words.split(), strict=False)) for name, words in _ROW.findall(text)}
@@ -80,7 +80,7 @@ def is_transparent(text: str) -> bool:
 
 
 def read_transparent(text: str) -> Mapping[str, object]:
-    """How transparent huge pages are used, of the leaf `memory`. Raises CaptureError."""
+    """How transparent huge pages are used, of the collector `memory`. Raises CaptureError."""
     found = _TRANSPARENT.search(text)
     if not found:
         raise CaptureError("no mode of transparent huge pages")

@@ -48,7 +48,7 @@ def is_nccl_tests(text: str) -> bool:
 
 
 def read(text: str) -> Mapping[str, object]:
-    """The leaf `nccl_tests`. Raises CaptureError."""
+    """The collector `nccl_tests`. Raises CaptureError."""
     told: dict[str, Any] = {"version": "", "nccl": "", "collective": "", "validation": None}
     told |= {"out_of_bounds": None, "out_of_bounds_word": "", "avg_busbw_gb_per_s": None}
     hosts: dict[str, None] = {}
@@ -78,7 +78,7 @@ def read(text: str) -> Mapping[str, object]:
 
 
 def read_nccl_log(text: str) -> Mapping[str, object]:
-    """The network of the leaf `nccl_tests`, out of the log of any program that used NCCL. Raises CaptureError."""
+    """The network of the collector `nccl_tests`, out of the log of any program that used NCCL. Raises CaptureError."""
     if is_nccl_tests(text):
         raise CaptureError("this is a log of nccl-tests; expected one of another program")
     return {"nccl_tests": {"logs": [{"network": network(_words(text))}]}}

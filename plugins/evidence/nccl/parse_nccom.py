@@ -38,7 +38,7 @@ def is_table(text: str) -> bool:
 
 
 def read_table(text: str) -> Mapping[str, object]:
-    """The leaf `nccom`. Raises CaptureError."""
+    """The collector `nccom`. Raises CaptureError."""
     command, average = "", None
     problems: dict[str, None] = {}
     for line in text.split("\n"):
@@ -49,7 +49,7 @@ def read_table(text: str) -> Mapping[str, object]:
             command = found[1].strip()
         elif _PROBLEM.match(line):
             problems[short(line.strip())] = None
-    return _leaf(text, command, list(_rows(text)), average, list(problems))
+    return _collector(text, command, list(_rows(text)), average, list(problems))
 
 
 def is_json(text: str) -> bool:
@@ -58,19 +58,19 @@ def is_json(text: str) -> bool:
 
 
 def read_json(text: str) -> Mapping[str, object]:
-    """The leaf `nccom`. Raises CaptureError."""
+    """The collector `nccom`. Raises CaptureError."""
     try:
         document = document_in(text)
     except CaptureError:
-        return _leaf(text, "", [], None, [])  # a cut log is no log that is absent
+        return _collector(text, "", [], None, [])  # a cut log is no log that is absent
     rows = [_row(row) for row in objects(document.get("results"))]
     if not rows:
         raise CaptureError("the JSON of nccom-test has no results")
     average = sum(row["busbw"] or 0 for row in rows) / len(rows)
-    return _leaf(text, "", rows, average, [])
+    return _collector(text, "", rows, average, [])
 
 
-def _leaf(
+def _collector(
     text: str, command: str, rows: list[dict[str, Any]], average: float | None, problems: list[str]
 ) -> dict[str, object]:
     unit, word = _unit(rows)

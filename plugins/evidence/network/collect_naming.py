@@ -17,7 +17,7 @@ BEHIND_STUB = "/run/systemd/resolve/resolv.conf"  # whom systemd-resolved asks
 STUB = "127.0.0.53"
 MAX_SERVERS = 3  # glibc asks no more (resolv.h, MAXNS)
 TRIES = 2
-SHARE = 0.2  # of the leaf's time for the answers of one try, of all servers together
+SHARE = 0.2  # of the collector's time for the answers of one try, of all servers together
 DNS = 53
 ADDRESS, NAMESERVERS = 1, 2  # what can be asked for: an A record, and NS of the root
 INTERFACES = "/sys/class/net"
@@ -98,7 +98,7 @@ def _asked(node: Node, servers: list[str], hostname: str) -> list[dict[str, obje
         open_ones[asking] = server
     questions = [_question(token, hostname, ADDRESS), _question(token, "", NAMESERVERS)]
     for _ in range(TRIES):
-        until = time.monotonic() + SHARE * node.leaf_s
+        until = time.monotonic() + SHARE * node.collector_s
         for asking in open_ones:
             for question in questions:
                 _send(asking, question)

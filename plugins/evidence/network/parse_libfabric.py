@@ -21,7 +21,7 @@ def is_fi_info(text: str) -> bool:
 
 
 def read(text: str) -> Mapping[str, object]:
-    """The leaf `libfabric`; the exit status is not known."""
+    """The collector `libfabric`; the exit status is not known."""
     return {"libfabric": {"command": "fi_info", "output": text[:MAX_OUTPUT]}}
 
 

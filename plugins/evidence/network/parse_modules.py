@@ -22,7 +22,7 @@ def is_lsmod(text: str) -> bool:
 
 
 def read_lsmod(text: str) -> Mapping[str, object]:
-    """The modules of the leaf `rdma`."""
+    """The modules of the collector `rdma`."""
     loaded = {words[0] for line in text.split("\n") if len(words := line.split()) >= 3 and words[1].isdigit()}
     return {"rdma": {"modules": [name for name in MODULES if name in loaded]}}
 
@@ -34,7 +34,7 @@ def is_device_files(text: str) -> bool:
 
 
 def read_device_files(text: str) -> Mapping[str, object]:
-    """The device files of the leaf `rdma`."""
+    """The device files of the collector `rdma`."""
     found = (_FILE.fullmatch(name) for name in _files(text))
     return {"rdma": {"uverbs": [name[1] for name in found if name and name[1].startswith("uverbs")][:MAX_FILES]}}
 

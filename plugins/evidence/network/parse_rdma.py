@@ -48,7 +48,7 @@ def is_ibstat(text: str) -> bool:
 
 
 def read_ibstat(text: str) -> Mapping[str, object]:
-    """The devices of the leaf `rdma`. Where ibstat stopped at a device, its ports could not be read."""
+    """The devices of the collector `rdma`. Where ibstat stopped at a device, its ports could not be read."""
     devices = [_ca(found[1], rest) for found, rest in sections(_CA, text, MAX_DEVICES)]
     for name, why in _PANIC.findall(text)[:MAX_DEVICES]:
         of_mellanox = {"vendor": MELLANOX} if name.startswith("mlx") else {}
@@ -96,7 +96,7 @@ def is_ibv_devinfo(text: str) -> bool:
 
 
 def read_ibv_devinfo(text: str) -> Mapping[str, object]:
-    """The devices of the leaf `rdma`; physical state and rate only where -v was given."""
+    """The devices of the collector `rdma`; physical state and rate only where -v was given."""
     return {"rdma": {"devices": [_hca(found[1], rest) for found, rest in sections(_HCA, text, MAX_DEVICES)]}}
 
 
@@ -141,7 +141,7 @@ def is_ibv_devices(text: str) -> bool:
 
 
 def read_ibv_devices(text: str) -> Mapping[str, object]:
-    """The names of the devices of the leaf `rdma`. Raises CaptureError."""
+    """The names of the devices of the collector `rdma`. Raises CaptureError."""
     found = _DEVICES.search(text)
     rows = [line.split() for line in text[found.end() :].split("\n")] if found else []
     names = [row[0] for row in rows if len(row) == 2 and re.fullmatch(r"[0-9a-f]{16}", row[1])]
@@ -164,7 +164,7 @@ def is_rdma_tool(text: str) -> bool:
 
 
 def read_rdma_tool(text: str) -> Mapping[str, object]:
-    """The devices of the leaf `rdma`; the tool tells neither vendor nor rate."""
+    """The devices of the collector `rdma`; the tool tells neither vendor nor rate."""
     devices: dict[str, dict[str, Any]] = {}
     for name, rest in _DEV.findall(text)[:MAX_DEVICES]:
         firmware = re.search(r"\bfw (\S{1,40})", rest)
@@ -200,7 +200,7 @@ def is_sysfs(text: str) -> bool:
 
 
 def read_sysfs(text: str) -> Mapping[str, object]:
-    """The devices of the leaf `rdma`."""
+    """The devices of the collector `rdma`."""
     devices: dict[str, dict[str, Any]] = {}
     for name, port, key, own, value in _SYSFS.findall(text)[: MAX_DEVICES * 8]:
         device = devices.setdefault(name, {"name": name})

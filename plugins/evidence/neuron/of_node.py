@@ -57,8 +57,8 @@ neuron_ls = told_as("neuron_ls", Command)
 @told_by()
 def neuron_ls_hangs(node: Node) -> str:
     """What neuron-ls was doing when it did not answer by its deadline, else empty. Raises Incomplete."""
-    leaf = node.leaf("neuron_ls")
-    return leaf.detail or "neuron-ls" if leaf.status in (Status.TIMED_OUT, Status.STUCK) else ""
+    collector = node.collector("neuron_ls")
+    return collector.detail or "neuron-ls" if collector.status in (Status.TIMED_OUT, Status.STUCK) else ""
 
 
 @told_by("kernel_log")

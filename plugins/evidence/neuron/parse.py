@@ -22,7 +22,7 @@ def is_json(text: str) -> bool:
 
 
 def read_json(text: str) -> Mapping[str, object]:
-    """The leaf `neuron_ls`. Raises CaptureError."""
+    """The collector `neuron_ls`. Raises CaptureError."""
     if parse_neuron_ls(text[:MAX_OUTPUT]) is None:
         raise CaptureError("the JSON of neuron-ls cannot be read, it may be cut")
     return {"neuron_ls": {"command": "neuron-ls --json-output", "exit": 0, "output": text[:MAX_OUTPUT]}}
@@ -34,7 +34,7 @@ def is_table(text: str) -> bool:
 
 
 def read_table(text: str) -> Mapping[str, object]:
-    """The devices of the leaf `neuron`: who uses them the table does not say. Raises CaptureError."""
+    """The devices of the collector `neuron`: who uses them the table does not say. Raises CaptureError."""
     devices = [{"index": int(device), "cores": int(cores)} for device, cores in _ROW.findall(text)]
     if not devices:
         raise CaptureError("neuron-ls lists no device")

@@ -34,7 +34,7 @@ _NUMA = re.compile(r"\s{1,8}NUMA node: (\d{1,4})\s*\Z")
 _DRIVER = re.compile(r"\s{1,8}Kernel driver in use: (\S{1,60})")
 _SLOT = re.compile(rf"^Slot:\s{{1,8}}{_ADDRESS}[ \t]*$", re.MULTILINE)
 _TREE = re.compile(r"^\s{0,4}[-\\|+ ]{0,8}-?\[(?:([0-9a-f]{4}):)?([0-9a-f]{2})\]", re.MULTILINE)
-_LEAF = re.compile(r"[-+\\]-{1,4}([0-9a-f]{2}\.[0-7])  (.{1,200})")
+_COLLECTOR = re.compile(r"[-+\\]-{1,4}([0-9a-f]{2}\.[0-7])  (.{1,200})")
 
 
 def is_lspci(text: str) -> bool:
@@ -43,7 +43,7 @@ def is_lspci(text: str) -> bool:
 
 
 def read_lspci(text: str) -> Mapping[str, object]:
-    """The leaf `pci`. Without -n an EFA device is `efa`, whatever its generation. Raises CaptureError."""
+    """The collector `pci`. Without -n an EFA device is `efa`, whatever its generation. Raises CaptureError."""
     devices: list[dict[str, Any]] = []
     for line in _lines(text):
         if found := _NUMBERS.match(line):
@@ -52,7 +52,7 @@ def read_lspci(text: str) -> Mapping[str, object]:
             devices.append(_named(found))
         elif devices and line[:1] in " \t":
             _detail(devices[-1], line)
-    return _leaf(devices)
+    return _collector(devices)
 
 
 def _named(found: re.Match[str]) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def is_records(text: str) -> bool:
 
 
 def read_records(text: str) -> Mapping[str, object]:
-    """The leaf `pci`. Raises CaptureError."""
+    """The collector `pci`. Raises CaptureError."""
     devices = []
     for record in re.split(r"\n[ \t]*\n", text)[: MAX_DEVICES * 16]:
         slot = _SLOT.search(record)
@@ -114,7 +114,7 @@ def read_records(text: str) -> Mapping[str, object]:
         if rows.get("Driver"):
             told["driver"] = short(rows["Driver"])
         devices.append(told)
-    return _leaf(devices)
+    return _collector(devices)
 
 
 def _number(told: str) -> str:
@@ -124,24 +124,24 @@ def _number(told: str) -> str:
 
 def is_tree(text: str) -> bool:
     """Whether it is `lspci -tv`."""
-    return bool(_TREE.search(text)) and any(_LEAF.search(line) for line in _lines(text))
+    return bool(_TREE.search(text)) and any(_COLLECTOR.search(line) for line in _lines(text))
 
 
 def read_tree(text: str) -> Mapping[str, object]:
-    """The leaf `pci`; the tree tells no class, so not which of NVIDIA's devices are GPUs. Raises CaptureError."""
+    """The collector `pci`; the tree tells no class, so not which of NVIDIA's devices are GPUs. Raises CaptureError."""
     devices = []
     domain, bus = "0000", "00"
     for line in _lines(text):
         for found in re.finditer(r"\[(?:([0-9a-f]{4}):)?([0-9a-f]{2})(?:-[0-9a-f]{2})?\]", line):
             domain, bus = found[1] or domain, found[2]
-        leaf = _LEAF.search(line)
-        if leaf:
-            vendor = next((number for name, number in VENDORS.items() if leaf[2].startswith(name)), "")
-            devices.append(_device(f"{domain}:{bus}:{leaf[1]}", "", vendor, _by_name(leaf[2])))
-    return _leaf(devices)
+        collector = _COLLECTOR.search(line)
+        if collector:
+            vendor = next((number for name, number in VENDORS.items() if collector[2].startswith(name)), "")
+            devices.append(_device(f"{domain}:{bus}:{collector[1]}", "", vendor, _by_name(collector[2])))
+    return _collector(devices)
 
 
-def _leaf(devices: list[dict[str, Any]]) -> dict[str, object]:
+def _collector(devices: list[dict[str, Any]]) -> dict[str, object]:
     """The devices that the probe tells of too. Raises CaptureError where there is none at all."""
     if not devices:
         raise CaptureError("lspci lists no device")

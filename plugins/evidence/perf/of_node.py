@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def told_under_load(leaf: str, uncaptured: str = "") -> Callable[[Callable[..., T]], Fact[T]]:
-    """Make a fact of a leaf that loads the hardware."""
+def told_under_load(collector: str, uncaptured: str = "") -> Callable[[Callable[..., T]], Fact[T]]:
+    """Make a fact of a collector that loads the hardware."""
 
     def fact(decode: Callable[..., T]) -> Fact[T]:
-        return Fact((leaf,), decode, uncaptured)
+        return Fact((collector,), decode, uncaptured)
 
     return fact
 
@@ -64,8 +64,8 @@ def node_busbw(node: Node, told: Told) -> NcclLog:
     ran = Ran(told.value)
     from clusterproof.plugins.evidence.nccl import parse as nccl_tests
 
-    leaf = understood(ran, nccl_tests.read, ran.as_saved)["nccl_tests"]
-    return NcclLog(leaf["logs"][0])
+    collector = understood(ran, nccl_tests.read, ran.as_saved)["nccl_tests"]
+    return NcclLog(collector["logs"][0])
 
 
 @told_under_load("gpu_bandwidth")
@@ -101,7 +101,7 @@ def require_hardware(node: Node, told: Told, what: str, least: int = 1) -> None:
     if why is None:
         return
     if is_due(node, what, least):
-        raise Incomplete(f"{told.leaf}: {str(why)[:200]}; expected {node.expected(what)} to load")
+        raise Incomplete(f"{told.collector}: {str(why)[:200]}; expected {node.expected(what)} to load")
     raise NotApplicable(str(why)[:200])
 
 

@@ -46,10 +46,10 @@ def _stat(node: Node, pid: str) -> list[str]:
 
 
 def _not_ours(node: Node, processes: list[list[str]]) -> list[list[str]]:
-    """All but the probe's own leaves and what they started: each leaf has a session of its own."""
+    """All but the probe's own collectors and what they started: each collector has a session of its own."""
     own = _stat(node, "self")  # with the numbers that this /proc gives us; none where it does not see us
-    leaves = {fields[0] for fields in processes if own and fields[PARENT] == own[PARENT]}
-    return [fields for fields in processes if fields[SESSION] not in leaves]
+    collectors = {fields[0] for fields in processes if own and fields[PARENT] == own[PARENT]}
+    return [fields for fields in processes if fields[SESSION] not in collectors]
 
 
 def _is_same_and_blocked(first: list[str], second: list[str]) -> bool:

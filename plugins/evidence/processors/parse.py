@@ -22,7 +22,7 @@ def is_lscpu(text: str) -> bool:
 
 
 def read_lscpu(text: str) -> Mapping[str, object]:
-    """The leaf `cpus`, with the number of CPUs of `boot` and the NUMA nodes of `memory`."""
+    """The collector `cpus`, with the number of CPUs of `boot` and the NUMA nodes of `memory`."""
     rows: dict[str, str] = {}
     for key, value in _LSCPU.findall(text):
         rows.setdefault(key, value.strip())  # of big and little cores the first
@@ -66,7 +66,7 @@ def is_cpuinfo(text: str) -> bool:
 
 
 def read_cpuinfo(text: str) -> Mapping[str, object]:
-    """What the leaf `cpus` tells of the processors."""
+    """What the collector `cpus` tells of the processors."""
     blocks = [_block(block) for block in text.split("\n\n")[:8192]]
     blocks = [block for block in blocks if "processor" in block]
     microcode = sorted({block["microcode"] for block in blocks if block.get("microcode")})
@@ -97,7 +97,7 @@ def is_cpupower(text: str) -> bool:
 
 
 def read_cpupower(text: str) -> Mapping[str, object]:
-    """The frequency policies of the leaf `cpus`. Raises CaptureError."""
+    """The frequency policies of the collector `cpus`. Raises CaptureError."""
     policies = [_policy(found[1], rest) for found, rest in sections(_ANALYZED, text)]
     if not policies:
         raise CaptureError("cpupower does not say of which CPU")
@@ -130,7 +130,7 @@ def is_sysfs(text: str) -> bool:
 
 
 def read_sysfs(text: str) -> Mapping[str, object]:
-    """The frequency policies of the leaf `cpus`."""
+    """The frequency policies of the collector `cpus`."""
     names = {file: key for key, file in POLICY.items()}
     policies: dict[str, dict[str, object]] = {}
     for cpu, policy, file, value in _SYSFS.findall(text)[:100_000]:

@@ -36,7 +36,7 @@ def is_scontrol(text: str) -> bool:
 
 
 def read_scontrol(text: str) -> Mapping[str, object]:
-    """The leaf `slurm_node`. Raises CaptureError."""
+    """The collector `slurm_node`. Raises CaptureError."""
     nodes = [_node(f"{found[0]}{rest}"[:LONGEST_RECORD]) for found, rest in sections(_RECORD, text, MAX_NODES)]
     if not nodes:
         raise CaptureError("scontrol show node names no node")
@@ -62,7 +62,7 @@ def is_sinfo(text: str) -> bool:
 
 
 def read_sinfo(text: str) -> Mapping[str, object]:
-    """The states of the leaf `slurm_node`; sinfo tells neither reason nor GRES. Raises CaptureError."""
+    """The states of the collector `slurm_node`; sinfo tells neither reason nor GRES. Raises CaptureError."""
     found = _SINFO.search(text)
     nodes = list(_of_sinfo(text[found.end() :])) if found else []
     if not nodes:

@@ -1,4 +1,4 @@
-"""The leaf `slurm_jobs`: the jobs that run, and the one in which this is asked."""
+"""The collector `slurm_jobs`: the jobs that run, and the one in which this is asked."""
 
 from __future__ import annotations
 

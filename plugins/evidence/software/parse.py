@@ -30,7 +30,7 @@ _TITLED = (  # files that begin with words of their own
 
 
 def components(found: Mapping[str, str], source: str) -> dict[str, object]:
-    """The leaf `versions` with these components; the others are unknown, not absent: nobody has looked for them."""
+    """The collector `versions` with these components; the others are unknown, not absent: nobody looked for them."""
     told = {name: {"version": version, "from": source} for name, version in found.items()}
     return {"versions": {"components": {name: told.get(name, UNKNOWN) for name in sorted(COMPONENTS)}}}
 

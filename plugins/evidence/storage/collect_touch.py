@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from clusterproof.plugins.agent.process_group import is_starved
 from clusterproof.plugins.agent.reading import Node
 
-SHARE = 0.6  # of the leaf's time, at most, for waiting
+SHARE = 0.6  # of the collector's time, at most, for waiting
 IN_TURN_S = 0.1  # for all of them by one process, which on most nodes is enough
 UNKNOWN = {"total_kib": None, "free_kib": None, "inodes": None, "inodes_free": None, "read_s": None}
 
@@ -24,7 +24,7 @@ def touch_all(node: Node, mounts: Sequence[tuple[str, str]]) -> list[dict[str, o
     One process touches them in turn; from where it waits too long, each of the others has one of its own.
     """
     numbers = range(len(mounts))
-    timeout_s = min(node.mount_s, SHARE * node.leaf_s)
+    timeout_s = min(node.mount_s, SHARE * node.collector_s)
     in_turn = _start(node, mounts, numbers)
     answers = _answers([in_turn], len(mounts), time.monotonic() + IN_TURN_S)
     waiting = [number for number in numbers if number not in answers]
@@ -47,7 +47,7 @@ def _start(node: Node, mounts: Sequence[tuple[str, str]], numbers: Sequence[int]
     pid = os.fork()
     if not pid:
         try:
-            signal.alarm(int(node.leaf_s) + 2)
+            signal.alarm(int(node.collector_s) + 2)
             for number in numbers:
                 os.write(writing, json.dumps([number, _touch(node, *mounts[number])]).encode() + b"\n")
         finally:

@@ -29,7 +29,7 @@ def is_nvme_list(text: str) -> bool:
 
 
 def read_nvme_list(text: str) -> Mapping[str, object]:
-    """The controllers of the leaf `nvme`, without their states and who uses the disks. Raises CaptureError."""
+    """The controllers of the collector `nvme`, without their states and who uses the disks. Raises CaptureError."""
     controllers: dict[str, dict[str, Any]] = {}
     for name, disk, serial, model in _NVME.findall(text)[:MAX_CONTROLLERS]:
         told = controllers.setdefault(name, {"name": name, "model": short(model), "serial": serial, "disks": []})
@@ -45,7 +45,7 @@ def is_edac(text: str) -> bool:
 
 
 def read_edac(text: str) -> Mapping[str, object]:
-    """The memory controllers of the leaf `edac`; the modules it does not tell."""
+    """The memory controllers of the collector `edac`; the modules it does not tell."""
     controllers: dict[str, dict[str, Any]] = {}
     for name, file, value in _EDAC.findall(text)[: MAX_CONTROLLERS * 4]:
         told = controllers.setdefault(name, {"name": name, "modules": []})

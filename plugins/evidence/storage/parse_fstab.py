@@ -23,7 +23,7 @@ def is_fstab(text: str) -> bool:
 
 
 def read_fstab(text: str) -> Mapping[str, object]:
-    """The entries of the leaf `mounts`; whether they are mounted fstab does not say. Raises CaptureError."""
+    """The entries of the collector `mounts`; whether they are mounted fstab does not say. Raises CaptureError."""
     entries = [
         {
             "path": unescaped(row[1]).rstrip("/") or "/",
@@ -46,7 +46,7 @@ def _of_fstab(text: str) -> list[str]:
 
 
 def completed(told: object) -> object:
-    """The leaf `mounts` once every file is read: what of fstab is mounted, where a list of all mounts says it."""
+    """The collector `mounts` once every file is read: what of fstab is mounted, where a list of all mounts says it."""
     if not isinstance(told, dict):
         return told
     value = {key: entry for key, entry in told.items() if key != "paths"}

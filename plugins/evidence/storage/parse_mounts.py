@@ -17,7 +17,7 @@ KIB = 1024
 PSEUDO_SOURCES = re.compile(r"(?:udev|none|shm|rootfs|cgmfs|efivarfs|cgroup.{0,20}|/dev/loop\d{1,4}|/proc/.{0,40})")
 
 
-def _leaf(mounts: Iterable[Mapping[str, Any]]) -> dict[str, object]:
+def _collector(mounts: Iterable[Mapping[str, Any]]) -> dict[str, object]:
     """The mounts that the probe tells of too, the root first; a path that is mounted twice as it was last.
 
     Of a list that is not of all mounts (`df -h /fsx`) what is not in it is unknown, not absent. Raises CaptureError.
@@ -62,12 +62,12 @@ def is_df(text: str) -> bool:
 
 
 def read_df(text: str) -> Mapping[str, object]:
-    """The sizes, or with -i the inodes, of the leaf `mounts`: what df lists has answered it. Raises CaptureError."""
+    """The sizes, or with -i the inodes, for the collector `mounts`: what df lists answered it. Raises CaptureError."""
     header = _DF.search(text)
     if not header:
         raise CaptureError("df without its heading")
     unit = _unit(header["size"] or "")
-    return _leaf(_df_rows(text[header.end() :], bool(header["type"]), bool(header["inodes"]), unit))
+    return _collector(_df_rows(text[header.end() :], bool(header["type"]), bool(header["inodes"]), unit))
 
 
 def _unit(heading: str) -> int:
@@ -125,8 +125,8 @@ def is_mount(text: str) -> bool:
 
 
 def read_mount(text: str) -> Mapping[str, object]:
-    """The leaf `mounts` without sizes. Raises CaptureError."""
-    return _leaf(found for line in text.split("\n") if (found := mount_of(line[:LONGEST_LINE])))
+    """The collector `mounts` without sizes. Raises CaptureError."""
+    return _collector(found for line in text.split("\n") if (found := mount_of(line[:LONGEST_LINE])))
 
 
 def is_findmnt(text: str) -> bool:
@@ -135,8 +135,8 @@ def is_findmnt(text: str) -> bool:
 
 
 def read_findmnt(text: str) -> Mapping[str, object]:
-    """The leaf `mounts`, with sizes where findmnt was asked for them. Raises CaptureError."""
-    return _leaf(_of_findmnt(document_in(text).get("filesystems")))
+    """The collector `mounts`, with sizes where findmnt was asked for them. Raises CaptureError."""
+    return _collector(_of_findmnt(document_in(text).get("filesystems")))
 
 
 def _of_findmnt(told: object, depth: int = 0) -> Iterator[dict[str, Any]]:
@@ -179,9 +179,9 @@ def is_findmnt_table(text: str) -> bool:
 
 
 def read_findmnt_table(text: str) -> Mapping[str, object]:
-    """The leaf `mounts` without sizes. Raises CaptureError."""
+    """The collector `mounts` without sizes. Raises CaptureError."""
     rows = (_BRANCH.match(line[:LONGEST_LINE]) for line in text.split("\n"))
-    return _leaf(mount(row[1], row[3], row[2].partition("[")[0], row[4]) for row in rows if row)
+    return _collector(mount(row[1], row[3], row[2].partition("[")[0], row[4]) for row in rows if row)
 
 
 FORMS = (

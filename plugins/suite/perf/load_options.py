@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clusterproof.plugins.benchmarks.load.options import LEAVES, SECONDS, LoadOptions
-from clusterproof.plugins.suite.needs import leaves_of
+from clusterproof.plugins.benchmarks.load.options import COLLECTORS, SECONDS, LoadOptions
+from clusterproof.plugins.suite.needs import collectors_of
 from clusterproof.plugins.suite.state import is_named
 
 if TYPE_CHECKING:
@@ -44,25 +44,25 @@ def load_options(option: Any) -> LoadOptions:
 
 
 def seconds(text: str) -> dict[str, float]:
-    """The deadlines of `--load-timeout` by leaf, "" for all. Raises pytest.UsageError."""
+    """The deadlines of `--load-timeout` by collector, "" for all. Raises pytest.UsageError."""
     told: dict[str, float] = {}
     for word in filter(None, text.split(",")):
-        leaf, _, number = word.rpartition("=")
+        collector, _, number = word.rpartition("=")
         try:
-            told[leaf] = float(number)
+            told[collector] = float(number)
         except ValueError:
-            told[leaf] = 0.0
-        if (leaf and leaf not in LEAVES) or not 1 <= told[leaf] < float("inf"):
+            told[collector] = 0.0
+        if (collector and collector not in COLLECTORS) or not 1 <= told[collector] < float("inf"):
             names = ", ".join(SECONDS)
             raise pytest.UsageError(f"--load-timeout has {word!r:.60}; expected S or NAME=S, NAME one of {names}")
     return told
 
 
-def leaves_to_load(items: Iterable[pytest.Item], option: Any) -> frozenset[str]:
-    """The leaves that load the hardware and that the selected tests need: none where `-m` does not name perf."""
+def collectors_to_load(items: Iterable[pytest.Item], option: Any) -> frozenset[str]:
+    """The collectors that load the hardware and that the selected tests need: none where `-m` does not name perf."""
     if not is_named(option.markexpr, "perf"):
         return frozenset()
-    wanted = (leaves_of(item) for item in items if item.get_closest_marker("perf"))
+    wanted = (collectors_of(item) for item in items if item.get_closest_marker("perf"))
     return load_options(option).asked(frozenset[str]().union(*wanted))
 
 
@@ -72,12 +72,12 @@ def paths_named(config: pytest.Config) -> list[Path]:
     return [path if path.exists() else ANYWHERE for path in named]
 
 
-def leaves_named(option: Any, paths: Collection[Path], others: Iterable[Test] = ()) -> frozenset[str]:
+def collectors_named(option: Any, paths: Collection[Path], others: Iterable[Test] = ()) -> frozenset[str]:
     """Those that load the hardware and are needed by the tests that the command line selects, packaged or of `others`.
 
     With xdist nodes are asked before anybody has collected a test: so it is as far as paths, `-m` and `-k` tell.
     """
-    wanted = (test.leaves for test in _selected(option, paths, others))
+    wanted = (test.collectors for test in _selected(option, paths, others))
     return load_options(option).asked(frozenset[str]().union(*wanted))
 
 
@@ -121,4 +121,4 @@ def _packaged() -> Iterator[Test]:
 
     for check in all_checks().values():
         words = f"{check.path} {check.function.__name__}".lower()
-        yield Test(words, marks_of(check), Path(check.path).resolve(), check.leaves, check.needs_pairs)
+        yield Test(words, marks_of(check), Path(check.path).resolve(), check.collectors, check.needs_pairs)

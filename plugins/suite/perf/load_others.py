@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.marks import marks_of_pytest
-from clusterproof.plugins.evidence.fact import leaves_needed
+from clusterproof.plugins.evidence.fact import collectors_needed
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check import check_of, is_light
 
@@ -29,7 +29,7 @@ class Test:
     words: str  # that `-k` looks into
     marks: frozenset[str]
     file: Path
-    leaves: frozenset[str]
+    collectors: frozenset[str]
     needs_pairs: bool
 
 
@@ -64,8 +64,8 @@ def _of_file(config: pytest.Config, file: Path) -> Iterator[Test]:
     except (Exception, pytest.skip.Exception, SystemExit):
         return
     for name, function, marks in _functions(module):
-        leaves, needs_pairs = _needs(function, marks)
-        yield Test(f"{file} {name}".lower(), frozenset(mark.name for mark in marks), file, leaves, needs_pairs)
+        collectors, needs_pairs = _needs(function, marks)
+        yield Test(f"{file} {name}".lower(), frozenset(mark.name for mark in marks), file, collectors, needs_pairs)
 
 
 def _functions(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any], list[pytest.Mark]]]:
@@ -83,9 +83,9 @@ def _functions(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any], li
 
 
 def _needs(function: Callable[..., Any], marks: list[pytest.Mark]) -> tuple[frozenset[str], bool]:
-    """The leaves of evidence that a test needs, and whether pairs of nodes are to be measured for it."""
+    """The collectors of evidence that a test needs, and whether pairs of nodes are to be measured for it."""
     if is_light(function):
         check = check_of(function, marks)
-        return check.leaves, check.needs_pairs
+        return check.collectors, check.needs_pairs
     parameters = inspect.signature(function).parameters
-    return leaves_needed(function, Node) if "node" in parameters else frozenset(), "pairwise" in parameters
+    return collectors_needed(function, Node) if "node" in parameters else frozenset(), "pairwise" in parameters

@@ -20,7 +20,7 @@ def load_nodes(
     cluster: Cluster,
     connection: Connection,
     limits: Limits,
-    leaves: frozenset[str],
+    collectors: frozenset[str],
     answered: Mapping[str, NodeEvidence],
     keep: Callable[[NodeEvidence], None],
 ) -> None:
@@ -29,18 +29,18 @@ def load_nodes(
     reached = sum(not evidence.unreached for evidence in answered.values())
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter and reached:
-        reporter.write_line(f"cluster: {in_words(leaves, options, reached)}")
+        reporter.write_line(f"cluster: {in_words(collectors, options, reached)}")
     with progress(config, cluster, "loading the nodes") as shown:
 
         def told(evidence: NodeEvidence) -> None:
             keep(evidence)
             shown(evidence)
 
-        load(cluster, connection, leaves, options, limits, answered, told)
+        load(cluster, connection, collectors, options, limits, answered, told)
 
 
-def in_words(leaves: frozenset[str], options: LoadOptions, nodes: int) -> str:
+def in_words(collectors: frozenset[str], options: LoadOptions, nodes: int) -> str:
     """What will be done, and how long it takes at most: `loading 8 nodes (dcgm_diag, gpu_gemm), at most 18 min`."""
-    whole_s = sum(options.whole_s(part) for part, _ in rounds(leaves, range(nodes), options.fs_at_once))
-    names = ", ".join(leaf for leaf in SECONDS if leaf in leaves)
+    whole_s = sum(options.whole_s(part) for part, _ in rounds(collectors, range(nodes), options.fs_at_once))
+    names = ", ".join(collector for collector in SECONDS if collector in collectors)
     return f"loading {'1 node' if nodes == 1 else f'{nodes} nodes'} ({names}), at most {whole_s / 60:.0f} min"

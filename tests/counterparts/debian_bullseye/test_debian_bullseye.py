@@ -20,15 +20,15 @@ def system() -> System:
     return System(installed.folder(NAME) / "root")
 
 
-def test_every_leaf_of_the_probe_runs_on_its_python(system: System) -> None:
+def test_every_collector_of_the_probe_runs_on_its_python(system: System) -> None:
     told = system.told()
     assert told.unreached is None, told.detail
     assert str(told.probe["python"]).startswith(PYTHON)
     assert broken(told) == {}
-    assert told.leaves["boot"].value["os"].startswith("Debian GNU/Linux 11")
+    assert told.collectors["boot"].value["os"].startswith("Debian GNU/Linux 11")
 
 
-def test_every_leaf_that_loads_the_hardware_runs_on_its_python(system: System) -> None:
+def test_every_collector_that_loads_the_hardware_runs_on_its_python(system: System) -> None:
     told = system.told_under_load()
     assert told.unreached is None, told.detail
     assert broken(told) == {}

@@ -36,16 +36,16 @@ def furnished(bare: System, tmp_path_factory: pytest.TempPathFactory) -> System:
     return System(bare.root, (tree, installed.folder(NAME) / "packages"))
 
 
-def test_every_leaf_of_the_probe_runs_on_its_python(bare: System) -> None:
+def test_every_collector_of_the_probe_runs_on_its_python(bare: System) -> None:
     told = bare.told()
     assert told.unreached is None, told.detail
     assert str(told.probe["python"]).startswith(PYTHON)
     assert broken(told) == {}
-    assert told.leaves["boot"].value["os"].startswith("Debian GNU/Linux 13")
-    assert told.leaves["services"].status is Status.ABSENT  # there is no systemd in this folder
+    assert told.collectors["boot"].value["os"].startswith("Debian GNU/Linux 13")
+    assert told.collectors["services"].status is Status.ABSENT  # there is no systemd in this folder
 
 
-def test_every_leaf_that_loads_the_hardware_runs_on_its_python(bare: System) -> None:
+def test_every_collector_that_loads_the_hardware_runs_on_its_python(bare: System) -> None:
     told = bare.told_under_load()
     assert told.unreached is None, told.detail
     assert broken(told) == {}

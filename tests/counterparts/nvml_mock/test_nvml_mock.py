@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node
@@ -26,7 +26,7 @@ H100 = next(profile for profile in PROFILES if profile.name == "h100")
 WITH_FABRIC = [profile for profile in PROFILES if profile.name in ("h100", "gb200", "gb300")]
 FINDINGS = (Verdict.FAIL, Verdict.CONCERN)
 FAIL, CONCERN = FINDINGS
-SILENT = Leaf(Status.TOLD, {"lines": []})  # the mock writes no kernel log
+SILENT = Collected(Status.TOLD, {"lines": []})  # the mock writes no kernel log
 STEADILY = "GPU 3: steadily slowed down by"
 FABRIC_HEALTH = {
     "degraded_bandwidth": "degraded bandwidth",
@@ -70,10 +70,10 @@ FAULTS: list[tuple[str, dict[str, Verdict], str]] = [
 
 def judged(evidence: NodeEvidence, profile: Profile | None) -> dict[str, Result]:
     """What the checks of GPUs say of a machine that should be as its profile says; of None nothing is known."""
-    assert evidence.leaves["nvml"].status is Status.TOLD, evidence.leaves["nvml"].detail
+    assert evidence.collectors["nvml"].status is Status.TOLD, evidence.collectors["nvml"].detail
     expect = {"gpus": profile.gpus, "nvlinks": profile.nvlinks} if profile else {}
     instance_type = "p5.48xlarge" if profile is H100 else ""
-    evidence = replace(evidence, leaves={**evidence.leaves, "kernel_log": SILENT})
+    evidence = replace(evidence, collectors={**evidence.collectors, "kernel_log": SILENT})
     node = Node(Target("gpu001", instance_type=instance_type, expect=expect), evidence)
     checks = {name.removeprefix("gpu."): check for name, check in node_checks().items() if name.startswith("gpu.")}
     return {name: judge(check, node) for name, check in checks.items()}
@@ -133,8 +133,8 @@ def is_error(told: object) -> bool:
 
 @needs_nodes
 def test_the_fake_library_answers_in_the_forms_of_the_mock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake: Any = told_by(healthy_gpu_node("H100")).leaves["nvml"].value
-    mock: Any = told_by_mock("h100", tmp_path, monkeypatch).leaves["nvml"].value
+    fake: Any = told_by(healthy_gpu_node("H100")).collectors["nvml"].value
+    mock: Any = told_by_mock("h100", tmp_path, monkeypatch).collectors["nvml"].value
     assert fake.keys() == mock.keys()
     ours, theirs = fake["gpus"][0], mock["gpus"][0]
     assert ours.keys() == theirs.keys()

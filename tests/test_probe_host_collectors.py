@@ -1,4 +1,4 @@
-"""What the leaves of the host tell: mounts that hang, processes that are blocked, limits."""
+"""What the collectors of the host tell: mounts that hang, processes that are blocked, limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.agent.options import ProbeOptions
-from clusterproof.plugins.core.evidence import Leaf, Status
+from clusterproof.plugins.core.evidence import Collected, Status
 from tests.probed import PATIENT, probe, probe_node
 from tests.test_probe_runner import SETTLE_S
 from tests.testbed.image import File, NodeImage
@@ -27,16 +27,16 @@ NOBODY = 65534
 DENIED = "#!/bin/sh\necho dmesg: read kernel buffer failed: Operation not permitted >&2\nexit 1\n"
 
 
-def tell(image: NodeImage, leaf: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Leaf:
-    """What one leaf tells of a node with this image."""
+def tell(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Collected:
+    """What one collector tells of a node with this image."""
     with entered(image) as node:
-        evidence = probe_node(node, [leaf], options, user=user)
+        evidence = probe_node(node, [collector], options, user=user)
     assert evidence.unreached is None, evidence.detail
-    return evidence.leaves[leaf]
+    return evidence.collectors[collector]
 
 
-def value(image: NodeImage, leaf: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Any:
-    told = tell(image, leaf, options, user=user)
+def value(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Any:
+    told = tell(image, collector, options, user=user)
     assert told.status is Status.TOLD, told.detail
     return told.value
 
@@ -50,7 +50,7 @@ def test_mounts_tell_their_sizes_and_what_fstab_asks_for() -> None:
     with entered(with_file(healthy_cpu(), "/etc/fstab", fstab)) as node:
         node.run(["mkdir", "-p", path])
         node.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", path])
-        told = probe_node(node, ["mounts"], PATIENT).leaves["mounts"].value
+        told = probe_node(node, ["mounts"], PATIENT).collectors["mounts"].value
     by_path = {mount["path"]: mount for mount in told["mounts"]}
     assert list(by_path)[:2] == ["/", "/dev/shm"]
     odd = by_path[path]
@@ -87,7 +87,7 @@ def test_a_mount_that_another_root_does_not_show_is_hidden_and_not_alive(tmp_pat
         (tmp_path / folder).mkdir(parents=True)
     line = "30 1 0:99 / /fsx rw,noatime - lustre 10.1.2.3@tcp:/abcde rw,flock\n"
     (tmp_path / "proc/1/mountinfo").write_text(line)
-    told = probe(["mounts"], ProbeOptions(host_root=str(tmp_path), leaf_s=30.0)).leaves["mounts"].value
+    told = probe(["mounts"], ProbeOptions(host_root=str(tmp_path), collector_s=30.0)).collectors["mounts"].value
     (mount,) = told["mounts"]
     assert (mount["path"], mount["alive"], mount["options"]) == ("/fsx", "hidden", "rw,noatime,flock")
     assert mount["total_kib"] is None
@@ -103,7 +103,7 @@ def test_what_fstab_names_is_told_however_many_others_are_mounted(tmp_path: Path
     (tmp_path / "etc/fstab").write_text(
         "10.1.2.3@tcp:/abcde /zfsx lustre defaults\n/dev/nvme9n1 /zlocal ext4 defaults\n"
     )
-    told = probe(["mounts"], ProbeOptions(host_root=str(tmp_path), leaf_s=30.0)).leaves["mounts"].value
+    told = probe(["mounts"], ProbeOptions(host_root=str(tmp_path), collector_s=30.0)).collectors["mounts"].value
     paths = [mount["path"] for mount in told["mounts"]]
     assert paths[:3] == ["/zfsx", "/zlocal", "/a/00"]
     assert len(paths) == 64
@@ -111,7 +111,7 @@ def test_what_fstab_names_is_told_however_many_others_are_mounted(tmp_path: Path
 
 @needs_hung_mount
 def test_a_hung_mount_costs_its_own_evidence_only() -> None:
-    told = value(with_hung_mount(healthy_cpu(), "/fsx"), "mounts", ProbeOptions(leaf_s=30.0, mount_s=1.0))
+    told = value(with_hung_mount(healthy_cpu(), "/fsx"), "mounts", ProbeOptions(collector_s=30.0, mount_s=1.0))
     alive = {mount["path"]: mount["alive"] for mount in told["mounts"]}
     assert alive == {"/": "yes", "/dev/shm": "yes", "/fsx": "hung", "/opt/dlami/scratch": "yes"}
     hung = next(mount for mount in told["mounts"] if mount["path"] == "/fsx")
@@ -121,9 +121,9 @@ def test_a_hung_mount_costs_its_own_evidence_only() -> None:
 @needs_hung_mount
 def test_the_probe_does_not_count_its_own_processes_as_blocked() -> None:
     with entered(with_hung_mount(healthy_cpu(), "/fsx")) as node:
-        leaves = probe_node(node, ["mounts", "processes"], PATIENT).leaves
-    assert leaves["processes"].value["blocked"] == []
-    assert leaves["processes"].value["zombies"] == 0
+        collectors = probe_node(node, ["mounts", "processes"], PATIENT).collectors
+    assert collectors["processes"].value["blocked"] == []
+    assert collectors["processes"].value["zombies"] == 0
 
 
 @needs_frozen
@@ -131,7 +131,7 @@ def test_a_blocked_process_is_named_with_where_and_how_long_it_waits() -> None:
     with entered(with_frozen(healthy_cpu(), "/stuck")) as node:
         node.start(["sh", "-c", "echo $$ > /dev/shm/pid; exec touch /stuck/file"])
         wait_for_blocked(node)
-        first, second = (probe_node(node, ["processes"], PATIENT).leaves["processes"].value for _ in range(2))
+        first, second = (probe_node(node, ["processes"], PATIENT).collectors["processes"].value for _ in range(2))
     (was,), (is_now,) = first["blocked"], second["blocked"]
     assert was["pid"] == is_now["pid"]
     assert was["name"] == "touch"

@@ -1,4 +1,4 @@
-"""What the leaves `versions` and `image` tell: from the files of a folder, whatever is in them."""
+"""What the collectors `versions` and `image` tell: from the files of a folder, whatever is in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clusterproof.plugins.evidence.software import collect_image as image
 from clusterproof.plugins.evidence.software import collect_packages as packages
 from clusterproof.plugins.evidence.software import collect_versions as versions
 from tests.probed import probe
-from tests.test_probe_host_leaves import tell, value
+from tests.test_probe_host_collectors import tell, value
 from tests.testbed.image import File, Folder
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import healthy_cpu, healthy_p5, with_file, with_tool, without_file
@@ -179,7 +179,7 @@ def test_a_container_is_told_from_a_host(tmp_path: Path, files: dict[str, str | 
 
 
 def test_an_empty_root_tells_nothing_and_no_error(tmp_path: Path) -> None:
-    told = probe(["versions", "image"], ProbeOptions(host_root=str(tmp_path), leaf_s=30.0)).leaves
+    told = probe(["versions", "image"], ProbeOptions(host_root=str(tmp_path), collector_s=30.0)).collectors
     assert told["versions"].status is told["image"].status is Status.TOLD
     assert told["versions"].value["components"] == {}
     assert told["image"].value["cloud_init"] is None

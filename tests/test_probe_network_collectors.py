@@ -1,4 +1,4 @@
-"""What the leaves of the network tell: devices, counters, interfaces; from real files in odd states."""
+"""What the collectors of the network tell: devices, counters, interfaces; from real files in odd states."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def efa(name: str, **counters: str | bytes) -> dict[str, str | bytes]:
 
 
 def rdma_devices(node: Node) -> dict[str, Any]:
-    """The devices that the leaf tells, by name."""
+    """The devices that the collector tells, by name."""
     told: Any = rdma.read(node)
     return {device["name"]: device for device in told["devices"]}
 
@@ -155,7 +155,7 @@ def test_a_node_without_network_has_no_interface(tmp_path: Path) -> None:
 def test_a_node_of_32_devices_with_dots_in_its_name_is_told_whole() -> None:
     name = "ip-10-1-2-3.us-west-2.compute.internal"
     with entered(healthy_p5(), name) as node:
-        leaves = probe_node(node, ["boot", "rdma", "efa_counters"], PATIENT).leaves
-    assert leaves["boot"].value["hostname"] == name
-    assert [device["name"] for device in leaves["rdma"].value["devices"]] == sorted(EFA_NAMES)
-    assert len(leaves["efa_counters"].value["devices"]) == len(leaves["rdma"].value["uverbs"]) == 32
+        collectors = probe_node(node, ["boot", "rdma", "efa_counters"], PATIENT).collectors
+    assert collectors["boot"].value["hostname"] == name
+    assert [device["name"] for device in collectors["rdma"].value["devices"]] == sorted(EFA_NAMES)
+    assert len(collectors["efa_counters"].value["devices"]) == len(collectors["rdma"].value["uverbs"]) == 32

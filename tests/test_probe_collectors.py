@@ -1,4 +1,4 @@
-"""Each leaf tells what is there, on real nodes made of namespaces: as root or not, and under another root."""
+"""Each collector tells what is there, on real nodes made of namespaces: as root or not, and under another root."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import leaf_names
+from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.agent.options import ProbeOptions
-from clusterproof.plugins.core.evidence import Leaf, Status
+from clusterproof.plugins.core.evidence import Collected, Status
 from tests.probed import PATIENT, SOON, probe, probe_node
 from tests.testbed.image import File
 from tests.testbed.needs import needs_nodes
@@ -31,16 +31,16 @@ LIMITS = {"memlock": None, "nofile": 1048576, "nproc": None, "stack": 8388608}
 FOR_EVER = "while :; do sleep 1; done"
 
 
-def tell(image: NodeImage, leaf: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Leaf:
-    """What one leaf tells of a node with this image."""
+def tell(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Collected:
+    """What one collector tells of a node with this image."""
     with entered(image) as node:
-        evidence = probe_node(node, [leaf], options, user=user)
+        evidence = probe_node(node, [collector], options, user=user)
     assert evidence.unreached is None, evidence.detail
-    return evidence.leaves[leaf]
+    return evidence.collectors[collector]
 
 
-def value(image: NodeImage, leaf: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Any:
-    told = tell(image, leaf, options, user=user)
+def value(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Any:
+    told = tell(image, collector, options, user=user)
     assert told.status is Status.TOLD, told.detail
     return told.value
 
@@ -52,12 +52,12 @@ def p5() -> Iterator[Node]:
 
 
 @needs_nodes
-def test_every_leaf_of_a_healthy_gpu_node_tells(p5: Node) -> None:
-    evidence = probe_node(p5, leaf_names(), PATIENT)
-    assert {name: leaf.status.value for name, leaf in evidence.leaves.items()} == dict.fromkeys(
-        leaf_names(), "told"
+def test_every_collector_of_a_healthy_gpu_node_tells(p5: Node) -> None:
+    evidence = probe_node(p5, collector_names(), PATIENT)
+    assert {name: collector.status.value for name, collector in evidence.collectors.items()} == dict.fromkeys(
+        collector_names(), "told"
     ) | {"neuron": "absent", "neuron_ls": "absent"}
-    told = {name: leaf.value for name, leaf in evidence.leaves.items()}
+    told = {name: collector.value for name, collector in evidence.collectors.items()}
     assert told["boot"] | {"now": 0, "memory_kib": 0} == {
         "uptime_s": 86400.5,
         "boot_id": "3f1c9a52-6d0e-4b77-9c1d-5a2e8f704b16",
@@ -85,19 +85,19 @@ def test_every_leaf_of_a_healthy_gpu_node_tells(p5: Node) -> None:
 @needs_nodes
 def test_a_node_without_gpus_says_what_is_absent() -> None:
     with entered(healthy_cpu()) as node:
-        leaves = probe_node(node, leaf_names(), PATIENT).leaves
-    absent = {name: leaf.detail for name, leaf in leaves.items() if leaf.status is not Status.TOLD}
+        collectors = probe_node(node, collector_names(), PATIENT).collectors
+    absent = {name: collector.detail for name, collector in collectors.items() if collector.status is not Status.TOLD}
     assert set(absent) == {"efa_counters", "fabric_manager", "libfabric", "neuron", "neuron_ls", "nvml"}
     assert absent["libfabric"].startswith("no fi_info on PATH or in ")
     assert absent["nvml"].startswith("no libnvidia-ml.so.1 ")
-    assert leaves["rdma"].value["devices"] == []
-    assert [device["driver"] for device in leaves["pci"].value["devices"]] == ["nvme", "ena"]
+    assert collectors["rdma"].value["devices"] == []
+    assert [device["driver"] for device in collectors["pci"].value["devices"]] == ["nvme", "ena"]
 
 
 @needs_nodes
 def test_another_root_tells_the_same(p5: Node) -> None:
-    inside = probe_node(p5, leaf_names(), PATIENT).leaves
-    outside = probe(leaf_names(), ProbeOptions(host_root=str(p5.root), leaf_s=30.0)).leaves
+    inside = probe_node(p5, collector_names(), PATIENT).collectors
+    outside = probe(collector_names(), ProbeOptions(host_root=str(p5.root), collector_s=30.0)).collectors
     of_the_process = {
         "boot",
         "cpus",
@@ -110,7 +110,7 @@ def test_another_root_tells_the_same(p5: Node) -> None:
         "nvml",
         "processes",
     }
-    for name in set(leaf_names()) - of_the_process:
+    for name in set(collector_names()) - of_the_process:
         assert outside[name].value == inside[name].value, name
     assert outside["nvml"].value["init"]["error"] == "DRIVER_NOT_LOADED"  # its library, which finds no driver out here
     for key in ("uptime_s", "boot_id", "kernel", "os", "memory_kib"):
@@ -122,14 +122,16 @@ def test_another_root_tells_the_same(p5: Node) -> None:
 
 @needs_nodes
 def test_tools_of_another_root_are_for_root(p5: Node) -> None:
-    leaf = probe(["libfabric"], ProbeOptions(host_root=str(p5.root), leaf_s=30.0), user=NOBODY).leaves["libfabric"]
-    assert leaf.status in (Status.DENIED, Status.ABSENT)  # absent: a root that this user may not even look into
+    collector = probe(["libfabric"], ProbeOptions(host_root=str(p5.root), collector_s=30.0), user=NOBODY).collectors[
+        "libfabric"
+    ]
+    assert collector.status in (Status.DENIED, Status.ABSENT)  # absent: a root that this user may not even look into
 
 
 @needs_nodes
 def test_nothing_is_written_on_the_node(p5: Node) -> None:
     before = p5.written()
-    probe_node(p5, leaf_names(), PATIENT)
+    probe_node(p5, collector_names(), PATIENT)
     assert p5.written() == before
 
 
@@ -142,7 +144,7 @@ def test_a_file_that_is_written_is_seen(p5: Node) -> None:
 
 @needs_nodes
 def test_pci_tells_links_and_drivers(p5: Node) -> None:
-    devices = probe_node(p5, ["pci"], PATIENT).leaves["pci"].value["devices"]
+    devices = probe_node(p5, ["pci"], PATIENT).collectors["pci"].value["devices"]
     assert next(device for device in devices if device["class"] == "030200") == {
         "address": "0000:53:00.0",
         "vendor": "10de",
@@ -196,13 +198,13 @@ def test_a_value_that_may_not_be_read_is_an_error_in_its_place() -> None:
 
 
 @needs_nodes
-def test_a_tool_that_hangs_is_killed_with_its_leaf() -> None:
+def test_a_tool_that_hangs_is_killed_with_its_collector() -> None:
     image = with_tool(healthy_p5(), "nv-fabricmanager", f"#!/bin/sh\ntrap : TERM\n{FOR_EVER}\n")
     with entered(image) as node:
-        leaf = probe_node(node, ["fabric_manager"], SOON).leaves["fabric_manager"]
+        collector = probe_node(node, ["fabric_manager"], SOON).collectors["fabric_manager"]
         left = node.run(["sh", "-c", "cat /proc/[0-9]*/comm"]).stdout.decode().split()
-    assert leaf.status is Status.TIMED_OUT
-    assert leaf.detail == "nv-fabricmanager --version: no answer within its 1 s"
+    assert collector.status is Status.TIMED_OUT
+    assert collector.detail == "nv-fabricmanager --version: no answer within its 1 s"
     assert "nv-fabricmanage" not in left
 
 

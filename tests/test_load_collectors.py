@@ -19,9 +19,9 @@ from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.tools import find
 from clusterproof.plugins.benchmarks.load import efa_loopback, gpus, options, torch_python
 from clusterproof.plugins.benchmarks.load.asking import merged, program, rounds
-from clusterproof.plugins.benchmarks.load.options import LEAVES, SECONDS, TAKES_TURNS, LoadOptions
+from clusterproof.plugins.benchmarks.load.options import COLLECTORS, SECONDS, TAKES_TURNS, LoadOptions
 from clusterproof.plugins.benchmarks.load.scratch import scratch_file
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status, Unreached
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.evidence.perf.fs_bandwidth import FsBandwidth
 from clusterproof.plugins.evidence.perf.loopback import Exchange
 from clusterproof.plugins.transport import Answer
@@ -33,20 +33,20 @@ from tests.testbed.node import NodeImage, entered, with_tool, without_file
 SETTLE_S = 20.0
 
 
-def loaded(leaves: Iterable[str], chosen: LoadOptions) -> NodeEvidence:
-    """What these leaves tell of this machine."""
-    to_run, nonce = program([leaf for leaf in SECONDS if leaf in leaves], chosen)
+def loaded(collectors: Iterable[str], chosen: LoadOptions) -> NodeEvidence:
+    """What these collectors tell of this machine."""
+    to_run, nonce = program([collector for collector in SECONDS if collector in collectors], chosen)
     return decode("here", Answer(answer(to_run)), nonce)
 
 
-def told_of(image: NodeImage, leaf: str, chosen: LoadOptions = OPTIONS) -> Leaf:
-    """What one leaf tells of a fake node."""
-    to_run, nonce = program([leaf], chosen)
+def told_of(image: NodeImage, collector: str, chosen: LoadOptions = OPTIONS) -> Collected:
+    """What one collector tells of a fake node."""
+    to_run, nonce = program([collector], chosen)
     with entered(image, "gpu001") as node:
         ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=60)
     evidence = decode("gpu001", Answer(ran.stdout + ran.stderr), nonce)
     assert evidence.unreached is None, evidence.detail
-    return evidence.leaves[leaf]
+    return evidence.collectors[collector]
 
 
 def settles(is_so: Callable[[], object]) -> bool:
@@ -60,21 +60,21 @@ def settles(is_so: Callable[[], object]) -> bool:
 # What is run
 
 
-def test_every_leaf_has_a_file_a_deadline_and_a_place_in_the_order() -> None:
+def test_every_collector_has_a_file_a_deadline_and_a_place_in_the_order() -> None:
     folder = Path(options.__file__).parent
     files = {file.stem for file in folder.glob("*.py") if "\ndef read(node: Node)" in file.read_text()}
-    assert files == LEAVES == set(SECONDS)
+    assert files == COLLECTORS == set(SECONDS)
     assert next(iter(SECONDS)) == "dcgm_diag"  # it wants GPUs at rest
 
 
-def test_the_whole_time_is_that_of_all_leaves_one_after_another() -> None:
+def test_the_whole_time_is_that_of_all_collectors_one_after_another() -> None:
     two = LoadOptions().whole_s(["dcgm_diag", "gpu_gemm"])
     assert two > LoadOptions().deadline_s("dcgm_diag") + LoadOptions().deadline_s("gpu_gemm")
     assert LoadOptions(dcgm_level=3).deadline_s("dcgm_diag") > LoadOptions().deadline_s("dcgm_diag")
     assert LoadOptions(seconds={"": 60, "gpu_gemm": 30}).whole_s(["nccom", "gpu_gemm"]) < 120
 
 
-def test_all_leaves_travel_as_one_argument_of_systems_manager() -> None:
+def test_all_collectors_travel_as_one_argument_of_systems_manager() -> None:
     to_run, _ = program(list(SECONDS), LoadOptions(fs_folder="/fsx"), on_stdin=False)
     assert len(to_run.command) < MAX_CHARACTERS
 
@@ -90,16 +90,16 @@ def test_nodes_are_loaded_all_at_once_and_take_turns_where_they_share_something(
 
 
 def test_a_node_that_is_lost_under_load_keeps_what_it_told_before() -> None:
-    before = NodeEvidence("gpu001", {"boot": Leaf(Status.TOLD, {})})
+    before = NodeEvidence("gpu001", {"boot": Collected(Status.TOLD, {})})
     after = merged(before, NodeEvidence("gpu001", unreached=Unreached.TIMED_OUT, detail="no end"), ["gpu_gemm"])
     assert after.unreached is None
-    assert after.leaves["boot"] is before.leaves["boot"]
-    assert after.leaves["gpu_gemm"].status is Status.BROKE
-    assert after.leaves["gpu_gemm"].detail == "the node answered before, and not under load: timed out: no end"
+    assert after.collectors["boot"] is before.collectors["boot"]
+    assert after.collectors["gpu_gemm"].status is Status.BROKE
+    assert after.collectors["gpu_gemm"].detail == "the node answered before, and not under load: timed out: no end"
 
 
 @needs_nodes
-def test_leaves_run_one_after_another() -> None:
+def test_collectors_run_one_after_another() -> None:
     noting = '#!/bin/sh\necho "$0 begins" >>/tmp/order; sleep 0.3; echo "$0 ends" >>/tmp/order; echo "{}"\n'
     image = with_tool(with_tool(loadable_p5(), "dcgmi", noting), "nvbandwidth", noting)
     to_run, _ = program(["dcgm_diag", "gpu_bandwidth"], OPTIONS)
@@ -153,10 +153,10 @@ def test_a_measurement_that_is_too_long_for_the_connection_is_cut_and_said_to_be
 
 @needs_nodes
 def test_what_is_missing_is_named() -> None:
-    leaf = told_of(without_torch(without_file(loadable_p5(), "/usr/bin/nvbandwidth")), "gpu_bandwidth")
-    assert leaf.status is Status.ABSENT
-    assert "no nvbandwidth on PATH" in leaf.detail
-    assert "Pythons has PyTorch" in leaf.detail
+    collector = told_of(without_torch(without_file(loadable_p5(), "/usr/bin/nvbandwidth")), "gpu_bandwidth")
+    assert collector.status is Status.ABSENT
+    assert "no nvbandwidth on PATH" in collector.detail
+    assert "Pythons has PyTorch" in collector.detail
 
 
 def test_the_search_for_pytorch_is_bounded(tmp_path: Path) -> None:
@@ -186,20 +186,22 @@ def test_the_gpus_that_a_container_was_given_count_and_not_those_of_the_bus(tmp_
 @needs_nodes
 def test_a_diagnostic_that_hangs_is_asked_to_end_and_its_last_words_are_told() -> None:
     hanging = "#!/bin/sh\ntrap 'echo stopped by SIGINT; exit 1' INT\necho busy; while :; do sleep 0.05; done\n"
-    leaf = told_of(with_tool(loadable_p5(), "dcgmi", hanging), "dcgm_diag", LoadOptions(seconds={"dcgm_diag": 16.0}))
-    assert leaf.status is Status.TIMED_OUT
-    assert "dcgmi diag -r 2 -j does not end within 1 s; its last words: busy stopped by SIGINT" in leaf.detail
+    collector = told_of(
+        with_tool(loadable_p5(), "dcgmi", hanging), "dcgm_diag", LoadOptions(seconds={"dcgm_diag": 16.0})
+    )
+    assert collector.status is Status.TIMED_OUT
+    assert "dcgmi diag -r 2 -j does not end within 1 s; its last words: busy stopped by SIGINT" in collector.detail
 
 
 @needs_nodes
-def test_what_a_leaf_has_started_ends_with_it() -> None:
+def test_what_a_collector_has_started_ends_with_it() -> None:
     image = with_speed(loadable_p5(), "dcgm hangs")
     image = with_tool(image, "dcgmi", "#!/bin/sh\nsleep 1000 & sleep 1000\n")
     to_run, nonce = program(["dcgm_diag"], LoadOptions(seconds={"dcgm_diag": 16.0}))
     with entered(image, "gpu001") as node:
         ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=60)
         left = [entry for entry in (node.root / "proc").glob("[0-9]*/cmdline") if b"1000" in read(entry)]
-    assert decode("gpu001", Answer(ran.stdout), nonce).leaves["dcgm_diag"].status is Status.TIMED_OUT
+    assert decode("gpu001", Answer(ran.stdout), nonce).collectors["dcgm_diag"].status is Status.TIMED_OUT
     assert left == []
 
 
@@ -215,21 +217,23 @@ def read(file: Path) -> bytes:
 
 @needs_fio
 def test_fio_writes_and_reads_past_the_cache_and_leaves_nothing(tmp_path: Path) -> None:
-    leaf = loaded({"fs_bandwidth"}, LoadOptions(fs_folder=str(tmp_path), fs_mib=64)).leaves["fs_bandwidth"]
-    if "Invalid argument" in leaf.detail:
+    collector = loaded({"fs_bandwidth"}, LoadOptions(fs_folder=str(tmp_path), fs_mib=64)).collectors["fs_bandwidth"]
+    if "Invalid argument" in collector.detail:
         pytest.skip(f"{tmp_path} has no direct I/O")
-    assert leaf.status is Status.TOLD, leaf.detail
-    assert leaf.value["write"]["bytes"] == leaf.value["read"]["bytes"] == 64 * 1024 * 1024
-    assert set(FsBandwidth(leaf.value).gb_per_s) == {"write", "read"}
+    assert collector.status is Status.TOLD, collector.detail
+    assert collector.value["write"]["bytes"] == collector.value["read"]["bytes"] == 64 * 1024 * 1024
+    assert set(FsBandwidth(collector.value).gb_per_s) == {"write", "read"}
     assert list(tmp_path.iterdir()) == []
 
 
 @needs_fio
 def test_where_little_is_free_nothing_is_written(tmp_path: Path) -> None:
     free_mib = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize // 1024**2
-    leaf = loaded({"fs_bandwidth"}, LoadOptions(fs_folder=str(tmp_path), fs_mib=free_mib)).leaves["fs_bandwidth"]
-    assert leaf.status is Status.BROKE
-    assert "MiB free; expected" in leaf.detail
+    collector = loaded({"fs_bandwidth"}, LoadOptions(fs_folder=str(tmp_path), fs_mib=free_mib)).collectors[
+        "fs_bandwidth"
+    ]
+    assert collector.status is Status.BROKE
+    assert "MiB free; expected" in collector.detail
 
 
 @needs_fio
@@ -280,14 +284,14 @@ def test_the_real_fi_pingpong_exchanges_with_itself(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(efa_loopback, "EXCHANGE", words)
     monkeypatch.setattr(efa_loopback, "LISTEN_S", 300.0)  # of which a quiet machine needs a second
     monkeypatch.setattr(efa_loopback, "EXCHANGE_S", 300.0)
-    node = Node(leaf_s=600.0)
+    node = Node(collector_s=600.0)
     told = Exchange({"domain": "lo", **efa_loopback.exchanged(node, find(node, "fi_pingpong"), "lo")})
     assert (told.exit, told.why_not if told.mb_per_s is None else "") == (0, "")
 
 
 @needs_fi_pingpong
 def test_the_real_fi_pingpong_without_an_efa_device_is_no_exchange() -> None:
-    node = Node(leaf_s=60.0)
+    node = Node(collector_s=60.0)
     told = Exchange({"domain": "x", **efa_loopback.exchanged(node, find(node, "fi_pingpong"), "rdmap79s0-rdm")})
     assert told.mb_per_s is None
     assert told.why_not
@@ -302,5 +306,5 @@ def test_shared_memory_is_off_and_every_domain_has_its_turn() -> None:
 
 @needs_nodes
 def test_a_folder_that_is_not_there_is_absent() -> None:
-    leaf = told_of(without_file(loadable_p5(), SCRATCH), "fs_bandwidth")
-    assert (leaf.status, leaf.detail) == (Status.ABSENT, f"no folder {SCRATCH}")
+    collector = told_of(without_file(loadable_p5(), SCRATCH), "fs_bandwidth")
+    assert (collector.status, collector.detail) == (Status.ABSENT, f"no folder {SCRATCH}")

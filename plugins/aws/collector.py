@@ -1,4 +1,4 @@
-"""What AWS is asked about a cluster: leaves as the probe has them, but read here, with an account."""
+"""What AWS is asked about a cluster: collectors as the probe has them, but read here, with an account."""
 
 from __future__ import annotations
 
@@ -14,60 +14,62 @@ from typing import Any
 from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
 from clusterproof.plugins.aws.asked import is_hyperpod
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 
-FOLDER = Path(__file__).with_name("leaves")
-LEAF_S = 120.0  # throttled calls included: a listing of 1,200 nodes is 12 calls
+FOLDER = Path(__file__).with_name("collectors")
+COLLECTOR_S = 120.0  # throttled calls included: a listing of 1,200 nodes is 12 calls
 
 Read = Callable[[Account, Cluster], object]
 
 
 @cache
-def leaf_names() -> tuple[str, ...]:
-    """The leaves there are: the files of the folder `leaves`, each with a function `read(account, cluster)`."""
+def collector_names() -> tuple[str, ...]:
+    """The collectors there are: the files of the folder `collectors`, each with a function `read(account, cluster)`."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__"))
 
 
-def ask(account: Account, cluster: Cluster, leaves: Iterable[str], timeout_s: float = LEAF_S) -> NodeEvidence:
-    """What AWS tells of a cluster: all leaves of its kind side by side, each with its own way to fail."""
-    names = sorted(name for name in leaves if _is_of(name, cluster))
+def ask(account: Account, cluster: Cluster, collectors: Iterable[str], timeout_s: float = COLLECTOR_S) -> NodeEvidence:
+    """What AWS tells of a cluster: all collectors of its kind side by side, each with its own way to fail."""
+    names = sorted(name for name in collectors if _is_of(name, cluster))
     began = time.monotonic()
     pool = ThreadPoolExecutor(max_workers=max(1, len(names)), thread_name_prefix="aws")
     try:
-        asked = {name: pool.submit(_leaf, name, account, cluster) for name in names}
-        told: dict[str, Leaf] = {}
+        asked = {name: pool.submit(_collector, name, account, cluster) for name in names}
+        told: dict[str, Collected] = {}
         for name, answer in asked.items():
             try:
                 told[name] = answer.result(max(0.0, began + timeout_s - time.monotonic()))
             except TooLate:
-                told[name] = Leaf(Status.TIMED_OUT, detail=f"no answer within {timeout_s:g} s")
+                told[name] = Collected(Status.TIMED_OUT, detail=f"no answer within {timeout_s:g} s")
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     return NodeEvidence(cluster.name, told, seconds=time.monotonic() - began)
 
 
 def _is_of(name: str, cluster: Cluster) -> bool:
-    """Whether a leaf is asked of this kind of cluster: `KINDS` in its file says which, where it is not every one."""
+    """Whether a collector is asked of this kind of cluster: `KINDS` in its file says which, where it is not all."""
     kinds = getattr(_module(name), "KINDS", ("hyperpod", "ec2"))
     return ("hyperpod" if is_hyperpod(cluster) else "ec2") in kinds
 
 
 def _module(name: str) -> Any:
-    return importlib.import_module(f"clusterproof.plugins.aws.leaves.{name}")
+    return importlib.import_module(f"clusterproof.plugins.aws.collectors.{name}")
 
 
-def _leaf(name: str, account: Account, cluster: Cluster) -> Leaf:
+def _collector(name: str, account: Account, cluster: Cluster) -> Collected:
     began = time.monotonic()
     read: Read = _module(name).read
     try:
         value = _plain(read(account, cluster))
     except AwsDenied as denied:
-        return Leaf(Status.DENIED, detail=str(denied), seconds=time.monotonic() - began)
+        return Collected(Status.DENIED, detail=str(denied), seconds=time.monotonic() - began)
     except AwsError as problem:
-        return Leaf(Status.BROKE, detail=str(problem), seconds=time.monotonic() - began)
-    except Exception as crash:  # whatever it is, it is this leaf's evidence and nobody else's
-        return Leaf(Status.BROKE, detail=f"{type(crash).__name__}: {crash}"[:300], seconds=time.monotonic() - began)
-    return Leaf(Status.TOLD, value, seconds=time.monotonic() - began)
+        return Collected(Status.BROKE, detail=str(problem), seconds=time.monotonic() - began)
+    except Exception as crash:  # whatever it is, it is this collector's evidence and nobody else's
+        return Collected(
+            Status.BROKE, detail=f"{type(crash).__name__}: {crash}"[:300], seconds=time.monotonic() - began
+        )
+    return Collected(Status.TOLD, value, seconds=time.monotonic() - began)
 
 
 def _plain(told: object) -> Any:

@@ -1,4 +1,4 @@
-"""What the leaves of Lustre, NVMe disks and Neuron devices tell of real files, odd ones among them."""
+"""What the collectors of Lustre, NVMe disks and Neuron devices tell of real files, odd ones among them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Leaf, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks
@@ -35,20 +35,20 @@ def written(root: Path, files: dict[str, str | bytes]) -> Path:
     return root
 
 
-def tell(root: Path, leaf: str) -> Leaf:
-    """What one leaf tells of a host's root."""
-    return probe([leaf], ProbeOptions(host_root=str(root), leaf_s=30.0)).leaves[leaf]
+def tell(root: Path, collector: str) -> Collected:
+    """What one collector tells of a host's root."""
+    return probe([collector], ProbeOptions(host_root=str(root), collector_s=30.0)).collectors[collector]
 
 
-def value(root: Path, leaf: str) -> Any:
-    told = tell(root, leaf)
+def value(root: Path, collector: str) -> Any:
+    told = tell(root, collector)
     assert told.status is Status.TOLD, told.detail
     return told.value
 
 
-@pytest.mark.parametrize("leaf", ["lustre", "lustre_space", "neuron"])
-def test_what_a_host_has_nothing_of_is_absent(tmp_path: Path, leaf: str) -> None:
-    assert tell(written(tmp_path, {"sys/module/ena/initstate": "live\n"}), leaf).status is Status.ABSENT
+@pytest.mark.parametrize("collector", ["lustre", "lustre_space", "neuron"])
+def test_what_a_host_has_nothing_of_is_absent(tmp_path: Path, collector: str) -> None:
+    assert tell(written(tmp_path, {"sys/module/ena/initstate": "live\n"}), collector).status is Status.ABSENT
 
 
 def test_a_host_without_nvme_has_no_controller(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_an_inactive_target_has_no_numbers_and_an_older_client_tells_them_in_pro
 def test_an_import_that_may_not_be_read_costs_its_own_evidence_only() -> None:
     image = with_file(healthy_p5(), ost(1, "import"), File(imported("x", "FULL"), 0o600))
     with entered(image) as node:
-        told = probe_node(node, ["lustre"], PATIENT, user=NOBODY).leaves["lustre"].value
+        told = probe_node(node, ["lustre"], PATIENT, user=NOBODY).collectors["lustre"].value
     states = {client["name"].split("-osc-")[0]: client["state"] for client in told["clients"]}
     assert states[f"{FILE_SYSTEM}-OST0001"]["error"] == "EACCES"
     assert states[f"{FILE_SYSTEM}-OST0002"] == "IDLE"
@@ -172,8 +172,8 @@ def mounted(root: Path, lines: list[str], fstab: str = "", **options: Any) -> li
     """What is told of these mounts, `PATH REST`, in the order in which they were made."""
     info = "".join(f"{30 + n} 1 0:{60 + n} / {line}\n" for n, line in enumerate(lines))
     written(root, {"proc/1/mountinfo": info, "etc/fstab": fstab})
-    chosen = ProbeOptions(host_root=str(root), leaf_s=30.0, **options)
-    told: list[dict[str, Any]] = probe(["mounts"], chosen).leaves["mounts"].value["mounts"]
+    chosen = ProbeOptions(host_root=str(root), collector_s=30.0, **options)
+    told: list[dict[str, Any]] = probe(["mounts"], chosen).collectors["mounts"].value["mounts"]
     return told
 
 
@@ -241,11 +241,11 @@ def test_a_file_system_whose_disk_is_gone_does_not_answer_from_memory(tmp_path: 
 
 def test_an_nvme_controller_without_a_driver_is_not_an_absent_one() -> None:
     dark = {"address": "0000:00:1f.0", "vendor": "1d0f", "device": "cd01", "class": "010802", "driver": ""}
-    leaves = {
-        "nvme": Leaf(Status.TOLD, {"controllers": [], "left_out": 0}),
-        "pci": Leaf(Status.TOLD, {"devices": [dark]}),
+    collectors = {
+        "nvme": Collected(Status.TOLD, {"controllers": [], "left_out": 0}),
+        "pci": Collected(Status.TOLD, {"devices": [dark]}),
     }
-    node = nodes(Cluster("one", "local", (Target("a"),)), {"a": NodeEvidence("a", leaves)})["a"]
+    node = nodes(Cluster("one", "local", (Target("a"),)), {"a": NodeEvidence("a", collectors)})["a"]
     result = judge(node_checks()["storage.nvme_state"], node)
     assert result.verdict is Verdict.INCOMPLETE
     assert result.message == "no NVMe controller has a driver; on the PCI bus: 0000:00:1f.0"
@@ -264,15 +264,15 @@ def test_a_checkpoint_folder_lies_on_the_nearest_mount_above_it(tmp_path: Path) 
     )
     lfs = written(tmp_path, {"proc/1/mountinfo": mountinfo})
     folders = ("/fsx-old/a", "/fsx/local/b", "/c")
-    options = ProbeOptions(host_root=str(lfs), leaf_s=30.0, checkpoints=folders)
-    told = probe(["striping"], options).leaves["striping"].value
+    options = ProbeOptions(host_root=str(lfs), collector_s=30.0, checkpoints=folders)
+    told = probe(["striping"], options).collectors["striping"].value
     assert [(folder["path"], folder["type"]) for folder in told["folders"]] == [
         ("/fsx-old/a", "ext4"),
         ("/fsx/local/b", "xfs"),
         ("/c", "ext4"),
     ]
-    on_lustre = probe(["striping"], ProbeOptions(host_root=str(lfs), leaf_s=30.0, checkpoints=("/fsx",)))
-    assert on_lustre.leaves["striping"].status is Status.ABSENT
+    on_lustre = probe(["striping"], ProbeOptions(host_root=str(lfs), collector_s=30.0, checkpoints=("/fsx",)))
+    assert on_lustre.collectors["striping"].status is Status.ABSENT
 
 
 def test_neuron_devices_are_told_by_index_whatever_else_is_there(tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_neuron_devices_are_told_by_index_whatever_else_is_there(tmp_path: Path)
 @needs_nodes
 def test_neuron_ls_is_found_where_its_package_puts_it() -> None:
     with entered(healthy_trn1()) as node:
-        told = probe_node(node, ["neuron_ls"], PATIENT, user=NOBODY).leaves["neuron_ls"]
+        told = probe_node(node, ["neuron_ls"], PATIENT, user=NOBODY).collectors["neuron_ls"]
     assert LS == "/opt/aws/neuron/bin/neuron-ls"
     assert (told.status, told.value["exit"]) == (Status.TOLD, 0)
     assert '"neuron_device": 15' in told.value["output"]
@@ -311,7 +311,7 @@ def test_neuron_ls_is_found_where_its_package_puts_it() -> None:
 @needs_nodes
 def test_a_fake_nodes_real_mounts_come_after_those_that_it_only_believes_in() -> None:
     with entered(with_tmpfs(healthy_p5(), "/fsx", "4m")) as node:
-        told = probe_node(node, ["mounts"], PATIENT).leaves["mounts"].value
+        told = probe_node(node, ["mounts"], PATIENT).collectors["mounts"].value
         lines = node.run(["python3", "-c", "import os; print(os.read(os.open('/proc/self/mountinfo', 0), 4096))"])
     types = {mount["path"]: mount["type"] for mount in told["mounts"]}
     assert (types["/fsx"], types["/opt/dlami/nvme"]) == ("tmpfs", "ext4")
