@@ -8,7 +8,7 @@ from random import Random
 from threading import Event
 
 from tests.faults import BY_NAME
-from tests.slurm_scripts import Scripted, eventually
+from tests.slurm_scripts import STATE, Scripted, eventually
 from tests.testbed.node import Node, healthy_p5
 
 NOBODY = 65534
@@ -213,6 +213,7 @@ class SoakedNode:
 
     def _tell(self, what: str) -> None:
         logged = "\n    ".join(self.slurm.logged(self.name).splitlines()[-30:])
-        print(
-            f"{self.name} is {self.slurm.bed.state(self.name)} ({self._reason}), and {what}:\n    {logged}", flush=True
-        )
+        files = sorted((self.node.root / STATE).rglob("*.json"))
+        kept = "\n    ".join(f"{file.stem}: {file.read_text()[:800]}" for file in files if file.parent.name != "jobs")
+        state = f"{self.name} is {self.slurm.bed.state(self.name)} ({self._reason}), and {what}"
+        print(f"{state}:\n    {logged}\n    {kept}", flush=True)

@@ -6,12 +6,17 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.log import Log
+from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.state import KEPT_S, UNFINISHED_S, State
+from clusterproof.integrations.slurm.verdict import NO_JOB
 
 
 @pytest.fixture
@@ -110,3 +115,24 @@ def test_a_syslog_that_hangs_is_waited_for_once_and_no_line_is_lost(
         for number in range(1000):
             log(f"line {number}")
     assert "clusterproof: prolog: line 999\n" in capsys.readouterr().err
+
+
+def test_how_far_the_log_was_judged_never_goes_back_where_two_say_so_at_once(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state.prepare()
+    call = Call("prolog", "gpu001", NO_JOB, Settings("drain"), state, Log("test", ""))
+    later = threading.Thread(target=call.advance, args=(("boot", 9, 9.0),))
+    read = State.read
+
+    def read_while_another_advances(self: State, name: str) -> Mapping[str, Any]:
+        monkeypatch.setattr(State, "read", read)
+        told = read(self, name)
+        later.start()
+        later.join(0.5)
+        return told
+
+    monkeypatch.setattr(State, "read", read_while_another_advances)
+    call.advance(("boot", 5, 5.0))
+    later.join()
+    assert call.cursor == ("boot", 9, 9.0)

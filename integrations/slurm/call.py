@@ -110,9 +110,10 @@ class Call:
 
     def advance(self, ends: Cursor | None) -> None:
         """What the kernel had logged until then has been judged, and will not be again."""
-        furthest = later(self.cursor, ends)
-        if furthest:
-            self.remember("cursor", {"cursor": furthest})
+        with self.state.locked("cursor.lock"):
+            furthest = later(self.cursor, ends)
+            if furthest:
+                self.remember("cursor", {"cursor": furthest})
 
     def tell(self, run: Run) -> None:
         """Log what a run found."""

@@ -154,9 +154,10 @@ def in_use(call: Call, node: NodeState, ended: list[Drain]) -> None:
 
 def forget(call: Call, drains: list[Drain]) -> dict[str, Cursor]:
     """Forget drains that were taken back; how far the kernel log has been looked at for each check."""
-    looked = taken_back(call.state, drains)
-    if drains:
-        call.remember(LOOKED_AT, dict(looked))
+    with call.state.locked(f"{LOOKED_AT}.lock"):
+        looked = taken_back(call.state, drains)
+        if drains:
+            call.remember(LOOKED_AT, dict(looked))
     release(call.state, drains)
     return looked
 

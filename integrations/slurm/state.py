@@ -47,10 +47,13 @@ class State:
         return f"{why}; nothing is remembered from job to job" if why else ""
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """One run at a time on this node; the lock dies with its owner. No other user can hold it."""
+    def locked(self, name: str = LOCK) -> Iterator[None]:
+        """One run at a time on this node, or one change of a record; the lock dies with its owner.
+
+        No other user can hold it.
+        """
         try:
-            lock = self._lock()
+            lock = self._lock(name)
         except OSError:
             yield
             return
@@ -124,9 +127,9 @@ class State:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), file)
         return file
 
-    def _lock(self) -> int:
-        """The lock's file, which no other user may open: whoever has a file open can lock it. Raises OSError."""
-        file = self._own(f"{self.folder}/{LOCK}")
+    def _lock(self, name: str) -> int:
+        """A lock's file, which no other user may open: whoever has a file open can lock it. Raises OSError."""
+        file = self._own(f"{self.folder}/{name}")
         with contextlib.suppress(FileNotFoundError):
             if not is_roots(told := os.lstat(file)) or told.st_mode & OTHERS_OPEN:
                 os.unlink(file)
