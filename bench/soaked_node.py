@@ -94,7 +94,11 @@ class SoakedNode:
         seconds = self.random.randint(100_000, 999_999)  # by which it is found again
         left = f"sleep {seconds}"
         job = self.slurm.submit(self.name, user=NOBODY, script=f"(setsid {left} >/dev/null 2>&1 &) #")
-        eventually(lambda: self._completes(job), TIMEOUT_S)
+        try:
+            eventually(lambda: self._completes(job), TIMEOUT_S)
+        except TimeoutError:
+            self._tell(f"job {job} does not end: {self.slurm.bed.told('scontrol', 'show', 'job', job)}")
+            raise
         self.tally.faults += 1
         self.is_to_be_drained()
         for number in self.slurm.processes(self.name, left).split():
