@@ -57,7 +57,7 @@ class Telling(Protocol):
         """The answers of all collectors. Raises Incomplete where the node was not reached."""
 
     @property
-    def known(self) -> dict[str, Any]:
+    def known(self) -> dict[Any, Any]:
         """Facts already read, with the exceptions of those that could not be."""
 
 
@@ -70,8 +70,15 @@ class Fact(Generic[T]):
         self.uncaptured = uncaptured  # why it has no meaning where the evidence has no such collector
         self.__doc__ = decode.__doc__
 
+        self.name = ", ".join(collectors)
+        self.key: object = self  # under which a node keeps it
+
     def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
+        self.name = self.key = name
+
+    def of(self, node: Telling) -> T:
+        """The fact of a node, where it stands for itself and is no property. Raises Incomplete, NotApplicable."""
+        return self.__get__(node, type(node))
 
     @overload
     def __get__(self, node: None, owner: type) -> Fact[T]: ...
@@ -80,9 +87,9 @@ class Fact(Generic[T]):
     def __get__(self, node: Telling | None, owner: type) -> Fact[T] | T:
         if node is None:
             return self
-        if self.name not in node.known:
-            node.known[self.name] = self._read(node)
-        known = node.known[self.name]
+        if self.key not in node.known:
+            node.known[self.key] = self._read(node)
+        known = node.known[self.key]
         if isinstance(known, (Incomplete, NotApplicable)):
             raise known.with_traceback(None)
         return known  # type: ignore[no-any-return]
@@ -158,15 +165,23 @@ def told(name: str, collector: Collected) -> Told:
 
 @cache
 def collectors_needed(function: Callable[..., Any], facts_of: type) -> frozenset[str]:
-    """The collectors that a function can ask for: those of every fact whose name it, or what it calls, mentions."""
-    facts = (getattr(facts_of, name, None) for name in names_mentioned(function, facts_of))
+    """The collectors that a function can ask for: those of every fact that it, or what it calls, mentions."""
+    names, alone = _mentioned(function, facts_of)
+    facts = [*(getattr(facts_of, name, None) for name in names), *alone]
     return frozenset(collector for fact in facts if isinstance(fact, Fact) for collector in fact.collectors)
 
 
 @cache
 def names_mentioned(function: Callable[..., Any], facts_of: type) -> frozenset[str]:
     """Every name in the code of a function, of what it calls, and of the facts that they mention."""
+    return _mentioned(function, facts_of)[0]
+
+
+@cache
+def _mentioned(function: Callable[..., Any], facts_of: type) -> tuple[frozenset[str], frozenset[Fact[Any]]]:
+    """The same names, and the facts among them that are no property."""
     names: set[str] = set()
+    alone: set[Fact[Any]] = set()
     seen: set[CodeType] = set()
     waiting: list[FunctionType] = [function] if isinstance(function, FunctionType) else []
     while waiting:
@@ -182,12 +197,16 @@ def names_mentioned(function: Callable[..., Any], facts_of: type) -> frozenset[s
                     mentioned = mentioned.decode
                 elif isinstance(mentioned, property):
                     mentioned = mentioned.fget
+                known = current.__globals__.get(name)
+                if isinstance(known, Fact):
+                    alone.add(known)
+                    known = known.decode
                 waiting += [
                     found
-                    for found in (mentioned, current.__globals__.get(name))
+                    for found in (mentioned, known)
                     if isinstance(found, FunctionType) and found.__code__ not in seen and not _is_of_catalog(found)
                 ]
-    return frozenset(names)
+    return frozenset(names), frozenset(alone)
 
 
 def _is_of_catalog(function: FunctionType) -> bool:

@@ -46,7 +46,7 @@ class Node:
     since: Window = BOOT
     group: Group = field(default_factory=Group, repr=False)
     between: PairwiseRun | None = field(default_factory=type(None), repr=False)  # what was measured between nodes
-    known: dict[str, Any] = field(default_factory=dict, repr=False)
+    known: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:
