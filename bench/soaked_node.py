@@ -182,6 +182,8 @@ class SoakedNode:
         state = self.slurm.field(job, "JobState")
         if was_drained and state == "PENDING":
             self.is_to_be_free()
+        if state == "PENDING" and self.slurm.field(job, "Restarts") != "0":  # requeued: else in two minutes
+            self.slurm.bed.run("scontrol", "update", f"JobId={job}", "StartTime=now")
         return "done" if state == "COMPLETED" else ""
 
     def _resume(self) -> None:
