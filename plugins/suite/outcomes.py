@@ -145,7 +145,7 @@ class Outcomes:
         if not self.results:
             return
         terminalreporter.section(self.cluster.name, sep="=")
-        for line in summary(self.results, terminalreporter._tw.fullwidth, self.config.get_verbosity() > 0):  # noqa: SLF001
+        for line in summary(self.results, self.config.get_terminal_writer().fullwidth, self.config.get_verbosity() > 0):
             terminalreporter.write_line(line.text, **line.markup)
         places = topology_of(self.config)
         for text in lines(places) if places else ():
@@ -158,7 +158,7 @@ class Outcomes:
             return
         from clusterproof.reports.pairs import lines_of_pairs  # few runs measure pairs
 
-        for text in lines_of_pairs(between, terminalreporter._tw.fullwidth):  # noqa: SLF001
+        for text in lines_of_pairs(between, self.config.get_terminal_writer().fullwidth):
             terminalreporter.write_line(text)
 
 
