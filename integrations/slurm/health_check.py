@@ -119,8 +119,8 @@ def our_drains(call: Call, asked: Drain | None = None) -> tuple[Drain, ...]:
         drains = (*drains, asked)
     if not drains:
         return ()
-    jobs = control.jobs_on(call.node) if any(drain.is_pending for drain in drains) else frozenset[str]()
-    node = control.node_state(call.node)  # after the jobs: for one that is gone by then the node has been drained
+    to_come = still_to_come(call, drains)
+    node = control.node_state(call.node)  # after that: for a job that was gone by then the node has been drained
     if is_ours(node, drains):
         return not_ended(call, drains, node.reason)
     untold = unexplained(node, drains, str(call.state.read(IN_USE).get("reason", "")), asked)
@@ -132,8 +132,21 @@ def our_drains(call: Call, asked: Drain | None = None) -> tuple[Drain, ...]:
     if node.is_drained:
         release(call.state, drains)  # somebody has drained it for a reason of theirs
     else:
-        in_use(call, node, [drain for drain in drains if not (drain.is_pending and drain.job in jobs)])
+        in_use(call, node, [drain for drain in drains if drain not in to_come])
     return ()
+
+
+def still_to_come(call: Call, drains: tuple[Drain, ...]) -> list[Drain]:
+    """Those that Slurm may yet drain the node for: while it has their job there; by the clock, if it does not say."""
+    pending = [drain for drain in drains if drain.is_pending]
+    if not pending:
+        return []
+    try:
+        jobs = control.jobs_on(call.node)
+    except SlurmError as problem:
+        call.log(f"goes by the clock: {problem}", WARNING)
+        return pending
+    return [drain for drain in pending if drain.job in jobs]
 
 
 def not_ended(call: Call, drains: tuple[Drain, ...], reason: str) -> tuple[Drain, ...]:

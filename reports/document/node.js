@@ -59,10 +59,10 @@ function evidenceOf(node) {
   return el("section", {}, el("h3", {}, "Evidence, as told"), kept, leaves.map(([name, status, detail], at) => {
     const words = name + " " + status.replace("_", " ") + (detail ? ": " + detail : "");
     const value = values[at];
-    if (value === undefined || value < 0) return el("p", { class: "leaf" }, words);
+    if (value === undefined || value < 0) return el("p", { class: "collector" }, words);
     const place = el("pre");
     return el("details", {
-      class: "leaf",
+      class: "collector",
       ontoggle: () => { if (!place.textContent) place.append(visible(asText(data.evidence.values[value]))); },
     }, el("summary", {}, words), place);
   }));

@@ -90,7 +90,7 @@ addEventListener("keydown", (event) => {
 });
 let closed = [];
 addEventListener("beforeprint", () => {
-  closed = [...document.querySelectorAll("details:not([open])")].filter((one) => !one.matches(".leaf, .rest"));
+  closed = [...document.querySelectorAll("details:not([open])")].filter((one) => !one.matches(".collector, .rest"));
   for (const one of closed) one.open = true;
 });
 addEventListener("afterprint", () => { for (const one of closed) one.open = false; });
