@@ -141,6 +141,23 @@ def test_what_several_jobs_met_is_not_judged_again_once_an_administrator_has_tak
         assert controller.state(running) == "IDLE", said
 
 
+def test_no_prolog_finds_again_what_the_health_check_has_resumed_the_node_after() -> None:
+    with of(HEALTHY) as running:
+        assert script(running, "prolog", "40").returncode == 0
+        log_an_xid(running)
+        assert script(running, "epilog", "40").returncode == 1
+        drained_by_slurm(running, "Epilog error")
+        assert explained(running).startswith(f"{OURS}no_xid: ")
+        (running.root / STATE / "cursor.json").unlink()  # so that prologs find it too
+        assert script(running, "prolog", "41").returncode == 1
+        running.run(["scontrol", "update", f"NodeName={controller.NAME}", "State=RESUME"])
+        drained_by_slurm(running, "Prolog error")
+        script(running, "health-check")
+        assert controller.state(running) == "IDLE"
+        again = script(running, "prolog", "42")
+        assert again.returncode == 0, told(again)
+
+
 @versions
 def test_what_an_administrator_has_taken_back_before_he_was_told_the_reason_is_not_judged_again(
     keeps_reason: bool,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.integrations.slurm.call import Call
+from clusterproof.integrations.slurm.call import VERDICT, Call
 from clusterproof.integrations.slurm.drains import Drain
 from clusterproof.integrations.slurm.state import boot_id, since_boot_s
 from clusterproof.integrations.slurm.verdict import Cursor, Run, cursor_of, draining, reaches, run_of
@@ -46,7 +46,7 @@ def epilog(call: Call) -> Drain | None:
             call.remember("epilog", run.to_json())
             call.advance(run.ends)
             if run.findings:
-                call.state.forget("verdict")  # what the node is like now is not what the next job is to be told
+                call.state.forget(VERDICT)  # what the node is like now is not what the next job is to be told
     call.state.forget(of_job)
     found = draining(run, call.job, late_drains=call.settings.at_deadline == "drain", is_epilog=True)
     return call.drain(found, begins, run.ends) if found else None
@@ -54,10 +54,10 @@ def epilog(call: Call) -> Drain | None:
 
 def _checked(call: Call, came: float) -> Run:
     """The verdict of a run. What made the last one fail is judged again for as long as that is fresh."""
-    last = run_of(call.state.read("verdict"))
+    last = run_of(call.state.read(VERDICT))
     is_held = last and last.boot_id == boot_id() and last.of("fail") and came - last.at < call.settings.reuse_s
     run = _run("prolog", call, last.begins if last and is_held else call.cursor)
-    call.remember("verdict", run.to_json())
+    call.remember(VERDICT, run.to_json())
     call.advance(run.ends)
     return run
 
@@ -76,7 +76,7 @@ def _run(occasion: str, call: Call, begins: Cursor | None) -> Run:
 
 def _fresh(call: Call, came: float) -> Run | None:
     """The last run's verdict, where it was formed while this call waited, or is young and finds no fault."""
-    run = run_of(call.state.read("verdict"))
+    run = run_of(call.state.read(VERDICT))
     if run is None or run.boot_id != boot_id() or run.at > since_boot_s():
         return None
     is_young = came - run.at < call.settings.reuse_s and run.is_reusable

@@ -33,6 +33,7 @@ TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
     from typing import NoReturn
 
+VERDICT = "verdict"  # the record of the last run before a job
 DRAIN = 3  # the exit code by which a script knows that the node is to be drained
 LATE_S = 0.5  # of waiting for others, from which on what does not answer in time is no fault of the node's
 MAX_LOGGED = 20  # findings of one run

@@ -6,7 +6,7 @@ import time
 
 from clusterproof.integrations.slurm import control
 from clusterproof.integrations.slurm.breaker import draw_apart, look_back, stand_in_line, who_is_full
-from clusterproof.integrations.slurm.call import Call
+from clusterproof.integrations.slurm.call import VERDICT, Call
 from clusterproof.integrations.slurm.checking import check, judged_by_the_log
 from clusterproof.integrations.slurm.control import NodeState, SlurmError
 from clusterproof.integrations.slurm.drains import (
@@ -171,6 +171,7 @@ def forget(call: Call, drains: list[Drain]) -> dict[str, Cursor]:
         looked = taken_back(call.state, drains)
         if drains:
             call.remember(LOOKED_AT, dict(looked))
+            call.state.forget(VERDICT)  # from which a prolog would judge the same once more
     release(call.state, drains)
     return looked
 
