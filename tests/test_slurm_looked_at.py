@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import pytest
 
-from clusterproof.integrations.slurm.drains import Drain, since_looked_at
-from clusterproof.integrations.slurm.verdict import Cursor, Finding
+from clusterproof.integrations.slurm.call import Call
+from clusterproof.integrations.slurm.control import NodeState
+from clusterproof.integrations.slurm.drains import LOOKED_AT, Drain, held, hold, since_looked_at
+from clusterproof.integrations.slurm.health_check import in_use
+from clusterproof.integrations.slurm.log import Log
+from clusterproof.integrations.slurm.settings import Settings
+from clusterproof.integrations.slurm.state import State
+from clusterproof.integrations.slurm.verdict import NO_JOB, Cursor, Finding
 
 XID, AER, LOST = "gpu.no_xid", "host.pcie_aer", "gpu.gpu_answers"
 
@@ -58,3 +67,37 @@ def test_what_was_looked_at_is_not_judged_again(
 
 def test_a_log_whose_end_is_unknown_is_judged_again() -> None:
     assert begins((XID,), {XID: at(20)}, ends=None) == at(10)
+
+
+@pytest.mark.parametrize(
+    ("is_told", "age_s", "jobs", "is_looked_at", "is_kept"),
+    [
+        (True, 0, {"41"}, True, False),
+        (False, 0, set(), True, False),
+        (False, 0, {"41"}, False, True),
+        (False, 3600, {"41"}, False, False),
+        (False, 3600, set(), True, False),
+        (False, 0, None, False, True),
+        (False, 3600, None, False, False),
+    ],
+    ids=[
+        "Slurm was told",
+        "Slurm has the job no more",
+        "Slurm still has the job",
+        "Slurm never came to it",
+        "Slurm came to it late",
+        "Slurm does not say",
+        "Slurm never said",
+    ],
+)
+def test_what_slurm_drained_a_node_for_that_is_in_use_again_has_been_looked_at(
+    is_told: bool, age_s: float, jobs: set[str] | None, is_looked_at: bool, is_kept: bool, tmp_path: Path
+) -> None:
+    state = State(str(tmp_path / "state"))
+    state.prepare()
+    found = (Finding(XID, "fail", ""),)
+    drain = Drain("epilog", "41", found, "clusterproof: why", at(10), time.time() - age_s, is_told, ends=at(20))
+    hold(state, drain)
+    call = Call("health-check", "gpu001", NO_JOB, Settings("drain"), state, Log("test", ""))
+    in_use(call, NodeState(frozenset({"IDLE"}), "", ()), (drain,), frozenset(jobs) if jobs is not None else None)
+    assert (XID in state.read(LOOKED_AT), bool(held(state))) == (is_looked_at, is_kept)

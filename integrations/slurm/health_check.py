@@ -119,7 +119,7 @@ def our_drains(call: Call, asked: Drain | None = None) -> tuple[Drain, ...]:
         drains = (*drains, asked)
     if not drains:
         return ()
-    to_come = still_to_come(call, drains)
+    jobs = jobs_here(call, drains)
     node = control.node_state(call.node)  # after that: for a job that was gone by then the node has been drained
     if is_ours(node, drains):
         return not_ended(call, drains, node.reason)
@@ -132,21 +132,19 @@ def our_drains(call: Call, asked: Drain | None = None) -> tuple[Drain, ...]:
     if node.is_drained:
         release(call.state, drains)  # somebody has drained it for a reason of theirs
     else:
-        in_use(call, node, [drain for drain in drains if drain not in to_come])
+        in_use(call, node, drains, jobs)
     return ()
 
 
-def still_to_come(call: Call, drains: tuple[Drain, ...]) -> list[Drain]:
-    """Those that Slurm may yet drain the node for: while it has their job there; by the clock, if it does not say."""
-    pending = [drain for drain in drains if drain.is_pending]
-    if not pending:
-        return []
+def jobs_here(call: Call, drains: tuple[Drain, ...]) -> frozenset[str] | None:
+    """The jobs that Slurm still has on the node, where that decides anything; None where it does not say."""
+    if all(drain.is_told for drain in drains):
+        return frozenset()
     try:
-        jobs = control.jobs_on(call.node)
+        return control.jobs_on(call.node)
     except SlurmError as problem:
         call.log(f"goes by the clock: {problem}", WARNING)
-        return pending
-    return [drain for drain in pending if drain.job in jobs]
+        return None
 
 
 def not_ended(call: Call, drains: tuple[Drain, ...], reason: str) -> tuple[Drain, ...]:
@@ -159,9 +157,14 @@ def not_ended(call: Call, drains: tuple[Drain, ...], reason: str) -> tuple[Drain
     return tuple(since_looked_at(drain, looked, call.cursor, judged_by_the_log) for drain in left)
 
 
-def in_use(call: Call, node: NodeState, ended: list[Drain]) -> None:
-    """Forget the drains that a node was taken back from, and remember the reason that Slurm may still show of it."""
+def in_use(call: Call, node: NodeState, drains: tuple[Drain, ...], jobs: frozenset[str] | None) -> None:
+    """Forget the drains that a node was taken back from, and remember the reason that Slurm may still show of it.
+
+    Slurm has drained it for those whose job it has no more; what it never came to has been looked at by nobody.
+    """
     call.remember(IN_USE, {"reason": node.told})
+    ended = [drain for drain in drains if drain.is_told or (jobs is not None and drain.job not in jobs)]
+    release(call.state, [drain for drain in drains if drain not in ended and not drain.is_pending])
     forget(call, ended)
 
 
@@ -241,5 +244,5 @@ def resume(call: Call, run: Run, ours: tuple[Drain, ...]) -> None:
     if is_ours(node, ours) and node.may_be_resumed:
         control.resume(call.node)
         call.log(f"resumes, as all pass: it was drained for {node.reason}", WARNING)
-        in_use(call, control.node_state(call.node), [drain for drain in ours if not drain.is_pending])
+        in_use(call, control.node_state(call.node), ours, None)
         call.advance(run.ends)
