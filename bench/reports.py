@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.reports.document import document
 from clusterproof.reports.folder import FORMS, PAGE
 from clusterproof.reports.run import Run
@@ -53,7 +53,7 @@ def _run() -> Run:
     cluster = Cluster("bench", "ssh", tuple(Target(name) for name in names))
     found = nodes(cluster, told)
     checks = list(node_checks().values())[:CHECKS]
-    one = [judge(check, found[names[0]]) for check in checks]
+    one = [evaluate(check, found[names[0]]) for check in checks]
     results = [
         _failing(result, name) if at % SICK_EVERY == 0 and number == at % CHECKS else replace(result, node=name)
         for at, name in enumerate(names)

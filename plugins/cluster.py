@@ -1,4 +1,4 @@
-"""The door: all that a run of pytest loads of the suite before it knows that a cluster is meant: options and hooks."""
+"""All that a run of pytest loads of the suite before it knows that a cluster is meant: options and hooks."""
 
 from __future__ import annotations
 

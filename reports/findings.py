@@ -22,10 +22,10 @@ _NOUNS = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check's failures, or its concerns, over all nodes. `judged` counts the nodes that the check applied to."""
+    """One check's failures, or its concerns, over all nodes. `evaluated` counts the nodes that the check applied to."""
 
     results: tuple[Result, ...]
-    judged: int
+    evaluated: int
     is_probably_configuration: bool
 
     @property
@@ -39,7 +39,7 @@ class Finding:
         if not self.is_probably_configuration:
             return ""
         of_what = "pairs" if self.first.is_of_pair else "nodes"
-        return f"{len(self.results)} of {self.judged} {of_what} alike: probably configuration, not hardware"
+        return f"{len(self.results)} of {self.evaluated} {of_what} alike: probably configuration, not hardware"
 
     @property
     def nodes(self) -> str:
@@ -51,7 +51,7 @@ class Finding:
         if self.first.is_of_cluster:
             return f"cluster {nodes}"
         of_what = ("pair", "pairs") if self.first.is_of_pair else ("node", "nodes")
-        words = f"{len(self.results)} of {_count(self.judged, *of_what)} ({nodes})"
+        words = f"{len(self.results)} of {_count(self.evaluated, *of_what)} ({nodes})"
         devices = sum(len(result.devices) for result in self.results)
         noun = _NOUNS.get(self.first.subject)
         return f"{words}, {_count(devices, *noun)}" if noun and devices else words
@@ -178,15 +178,15 @@ _OF_CLUSTER = (
 
 def findings(results: Sequence[Result], verdict: Verdict) -> list[Finding]:
     """The findings of one verdict, those on most nodes first."""
-    judged: dict[str, int] = defaultdict(int)
+    evaluated: dict[str, int] = defaultdict(int)
     hits: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         if result.verdict is not Verdict.NOT_APPLICABLE:
-            judged[result.check] += 1
+            evaluated[result.check] += 1
         if result.verdict is verdict:
             hits[result.check].append(result)
     found = [
-        Finding(tuple(hit), judged[check], _is_probably_configuration(hit, judged[check]))
+        Finding(tuple(hit), evaluated[check], _is_probably_configuration(hit, evaluated[check]))
         for check, hit in hits.items()
     ]
     return sorted(
@@ -217,13 +217,13 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def _is_probably_configuration(hit: Sequence[Result], judged: int) -> bool:
+def _is_probably_configuration(hit: Sequence[Result], evaluated: int) -> bool:
     """Whether so many nodes share a failure that hardware is unlikely to be to blame.
 
     One slow node is in half of all pairs of four, a slow rack in most of all: only all pairs are nobody's.
     """
     share = 1 if hit[0].is_of_pair else threshold("configuration.suspected_share")
-    return judged >= threshold("configuration.suspected_minimum_nodes") and len(hit) >= judged * share
+    return evaluated >= threshold("configuration.suspected_minimum_nodes") and len(hit) >= evaluated * share
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -32,7 +32,7 @@ def write_forms(folder: Path, run: Run) -> None:
 
     A file that this run has nothing for, and that an earlier one left there, goes.
     """
-    trouble: list[Exception] = []
+    problems: list[Exception] = []
     for name, form in FORMS.items():
         try:
             told = form(run)
@@ -41,9 +41,9 @@ def write_forms(folder: Path, run: Run) -> None:
             else:
                 write_whole(folder / name, told)
         except Exception as problem:  # whatever it is: one form that breaks costs none of the others
-            trouble.append(problem)
-    if trouble:
-        raise trouble[0]
+            problems.append(problem)
+    if problems:
+        raise problems[0]
     summary = os.environ.get(JOB_SUMMARY)
     if summary:
         of_job = (folder / "summary.md").read_bytes()

@@ -27,7 +27,7 @@ def again(run: Run, verdict: Verdict) -> str:
     if (
         nodes
         and all(result.is_of_node for result in found)
-        and run.judged_by_pairs.isdisjoint(result.check for result in found)
+        and run.evaluated_by_pairs.isdisjoint(result.check for result in found)
     ):
         words += ["--nodes", fold(nodes)]
     if len(checks) <= MAX_CHECKS:

@@ -27,7 +27,7 @@ class Run:
     exit_code: int
     command: tuple[str, ...]  # that asks for the same cluster in the same way, without nodes and checks
     left_out: Mapping[str, str]  # checks that were collected and not run, by id: why
-    judged_by_pairs: frozenset[str] = frozenset()  # checks, by id
+    evaluated_by_pairs: frozenset[str] = frozenset()  # checks, by id
     broken: int = 0  # failures that are nobody's verdict
     between: PairwiseRun | None = None  # what was measured between nodes
     last_began: float | None = None  # when the run before it in the history did, in seconds since 1970

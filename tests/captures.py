@@ -11,7 +11,7 @@ from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.captures.collection import Understood, read_text, understood
 from clusterproof.plugins.captures.folder import layout
 from clusterproof.plugins.core.result import Result
-from tests.judged import results
+from tests.evaluated import results
 
 
 def written(folder: Path, *names: str, **contents: str | bytes) -> Path:
@@ -45,6 +45,6 @@ def of_file(file: Path) -> Understood:
     return understood(layout(file).nodes[0], file.parent, collector_names())
 
 
-def judged(file: Path, **target: str) -> Mapping[str, Result]:
+def evaluated(file: Path, **target: str) -> Mapping[str, Result]:
     """The result of every check on a capture of one file."""
     return results(of_file(file).evidence, **target)

@@ -11,7 +11,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.kernel_log.window import window
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 
 HOUR = 3600.0
 UPTIME_S = 100 * HOUR
@@ -37,7 +37,7 @@ def node(
 
 def result(check: str, of: Node) -> Result:
     """What a check says of the node."""
-    return judge(node_checks()[check], of)
+    return evaluate(node_checks()[check], of)
 
 
 def verdict(check: str, of: Node) -> Verdict:

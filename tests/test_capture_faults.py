@@ -10,7 +10,7 @@ from clusterproof.plugins.benchmarks.load.options import COLLECTORS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.fact import ONLY_CAPTURED
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
-from tests.faults.captured import FAULTS, CapturedFault, changes, judged
+from tests.faults.captured import FAULTS, CapturedFault, changes, evaluated
 from tests.testbed.outputs import P5, TRN1
 
 FOUND = (Verdict.FAIL, Verdict.CONCERN)
@@ -36,11 +36,11 @@ def test_every_check_over_logs_has_a_captured_fault_that_it_finds() -> None:
 
 @pytest.mark.parametrize(("files", "passed"), [(P5, LOGS - {"neuron.nccom"}), (TRN1, {"neuron.nccom"})])
 def test_what_was_collected_on_a_healthy_node_has_no_finding(files: Mapping[str, str], passed: set[str]) -> None:
-    results = judged(files)
+    results = evaluated(files)
     assert {name: result.message for name, result in results.items() if result.verdict in FOUND} == {}
     assert {name for name in LOGS if results[name].verdict is Verdict.PASS} == passed
 
 
 def test_where_no_log_was_captured_the_checks_over_logs_do_not_apply() -> None:
-    results = judged({"dmesg.txt": P5["dmesg.txt"]})
+    results = evaluated({"dmesg.txt": P5["dmesg.txt"]})
     assert {results[name].verdict for name in LOGS} == {Verdict.NOT_APPLICABLE}

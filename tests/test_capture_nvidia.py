@@ -8,7 +8,7 @@ from clusterproof.plugins.captures.forms import FORMS
 from clusterproof.plugins.captures.pieces import pieces
 from clusterproof.plugins.captures.text import text_of
 from clusterproof.plugins.core.verdict import Verdict
-from tests.captures import judged, of_file
+from tests.captures import evaluated, of_file
 from tests.samples import FOLDER, Sample, manifest, of_topic, sample
 
 FORM_OF = {
@@ -79,7 +79,7 @@ def test_a_capture_is_understood_as_a_whole(capture: Sample) -> None:
 
 @pytest.mark.parametrize("capture", captures(healthy=True))
 def test_of_a_healthy_capture_no_check_complains(capture: Sample) -> None:
-    results = judged(FOLDER / capture.file, instance_type=TYPES.get(capture.file, ""))
+    results = evaluated(FOLDER / capture.file, instance_type=TYPES.get(capture.file, ""))
     known = {check for check, files in KNOWN.items() if capture.name in files.split()}
     complaints = {check for check, result in results.items() if result.verdict in (Verdict.FAIL, Verdict.CONCERN)}
     assert complaints - known == set()
@@ -87,7 +87,7 @@ def test_of_a_healthy_capture_no_check_complains(capture: Sample) -> None:
 
 @pytest.mark.parametrize("capture", captures(healthy=False))
 def test_of_a_faulty_capture_a_check_complains(capture: Sample) -> None:
-    verdicts = {result.verdict for result in judged(FOLDER / capture.file).values()}
+    verdicts = {result.verdict for result in evaluated(FOLDER / capture.file).values()}
     assert verdicts & {Verdict.FAIL, Verdict.CONCERN}
 
 
@@ -105,20 +105,20 @@ def test_of_a_faulty_capture_a_check_complains(capture: Sample) -> None:
     ],
 )
 def test_a_fault_is_found_where_it_is(file: str, check: str, message: str) -> None:
-    result = judged(FOLDER / sample(file).file)[check]
+    result = evaluated(FOLDER / sample(file).file)[check]
     assert result.verdict is Verdict.FAIL
     assert message in result.message
 
 
 def test_links_that_are_all_down_fail_a_node_that_should_have_some() -> None:
     file = FOLDER / sample("nvidia-smi-nvlink/rtx2080s-r610-s.txt").file
-    result = judged(file, instance_type="p5.48xlarge")["gpu.nvlink_active"]
+    result = evaluated(file, instance_type="p5.48xlarge")["gpu.nvlink_active"]
     assert result.message == "GPU 0: 0 NVLinks; expected 18 active links"
     assert result.verdict is Verdict.FAIL
 
 
 def test_a_gpu_that_the_capture_leaves_out_is_incomplete_and_none_is_missing() -> None:
-    results = judged(FOLDER / sample("nvidia-smi-q-xml/h100-hw.xml").file, instance_type="p5.48xlarge")
+    results = evaluated(FOLDER / sample("nvidia-smi-q-xml/h100-hw.xml").file, instance_type="p5.48xlarge")
     assert results["gpu.gpu_count"].verdict is Verdict.PASS
     assert results["gpu.no_uncorrected_ecc"].verdict is Verdict.INCOMPLETE
     assert results["gpu.no_uncorrected_ecc"].devices == ("GPU 7",)
@@ -126,5 +126,5 @@ def test_a_gpu_that_the_capture_leaves_out_is_incomplete_and_none_is_missing() -
 
 @pytest.mark.parametrize("file", ["nvidia-smi-topo/h100.txt", "nvidia-smi-table/h100-version.txt"])
 def test_what_a_capture_does_not_tell_never_passes(file: str) -> None:
-    results = judged(FOLDER / sample(file).file)
+    results = evaluated(FOLDER / sample(file).file)
     assert [check for check, result in results.items() if result.verdict is Verdict.PASS] == []

@@ -14,7 +14,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.form import CaptureError, Form
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from tests.samples import FOLDER, Sample, manifest, of_topic, sample
 
 WORDS = (
@@ -72,7 +72,7 @@ def verdict(text: str, check: str) -> Verdict:
     collectors = {collector: Collected(Status.TOLD, value) for collector, value in values.items()}
     cluster = Cluster("altered", "capture", (Target("gpu001"),))
     node = nodes(cluster, {"gpu001": NodeEvidence("gpu001", collectors)}, "preflight")["gpu001"]
-    return judge(node_checks()[check], node).verdict
+    return evaluate(node_checks()[check], node).verdict
 
 
 @pytest.mark.parametrize(("file", "check"), faulty())

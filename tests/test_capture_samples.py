@@ -40,7 +40,7 @@ from clusterproof.plugins.evidence.storage import parse_disks as disks
 from clusterproof.plugins.evidence.storage import parse_fstab as fstab
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from tests.samples import Sample, manifest, of_topic
 
 FAMILIES = {
@@ -143,7 +143,7 @@ def recognised(text: str, forms: tuple[Form, ...] = FORMS) -> list[str]:
     return [form.name for form in forms if form.recognises(text)]
 
 
-def judged(sample: Sample) -> list[Result]:
+def evaluated(sample: Sample) -> list[Result]:
     """What every check says of each node that a capture tells of."""
     told, _ = read_text(plain(sample.text))
     slurm_nodes = told.get("slurm_node")
@@ -151,7 +151,7 @@ def judged(sample: Sample) -> list[Result]:
     collectors = {collector: Collected(Status.TOLD, value) for collector, value in told.items()}
     kind = next((kind for part, kind in TYPES.items() if sample.name.startswith(part)), "")
     nodes = [Node(Target(name, instance_type=kind), NodeEvidence(name, collectors)) for name in names]
-    return [judge(check, node) for node in nodes for check in node_checks().values()]
+    return [evaluate(check, node) for node in nodes for check in node_checks().values()]
 
 
 def parameters(chosen: str = "") -> list[object]:
@@ -171,18 +171,18 @@ def test_every_capture_is_recognised_as_what_it_is_or_says_nothing_of_a_node(sam
 
 @pytest.mark.parametrize("sample", parameters())
 def test_no_capture_breaks_a_check(sample: Sample) -> None:
-    assert [result.message for result in judged(sample) if "the check itself broke" in result.message] == []
+    assert [result.message for result in evaluated(sample) if "the check itself broke" in result.message] == []
 
 
 @pytest.mark.parametrize("sample", parameters("is_healthy"))
 def test_a_healthy_capture_has_no_finding(sample: Sample) -> None:
-    found = {result.check: result.message for result in judged(sample) if result.verdict in FINDINGS}
+    found = {result.check: result.message for result in evaluated(sample) if result.verdict in FINDINGS}
     assert set(found) == {check for name, check in FOUND_IN_HEALTHY if name == sample.name}, found
 
 
 @pytest.mark.parametrize("sample", parameters("is_faulty"))
 def test_a_faulty_capture_has_a_finding(sample: Sample) -> None:
-    found = [result.check for result in judged(sample) if result.verdict in FINDINGS]
+    found = [result.check for result in evaluated(sample) if result.verdict in FINDINGS]
     assert bool(found) != (sample.name in NOT_FOUND_IN_FAULTY)
 
 

@@ -18,7 +18,7 @@ from clusterproof.plugins.evidence.recording import read_cluster
 from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from clusterproof.plugins.suite.check import Check
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.transport.gather import replay
 
 # Checks over logs of tests that no probe runs: not applicable where nobody has captured one, nor put it on the node.
@@ -63,7 +63,7 @@ def test_the_collectors_found_for_a_check_are_all_that_it_reads(check: Check, de
             collector: told for collector, told in node.evidence.collectors.items() if collector in check.collectors
         }
         alone = Node(node.target, replace(node.evidence, collectors=fewer), group=node.group)
-        whole, part = judge(check, node), judge(check, alone)
+        whole, part = evaluate(check, node), evaluate(check, alone)
         if check.route.check != "node.evidence_complete":  # which looks at whatever collectors there are
             assert (part.verdict, part.message) == (whole.verdict, whole.message), name
 
@@ -74,11 +74,11 @@ def test_no_check_passes_a_node_that_told_nothing(check: Check, demo: dict[str, 
     spoke = {"node.reachable", "node.evidence_complete"}  # it answered, and nothing was asked
     if check.route.check not in spoke:
         says = Verdict.NOT_APPLICABLE if check.route.check in CAPTURED else Verdict.INCOMPLETE
-        assert judge(check, silent).verdict is says
+        assert evaluate(check, silent).verdict is says
 
 
 def test_a_finding_says_what_was_observed_and_what_was_expected(demo: dict[str, Node]) -> None:
-    results = [judge(check, node) for check in node_checks().values() for node in demo.values()]
+    results = [evaluate(check, node) for check in node_checks().values() for node in demo.values()]
     found = [result for result in results if result.verdict in (Verdict.FAIL, Verdict.CONCERN)]
     assert len(found) > 10
     assert [result.message for result in found if not (result.observed and result.expected)] == []

@@ -15,9 +15,9 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.ec2.facts_quotas import needs
 from clusterproof.plugins.suite.all_checks import all_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.suite.state import nodes
-from tests.judged import said
+from tests.evaluated import said
 from tests.recordings import node
 from tests.slurm_faults import healthy
 
@@ -32,8 +32,8 @@ def facts(types: Mapping[str, str], collectors: Mapping[str, Any], **settings: s
     return ClusterFacts(cluster, told, nodes(cluster, {name: NodeEvidence(name) for name in types}))
 
 
-def judged(check: str, types: Mapping[str, str], **collectors: Any) -> Result:
-    return judge(all_checks()[f"control_plane.{check}"], facts(types, collectors))
+def evaluated(check: str, types: Mapping[str, str], **collectors: Any) -> Result:
+    return evaluate(all_checks()[f"control_plane.{check}"], facts(types, collectors))
 
 
 def expect(result: Result, verdict: Verdict, words: str) -> None:
@@ -64,7 +64,7 @@ UNKNOWN = {"a": "p5.48xlarge", "b": "p9.metal"}
 def test_quotas_allow_what_the_cluster_needs(
     types: Mapping[str, str], without: tuple[str, ...], value: float, verdict: Verdict, words: str
 ) -> None:
-    expect(judged("service_quotas", types, quotas=quotas(types, *without, value=value)), verdict, words)
+    expect(evaluated("service_quotas", types, quotas=quotas(types, *without, value=value)), verdict, words)
 
 
 def test_a_type_with_accelerators_that_nobody_knows_has_no_number_of_interfaces() -> None:
@@ -87,13 +87,13 @@ def instances(*told: Mapping[str, Any]) -> dict[str, Any]:
 )
 def test_instances_without_a_group_are_called_the_nodes(images: Any, verdict: Verdict, words: str) -> None:
     told = instances(*({"ImageId": image} for image in images))
-    expect(judged("image_uniform", P5, instances=told), verdict, words)
+    expect(evaluated("image_uniform", P5, instances=told), verdict, words)
 
 
 def test_nodes_outside_an_ultraserver_are_named() -> None:
     blocks = [{"hostname": "a", "CapacityBlockId": "cr-1"}, {"hostname": "b", "CapacityBlockId": ""}]
     types = dict.fromkeys("ab", "p6e-gb200.36xlarge")
-    result = judged("ultraserver_block", types, instance_topology={"instances": blocks})
+    result = evaluated("ultraserver_block", types, instance_topology={"instances": blocks})
     expect(result, CONCERN, "the nodes: b of 2 nodes in no UltraServer; expected every node of the group in one")
 
 
@@ -123,7 +123,7 @@ FOUR = {f"gpu{number:03}": "p5.48xlarge" for number in range(1, 5)}
     ],
 )
 def test_slurm_counts_the_gpus_of_each_node(types: Any, told: Any, verdict: Verdict, words: str) -> None:
-    expect(judged("slurm_gres", types, slurm=told), verdict, words)
+    expect(evaluated("slurm_gres", types, slurm=told), verdict, words)
 
 
 def test_nodes_that_get_no_jobs_are_told_by_state_and_reason() -> None:
@@ -132,7 +132,7 @@ def test_nodes_that_get_no_jobs_are_told_by_state_and_reason() -> None:
         told["nodes"][number].update(state="IDLE+DRAIN", reason="fan")
     told["nodes"][2].update(state="DOWN*")
     expect(
-        judged("slurm_nodes_take_jobs", FOUR, slurm=told), FAIL, "gpu[001-002]: IDLE+DRAIN (fan), gpu003: DOWN*; exp"
+        evaluated("slurm_nodes_take_jobs", FOUR, slurm=told), FAIL, "gpu[001-002]: IDLE+DRAIN (fan), gpu003: DOWN*; exp"
     )
 
 
@@ -143,7 +143,7 @@ def test_nodes_that_get_no_jobs_are_told_by_state_and_reason() -> None:
 def test_the_flags_of_a_prolog_are_named(flags: str, words: str) -> None:
     told = healthy()
     told["config"]["PrologFlags"] = flags
-    expect(judged("slurm_config", FOUR, slurm=told), CONCERN, words)
+    expect(evaluated("slurm_config", FOUR, slurm=told), CONCERN, words)
 
 
 @pytest.mark.parametrize(

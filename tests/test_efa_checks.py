@@ -15,8 +15,8 @@ from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.recording import read_cluster, write_cluster
 from clusterproof.plugins.inventory.ec2 import efa_attached
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
-from tests.judged import said
+from clusterproof.plugins.suite.evaluate import evaluate
+from tests.evaluated import said
 
 FAIL, CONCERN, NA, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.PASS
 INCOMPLETE = Verdict.INCOMPLETE
@@ -57,11 +57,11 @@ def evidence(
     return NodeEvidence(name, {collector: Collected(Status.TOLD, value) for collector, value in told.items()})
 
 
-def judged(check: str, *told: NodeEvidence, **target: Any) -> Result:
+def evaluated(check: str, *told: NodeEvidence, **target: Any) -> Result:
     """What a check says of the first of some nodes."""
     everyone = {one.node: one for one in told}
     cluster = Cluster("c", "local", tuple(Target(name, **target) for name in everyone))
-    return judge(node_checks()[check], nodes(cluster, everyone)[told[0].node])
+    return evaluate(node_checks()[check], nodes(cluster, everyone)[told[0].node])
 
 
 def group(instance_type: str, *counts: int, **told: Any) -> list[NodeEvidence]:
@@ -71,7 +71,7 @@ def group(instance_type: str, *counts: int, **told: Any) -> list[NodeEvidence]:
 
 @pytest.mark.parametrize("check", [COUNT, *OTHERS])
 def test_efa_that_was_never_attached_is_not_broken(check: str) -> None:
-    assert judged(check, evidence("n0", "g5.16xlarge", 0)).verdict is NA
+    assert evaluated(check, evidence("n0", "g5.16xlarge", 0)).verdict is NA
 
 
 @pytest.mark.parametrize(
@@ -100,20 +100,20 @@ def test_efa_that_was_never_attached_is_not_broken(check: str) -> None:
 def test_efa_devices_are_held_against_those_of_the_group(
     instance_type: str, counts: tuple[int, ...], says: Verdict, words: str
 ) -> None:
-    result = judged(COUNT, *group(instance_type, *counts))
+    result = evaluated(COUNT, *group(instance_type, *counts))
     assert result.verdict is says, result.message
     assert words in result.message
 
 
 def test_a_device_that_the_bus_lists_without_a_driver_is_missing() -> None:
-    result = judged(COUNT, evidence("n0", "g5.16xlarge", 0, bus=1))
+    result = evaluated(COUNT, evidence("n0", "g5.16xlarge", 0, bus=1))
     assert result.verdict is FAIL
     assert result.message == "0 EFA devices, 1 on the PCI bus; expected 1"
 
 
 @pytest.mark.parametrize(("expect", "says"), [(32, FAIL), (31, PASS), (16, PASS)])
 def test_what_the_inventory_expects_outranks_what_is_seen(expect: int, says: Verdict) -> None:
-    assert judged(COUNT, evidence("n0", "p5.48xlarge", 31), expect={"efa": expect}).verdict is says
+    assert evaluated(COUNT, evidence("n0", "p5.48xlarge", 31), expect={"efa": expect}).verdict is says
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_what_the_inventory_expects_outranks_what_is_seen(expect: int, says: Ver
     ],
 )
 def test_what_aws_says_is_attached_is_due(attached: int, count: int, says: Verdict, words: str) -> None:
-    result = judged(COUNT, evidence("n0", "p5.48xlarge", count), efa_attached=attached)
+    result = evaluated(COUNT, evidence("n0", "p5.48xlarge", count), efa_attached=attached)
     assert result.verdict is says, result.message
     assert words in result.message
 
@@ -166,14 +166,14 @@ def test_a_recording_keeps_what_aws_says_is_attached(attached: int | None, tmp_p
 def test_a_rate_is_judged_as_far_as_the_driver_knows_it(
     instance_type: str, gbps: int, driver: str | None, says: Verdict
 ) -> None:
-    result = judged(RATE, evidence("n0", instance_type, 1, gbps=gbps, driver=driver))
+    result = evaluated(RATE, evidence("n0", instance_type, 1, gbps=gbps, driver=driver))
     assert result.verdict is says, result.message
 
 
 def test_a_rate_that_may_be_the_drivers_own_fails_where_the_others_tell_more() -> None:
     sick = evidence("n0", "p5en.48xlarge", 1, gbps=100)
     others = [evidence(f"n{number}", "p5en.48xlarge", 1, gbps=200) for number in (1, 2, 3)]
-    result = judged(RATE, sick, *others)
+    result = evaluated(RATE, sick, *others)
     assert result.verdict is FAIL
     assert "port 1 at 100 Gb/sec (4X EDR); expected at least 200 Gb/s" in result.message
 
@@ -192,7 +192,7 @@ def test_a_port_is_active_and_has_a_link(ports: list[dict[str, str]], verdict: V
     told["ports"] = [told["ports"][0] | changed for changed in ports]
     node = evidence("n0", "p5.48xlarge", 1)
     collector = Collected(Status.TOLD, node.collectors["rdma"].value | {"devices": [told]})
-    result = judged("network.efa_port_active", NodeEvidence("n0", {**node.collectors, "rdma": collector}))
+    result = evaluated("network.efa_port_active", NodeEvidence("n0", {**node.collectors, "rdma": collector}))
     assert result.verdict is verdict
     assert words in result.message
 
@@ -208,9 +208,9 @@ def told(name: str = "n0", count: int = 2, **collectors: Any) -> NodeEvidence:
 
 
 def test_devices_may_still_come_just_after_boot() -> None:
-    result = judged(COUNT, told(boot={"uptime_s": 9.0}), expect={"efa": 3})
+    result = evaluated(COUNT, told(boot={"uptime_s": 9.0}), expect={"efa": 3})
     assert (result.verdict, result.message) == (INCOMPLETE, "2 EFA devices, 9 s after boot; expected 3")
-    assert judged(COUNT, told(boot={"uptime_s": 9.0}), expect={"efa": 2}).verdict is PASS
+    assert evaluated(COUNT, told(boot={"uptime_s": 9.0}), expect={"efa": 2}).verdict is PASS
 
 
 DOMAINS = "".join(
@@ -256,7 +256,7 @@ def test_memory_may_be_locked_where_there_is_efa(
     count: int, memlock: int | None, expect: int, verdict: Verdict, words: str
 ) -> None:
     limits = {"login": {"memlock": memlock}, "daemons": {}}
-    result = judged("network.memlock", told(count=count, limits=limits), expect={"efa": expect})
+    result = evaluated("network.memlock", told(count=count, limits=limits), expect={"efa": expect})
     assert result.verdict is verdict, result.message
     assert words in result.message
 

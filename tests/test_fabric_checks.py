@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.judged import said
+from tests.evaluated import said
 from tests.recordings import boot, gpu, node, nvml
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
@@ -22,7 +22,7 @@ RUNS = {"load": "loaded", "active": "active", "sub": "running", "enabled": "enab
 VERSION = {"exit": 0, "output": "Fabric Manager version is : 580.126.09\n"}
 
 
-def judged(
+def evaluated(
     check: str,
     *gpus: dict[str, Any],
     instance_type: str = "p5.48xlarge",
@@ -56,7 +56,7 @@ def expect(result: Result, verdict: Verdict, words: str) -> None:
 def test_a_gpu_is_in_a_healthy_fabric_where_it_has_one(
     instance_type: str, one: dict[str, Any], verdict: Verdict, words: str
 ) -> None:
-    expect(judged("fabric_state", one, instance_type=instance_type), verdict, words)
+    expect(evaluated("fabric_state", one, instance_type=instance_type), verdict, words)
 
 
 ELSEWHERE = {**H100, "fabric": {**FABRIC, "clique": 2}}
@@ -73,7 +73,7 @@ ELSEWHERE = {**H100, "fabric": {**FABRIC, "clique": 2}}
     ],
 )
 def test_the_gpus_of_a_node_share_a_fabric(gpus: list[dict[str, Any]], verdict: Verdict, words: str) -> None:
-    expect(judged("fabric_uniform", *gpus), verdict, words)
+    expect(evaluated("fabric_uniform", *gpus), verdict, words)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_fabric_manager_runs_and_is_of_the_driver_s_version(
     services: Any, version: Any, verdict: Verdict, words: str
 ) -> None:
     told = {"services": services, "failed": []}
-    expect(judged("fabric_manager", H100, services=told, fabric_manager=version), verdict, words)
+    expect(evaluated("fabric_manager", H100, services=told, fabric_manager=version), verdict, words)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_fabric_manager_runs_and_is_of_the_driver_s_version(
 )
 def test_imex_runs_on_a_tray(name: Any, service: Any, verdict: Verdict, words: str) -> None:
     services = {"services": {"nvidia-imex": service} if service else {}, "failed": []}
-    expect(judged("imex", {**H100, "name": name}, services=services), verdict, words)
+    expect(evaluated("imex", {**H100, "name": name}, services=services), verdict, words)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_what_a_type_or_a_partitioned_gpu_does_not_have(
     check: str, one: dict[str, Any], instance_type: str, verdict: Verdict, words: str
 ) -> None:
     expect(
-        judged(check, one, instance_type=instance_type, kernel_log={"lines": [], "truncated": False}), verdict, words
+        evaluated(check, one, instance_type=instance_type, kernel_log={"lines": [], "truncated": False}), verdict, words
     )
 
 
@@ -149,12 +149,12 @@ OF_A_JOB = "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0"
 )
 def test_who_holds_a_gpu_is_named(occasion: str, one: dict[str, Any], verdict: Verdict, words: str) -> None:
     told = {"processes": [one], "memory_used_mib": 0, "utilization_percent": 0}
-    expect(judged("no_leftover_processes", told, occasion=occasion), verdict, words)
+    expect(evaluated("no_leftover_processes", told, occasion=occasion), verdict, words)
 
 
 def test_memory_that_no_process_owns_is_told() -> None:
     told = {"processes": [], "memory_used_mib": 9999, "utilization_percent": 0}
-    expect(judged("no_leftover_processes", told), CONCERN, "9999 MiB in use and no process owns it")
+    expect(evaluated("no_leftover_processes", told), CONCERN, "9999 MiB in use and no process owns it")
 
 
 RETIRED = {"retired_pages_pending": False, "retired_pages_single_bit": 0, "retired_pages_double_bit": 0}
@@ -185,4 +185,4 @@ UNREAD = dict.fromkeys(NO_ROWS, UNKNOWN)
 def test_memory_is_mended_by_rows_or_by_pages(
     told: dict[str, Any], occasion: str, verdict: Verdict, words: str
 ) -> None:
-    expect(judged("row_remap", {"mig_mode": False, **told}, occasion=occasion), verdict, words)
+    expect(evaluated("row_remap", {"mig_mode": False, **told}, occasion=occasion), verdict, words)

@@ -18,7 +18,7 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.recording import read_cluster
 from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.transport.gather import replay
 
 JSON = st.recursive(
@@ -63,7 +63,7 @@ def test_no_nonsense_from_a_node_breaks_a_check_or_passes_as_evidence(collector:
         Target("gpu001", instance_type="p5.48xlarge"), NodeEvidence("gpu001", {collector: Collected(Status.TOLD, told)})
     )
     for check in node_checks().values():
-        result = judge(check, node)
+        result = evaluate(check, node)
         assert "the check itself broke" not in result.message
         if collector in check.collectors and check.collectors - {collector}:
             assert result.verdict is not Verdict.PASS
@@ -76,7 +76,7 @@ def test_one_spoilt_value_in_a_healthy_answer_never_breaks_a_check(place: int, p
     spoilt = from_json(_spoil(to_json(evidence), place, put))
     node = Node(Target("gpu001"), spoilt)
     for check in node_checks().values():
-        assert "the check itself broke" not in judge(check, node).message
+        assert "the check itself broke" not in evaluate(check, node).message
 
 
 def _spoil(record: dict[str, Any], place: int, put: Any) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def test_a_collector_that_an_older_recording_lacks_was_not_asked_for() -> None:
     node = Node(Target("gpu001"), NodeEvidence("gpu001", {}))
     with pytest.raises(Incomplete, match="kernel_log: was not asked for"):
         assert node.kernel_events
-    told = judge(node_checks()["gpu.no_xid"], node)
+    told = evaluate(node_checks()["gpu.no_xid"], node)
     assert (told.verdict, told.cause) == (Verdict.INCOMPLETE, "kernel_log was not asked for")
 
 
@@ -132,7 +132,7 @@ def test_a_device_whose_name_cannot_be_read_costs_no_more_than_its_own_verdict(w
     told = {"rdma": Collected(Status.TOLD, {"devices": [device]})}
     node = Node(Target("gpu001", instance_type="p5.48xlarge"), NodeEvidence("gpu001", told))
     for check in node_checks().values():
-        assert judge(check, node).verdict is not Verdict.PASS or "rdma" not in check.collectors
+        assert evaluate(check, node).verdict is not Verdict.PASS or "rdma" not in check.collectors
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**30, -(10**300)])

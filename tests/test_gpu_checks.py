@@ -17,7 +17,7 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evidence.gpu.facts import Gpu, NvlinkErrors
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 
 UNSUPPORTED = {"error": "NOT_SUPPORTED", "text": ""}
 UNKNOWN = {"error": "UNKNOWN", "text": ""}
@@ -34,12 +34,14 @@ KINDS = st.dictionaries(
 )
 
 
-def judged(check: str, instance_type: str = "p5.48xlarge", *, gpus: list[dict[str, Any]], **collectors: Any) -> Result:
+def evaluated(
+    check: str, instance_type: str = "p5.48xlarge", *, gpus: list[dict[str, Any]], **collectors: Any
+) -> Result:
     """A check's result on a node whose GPUs tell just this, and other collectors that."""
     nvml = {"init": None, "init_s": 0.1, "driver": "580.126.09", "count": len(gpus), "gpus": gpus}
     told = {"nvml": nvml, "pci": {"devices": [{**ON_BUS, "errors": NO_AER}]}} | collectors
     evidence = NodeEvidence("gpu001", {name: Collected(Status.TOLD, value) for name, value in told.items()})
-    return judge(node_checks()[check], Node(Target("gpu001", instance_type=instance_type), evidence))
+    return evaluate(node_checks()[check], Node(Target("gpu001", instance_type=instance_type), evidence))
 
 
 @pytest.mark.parametrize("word", ["GPU_IS_LOST", "RESET_REQUIRED"])
@@ -57,12 +59,12 @@ def judged(check: str, instance_type: str = "p5.48xlarge", *, gpus: list[dict[st
 )
 def test_any_reading_that_says_lost_condemns_the_gpu_and_leaves_nothing_else_to_judge(place: Any, word: str) -> None:
     gpus = [{**GPU, "ecc_uncorrected_dram": 3, "ecc_uncorrected_sram": 0} | place({"error": word, "text": ""})]
-    answers = judged("gpu.gpu_answers", gpus=gpus)
+    answers = evaluated("gpu.gpu_answers", gpus=gpus)
     assert (answers.verdict, answers.message) == (
         Verdict.FAIL,
         f"GPU 0: the driver says {word}; expected an answer",
     )
-    others = [judged(name, gpus=gpus) for name, check in node_checks().items() if check.subject == "gpu"]
+    others = [evaluated(name, gpus=gpus) for name, check in node_checks().items() if check.subject == "gpu"]
     told = {one.check: one for one in others if one.verdict is not Verdict.INCOMPLETE}
     assert told.keys() == {"gpu.gpu_answers"}
     assert all(f"GPU 0: does not answer ({word})" in one.message for one in others if one.check not in told)
@@ -70,7 +72,7 @@ def test_any_reading_that_says_lost_condemns_the_gpu_and_leaves_nothing_else_to_
 
 @pytest.mark.parametrize("word", ["UNKNOWN", "TIMEOUT", "NO_PERMISSION", "NOT_SUPPORTED", ["GPU_IS_LOST"]])
 def test_a_reading_that_failed_otherwise_loses_no_gpu(word: object) -> None:
-    assert judged("gpu.gpu_answers", gpus=[{**GPU, "temperature_c": {"error": word}}]).verdict is Verdict.PASS
+    assert evaluated("gpu.gpu_answers", gpus=[{**GPU, "temperature_c": {"error": word}}]).verdict is Verdict.PASS
 
 
 def test_nvlink_errors_that_no_link_has_are_not_applicable() -> None:
@@ -96,7 +98,7 @@ def test_a_kind_of_nvlink_errors_that_no_link_has_leaves_the_others() -> None:
 @settings(max_examples=200)
 @given(told=KINDS)
 def test_no_nonsense_about_nvlink_errors_passes(told: dict[str, Any]) -> None:
-    result = judged("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": told}], kernel_log={"lines": []})
+    result = evaluated("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": told}], kernel_log={"lines": []})
     counted = all(isinstance(links, dict) and all(type(n) is int for n in links.values()) for links in told.values())
     assert "broke" not in result.message
     assert (result.verdict is Verdict.PASS) <= (counted and bool(told))
@@ -104,13 +106,13 @@ def test_no_nonsense_about_nvlink_errors_passes(told: dict[str, Any]) -> None:
 
 def test_many_links_with_errors_are_not_all_named() -> None:
     told = {"replay": {str(link): 7 for link in range(36)}}
-    message = judged("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": told}]).message
+    message = evaluated("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": told}]).message
     assert message.startswith("GPU 0: NVLink 0: 7 replay, NVLink 1: 7 replay")
     assert "and 28 more; expected none" in message
 
 
 def test_a_recovery_whose_xids_cannot_be_read_is_incomplete() -> None:
-    result = judged("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": {"recovery": {"5": 2}}}])
+    result = evaluated("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": {"recovery": {"5": 2}}}])
     assert (result.verdict, "kernel_log" in result.message) == (Verdict.INCOMPLETE, True)
 
 
@@ -133,16 +135,16 @@ def test_a_recovery_whose_xids_cannot_be_read_is_incomplete() -> None:
 )
 def test_pcie_errors_are_judged_by_what_there_is(replays: object, errors: object, verdict: Verdict) -> None:
     gpu = {**GPU, "pcie_replays": replays}
-    assert judged("gpu.pcie_errors", gpus=[gpu], pci={"devices": [{**ON_BUS, "errors": errors}]}).verdict is verdict
+    assert evaluated("gpu.pcie_errors", gpus=[gpu], pci={"devices": [{**ON_BUS, "errors": errors}]}).verdict is verdict
 
 
 def test_a_device_that_nobody_counts_the_errors_of_is_not_applicable() -> None:
     efa = {"address": "0000:4f:00.0", "vendor": "1d0f", "device": "efa2", "class": "020000", "errors": NO_AER}
-    assert judged("gpu.pcie_errors", gpus=[GPU], pci={"devices": [efa]}).verdict is Verdict.NOT_APPLICABLE
+    assert evaluated("gpu.pcie_errors", gpus=[GPU], pci={"devices": [efa]}).verdict is Verdict.NOT_APPLICABLE
 
 
 def test_a_gpu_on_the_bus_that_does_not_answer_is_incomplete() -> None:
-    result = judged("gpu.pcie_errors", gpus=[{**GPU, "pci": "0000:64:00.0", "pcie_replays": 0}])
+    result = evaluated("gpu.pcie_errors", gpus=[{**GPU, "pci": "0000:64:00.0", "pcie_replays": 0}])
     assert (result.verdict, "no GPU answers at this address" in result.message) == (Verdict.INCOMPLETE, True)
 
 
@@ -161,7 +163,7 @@ def test_a_gpu_on_the_bus_that_does_not_answer_is_incomplete() -> None:
 )
 def test_a_serial_is_a_board_s(serials: list[object], verdict: Verdict) -> None:
     gpus = [{**GPU, "index": n, "uuid": f"GPU-{n}", "serial": serial} for n, serial in enumerate(serials)]
-    assert judged("gpu.gpu_identity", gpus=gpus).verdict is verdict
+    assert evaluated("gpu.gpu_identity", gpus=gpus).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,7 @@ def test_gpudirect_needs_peermem_or_dma_buf_and_gdrcopy(
     kernel: str, taint: str, modules: list[str], verdict: Verdict
 ) -> None:
     rdma = {"devices": [EFA], "modules": modules, "uverbs": [], "nvidia_taint": taint}
-    assert judged("gpu.peermem", gpus=[GPU], rdma=rdma, boot={"kernel": kernel}).verdict is verdict
+    assert evaluated("gpu.peermem", gpus=[GPU], rdma=rdma, boot={"kernel": kernel}).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -194,7 +196,7 @@ def test_gpudirect_needs_peermem_or_dma_buf_and_gdrcopy(
     ],
 )
 def test_gpudirect_is_not_asked_for_where_there_is_none(instance_type: str, words: str) -> None:
-    result = judged("gpu.peermem", instance_type, gpus=[GPU], rdma={"devices": [EFA]})
+    result = evaluated("gpu.peermem", instance_type, gpus=[GPU], rdma={"devices": [EFA]})
     assert (result.verdict, words in result.message) == (Verdict.NOT_APPLICABLE, True)
 
 
@@ -213,7 +215,7 @@ def test_gpudirect_is_not_asked_for_where_there_is_none(instance_type: str, word
 )
 def test_how_many_lanes_a_gpu_should_have(instance_type: str, gpu: dict[str, Any], verdict: Verdict) -> None:
     gpus = [{**GPU, "pcie_width_max": 16, **gpu}] * 2
-    assert judged("gpu.pcie_link", instance_type, gpus=gpus).verdict is verdict
+    assert evaluated("gpu.pcie_link", instance_type, gpus=gpus).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -227,12 +229,14 @@ def test_a_fabric_that_is_not_supported_is_a_fault_since_hopper(
     model: str, instance_type: str, verdict: Verdict
 ) -> None:
     fabric = {"state": 0, "status": 0, "health_mask": 0, "health_summary": 0, "clique": 0, "cluster_uuid": "0" * 32}
-    assert judged("gpu.fabric_state", instance_type, gpus=[{**GPU, "name": model, "fabric": fabric}]).verdict is verdict
+    assert (
+        evaluated("gpu.fabric_state", instance_type, gpus=[{**GPU, "name": model, "fabric": fabric}]).verdict is verdict
+    )
 
 
 def test_a_recording_from_before_the_summary_of_a_fabric_is_judged_without_it() -> None:
     fabric = {"state": 3, "status": 0, "health_mask": 0, "clique": 0, "cluster_uuid": "0" * 32}
-    assert judged("gpu.fabric_state", gpus=[{**GPU, "fabric": fabric}]).verdict is Verdict.PASS
+    assert evaluated("gpu.fabric_state", gpus=[{**GPU, "fabric": fabric}]).verdict is Verdict.PASS
 
 
 UP, DOWN = [True], [False]
@@ -254,7 +258,7 @@ UNREAD = [UNKNOWN]
     ],
 )
 def test_the_links_that_are_due_must_be_active(links: list[object], verdict: Verdict, words: str) -> None:
-    result = judged("gpu.nvlink_active", gpus=[{**GPU, "nvlinks": links}])
+    result = evaluated("gpu.nvlink_active", gpus=[{**GPU, "nvlinks": links}])
     assert (result.verdict, words in result.message) == (verdict, True), result.message
 
 
@@ -274,13 +278,13 @@ def test_the_links_that_are_due_must_be_active(links: list[object], verdict: Ver
 )
 def test_a_link_that_is_down_needs_no_catalogue(nodes_links: list[list[object]], verdict: Verdict, words: str) -> None:
     gpus = [{**GPU, "index": n, "nvlinks": links} for n, links in enumerate(nodes_links)]
-    result = judged("gpu.nvlink_active", "someone.else", gpus=gpus)
+    result = evaluated("gpu.nvlink_active", "someone.else", gpus=gpus)
     assert (result.verdict, words in result.message) == (verdict, True), result.message
 
 
 def test_gpus_of_another_model_have_links_of_their_own() -> None:
     gpus = [{**GPU, "nvlinks": UP * 4, "name": "A"}, {**GPU, "index": 1, "nvlinks": DOWN * 4, "name": "B"}]
-    assert judged("gpu.nvlink_active", "someone.else", gpus=gpus).verdict is Verdict.INCOMPLETE
+    assert evaluated("gpu.nvlink_active", "someone.else", gpus=gpus).verdict is Verdict.INCOMPLETE
 
 
 @pytest.mark.parametrize(
@@ -290,7 +294,7 @@ def test_gpus_of_another_model_have_links_of_their_own() -> None:
 def test_a_sick_fabric_needs_no_catalogue(state: int, mask: int, verdict: Verdict) -> None:
     fabric = {"state": state, "status": 0, "health_mask": mask, "clique": 0, "cluster_uuid": "0" * 32}
     gpus = [{**GPU, "name": "NVIDIA H100 80GB HBM3", "fabric": fabric}]
-    assert judged("gpu.fabric_state", "someone.else", gpus=gpus).verdict is verdict
+    assert evaluated("gpu.fabric_state", "someone.else", gpus=gpus).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -298,7 +302,7 @@ def test_a_sick_fabric_needs_no_catalogue(state: int, mask: int, verdict: Verdic
     [({"replay": {}}, Verdict.PASS), ({"replay": {"5": 12}}, Verdict.CONCERN), (UNSUPPORTED, Verdict.NOT_APPLICABLE)],
 )
 def test_errors_of_nvlinks_need_no_catalogue(counters: object, verdict: Verdict) -> None:
-    assert judged("gpu.nvlink_errors", "someone.else", gpus=[{**GPU, "nvlink_errors": counters}]).verdict is verdict
+    assert evaluated("gpu.nvlink_errors", "someone.else", gpus=[{**GPU, "nvlink_errors": counters}]).verdict is verdict
 
 
 def moments(at_s: tuple[object, object] = (10.0, 10.5), **counters: tuple[object, object]) -> list[dict[str, Any]]:
@@ -336,7 +340,7 @@ def moments(at_s: tuple[object, object] = (10.0, 10.5), **counters: tuple[object
 )
 def test_only_a_slowdown_whose_time_runs_fails(reasons: int, slowdown: object, verdict: Verdict) -> None:
     gpu = {**GPU, "clocks_event_reasons": reasons, "slowdown": slowdown}
-    assert judged("gpu.no_throttle", gpus=[gpu]).verdict is verdict
+    assert evaluated("gpu.no_throttle", gpus=[gpu]).verdict is verdict
 
 
 IDLE = {"utilization_percent": 0, "processes": [], "memory_used_mib": 0, "temperature_margin_c": 40}
@@ -360,7 +364,7 @@ def beside(first: dict[str, Any], *others: dict[str, Any]) -> list[dict[str, Any
     ],
 )
 def test_a_gpu_that_computes_for_nobody_is_in_use(gpus: list[dict[str, Any]], verdict: Verdict) -> None:
-    assert judged("gpu.no_leftover_processes", gpus=gpus).verdict is verdict
+    assert evaluated("gpu.no_leftover_processes", gpus=gpus).verdict is verdict
 
 
 def warm(*celsius: object) -> list[dict[str, Any]]:
@@ -382,7 +386,7 @@ def warm(*celsius: object) -> list[dict[str, Any]]:
     ],
 )
 def test_an_idle_gpu_is_as_cool_as_the_others(gpus: list[dict[str, Any]], verdict: Verdict) -> None:
-    assert judged("gpu.temperature", gpus=gpus).verdict is verdict
+    assert evaluated("gpu.temperature", gpus=gpus).verdict is verdict
 
 
 def can_do(*most: object, name: str = "H100") -> list[dict[str, Any]]:
@@ -403,7 +407,7 @@ def can_do(*most: object, name: str = "H100") -> list[dict[str, Any]]:
     ],
 )
 def test_what_a_pcie_link_can_do_is_alike_on_all_gpus(gpus: list[dict[str, Any]], verdict: Verdict) -> None:
-    assert judged("gpu.pcie_link", gpus=gpus).verdict is verdict
+    assert evaluated("gpu.pcie_link", gpus=gpus).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -421,14 +425,14 @@ def test_what_a_pcie_link_can_do_is_alike_on_all_gpus(gpus: list[dict[str, Any]]
 def test_a_change_of_ecc_that_waits_is_told(
     instance_type: str, now: object, pending: object, verdict: Verdict, words: str
 ) -> None:
-    result = judged("gpu.ecc_mode", instance_type, gpus=[{**GPU, "ecc_enabled": now, "ecc_pending": pending}])
+    result = evaluated("gpu.ecc_mode", instance_type, gpus=[{**GPU, "ecc_enabled": now, "ecc_pending": pending}])
     assert (result.verdict, words in result.message) == (verdict, True), result.message
 
 
 def test_a_type_of_a_site_s_own_that_has_no_ecc_need_not_have_it_on(monkeypatch: pytest.MonkeyPatch) -> None:
     row = InstanceType(name="own.large", source="site", ecc=False)
     monkeypatch.setitem(own_instance_types, "own.large", row)
-    result = judged("gpu.ecc_mode", "own.large", gpus=[{**GPU, "ecc_enabled": False, "ecc_pending": False}])
+    result = evaluated("gpu.ecc_mode", "own.large", gpus=[{**GPU, "ecc_enabled": False, "ecc_pending": False}])
     assert (result.verdict, result.message) == (Verdict.NOT_APPLICABLE, "GPU 0: own.large has no ECC")
 
 
@@ -444,7 +448,7 @@ def test_a_type_of_a_site_s_own_that_has_no_ecc_need_not_have_it_on(monkeypatch:
 )
 def test_application_clocks_are_the_default(clock: object, default: object, verdict: Verdict) -> None:
     gpu = {**GPU, "app_clock_mhz": clock, "app_clock_default_mhz": default}
-    assert judged("gpu.application_clocks", gpus=[gpu]).verdict is verdict
+    assert evaluated("gpu.application_clocks", gpus=[gpu]).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -460,7 +464,7 @@ def test_application_clocks_are_the_default(clock: object, default: object, verd
 )
 def test_a_gpu_of_the_driver_is_on_the_bus(addresses: list[object], instance_type: str, verdict: Verdict) -> None:
     gpus = [{**GPU, "index": n, "pci": address} for n, address in enumerate(addresses)]
-    assert judged("gpu.gpu_count", instance_type, gpus=gpus, boot={"uptime_s": 86_400.0}).verdict is verdict
+    assert evaluated("gpu.gpu_count", instance_type, gpus=gpus, boot={"uptime_s": 86_400.0}).verdict is verdict
 
 
 def bus(*numa: int, driver: str = "nvidia", nvswitches: int = 4) -> dict[str, Any]:
@@ -485,7 +489,7 @@ def bus(*numa: int, driver: str = "nvidia", nvswitches: int = 4) -> dict[str, An
 def test_gpus_are_shared_evenly_among_numa_nodes_where_no_other_node_tells_how(
     numa: tuple[int, ...], verdict: Verdict, words: str
 ) -> None:
-    result = judged("gpu.gpu_numa", gpus=[GPU], pci=bus(*numa))
+    result = evaluated("gpu.gpu_numa", gpus=[GPU], pci=bus(*numa))
     assert (result.verdict, words in result.message) == (verdict, True), result.message
 
 
@@ -510,7 +514,7 @@ def test_how_many_nvswitches_there_should_be(
     instance_type: str, gpus_on_bus: int, nvswitches: int, verdict: Verdict
 ) -> None:
     pci = bus(*[0] * gpus_on_bus, nvswitches=nvswitches)
-    assert judged("gpu.nvswitch_count", instance_type, gpus=[GPU], pci=pci).verdict is verdict
+    assert evaluated("gpu.nvswitch_count", instance_type, gpus=[GPU], pci=pci).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -526,7 +530,7 @@ def test_how_many_nvswitches_there_should_be(
 )
 def test_nvidia_s_driver_holds_the_gpus(driver: Any, modules: list[str], verdict: Verdict) -> None:
     rdma = {"devices": [], "modules": modules, "uverbs": [], "nvidia_taint": ""}
-    assert judged("gpu.gpu_driver", gpus=[GPU], pci=bus(0, driver=driver), rdma=rdma).verdict is verdict
+    assert evaluated("gpu.gpu_driver", gpus=[GPU], pci=bus(0, driver=driver), rdma=rdma).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -541,12 +545,12 @@ def test_nvidia_s_driver_holds_the_gpus(driver: Any, modules: list[str], verdict
 )
 def test_imex_runs_on_the_trays_of_a_rack(name: object, service: dict[str, str], verdict: Verdict) -> None:
     services = {"services": {"nvidia-imex": service}, "failed": []}
-    assert judged("gpu.imex", gpus=[{**GPU, "name": name}], services=services).verdict is verdict
+    assert evaluated("gpu.imex", gpus=[{**GPU, "name": name}], services=services).verdict is verdict
 
 
 @pytest.mark.parametrize(("gpus", "verdict"), [([], Verdict.NOT_APPLICABLE), ([GPU], Verdict.FAIL)])
 def test_a_type_without_gpus_has_none(gpus: list[dict[str, Any]], verdict: Verdict) -> None:
-    assert judged("gpu.gpu_count", "trn1.32xlarge", gpus=gpus, boot={"uptime_s": 86400.0}).verdict is verdict
+    assert evaluated("gpu.gpu_count", "trn1.32xlarge", gpus=gpus, boot={"uptime_s": 86400.0}).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -562,4 +566,4 @@ def test_a_type_without_gpus_has_none(gpus: list[dict[str, Any]], verdict: Verdi
     ],
 )
 def test_uncorrected_errors_are_counted_by_kind_else_in_all(told: dict[str, object], verdict: Verdict) -> None:
-    assert judged("gpu.no_uncorrected_ecc", gpus=[{**GPU, **told}]).verdict is verdict
+    assert evaluated("gpu.no_uncorrected_ecc", gpus=[{**GPU, **told}]).verdict is verdict

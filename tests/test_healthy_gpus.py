@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.judged import results, told_by
+from tests.evaluated import results, told_by
 from tests.testbed.gpus import MODELS, healthy_gpu_node
 from tests.testbed.needs import needs_nodes
 
@@ -51,7 +51,7 @@ WITH_MIG = NO_FABRIC | {"gpu.nvlink_active", "gpu.nvlink_errors", "gpu.row_remap
 
 
 @cache
-def judged(model: str, mig: bool, loaded: bool) -> dict[str, Result]:
+def evaluated(model: str, mig: bool, loaded: bool) -> dict[str, Result]:
     told = told_by(healthy_gpu_node(model, mig=mig, loaded=loaded))
     peers: list[NodeEvidence] = [replace(told, node=name) for name in ("gpu002", "gpu003", "gpu004")]
     return results(told, peers=peers)
@@ -60,7 +60,7 @@ def judged(model: str, mig: bool, loaded: bool) -> dict[str, Result]:
 @needs_nodes
 @pytest.mark.parametrize(("model", "mig", "loaded"), STATES)
 def test_a_healthy_node_has_nothing_to_complain_of(model: str, mig: bool, loaded: bool) -> None:
-    found = judged(model, mig, loaded)
+    found = evaluated(model, mig, loaded)
     not_well = {name: one for name, one in found.items() if one.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)}
     expected = (AT_WORK if loaded else {}) | dict.fromkeys(NOT_IN_THE_CATALOGUE.get(model, ()), Verdict.INCOMPLETE)
     assert {name: one.verdict for name, one in not_well.items()} == expected, [one.message for one in not_well.values()]
@@ -69,7 +69,7 @@ def test_a_healthy_node_has_nothing_to_complain_of(model: str, mig: bool, loaded
 @needs_nodes
 @pytest.mark.parametrize(("model", "mig"), [(model, mig) for model, mig, loaded in STATES if not loaded])
 def test_what_does_not_apply_is_what_the_model_has_not_or_the_driver_does_not_tell(model: str, mig: bool) -> None:
-    gpus = {name: one for name, one in judged(model, mig, False).items() if one.subsystem == "gpu"}
+    gpus = {name: one for name, one in evaluated(model, mig, False).items() if one.subsystem == "gpu"}
     left_out = {name for name, one in gpus.items() if one.verdict is Verdict.NOT_APPLICABLE}
     assert left_out == NO_DCGM_LOG | NOT_APPLICABLE[model] | (WITH_MIG if mig else set())
 
@@ -77,5 +77,5 @@ def test_what_does_not_apply_is_what_the_model_has_not_or_the_driver_does_not_te
 @needs_nodes
 @pytest.mark.parametrize("model", HAS_MIG)
 def test_what_mig_hides_is_said_to_be_hidden_by_mig(model: str) -> None:
-    found = judged(model, True, False)
+    found = evaluated(model, True, False)
     assert [name for name in WITH_MIG if "MIG is on" not in found[name].message] == []

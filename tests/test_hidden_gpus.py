@@ -9,7 +9,7 @@ import pytest
 
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
-from tests.judged import results
+from tests.evaluated import results
 from tests.probed import PATIENT, probe_node
 from tests.testbed.healthy import nvml_values
 from tests.testbed.image import Content, Device, NodeImage
@@ -56,10 +56,10 @@ def test_a_gpu_is_hidden_where_its_file_may_not_be_opened_and_nvml_does_not_coun
 
 def test_what_is_said_of_gpus_is_then_incomplete() -> None:
     evidence = told_to_somebody(with_gpus(6, 2))
-    judged = results(evidence, instance_type="p5.48xlarge")
-    assert judged["gpu.gpu_count"].verdict is Verdict.INCOMPLETE
-    assert "NVML counts 6 GPUs: /dev/nvidia6, /dev/nvidia7 may not be opened" in judged["gpu.gpu_count"].message
-    assert {judged[name].verdict for name in EVERY_GPU} == {Verdict.INCOMPLETE}
+    evaluated = results(evidence, instance_type="p5.48xlarge")
+    assert evaluated["gpu.gpu_count"].verdict is Verdict.INCOMPLETE
+    assert "NVML counts 6 GPUs: /dev/nvidia6, /dev/nvidia7 may not be opened" in evaluated["gpu.gpu_count"].message
+    assert {evaluated[name].verdict for name in EVERY_GPU} == {Verdict.INCOMPLETE}
 
 
 def test_a_fault_of_a_gpu_that_is_seen_is_a_fault_all_the_same() -> None:
@@ -68,5 +68,5 @@ def test_a_fault_of_a_gpu_that_is_seen_is_a_fault_all_the_same() -> None:
 
 
 def test_gpus_that_are_lost_are_a_fault() -> None:
-    judged = results(told_to_somebody(with_gpus(6, 0)), instance_type="p5.48xlarge")
-    assert judged["gpu.gpu_count"].verdict is Verdict.FAIL
+    evaluated = results(told_to_somebody(with_gpus(6, 0)), instance_type="p5.48xlarge")
+    assert evaluated["gpu.gpu_count"].verdict is Verdict.FAIL

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 
 PLENTY = {"memlock": None, "nofile": 1048576, "nproc": None}
 EC2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge"}
@@ -28,7 +28,7 @@ def verdict_of(check: str, count: int = 1, **collectors: Any) -> Result:
     names = [f"node{number}" for number in range(count)]
     cluster = Cluster("alike", "local", tuple(Target(name) for name in names))
     made = nodes(cluster, {name: NodeEvidence(name, told) for name in names})
-    return judge(node_checks()[check], made["node0"])
+    return evaluate(node_checks()[check], made["node0"])
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_node_with_a_little_less_memory_than_its_group_does_not_look_like_it()
         name: NodeEvidence(name, {"memory": Collected(Status.TOLD, {"total_kib": kib})}) for name, kib in told.items()
     }
     cluster = Cluster("alike", "local", tuple(map(Target, told)))
-    result = judge(node_checks()["host.memory_uniform"], nodes(cluster, evidence)["odd"])
+    result = evaluate(node_checks()["host.memory_uniform"], nodes(cluster, evidence)["odd"])
     assert result.message == "23.8 GiB; expected 24 GiB as on 3 of 4 nodes"
 
 

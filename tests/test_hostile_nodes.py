@@ -25,8 +25,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.recording import recording_file, write_cluster
 from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.reports.results import read_results
+from tests.evaluated import told_by
 from tests.faults.infiniband import infiniband
-from tests.judged import told_by
 from tests.mutations import mutated, written
 from tests.runs import ROOT
 from tests.test_reports_agree import of_prometheus, of_pytests_junit, of_the_grid, of_the_suites, truth

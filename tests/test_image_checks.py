@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.judged import said
+from tests.evaluated import said
 from tests.recordings import boot, gpu, node, nvml
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
@@ -32,7 +32,7 @@ IMAGE = {
 }
 
 
-def judged(
+def evaluated(
     check: str, instance_type: str = "p5.48xlarge", occasion: str = "preflight", expect: Any = None, **collectors: Any
 ) -> Result:
     told = {
@@ -72,11 +72,11 @@ def file(size: Any = 10, **told: Any) -> dict[str, Any]:
 def test_an_image_holds_nothing_of_the_machine_that_it_was_made_on(
     changed: dict[str, Any], verdict: Verdict, words: str
 ) -> None:
-    expect(judged("software.image_clean", image={**IMAGE, **changed}), verdict, words)
+    expect(evaluated("software.image_clean", image={**IMAGE, **changed}), verdict, words)
 
 
 def test_without_containers_there_is_nothing_to_start_them_with() -> None:
-    expect(judged("software.container_runtime", image=IMAGE), NA, "no container runtime here")
+    expect(evaluated("software.container_runtime", image=IMAGE), NA, "no container runtime here")
 
 
 DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
@@ -102,7 +102,7 @@ def software(*names: str) -> dict[str, Any]:
 def test_libraries_are_due_where_there_are_gpus(
     names: Any, devices: Any, instance_type: str, occasion: str, verdict: Verdict, words: str
 ) -> None:
-    result = judged(
+    result = evaluated(
         "software.libraries_load",
         instance_type,
         occasion,
@@ -152,17 +152,17 @@ def test_what_did_not_come_is_named(status: Status, verdict: Verdict, words: str
 )
 def test_what_a_node_does_not_have_is_told_of_its_type_or_of_it(check: str, instance_type: str, words: str) -> None:
     none = {"names": [], "physical": []}
-    expect(judged(check, instance_type, expect={"gpus": 0, "efa": 0}, interfaces=none), NA, words)
+    expect(evaluated(check, instance_type, expect={"gpus": 0, "efa": 0}, interfaces=none), NA, words)
 
 
 def test_the_driver_of_a_node_without_gpus_is_not_waited_for() -> None:
     absent = {"init": {"error": "LIBRARY_NOT_FOUND", "text": "no library"}, "init_s": 99.0}
-    expect(judged("gpu.driver_answers_in_time", "trn1.32xlarge", nvml=absent), NA, "")
+    expect(evaluated("gpu.driver_answers_in_time", "trn1.32xlarge", nvml=absent), NA, "")
 
 
 def test_a_kernel_without_a_version_tells_nothing_of_dma_buf() -> None:
     modules = {"devices": [], "modules": ["gdrdrv"], "nvidia_taint": "OE"}
-    result = judged("gpu.peermem", expect={"efa": 32}, boot=boot("custom"), rdma=modules)
+    result = evaluated("gpu.peermem", expect={"efa": 32}, boot=boot("custom"), rdma=modules)
     expect(result, INCOMPLETE, "the kernel calls itself 'custom'; expected a version")
 
 
@@ -175,5 +175,5 @@ def test_a_kernel_without_a_version_tells_nothing_of_dma_buf() -> None:
 )
 def test_an_xid_is_told_with_its_number_and_its_process(lines: list[str], words: str) -> None:
     told = [[100.0 + at, line] for at, line in enumerate(lines)]
-    result = judged("gpu.no_xid", kernel_log={"lines": told, "truncated": False}, nvml=nvml(gpu(0)))
+    result = evaluated("gpu.no_xid", kernel_log={"lines": told, "truncated": False}, nvml=nvml(gpu(0)))
     expect(result, FAIL, words)

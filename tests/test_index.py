@@ -41,8 +41,8 @@ def test_on_each_node_of_the_demo_it_says_what_pytest_says(tmp_path: Path, occas
     types = {target.name: target.instance_type for target in cluster.targets}
     entries = tuple(of_occasions(INDEX, occasions).values())
     for told in replayed(DEMO, cluster):
-        judge = prepared(entries, occasions, Settings(instance_type=types[told.node]), NO_POLICY)
-        ours = [{**result.to_json(), **dict.fromkeys(OF_THE_RUN)} for result in judge(told)]
+        evaluate = prepared(entries, occasions, Settings(instance_type=types[told.node]), NO_POLICY)
+        ours = [{**result.to_json(), **dict.fromkeys(OF_THE_RUN)} for result in evaluate(told)]
         assert ours == of_pytest[told.node]
     assert len(of_pytest) == len(cluster.targets)
 

@@ -18,7 +18,7 @@ from clusterproof.plugins.core.verdict import Incomplete, Verdict
 from clusterproof.plugins.evidence.ec2 import collect_imds as imds
 from clusterproof.plugins.evidence.node import Node as FactsNode
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from tests.testbed.imds import identity
 
 DOCUMENT = "/latest/dynamic/instance-identity/document"
@@ -191,7 +191,7 @@ def test_an_instance_id_that_was_not_told_is_incomplete() -> None:
 
 @pytest.mark.parametrize("check", ["network.imds_v2", "network.scheduled_events"])
 def test_a_node_that_is_no_instance_has_no_metadata_service(check: str) -> None:
-    verdict = judge(node_checks()[check], node({"imds": Collected(Status.ABSENT, detail="not EC2")}))
+    verdict = evaluate(node_checks()[check], node({"imds": Collected(Status.ABSENT, detail="not EC2")}))
     assert (verdict.verdict, verdict.message) == (Verdict.NOT_APPLICABLE, "this is no EC2 instance")
 
 
@@ -199,4 +199,4 @@ def test_a_node_that_is_no_instance_has_no_metadata_service(check: str) -> None:
                                                 ("active", Verdict.CONCERN), ("", Verdict.CONCERN)])  # fmt: skip
 def test_an_event_that_is_over_is_no_concern(state: str, verdict: Verdict) -> None:
     event = {"code": "system-reboot", "state": state, "not_before": "21 Jan 2026 09:00:43 GMT"}
-    assert judge(node_checks()["network.scheduled_events"], node(metadata(events=[event]))).verdict is verdict
+    assert evaluate(node_checks()["network.scheduled_events"], node(metadata(events=[event]))).verdict is verdict

@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.kernel_log.facts import (
     XidEvent,
     pci_address,
 )
-from clusterproof.plugins.evidence.kernel_log.xid_findings import judge, judge_switches
+from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate, evaluate_switches
 from tests.samples import Sample, of_topic, sample
 
 GPU = "0000:c5:00"
@@ -76,7 +76,7 @@ def test_every_xid_of_a_capture_is_read_and_nothing_else(sample: Sample) -> None
 @pytest.mark.parametrize("sample", of_topic("kernel-log", lambda one: one.name not in CAPTURED))
 def test_a_capture_without_an_xid_gives_no_finding(sample: Sample) -> None:
     events = parse(*sample.lines)
-    assert judge(events) == judge_switches(events) == ()
+    assert evaluate(events) == evaluate_switches(events) == ()
 
 
 @pytest.mark.parametrize("sample", of_topic("kernel-log", lambda one: one.is_healthy))
@@ -253,7 +253,7 @@ def test_an_sxid_is_told_by_its_head_line_not_by_its_data() -> None:
         "nvidia-nvswitch0: SXid (invalid): some error",
     )
     assert events == (SXidEvent(20034, "0000:c8:00.0", None, "Fatal, Link 28 LTSSM Fault Up", "fatal", 28),)
-    assert judge(events) == ()
+    assert evaluate(events) == ()
 
 
 FELL = "NVRM: fallen off the bus and is not responding to commands."
@@ -275,7 +275,7 @@ FELL = "NVRM: fallen off the bus and is not responding to commands."
 def test_a_gpu_that_fell_off_the_bus_without_an_xid_is_named(lines: list[str], address: str) -> None:
     events = parse(*lines)
     assert [event.pci for event in events if isinstance(event, FallenOffBus)] == [address]
-    assert [(found.code, found.severity, found.pci) for found in judge(events)] == [(79, "fail", address)]
+    assert [(found.code, found.severity, found.pci) for found in evaluate(events)] == [(79, "fail", address)]
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_a_gpu_that_fell_off_the_bus_without_an_xid_is_named(lines: list[str], a
     ],
 )
 def test_a_gpu_that_the_driver_could_not_start_is_judged_as_the_xid_for_that(line: str, address: str) -> None:
-    assert [(found.code, found.severity, found.pci) for found in judge(parse(line))] == [(143, "fail", address)]
+    assert [(found.code, found.severity, found.pci) for found in evaluate(parse(line))] == [(143, "fail", address)]
 
 
 @pytest.mark.parametrize(
@@ -308,16 +308,16 @@ def test_what_only_names_such_a_failure_is_none(line: str) -> None:
 
 def test_a_gpu_that_started_after_a_reset_of_the_driver_is_well() -> None:
     failed = "NVRM: GPU 0000:c1:00.0: RmInitAdapter failed! (0x26:0x56:1463)"
-    (found,) = judge(parse(failed, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.09"))
+    (found,) = evaluate(parse(failed, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.09"))
     assert (found.severity, found.cleared_by) == ("none", "a reload of the driver")
 
 
 def test_the_driver_tells_the_uuid_of_a_gpu_before_its_first_xid() -> None:
     events = parse("NVRM: GPU at PCI:0000:c5:00: GPU-455d8f70-2051-db6c-0430-ffc457bff834", line_of(79))
     assert events[0] == GpuNamed("0000:c5:00.0", "GPU-455d8f70-2051-db6c-0430-ffc457bff834")
-    assert [found.uuid for found in judge(events)] == ["GPU-455d8f70-2051-db6c-0430-ffc457bff834"]
-    assert [found.uuid for found in judge(events, uuids={"00000000:C5:00.0": "GPU-1"})] == ["GPU-1"]
-    assert [found.uuid for found in judge(events, uuids={"0000:c5:00.0": ""})] == [events[0].uuid]
+    assert [found.uuid for found in evaluate(events)] == ["GPU-455d8f70-2051-db6c-0430-ffc457bff834"]
+    assert [found.uuid for found in evaluate(events, uuids={"00000000:C5:00.0": "GPU-1"})] == ["GPU-1"]
+    assert [found.uuid for found in evaluate(events, uuids={"0000:c5:00.0": ""})] == [events[0].uuid]
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_nothing_that_a_node_says_raises_or_grows_out_of_bounds(
     lines: list[tuple[float | None, str]],
 ) -> None:
     events = kernel_log.parse(lines)
-    for finding in judge(events) + judge_switches(events):
+    for finding in evaluate(events) + evaluate_switches(events):
         assert 1 <= finding.occurrences <= finding.count
         assert 1 <= finding.code <= 999_999
         assert len(finding.text) <= kernel_log.LONGEST_TEXT
@@ -384,7 +384,7 @@ def test_nothing_that_a_node_says_raises_or_grows_out_of_bounds(
 @given(st.lists(mutated.filter(lambda text: "nvrm" not in text.lower() and "nvswitch" not in text.lower())))
 def test_noise_without_the_drivers_name_is_never_a_finding(lines: list[str]) -> None:
     events = parse(*lines)
-    assert judge(events) == judge_switches(events) == ()
+    assert evaluate(events) == evaluate_switches(events) == ()
 
 
 @given(

@@ -16,8 +16,8 @@ import pytest
 
 from clusterproof.plugins.agent.payload import new_nonce
 from clusterproof.plugins.benchmarks.launchers import visit
-from clusterproof.plugins.benchmarks.launchers.meeting import READY, knock, let_in, open_door
-from clusterproof.plugins.benchmarks.launchers.sweeping import VARIABLE, sweep
+from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE, clean_up
+from clusterproof.plugins.benchmarks.launchers.rendezvous import READY, accept_client, find_server, listen
 from clusterproof.plugins.benchmarks.launchers.visit import MAX_BYTES, Told, Visitor, node_program
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.transport import Answer, Limits, connection_for
@@ -141,27 +141,27 @@ def test_when_nobody_listens_any_more_nothing_is_left() -> None:
     process.wait()
 
 
-def test_a_sweep_ends_what_is_of_its_run_and_nothing_else() -> None:
+def test_a_cleanup_ends_what_is_of_its_run_and_nothing_else() -> None:
     def sleeper(run: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(["sleep", "1000"], env={VARIABLE: run}, start_new_session=True)
 
     run = new_nonce()
     ours, others = sleeper(run), sleeper(run + "0")
     try:
-        assert LOCAL.sweep([HERE], [run])["here"].left == ()
+        assert LOCAL.clean_up([HERE], [run])["here"].left == ()
         assert ours.wait(GONE_S) == -signal.SIGKILL
         assert others.poll() is None
     finally:
         others.kill()
         others.wait()
-    assert sweep(run) == []
+    assert clean_up(run) == []
 
 
-def meeting(door: int, **more: object) -> dict[str, object]:
-    return {"door": door, "port": door + 1, "timeout_s": 5.0, **more}
+def rendezvous(port: int, **more: object) -> dict[str, object]:
+    return {"rendezvous_port": port, "port": port + 1, "timeout_s": 5.0, **more}
 
 
-def free_door() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])
@@ -169,46 +169,46 @@ def free_door() -> int:
 
 def test_a_server_that_nobody_comes_to_is_ended_and_says_so() -> None:
     run = new_nonce()
-    told = visited("sleep 1000", run=run, meeting={**meeting(free_door()), "timeout_s": 0.3})
+    told = visited("sleep 1000", run=run, rendezvous={**rendezvous(free_port()), "timeout_s": 0.3})
     assert (told.unmet, told.outputs[0].exit) == ("the other node has not come", None)
     assert living(run) == []
 
 
 def test_a_client_that_finds_nobody_says_where_it_looked_and_starts_nothing() -> None:
-    knocks = {"addresses": ["127.0.0.1"], "stands_for_address": "ADDRESS", "timeout_s": 0.3}
-    told = visited("echo started", meeting=meeting(port := free_door(), **knocks))
+    searches = {"addresses": ["127.0.0.1"], "stands_for_address": "ADDRESS", "timeout_s": 0.3}
+    told = visited("echo started", rendezvous=rendezvous(port := free_port(), **searches))
     assert told.unmet == f"no way in on port {port} (127.0.0.1: Connection refused)"
     assert told.outputs == ()
 
 
-def test_the_first_address_is_the_way_in_though_the_door_opened_after_it_was_tried(
+def test_the_first_address_is_the_way_in_though_the_other_listens_only_after_it_was_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    port, word, connect = free_door(), b"word", socket.create_connection
-    doors: list[socket.socket] = []
+    port, word, connect = free_port(), b"word", socket.create_connection
+    listeners: list[socket.socket] = []
 
     def answer() -> None:
-        let_in(doors[0], word, time.monotonic() + 10).sendall(READY)
+        accept_client(listeners[0], word, time.monotonic() + 10).sendall(READY)
 
     def connecting(address: tuple[str, int], timeout: float) -> socket.socket:
-        if address[0] == "127.0.0.2" and not doors:
-            doors.append(open_door(port))
+        if address[0] == "127.0.0.2" and not listeners:
+            listeners.append(listen(port))
             threading.Thread(target=answer, daemon=True).start()
         return connect(address, timeout)
 
     monkeypatch.setattr(socket, "create_connection", connecting)
-    other, address = knock(["127.0.0.1", "127.0.0.2"], port, word, time.monotonic() + 10)
+    other, address = find_server(["127.0.0.1", "127.0.0.2"], port, word, time.monotonic() + 10)
     other.close()
-    doors[0].close()
+    listeners[0].close()
     assert address == "127.0.0.1"
 
 
 def test_a_port_that_is_taken_is_told_before_anything_starts() -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
-        told = visited("echo started", meeting=meeting(port))
+        told = visited("echo started", rendezvous=rendezvous(port))
         assert told.unmet == f"port {port} cannot be opened: Address already in use"
-        told = visited("echo started", meeting=meeting(port - 1))
+        told = visited("echo started", rendezvous=rendezvous(port - 1))
         assert told.unmet == f"port {port} is taken"
 
 

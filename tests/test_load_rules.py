@@ -22,7 +22,7 @@ from clusterproof.plugins.evidence.perf.gpu_speed import GPU_TO_GPU, GPU_TO_HOST
 from clusterproof.plugins.evidence.perf.loopback import Exchange
 from clusterproof.plugins.evidence.perf.shortfall import below_best, below_median, worst_first
 from clusterproof.plugins.suite.all_checks import all_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.suite.state import is_named
 from tests.samples import sample
 from tests.testbed.outputs import NCCL_ROWS, NCCL_SUMMARY, dcgm_json, nccl_log
@@ -52,13 +52,13 @@ def ran(output: str, status: int | None = 0, command: str = "x") -> dict[str, An
     return {"command": command, "exit": status, "output": output}
 
 
-def judged(
+def evaluated(
     check: str, collector: str, values: Mapping[str, object], instance_type: str = "p5.48xlarge", name: str = "gpu001"
 ) -> Result:
     """What a check says of one of these nodes, each of which told that value."""
     cluster = Cluster("c", "local", tuple(Target(node, instance_type=instance_type) for node in values))
     told = {node: NodeEvidence(node, {collector: Collected(Status.TOLD, value)}) for node, value in values.items()}
-    return judge(all_checks()[check], nodes(cluster, told, "perf")[name])
+    return evaluate(all_checks()[check], nodes(cluster, told, "perf")[name])
 
 
 def copies(*gpus: float) -> dict[str, object]:
@@ -148,29 +148,29 @@ def test_two_nodes_have_no_median() -> None:
     [((55, 55, 53), PASS), ((55, 55, 52), CONCERN), ((55, 55, 49), FAIL), ((55, 0, 55), FAIL)],
 )
 def test_a_gpu_is_compared_with_the_best_of_its_node(speeds: tuple[float, ...], verdict: Verdict) -> None:
-    assert judged("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(*speeds)}).verdict is verdict
+    assert evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(*speeds)}).verdict is verdict
 
 
 @pytest.mark.parametrize(("speed", "verdict"), [(53, PASS), (52, CONCERN), (49, FAIL)])
 def test_a_single_gpu_is_compared_with_those_of_other_nodes(speed: float, verdict: Verdict) -> None:
     values = {"gpu001": copies(speed), "gpu002": copies(55), "gpu003": copies(55)}
-    assert judged("gpu.gpu_bandwidth", "gpu_bandwidth", values, "g6.xlarge").verdict is verdict
+    assert evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", values, "g6.xlarge").verdict is verdict
 
 
 def test_a_single_gpu_of_a_single_node_has_nothing_to_be_compared_with() -> None:
-    result = judged("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(25)}, "g6.xlarge")
+    result = evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(25)}, "g6.xlarge")
     assert (result.verdict, result.observed) == (INCOMPLETE, "host to GPU by nvbandwidth: 25 GB/s")
 
 
 def test_a_node_that_is_evenly_slow_and_alone_is_held_against_what_others_published() -> None:
-    result = judged("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(30, 30)})
+    result = evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(30, 30)})
     assert result.verdict is CONCERN
     assert "GPU 0, host to GPU: 30 GB/s where others reach 48" in result.message
 
 
 def test_what_another_program_measured_is_not_compared() -> None:
     values = {"gpu001": copies(30), "gpu002": {**copies(55), "by": "other"}, "gpu003": {**copies(55), "by": "other"}}
-    assert judged("gpu.gpu_bandwidth", "gpu_bandwidth", values, "g6.xlarge").verdict is INCOMPLETE
+    assert evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", values, "g6.xlarge").verdict is INCOMPLETE
 
 
 def test_every_floor_is_of_a_type_in_the_catalogue_and_has_a_source() -> None:
@@ -194,17 +194,17 @@ def written(write: float, read: float, folder: str = "/fsx") -> dict[str, object
 )
 def test_a_node_is_compared_with_what_most_write_and_read(own: tuple[float, float], verdict: Verdict) -> None:
     values = {"gpu001": written(*own), "gpu002": written(2, 3), "gpu003": written(2, 3), "gpu004": written(2, 3)}
-    assert judged("storage.fs_bandwidth", "fs_bandwidth", values).verdict is verdict
+    assert evaluated("storage.fs_bandwidth", "fs_bandwidth", values).verdict is verdict
 
 
 def test_the_speed_of_a_single_node_is_told_and_not_judged() -> None:
-    result = judged("storage.fs_bandwidth", "fs_bandwidth", {"gpu001": written(2, 3)})
+    result = evaluated("storage.fs_bandwidth", "fs_bandwidth", {"gpu001": written(2, 3)})
     assert (result.verdict, result.observed) == (INCOMPLETE, "/fsx: write 2 GB/s, read 3 GB/s")
 
 
 def test_a_site_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(own_thresholds, "load.fs_gb_per_s", 2.5)
-    result = judged("storage.fs_bandwidth", "fs_bandwidth", {"gpu001": written(2, 3)})
+    result = evaluated("storage.fs_bandwidth", "fs_bandwidth", {"gpu001": written(2, 3)})
     assert (result.verdict, result.message) == (CONCERN, "/fsx: write 2 GB/s; expected at least 2.5 GB/s")
 
 
@@ -217,11 +217,11 @@ def test_a_site_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_captured_answer_of_dcgm_is_judged_as_if_it_had_been_run(file: str, verdict: Verdict) -> None:
     value = ran(sample(f"dcgmi/{file}").text, 0, "dcgmi diag -r 2 -j")
-    assert judged("gpu.dcgm_diag", "dcgm_diag", {"gpu001": value}).verdict is verdict
+    assert evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": value}).verdict is verdict
 
 
 def test_a_pass_with_a_failing_exit_status_is_no_pass() -> None:
-    result = judged("gpu.dcgm_diag", "dcgm_diag", {"gpu001": ran(dcgm_json(), 205, "dcgmi diag -r 2 -j")})
+    result = evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": ran(dcgm_json(), 205, "dcgmi diag -r 2 -j")})
     assert (result.verdict, result.observed) == (INCOMPLETE, "every test passes, and dcgmi ended with exit status 205")
 
 
@@ -234,12 +234,12 @@ def test_where_no_gpu_is_it_depends_on_the_type_whether_one_is_missing(
     check: str, collector: str, instance_type: str, verdict: Verdict
 ) -> None:
     value = {"none": "no NVIDIA GPU"}
-    assert judged(check, collector, {"gpu001": value}, instance_type).verdict is verdict
+    assert evaluated(check, collector, {"gpu001": value}, instance_type).verdict is verdict
 
 
 def test_a_type_with_one_gpu_has_nothing_to_reduce_over() -> None:
     value = {"none": "one GPU: there is no link to reduce over"}
-    assert judged("gpu.node_busbw", "node_busbw", {"gpu001": value}, "g6.xlarge").verdict is NA
+    assert evaluated("gpu.node_busbw", "node_busbw", {"gpu001": value}, "g6.xlarge").verdict is NA
 
 
 # NCCL
@@ -257,7 +257,7 @@ def test_a_type_with_one_gpu_has_nothing_to_reduce_over() -> None:
 )
 def test_a_captured_log_of_nccl_tests_is_judged(file: str, instance_type: str, verdict: Verdict, words: str) -> None:
     value = {"gpus": 8, **ran(sample(f"nccl-tests/{file}").text, 0, "all_reduce_perf")}
-    result = judged("gpu.node_busbw", "node_busbw", {"gpu001": value}, instance_type)
+    result = evaluated("gpu.node_busbw", "node_busbw", {"gpu001": value}, instance_type)
     assert result.verdict is verdict, result.message
     assert words in result.message
 
@@ -296,7 +296,7 @@ def test_an_all_reduce_within_a_node_is_judged_by_its_largest_message(
     own: Any, others: list[Any], instance_type: str, verdict: Verdict, words: str
 ) -> None:
     values = {f"gpu{number:03}": value for number, value in enumerate((own, *others), 1)}
-    result = judged("gpu.node_busbw", "node_busbw", values, instance_type)
+    result = evaluated("gpu.node_busbw", "node_busbw", values, instance_type)
     assert result.verdict is verdict, result.message
     assert words in result.message
 
@@ -320,24 +320,24 @@ def gemm(*tflops: float) -> dict[str, object]:
 )
 def test_a_product_is_compared_with_those_of_other_gpus(own: Any, others: list[Any], verdict: Verdict) -> None:
     values = {f"gpu{number:03}": value for number, value in enumerate((own, *others), 1)}
-    result = judged("gpu.gpu_gemm", "gpu_gemm", values)
+    result = evaluated("gpu.gpu_gemm", "gpu_gemm", values)
     assert result.verdict is verdict, result.message
 
 
 def test_a_floor_of_the_type_does_without_others_to_compare_with() -> None:
-    assert judged("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(55)}).verdict is PASS
+    assert evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(55)}).verdict is PASS
 
 
 @pytest.mark.parametrize(("others", "verdict"), [(1, INCOMPLETE), (2, PASS)])
 def test_few_nodes_are_no_measure_of_a_file_system(others: int, verdict: Verdict) -> None:
     values = {f"gpu{number:03}": written(2, 3) for number in range(1, others + 2)}
-    assert judged("storage.fs_bandwidth", "fs_bandwidth", values).verdict is verdict
+    assert evaluated("storage.fs_bandwidth", "fs_bandwidth", values).verdict is verdict
 
 
 def test_a_node_under_load_that_told_nothing_is_incomplete_and_says_why() -> None:
     lost = NodeEvidence("gpu001", {"gpu_gemm": Collected(Status.TIMED_OUT, detail="python3 does not end within 170 s")})
     node = nodes(Cluster("c", "local", (Target("gpu001"),)), {"gpu001": replace(lost)})["gpu001"]
-    result = judge(all_checks()["gpu.gpu_gemm"], node)
+    result = evaluate(all_checks()["gpu.gpu_gemm"], node)
     assert (result.verdict, result.observed) == (
         INCOMPLETE,
         "gpu_gemm: did not answer in its time (python3 does not end within 170 s)",

@@ -20,8 +20,8 @@ from clusterproof.plugins.manifest.compose import Manifest
 from clusterproof.plugins.manifest.text import text_of
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from tests.deviations import DEVIATIONS, ON_BUILD_HOST, Put, with_fabric_manager
+from tests.evaluated import results, told_by
 from tests.faults.software import with_package
-from tests.judged import results, told_by
 from tests.manifests import build_host, golden, golden_of_good, good, manifest_text
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.image import NodeImage

@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.judged import said
+from tests.evaluated import said
 from tests.recordings import boot, node
 
 FAIL, NA, PASS = Verdict.FAIL, Verdict.NOT_APPLICABLE, Verdict.PASS
@@ -19,7 +19,7 @@ DEAD = {**RUNS, "active": "inactive", "sub": "dead"}
 NOT_FOUND = {**DEAD, "load": "not-found", "enabled": ""}
 
 
-def judged(table: str, rule: dict[str, str], *efa: dict[str, Any], made_on: str = "", **collectors: Any) -> Result:
+def evaluated(table: str, rule: dict[str, str], *efa: dict[str, Any], made_on: str = "", **collectors: Any) -> Result:
     """What is said of a node without GPUs, with these EFA devices, beside a manifest with this row."""
     told = {"boot": boot(), "platform": {"vendor": "", "product": "", "serial": ""}, "pci": {"devices": []}}
     told |= {"rdma": {"devices": list(efa), "modules": ["loop"]}, "image": {"modules": ["efa"]}, **collectors}
@@ -46,7 +46,7 @@ def judged(table: str, rule: dict[str, str], *efa: dict[str, Any], made_on: str 
     ],
 )
 def test_a_module_is_as_its_row_says(name: str, rule: str, efa: Any, verdict: Verdict, words: str) -> None:
-    result = judged("modules", {name: rule}, *efa)
+    result = evaluated("modules", {name: rule}, *efa)
     assert result.verdict is verdict, result.message
     assert words in result.message
 
@@ -67,7 +67,7 @@ def test_a_module_is_as_its_row_says(name: str, rule: str, efa: Any, verdict: Ve
     ],
 )
 def test_a_service_is_as_its_row_says(name: str, told: dict[str, str], rule: str, verdict: Verdict, words: str) -> None:
-    result = judged("services", {name: rule}, services={"services": {name: told}, "failed": []})
+    result = evaluated("services", {name: rule}, services={"services": {name: told}, "failed": []})
     assert result.verdict is verdict, result.message
     assert words in result.message
 
@@ -86,7 +86,7 @@ def test_a_driver_is_missing_only_beside_its_device(
     name: str, rule: str, efa: Any, verdict: Verdict, words: str
 ) -> None:
     versions = {"container": "", "components": {"gdrcopy": {"version": "1.9", "from": "/sys"}}, "toolkits": []}
-    result = judged("versions", {name: rule}, *efa, versions=versions)
+    result = evaluated("versions", {name: rule}, *efa, versions=versions)
     assert result.verdict is verdict, result.message
     assert words in result.message
 
@@ -101,6 +101,6 @@ def test_a_driver_is_missing_only_beside_its_device(
 )
 def test_sizes_are_those_of_the_manifest_s_own_type(made_on: str, rule: Any, verdict: Verdict, words: str) -> None:
     told = {"vendor": "Amazon EC2", "product": "g5.2xlarge", "serial": ""}
-    result = judged("sizes", rule, made_on=made_on, platform=told)
+    result = evaluated("sizes", rule, made_on=made_on, platform=told)
     assert result.verdict is verdict, result.message
     assert words in result.message

@@ -11,7 +11,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nccl import parse as nccl_tests
 from clusterproof.plugins.evidence.nccl import parse_nccom as nccom
-from tests.judged import said
+from tests.evaluated import said
 from tests.recordings import node
 from tests.testbed.outputs import NCCL_NETWORK, NCCL_ROWS, NCCL_SUMMARY, nccl_log, nccom_log
 

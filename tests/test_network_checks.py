@@ -15,8 +15,8 @@ from clusterproof.plugins.evidence.network.facts import Port
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.inventory import with_expectations
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
-from tests.judged import said
+from clusterproof.plugins.suite.evaluate import evaluate
+from tests.evaluated import said
 from tests.recordings import node
 
 FAIL, CONCERN, NA, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.PASS
@@ -26,7 +26,7 @@ EDR = "100 Gb/sec (4X EDR)"
 def verdict(check: str, collectors: Mapping[str, Any], **target: Any) -> Result:
     """What a check says of a lone node that told these collectors."""
     told = {name: Collected(Status.TOLD, value) for name, value in collectors.items()}
-    return judge(node_checks()[check], Node(Target("gpu001", **target), NodeEvidence("gpu001", told)))
+    return evaluate(node_checks()[check], Node(Target("gpu001", **target), NodeEvidence("gpu001", told)))
 
 
 def port(**values: Any) -> dict[str, Any]:

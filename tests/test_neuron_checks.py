@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.judged import said
+from tests.evaluated import said
 from tests.recordings import boot, node
 
 FAIL, INCOMPLETE, NA, PASS = Verdict.FAIL, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE, Verdict.PASS
@@ -21,7 +21,7 @@ def device(index: int, *connected: int) -> dict[str, Any]:
     return {"index": index, "serial": str(index), "connected": list(connected), **counters}
 
 
-def judged(
+def evaluated(
     check: str, *devices: dict[str, Any], instance_type: str = "", uptime_s: float = 86400.0, **collectors: Any
 ) -> Result:
     told = {"driver": "2.19", "on_bus": len(devices), "devices": list(devices)}
@@ -45,7 +45,7 @@ def test_devices_are_counted_once_the_node_has_settled(
     count: int, instance_type: str, uptime_s: float, verdict: Verdict, words: str
 ) -> None:
     devices = [device(index) for index in range(count)]
-    result = judged("device_count", *devices, instance_type=instance_type, uptime_s=uptime_s)
+    result = evaluated("device_count", *devices, instance_type=instance_type, uptime_s=uptime_s)
     assert result.verdict is verdict, result.message
     assert words in result.message
 
@@ -63,7 +63,7 @@ def test_no_error_in_a_whole_log_is_a_pass(
     log: dict[str, Any], instance_type: str, verdict: Verdict, words: str
 ) -> None:
     devices = [device(0)] if instance_type.startswith("trn") else []
-    result = judged("no_hw_error", *devices, instance_type=instance_type, kernel_log=log)
+    result = evaluated("no_hw_error", *devices, instance_type=instance_type, kernel_log=log)
     assert result.verdict is verdict, result.message
     assert words in result.message
 
@@ -78,12 +78,12 @@ def test_no_error_in_a_whole_log_is_a_pass(
     ],
 )
 def test_links_have_two_ends(devices: list[dict[str, Any]], verdict: Verdict, words: str) -> None:
-    result = judged("connected", *devices)
+    result = evaluated("connected", *devices)
     assert result.verdict is verdict, result.message
     assert words in result.message
 
 
 @pytest.mark.parametrize("check", ["devices_answer", "no_leftover_processes"])
 def test_an_answer_of_neuron_ls_that_is_no_list_is_incomplete(check: str) -> None:
-    result = judged(check, device(0), neuron_ls={"exit": 0, "output": "no devices\n"})
+    result = evaluated(check, device(0), neuron_ls={"exit": 0, "output": "no devices\n"})
     assert (result.verdict, result.message) == (INCOMPLETE, "neuron-ls says 'no devices'; expected a list of devices")

@@ -16,7 +16,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.check import Check
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from tests.pair_faults import HEALTHY, KEY, PAIR_FAULTS, TYPE, PairFault, run_of
 
 CHECKS = {name: check for name, check in all_checks().items() if check.needs_pairs}
@@ -30,8 +30,8 @@ def results(check: Check, fault: PairFault) -> dict[str, Result]:
     """The check's results by node or pair."""
     run = run_of(fault)
     if check.is_of_pair:
-        return {pair.name: judge(check, pair) for pair in run.pairs}
-    return {name: judge(check, node(name, run)) for name in run.campaigns[0].journal.plan.nodes}
+        return {pair.name: evaluate(check, pair) for pair in run.pairs}
+    return {name: evaluate(check, node(name, run)) for name in run.campaigns[0].journal.plan.nodes}
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
@@ -122,9 +122,9 @@ def test_a_person_sees_it_with_the_program_that_measured(meter: str, of_node: st
     (campaign,) = run_of(PAIR_FAULTS[0]).campaigns
     about = {"meter": meter, "key": {**KEY, "collective": "all_gather"}}
     run = PairwiseRun((replace(campaign, journal=replace(campaign.journal, about=about)),))
-    told = judge(CHECKS["network.not_a_straggler"], node("n0003", run))
+    told = evaluate(CHECKS["network.not_a_straggler"], node("n0003", run))
     assert (told.verdict, told.evidence) == (Verdict.FAIL, of_node)
-    assert judge(CHECKS["network.pairwise_busbw"], run.pairs[0]).evidence == of_pair
+    assert evaluate(CHECKS["network.pairwise_busbw"], run.pairs[0]).evidence == of_pair
 
 
 def test_what_a_failed_run_expected_is_part_of_what_was_observed() -> None:
@@ -132,7 +132,7 @@ def test_what_a_failed_run_expected_is_part_of_what_was_observed() -> None:
     problem = "the ranks did not find each other; expected --srun-options=--mpi=pmix"
     failed = tuple(replace(one, reading=Reading(problem=problem)) for one in campaign.journal.measurements)
     run = PairwiseRun((replace(campaign, journal=replace(campaign.journal, measurements=failed)),))
-    told = judge(CHECKS["network.not_a_straggler"], node("n0003", run))
+    told = evaluate(CHECKS["network.not_a_straggler"], node("n0003", run))
     assert told.verdict is Verdict.INCOMPLETE
     assert "the ranks did not find each other, expected --srun-options=--mpi=pmix" in told.message
 
@@ -140,5 +140,5 @@ def test_what_a_failed_run_expected_is_part_of_what_was_observed() -> None:
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
 def test_where_nothing_was_measured_nothing_passes(check: Check) -> None:
     owner = NoPairs("pairs", "nothing was measured between nodes") if check.is_of_pair else node("n1", None)
-    result = judge(check, owner)
+    result = evaluate(check, owner)
     assert (result.verdict, result.message) == (Verdict.INCOMPLETE, "nothing was measured between nodes")

@@ -21,7 +21,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.all_checks import all_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
 NA, PASS = Verdict.NOT_APPLICABLE, Verdict.PASS
@@ -61,13 +61,13 @@ def reading(busbw: float, **told: Any) -> Reading:
 
 def of_pair(made: Campaign) -> Result:
     """What is said of the first pair."""
-    return judge(all_checks()["network.pairwise_busbw"], PairwiseRun((made,)).pairs[0])
+    return evaluate(all_checks()["network.pairwise_busbw"], PairwiseRun((made,)).pairs[0])
 
 
 def of_node(check: str, made: Campaign, instance_type: str = "p5.48xlarge") -> Result:
     """What a check says of the node a."""
     target = Target("a", instance_type=instance_type, expect={"efa": 32 if instance_type.startswith("p5") else 0})
-    return judge(all_checks()[f"network.{check}"], Node(target, NodeEvidence("a"), between=PairwiseRun((made,))))
+    return evaluate(all_checks()[f"network.{check}"], Node(target, NodeEvidence("a"), between=PairwiseRun((made,))))
 
 
 @pytest.mark.parametrize(

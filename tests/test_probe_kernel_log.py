@@ -15,7 +15,7 @@ from clusterproof.plugins.agent.reading import Node as ProbedNode
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.evidence.kernel_log import collect as collector
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
-from clusterproof.plugins.evidence.kernel_log.xid_findings import judge
+from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate
 from tests.probed import PATIENT, probe, probe_node
 from tests.testbed.image import ABSENT, NodeImage
 from tests.testbed.needs import needs_nodes, needs_root
@@ -192,9 +192,9 @@ def test_in_a_storm_every_fault_is_told_and_judged() -> None:
         [n + 1.0, text] for n, text in HIDDEN.items()
     ]
     events = kernel_log.parse(kernel_log.lines(told["lines"]))
-    failing = {(found.pci, found.code) for found in judge(events) if found.severity == "fail"}
+    failing = {(found.pci, found.code) for found in evaluate(events) if found.severity == "fail"}
     assert failing == {("0000:53:00.0", 79), ("0000:64:00.0", 48), ("0000:75:00.0", 119)}
-    assert sum(found.count for found in judge(events)) == STORM - 3
+    assert sum(found.count for found in evaluate(events)) == STORM - 3
 
 
 @needs_nodes
@@ -222,7 +222,7 @@ def test_two_boots_of_one_journal_are_told_apart() -> None:
 def test_a_reset_that_the_log_tells_of_clears_the_xid_before_it(reset: list[str]) -> None:
     log = "".join(f"3,{at},{at * 1000},-;{text}\n" for at, text in enumerate([HIDDEN[1], *reset]))
     told = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
-    (found,) = judge(kernel_log.parse(kernel_log.lines(told["lines"])))
+    (found,) = evaluate(kernel_log.parse(kernel_log.lines(told["lines"])))
     assert (found.code, found.severity, bool(found.cleared_by)) == (79, "none", True)
 
 

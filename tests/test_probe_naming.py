@@ -21,7 +21,7 @@ from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.network import collect_naming as naming
 from clusterproof.plugins.evidence.node import Node as NodeOfCluster
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 
 REAL, SILENT = "127.0.71.55", "127.0.71.56"
 DNSMASQ = shutil.which("dnsmasq", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -115,7 +115,7 @@ def said(addresses: list[str], duplicates: list[str], others: list[list[str]], d
         name = f"gpu{number:03d}"
         evidence = NodeEvidence(name, {"naming": Collected(Status.TOLD, told)})
         group.nodes.append(NodeOfCluster(Target(name), evidence, group=group))
-    return judge(node_checks()["network.address_unique"], group.nodes[0])
+    return evaluate(node_checks()["network.address_unique"], group.nodes[0])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.agent import payload, pynvml_part
-from tests.judged import results, told_by
+from tests.evaluated import results, told_by
 from tests.test_probe_nvml import changed, healthy, value
 from tests.testbed.gpus import DRIVER_515, healthy_gpu_node
 from tests.testbed.image import NodeImage

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from tests.probed import PATIENT, probe, probe_node
 from tests.testbed.image import File
 from tests.testbed.lustre import FILE_SYSTEM, INSTANCE, MOUNT, imported, ost
@@ -246,14 +246,14 @@ def test_an_nvme_controller_without_a_driver_is_not_an_absent_one() -> None:
         "pci": Collected(Status.TOLD, {"devices": [dark]}),
     }
     node = nodes(Cluster("one", "local", (Target("a"),)), {"a": NodeEvidence("a", collectors)})["a"]
-    result = judge(node_checks()["storage.nvme_state"], node)
+    result = evaluate(node_checks()["storage.nvme_state"], node)
     assert result.verdict is Verdict.INCOMPLETE
     assert result.message == "no NVMe controller has a driver; on the PCI bus: 0000:00:1f.0"
     for function_of, verdict in (("", Verdict.FAIL), ("0000:00:1e.0", Verdict.PASS)):
         dark["function_of"] = function_of
-        assert judge(node_checks()["host.device_drivers"], node).verdict is verdict
+        assert evaluate(node_checks()["host.device_drivers"], node).verdict is verdict
     del dark["function_of"]  # an older recording
-    assert judge(node_checks()["host.device_drivers"], node).verdict is Verdict.INCOMPLETE
+    assert evaluate(node_checks()["host.device_drivers"], node).verdict is Verdict.INCOMPLETE
 
 
 def test_a_checkpoint_folder_lies_on_the_nearest_mount_above_it(tmp_path: Path) -> None:

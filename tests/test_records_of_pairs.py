@@ -27,7 +27,7 @@ SLOW = next(fault for fault in PAIR_FAULTS if fault.name == "a node that is 20 %
 SLOW_NODE = "gpu003"
 
 
-def judged(folder: Path, recording: Path, *arguments: str) -> list[Result]:
+def evaluated(folder: Path, recording: Path, *arguments: str) -> list[Result]:
     """The results of the checks of pairs over a recording."""
     results = folder / "results.jsonl"
     results.unlink(missing_ok=True)
@@ -50,7 +50,7 @@ def test_the_history_keeps_the_busbw_of_each_node_and_tells_the_deepest_fall_fir
 ) -> None:
     history = tmp_path / "history.sqlite"
     for name, fault in (("well", HEALTHY), ("slow", SLOW)):
-        judged(tmp_path, recording_of(fault, tmp_path / name), f"--history={history}")
+        evaluated(tmp_path, recording_of(fault, tmp_path / name), f"--history={history}")
     past = read_past(history, "hp", 9)
     assert {node for _, node in past.measured} == set(NAMES)
     assert [run.nodes for run in past.runs] == [len(NAMES)] * 2
@@ -87,10 +87,10 @@ def met(recording: Path, node: str) -> str:
 def test_who_is_not_asked_is_not_judged_and_nothing_of_that_run_is_in_the_trends(tmp_path: Path) -> None:
     history = tmp_path / "history.sqlite"
     slow = recording_of(SLOW, tmp_path / "slow")
-    judged(tmp_path, slow, f"--history={history}")
+    evaluated(tmp_path, slow, f"--history={history}")
     partner = met(slow, "gpu000")
     some = asked_only(recording_of(SLOW, tmp_path / "some"), "gpu000", partner)
-    told = judged(tmp_path, some, f"--history={history}", "--incomplete=ignore")
+    told = evaluated(tmp_path, some, f"--history={history}", "--incomplete=ignore")
     of_others = [one for one in told if one.is_of_node and one.node not in ("gpu000", partner)]
     assert {(one.verdict, one.message) for one in of_others} == {
         (Verdict.NOT_APPLICABLE, "not asked: --pairs names pairs of other nodes")
@@ -100,7 +100,7 @@ def test_who_is_not_asked_is_not_judged_and_nothing_of_that_run_is_in_the_trends
     assert {one.since_last for one in told} == {""}
     past = read_past(history, "hp", 9)
     assert len(past.runs) == 1
-    again = judged(tmp_path, slow, f"--history={history}")
+    again = evaluated(tmp_path, slow, f"--history={history}")
     (of_slow,) = (one for one in again if (one.check, one.node) == ("network.not_a_straggler", SLOW_NODE))
     assert of_slow.since_last == "still"
 
@@ -111,15 +111,15 @@ def test_a_run_that_was_broken_off_stays_out_of_the_trends(tmp_path: Path) -> No
     file = broken / "pairwise.jsonl"
     journal = read(file)
     write(file, replace(journal, measurements=journal.measurements[:3], ended=None))
-    told = judged(tmp_path, broken, f"--history={history}", "--incomplete=ignore")
+    told = evaluated(tmp_path, broken, f"--history={history}", "--incomplete=ignore")
     assert "no pair of it was measured: the run ended before its turn" in {one.message for one in told}
     assert not history.exists() or read_past(history, "hp", 9).runs == ()
 
 
 def test_a_bundle_gives_the_same_verdicts_on_pairs(tmp_path: Path) -> None:
     bundle = tmp_path / "b.tar.zst"
-    told = judged(tmp_path, recording_of(SLOW, tmp_path / "slow"), "--bundle", str(bundle))
+    told = evaluated(tmp_path, recording_of(SLOW, tmp_path / "slow"), "--bundle", str(bundle))
     unpack(bundle, tmp_path / "out")
-    again = judged(tmp_path, tmp_path / "out" / IN_BUNDLE / "recording")
+    again = evaluated(tmp_path, tmp_path / "out" / IN_BUNDLE / "recording")
     assert {(one.check, one.node): one.verdict for one in again} == {(one.check, one.node): one.verdict for one in told}
     assert any(one.is_of_pair for one in again)

@@ -14,8 +14,8 @@ from clusterproof.plugins.core.evidence import NodeEvidence, load
 from clusterproof.plugins.evidence.field import Field
 from clusterproof.plugins.redaction.kinds import keys, undeclared
 from clusterproof.plugins.redaction.redact import Redaction
+from tests.evaluated import results
 from tests.faults.proof import NODE, healthy, peers
-from tests.judged import results
 from tests.recordings import node
 from tests.runs import ROOT
 from tests.testbed.gpus import healthy_gpu_node

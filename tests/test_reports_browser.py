@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.document import document
 from tests.pair_faults import PairFault
@@ -74,8 +74,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of the demo cluster."""
     cluster = resolve("demo")
     told = replay(DEMO, cluster)
-    judged = [judge(check, one) for one in nodes(cluster, told).values() for check in node_checks().values()]
-    return written(tmp_path_factory.mktemp("demo"), judged, list(told.values()))
+    evaluated = [evaluate(check, one) for one in nodes(cluster, told).values() for check in node_checks().values()]
+    return written(tmp_path_factory.mktemp("demo"), evaluated, list(told.values()))
 
 
 @pytest.fixture(scope="module")

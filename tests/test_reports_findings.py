@@ -63,18 +63,18 @@ def test_the_headline_counts_every_node_once_by_its_worst_verdict(told: list[Res
 
 
 @pytest.mark.parametrize(
-    ("failed", "judged", "suspected"),
+    ("failed", "evaluated", "suspected"),
     [(2, 4, True), (1, 4, False), (4, 4, True), (3, 3, False), (3, 7, False), (4, 7, True), (500, 1000, True)],
 )
 def test_what_half_of_at_least_four_nodes_share_is_probably_configuration(
-    failed: int, judged: int, suspected: bool
+    failed: int, evaluated: int, suspected: bool
 ) -> None:
-    verdicts = [Verdict.FAIL] * failed + [Verdict.PASS] * (judged - failed)
+    verdicts = [Verdict.FAIL] * failed + [Verdict.PASS] * (evaluated - failed)
     told = results(**{f"n{number}": verdict for number, verdict in enumerate(verdicts)})
     (finding,) = findings(told, Verdict.FAIL)
     assert finding.is_probably_configuration is suspected
     assert finding.suspicion == (
-        f"{failed} of {judged} nodes alike: probably configuration, not hardware" if suspected else ""
+        f"{failed} of {evaluated} nodes alike: probably configuration, not hardware" if suspected else ""
     )
 
 

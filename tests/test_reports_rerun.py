@@ -9,7 +9,7 @@ import pytest
 
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.all_checks import judged_by_pairs
+from clusterproof.plugins.suite.all_checks import evaluated_by_pairs
 from clusterproof.reports.rerun import MAX_CHECKS, again
 from tests.reported import result, run_of
 from tests.runs import LIGHT, Runs, all_verdicts
@@ -45,7 +45,7 @@ def test_it_names_the_nodes_and_the_checks(results: list[Result], words: str) ->
 
 
 def test_who_is_judged_by_its_pairs_is_run_with_the_others() -> None:
-    run = replace(run_of([]), command=(*PYTEST, "-m", "perf"), judged_by_pairs=judged_by_pairs())
+    run = replace(run_of([]), command=(*PYTEST, "-m", "perf"), evaluated_by_pairs=evaluated_by_pairs())
     straggler, hot = result("network.not_a_straggler", "gpu003", FAILED), result("gpu.gpu_gemm", "gpu003", FAILED)
     assert again(replace(run, results=[straggler]), FAILED) == "pytest --cluster prod -m perf -k test_not_a_straggler"
     assert again(replace(run, results=[hot]), FAILED) == "pytest --cluster prod -m perf --nodes gpu003 -k test_gpu_gemm"

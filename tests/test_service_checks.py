@@ -14,8 +14,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.services.collect import WANTED
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
-from tests.judged import said
+from clusterproof.plugins.suite.evaluate import evaluate
+from tests.evaluated import said
 from tests.recordings import node
 
 PASS, CONCERN, FAIL, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.INCOMPLETE
@@ -38,7 +38,7 @@ def verdict_of(occasion: str = "preflight", **collector: Any) -> Result:
     """The verdict on the services of a node that tells this of them."""
     evidence = NodeEvidence("node0", {"services": Collected(Status.TOLD, {"services": {}, "failed": [], **collector})})
     made = nodes(Cluster("one", "local", (Target("node0"),)), {"node0": evidence}, occasion)
-    return judge(node_checks()["host.services"], made["node0"])
+    return evaluate(node_checks()["host.services"], made["node0"])
 
 
 def test_the_probe_asks_for_every_service_that_a_node_may_need() -> None:

@@ -21,7 +21,7 @@ from clusterproof.plugins.evidence.slurm import slurm as collector
 from clusterproof.plugins.evidence.slurm import slurm_jobs
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmJobs, SlurmNode
 from clusterproof.plugins.suite.all_checks import all_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from tests.slurm_faults import NODES, SLURM_FAULTS, SlurmFault, Told, healthy
 
 OF_SLURM = {
@@ -35,7 +35,7 @@ def verdicts(told: Collected, instance_type: str = "p5.48xlarge") -> dict[str, R
     cluster = Cluster("slurm:gpu", "srun", targets, {"submit_host": "local", "partition": "gpu"})
     evidence = {target.name: NodeEvidence(target.name) for target in targets}
     facts = ClusterFacts(cluster, NodeEvidence(cluster.name, {"slurm": told}), nodes(cluster, evidence))
-    return {name: judge(check, facts) for name, check in OF_SLURM.items()}
+    return {name: evaluate(check, facts) for name, check in OF_SLURM.items()}
 
 
 def of(told: Told) -> dict[str, Result]:

@@ -158,8 +158,8 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
     more = ("HealthCheckInterval=3600", "PrologFlags=Alloc", "SchedulerParameters=nohold_on_prolog_fail")
     with scripted(images, lines(*NAMES.values()), DRAIN, *more, version=request.param) as running:
         for name in images:  # Slurm runs the health check when a node registers, too
-            judged = running.state_file(name, "cursor.json")
-            eventually(lambda judged=judged: "judged" if judged.exists() else "", 300.0)
+            evaluated = running.state_file(name, "cursor.json")
+            eventually(lambda evaluated=evaluated: "judged" if evaluated.exists() else "", 300.0)
         yield running
 
 

@@ -19,7 +19,7 @@ from tests.testbed.node import Node, healthy_cpu, healthy_p5, with_file, with_st
 WITHIN_S = 300.0
 DRAIN = 'mode = "drain"\ndeadline_s = 8\n'
 UNKNOWN_TYPE = ("gpu.fabric_manager", "gpu.gpu_count", "network.efa_count")  # of a machine that is in no catalogue
-UNJUDGED = ", ".join(UNKNOWN_TYPE)
+NOT_EVALUATED = ", ".join(UNKNOWN_TYPE)
 DISABLED = "\n".join(f'[disabled."{name}"]\nreason = "no GPU"\nuntil = 9999-12-31' for name in UNKNOWN_TYPE)
 OTHERS_WRITE = (f"/{STATE}", Folder(0o777))
 
@@ -69,9 +69,9 @@ def test_a_healthy_node_is_told_what_is_judged_on_it_and_how_long_that_takes() -
         "/var/lib/clusterproof/slurm can be used\n",
     ):
         assert words in text, words
-    judged = text.partition("\njudged ")[2].partition("\n")[0].split()
+    evaluated = text.partition("\njudged ")[2].partition("\n")[0].split()
     of_prolog = text.partition("\njudged (prolog) ")[2].partition("\n")[0].split()
-    assert {"gpu.no_xid", "host.job_leftovers"} <= set(judged)
+    assert {"gpu.no_xid", "host.job_leftovers"} <= set(evaluated)
     assert {"gpu.gpu_count", "gpu.nvlink_active"} <= set(of_prolog)
 
 
@@ -237,7 +237,7 @@ def test_a_health_check_says_once_that_it_will_resume_nothing_here() -> None:
     [
         (healthy_p5(), 0, "only an administrator will resume it: no health check has run here in drain mode"),
         (healthy_p5(), 1, ""),
-        (healthy_cpu(), 2, f"only an administrator will resume it: the health checks cannot judge {UNJUDGED}"),
+        (healthy_cpu(), 2, f"only an administrator will resume it: the health checks cannot judge {NOT_EVALUATED}"),
     ],
     ids=["no health check", "a health check", "health checks that cannot judge all"],
 )

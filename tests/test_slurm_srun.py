@@ -14,8 +14,8 @@ import pytest
 from clusterproof.plugins.core.result import Result, from_json
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.results import read_results
+from tests.evaluated import results, told_by
 from tests.faults import BY_NAME
-from tests.judged import results, told_by
 from tests.testbed.image import File, NodeImage
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_p5

@@ -73,7 +73,7 @@ def test_a_record_that_cannot_be_written_leaves_the_old_one(state: State) -> Non
     assert state.read("verdict") == {"number": 1}
 
 
-def test_what_is_old_is_swept_and_what_is_young_or_in_use_is_not(state: State) -> None:
+def test_what_is_old_is_removed_and_what_is_young_or_in_use_is_not(state: State) -> None:
     state.prepare()
     ages_s = {
         "jobs/1": 2 * KEPT_S,
@@ -88,7 +88,7 @@ def test_what_is_old_is_swept_and_what_is_young_or_in_use_is_not(state: State) -
         if name.startswith("."):
             file = file.rename(f"{file}.77")
         os.utime(file, (time.time() - age_s,) * 2)
-    state.sweep()
+    state.remove_old()
     left = sorted(str(path.relative_to(state.folder)) for path in Path(state.folder).rglob("*.json*"))
     assert left == [".cursor.json.77", "cursor.json", "jobs/2.json"]
 

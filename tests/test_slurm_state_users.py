@@ -138,14 +138,14 @@ def test_a_pipe_in_the_folder_is_not_waited_for(state: State) -> None:
     assert state.read("verdict") == {}
 
 
-def test_a_link_to_a_folder_is_neither_swept_nor_written_into(state: State) -> None:
+def test_a_link_to_a_folder_is_neither_emptied_nor_written_into(state: State) -> None:
     elsewhere = Path(state.folder).with_name("elsewhere")
     elsewhere.mkdir()
     file = elsewhere / "passwd"
     file.write_text("")
     os.utime(file, (time.time() - 2 * KEPT_S,) * 2)
     (Path(state.folder) / "jobs").symlink_to(elsewhere)
-    state.sweep()
+    state.remove_old()
     with contextlib.suppress(OSError):
         state.write("jobs/42", {})
     assert list(elsewhere.iterdir()) == [file]

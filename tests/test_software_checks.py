@@ -15,8 +15,8 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.software.version import parse
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
-from tests.judged import among, results
+from clusterproof.plugins.suite.evaluate import evaluate
+from tests.evaluated import among, results
 from tests.recordings import node
 
 PASS, FAIL, CONCERN, INCOMPLETE, NA = (
@@ -43,7 +43,7 @@ def evidence(name: str = "gpu001", container: str = "", **versions: object) -> N
     return node(name, versions=told, rdma={"devices": [], "nvidia_taint": "OE"}, pci={"devices": []})
 
 
-def judged(told: NodeEvidence, check: str, *peers: NodeEvidence, policy: Policy = NO_POLICY) -> Result:
+def evaluated(told: NodeEvidence, check: str, *peers: NodeEvidence, policy: Policy = NO_POLICY) -> Result:
     return results(told, peers=peers, policy=policy, instance_type="p5.48xlarge")[f"software.{check}"]
 
 
@@ -70,17 +70,17 @@ def judged(told: NodeEvidence, check: str, *peers: NodeEvidence, policy: Policy 
     ],
 )
 def test_versions_fit_together_as_the_catalogue_says(versions: dict[str, object], verdict: Verdict) -> None:
-    assert judged(evidence(**versions), "version_compat").verdict is verdict
+    assert evaluated(evidence(**versions), "version_compat").verdict is verdict
 
 
 def test_a_clash_outranks_a_version_that_could_not_be_read() -> None:
     told = evidence(driver="570.133.20", cuda="13.0.1", libcuda={"error": "EIO", "text": "broken"})
-    assert judged(told, "version_compat").verdict is FAIL
+    assert evaluated(told, "version_compat").verdict is FAIL
 
 
 def test_several_clashes_are_one_message_with_one_expectation() -> None:
     told = evidence(driver="570.133.20", cuda="13.0.1", efa_installer="1.44.0", aws_ofi_nccl="1.6.0")
-    message = judged(told, "version_compat").message
+    message = evaluated(told, "version_compat").message
     assert message.count("; expected ") == 1
     assert "CUDA 13.0.1 with driver 570.133.20, EFA installer 1.44.0 with aws-ofi-nccl 1.6.0;" in message
 
@@ -114,45 +114,47 @@ def test_hosts_are_compared_with_hosts_and_containers_with_containers() -> None:
     hosts = [evidence(f"host{number}", driver="580.126.09") for number in range(3)]
     inside = [evidence(f"pod{number}", "docker", driver="580.126.09", nccl="2.27.7") for number in range(3)]
     odd = evidence("pod9", "docker", driver="580.126.09", nccl="2.26.2")
-    found = judged(odd, "version_drift", *hosts, *inside)
+    found = evaluated(odd, "version_drift", *hosts, *inside)
     assert (found.verdict, found.message) == (CONCERN, "nccl 2.26.2; expected 2.27.7 as on 3 of 4 nodes")
-    assert judged(hosts[0], "version_drift", *hosts[1:], *inside, odd).verdict is PASS
+    assert evaluated(hosts[0], "version_drift", *hosts[1:], *inside, odd).verdict is PASS
 
 
 def test_containers_of_one_kind_are_not_compared_with_those_of_another() -> None:
     inside = [evidence(f"{kind}{number}", kind, nccl=nccl) for kind, nccl in NCCLS.items() for number in range(3)]
     group = among(inside[0], peers=inside[1:], instance_type="p5.48xlarge").group
-    verdicts = {node.name: judge(node_checks()["software.version_drift"], node).verdict for node in group.nodes}
+    verdicts = {node.name: evaluate(node_checks()["software.version_drift"], node).verdict for node in group.nodes}
     assert verdicts == dict.fromkeys(verdicts, PASS)
 
 
 def test_a_version_that_one_node_cannot_read_is_no_difference() -> None:
     peers = [evidence(f"gpu{number}", nccl="2.27.7") for number in range(3)]
-    assert judged(evidence("gpu9", nccl={"error": "EIO", "text": ""}), "version_drift", *peers).verdict is PASS
+    assert evaluated(evidence("gpu9", nccl={"error": "EIO", "text": ""}), "version_drift", *peers).verdict is PASS
 
 
 def test_a_difference_outranks_a_package_database_that_could_not_be_read() -> None:
     peers = [evidence(f"gpu{number}", driver="580.126.09", enroot="3.5.0-1") for number in range(3)]
     unread = {"error": "EIO", "text": "broken"}
-    assert judged(evidence("gpu9", driver="580.126.09", packages=unread), "version_drift", *peers).verdict is INCOMPLETE
-    found = judged(evidence("gpu9", driver="570.133.20", packages=unread), "version_drift", *peers)
+    assert (
+        evaluated(evidence("gpu9", driver="580.126.09", packages=unread), "version_drift", *peers).verdict is INCOMPLETE
+    )
+    found = evaluated(evidence("gpu9", driver="570.133.20", packages=unread), "version_drift", *peers)
     assert (found.verdict, found.message) == (CONCERN, "driver 570.133.20; expected 580.126.09 as on 3 of 4 nodes")
 
 
 def test_a_manifest_that_is_kept_passes() -> None:
     policy = Policy(versions={"cuda": "== 12.9", "EFA-installer": ">= 1.43, < 1.50", "nccl": "!= 2.26"})
     told = evidence(cuda="12.9.1", efa_installer="1.44.0", nccl="2.27.7-1+cuda12.9")
-    assert judged(told, "versions_expected", policy=policy).verdict is PASS
+    assert evaluated(told, "versions_expected", policy=policy).verdict is PASS
 
 
 def test_a_row_of_the_manifest_whose_component_cannot_be_read_is_incomplete() -> None:
     told = evidence(driver={"error": "EACCES", "text": "denied"})
-    assert judged(told, "drivers_expected", policy=Policy(versions={"driver": "== 580"})).verdict is INCOMPLETE
+    assert evaluated(told, "drivers_expected", policy=Policy(versions={"driver": "== 580"})).verdict is INCOMPLETE
 
 
 def test_a_component_is_not_missing_where_the_package_database_cannot_be_read() -> None:
     told = evidence(packages={"error": "EACCES", "text": "denied"})
-    assert judged(told, "versions_expected", policy=Policy(versions={"enroot": ">= 3"})).verdict is INCOMPLETE
+    assert evaluated(told, "versions_expected", policy=Policy(versions={"enroot": ">= 3"})).verdict is INCOMPLETE
 
 
 @given(versions=MIXED, image=MIXED, components=MIXED, libraries=MIXED)
@@ -190,5 +192,5 @@ OLD = {"path": "/etc/machine-id", "written": 1_000}
 )
 def test_what_may_not_be_looked_at_is_neither_clean_nor_left_behind(told: dict[str, object], verdict: Verdict) -> None:
     of_ec2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge", "serial": ""}
-    found = judged(node("gpu001", image=CLEAN | told, platform=of_ec2), "image_clean")
+    found = evaluated(node("gpu001", image=CLEAN | told, platform=of_ec2), "image_clean")
     assert found.verdict is verdict, found.message

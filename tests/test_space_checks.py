@@ -12,7 +12,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 
 PASS, CONCERN, FAIL, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.INCOMPLETE
 FULL = {
@@ -34,7 +34,7 @@ def verdict_of(*mounts: dict[str, Any], occasion: str = "preflight") -> Result:
     """The verdict on the room of a node on which these are mounted."""
     told = {"mounts": Collected(Status.TOLD, {"mounts": list(mounts), "fstab": [], "passed_over": 0})}
     made = nodes(Cluster("one", "local", (Target("node0"),)), {"node0": NodeEvidence("node0", told)}, occasion)
-    return judge(node_checks()["storage.space"], made["node0"])
+    return evaluate(node_checks()["storage.space"], made["node0"])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.judged import said
+from tests.evaluated import said
 from tests.recordings import boot, node
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
@@ -35,7 +35,7 @@ def line(path: str, options: str = "defaults", kind: str = "ext4", *, mounted: b
     return {"path": path, "type": kind, "options": options, "mounted": mounted}
 
 
-def judged(
+def evaluated(
     check: str, *mounts: Mapping[str, Any], fstab: Any = (), policy: Policy = NO_POLICY, **collectors: Any
 ) -> Result:
     """What a check says of a node with these mounts and that /etc/fstab."""
@@ -59,7 +59,7 @@ def expect(result: Result, verdict: Verdict, words: str) -> None:
     ],
 )
 def test_a_mount_answers(alive: str, verdict: Verdict, words: str) -> None:
-    expect(judged("mounts_alive", mount(alive=alive)), verdict, words)
+    expect(evaluated("mounts_alive", mount(alive=alive)), verdict, words)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_mount_answers(alive: str, verdict: Verdict, words: str) -> None:
     ],
 )
 def test_what_is_to_be_mounted_is(mounts: Any, fstab: Any, policy: Policy, verdict: Verdict, words: str) -> None:
-    expect(judged("mounts_expected", *mounts, fstab=fstab, policy=policy), verdict, words)
+    expect(evaluated("mounts_expected", *mounts, fstab=fstab, policy=policy), verdict, words)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_what_is_to_be_mounted_is(mounts: Any, fstab: Any, policy: Policy, verdi
 def test_a_network_file_system_has_the_options_that_it_needs(
     mounted: Any, fstab: Any, verdict: Verdict, words: str
 ) -> None:
-    expect(judged("mount_options", mounted, fstab=fstab), verdict, words)
+    expect(evaluated("mount_options", mounted, fstab=fstab), verdict, words)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_network_file_system_has_the_options_that_it_needs(
     ],
 )
 def test_what_is_to_be_written_to_can_be(mounted: Any, fstab: Any, verdict: Verdict, words: str) -> None:
-    expect(judged("mounts_writable", mounted, fstab=fstab), verdict, words)
+    expect(evaluated("mounts_writable", mounted, fstab=fstab), verdict, words)
 
 
 def client(kind: str, state: str = "FULL", **tuning: Any) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def lustre(*clients: Mapping[str, Any], health: str = "healthy") -> dict[str, An
     ],
 )
 def test_a_lustre_client_says_that_it_is_healthy(told: Any, verdict: Verdict, words: str) -> None:
-    expect(judged("lustre_health", LUSTRE, lustre=told), verdict, words)
+    expect(evaluated("lustre_health", LUSTRE, lustre=told), verdict, words)
 
 
 def target(kind: str, **told: Any) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def target(kind: str, **told: Any) -> dict[str, Any]:
     ],
 )
 def test_a_target_has_room(check: str, told: Any, verdict: Verdict, words: str) -> None:
-    expect(judged(check, LUSTRE, lustre_space={"targets": [told], "left_out": 0}), verdict, words)
+    expect(evaluated(check, LUSTRE, lustre_space={"targets": [told], "left_out": 0}), verdict, words)
 
 
 def folder(path: str = "/fsx/ckpt", kind: str = "lustre", stripes: int = 1) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def test_checkpoints_lie_on_several_osts(
 ) -> None:
     space = {"targets": [target("ost") | {"name": f"ost{number}"} for number in range(osts)], "left_out": 0}
     told = {"striping": {"folders": folders}, "lustre_space": space}
-    expect(judged("lustre_striping", LUSTRE, policy=Policy(checkpoints=asked), **told), verdict, words)
+    expect(evaluated("lustre_striping", LUSTRE, policy=Policy(checkpoints=asked), **told), verdict, words)
 
 
 OLD = {"lru_max_age_ms": 3900000}
@@ -207,12 +207,12 @@ FEW = {"max_rpcs_in_flight": 8}
     ],
 )
 def test_a_large_client_is_tuned_as_fsx_advises(clients: Any, machine: Any, verdict: Verdict, words: str) -> None:
-    expect(judged("lustre_tuning", LUSTRE, lustre=lustre(*clients), boot=boot(**machine)), verdict, words)
+    expect(evaluated("lustre_tuning", LUSTRE, lustre=lustre(*clients), boot=boot(**machine)), verdict, words)
 
 
 def test_fsx_s_advice_is_not_for_other_machines() -> None:
     outside = {"vendor": "NVIDIA", "product": "DGXH100", "serial": ""}
-    result = judged("lustre_tuning", LUSTRE, lustre=lustre(client("osc", **FEW), client("mdc")), platform=outside)
+    result = evaluated("lustre_tuning", LUSTRE, lustre=lustre(client("osc", **FEW), client("mdc")), platform=outside)
     expect(result, NA, "the advice is FSx's, and /fsx is mounted outside EC2")
 
 

@@ -17,7 +17,7 @@ from clusterproof.plugins.evidence.lustre.facts import CheckpointFolder, LustreC
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.storage.facts import is_network, is_read_only, mounted_alike
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from tests.recordings import boot, node
 from tests.runs import Runs
 from tests.samples import sample
@@ -97,7 +97,7 @@ def test_the_stripe_count_of_a_folder_is_the_largest_of_its_layout(output: str, 
 def test_folders_that_the_node_was_not_asked_of_are_no_pass() -> None:
     told = node("gpu001", striping={"folders": []})
     one = Node(Target("gpu001"), told, policy=Policy(checkpoints=("/fsx/ckpt",)))
-    result = judge(node_checks()["storage.lustre_striping"], one)
+    result = evaluate(node_checks()["storage.lustre_striping"], one)
     assert (result.verdict, result.observed) == (Verdict.INCOMPLETE, "the node was not asked of /fsx/ckpt")
 
 
@@ -175,7 +175,7 @@ def test_without_a_client_lustre_is_a_question_only_where_it_is_mounted(
 ) -> None:
     absent = Collected(Status.ABSENT, detail="no Lustre client")
     told = node("gpu001", boot=boot(), mounts=mounts, lustre=absent, lustre_space=absent)
-    result = judge(node_checks()[f"storage.{name}"], Node(Target("gpu001", instance_type="p5.48xlarge"), told))
+    result = evaluate(node_checks()[f"storage.{name}"], Node(Target("gpu001", instance_type="p5.48xlarge"), told))
     assert result.verdict is verdict, result.message
 
 
@@ -185,4 +185,4 @@ def test_no_nonsense_of_disks_and_devices_breaks_a_check(collector: str, told: A
     one = Node(Target("trn001", instance_type=kind), NodeEvidence("trn001", {collector: Collected(Status.TOLD, told)}))
     for name, check in node_checks().items():
         if name.startswith(("storage.", "neuron.")):
-            assert "the check itself broke" not in judge(check, one).message
+            assert "the check itself broke" not in evaluate(check, one).message

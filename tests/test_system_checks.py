@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.judged import said
+from tests.evaluated import said
 from tests.recordings import boot, node
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
@@ -18,7 +18,7 @@ EC2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge", "serial": ""}
 GIB = 2**20  # in KiB
 
 
-def judged(check: str, *others: dict[str, Any], occasion: str = "preflight", **collectors: Any) -> Result:
+def evaluated(check: str, *others: dict[str, Any], occasion: str = "preflight", **collectors: Any) -> Result:
     """What a check says of a node that told this, beside others that told that."""
     everyone = [
         node(f"n{number}", **{"boot": boot(), "platform": EC2} | told)
@@ -50,7 +50,7 @@ def mounts(at: str, **told: Any) -> dict[str, Any]:
     ],
 )
 def test_dev_shm_is_a_tmpfs_with_room(told: dict[str, Any], verdict: Verdict, words: str) -> None:
-    expect(judged("dev_shm", mounts=mounts("/dev/shm", **told)), verdict, words)
+    expect(evaluated("dev_shm", mounts=mounts("/dev/shm", **told)), verdict, words)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_dev_shm_is_a_tmpfs_with_room(told: dict[str, Any], verdict: Verdict, wo
     ],
 )
 def test_the_root_volume_has_room(told: dict[str, Any], verdict: Verdict, words: str) -> None:
-    expect(judged("root_volume", mounts=mounts("/", **told)), verdict, words)
+    expect(evaluated("root_volume", mounts=mounts("/", **told)), verdict, words)
 
 
 def total(gib: int) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def total(gib: int) -> dict[str, Any]:
     ],
 )
 def test_a_node_has_the_memory_of_its_group(own: Any, others: Any, verdict: Verdict, words: str) -> None:
-    expect(judged("memory_uniform", *others, **own), verdict, words)
+    expect(evaluated("memory_uniform", *others, **own), verdict, words)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,9 @@ def test_a_node_has_the_memory_of_its_group(own: Any, others: Any, verdict: Verd
 )
 def test_a_daemon_may_use_the_memory(daemons: Any, verdict: Verdict, words: str) -> None:
     expect(
-        judged("daemon_memory", limits={"login": {"memlock": None}, "daemons": daemons}, **total(2000)), verdict, words
+        evaluated("daemon_memory", limits={"login": {"memlock": None}, "daemons": daemons}, **total(2000)),
+        verdict,
+        words,
     )
 
 
@@ -119,7 +121,7 @@ PLENTY = {"memlock": None, "nofile": 1048576, "nproc": None, "stack": 8388608}
     ],
 )
 def test_jobs_inherit_limits_that_suffice(login: Any, verdict: Verdict, words: str) -> None:
-    expect(judged("ulimits", limits={"login": login, "daemons": {}}), verdict, words)
+    expect(evaluated("ulimits", limits={"login": login, "daemons": {}}), verdict, words)
 
 
 def blocked(wait: str = "", stack: Any = None, blocked_s: float | None = 1000.0, age_s: float = 2000.0) -> Any:
@@ -140,7 +142,7 @@ def blocked(wait: str = "", stack: Any = None, blocked_s: float | None = 1000.0,
 )
 def test_a_process_that_hangs_is_told_by_what_it_waits_for(process: Any, verdict: Verdict, words: str) -> None:
     log = {"lines": [], "truncated": False}
-    result = judged("d_state", processes={"blocked": [process], "zombies": 0}, kernel_log=log)
+    result = evaluated("d_state", processes={"blocked": [process], "zombies": 0}, kernel_log=log)
     expect(result, verdict, words)
 
 
@@ -163,18 +165,22 @@ GPU = {"class": "030200", "vendor": "10de", "device": "2330", "address": "0000:5
     ],
 )
 def test_memory_and_devices_are_spread_over_numa_nodes(memory: Any, devices: Any, verdict: Verdict, words: str) -> None:
-    expect(judged("numa", memory=memory, pci={"devices": devices}), verdict, words)
+    expect(evaluated("numa", memory=memory, pci={"devices": devices}), verdict, words)
 
 
 def test_what_a_kernel_does_not_have_is_not_applicable() -> None:
-    expect(judged("numa_balancing", memory=numa(1000)), NA, "the CPUs are of one NUMA node")
+    expect(evaluated("numa_balancing", memory=numa(1000)), NA, "the CPUs are of one NUMA node")
     others = [{"memory": numa(1000, 1000)}] * 3
-    expect(judged("numa_balancing", *others, memory=numa(1, 1, balancing="")), NA, "this kernel has no NUMA balancing")
+    expect(
+        evaluated("numa_balancing", *others, memory=numa(1, 1, balancing="")), NA, "this kernel has no NUMA balancing"
+    )
     without = numa(1000, 1000, transparent="")
-    expect(judged("thp", *others, memory=without), NA, "this kernel has no transparent huge pages")
+    expect(evaluated("thp", *others, memory=without), NA, "this kernel has no transparent huge pages")
     kernel = {"running": "6.8.0", "images": [], "modules": [], "clocksource": "", "clocksources": []}
-    expect(judged("kernel_running_is_installed", kernel=kernel), NA, "no kernel is installed here, as in a container")
-    expect(judged("clocksource", kernel=kernel), NA, "the kernel does not name its clock source")
+    expect(
+        evaluated("kernel_running_is_installed", kernel=kernel), NA, "no kernel is installed here, as in a container"
+    )
+    expect(evaluated("clocksource", kernel=kernel), NA, "the kernel does not name its clock source")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +194,7 @@ def test_processes_that_may_not_be_looked_into_are_no_pass(
     unread: int, left: Any, occasion: str, verdict: Verdict, words: str
 ) -> None:
     jobs = {"left": left, "left_out": 0, "unread": unread}
-    expect(judged("job_leftovers", jobs=jobs, occasion=occasion), verdict, words)
+    expect(evaluated("job_leftovers", jobs=jobs, occasion=occasion), verdict, words)
 
 
 OWNED = {"uid": 1000, "count": 3, "oldest_s": 600.0}
@@ -209,7 +215,7 @@ OWNED = {"uid": 1000, "count": 3, "oldest_s": 600.0}
 def test_files_of_users_who_have_gone_fail_around_a_job_where_they_are_many(
     shm: Any, occasion: str, verdict: Verdict, words: str
 ) -> None:
-    expect(judged("shm_leaked", jobs={"shm": shm}, occasion=occasion), verdict, words)
+    expect(evaluated("shm_leaked", jobs={"shm": shm}, occasion=occasion), verdict, words)
 
 
 DISK = {"address": "0000:01:00.0", "vendor": "1d0f", "device": "8061", "class": "010802", "driver": "nvme"}
@@ -225,4 +231,4 @@ DISK = {"address": "0000:01:00.0", "vendor": "1d0f", "device": "8061", "class": 
     ],
 )
 def test_a_device_has_a_driver(changed: Any, verdict: Verdict, words: str) -> None:
-    expect(judged("device_drivers", pci={"devices": [{"function_of": "", **DISK, **changed}]}), verdict, words)
+    expect(evaluated("device_drivers", pci={"devices": [{"function_of": "", **DISK, **changed}]}), verdict, words)

@@ -16,8 +16,8 @@ from clusterproof.plugins.agent.process_group import is_starved
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, from_json, to_json
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import DRAINING
+from tests.evaluated import results
 from tests.faults import BY_NAME
-from tests.judged import results
 from tests.probed import PATIENT, probe_node
 from tests.test_host_checks import verdict_of
 from tests.testbed.image import NodeImage

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.suite.state import nodes
 from tests.probed import PATIENT, SOON, probe_node
 from tests.test_host_checks import verdict_of
@@ -114,7 +114,7 @@ def test_whoever_a_user_holds_in_his_file_system_does_not_fail_the_node(tmp_path
         told = probe_node(node, ["looking"], SOON, further=[collector])
     assert told.collectors["looking"].status is Status.STUCK
     assert told.collectors["looking"].waits[0] == "request_wait_answer"
-    assert judged(told) is Verdict.CONCERN
+    assert evaluated(told) is Verdict.CONCERN
 
 
 @pytest.mark.parametrize(
@@ -129,9 +129,9 @@ def test_whoever_a_user_holds_in_his_file_system_does_not_fail_the_node(tmp_path
     ],
 )
 def test_evidence_that_hangs_fails_unless_a_user_can_hold_it(waits: tuple[str, ...], verdict: Verdict) -> None:
-    assert judged(NodeEvidence("node0", {"nvml": Collected(Status.STUCK, waits=waits)})) is verdict
+    assert evaluated(NodeEvidence("node0", {"nvml": Collected(Status.STUCK, waits=waits)})) is verdict
 
 
-def judged(told: NodeEvidence) -> Verdict:
+def evaluated(told: NodeEvidence) -> Verdict:
     cluster = Cluster("one", "local", (Target("node0"),))
-    return judge(node_checks()["node.evidence_complete"], nodes(cluster, {"node0": told})["node0"]).verdict
+    return evaluate(node_checks()["node.evidence_complete"], nodes(cluster, {"node0": told})["node0"]).verdict

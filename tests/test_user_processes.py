@@ -17,7 +17,7 @@ from clusterproof.plugins.catalog.waits import waits_for
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.gpu.facts import GpuProcess
 from clusterproof.plugins.evidence.processes.facts_jobs import JobProcess
-from tests.judged import results
+from tests.evaluated import results
 from tests.probed import PATIENT, probe_node
 from tests.test_host_checks import verdict_of
 from tests.testbed.image import File

@@ -64,17 +64,17 @@ def test_temperature(gpu: Gpu, node: Node) -> None:
     except NotApplicable:
         limit_c = threshold("temperature.without_margin_fail_c")
         assert gpu.temperature_c < limit_c, f"{gpu.temperature_c:.0f} °C; expected less than {limit_c:.0f} °C"
-        judge_among_idle(gpu, node)
+        evaluate_among_idle(gpu, node)
         return
     assert margin_c > 0, f"{-margin_c:.0f} °C above its slowdown temperature; expected below"
     least_c = threshold("temperature.margin_concern_c")
     if margin_c < least_c:
         margin, least = apart(margin_c, least_c)
         concern(f"{margin} °C below its slowdown temperature; expected at least {least} °C")
-    judge_among_idle(gpu, node)
+    evaluate_among_idle(gpu, node)
 
 
-def judge_among_idle(gpu: Gpu, node: Node) -> None:
+def evaluate_among_idle(gpu: Gpu, node: Node) -> None:
     """A concern where nobody uses the GPU, and it is far hotter than others that nobody uses."""
     idle = node.idle_gpus
     celsius = {one.index: told["temperature_c"] for one in idle if (told := readings(one, "temperature_c")[0])}

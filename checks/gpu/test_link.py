@@ -37,7 +37,7 @@ def test_nvlink_active(gpu: Gpu, node: Node) -> None:
         not_applicable("the driver does not tell NVLink states while MIG is on")
     states = gpu.nvlink_states
     if node.nvlinks_due is None:
-        judge_links_by_peers(gpu, node)
+        evaluate_links_by_peers(gpu, node)
     due = node.expected("nvlinks")
     active = states.count(True)
     if active >= due:
@@ -48,7 +48,7 @@ def test_nvlink_active(gpu: Gpu, node: Node) -> None:
     raise AssertionError(f"{len(states)} NVLinks; expected {due} active links")
 
 
-def judge_links_by_peers(gpu: Gpu, node: Node) -> None:
+def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
     """The verdict on a GPU's links where nothing tells how many are due; none where they show no fault."""
     states, of_peers = gpu.nvlink_states, links_of_peers(gpu, node)
     active, most = states.count(True), max((peer.count(True) for peer in of_peers), default=0)
@@ -96,12 +96,12 @@ def test_pcie_link(gpu: Gpu, node: Node) -> None:
         assert gpu.pcie_gen >= gpu.pcie_gen_max, (
             f"PCIe generation {gpu.pcie_gen} under load; expected {gpu.pcie_gen_max}"
         )
-    judge_most_by_peers(gpu, node)
+    evaluate_most_by_peers(gpu, node)
     if may_be_wired_so:
         concern(f"PCIe x{width} on every GPU; expected x{most}, unless the machine wires no more")
 
 
-def judge_most_by_peers(gpu: Gpu, node: Node) -> None:
+def evaluate_most_by_peers(gpu: Gpu, node: Node) -> None:
     """The verdict on a link that can do less at most than those of the node's other GPUs of the model."""
     model = name_of(gpu)
     alike = [one for one in node.gpus if name_of(one) == model]

@@ -10,7 +10,7 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern
 from clusterproof.plugins.evidence.field import readings, require
 from clusterproof.plugins.evidence.gpu.facts import Gpu, NvlinkErrors
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
-from clusterproof.plugins.evidence.kernel_log.xid_findings import judge
+from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import PciDevice
 from clusterproof.plugins.suite.routing import evidence
@@ -50,7 +50,7 @@ def test_nvlink_errors(gpu: Gpu, node: Node) -> None:
 def fatal_xids(gpu: Gpu, node: Node) -> list[int]:
     """The Xids of this boot that condemn the GPU."""
     at = pci_address(gpu.pci)
-    found = judge(node.kernel_events)
+    found = evaluate(node.kernel_events)
     return sorted({finding.code for finding in found if finding.severity == "fail" and finding.pci in ("", at)})
 
 

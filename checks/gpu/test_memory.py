@@ -55,36 +55,36 @@ def test_row_remap(gpu: Gpu, node: Node) -> None:
     try:
         pending, failed = gpu.remap_pending, gpu.remap_failed
     except NotApplicable:
-        judge_without_remapping(gpu)
+        evaluate_without_remapping(gpu)
         return
     except Incomplete:
         with suppress(NotApplicable):  # it has rows to remap instead
-            judge_retired_pages(gpu)
+            evaluate_retired_pages(gpu)
         raise
     assert not failed, "row remapping failed; expected no failure"
     if pending and node.occasion == "prolog":  # another job may hold the GPU: it cannot be reset now
         concern("row remapping is pending; expected none")
     assert not pending, "row remapping is pending; expected none"
-    judge_spare_rows(gpu)
+    evaluate_spare_rows(gpu)
 
 
-def judge_without_remapping(gpu: Gpu) -> None:
+def evaluate_without_remapping(gpu: Gpu) -> None:
     """The verdict on a GPU that does not tell whether rows are remapped: partitioned ones only tell of spare rows."""
     if not gpu.is_partitioned:
-        judge_retired_pages(gpu)
+        evaluate_retired_pages(gpu)
         return
-    judge_spare_rows(gpu)
+    evaluate_spare_rows(gpu)
     not_applicable("the driver does not tell row remapping while MIG is on")
 
 
-def judge_spare_rows(gpu: Gpu) -> None:
+def evaluate_spare_rows(gpu: Gpu) -> None:
     """A concern where spare rows run short."""
     few = few_spare_rows(gpu)
     if few:
         concern(f"{few} memory banks have few or no spare rows left; expected 0")
 
 
-def judge_retired_pages(gpu: Gpu) -> None:
+def evaluate_retired_pages(gpu: Gpu) -> None:
     """The verdict on a GPU that retires pages; what is pending is in use until its next reset."""
     assert not gpu.retired_pages_pending, "page retirement is pending; expected none"
     counts, unread = readings(gpu, "retired_pages_single_bit", "retired_pages_double_bit")

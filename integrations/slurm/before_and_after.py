@@ -22,7 +22,7 @@ def prolog(call: Call) -> Drain | None:
         call.log(f"the verdict of {came - run.at:.0f} s ago")
     found = draining(run, call.job, late_drains=call.settings.at_deadline == "drain")
     if call.job.id:
-        call.state.sweep()
+        call.state.remove_old()
         call.remember(f"jobs/{call.job.id}", {"cursor": run.ends})
     return call.drain(found, run.begins, run.ends) if found else None
 

@@ -61,11 +61,11 @@ def check(
         entries = tuple(of_occasions(index, occasions).values())
         policy = policy_of(settings, frozenset(index))
         here.begin(collectors_of(entries) | ALWAYS, options_of(collector_s, policy, cursor))
-        judge = prepared(entries, occasions, settings, policy)
+        evaluate = prepared(entries, occasions, settings, policy)
         told = here.evidence(os.uname().nodename or "localhost", deadline_s)
     finally:
         here.end()
-    everything = judge(told)
+    everything = evaluate(told)
     for result in everything:
         each(result)
     results = [result for result in everything if result.verdict.value != "not applicable"]
@@ -85,7 +85,7 @@ def check(
     )
 
 
-def judged_by_the_log(check: str) -> bool:
+def evaluated_by_the_log(check: str) -> bool:
     """Whether a check reads the kernel log; one that nobody knows may."""
     entry = _index(str).get(check)
     return entry is None or "kernel_log" in entry["leaves"]
@@ -134,7 +134,7 @@ def prepared(
     from clusterproof.plugins.core.cluster import Cluster, Target
     from clusterproof.plugins.evidence.node import HEALTH_CHECK
     from clusterproof.plugins.evidence.nodes import nodes
-    from clusterproof.plugins.suite.judge import verdict_on
+    from clusterproof.plugins.suite.evaluate import verdict_on
 
     overrule(policy.thresholds, policy.instance_types)
     try:
@@ -143,10 +143,10 @@ def prepared(
         raise NoVerdict(f"a check cannot be loaded: {type(problem).__name__}: {problem}") from None
     occasion = occasions[0] if len(occasions) == 1 else HEALTH_CHECK  # as `-m` has it for rules that differ
 
-    def judge(told: NodeEvidence) -> list[Result]:
+    def evaluate(told: NodeEvidence) -> list[Result]:
         target = Target(told.node, instance_type=settings.instance_type, expect=policy.expect)
         cluster = Cluster("local", "local", (target,))
         node = nodes(cluster, {told.node: told}, occasion, policy)[told.node]
         return [verdict_on(policy, check, node) for check in checks]
 
-    return judge
+    return evaluate

@@ -120,7 +120,7 @@ def taken_back(state: State, drains: Iterable[Drain]) -> dict[str, Cursor]:
 
 
 def since_looked_at(
-    drain: Drain, looked: Mapping[str, Cursor], judged: Cursor | None, is_of_log: Callable[[str], bool]
+    drain: Drain, looked: Mapping[str, Cursor], evaluated: Cursor | None, is_of_log: Callable[[str], bool]
 ) -> Drain:
     """A drain that is judged by what was logged since what it found in the kernel log had been looked at.
 
@@ -134,7 +134,7 @@ def since_looked_at(
     if len(known) < len(ends):
         return drain
     new = [cursor for cursor in known if cursor[1:] < drain.ends[1:]]
-    return replace(drain, begins=min(new, key=lambda cursor: cursor[1:]) if new else later(drain.ends, judged))
+    return replace(drain, begins=min(new, key=lambda cursor: cursor[1:]) if new else later(drain.ends, evaluated))
 
 
 def begin_of(drains: Iterable[Drain]) -> Cursor | None:

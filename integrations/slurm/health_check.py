@@ -7,7 +7,7 @@ import time
 from clusterproof.integrations.slurm import control
 from clusterproof.integrations.slurm.breaker import draw_apart, look_back, stand_in_line, who_is_full
 from clusterproof.integrations.slurm.call import VERDICT, Call
-from clusterproof.integrations.slurm.checking import check, judged_by_the_log
+from clusterproof.integrations.slurm.checking import check, evaluated_by_the_log
 from clusterproof.integrations.slurm.control import NodeState, SlurmError
 from clusterproof.integrations.slurm.drains import (
     EXPLAIN_S,
@@ -37,13 +37,13 @@ OCCASIONS = ("prolog", "epilog")
 def health_check(call: Call) -> None:
     """Check, drain or resume by what was found, and leave word for prologs of how many nodes are drained."""
     try:
-        judge(call)
+        evaluate(call)
     finally:
         if call.settings.drains:
             look_around(call)
 
 
-def judge(call: Call) -> None:
+def evaluate(call: Call) -> None:
     """Check, then drain or resume by what was found. Slurm is asked nothing about a node that is well."""
     ours = our_drains(call) if call.settings.drains else ()
     for claim in ours:
@@ -154,7 +154,7 @@ def not_ended(call: Call, drains: tuple[Drain, ...], reason: str) -> tuple[Drain
     """
     looked = forget(call, [drain for drain in drains if drain.is_told and drain.reason != reason])
     left = (drain for drain in drains if not drain.is_told or drain.reason == reason)
-    return tuple(since_looked_at(drain, looked, call.cursor, judged_by_the_log) for drain in left)
+    return tuple(since_looked_at(drain, looked, call.cursor, evaluated_by_the_log) for drain in left)
 
 
 def in_use(call: Call, node: NodeState, drains: tuple[Drain, ...], jobs: frozenset[str] | None) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from clusterproof import __version__
 from clusterproof.integrations.slurm import slurm_conf
-from clusterproof.integrations.slurm.rehearsal import OCCASIONS, Judged, Rehearsal, rehearsed
+from clusterproof.integrations.slurm.rehearsal import OCCASIONS, Evaluated, Rehearsal, rehearsed
 from clusterproof.integrations.slurm.settings import FILE, Settings, SettingsError, read_settings, told_settings
 from clusterproof.integrations.slurm.state import why_unusable
 from clusterproof.integrations.slurm.told import Line, Mark, Section, count, fine, mend, rendered, unknown
@@ -23,7 +23,7 @@ from clusterproof.plugins.evidence.kernel_log.wording import RECORDS_LOST
 from clusterproof.plugins.evidence.storage.facts import is_network
 
 PACKAGE = Path(__file__).resolve().parents[2]
-MENDED, UNJUDGED = 1, 6
+MENDED, NOT_EVALUATED = 1, 6
 MAX_SHOWN = 200  # characters of a message
 NAMES = {"prolog": "prolog", "epilog": "epilog", "health-check": "health check"}
 MODES = {
@@ -58,7 +58,7 @@ def _shown(sections: list[Section]) -> int:
     to_mend, open_ = count(sections, Mark.MEND), count(sections, Mark.OPEN)
     words = [f"{number} {what}" for number, what in ((to_mend, "to mend (!)"), (open_, "open (?)")) if number]
     print(f"{rendered(sections)}\n\n{', '.join(words) or 'all in order'}", flush=True)  # noqa: T201 - the screen
-    return MENDED if to_mend else UNJUDGED if open_ else 0
+    return MENDED if to_mend else NOT_EVALUATED if open_ else 0
 
 
 def _program() -> Iterator[Line]:
@@ -112,7 +112,7 @@ def _time(one: Rehearsal, settings: Settings) -> Iterator[Line]:
     parts = [f"{len(one.of(word))} {word}" for word in ("pass", "fail", "concern", "incomplete") if one.of(word)]
     took = f"{one.took_s:.2f} s of {one.deadline_s:g} s"
     out = len(one.of("not applicable"))
-    words = f"{took}: {len(one.judged) - out} checks judged ({', '.join(parts)}), {out} not applicable"
+    words = f"{took}: {len(one.evaluated) - out} checks judged ({', '.join(parts)}), {out} not applicable"
     if not one.is_late:
         yield fine(words, label)
         return
@@ -125,9 +125,9 @@ def _by_occasions(rehearsals: tuple[Rehearsal, ...], *verdicts: str) -> dict[str
     """The checks with these verdicts, in their order, by which scripts alone judge them: none where all do."""
     found: dict[str, list[str]] = {}
     for one in rehearsals:
-        for judged in one.judged:
-            if judged.verdict in verdicts:
-                found.setdefault(judged.check, []).append(one.occasion)
+        for evaluated in one.evaluated:
+            if evaluated.verdict in verdicts:
+                found.setdefault(evaluated.check, []).append(one.occasion)
     folded: dict[str, list[str]] = {}
     for check, occasions in found.items():
         of_a_job = [occasion for occasion in occasions if occasion != "health-check"]
@@ -139,8 +139,8 @@ def _folded(rehearsals: tuple[Rehearsal, ...], verdict: str, settings: Settings)
     """The findings of one kind; those that say the same in one line, with the scripts that do not all say so."""
     found: dict[tuple[str, str], list[str]] = {}
     for one in rehearsals:
-        for judged in one.of(verdict):
-            found.setdefault((judged.message, judged.check), []).append(one.occasion)
+        for evaluated in one.of(verdict):
+            found.setdefault((evaluated.message, evaluated.check), []).append(one.occasion)
     folded: dict[tuple[str, str], list[str]] = {}
     for (message, check), occasions in found.items():
         where = "" if "health-check" in occasions else f" ({', '.join(NAMES[occasion] for occasion in occasions)})"
@@ -178,7 +178,7 @@ def _resume(health_check: Rehearsal, settings: Settings, nobody: str) -> Iterato
         yield fine(f"{remedy}: {' '.join(checks)}", "what helps")
 
 
-def _remedy(one: Judged) -> str:
+def _remedy(one: Evaluated) -> str:
     """What lets a check be judged here, or takes it out."""
     if one.check == "node.uptime_settled":
         return "asking again when the node has been up for longer"

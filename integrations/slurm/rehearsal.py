@@ -22,7 +22,7 @@ PROGRAM = "from clusterproof.integrations.slurm.main import main; main()"
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Evaluated:
     """What one check said. `cause` is the same text wherever one thing is to blame for many."""
 
     check: str
@@ -41,14 +41,14 @@ class Rehearsal:
     occasion: str
     deadline_s: float
     took_s: float
-    judged: tuple[Judged, ...] = ()
+    evaluated: tuple[Evaluated, ...] = ()
     instance_type: str = ""
     broken: str = ""
     said: tuple[str, ...] = ()
 
-    def of(self, verdict: str) -> tuple[Judged, ...]:
+    def of(self, verdict: str) -> tuple[Evaluated, ...]:
         """The checks that said this."""
-        return tuple(one for one in self.judged if one.verdict == verdict)
+        return tuple(one for one in self.evaluated if one.verdict == verdict)
 
     @property
     def is_late(self) -> bool:
@@ -70,8 +70,10 @@ def rehearsed(occasion: str, settings: Settings) -> Rehearsal:
         said = ran.stderr.decode("utf-8", "replace").strip()[-500:]
         return Rehearsal(occasion, deadline_s, time.monotonic() - began, broken=said or f"ended with {ran.returncode}")
     took_s = time.monotonic() - began
-    judged = tuple(Judged(**one) for one in told["judged"])
-    return Rehearsal(occasion, deadline_s, took_s, judged, told["instance_type"], told["broken"], tuple(told["said"]))
+    evaluated = tuple(Evaluated(**one) for one in told["evaluated"])
+    return Rehearsal(
+        occasion, deadline_s, took_s, evaluated, told["instance_type"], told["broken"], tuple(told["said"])
+    )
 
 
 def rehearse(occasion: str, settings: Settings) -> None:
@@ -84,9 +86,14 @@ def rehearse(occasion: str, settings: Settings) -> None:
         check(OCCASIONS[occasion], settings, deadline_of(occasion, settings), cursor, said.append, heard.append)
     except NoVerdict as problem:
         broken = str(problem)
-    judged = [Judged(one.check, one.verdict.value, one.message, one.cause) for one in heard]
+    evaluated = [Evaluated(one.check, one.verdict.value, one.message, one.cause) for one in heard]
     instance_type = next((one.instance_type for one in heard), "")
-    told = {"judged": [asdict(one) for one in judged], "instance_type": instance_type, "broken": broken, "said": said}
+    told = {
+        "evaluated": [asdict(one) for one in evaluated],
+        "instance_type": instance_type,
+        "broken": broken,
+        "said": said,
+    }
     print(json.dumps(told), flush=True)  # noqa: T201 - read by `rehearsed`
 
 

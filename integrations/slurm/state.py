@@ -101,7 +101,7 @@ class State:
         files = (name for name in self._listed(folder) if name.endswith(".json") and not name.startswith("."))
         return tuple(sorted(f"{folder}/{name[: -len('.json')]}" for name in files))
 
-    def sweep(self) -> None:
+    def remove_old(self) -> None:
         """Remove what jobs without an epilog have left, and what was begun and never finished."""
         jobs = [(f"jobs/{name}", KEPT_S) for name in self._listed("jobs")]
         begun = [name for name in self._listed("") if name.startswith(".") and ".json." in name]

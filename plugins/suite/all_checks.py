@@ -61,6 +61,6 @@ def table() -> str:
     return "\n".join(rows) + "\n"
 
 
-def judged_by_pairs() -> frozenset[str]:
+def evaluated_by_pairs() -> frozenset[str]:
     """The checks that are judged by pairs of nodes, by id."""
     return frozenset(name for name, check in all_checks().items() if check.needs_pairs)

@@ -17,7 +17,7 @@ from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR, ClusterFacts
 from clusterproof.plugins.evidence.ec2.by_evidence import may_be_on_ec2
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check import Check, call, check_of, is_light, subjects_of
-from clusterproof.plugins.suite.judge import ended_as, verdict_on
+from clusterproof.plugins.suite.evaluate import ended_as, verdict_on
 from clusterproof.plugins.suite.selected import are_alike, is_selected
 from clusterproof.plugins.suite.state import CLUSTER, PAIRWISE, POLICY, cluster_of, is_of_instances, nodes_of, pair_of
 
@@ -42,8 +42,18 @@ class CheckItem(pytest.Item):
     an item once somebody does.
     """
 
-    __slots__ = ("check", "collector", "function_name", "is_whole", "judged", "kept_id", "marks", "node_name", "raised")
-    judged: Result | None  # where it took pytest's usual way
+    __slots__ = (
+        "check",
+        "collector",
+        "evaluated",
+        "function_name",
+        "is_whole",
+        "kept_id",
+        "marks",
+        "node_name",
+        "raised",
+    )
+    evaluated: Result | None  # where it took pytest's usual way
     raised: BaseException | None
 
     def __init__(
@@ -64,7 +74,7 @@ class CheckItem(pytest.Item):
         self.function_name = function_name
         self.node_name = node_name
         self.marks = marks_of_pytest(check.function) if marks is None else marks  # of its function
-        self.judged = None
+        self.evaluated = None
         self.kept_id = ""
         self.raised = None
 
@@ -126,8 +136,8 @@ class CheckItem(pytest.Item):
     def runtest(self) -> None:
         """Pytest's usual way, for plugins that watch; under `--pdb` the check alone, its exceptions let through."""
         if not self.config.option.usepdb:
-            self.judged = verdict_on(self.config.stash.get(POLICY, NO_POLICY), self.check, self.owner)
-            self.raised = ended_as(self.judged)
+            self.evaluated = verdict_on(self.config.stash.get(POLICY, NO_POLICY), self.check, self.owner)
+            self.raised = ended_as(self.evaluated)
             if self.raised:
                 raise self.raised
             return

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.collect import CheckItem, asks_for_node
-from clusterproof.plugins.suite.judge import result_of, verdict_on
+from clusterproof.plugins.suite.evaluate import result_of, verdict_on
 from clusterproof.plugins.suite.report import KeptReport, properties, report_of, teardown_of
 from clusterproof.plugins.suite.routing import Route, route
 from clusterproof.plugins.suite.state import POLICY, ROUTES, USUAL_WAY, names_of, nodes_of
@@ -160,9 +160,9 @@ def pytest_runtest_makereport(
 
 def _of_light(item: pytest.Item, ended: BaseException | None) -> Result | None:
     """What a light item was judged that took the usual way, unless a plugin of another ended it otherwise."""
-    if not isinstance(item, CheckItem) or item.judged is None:
+    if not isinstance(item, CheckItem) or item.evaluated is None:
         return None
-    return item.judged if ended is None or ended is item.raised else None
+    return item.evaluated if ended is None or ended is item.raised else None
 
 
 def _about(item: pytest.Item) -> tuple[Route, Owner] | None:

@@ -31,7 +31,7 @@ class Reporting:
         self.folder: Path | None = None
         self.results: ResultsFile | None = None
         self.left_out: dict[str, str] = {}
-        self.trouble = ""
+        self.problem = ""
         self.is_written = False
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
@@ -43,7 +43,7 @@ class Reporting:
 
     def pytest_cluster_result(self, result: Result) -> None:
         """Keep a verdict, on disk at once; the first one makes the folder."""
-        if self.trouble:
+        if self.problem:
             return
         try:
             if self.results is None:
@@ -66,7 +66,7 @@ class Reporting:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the reports of what was judged, also of a run that was stopped."""
-        if self.folder is None or self.trouble:
+        if self.folder is None or self.problem:
             return
         from clusterproof.reports.folder import write_forms
         from clusterproof.reports.runs import point_latest
@@ -82,12 +82,12 @@ class Reporting:
             self._failed(problem)
 
     def _run(self, exit_code: int) -> Run:
-        from clusterproof.plugins.suite.all_checks import judged_by_pairs
+        from clusterproof.plugins.suite.all_checks import evaluated_by_pairs
         from clusterproof.plugins.suite.command import command_of
         from clusterproof.reports.run import Run
 
         history = self.outcomes.history
-        judged = {result.check for result in self.outcomes.results}
+        evaluated = {result.check for result in self.outcomes.results}
         return Run(
             facts=cluster_of(self.config),
             results=self.outcomes.results,
@@ -95,8 +95,8 @@ class Reporting:
             seconds=(datetime.now(timezone.utc) - self.began).total_seconds(),
             exit_code=exit_code,
             command=command_of(self.config),
-            left_out={check: title for check, title in self.left_out.items() if check not in judged},
-            judged_by_pairs=judged_by_pairs() if PAIRWISE in self.config.stash else frozenset(),
+            left_out={check: title for check, title in self.left_out.items() if check not in evaluated},
+            evaluated_by_pairs=evaluated_by_pairs() if PAIRWISE in self.config.stash else frozenset(),
             broken=self.outcomes.broken,
             between=self.config.stash.get(PAIRWISE, None),
             last_began=history.last.began if history and history.last else None,
@@ -104,15 +104,15 @@ class Reporting:
 
     def _failed(self, problem: Exception) -> None:
         if isinstance(problem, OSError) and problem.filename:
-            self.trouble = f"{problem.filename}: {problem.strerror or problem}"
+            self.problem = f"{problem.filename}: {problem.strerror or problem}"
         else:
-            self.trouble = str(problem) if isinstance(problem, OSError) else f"{type(problem).__name__}: {problem}"
+            self.problem = str(problem) if isinstance(problem, OSError) else f"{type(problem).__name__}: {problem}"
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say where the reports are, or why there are none."""
-        if self.trouble:
-            words = f"no report, or not all of it: {printable(self.trouble)}"
+        if self.problem:
+            words = f"no report, or not all of it: {printable(self.problem)}"
             terminalreporter.write_line(f"{words} ({_WAYS_OUT})", yellow=True)
         elif self.is_written and self.folder:
             page = self.folder / "report.html"

@@ -21,8 +21,8 @@ from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Limits, Program, Unusable
+from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.rate import StartRate
-from clusterproof.plugins.transport.sweep import sweep
 
 PLUGIN = "session-manager-plugin"
 DOCUMENT = "AWS-StartNonInteractiveCommand"
@@ -68,7 +68,7 @@ class Hyperpod:
             rate.wait()
             return SessionVisit(sessions, target, program, limits, rate)
 
-        sweep(targets, begin, limits.fanout, answered)
+        fan_out(targets, begin, limits.fanout, answered)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,20 +13,20 @@ from paramiko import SSHException, Transport
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.transport.connection_failure import ConnectionFailure, connection_failure_of
 from clusterproof.plugins.transport.host_keys import HostIdentity, HostKeyPolicy, prefer_kinds
 from clusterproof.plugins.transport.identities import Offer
-from clusterproof.plugins.transport.trouble import Trouble, trouble_of
 from clusterproof.plugins.transport.ways import NoWay, Way
 
 _LOGINS_AT_ONCE = 8  # to one jump host; sshd's MaxStartups begins to drop log-ins at 10
 
 
 class LoginFailed(ClusterproofError):  # noqa: N818
-    """The host was not reached; `trouble` says why."""
+    """The host was not reached; `failure` says why."""
 
-    def __init__(self, trouble: Trouble) -> None:
-        super().__init__(trouble.detail)
-        self.trouble = trouble
+    def __init__(self, failure: ConnectionFailure) -> None:
+        super().__init__(failure.detail)
+        self.failure = failure
 
 
 class Login:
@@ -53,7 +53,7 @@ class Login:
     def open(self) -> Transport:
         """Connect, check the host, log in. Raises LoginFailed."""
         if self._abandoned.is_set():
-            raise LoginFailed(Trouble(Unreached.LOST, "abandoned", may_pass=True))
+            raise LoginFailed(ConnectionFailure(Unreached.LOST, "abandoned", may_pass=True))
         started = time.monotonic()
         try:
             sock = self._way.dial(self._connect_s)
@@ -68,12 +68,12 @@ class Login:
             self._connection.open()
         except (SSHException, OSError, EOFError, NoWay) as problem:
             is_late = time.monotonic() - started >= self._connect_s
-            trouble = trouble_of(problem, self._connection.host, self._connection.port, is_late)
-            complaint = self._way.complaint() if trouble.may_pass else ""
+            failure = connection_failure_of(problem, self._connection.host, self._connection.port, is_late)
+            complaint = self._way.complaint() if failure.may_pass else ""
             self.close()
             if complaint:  # of a ProxyCommand that ended: it would end again
-                trouble = Trouble(trouble.unreached, complaint)
-            raise LoginFailed(trouble) from None
+                failure = ConnectionFailure(failure.unreached, complaint)
+            raise LoginFailed(failure) from None
         transport: Transport = self._connection.transport
         return transport
 
@@ -118,9 +118,9 @@ class JumpHost:
                 transport = login.open()
             except LoginFailed as failed:
                 told = f"jump host {self.name}: {failed}"
-                if not failed.trouble.may_pass and not self._has_let_in:
+                if not failed.failure.may_pass and not self._has_let_in:
                     self._failure = told
-                raise NoWay(told, failed.trouble.may_pass) from None
+                raise NoWay(told, failed.failure.may_pass) from None
             self._has_let_in = True
             return transport
 

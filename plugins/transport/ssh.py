@@ -13,10 +13,10 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.transport import Answer, Limits, Program
+from clusterproof.plugins.transport.connection_failure import ConnectionFailure
+from clusterproof.plugins.transport.fan_out import Visit, fan_out
 from clusterproof.plugins.transport.login import Login, LoginFailed
 from clusterproof.plugins.transport.logins import Logins
-from clusterproof.plugins.transport.sweep import Visit, sweep
-from clusterproof.plugins.transport.trouble import Trouble
 from clusterproof.plugins.transport.ways import NoWay
 
 _CHUNK_BYTES = 65536
@@ -46,7 +46,7 @@ class Ssh:
             except (NoWay, SSHException) as problem:
                 return _NoVisit(Answer(unreached=Unreached.NO_ROUTE, detail=str(problem)))
 
-        sweep(targets, begin, _room_for(limits.fanout), answered)
+        fan_out(targets, begin, _room_for(limits.fanout), answered)
 
 
 class _Visit:
@@ -64,16 +64,16 @@ class _Visit:
         try:
             transport = self._transport()
             self.deadline = time.monotonic() + self._limits.answer_s + _GRACE_S
-            output, trouble = _converse(transport, self._program, self._limits)
+            output, failure = _converse(transport, self._program, self._limits)
         except LoginFailed as failed:
-            output, trouble = b"", failed.trouble
+            output, failure = b"", failed.failure
         finally:
             self._login.close()
         seconds = time.monotonic() - started
-        if trouble is None:
+        if failure is None:
             return Answer(output, seconds=seconds)
-        detail = printable(" ".join(trouble.detail.split()), _DETAIL_CHARACTERS)  # it may quote what the host said
-        return Answer(output, trouble.unreached, detail, seconds)
+        detail = printable(" ".join(failure.detail.split()), _DETAIL_CHARACTERS)  # it may quote what the host said
+        return Answer(output, failure.unreached, detail, seconds)
 
     def abandon(self) -> None:
         """Wake the thread, so that it ends too."""
@@ -83,7 +83,7 @@ class _Visit:
         try:
             return self._login.open()
         except LoginFailed as failed:
-            if not failed.trouble.may_pass:
+            if not failed.failure.may_pass:
                 raise
         time.sleep(random.uniform(0.5, 1.5))  # noqa: S311 - not all at once again
         self._until_logged_in()
@@ -108,7 +108,7 @@ class _NoVisit:
         """Nothing is open."""
 
 
-def _converse(transport: Transport, program: Program, limits: Limits) -> tuple[bytes, Trouble | None]:
+def _converse(transport: Transport, program: Program, limits: Limits) -> tuple[bytes, ConnectionFailure | None]:
     """Run one program, and read what it prints. What came is handed back, whatever happened after."""
     timeout_s = limits.answer_s
     deadline = time.monotonic() + timeout_s
@@ -122,9 +122,9 @@ def _converse(transport: Transport, program: Program, limits: Limits) -> tuple[b
     except (SSHException, OSError, EOFError) as problem:
         if time.monotonic() >= deadline:
             detail = f"did not end within {timeout_s:g} s; {len(output)} bytes came"
-            return bytes(output), Trouble(Unreached.TIMED_OUT, detail)
+            return bytes(output), ConnectionFailure(Unreached.TIMED_OUT, detail)
         if not output:
-            return b"", Trouble(Unreached.LOST, f"the connection broke before an answer came: {problem}")
+            return b"", ConnectionFailure(Unreached.LOST, f"the connection broke before an answer came: {problem}")
     return bytes(output), None
 
 

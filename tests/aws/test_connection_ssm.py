@@ -15,7 +15,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.transport import Answer, Limits
 from clusterproof.plugins.transport.gather import evidence_of
 from clusterproof.plugins.transport.ssm import Ssm
@@ -121,7 +121,7 @@ def test_who_owns_a_node_that_is_not_reached_speaks_of_the_way_to_it(address: st
     target = Target("gpu001", address)
     lost = NodeEvidence(target.name, unreached=Unreached.NOT_CONNECTED)
     (node,) = nodes(Cluster("one", "ssm", (target,)), {target.name: lost}).values()
-    result = judge(node_checks()["node.reachable"], node)
+    result = evaluate(node_checks()["node.reachable"], node)
     assert (result.verdict, result.owner, result.evidence) == (Verdict.FAIL, owner, command)
 
 

@@ -18,19 +18,19 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.fsx.mounted import source_of
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from tests.aws.cluster_faults import listed
 from tests.aws.clusters import NAME, instance_id, with_cluster
 from tests.aws.service import Service
 from tests.aws.systems_manager import SystemsManager
 from tests.aws.test_cluster_checks import CHECKS, messages, verdicts
+from tests.evaluated import results, told_by
 from tests.faults import BY_NAME
 from tests.faults.fault import p5
 from tests.faults.infiniband import infiniband
 from tests.faults.kernel_log import XID
 from tests.faults.network import efa_names
 from tests.faults.proof import peers
-from tests.judged import results, told_by
 from tests.runs import ROOT, Runs
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes
@@ -41,7 +41,7 @@ pytest_plugins = ["pytester"]
 GPUS = range(8)
 
 
-def judged(image: NodeImage, **target: str) -> dict[str, Result]:
+def evaluated(image: NodeImage, **target: str) -> dict[str, Result]:
     """The result of every check on a fake node."""
     return results(told_by(image), **target)
 
@@ -116,32 +116,32 @@ def test_d5_counts_are_held_against_the_instance_type(
     told = told_by(BY_NAME[fault].put(healthy_p5()))
     target = Target(told.node, instance_type="p5.48xlarge", efa_attached=attached)
     node = nodes(Cluster("fakes", "local", (target,)), {told.node: told})[told.node]
-    assert judge(node_checks()[check], node).verdict is says
+    assert evaluate(node_checks()[check], node).verdict is says
 
 
 @needs_nodes
 def test_d6_types_without_nvlink_and_gpus_in_mig_mode_are_not_called_healthy() -> None:
     unsupported = on_all_gpus(healthy_p5(), nvlinks=0)
-    assert judged(unsupported, instance_type="g6e.48xlarge")["gpu.nvlink_active"].verdict is Verdict.NOT_APPLICABLE
+    assert evaluated(unsupported, instance_type="g6e.48xlarge")["gpu.nvlink_active"].verdict is Verdict.NOT_APPLICABLE
     partitioned = on_all_gpus(unsupported, mig_mode=True)
-    assert judged(partitioned)["gpu.nvlink_active"].verdict is Verdict.NOT_APPLICABLE
-    assert judged(unsupported)["gpu.nvlink_active"].verdict is Verdict.FAIL  # a p5 has them
+    assert evaluated(partitioned)["gpu.nvlink_active"].verdict is Verdict.NOT_APPLICABLE
+    assert evaluated(unsupported)["gpu.nvlink_active"].verdict is Verdict.FAIL  # a p5 has them
 
 
 @needs_nodes
 def test_d7_gpus_with_ecc_off_are_not_called_healthy() -> None:
     off = "error NOT_SUPPORTED"
     image = on_all_gpus(healthy_p5(), ecc_enabled=False, ecc_uncorrected_dram=off, ecc_uncorrected_sram=off)
-    told = judged(image)
+    told = evaluated(image)
     assert told["gpu.no_uncorrected_ecc"].verdict is Verdict.CONCERN
     assert told["gpu.ecc_mode"].verdict is Verdict.CONCERN
 
 
 @needs_nodes
 def test_d8_a_lifetime_counter_is_no_fault_until_the_driver_says_that_it_is() -> None:
-    once = judged(with_nvml(healthy_p5(), gpu=2, ecc_aggregate_uncorrected_sram=1))
+    once = evaluated(with_nvml(healthy_p5(), gpu=2, ecc_aggregate_uncorrected_sram=1))
     assert {once["gpu.sram_threshold"].verdict, once["gpu.no_uncorrected_ecc"].verdict} == {Verdict.PASS}
-    exceeded = judged(with_nvml(healthy_p5(), gpu=2, sram_threshold_exceeded=True))
+    exceeded = evaluated(with_nvml(healthy_p5(), gpu=2, sram_threshold_exceeded=True))
     assert exceeded["gpu.sram_threshold"].verdict is Verdict.FAIL
 
 
@@ -156,22 +156,22 @@ def test_d8_a_lifetime_counter_is_no_fault_until_the_driver_says_that_it_is() ->
 )
 def test_d9_an_xid_is_judged_by_what_it_means(xid: str, verdict: Verdict) -> None:
     image = with_kernel_line(healthy_p5(), XID.format(bus="53", text=xid), at_s=10_000)
-    assert judged(image)["gpu.no_xid"].verdict is verdict
+    assert evaluated(image)["gpu.no_xid"].verdict is verdict
 
 
 @needs_nodes
 def test_d10_a_kernel_log_that_may_not_be_read_is_not_an_empty_one() -> None:
     refused = "#!/bin/sh\necho 'read kernel buffer failed: Operation not permitted' >&2\nexit 1\n"
     image = with_tool(with_tool(without_file(healthy_p5(), "/dev/kmsg"), "dmesg", refused), "journalctl", refused)
-    told = judged(image)
+    told = evaluated(image)
     assert {told["gpu.no_xid"].verdict, told["gpu.no_sxid"].verdict} == {Verdict.INCOMPLETE}
 
 
 @needs_nodes
 def test_d11_fabric_manager_is_due_on_a_p5_and_not_on_an_nvl72_tray() -> None:
     stopped = BY_NAME["fabric manager stopped"].put(healthy_p5())
-    assert judged(stopped, instance_type="p5.48xlarge")["gpu.fabric_manager"].verdict is Verdict.FAIL
-    tray = judged(stopped, instance_type="p6e-gb200.36xlarge")
+    assert evaluated(stopped, instance_type="p5.48xlarge")["gpu.fabric_manager"].verdict is Verdict.FAIL
+    tray = evaluated(stopped, instance_type="p6e-gb200.36xlarge")
     assert tray["gpu.fabric_manager"].verdict is Verdict.NOT_APPLICABLE
 
 

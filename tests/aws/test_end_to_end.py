@@ -17,8 +17,8 @@ from tests.aws.clusters import ID, NAME, instance_id, private_name, with_cluster
 from tests.aws.service import Service
 from tests.aws.storage import CloudWatch, lustre, quiet_lustre
 from tests.aws.systems_manager import PLUGINS, SystemsManager, in_nodes, with_agent
+from tests.evaluated import results, told_by
 from tests.faults import BY_NAME
-from tests.judged import results, told_by
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, entered, healthy_p5

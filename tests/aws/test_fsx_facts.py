@@ -16,7 +16,7 @@ from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.fsx.facts import FileSystem, Metrics, Series
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.all_checks import all_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from tests.aws.storage import LUSTRE_MOUNT, mounting
 from tests.recordings import node
 from tests.samples import sample
@@ -235,7 +235,7 @@ def test_what_is_said_of_a_file_system_and_of_its_servers_and_targets(
     everything = {**QUIET, **changed}
     told = [series(what, how, at, points) for (what, how, at), points in everything.items() if points is not None]
     owner = cluster([LUSTRE], {"begin": 0.0, "minutes": 15, "series": told})
-    result = judge(all_checks()[f"storage.fsx_{check}"], owner)
+    result = evaluate(all_checks()[f"storage.fsx_{check}"], owner)
     assert result.verdict is verdict, result.message
     assert words in result.message
 
@@ -243,7 +243,7 @@ def test_what_is_said_of_a_file_system_and_of_its_servers_and_targets(
 @given(systems=nonsense, metrics=nonsense)
 def test_no_nonsense_from_aws_breaks_a_check_or_passes(systems: object, metrics: object) -> None:
     for check in CHECKS:
-        result = judge(check, cluster(systems, metrics))
+        result = evaluate(check, cluster(systems, metrics))
         assert "the check itself broke" not in result.message
         assert result.verdict is Verdict.INCOMPLETE
 
@@ -259,4 +259,4 @@ def test_one_spoilt_value_never_breaks_a_check(key: str, put: object, of_series:
     begin = instead if of_series == "begin" else 0.0
     for check in CHECKS:
         told = cluster([{**LUSTRE, key: put}], {"begin": begin, "minutes": 15, "series": series})
-        assert "the check itself broke" not in judge(check, told).message
+        assert "the check itself broke" not in evaluate(check, told).message

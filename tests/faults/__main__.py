@@ -101,8 +101,8 @@ def _of_node(base: Callable[[], NodeImage]) -> list[tuple[str, Verdict]]:
 
 
 def _of_files(files: Mapping[str, str]) -> list[tuple[str, Verdict]]:
-    judged = captured.judged(files)
-    return [(name, result.verdict) for name, result in judged.items() if result.verdict in FINDINGS]
+    evaluated = captured.evaluated(files)
+    return [(name, result.verdict) for name, result in evaluated.items() if result.verdict in FINDINGS]
 
 
 def main(words: str) -> int:

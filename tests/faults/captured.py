@@ -16,7 +16,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA
 from tests.testbed.outputs import (
     NCCL_NETWORK,
@@ -58,18 +58,18 @@ def read(files: Mapping[str, str]) -> tuple[Cluster, NodeEvidence]:
         return cluster, told[NODE]
 
 
-def judged(files: Mapping[str, str]) -> dict[str, Result]:
+def evaluated(files: Mapping[str, str]) -> dict[str, Result]:
     """What every check says of it."""
     cluster, told = read(files)
     node = nodes(cluster, {NODE: told})[NODE]
-    return {name: judge(check, node) for name, check in node_checks().items()}
+    return {name: evaluate(check, node) for name, check in node_checks().items()}
 
 
 def changes(fault: CapturedFault) -> dict[str, Result]:
     """The results of those checks whose verdict the fault changes, by the check's id."""
-    before = judged(fault.healthy)
+    before = evaluated(fault.healthy)
     files = {name: text for name, text in {**fault.healthy, **fault.files}.items() if text}
-    return {name: result for name, result in judged(files).items() if result.verdict is not before[name].verdict}
+    return {name: result for name, result in evaluated(files).items() if result.verdict is not before[name].verdict}
 
 
 FAULTS = (

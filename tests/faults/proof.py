@@ -15,10 +15,10 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.evaluate import verdict_on
 from clusterproof.plugins.suite.index import make_index, of_occasions
-from clusterproof.plugins.suite.judge import verdict_on
+from tests.evaluated import among, results, told_by
 from tests.faults.fault import Fault
-from tests.judged import among, results, told_by
 from tests.testbed.image import NodeImage
 from tests.testbed.load import LOADABLE
 from tests.testbed.needs import needs_nodes

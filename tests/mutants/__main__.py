@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from clusterproof.plugins.suite.all_checks import all_checks
-from tests.mutants import faults, judged, unit_tests
+from tests.mutants import evaluated, faults, unit_tests
 from tests.mutants.bench import Bench
 from tests.mutants.cases import Case
 from tests.mutants.mutations import Mutant, live_functions, mutants_of
@@ -41,7 +41,7 @@ def _cases() -> list[Case]:
     """Every case, with what checks say of it. What they do not say twice is told, and left out."""
     with ProcessPoolExecutor(os.cpu_count()) as readers:
         told = faults.told_by(readers)  # which goes on meanwhile
-        of_tests = list(judged.cases(ROOT))
+        of_tests = list(evaluated.cases(ROOT))
         cases = [*faults.cases(told), *of_tests]
     for case in cases:
         case.learn(str(ROOT))

@@ -17,7 +17,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check import Check
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from tests.mutants.mutations import Mutant
 
 Lines = frozenset[tuple[str, int]]  # a file and a line of it
@@ -57,7 +57,7 @@ class Case:
 
     def _differs(self, name: str) -> bool:
         forget_groups(self.owner)
-        told = judge(self.checks[name], self.owner)
+        told = evaluate(self.checks[name], self.owner)
         return told.verdict is not self.verdicts[name] or self.words.get(name, "") not in told.message
 
     def learn(self, root: str) -> None:
@@ -65,7 +65,7 @@ class Case:
         forget(self.owner)
         forget_catalogue()
         with traced(root) as lines:
-            self.verdicts = {name: judge(check, self.owner).verdict for name, check in self.checks.items()}
+            self.verdicts = {name: evaluate(check, self.owner).verdict for name, check in self.checks.items()}
         self.catalogue = frozenset(lines)
         for name in self.checks:
             with traced(root) as lines:

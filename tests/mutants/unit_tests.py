@@ -16,7 +16,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from tests.mutants.cases import Lines, cpu_limit, forget_catalogue, traced
-from tests.mutants.judged import TESTS
+from tests.mutants.evaluated import TESTS
 from tests.mutants.mutations import Mutant, installed, live_functions
 
 FILES = (  # of tests of checks, of facts and of the catalogue
@@ -28,7 +28,7 @@ FILES = (  # of tests of checks, of facts and of the catalogue
     "test_environment.py",
     "test_h*_gpus.py",
     "test_instance_*.py",
-    "test_judge.py",
+    "test_xid_findings.py",
     "test_kernel_*.py",
     "test_libfabric.py",
     "test_machines.py",

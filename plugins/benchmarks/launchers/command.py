@@ -9,8 +9,8 @@ import subprocess
 import time
 from typing import Any
 
+from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE
 from clusterproof.plugins.benchmarks.launchers.hearing import Heard
-from clusterproof.plugins.benchmarks.launchers.sweeping import VARIABLE
 
 QUIET_S = 0.5  # how long to listen on once the shell has ended: what it left behind may hold its output open
 

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from clusterproof.plugins.benchmarks.launchers.blame import NOT_STARTED, attributed
+from clusterproof.plugins.benchmarks.launchers.attribution import NOT_STARTED, attributed
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
 from clusterproof.plugins.benchmarks.launchers.visit import MAX_BYTES, Told
 from clusterproof.plugins.benchmarks.meters.reading import Reading
@@ -30,17 +30,17 @@ def ends_of(campaign: Campaign, run: str, addresses: tuple[str, ...]) -> Ends:
     meter, settings = campaign.meter, campaign.settings
     assert meter.server
     assert meter.client
-    door = PORTS[secrets.randbelow(len(PORTS))]
+    rendezvous_port = PORTS[secrets.randbelow(len(PORTS))]
     timeout_s = min(campaign.run_s, MEET_S + 2 * campaign.limits.connect_s)
     common = {"run": run, "deadline_s": campaign.run_s, "most_bytes": MAX_BYTES}
-    meeting = {"door": door, "port": door + 1, "timeout_s": timeout_s}
-    knocks = {"addresses": list(addresses), "stands_for_address": ADDRESS}
+    rendezvous = {"rendezvous_port": rendezvous_port, "port": rendezvous_port + 1, "timeout_s": timeout_s}
+    searches = {"addresses": list(addresses), "stands_for_address": ADDRESS}
     environment = dict(settings.environment)
-    serves = {"shell": meter.server(settings, door + 1), "environment": environment}
-    comes = {"shell": meter.client(settings, ADDRESS, door + 1), "environment": environment}
+    serves = {"shell": meter.server(settings, rendezvous_port + 1), "environment": environment}
+    comes = {"shell": meter.client(settings, ADDRESS, rendezvous_port + 1), "environment": environment}
     return Ends(
-        {**common, "commands": [serves], "meeting": meeting},
-        {**common, "commands": [comes], "meeting": {**meeting, **knocks}},
+        {**common, "commands": [serves], "rendezvous": rendezvous},
+        {**common, "commands": [comes], "rendezvous": {**rendezvous, **searches}},
     )
 
 

@@ -6,11 +6,11 @@ import re
 import shlex
 
 from clusterproof.plugins.agent.frame import printable
-from clusterproof.plugins.benchmarks.launchers.blame import attributed
+from clusterproof.plugins.benchmarks.launchers.attribution import attributed
+from clusterproof.plugins.benchmarks.launchers.cleanup import ARGUMENT
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, check
 from clusterproof.plugins.benchmarks.launchers.over_nodes import Outcome, OverNodes, Turn
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, ranks_per_node, with_advice
-from clusterproof.plugins.benchmarks.launchers.sweeping import ARGUMENT
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES
 from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.transport import Unusable

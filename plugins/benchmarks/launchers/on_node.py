@@ -16,20 +16,20 @@ import time
 from typing import Any
 
 from clusterproof.plugins.agent.telling import tell
+from clusterproof.plugins.benchmarks.launchers.cleanup import clean_up, guard
 from clusterproof.plugins.benchmarks.launchers.command import Command
 from clusterproof.plugins.benchmarks.launchers.hearing import Unheard, wait
-from clusterproof.plugins.benchmarks.launchers.meeting import (
+from clusterproof.plugins.benchmarks.launchers.rendezvous import (
     DONE,
     READY,
     Unmet,
+    accept_client,
     addresses,
-    knock,
-    let_in,
+    find_server,
+    listen,
     listens,
-    open_door,
 )
 from clusterproof.plugins.benchmarks.launchers.sent import between, sent_bytes
-from clusterproof.plugins.benchmarks.launchers.sweeping import guard, sweep
 
 FOLDERS = (
     "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/opt/amazon/efa/bin:/opt/amazon/openmpi/bin:/opt/amazon/openmpi5/bin:"
@@ -69,10 +69,10 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     if request.get("commands"):
         holding_off = guard(request["run"], request["deadline_s"] + GUARD_S)
         told.update(Run(request).told())
-        told["left"] = sweep(request["run"])
+        told["left"] = clean_up(request["run"])
         os.close(holding_off)
-    elif "sweep" in request:
-        told["left"] = [left for run in request["sweep"] for left in sweep(run)]
+    elif "clean_up" in request:
+        told["left"] = [left for run in request["clean_up"] for left in clean_up(run)]
     return told
 
 
@@ -105,19 +105,21 @@ class Run:
 
     def meet_and_run(self) -> None:
         """As the one that serves, the one that comes, or alone. Raises Unmet, Unheard."""
-        meeting = self.request.get("meeting") or {}
-        meet_until = min(self.until, time.monotonic() + meeting.get("timeout_s", 0.0))
-        if "addresses" in meeting:
-            self.other, address = knock(meeting["addresses"], meeting["door"], self.word, meet_until)
-            self.start(meeting["stands_for_address"], address)
+        rendezvous = self.request.get("rendezvous") or {}
+        meet_until = min(self.until, time.monotonic() + rendezvous.get("timeout_s", 0.0))
+        if "addresses" in rendezvous:
+            self.other, address = find_server(
+                rendezvous["addresses"], rendezvous["rendezvous_port"], self.word, meet_until
+            )
+            self.start(rendezvous["stands_for_address"], address)
             self.watch(self.until)
-        elif meeting:
-            with open_door(meeting["door"]) as door:
-                if listens(meeting["port"]):
-                    raise Unmet(f"port {meeting['port']} is taken")
+        elif rendezvous:
+            with listen(rendezvous["rendezvous_port"]) as listener:
+                if listens(rendezvous["port"]):
+                    raise Unmet(f"port {rendezvous['port']} is taken")
                 self.start()
-                self.until_it_serves(meeting["port"], meet_until)
-                self.other = let_in(door, self.word, meet_until)
+                self.until_it_serves(rendezvous["port"], meet_until)
+                self.other = accept_client(listener, self.word, meet_until)
             self.say(READY)
             self.serve()
         else:

@@ -258,14 +258,14 @@ def shell_of(request: dict[str, Any], program: dict[str, str]) -> str:
 
 
 def run(request: dict[str, Any]) -> dict[str, Any]:
-    """All steps at once; then what those have left that failed is swept, where their nodes still answer."""
+    """All steps at once; then what those have left that failed is cleaned up, where their nodes still answer."""
     told = together(request["steps"], request)
     failed = [step for step in request["steps"] if told[step["key"]]["exit"] != 0]
-    sweeps = [sweep for step in failed for sweep in step["sweeps"]]
-    if not sweeps:
-        return {"steps": told, "swept": {}}
+    cleanups = [clean_up for step in failed for clean_up in step["cleanups"]]
+    if not cleanups:
+        return {"steps": told, "cleaned": {}}
     cancel_steps(request["job"], [f"{request['name']}-{step['key']}" for step in failed])
-    return {"steps": told, "swept": together(sweeps, request)}
+    return {"steps": told, "cleaned": together(cleanups, request)}
 
 
 def together(asked: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 from clusterproof.plugins.agent.payload import new_nonce
-from clusterproof.plugins.benchmarks.launchers.blame import silenced
+from clusterproof.plugins.benchmarks.launchers.attribution import silenced
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measured
 from clusterproof.plugins.benchmarks.launchers.visit import Told, Visitor, Whereabouts
 from clusterproof.plugins.benchmarks.meters.reading import Reading
@@ -42,7 +42,7 @@ class Outcome:
     """What a turn brought, and the nodes that have not said that nothing is left on them."""
 
     reading: Reading
-    unswept: tuple[str, ...] = ()
+    to_clean_up: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class OverNodes:
         targets = {node: self.campaign.target(node) for pair in running.values() for node in pair}
         if targets:
             with suppress(Unusable, InventoryError):
-                self.visitor.sweep(list(targets.values()), list(running))
+                self.visitor.clean_up(list(targets.values()), list(running))
 
     def __enter__(self) -> OverNodes:
         return self
@@ -101,29 +101,29 @@ class OverNodes:
             outcome = Outcome(Reading(problem=f"{type(problem).__name__}: {problem}"), tuple(turn.pair))
         seconds = round(time.monotonic() - started, 3)
         reading = replace(outcome.reading, seconds=outcome.reading.seconds or seconds)
-        swept = self._sweep([self.campaign.target(node) for node in outcome.unswept], turn.run)
+        cleaned = self._clean_up([self.campaign.target(node) for node in outcome.to_clean_up], turn.run)
         self._running.pop(turn.run, None)
-        return reading if reading.busbw_gb_per_s is not None else _with(reading, swept)
+        return reading if reading.busbw_gb_per_s is not None else _with(reading, cleaned)
 
-    def _sweep(self, targets: list[Target], run: str) -> dict[str, Told]:
+    def _clean_up(self, targets: list[Target], run: str) -> dict[str, Told]:
         """End what a run has left; nodes that do not answer are asked again what they are, before the next run."""
         if not targets:
             return {}
         try:
-            swept = self.visitor.sweep(targets, [run])
+            cleaned = self.visitor.clean_up(targets, [run])
         except (Unusable, InventoryError):
             return {}
-        for node, told in swept.items():
+        for node, told in cleaned.items():
             if told.unreached:
                 self._where.forget(node)
-        return swept
+        return cleaned
 
 
-def _with(reading: Reading, swept: Mapping[str, Told]) -> Reading:
-    """A failure with what the sweep saw: the nodes that are silent, and what could not be ended on others."""
+def _with(reading: Reading, cleaned: Mapping[str, Told]) -> Reading:
+    """A failure with what the cleanup saw: the nodes that are silent, and what could not be ended on others."""
     if not reading.culprit:
-        reading = silenced(reading, {node: told.unreached for node, told in swept.items() if told.unreached})
-    stuck = [f"SIGKILL does not end {', '.join(told.left)} on {node}" for node, told in swept.items() if told.left]
+        reading = silenced(reading, {node: told.unreached for node, told in cleaned.items() if told.unreached})
+    stuck = [f"SIGKILL does not end {', '.join(told.left)} on {node}" for node, told in cleaned.items() if told.left]
     return replace(reading, problem="; ".join([reading.problem, *stuck]))
 
 

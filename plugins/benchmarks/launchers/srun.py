@@ -13,7 +13,7 @@ from typing import Any
 from clusterproof.plugins.agent.frame import printable
 from clusterproof.plugins.agent.payload import joined, new_nonce, packed, started_by_shell
 from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS, pmi
-from clusterproof.plugins.benchmarks.launchers.blame import attributed, silenced
+from clusterproof.plugins.benchmarks.launchers.attribution import attributed, silenced
 from clusterproof.plugins.benchmarks.launchers.ends import ends_of, reading_of
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measured, check
 from clusterproof.plugins.benchmarks.launchers.over_nodes import not_reached
@@ -27,7 +27,7 @@ from clusterproof.plugins.transport.srun import WAIT_S
 from clusterproof.plugins.transport.submit_host import formless, submit_host, told_by
 
 ASK_S = 30.0  # for Slurm's own commands: slurmctld answers slowly when many jobs start
-SWEEP_S = 15.0  # for a step that only sweeps
+CLEANUP_S = 15.0  # for a step that only cleans up
 _TRAVELS = (
     PLUGINS / "agent" / "telling.py",
     PLUGINS / "transport" / "srun_places.py",
@@ -76,7 +76,7 @@ class BySrun:
             return
         node_nonce = new_nonce()
         try:
-            told = self._ask(self._round(turns, reserved, node_nonce), self.campaign.run_s + ENDS_S + SWEEP_S + ASK_S)
+            told = self._ask(self._round(turns, reserved, node_nonce), self.campaign.run_s + ENDS_S + CLEANUP_S + ASK_S)
         except Unusable as problem:
             for pair, _ in turns.values():
                 measured(pair, Reading(problem=str(problem)))
@@ -157,24 +157,26 @@ class BySrun:
         }
 
     def _steps(self, key: str, pair: Pair, run: str, reserved: Reserved) -> list[dict[str, object]]:
-        """The steps of one pair, each with those that sweep where it has failed."""
+        """The steps of one pair, each with those that clean up where it has failed."""
         campaign = self.campaign
-        sweeps = {node: _step(f"{key}.{node}", [node], visit={"sweep": [run]}, deadline_s=SWEEP_S) for node in pair}
+        cleanups = {
+            node: _step(f"{key}.{node}", [node], visit={"clean_up": [run]}, deadline_s=CLEANUP_S) for node in pair
+        }
         if campaign.meter.is_collective:
             shell, tasks = rank_shell(campaign, run), ranks_per_node(campaign, pair)
-            both = list(sweeps.values())
+            both = list(cleanups.values())
             ranks = ONLY_THE_FIRST if campaign.meter.starts_ranks else {"mpi": reserved.mpi}
-            return [_step(key, list(pair), tasks, shell=shell, deadline_s=campaign.run_s, sweeps=both, **ranks)]
+            return [_step(key, list(pair), tasks, shell=shell, deadline_s=campaign.run_s, cleanups=both, **ranks)]
         ends = ends_of(campaign, run, tuple(map(str, reserved.addresses[pair.a])))
         timeout_s = campaign.run_s + ENDS_S
         return [
-            _step(f"{key}.{end}", [node], visit=dict(asked), deadline_s=timeout_s, sweeps=[sweeps[node]])
+            _step(f"{key}.{end}", [node], visit=dict(asked), deadline_s=timeout_s, cleanups=[cleanups[node]])
             for end, node, asked in (("server", pair.a, ends.server), ("client", pair.b, ends.client))
         ]
 
     def _reading(self, key: str, pair: Pair, run: str, told: Mapping[str, Any], nonce: str) -> Reading:
         """What the steps of one pair brought; a node on which nothing can be started any more is to blame."""
-        swept = {node: _told(told["swept"].get(f"{key}.{node}"), nonce) for node in pair}
+        cleaned = {node: _told(told["cleaned"].get(f"{key}.{node}"), nonce) for node in pair}
         if self.campaign.meter.is_collective:
             output = output_of(told["steps"][key])
             reading = self.campaign.meter.read(self.campaign.settings, (merged(output, run),))
@@ -190,7 +192,7 @@ class BySrun:
             server, client = (told["steps"][f"{key}.{end}"] for end in ("server", "client"))
             reading = reading_of(self.campaign, pair, *(_told(one, nonce) or Told() for one in (server, client)))
             reading = replace(reading, seconds=reading.seconds or float(client["seconds"]))
-        return silenced(reading, {node: one.unreached for node, one in swept.items() if one and one.unreached})
+        return silenced(reading, {node: one.unreached for node, one in cleaned.items() if one and one.unreached})
 
     def _called(self, pair: Pair) -> dict[str, Sequence[str]]:
         """By what other names the nodes of a pair go."""
@@ -213,7 +215,7 @@ def srun(campaign: Campaign) -> BySrun:
 
 
 def _step(key: str, nodes: list[str], tasks: int = 1, **more: object) -> dict[str, object]:
-    return {"key": key, "nodes": nodes, "tasks": tasks, "sweeps": [], **more}
+    return {"key": key, "nodes": nodes, "tasks": tasks, "cleanups": [], **more}
 
 
 def _told(step: Mapping[str, Any] | None, nonce: str) -> Told | None:

@@ -31,8 +31,8 @@ def two_ends(turn: Turn) -> Outcome:
         if not is_worth_another_port(told[turn.pair.a]):
             break
     server, client = (told[node] for node in turn.pair)
-    unswept = tuple(node for node, one in told.items() if one.unreached)
-    return Outcome(reading_of(turn.campaign, turn.pair, server, client), unswept)
+    to_clean_up = tuple(node for node, one in told.items() if one.unreached)
+    return Outcome(reading_of(turn.campaign, turn.pair, server, client), to_clean_up)
 
 
 def _visited(turn: Turn, ends: Ends) -> Mapping[str, Told]:

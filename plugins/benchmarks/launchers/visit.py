@@ -14,13 +14,13 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program
 
 ENDS_S = 15.0  # beside a run's deadline: to end what runs, and to tell
-SWEEP_S = 10.0
-SWEEP_CONNECT_S = 5.0
+CLEANUP_S = 10.0
+CLEANUP_CONNECT_S = 5.0
 MAX_BYTES = 128 * 1024  # of a command's output: its head and its tail
 ASK: Mapping[str, object] = {}  # a request for nothing but what the node is
 TRAVELS = (
     PLUGINS / "agent" / "telling.py",
-    *(FOLDER / f"{name}.py" for name in ("sent", "sweeping", "hearing", "command", "meeting", "on_node")),
+    *(FOLDER / f"{name}.py" for name in ("sent", "cleanup", "hearing", "command", "rendezvous", "on_node")),
 )
 
 
@@ -66,12 +66,12 @@ class Visitor:
         limits = replace(self.limits, answer_s=timeout_s)
         self.connection.run(targets, program, limits, lambda target, answer: told(target, read(answer, nonce)))
 
-    def sweep(self, targets: Sequence[Target], runs: Sequence[str]) -> dict[str, Told]:
+    def clean_up(self, targets: Sequence[Target], runs: Sequence[str]) -> dict[str, Told]:
         """End what is left of these runs on these nodes. Raises Unusable."""
         told: dict[str, Told] = {}
-        brief = replace(self.limits, connect_s=min(self.limits.connect_s, SWEEP_CONNECT_S))
+        brief = replace(self.limits, connect_s=min(self.limits.connect_s, CLEANUP_CONNECT_S))
         Visitor(self.connection, brief).visit_all(
-            targets, {"sweep": list(runs)}, SWEEP_S, lambda target, answer: told.update({target.name: answer})
+            targets, {"clean_up": list(runs)}, CLEANUP_S, lambda target, answer: told.update({target.name: answer})
         )
         return told
 

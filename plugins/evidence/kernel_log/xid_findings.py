@@ -60,7 +60,7 @@ class Finding:
     part: str = ""
 
 
-def judge(
+def evaluate(
     events: Iterable[Event],
     *,
     remap_due: Collection[str] = (),
@@ -82,7 +82,7 @@ def judge(
     )
 
 
-def judge_switches(events: Iterable[Event]) -> tuple[Finding, ...]:
+def evaluate_switches(events: Iterable[Event]) -> tuple[Finding, ...]:
     """Judge the SXids of one boot, worst first: fatal ones fail, all others are a concern."""
     groups = _grouped(list(events), SXidEvent)
     return _worst_first(_of_switch(code, pci, lines) for (pci, code), lines in groups.items())

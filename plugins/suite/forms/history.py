@@ -48,9 +48,9 @@ class HistoryForm:
         between = self.config.stash.get(PAIRWISE, None)
         if between is None or not between.is_partial:
             return False
-        from clusterproof.plugins.suite.all_checks import judged_by_pairs  # few runs measure pairs
+        from clusterproof.plugins.suite.all_checks import evaluated_by_pairs  # few runs measure pairs
 
-        return result.check in judged_by_pairs()
+        return result.check in evaluated_by_pairs()
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Add the run, now that its exit code is decided."""

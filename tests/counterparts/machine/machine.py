@@ -60,7 +60,7 @@ class Machine:
                 said = _until_prompt(spoken)
                 assert "rror" not in said.replace(event, ""), said
 
-    def judged(self) -> dict[str, Result]:
+    def evaluated(self) -> dict[str, Result]:
         """The verdict of every check of `pytest --cluster ssh:…`, as a person types it."""
         results = self.home / f"results-{time.monotonic_ns()}.jsonl"
         words = ["--cluster", f"ssh:{NODE}", "--expect", "gpus=0", "--probe-timeout", "90", "--connect-timeout", "60"]

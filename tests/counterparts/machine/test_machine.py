@@ -102,7 +102,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 @pytest.fixture(scope="module")
 def untouched(machine: Machine) -> dict[str, Result]:
     """What is said of it as it has booted."""
-    return machine.judged()
+    return machine.evaluated()
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def sick(machine: Machine, untouched: dict[str, Result]) -> dict[str, Result]:
         assert ran.returncode == 0, f"{script}\n{ran.stderr}"
     machine.befall(*(f"mce {cpu} {bank} {CORRECTED}" for cpu in range(2) for bank in range(4, 10)))
     assert machine.shell(LOGGED.format(LAST_CHECK, LAST_CHECK)).returncode == 0
-    return machine.judged()
+    return machine.evaluated()
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def worse(machine: Machine, sick: dict[str, Result]) -> dict[str, Result]:
     machine.befall("device_del nvme0")
     assert machine.shell(LOGGED.format("Aborting journal", "Aborting journal")).returncode == 0
     machine.shell("date -s '+1 year'")
-    return machine.judged()
+    return machine.evaluated()
 
 
 def findings(results: Mapping[str, Result]) -> dict[str, Verdict]:

@@ -14,9 +14,9 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from tests.counterparts.nvml_mock.mock import PROFILES, Profile, needs_mock, told_by_mock
-from tests.judged import told_by
+from tests.evaluated import told_by
 from tests.testbed.gpus import healthy_gpu_node
 from tests.testbed.needs import needs_nodes
 
@@ -68,7 +68,7 @@ FAULTS: list[tuple[str, dict[str, Verdict], str]] = [
 ]
 
 
-def judged(evidence: NodeEvidence, profile: Profile | None) -> dict[str, Result]:
+def evaluated(evidence: NodeEvidence, profile: Profile | None) -> dict[str, Result]:
     """What the checks of GPUs say of a machine that should be as its profile says; of None nothing is known."""
     assert evidence.collectors["nvml"].status is Status.TOLD, evidence.collectors["nvml"].detail
     expect = {"gpus": profile.gpus, "nvlinks": profile.nvlinks} if profile else {}
@@ -76,7 +76,7 @@ def judged(evidence: NodeEvidence, profile: Profile | None) -> dict[str, Result]
     evidence = replace(evidence, collectors={**evidence.collectors, "kernel_log": SILENT})
     node = Node(Target("gpu001", instance_type=instance_type, expect=expect), evidence)
     checks = {name.removeprefix("gpu."): check for name, check in node_checks().items() if name.startswith("gpu.")}
-    return {name: judge(check, node) for name, check in checks.items()}
+    return {name: evaluate(check, node) for name, check in checks.items()}
 
 
 def findings(results: dict[str, Result]) -> dict[str, Verdict]:
@@ -88,7 +88,7 @@ def findings(results: dict[str, Result]) -> dict[str, Verdict]:
 def test_a_healthy_machine_has_nothing_to_complain_of(
     profile: Profile, is_known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    results = judged(told_by_mock(profile.name, tmp_path, monkeypatch), profile if is_known else None)
+    results = evaluated(told_by_mock(profile.name, tmp_path, monkeypatch), profile if is_known else None)
     assert {name: results[name].message for name in findings(results)} == {}
     assert results["gpu_answers"].verdict is Verdict.PASS
     assert results["gpu_count"].verdict is (Verdict.PASS if is_known else Verdict.INCOMPLETE)
@@ -100,7 +100,7 @@ def test_a_gpu_that_is_lost_fails_one_check_and_costs_the_others_its_readings(
     profile: Profile, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evidence = told_by_mock(profile.name, tmp_path, monkeypatch, f"fail --gpu 3 --mode {mode}")
-    results = judged(evidence, profile)
+    results = evaluated(evidence, profile)
     assert findings(results) == {"gpu_answers": FAIL}
     assert results["gpu_answers"].message == "GPU 3: the driver says GPU_IS_LOST; expected an answer"
     assert "GPU 3: does not answer (GPU_IS_LOST)" in results["temperature"].message
@@ -110,7 +110,7 @@ def test_a_gpu_that_is_lost_fails_one_check_and_costs_the_others_its_readings(
 def test_each_fault_is_found_by_its_check(
     fault: str, expected: dict[str, Verdict], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    results = judged(told_by_mock("h100", tmp_path, monkeypatch, fault), H100)
+    results = evaluated(told_by_mock("h100", tmp_path, monkeypatch, fault), H100)
     assert findings(results) == expected
     assert not words or words in results[next(iter(expected))].message
 
@@ -122,7 +122,7 @@ def test_a_sick_fabric_is_told_by_its_name(
     profile: Profile, condition: str, is_known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evidence = told_by_mock(profile.name, tmp_path, monkeypatch, f"fabric-health --gpu 3 {condition}")
-    results = judged(evidence, profile if is_known else None)
+    results = evaluated(evidence, profile if is_known else None)
     assert findings(results) == {"fabric_state": FAIL}
     assert f"GPU 3: fabric health: {FABRIC_HEALTH[condition]}; expected" in results["fabric_state"].message
 

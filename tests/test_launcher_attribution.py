@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers.blame import attributed, silenced
+from clusterproof.plugins.benchmarks.launchers.attribution import attributed, silenced
 from clusterproof.plugins.benchmarks.launchers.choose import LAUNCHERS
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings

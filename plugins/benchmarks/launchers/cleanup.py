@@ -12,13 +12,13 @@ VARIABLE = "CLUSTERPROOF_RUN"  # in the environment of all that is started
 ARGUMENT = (
     "clusterproof_run"  # before the run in the words of what mpirun starts on the other node, without our environment
 )
-SWEEP_S = 3.0
+CLEANUP_S = 3.0
 LOOK_S = 0.05
 
 
-def sweep(run: str) -> list[str]:
+def clean_up(run: str) -> list[str]:
     """Kill every process of this user that belongs to a run; what SIGKILL does not end is named."""
-    until = time.monotonic() + SWEEP_S
+    until = time.monotonic() + CLEANUP_S
     while True:
         found = of_run(run)
         if not found or time.monotonic() > until:
@@ -58,7 +58,7 @@ def name_of(pid: int) -> str:
 
 
 def guard(run: str, seconds: float) -> int:
-    """Fork a process that sweeps once this one ends, in whatever way, or after that time.
+    """Fork a process that cleans up once this one ends, in whatever way, or after that time.
 
     The descriptor that comes back holds it off: only this process may have it.
     """
@@ -71,7 +71,7 @@ def guard(run: str, seconds: float) -> int:
         poll = select.poll()
         poll.register(reading, 0)
         poll.poll(1000 * seconds)
-        sweep(run)
+        clean_up(run)
     finally:
         os._exit(0)
 

@@ -1,6 +1,6 @@
-"""Two nodes meet: the one that serves opens a door, the other knocks. Travels; standard library only, for Python 3.8.
+"""Two nodes meet: one listens, the other tries its addresses. Travels; standard library only, for Python 3.8.
 
-The door is opened before the server starts and answers once it listens, so that both nodes may be visited at the same
+The server's node listens before the server starts, and answers once that does, so that both may be visited at the same
 time; which of its addresses the other reaches is found by trying; and each notices when the other is gone.
 """
 
@@ -17,7 +17,7 @@ import time
 from clusterproof.plugins.benchmarks.launchers.hearing import wait
 
 READY, DONE = b"ready\n", b"done\n"
-KNOCK_S = 2.0  # for one address to answer
+CONNECT_S = 2.0  # for one address to answer
 AGAIN_S = 0.1
 REFUSED = os.strerror(errno.ECONNREFUSED)
 LISTENS = "0A"  # in /proc/net/tcp
@@ -30,30 +30,30 @@ class Unmet(Exception):  # noqa: N818 - it is told, as what was observed
     """The other end was not met; the message says what was seen of it."""
 
 
-def open_door(port: int) -> socket.socket:
+def listen(port: int) -> socket.socket:
     """Listen on every address. Raises Unmet."""
     try:
         try:
-            door = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
-            door.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             where = "::"
         except OSError:
-            door, where = socket.socket(socket.AF_INET, socket.SOCK_STREAM), ""
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.bind((where, port))
-        door.listen(8)
+            listener, where = socket.socket(socket.AF_INET, socket.SOCK_STREAM), ""
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((where, port))
+        listener.listen(8)
     except OSError as problem:
         raise Unmet(f"port {port} cannot be opened: {problem.strerror}") from None
-    return door
+    return listener
 
 
-def let_in(door: socket.socket, word: bytes, until: float) -> socket.socket:
+def accept_client(listener: socket.socket, word: bytes, until: float) -> socket.socket:
     """Whoever knows the word. Raises Unmet, Unheard."""
     while time.monotonic() < until:
-        if not wait(until - time.monotonic(), door.fileno()):
+        if not wait(until - time.monotonic(), listener.fileno()):
             continue
-        visitor, _ = door.accept()
-        visitor.settimeout(KNOCK_S)
+        visitor, _ = listener.accept()
+        visitor.settimeout(CONNECT_S)
         with contextlib.suppress(OSError):
             if visitor.recv(len(word)) == word:
                 return listening_for_silence(visitor)
@@ -61,20 +61,20 @@ def let_in(door: socket.socket, word: bytes, until: float) -> socket.socket:
     raise Unmet("the other node has not come")
 
 
-def knock(addresses: list[str], port: int, word: bytes, until: float) -> tuple[socket.socket, str]:
+def find_server(addresses: list[str], port: int, word: bytes, until: float) -> tuple[socket.socket, str]:
     """The way in, and the address that led there: the first of those that do. Raises Unmet, Unheard."""
     seen: dict[str, str] = {}
     began_again = False
     while time.monotonic() < until:
         for number, address in enumerate(addresses):
             try:
-                other = socket.create_connection((address, port), KNOCK_S)
+                other = socket.create_connection((address, port), CONNECT_S)
                 if REFUSED in map(seen.get, addresses[:number]) and not began_again:
-                    began_again = True  # the door may have opened after the first addresses were tried
+                    began_again = True  # it may listen only since the first addresses were tried
                     other.close()
                     break
                 other.sendall(word)
-                other.settimeout(max(KNOCK_S, until - time.monotonic()))
+                other.settimeout(max(CONNECT_S, until - time.monotonic()))
                 if other.recv(len(READY)) == READY:
                     return listening_for_silence(other), address
                 seen[address] = "it was closed at once"

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.suite import judge as judging
+from clusterproof.plugins.suite import evaluate as evaluating
 from clusterproof.plugins.suite.check import Check
-from clusterproof.plugins.suite.judge import Owner
+from clusterproof.plugins.suite.evaluate import Owner
 from tests.mutants.cases import Case
 
 TESTS = (
@@ -30,17 +30,17 @@ TESTS = (
 def cases(root: Path) -> Iterator[Case]:
     """What those tests judge, by what it was about. Raises RuntimeError where they do not pass."""
     kept: dict[int, tuple[Any, dict[str, Check]]] = {}
-    judge = judging.judge
+    evaluate = evaluating.evaluate
 
     def remembered(check: Check, owner: Owner) -> Result:
         kept.setdefault(id(owner), (owner, {}))[1][check.route.check] = check
-        return judge(check, owner)
+        return evaluate(check, owner)
 
-    judging.judge = remembered
+    evaluating.evaluate = remembered
     try:
         ended = pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *(str(root / test) for test in TESTS)])
     finally:
-        judging.judge = judge
+        evaluating.evaluate = evaluate
     if ended is not pytest.ExitCode.OK:
         raise RuntimeError(f"the tests do not pass as they are: {ended!r}")
     for owner, checks in kept.values():

@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.node import Node as FactsOfNode
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from clusterproof.plugins.suite.check import Check
-from clusterproof.plugins.suite.judge import judge
+from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.transport import Answer, Program
 from clusterproof.plugins.transport.gather import evidence_of
 from tests.testbed.image import NodeImage
@@ -70,7 +70,7 @@ def results(
     Those that judge nothing but load are left out where the node was not loaded, as they are in a run.
     """
     node = among(evidence, occasion, peers, policy, **target)
-    return {name: judge(check, node) for name, check in asked_of(evidence).items()}
+    return {name: evaluate(check, node) for name, check in asked_of(evidence).items()}
 
 
 def said(
@@ -82,7 +82,7 @@ def said(
     **target: Any,
 ) -> Result:
     """What one check says of one node, beside others of its group."""
-    return judge(node_checks()[check], among(evidence, occasion, peers, policy, **target))
+    return evaluate(node_checks()[check], among(evidence, occasion, peers, policy, **target))
 
 
 def among(

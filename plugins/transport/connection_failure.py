@@ -19,7 +19,7 @@ _DROPPED = (EOFError, ConnectionResetError, ConnectionAbortedError, BrokenPipeEr
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class ConnectionFailure:
     """Why a host was not reached; `may_pass` where the same try may do better a moment later."""
 
     unreached: Unreached
@@ -27,36 +27,42 @@ class Trouble:
     may_pass: bool = False
 
 
-def trouble_of(problem: Exception, host: str, port: int, is_late: bool) -> Trouble:
+def connection_failure_of(problem: Exception, host: str, port: int, is_late: bool) -> ConnectionFailure:
     """What an exception of a log-in means. `is_late`: the patience with this log-in is at its end."""
     where = f"{host}:{port}"
     if isinstance(problem, HostKeyRejected):
-        return Trouble(Unreached.HOST_KEY, str(problem))
+        return ConnectionFailure(Unreached.HOST_KEY, str(problem))
     if isinstance(problem, NoWay):
-        return Trouble(Unreached.NO_ROUTE, str(problem), problem.may_pass)
+        return ConnectionFailure(Unreached.NO_ROUTE, str(problem), problem.may_pass)
     if isinstance(problem, AuthenticationException):
-        return Trouble(Unreached.AUTH, str(problem))
+        return ConnectionFailure(Unreached.AUTH, str(problem))
     if isinstance(problem, socket.gaierror):
-        return Trouble(Unreached.NAME, f"{host} does not resolve: {problem.strerror}")
+        return ConnectionFailure(Unreached.NAME, f"{host} does not resolve: {problem.strerror}")
     if isinstance(problem, IncompatiblePeer) or "Indecipherable protocol" in str(problem):
-        return Trouble(Unreached.GARBLED, f"{where} speaks no SSH that is understood here: {_one_line(problem)}")
+        return ConnectionFailure(
+            Unreached.GARBLED, f"{where} speaks no SSH that is understood here: {_one_line(problem)}"
+        )
     roots = tuple(_roots(problem))
     if is_late or any(isinstance(root, TimeoutError) for root in roots):
-        return Trouble(Unreached.TIMED_OUT, f"{where} did not answer in time: {_one_line(problem)}")
+        return ConnectionFailure(Unreached.TIMED_OUT, f"{where} did not answer in time: {_one_line(problem)}")
     if any(isinstance(root, _DROPPED) for root in roots):
         detail = f"{where} closed the connection during the log-in: sshd's MaxStartups, or it is going down"
-        return Trouble(Unreached.LOST, detail, may_pass=True)
+        return ConnectionFailure(Unreached.LOST, detail, may_pass=True)
     if isinstance(problem, OSError):
         return _of_the_network(problem, where)
-    return Trouble(Unreached.LOST, f"{where}: {_one_line(problem)}", may_pass=isinstance(problem, SSHException))
+    return ConnectionFailure(
+        Unreached.LOST, f"{where}: {_one_line(problem)}", may_pass=isinstance(problem, SSHException)
+    )
 
 
-def _of_the_network(problem: OSError, where: str) -> Trouble:
+def _of_the_network(problem: OSError, where: str) -> ConnectionFailure:
     if isinstance(problem, ConnectionRefusedError):
-        return Trouble(Unreached.REFUSED, f"{where} refuses the connection: no sshd listens there, or a firewall")
+        return ConnectionFailure(
+            Unreached.REFUSED, f"{where} refuses the connection: no sshd listens there, or a firewall"
+        )
     if problem.errno in _NO_ROUTE:
-        return Trouble(Unreached.NO_ROUTE, f"no route to {where}: {problem.strerror}")
-    return Trouble(Unreached.LOST, f"{where}: {problem.strerror or _one_line(problem)}")
+        return ConnectionFailure(Unreached.NO_ROUTE, f"no route to {where}: {problem.strerror}")
+    return ConnectionFailure(Unreached.LOST, f"{where}: {problem.strerror or _one_line(problem)}")
 
 
 def _roots(problem: BaseException | None) -> Iterator[BaseException]:

@@ -34,7 +34,7 @@ class _Running:
     started: float
 
 
-def sweep(
+def fan_out(
     targets: Sequence[Target],
     begin: Callable[[Target], Visit],
     fanout: int,

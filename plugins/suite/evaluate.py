@@ -34,10 +34,10 @@ def verdict_on(policy: Policy, check: Check, owner: Owner) -> Result:
     rule = policy.disables(check.route.check)
     if rule:
         return not_run(check, owner, words_of(rule, policy.source))
-    return policy.read(judge(check, owner))
+    return policy.read(evaluate(check, owner))
 
 
-def judge(check: Check, owner: Owner) -> Result:
+def evaluate(check: Check, owner: Owner) -> Result:
     """Run a check on a node, a pair of them, or the cluster: one result, as bad as the worst of its devices."""
     started = time.perf_counter()
     findings = _findings(check, owner)

@@ -11,7 +11,7 @@ import pytest
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer
-from clusterproof.plugins.transport.sweep import sweep
+from clusterproof.plugins.transport.fan_out import fan_out
 
 LONG_S = 60.0
 
@@ -48,7 +48,7 @@ def run(visits: dict[str, Scripted], fanout: int = 64) -> dict[str, Answer]:
         assert target.name not in answers
         answers[target.name] = answer
 
-    sweep([visit.target for visit in visits.values()], lambda target: visits[target.name], fanout, answered)
+    fan_out([visit.target for visit in visits.values()], lambda target: visits[target.name], fanout, answered)
     return answers
 
 
@@ -103,7 +103,7 @@ def test_a_fault_of_ours_costs_one_node() -> None:
     assert answers["a"].output == b"a"
 
 
-def test_an_interrupted_sweep_abandons_what_is_still_running() -> None:
+def test_an_interrupted_fan_out_abandons_what_is_still_running() -> None:
     stuck = visit("stuck", may_end=False)
     visits = named(stuck, visit("first"))
 
@@ -111,5 +111,5 @@ def test_an_interrupted_sweep_abandons_what_is_still_running() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        sweep([made.target for made in visits.values()], lambda target: visits[target.name], 2, answered)
+        fan_out([made.target for made in visits.values()], lambda target: visits[target.name], 2, answered)
     assert stuck.abandoned
