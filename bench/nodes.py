@@ -17,7 +17,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.transport import Limits, connection_for
 from clusterproof.plugins.transport.gather import gather
-from tests.evaluated import told_by
+from tests.evaluated import collected_by
 from tests.testbed import needs
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.node import healthy_p5
@@ -32,13 +32,13 @@ def probe() -> Iterator[Figure]:
     if needs.needs_nodes.args[0]:
         yield Figure("probe_wall_vs_slowest_collector", None, "≤ 1.2", str(needs.needs_nodes.kwargs["reason"]))
         return
-    told = [told_by(healthy_p5()) for _ in range(9)]
+    data = [collected_by(healthy_p5()) for _ in range(9)]
     ratios = [
-        float(node.probe["seconds"]) / max(collector.seconds for collector in node.collectors.values()) for node in told
+        float(node.probe["seconds"]) / max(collector.seconds for collector in node.collectors.values()) for node in data
     ]
-    wall_s = statistics.median(float(node.probe["seconds"]) for node in told)
-    node_cpu_s = statistics.median(float(node.probe["cpu_s"]) for node in told)
-    detail = f"{len(told[0].collectors)} collectors in {wall_s:.2f} s"
+    wall_s = statistics.median(float(node.probe["seconds"]) for node in data)
+    node_cpu_s = statistics.median(float(node.probe["cpu_s"]) for node in data)
+    detail = f"{len(data[0].collectors)} collectors in {wall_s:.2f} s"
     yield Figure("probe_wall_vs_slowest_collector", round(statistics.median(ratios), 2), "≤ 1.2", detail)
     yield Figure("probe_cpu_s_on_the_node", round(node_cpu_s, 2), "≤ 0.4", "user and system, of all collectors")
     to_run, _ = program(collector_names(), ProbeOptions())
@@ -55,8 +55,8 @@ def connections() -> Iterator[Figure]:
     with testbed({names[0]: with_login_shell(healthy_p5(), COUNTING)}) as bed:
         for name in names[1:]:
             _alias(bed, name, names[0])
-        told, ours_s = _gather(bed)
-        reached = [node for node in told.values() if not node.unreached]
+        data, ours_s = _gather(bed)
+        reached = [node for node in data.values() if not node.unreached]
         commands = (bed.nodes[names[0]].root / "run/commands").read_text().count("run")
         yield Figure("commands_per_node", commands / AT_ONCE, "1", f"{len(reached)} of {AT_ONCE} nodes answered")
         theirs_s = statistics.median(_openssh(bed, names) for _ in range(3))
@@ -75,10 +75,10 @@ def _gather(bed: Testbed) -> tuple[Mapping[str, NodeEvidence], float]:
             (bed.nodes["gpu001"].root / "run/commands").write_text("")
             before = cpu_s(resource.RUSAGE_SELF)
             limits = Limits(fanout=AT_ONCE, connect_s=60, answer_s=60)
-            told = gather(cluster, connection_for("ssh"), collectors, ProbeOptions(), limits, lambda _evidence: None)
+            data = gather(cluster, connection_for("ssh"), collectors, ProbeOptions(), limits, lambda _evidence: None)
             if number:
                 spent.append(cpu_s(resource.RUSAGE_SELF) - before)
-    return told, statistics.median(spent)
+    return data, statistics.median(spent)
 
 
 def _openssh(bed: Testbed, names: list[str]) -> float:

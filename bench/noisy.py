@@ -76,14 +76,14 @@ def cells(share: float, sizes: Sequence[int]) -> Iterator[NoisyCell]:
 def borne(cell: NoisyCell) -> Borne:
     """What is said of these clusters; always the same ones."""
     noise = next(one for one in NOISES if one.name == cell.noise)
-    told = Borne()
+    data = Borne()
     for number in range(max(1, round(cell.share * NODES_A_CELL / cell.size))):
         seed = number * 100_003 + cell.size
         cluster = disturbed(noise, cell.size, Random(f"{cell.noise} {cell.slower} {seed}"))
         if cell.slower is not None:
             slow_nodes(cluster, cell.slower)
-        told += _told(cluster, concluded(cluster, seed))
-    return told
+        data += _told(cluster, concluded(cluster, seed))
+    return data
 
 
 def disturbed(noise: Noise, size: int, random: Random) -> Simulated:
@@ -95,12 +95,12 @@ def disturbed(noise: Noise, size: int, random: Random) -> Simulated:
 def concluded(cluster: Simulated, seed: int) -> Analysis:
     """What a whole campaign comes to."""
     made = plan(cluster.nodes, {}, MIN_EFFECT, seed=seed)
-    told: list[Measurement] = []
+    data: list[Measurement] = []
     while True:
-        number, pairs = next_round(made, told)
+        number, pairs = next_round(made, data)
         if not pairs:
-            return analyse(told, made.settings)
-        told += cluster.measure(pairs, number)
+            return analyse(data, made.settings)
+        data += cluster.measure(pairs, number)
 
 
 def _told(cluster: Simulated, analysis: Analysis) -> Borne:
@@ -130,14 +130,14 @@ def under_noise(share: float, sizes: Sequence[int] = SIZES, processes: int = 1) 
         with ProcessPoolExecutor(processes) as pool:
             found = dict(zip(asked, pool.map(borne, asked), strict=True))
     return {
-        noise.name: _figures({cell: told for cell, told in found.items() if cell.noise == noise.name})
+        noise.name: _figures({cell: data for cell, data in found.items() if cell.noise == noise.name})
         for noise in NOISES
     }
 
 
 def _figures(found: dict[NoisyCell, Borne]) -> Figures:
     def of(slower: float) -> Borne:
-        return sum((told for cell, told in found.items() if cell.slower == slower), Borne())
+        return sum((data for cell, data in found.items() if cell.slower == slower), Borne())
 
     whole = sum(found.values(), Borne())
     return Figures(

@@ -64,13 +64,13 @@ def twice_the_median(cluster: Simulated) -> Accused:
 
 def sweep_and_mean(cluster: Simulated) -> Accused:
     """All pairs; slow is whose mean is 5 % under the mean of all."""
-    told: dict[str, list[float]] = defaultdict(list)
+    data: dict[str, list[float]] = defaultdict(list)
     rounds = circle(cluster.nodes)
     for number, pairs in enumerate(rounds):
         for one, busbw in _measure(cluster, pairs, number).items():
             for node in one.nodes:
-                told[node].append(busbw)
-    means = {node: fmean(values) for node, values in told.items()}
+                data[node].append(busbw)
+    means = {node: fmean(values) for node, values in data.items()}
     usual = fmean(means.values())
     return {node for node, mean in means.items() if mean < UNDER_THE_MEAN * usual}, len(rounds)
 
@@ -93,7 +93,7 @@ def _measure(
     return {one.pair: one.reading.busbw_gb_per_s or 0.0 for one in cluster.measure(pairs, number, uses)}
 
 
-def _keep_best(best: dict[str, float], told: Mapping[Pair, float]) -> None:
-    for one, busbw in told.items():
+def _keep_best(best: dict[str, float], data: Mapping[Pair, float]) -> None:
+    for one, busbw in data.items():
         for node in one.nodes:
             best[node] = max(best[node], busbw)

@@ -49,9 +49,9 @@ def large_reports() -> Iterator[Figure]:
 def _run() -> Run:
     healthy = load((DEMO / "nodes" / "gpu001.json").read_bytes())
     names = [f"gpu{number:04d}" for number in range(1, NODES + 1)]
-    told = {name: _of_its_own(healthy, name) for name in names}
+    data = {name: _of_its_own(healthy, name) for name in names}
     cluster = Cluster("bench", "ssh", tuple(Target(name) for name in names))
-    found = nodes(cluster, told)
+    found = nodes(cluster, data)
     checks = list(node_checks().values())[:CHECKS]
     one = [evaluate(check, found[names[0]]) for check in checks]
     results = [

@@ -74,12 +74,12 @@ def clusters(cell: Cell) -> Iterator[tuple[Simulated, Plan]]:
 
 def ours(cluster: Simulated, made: Plan, floor: float | None = None) -> tuple[Analysis, int]:
     """The campaign, as a run makes it: what it says, and in how many rounds."""
-    told: list[Measurement] = []
+    data: list[Measurement] = []
     while True:
-        number, pairs = next_round(made, told)
+        number, pairs = next_round(made, data)
         if not pairs:
-            return analyse(told, made.settings, floor), number
-        told += cluster.measure(pairs, number)
+            return analyse(data, made.settings, floor), number
+        data += cluster.measure(pairs, number)
 
 
 def accused_of(analysis: Analysis) -> set[str]:
@@ -136,19 +136,19 @@ def simulate(share: float, sizes: Sequence[int] = SIZES, processes: int = PROCES
     else:
         with ProcessPoolExecutor(processes) as pool:
             found = dict(pool.map(run, asked))
-    told = Told()
+    data = Told()
     for cell, tallies in found.items():
         for name, tally in tallies.items():
-            told.add((cell.what, cell.slower, cell.noise, cell.size), name, tally)
-    return told
+            data.add((cell.what, cell.slower, cell.noise, cell.size), name, tally)
+    return data
 
 
 def main(share: float = 1.0) -> None:
     """Print the tables, and the figures as one JSON object."""
-    told = simulate(share)
+    data = simulate(share)
     noises = under_noise(share, processes=PROCESSES)
-    print(tables(told, MAX_FOR_A_SWEEP), noise_table(noises), sep="\n\n")
-    print(json.dumps({**figures(told), "noises": {name: asdict(of) for name, of in noises.items()}}))
+    print(tables(data, MAX_FOR_A_SWEEP), noise_table(noises), sep="\n\n")
+    print(json.dumps({**figures(data), "noises": {name: asdict(of) for name, of in noises.items()}}))
 
 
 if __name__ == "__main__":

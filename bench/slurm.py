@@ -104,5 +104,5 @@ def _measured(commands: Mapping[str, Any] = COMMANDS) -> dict[str, Cost]:
             ran = running.run(words, timeout=600)
     if ran.returncode:
         raise RuntimeError(ran.stderr.decode(errors="replace"))
-    told: dict[str, list[tuple[float, float, int]]] = json.loads(ran.stdout)
-    return {name: Cost.of(runs) for name, runs in told.items()}
+    data: dict[str, list[tuple[float, float, int]]] = json.loads(ran.stdout)
+    return {name: Cost.of(runs) for name, runs in data.items()}

@@ -90,9 +90,9 @@ def _slurm(wanted: Soak) -> Iterator[Scripted]:
 def _run_jobs(slurm: Scripted, wanted: int, random: Random, until: float) -> int:
     """Keep so many jobs in the queue until as many are done as are wanted; how many are."""
     submitted = 0
-    told = 0
+    data = 0
     while (done := _completed(slurm)) < wanted and time.monotonic() < until:
-        waiting = slurm.bed.told("squeue", "-h", "-r", "-o", "%A|%r").splitlines()
+        waiting = slurm.bed.output_of("squeue", "-h", "-r", "-o", "%A|%r").splitlines()
         for job in (row.split("|")[0] for row in waiting if row.endswith("|BeginTime")):
             slurm.bed.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # requeued: else in two minutes
         count = min(random.randint(1, MAX_IN_AN_ARRAY), wanted - submitted)
@@ -101,9 +101,9 @@ def _run_jobs(slurm: Scripted, wanted: int, random: Random, until: float) -> int
             submitted += count
         else:
             time.sleep(LOOK_S)
-        if done - told >= wanted / 20:
+        if done - data >= wanted / 20:
             print(f"{done} of {wanted} jobs", flush=True)
-            told = done
+            data = done
     return done
 
 

@@ -97,7 +97,7 @@ class SoakedNode:
         try:
             eventually(lambda: self._completes(job), TIMEOUT_S)
         except TimeoutError:
-            self._tell(f"job {job} does not end: {self.slurm.bed.told('scontrol', 'show', 'job', job)}")
+            self._tell(f"job {job} does not end: {self.slurm.bed.output_of('scontrol', 'show', 'job', job)}")
             raise
         self.tally.faults += 1
         self.is_to_be_drained()
@@ -148,7 +148,7 @@ class SoakedNode:
     def administrator_drains(self) -> None:
         """For a reason of his own, whatever the node is drained for already."""
         self._words = f"{self.random.choice(WORDS)} ({self.random.randint(100, 999)})"
-        self.slurm.bed.told("scontrol", "update", f"NodeName={self.name}", "State=DRAIN", f"Reason={self._words}")
+        self.slurm.bed.output_of("scontrol", "update", f"NodeName={self.name}", "State=DRAIN", f"Reason={self._words}")
 
     def administrator_resumes(self) -> None:
         """After another health check, which is to let his drain be."""
@@ -190,7 +190,7 @@ class SoakedNode:
         """Take back a node that is drained: no job is left on it that could be drained for what has been looked at."""
         eventually(lambda: "idle" if self.slurm.bed.state(self.name) == "IDLE+DRAIN" else "", TIMEOUT_S)
         self._scripts_end()
-        self.slurm.bed.told("scontrol", "update", f"NodeName={self.name}", "State=RESUME")
+        self.slurm.bed.output_of("scontrol", "update", f"NodeName={self.name}", "State=RESUME")
 
     @property
     def _is_drained(self) -> bool:

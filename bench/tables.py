@@ -51,17 +51,17 @@ class Told:
         return list(dict.fromkeys(key[index] for key in self.cells[OURS] if key[index] is not None))
 
 
-def tables(told: Told, most_for_a_sweep: int) -> str:
+def tables(data: Told, most_for_a_sweep: int) -> str:
     """All tables, one after the other."""
-    rules = list(told.cells)
-    effects = sorted(float(str(each)) for each in told.values(1))
-    noises = sorted(float(str(each)) for each in told.values(2))
-    sizes = sorted(int(str(each)) for each in told.values(3))
-    kinds = [str(each) for each in told.values(0) if each != "slow nodes"]
+    rules = list(data.cells)
+    effects = sorted(float(str(each)) for each in data.values(1))
+    noises = sorted(float(str(each)) for each in data.values(2))
+    sizes = sorted(int(str(each)) for each in data.values(3))
+    kinds = [str(each) for each in data.values(0) if each != "slow nodes"]
 
     def by_effect(show: Callable[[Tally], str], noise: float) -> Iterator[list[str]]:
         for effect in effects:
-            shown = (show(told.sum(rule, "slow nodes", effect, noise)) for rule in rules)
+            shown = (show(data.sum(rule, "slow nodes", effect, noise)) for rule in rules)
             yield [f"{effect:.0%} slower", *shown]
 
     parts = [
@@ -74,14 +74,14 @@ def tables(told: Told, most_for_a_sweep: int) -> str:
         _table(
             "Healthy nodes that were accused beside them",
             ["", *rules],
-            [*by_effect(_accused, GOAL_NOISE), ["most rounds", *(str(told.sum(rule).rounds) for rule in rules)]],
+            [*by_effect(_accused, GOAL_NOISE), ["most rounds", *(str(data.sum(rule).rounds) for rule in rules)]],
         ),
         _table(
             f"{OURS}: slow nodes named, healthy ones accused, by noise",
             ["", *(f"{noise:.0%} noise" for noise in noises)],
             (
                 [f"{effect:.0%} slower"]
-                + [_both(told.sum(OURS, "slow nodes", effect, noise)) for noise in noises]
+                + [_both(data.sum(OURS, "slow nodes", effect, noise)) for noise in noises]
                 for effect in effects
             ),
         ),
@@ -89,7 +89,7 @@ def tables(told: Told, most_for_a_sweep: int) -> str:
             f"{OURS}: nodes {GOAL_EFFECT:.0%} slower, by the size of the cluster",
             ["", *(f"{noise:.0%} noise" for noise in noises)],
             (
-                [f"{size} nodes"] + [_both(told.sum(OURS, "slow nodes", GOAL_EFFECT, noise, size)) for noise in noises]
+                [f"{size} nodes"] + [_both(data.sum(OURS, "slow nodes", GOAL_EFFECT, noise, size)) for noise in noises]
                 for size in sizes
             ),
         ),
@@ -97,24 +97,24 @@ def tables(told: Told, most_for_a_sweep: int) -> str:
             "Clusters whose trouble was called by its name, and nothing else was",
             ["", *rules, f"{OURS} said instead"],
             (
-                [kind, *(f"{told.sum(rule, kind).kind_right:.2%}" for rule in rules), _instead(told.sum(OURS, kind))]
+                [kind, *(f"{data.sum(rule, kind).kind_right:.2%}" for rule in rules), _instead(data.sum(OURS, kind))]
                 for kind in kinds
             ),
         ),
         _table(
             "Healthy nodes that were accused there", ["", *rules],
-            ([kind, *(_accused(told.sum(rule, kind)) for rule in rules)] for kind in kinds),
+            ([kind, *(_accused(data.sum(rule, kind)) for rule in rules)] for kind in kinds),
         ),
     ]  # fmt: skip
     return "\n\n".join(parts)
 
 
-def noise_table(told: Mapping[str, Figures]) -> str:
+def noise_table(data: Mapping[str, Figures]) -> str:
     """What the noises come to, for people."""
     heads = ["", "7% named", "10% named", "nothing said of 10%", "healthy accused", "with a link accused", "left open"]
     rows = [
         [name, *(f"{share:.4%}" if share and share < 0.001 else f"{share:.2%}" for share in astuple(of))]
-        for name, of in told.items()
+        for name, of in data.items()
     ]
     return _table("Under noise that is nobody's fault (16, 64 and 256 nodes, no place known)", heads, rows)
 
@@ -137,18 +137,18 @@ def _table(title: str, heads: list[str], rows: Iterator[list[str]] | list[list[s
     return "\n".join([title, *("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)])
 
 
-def figures(told: Told) -> dict[str, object]:
+def figures(data: Told) -> dict[str, object]:
     """The figures that count."""
-    ours, *peers = ({"rule": rule, **_figures_of(told, rule)} for rule in told.cells)
+    ours, *peers = ({"rule": rule, **_figures_of(data, rule)} for rule in data.cells)
     return {**_without_name(ours), "peers": {str(peer["rule"]): _without_name(peer) for peer in peers}}
 
 
-def _without_name(told: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in told.items() if name != "rule"}
+def _without_name(data: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in data.items() if name != "rule"}
 
 
-def _figures_of(told: Told, rule: str) -> dict[str, object]:
-    whole, of_nodes = told.sum(rule), told.sum(rule, "slow nodes", GOAL_EFFECT)
+def _figures_of(data: Told, rule: str) -> dict[str, object]:
+    whole, of_nodes = data.sum(rule), data.sum(rule, "slow nodes", GOAL_EFFECT)
     return {
         "detected_7pct": round(of_nodes.detection, 5),
         "false_accusation": round(whole.false_accusation, 7),

@@ -12,13 +12,13 @@ def within(seconds: float, work: Sequence[Callable[[], str]]) -> list[str]:
 
     Of an exception only its kind is told: its words, and those of its traceback, may hold a password.
     """
-    told: dict[int, str] = {}
+    data: dict[int, str] = {}
 
     def do(number: int, one: Callable[[], str]) -> None:
         try:
-            told[number] = one()
+            data[number] = one()
         except Exception as problem:
-            told[number] = f"{type(problem).__name__}"
+            data[number] = f"{type(problem).__name__}"
 
     # Daemons: what hangs is left behind when the process ends.
     threads = [threading.Thread(target=do, args=pair, daemon=True) for pair in enumerate(work)]
@@ -27,4 +27,4 @@ def within(seconds: float, work: Sequence[Callable[[], str]]) -> list[str]:
     ends = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(0.0, ends - time.monotonic()))
-    return [told.get(number, f"no answer within {seconds:g} s") for number in range(len(work))]
+    return [data.get(number, f"no answer within {seconds:g} s") for number in range(len(work))]

@@ -151,21 +151,21 @@ def _of_pairs(results: Iterable[Result], is_all: bool) -> str:
     if results and not worst:
         return "no pair of nodes was measured"
     counts = ((worst[Verdict.FAIL], "failed"), (worst[Verdict.INCOMPLETE], "not proven"))
-    told = [f"{number} {words}" for number, words in counts if number]
-    if not told and is_all:
+    data = [f"{number} {words}" for number, words in counts if number]
+    if not data and is_all:
         is_checked = worst[Verdict.PASS] or worst[Verdict.CONCERN]
-        told = ["fit as far as checked" if is_checked else "not checked: no check applies"]
-    return f"{_count(worst.total(), 'pair', 'pairs')} of nodes: {', '.join(told)}" if worst and told else ""
+        data = ["fit as far as checked" if is_checked else "not checked: no check applies"]
+    return f"{_count(worst.total(), 'pair', 'pairs')} of nodes: {', '.join(data)}" if worst and data else ""
 
 
 def standing(results: Iterable[Result]) -> str:
     """The whole cluster in a word or two: `not fit` for training, `not proven`, or `fit as far as checked`."""
-    told = {result.verdict for result in results}
-    if not told - {Verdict.NOT_APPLICABLE}:
+    data = {result.verdict for result in results}
+    if not data - {Verdict.NOT_APPLICABLE}:
         return "not checked"
-    if Verdict.FAIL in told:
+    if Verdict.FAIL in data:
         return "not fit"
-    return "not proven" if Verdict.INCOMPLETE in told else "fit as far as checked"
+    return "not proven" if Verdict.INCOMPLETE in data else "fit as far as checked"
 
 
 _OF_CLUSTER = (

@@ -35,11 +35,11 @@ def write_forms(folder: Path, run: Run) -> None:
     problems: list[Exception] = []
     for name, form in FORMS.items():
         try:
-            told = form(run)
-            if told is None:
+            data = form(run)
+            if data is None:
                 (folder / name).unlink(missing_ok=True)
             else:
-                write_whole(folder / name, told)
+                write_whole(folder / name, data)
         except Exception as problem:  # whatever it is: one form that breaks costs none of the others
             problems.append(problem)
     if problems:
@@ -52,11 +52,11 @@ def write_forms(folder: Path, run: Run) -> None:
                 file.write(of_job)
 
 
-def write_whole(path: Path, told: str) -> None:
+def write_whole(path: Path, data: str) -> None:
     """Write a file so that nobody ever reads half of it. Raises OSError."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        new.write_bytes(told.encode("utf-8", "backslashreplace"))
+        new.write_bytes(data.encode("utf-8", "backslashreplace"))
         new.replace(path)
     except OSError:
         new.unlink(missing_ok=True)

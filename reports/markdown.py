@@ -38,12 +38,12 @@ def markdown(run: Run) -> str:
 
 
 def _since(run: Run) -> Iterator[str]:
-    told = since(run)
-    if told:
-        lines = told.lines(NEW, GONE)
+    data = since(run)
+    if data:
+        lines = data.lines(NEW, GONE)
         shown = [f"- {plain(shortened(line, MAX_WORDS))}" for line in lines[:MOST]]
         more = [f"- … and {len(lines) - MOST} more"] if len(lines) > MOST else []
-        yield "\n".join([plain(told.words), "", *shown, *more]).rstrip()
+        yield "\n".join([plain(data.words), "", *shown, *more]).rstrip()
 
 
 def plain(text: str) -> str:
@@ -99,16 +99,16 @@ def _details(run: Run) -> Iterator[str]:
 def _detail(finding: Finding, verdict: Verdict) -> str:
     first = finding.first
     lines = finding.lines
-    told = [f"- {plain(shortened(line, MAX_WORDS))}" for line in lines[:MAX_LINES]]
+    data = [f"- {plain(shortened(line, MAX_WORDS))}" for line in lines[:MAX_LINES]]
     if len(lines) > MAX_LINES:
-        told.append(f"- … and {len(lines) - MAX_LINES} more")
+        data.append(f"- … and {len(lines) - MAX_LINES} more")
     rows = [
         f"**See it:** {_code(first.evidence)}" if first.evidence else "",
         f"**Means:** {plain(first.meaning)}" if first.meaning else "",
         f"**Do:** {plain(first.remedy)}" if first.remedy else "",
     ]
     summary = f"<summary>{_MARKS[verdict]} {_html(first.check)}: {_html(first.title)}</summary>"
-    return "\n\n".join([f"<details>{summary}", "\n".join(told), *filter(None, rows), "</details>"])
+    return "\n\n".join([f"<details>{summary}", "\n".join(data), *filter(None, rows), "</details>"])
 
 
 def _html(text: str) -> str:

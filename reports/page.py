@@ -52,13 +52,13 @@ def finding_block(finding: Finding, verdict: Verdict) -> str:
         ("owner", _owner(first, finding.owner)),
         ("check", escape(first.check)),
     )
-    told = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
+    data = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
     is_open = " open" if verdict is Verdict.FAIL else ""
     where = escape(finding.where(within(finding.nodes, MAX_NODES)))
     about = f'data-checks="{escape(first.check)}" data-owner="{escape(first.owner)}"'
     return (
         f'<details class="{verdict.value}" {about}{is_open}><summary><b>{verdict.value}</b> {where}: '
-        f"{escape(first.title)}</summary>{more}{_listed(finding.lines, MAX_LINES)}<dl>{told}</dl></details>"
+        f"{escape(first.title)}</summary>{more}{_listed(finding.lines, MAX_LINES)}<dl>{data}</dl></details>"
     )
 
 
@@ -66,8 +66,8 @@ def _owner(result: Result, words: str) -> str:
     """The owner, with the link and the channel that the catalogue has for it."""
     row = owner(result.owner.replace("-", "_"))
     link = row.link if row and row.link.startswith(("https://", "http://")) else ""
-    told = f'<a href="{escape(link)}">{escape(words)}</a>' if link else escape(words)
-    return f"{told} ({escape(row.channel)})" if row and row.channel else told
+    data = f'<a href="{escape(link)}">{escape(words)}</a>' if link else escape(words)
+    return f"{data} ({escape(row.channel)})" if row and row.channel else data
 
 
 def gap_block(gap: Gap) -> str:

@@ -33,12 +33,12 @@ def lines_of_pairs(run: PairwiseRun, width: int) -> Iterator[str]:
     """What was measured, what is normal, and what was left out, for each campaign, in lines of so many columns."""
     campaigns = measured(run)
     for campaign in campaigns[:MAX_LINES]:
-        told = [f"{_count(campaign)}: normal {normal(campaign) or 'unknown: all failed'}"]
+        data = [f"{_count(campaign)}: normal {normal(campaign) or 'unknown: all failed'}"]
         if wire := of_wire(campaign):
-            told.append(f" ({wire})")
+            data.append(f" ({wire})")
         if left_out(campaign):
-            told.append(f"; left out: {left_out(campaign)}")
-        words = printable("".join(told)).replace("\n", " ")
+            data.append(f"; left out: {left_out(campaign)}")
+        words = printable("".join(data)).replace("\n", " ")
         yield from textwrap.wrap(
             f"{_LABEL}{words}",
             max(width, 60),
@@ -92,11 +92,11 @@ def _size(size_bytes: int) -> str:
 
 
 def _networks(campaign: Campaign) -> str:
-    told = Counter(one.reading.network for one in campaign.journal.measurements if one.reading.network)
-    words = [f"{network} ({times} times)" for network, times in told.most_common(MAX_NETWORKS)]
-    if len(told) == 1:
-        words = list(told)
-    return "; ".join([*words, *(["…"] if len(told) > MAX_NETWORKS else [])])
+    data = Counter(one.reading.network for one in campaign.journal.measurements if one.reading.network)
+    words = [f"{network} ({times} times)" for network, times in data.most_common(MAX_NETWORKS)]
+    if len(data) == 1:
+        words = list(data)
+    return "; ".join([*words, *(["…"] if len(data) > MAX_NETWORKS else [])])
 
 
 def _normals(campaign: Campaign) -> tuple[tuple[str, float], ...]:
@@ -121,12 +121,12 @@ def _normal_and_spread(campaign: Campaign) -> str:
 
 def of_wire(campaign: Campaign) -> str:
     """`95 % of the wire; with 2 nodes …`, and how that is to be read; empty where nobody knows the wire."""
-    told = [(words, found) for words, busbw in _normals(campaign) if (found := campaign.of_wire(busbw))]
-    if not told:
+    data = [(words, found) for words, busbw in _normals(campaign) if (found := campaign.of_wire(busbw))]
+    if not data:
         return ""
-    shares = ", ".join(f"{words}{found.share * 100:.3g} %" for words, found in told)
-    notes = "; ".join(dict.fromkeys(found.note for _, found in told if found.note))
-    words = f"{shares} of the wire, {told[0][1].wire_gb_per_s:.4g} GB/s"
+    shares = ", ".join(f"{words}{found.share * 100:.3g} %" for words, found in data)
+    notes = "; ".join(dict.fromkeys(found.note for _, found in data if found.note))
+    words = f"{shares} of the wire, {data[0][1].wire_gb_per_s:.4g} GB/s"
     return f"{words}; {notes}" if notes else words
 
 

@@ -68,9 +68,9 @@ def _families(run: Run) -> Iterator[Iterable[str]]:
             for verdict in _TOLD_BY_NODE
         ],
     )
-    told = since(run)
-    if told:
-        kinds = [({**cluster, "change": kind}, len(changes)) for kind, changes in told.changes.kinds]
+    data = since(run)
+    if data:
+        kinds = [({**cluster, "change": kind}, len(changes)) for kind, changes in data.changes.kinds]
         yield _family("changes", "Findings that are new, still there or gone since the last run.", kinds)
     found = sorted(
         (result for result in run.results if result.verdict in _TOLD_BY_NODE), key=lambda result: result.verdict.rank
@@ -101,10 +101,10 @@ def _family(name: str, words: str, samples: Iterable[tuple[Mapping[str, str], fl
     yield f"# TYPE clusterproof_{name} gauge"
     seen: set[str] = set()
     for labels, value in samples:
-        told = ",".join(f'{label}="{_quoted(text)}"' for label, text in labels.items())
-        if told not in seen:  # a series twice makes node_exporter refuse the whole file
-            seen.add(told)
-            yield f"clusterproof_{name}{{{told}}} {value}"
+        data = ",".join(f'{label}="{_quoted(text)}"' for label, text in labels.items())
+        if data not in seen:  # a series twice makes node_exporter refuse the whole file
+            seen.add(data)
+            yield f"clusterproof_{name}{{{data}}} {value}"
 
 
 def _quoted(text: str) -> str:

@@ -50,7 +50,7 @@ class ResultsFile:
 
 def as_line(result: Result) -> str:
     """`Result.to_json` as JSON in one line. Most of its texts are those of the records before."""
-    values = (repr(told) if type(told) is float else _in_json(told) for told in _values(result))
+    values = (repr(data) if type(data) is float else _in_json(data) for data in _values(result))
     return f'{{"schema":{SCHEMA},{",".join(map(add, _KEYS, values))}}}'
 
 

@@ -28,8 +28,8 @@ class Since:
 
     def lines(self, *kinds: str) -> list[str]:
         """A line for each check of these kinds, its nodes folded: `new gpu003: fail: Uncorrected ECC errors (…)`."""
-        told = [line for kind, found in self.changes.kinds if kind in kinds for line in folded(kind, found)]
-        return [" ".join(line.split()) for line in told]
+        data = [line for kind, found in self.changes.kinds if kind in kinds for line in folded(kind, found)]
+        return [" ".join(line.split()) for line in data]
 
 
 def since(run: Run) -> Since | None:

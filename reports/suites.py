@@ -56,9 +56,9 @@ def _suite(name: str, cases: Cases, run: Run) -> Element:
         time=f"{seconds:.3f}",
         timestamp=f"{run.began:%Y-%m-%dT%H:%M:%S}",
     )
-    told = [result for results in cases.values() for result in results]
+    data = [result for results in cases.values() for result in results]
     properties = SubElement(suite, "properties")
-    for key, value in _properties(told, run):
+    for key, value in _properties(data, run):
         SubElement(properties, "property", name=key, value=legal(within(value, MAX_NODES)))
     for (check, verdict), results in sorted(cases.items(), key=lambda entry: (entry[0][0], entry[0][1].rank)):
         suite.append(_case(check, verdict, results, name))
@@ -86,10 +86,10 @@ def _case(check: str, verdict: Verdict, results: Sequence[Result], suite: str) -
     if verdict in _TAGS:
         lines = {line for result in results for line in result.message.split("\n")}
         message = f"{within(nodes, MAX_NODES)}: {min(lines)}" + (f" (+{len(lines) - 1})" if len(lines) > 1 else "")
-        told = SubElement(
+        data = SubElement(
             case, _TAGS[verdict], type=verdict.value, message=legal(shortened(message or first.title, MAX_ATTRIBUTE))
         )
-        told.text = words
+        data.text = words
     else:
         SubElement(case, "system-out").text = words
     return case

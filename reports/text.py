@@ -34,11 +34,11 @@ def text(run: Run) -> str:
 
 
 def _since(run: Run) -> Iterator[list[str]]:
-    told = since(run)
-    if told:
-        lines = told.lines(NEW, GONE)
+    data = since(run)
+    if data:
+        lines = data.lines(NEW, GONE)
         more = [f"… and {len(lines) - MOST} more"] if len(lines) > MOST else []
-        yield [told.words, *(shortened(line, MAX_WORDS) for line in lines[:MOST]), *more]
+        yield [data.words, *(shortened(line, MAX_WORDS) for line in lines[:MOST]), *more]
 
 
 def _findings(run: Run) -> Iterator[list[str]]:
@@ -53,14 +53,14 @@ def _finding(finding: Finding, verdict: Verdict) -> list[str]:
     first = finding.first
     lines = finding.lines
     more = f" (and {len(lines) - 1} more lines)" if len(lines) > 1 else ""
-    told = [
+    data = [
         f"{verdict.name} {first.check}: {finding.where(within(finding.nodes, MAX_NODES))}: {first.title}",
         finding.suspicion,
         *(f"{shortened(line, MAX_WORDS)}{more}" for line in lines[:1]),
         f"do: {first.remedy}" if first.remedy else "",
         f"owner: {finding.owner}" if finding.owner else "",
     ]
-    return [line for line in told if line]
+    return [line for line in data if line]
 
 
 def _gaps(run: Run) -> Iterator[list[str]]:

@@ -62,20 +62,20 @@ def lines(found: Topology) -> Iterator[str]:
         ("network nodes", lowest_layers(found.layers)),
         ("UltraServers", found.ultraservers),
     )
-    told = [
+    data = [
         f"{_LABEL}{spread.group or 'nodes'} in {len(spread.places)} {what}: {_shown(spread.places)}"
         for what, place_of in kinds
         for spread in spreads(found.groups, place_of)
         if len(spread.places) > 1
     ]
-    yield from told[:MAX_LINES]
-    if len(told) > MAX_LINES:
-        yield f"{_LABEL}… and {len(told) - MAX_LINES} more; --html has all"
+    yield from data[:MAX_LINES]
+    if len(data) > MAX_LINES:
+        yield f"{_LABEL}… and {len(data) - MAX_LINES} more; --html has all"
 
 
 def _shown(places: Mapping[str, tuple[str, ...]], most: int = 3) -> str:
-    told = [f"{len(nodes)} in {place}" for place, nodes in places.items()]
-    return ", ".join([*told[:most], *([f"{len(told) - most} more"] if len(told) > most else [])])
+    data = [f"{len(nodes)} in {place}" for place, nodes in places.items()]
+    return ", ".join([*data[:most], *([f"{len(data) - most} more"] if len(data) > most else [])])
 
 
 def section(found: Topology) -> str:
@@ -83,11 +83,11 @@ def section(found: Topology) -> str:
     depth = max(map(len, found.layers.values()), default=0)
     head = ["group", "zone", *(f"layer {number}" for number in range(1, depth + 1)), "UltraServer", "count", "nodes"]
     rows = list(_rows(found, depth))
-    told = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows[:MAX_ROWS])
+    data = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows[:MAX_ROWS])
     more = f"<p>… and {len(rows) - MAX_ROWS} more places</p>" if len(rows) > MAX_ROWS else ""
     return (
         '<details class="topology"><summary><b>topology</b> where the nodes stand</summary><div class="scroll"><table>'
-        f"<tr>{_cells(head, 'th')}</tr>{told}</table></div>{more}</details>"
+        f"<tr>{_cells(head, 'th')}</tr>{data}</table></div>{more}</details>"
     )
 
 

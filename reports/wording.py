@@ -32,6 +32,6 @@ def in_words(result: Result) -> str:
     return "\n".join(f"{word}: {words}" if word else words for word, words in rows if words)
 
 
-def owner_of(told: Owned) -> str:
+def owner_of(data: Owned) -> str:
     """`hyperpod-node-debugger § G`."""
-    return f"{told.owner} § {told.section}" if told.section else told.owner
+    return f"{data.owner} § {data.section}" if data.section else data.owner

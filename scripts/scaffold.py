@@ -70,7 +70,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.fact import told_as
+from clusterproof.plugins.evidence.fact import collected_as
 from clusterproof.plugins.evidence.field import Field, text
 
 
@@ -78,12 +78,12 @@ from clusterproof.plugins.evidence.field import Field, text
 class {type}:
     """SUBJECT."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     version = Field(text)
 
 
-{name} = told_as("{name}", {type})  # in a check: {name}.of(node)
+{name} = collected_as("{name}", {type})  # in a check: {name}.of(node)
 '''
 DOCUMENTED = """
 ### `{name}` — WHERE IT IS READ

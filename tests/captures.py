@@ -23,7 +23,7 @@ def written(folder: Path, *names: str, **contents: str | bytes) -> Path:
     return folder
 
 
-def told(text: str) -> dict[str, Any]:
+def output_of(text: str) -> dict[str, Any]:
     """What a text tells, by collector; everything in it is understood."""
     values, problems = read_text(textwrap.dedent(text))
     assert not problems
@@ -32,7 +32,7 @@ def told(text: str) -> dict[str, Any]:
 
 def gpus_in(text: str) -> list[dict[str, Any]]:
     """The GPUs that a text tells of."""
-    return list(told(text)["nvml"]["gpus"])
+    return list(output_of(text)["nvml"]["gpus"])
 
 
 def first_gpu(text: str) -> dict[str, Any]:

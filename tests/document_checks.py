@@ -77,9 +77,9 @@ def _reads(check: Check) -> str:
         return "measurements of pairs of nodes" + ("; once for each pair" if check.is_of_pair else "")
     what = f"{', '.join(f'`{collector}`' for collector in sorted(check.collectors))}" or "whether the node answered"
     if check.is_of_cluster:
-        told = ", ".join(f"`{collector}`" for collector in sorted(check.control_collectors))
+        data = ", ".join(f"`{collector}`" for collector in sorted(check.control_collectors))
         who = "Slurm" if check.control_collectors == {"slurm"} else "AWS"
-        what = f"of {who} {told}" + (f"; of the nodes {what}" if check.collectors else "")
+        what = f"of {who} {data}" + (f"; of the nodes {what}" if check.collectors else "")
     return what if check.subject in WHOLE else f"{what}; once for each `{check.subject}`"
 
 
@@ -108,13 +108,13 @@ def _faults(name: str) -> str:
 
 
 def _faults_of_pairs(name: str) -> str:
-    told = (
+    data = (
         f"{fault.name} ({verdict.value})"
         for fault in PAIR_FAULTS
         for asked, verdict in fault.expect.items()
         if asked.partition("@")[0] == name
     )
-    return "; ".join(told) or "none"
+    return "; ".join(data) or "none"
 
 
 def _faults_of_cluster(name: str) -> str:
@@ -122,12 +122,12 @@ def _faults_of_cluster(name: str) -> str:
     of_slurm = [f"{fault.name} ({fault.expect[check].value})" for fault in SLURM_FAULTS if check in fault.expect]
     if of_slurm:
         return "; ".join(of_slurm)
-    told = [
+    data = [
         f"{put.__name__.replace('_', ' ')} ({expected[check].value})"
         for put, (expected, _) in CLUSTER_FAULTS.items()
         if subsystem == "control_plane" and expected.get(check) in _FOUND
     ]
-    return "; ".join(told) or "clusters of `tests/aws`"
+    return "; ".join(data) or "clusters of `tests/aws`"
 
 
 _FOUND = (Verdict.FAIL, Verdict.CONCERN)

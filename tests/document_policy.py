@@ -33,8 +33,8 @@ def _condition(only_where: tuple[str, ...]) -> dict[str, Any]:
 def document() -> str:
     """The part of the page that is written out of the table."""
     rows = [f"| `{row.action}` | {row.needed_for} |" for row in aws_actions().values()]
-    told = ["```json", json.dumps(policy(), indent=2), "```", "", "| action | needed for |", "|---|---|", *rows]
-    return "\n".join(told) + "\n"
+    data = ["```json", json.dumps(policy(), indent=2), "```", "", "| action | needed for |", "|---|---|", *rows]
+    return "\n".join(data) + "\n"
 
 
 def in_place(text: str) -> str:

@@ -28,7 +28,7 @@ from tests.testbed.load import OPTIONS
 from tests.testbed.node import Node, entered
 
 
-def told_by(
+def collected_by(
     image: NodeImage,
     name: str = "gpu001",
     collector_s: float = 5.0,
@@ -46,11 +46,11 @@ def told_by(
             running = node.start(["/bin/sh", "-c", beside], stdout=subprocess.PIPE)
             assert running.stdout
             running.stdout.readline()
-        told = _answered(node, to_run, nonce)
+        data = _answered(node, to_run, nonce)
         if not loads:
-            return told
+            return data
         in_order = [collector for collector in SECONDS if collector in loads]
-        return merged(told, _answered(node, *load_program(in_order, OPTIONS)), in_order)
+        return merged(data, _answered(node, *load_program(in_order, OPTIONS)), in_order)
 
 
 def _answered(node: Node, to_run: Program, nonce: str) -> NodeEvidence:
@@ -93,7 +93,7 @@ def among(
     **target: Any,
 ) -> FactsOfNode:
     """The node that told this, beside the others of its group."""
-    everyone = {told.node: told for told in (evidence, *peers)}
+    everyone = {data.node: data for data in (evidence, *peers)}
     cluster = Cluster("fakes", "local", tuple(Target(name, **target) for name in everyone))
     return nodes(cluster, everyone, occasion, policy)[evidence.node]
 

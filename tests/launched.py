@@ -66,14 +66,14 @@ def all_reduce(*options: str, before: str = ":") -> Meter:
 
 def read_table(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     """The bus bandwidth of the table's last row."""
-    (told,) = outputs
-    if told.exit is None:
+    (data,) = outputs
+    if data.exit is None:
         return Reading(problem="did not end in its time")
-    rows = re.findall(r"^ *(\d+) +\d+ +float +sum +-1 +\S+ +\S+ +(\S+) +(\d+) ", told.text, re.MULTILINE)
-    if told.exit or not rows:
-        return Reading(problem=f"ended with {told.exit}: {told.text.strip()[-300:]}")
+    rows = re.findall(r"^ *(\d+) +\d+ +float +sum +-1 +\S+ +\S+ +(\S+) +(\d+) ", data.text, re.MULTILINE)
+    if data.exit or not rows:
+        return Reading(problem=f"ended with {data.exit}: {data.text.strip()[-300:]}")
     size, busbw, wrong = rows[-1]
-    network = ",".join(sorted(name for name, sent in told.sent_bytes.items() if sent >= int(size)))
+    network = ",".join(sorted(name for name, sent in data.sent_bytes.items() if sent >= int(size)))
     return Reading(float(busbw), size_bytes=int(size), is_correct=wrong == "0", network=network)
 
 
@@ -85,17 +85,17 @@ def cluster_of(addresses: Mapping[str, str], connection: str, name: str = "testb
 
 def measured(launcher: Launcher, pairs: Sequence[Pair]) -> dict[str, Reading]:
     """One round: the reading of every pair; none is told twice."""
-    told: dict[str, Reading] = {}
+    data: dict[str, Reading] = {}
     lock = threading.Lock()
 
     def keep(pair: Pair, reading: Reading) -> None:
         with lock:
-            assert str(pair) not in told
-            told[str(pair)] = reading
+            assert str(pair) not in data
+            data[str(pair)] = reading
 
     launcher.measure(pairs, keep)
-    assert set(told) == set(map(str, pairs))
-    return told
+    assert set(data) == set(map(str, pairs))
+    return data
 
 
 def of_run(root: Path) -> list[str]:

@@ -73,12 +73,12 @@ class Cluster:
 
 def measured(plan: Plan, cluster: Cluster) -> list[Measurement]:
     """A whole campaign."""
-    told: list[Measurement] = []
+    data: list[Measurement] = []
     while True:
-        number, pairs = next_round(plan, told)
+        number, pairs = next_round(plan, data)
         if not pairs:
-            return told
-        told += [Measurement(one, number, len(pairs), cluster.read(one, len(pairs), plan.places)) for one in pairs]
+            return data
+        data += [Measurement(one, number, len(pairs), cluster.read(one, len(pairs), plan.places)) for one in pairs]
 
 
 def concluded(plan: Plan, cluster: Cluster, floor_gb_per_s: float | None = None) -> Analysis:

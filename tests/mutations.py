@@ -60,9 +60,9 @@ WORDS = (
 STATUSES = ("absent", "denied", "broke", "timed_out", "stuck", "uncollected", "not_asked")
 
 
-def mutated(told: dict[str, Any], chance: random.Random, count: int) -> dict[str, Any]:
+def mutated(data: dict[str, Any], chance: random.Random, count: int) -> dict[str, Any]:
     """A recorded node (`evidence.to_json`) that tells so many things otherwise; the node's own name stays."""
-    changed = copy.deepcopy(told)
+    changed = copy.deepcopy(data)
     for _ in range(count):
         if chance.random() < 0.05:
             _of_a_collector(changed, chance)
@@ -72,26 +72,26 @@ def mutated(told: dict[str, Any], chance: random.Random, count: int) -> dict[str
     return changed
 
 
-def written(told: dict[str, Any]) -> str:
+def written(data: dict[str, Any]) -> str:
     """The node as JSON, and what JSON does not know as Python writes it."""
-    return json.dumps(told)
+    return json.dumps(data)
 
 
-def _of_a_collector(told: dict[str, Any], chance: random.Random) -> None:
+def _of_a_collector(data: dict[str, Any], chance: random.Random) -> None:
     """Another end of a collector, or no collector at all."""
-    name = chance.choice(sorted(told["leaves"]) or ["boot"])
+    name = chance.choice(sorted(data["leaves"]) or ["boot"])
     if chance.random() < 0.2:
-        told["leaves"].pop(name, None)
+        data["leaves"].pop(name, None)
     else:
-        told["leaves"][name] = {"status": chance.choice(STATUSES), "detail": chance.choice(TEXTS), "seconds": 0.1}
+        data["leaves"][name] = {"status": chance.choice(STATUSES), "detail": chance.choice(TEXTS), "seconds": 0.1}
 
 
-def _place(told: dict[str, Any], chance: random.Random) -> Place:
+def _place(data: dict[str, Any], chance: random.Random) -> Place:
     """A value anywhere in what the collectors told, each collector as likely, and each depth."""
-    collectors = [name for name, collector in told["leaves"].items() if "value" in collector]
+    collectors = [name for name, collector in data["leaves"].items() if "value" in collector]
     if not collectors:
-        return told["probe"], "python"
-    holder, key = told["leaves"][chance.choice(collectors)], "value"
+        return data["probe"], "python"
+    holder, key = data["leaves"][chance.choice(collectors)], "value"
     while isinstance(holder[key], (dict, list)) and holder[key] and chance.random() < 0.85:
         holder = holder[key]
         key = chance.choice(list(holder)) if isinstance(holder, dict) else chance.randrange(len(holder))

@@ -57,14 +57,14 @@ def run_of(fault: PairFault) -> PairwiseRun:
     fault.put(cluster)
     made = plan(nodes, cluster.racks, -log(0.95), seed=7)
     made = replace(made, absent=frozenset(fault.absent))
-    told: list[Measurement] = []
+    data: list[Measurement] = []
     while True:
-        number, pairs = next_round(made, told)
+        number, pairs = next_round(made, data)
         if not pairs or (fault.first_rounds_only and number >= len(made.first)):
             break
-        told += [fault.touch(_as_nccl(one)) for one in cluster.measure(pairs, number)]
+        data += [fault.touch(_as_nccl(one)) for one in cluster.measure(pairs, number)]
     about = {"meter": "nccl-tests", "key": dict(fault.key)}
-    return PairwiseRun((Campaign(Journal(made, about, fault.absent, tuple(told), "")),))
+    return PairwiseRun((Campaign(Journal(made, about, fault.absent, tuple(data), "")),))
 
 
 def write_recording(fault: PairFault, folder: Path, names_there: Sequence[str]) -> None:

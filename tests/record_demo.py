@@ -47,9 +47,9 @@ def record() -> None:
         options = ["--cluster", "ssh:gpu[001-016]", "--record", str(DEMO), "--no-report", "-p", "no:cacheprovider"]
         ran = bed.run([sys.executable, "-m", "pytest", *options], timeout=120)
         print(ran.stdout.decode(), ran.stderr.decode())  # noqa: T201
-    told = json.loads((DEMO / "cluster.json").read_text())
-    told["cluster"] = "demo"
-    (DEMO / "cluster.json").write_text(json.dumps(told, indent=1) + "\n")
+    data = json.loads((DEMO / "cluster.json").read_text())
+    data["cluster"] = "demo"
+    (DEMO / "cluster.json").write_text(json.dumps(data, indent=1) + "\n")
 
 
 if __name__ == "__main__":

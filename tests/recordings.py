@@ -13,11 +13,11 @@ from clusterproof.plugins.evidence.recording import write_cluster, write_node
 
 def node(name: str, **collectors: object) -> NodeEvidence:
     """A node whose collectors told these values; a value that is a Collected is the collector itself."""
-    told = {
+    data = {
         collector: value if isinstance(value, Collected) else Collected(Status.TOLD, value, seconds=0.01)
         for collector, value in collectors.items()
     }
-    return NodeEvidence(name, told, seconds=0.5)
+    return NodeEvidence(name, data, seconds=0.5)
 
 
 def unreached(name: str, why: Unreached = Unreached.REFUSED, detail: str = "") -> NodeEvidence:

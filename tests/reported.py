@@ -50,13 +50,13 @@ def result(check: str, name: str, verdict: Verdict = Verdict.PASS, message: str 
     )
 
 
-def run_of(results: Iterable[Result], told: Sequence[NodeEvidence] | None = None, **more: Any) -> Run:
+def run_of(results: Iterable[Result], data: Sequence[NodeEvidence] | None = None, **more: Any) -> Run:
     """The run that had these results; without more its nodes told nothing."""
     results = list(results)
     names = dict.fromkeys(one.node for one in results if not one.is_of_cluster)
-    told = [node(name) for name in names] if told is None else told
-    cluster = Cluster("prod", "ssh", tuple(Target(one.node) for one in told))
-    facts = ClusterFacts(cluster, NodeEvidence("prod"), nodes(cluster, {one.node: one for one in told}))
+    data = [node(name) for name in names] if data is None else data
+    cluster = Cluster("prod", "ssh", tuple(Target(one.node) for one in data))
+    facts = ClusterFacts(cluster, NodeEvidence("prod"), nodes(cluster, {one.node: one for one in data}))
     settings: dict[str, Any] = {
         "began": BEGAN,
         "seconds": 12.34,

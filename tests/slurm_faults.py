@@ -56,53 +56,53 @@ class SlurmFault:
     words: str
 
     def put(self) -> Told:
-        told = copy.deepcopy(healthy())
-        self.change(told)
-        return told
+        data = copy.deepcopy(healthy())
+        self.change(data)
+        return data
 
 
-def node(told: Told, number: int, **values: str) -> None:
-    told["nodes"][number].update(values)
+def node(data: Told, number: int, **values: str) -> None:
+    data["nodes"][number].update(values)
 
 
-def config(told: Told, **values: str) -> None:
-    told["config"].update(values)
+def config(data: Told, **values: str) -> None:
+    data["config"].update(values)
 
 
-def many(told: Told) -> None:
+def many(data: Told) -> None:
     """Seventeen nodes, and no topology."""
-    told["nodes"] += [{**told["nodes"][0], "name": f"gpu{number:03}"} for number in range(5, 18)]
-    told["topology"] = None
+    data["nodes"] += [{**data["nodes"][0], "name": f"gpu{number:03}"} for number in range(5, 18)]
+    data["topology"] = None
 
 
 SLURM_FAULTS = (
     SlurmFault(
         "a node that somebody drained",
-        lambda told: node(told, 2, state="IDLE+DRAIN", reason="the fan is loud", reason_user="root"),
+        lambda data: node(data, 2, state="IDLE+DRAIN", reason="the fan is loud", reason_user="root"),
         {"slurm_nodes_take_jobs": FAIL},
         "gpu003: IDLE+DRAIN (the fan is loud, by root); expected nodes that take jobs",
     ),
     SlurmFault(
         "a node that is down",
-        lambda told: node(told, 3, state="DOWN*", reason="Not responding"),
+        lambda data: node(data, 3, state="DOWN*", reason="Not responding"),
         {"slurm_nodes_take_jobs": FAIL},
         "gpu004: DOWN* (Not responding)",
     ),
     SlurmFault(
         "a node that the health check drained",
-        lambda told: node(told, 0, state="IDLE+DRAIN", reason="clusterproof: gpu.no_xid: Xid 79"),
+        lambda data: node(data, 0, state="IDLE+DRAIN", reason="clusterproof: gpu.no_xid: Xid 79"),
         {"slurm_nodes_take_jobs": CONCERN},
         "clusterproof: gpu.no_xid: Xid 79",
     ),
     SlurmFault(
         "a node with fewer GPUs in its GRES",
-        lambda told: node(told, 1, gres="gpu:h100:7(S:0-1)"),
+        lambda data: node(data, 1, gres="gpu:h100:7(S:0-1)"),
         {"slurm_gres": FAIL},
         "gpu002 has GRES gpu:h100:7(S:0-1) and 8 GPUs; expected the same number",
     ),
     SlurmFault(
         "nodes without GRES",
-        lambda told: [node(told, number, gres="") for number in range(NODES)],
+        lambda data: [node(data, number, gres="") for number in range(NODES)],
         {"slurm_gres": FAIL},
         "gpu[001-004] has GRES (null) and 8 GPUs",
     ),
@@ -111,37 +111,37 @@ SLURM_FAULTS = (
     ),
     SlurmFault(
         "a node that no switch holds",
-        lambda told: told["topology"][0].update(nodes=["gpu001", "gpu002", "gpu003"]),
+        lambda data: data["topology"][0].update(nodes=["gpu001", "gpu002", "gpu003"]),
         {"slurm_topology": CONCERN},
         "no switch or block holds gpu004",
     ),
     SlurmFault(
         "a prolog without a limit",
-        lambda told: config(told, PrologEpilogTimeout="65534"),
+        lambda data: config(data, PrologEpilogTimeout="65534"),
         {"slurm_config": CONCERN},
         "Prolog has no time limit, Epilog has no time limit",
     ),
     SlurmFault(
         "an epilog without a limit of its own",
-        lambda told: config(told, PrologTimeout="300", EpilogTimeout="65534"),
+        lambda data: config(data, PrologTimeout="300", EpilogTimeout="65534"),
         {"slurm_config": CONCERN},
         "Epilog has no time limit; expected",
     ),
     SlurmFault(
         "a prolog that runs at the first step only",
-        lambda told: config(told, PrologFlags="(null)"),
+        lambda data: config(data, PrologFlags="(null)"),
         {"slurm_config": CONCERN},
         "PrologFlags is not set",
     ),
     SlurmFault(
         "no health check",
-        lambda told: config(told, HealthCheckProgram="(null)"),
+        lambda data: config(data, HealthCheckProgram="(null)"),
         {"slurm_config": CONCERN},
         "HealthCheckProgram is not set",
     ),
     SlurmFault(
         "a health check that never runs",
-        lambda told: config(told, HealthCheckInterval="0 sec"),
+        lambda data: config(data, HealthCheckInterval="0 sec"),
         {"slurm_config": CONCERN},
         "HealthCheckInterval is 0",
     ),

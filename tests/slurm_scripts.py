@@ -83,11 +83,11 @@ class Scripted:
         words = ["sbatch", "--parsable", "--output=/dev/null", f"--wrap={script}", "--chdir=/"]
         words += [f"--exclude={excluded}"] if excluded else []
         words += [f"--array={array}"] if array else []
-        return self.bed.told(*words, user=user).strip()
+        return self.bed.output_of(*words, user=user).strip()
 
     def field(self, job: str, key: str) -> str:
         """One value of `scontrol show job`."""
-        words = self.bed.told("scontrol", "show", "job", job).split()
+        words = self.bed.output_of("scontrol", "show", "job", job).split()
         return next((word.partition("=")[2] for word in words if word.startswith(f"{key}=")), "")
 
     def ran_on(self, job: str) -> str:
@@ -106,7 +106,7 @@ class Scripted:
 
     def listed(self) -> str:
         """What `sinfo -R` shows an administrator."""
-        return self.bed.told("sinfo", "-R", "-h", "-o", "%N|%E")
+        return self.bed.output_of("sinfo", "-R", "-h", "-o", "%N|%E")
 
 
 def eventually(found: Callable[[], str], timeout_s: float = 120.0) -> str:
@@ -140,10 +140,10 @@ def scripted(
         **{f"/etc/slurm/{name}": File(text, 0o755) for name, text in scripts.items()},
     }
     named = [f"{keyword}=/etc/slurm/{name}" for keyword, name in NAMES.items() if name in scripts]
-    told = {
+    data = {
         name: with_file(image, SETTINGS, image.files.get(SETTINGS, settings(toml))) for name, image in images.items()
     }
-    with slurm(told, settings=[*named, *more], files=files, cpus=cpus, version=version) as bed:
+    with slurm(data, settings=[*named, *more], files=files, cpus=cpus, version=version) as bed:
         for name in images:
             bed.node(name).start([sys.executable, "-c", LISTENER])
         yield Scripted(bed)

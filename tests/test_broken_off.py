@@ -34,8 +34,8 @@ OF_DISK = {
 def in_shell(runs: Runs, script: str) -> subprocess.CompletedProcess[str]:
     """Run a line of shell in which `$PYTEST` runs the suite."""
     words = f"{sys.executable} -m pytest -p clusterproof.plugins.cluster -p no:cacheprovider"
-    told = {**os.environ, "PYTEST": words}
-    return subprocess.run(["bash", "-c", script], cwd=runs.folder, env=told, capture_output=True, text=True)
+    data = {**os.environ, "PYTEST": words}
+    return subprocess.run(["bash", "-c", script], cwd=runs.folder, env=data, capture_output=True, text=True)
 
 
 @NEEDS_ROOT
@@ -55,12 +55,12 @@ def test_a_full_disk_costs_what_lies_on_it_and_no_verdict(runs: Runs, option: st
     fill = f"head -c 4096 /dev/zero >{full}/history.other" if option == "--bundle" else "true"  # it is small
     script = f"mount -t tmpfs -o size=4k none {full}; {fill}; {run}; {keep}"
     ran = in_shell(runs, f"exec unshare --mount sh -c {shlex.quote(script)}")
-    told = ran.stdout + ran.stderr
-    assert ran.returncode == 1, told
-    assert "Traceback" not in told
-    assert "INTERNALERROR" not in told
-    assert "the word is bad; expected pass" in told
-    assert "No space left on device" in told or "disk" in told
+    data = ran.stdout + ran.stderr
+    assert ran.returncode == 1, data
+    assert "Traceback" not in data
+    assert "INTERNALERROR" not in data
+    assert "the word is bad; expected pass" in data
+    assert "No space left on device" in data or "disk" in data
     for kept in copy.rglob("*.*"):
         if not kept.name.startswith("history"):  # SQLite's own
             assert kept.suffix in (".json", ".jsonl"), f"half of it is kept: {kept}"
@@ -139,6 +139,6 @@ def test_a_signal_while_reports_are_written_lets_them_be_written(runs: Runs, sto
 def test_a_file_that_cannot_be_begun_is_a_wrong_command_line(runs: Runs, tmp_path: Path, option: str) -> None:
     runs.checks(test_it=LIGHT)
     (tmp_path / "file").touch()
-    told = runs.run("--cluster", runs.cluster(all_verdicts()), f"{option}={tmp_path}/file/told")
-    assert told.ret == 4
-    told.stderr.fnmatch_lines([f"ERROR: {option}: *expected a file that may be written"])
+    data = runs.run("--cluster", runs.cluster(all_verdicts()), f"{option}={tmp_path}/file/told")
+    assert data.ret == 4
+    data.stderr.fnmatch_lines([f"ERROR: {option}: *expected a file that may be written"])

@@ -22,24 +22,24 @@ FIXED = {"README.txt", "bundle.json", "summary.txt", "results.jsonl", "recording
 
 def bundled(runs: Runs, *arguments: str) -> dict[str, bytes]:
     runs.checks(test_it=LIGHT)
-    told = runs.over(all_verdicts(), "--bundle=b.tar.zst", *arguments)
-    told.stdout.fnmatch_lines(["bundle: b.tar.zst (* MB)"])
-    assert told.ret == 1
+    data = runs.over(all_verdicts(), "--bundle=b.tar.zst", *arguments)
+    data.stdout.fnmatch_lines(["bundle: b.tar.zst (* MB)"])
+    assert data.ret == 1
     return contents(runs.folder / "b.tar.zst")
 
 
 @pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
 def test_a_bundle_has_recording_results_reports_policy_and_versions(runs: Runs, workers: list[str]) -> None:
     (runs.folder / "clusterproof.toml").write_text("[expect]\ngpus = 8\n", encoding="utf-8")
-    told = bundled(runs, "--junitxml=junit.xml", "--html=page.html", "--self-contained-html", *workers)
+    data = bundled(runs, "--junitxml=junit.xml", "--html=page.html", "--self-contained-html", *workers)
     nodes = {f"recording/nodes/{name}.json" for name in VERDICTS}
-    assert FIXED | nodes | {"policy.toml", "reports/junit.xml", "reports/page.html"} <= set(told)
-    assert told["policy.toml"] == b"[expect]\ngpus = 8\n"
-    assert told["reports/junit.xml"] == (runs.folder / "junit.xml").read_bytes()
-    results = [from_json(json.loads(line)) for line in told["results.jsonl"].decode().splitlines()]
+    assert FIXED | nodes | {"policy.toml", "reports/junit.xml", "reports/page.html"} <= set(data)
+    assert data["policy.toml"] == b"[expect]\ngpus = 8\n"
+    assert data["reports/junit.xml"] == (runs.folder / "junit.xml").read_bytes()
+    results = [from_json(json.loads(line)) for line in data["results.jsonl"].decode().splitlines()]
     assert {result.node: result.verdict for result in results} == VERDICTS
-    assert b"The word is wrong" in told["summary.txt"]
-    about = json.loads(told["bundle.json"])
+    assert b"The word is wrong" in data["summary.txt"]
+    about = json.loads(data["bundle.json"])
     assert (about["cluster"], about["nodes"], about["exit_code"], about["is_redacted"]) == ("small", 8, 1, False)
     assert {"python", "pytest", "boto3"} <= set(about["versions"])
 
@@ -63,10 +63,10 @@ def test_a_redacted_bundle_has_no_names(runs: Runs) -> None:
     policy.write_text(f"# for {name}\n[expect]\ngpus = 8\n", encoding="utf-8")
     silent = unreached("acme-gpu-18.corp.example", detail=f"{address}:22 refuses the connection")
     runs.over([sick, silent, saying("acme-gpu-19.corp.example", "pass")], "--redact", "--bundle=b.tar.zst", *reports)
-    told = contents(runs.folder / "b.tar.zst")
-    assert json.loads(told["bundle.json"])["is_redacted"]
-    assert {"reports/junit.xml", "reports/report.html"} <= told.keys()
-    for member, content in told.items():
+    data = contents(runs.folder / "b.tar.zst")
+    assert json.loads(data["bundle.json"])["is_redacted"]
+    assert {"reports/junit.xml", "reports/report.html"} <= data.keys()
+    for member, content in data.items():
         for word in ("acme-gpu", serial, address):
             assert word not in member
             assert word.encode() not in content, member
@@ -77,8 +77,8 @@ def test_the_reports_of_a_plain_run_are_in_it_and_its_history_is_not(runs: Runs)
     runs.plain("--cluster", "local", "--report", "out", "--history=out/history.sqlite", "--bundle=out/one.tar.zst")
     runs.plain("--cluster", runs.cluster(all_verdicts()), "--bundle=two.tar.zst")
     for bundle in ("out/one.tar.zst", "two.tar.zst"):
-        told = {name for name in contents(runs.folder / bundle) if name.startswith("reports/")}
-        assert told == {f"reports/{name}" for name in FILES}
+        data = {name for name in contents(runs.folder / bundle) if name.startswith("reports/")}
+        assert data == {f"reports/{name}" for name in FILES}
     assert (runs.folder / "out/history.sqlite").exists()
 
 
@@ -86,9 +86,9 @@ def test_a_node_with_a_hostile_name_writes_nowhere_else(runs: Runs, tmp_path: Pa
     runs.checks(test_it=LIGHT)
     names = ["../../../../etc/passwd", "/root/x", "..", "ü" * 300, "C:\\x", "con"]
     runs.over([saying(name, "bad") for name in names], "--bundle=b.tar.zst")
-    told = contents(runs.folder / "b.tar.zst")
-    assert sum(member.startswith("recording/nodes/") for member in told) == len(names)
-    assert all(member.isascii() and member.isprintable() and "\\" not in member for member in told)
+    data = contents(runs.folder / "b.tar.zst")
+    assert sum(member.startswith("recording/nodes/") for member in data) == len(names)
+    assert all(member.isascii() and member.isprintable() and "\\" not in member for member in data)
     unpack(runs.folder / "b.tar.zst", tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == [ROOT]
 
@@ -102,8 +102,8 @@ def test_report_files_are_those_of_this_run_and_no_link_is_followed(tmp_path: Pa
     (reports / "deep" / ".hidden\n").write_text("odd", encoding="utf-8")
     (reports / "old.html").write_text("old", encoding="utf-8")
     os.utime(reports / "old.html", (1, 1))
-    told = dict(files_of(reports, time.time() - 60))
-    assert told == {"reports/new.html": b"new", "reports/deep/%2Ehidden%0A": b"odd"}
+    data = dict(files_of(reports, time.time() - 60))
+    assert data == {"reports/new.html": b"new", "reports/deep/%2Ehidden%0A": b"odd"}
     assert dict(files_of(tmp_path / "absent.xml", 0.0)) == {}
 
 
@@ -141,16 +141,16 @@ def test_what_breaks_off_leaves_the_bundle_that_was_there(tmp_path: Path) -> Non
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a place that cannot be written")
 def test_a_bundle_that_cannot_be_written_costs_a_line_and_no_verdict(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
-    told = runs.over(all_verdicts(), "--bundle=/dev/full/b.tar.zst")
-    assert (told.ret, runs.verdicts) == (1, VERDICTS)
-    told.stdout.fnmatch_lines(["warning: no bundle: *"])
+    data = runs.over(all_verdicts(), "--bundle=/dev/full/b.tar.zst")
+    assert (data.ret, runs.verdicts) == (1, VERDICTS)
+    data.stdout.fnmatch_lines(["warning: no bundle: *"])
 
 
 def test_a_bundle_of_another_form_is_refused(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
-    told = runs.over(all_verdicts(), "--bundle=b.zip")
-    assert told.ret == 4
-    assert "expected a file that ends in .tar.zst" in told.stderr.str()
+    data = runs.over(all_verdicts(), "--bundle=b.zip")
+    assert data.ret == 4
+    assert "expected a file that ends in .tar.zst" in data.stderr.str()
 
 
 def test_listing_tests_writes_none(runs: Runs) -> None:

@@ -177,11 +177,11 @@ def test_the_size_is_one_that_has_a_floor_else_8_gib_with_rdma_and_never_below_1
 def test_a_reading_is_a_share_of_the_wire_and_says_how_to_take_it(
     key: BusbwKey, busbw: float, share: float, note: str
 ) -> None:
-    told = of_wire(busbw, key)
-    assert told is not None
-    assert told.share == pytest.approx(share)
-    assert told.note.startswith(note)
-    assert bool(told.note) == bool(note)
+    data = of_wire(busbw, key)
+    assert data is not None
+    assert data.share == pytest.approx(share)
+    assert data.note.startswith(note)
+    assert bool(data.note) == bool(note)
 
 
 @pytest.mark.parametrize(
@@ -261,13 +261,13 @@ WHOLE: Mapping[str, Any] = {
 }
 
 
-def told(**changes: Any) -> str:
+def output_of(**changes: Any) -> str:
     row = {key: value for key, value in {**WHOLE, **changes}.items() if value is not ...}
     return json.dumps({"schema": baseline.SCHEMA, "figures": [row]})
 
 
 def test_a_whole_file_is_read() -> None:
-    assert baseline.parse(told(), "b")[0].busbw_gb_per_s == 470.0
+    assert baseline.parse(output_of(), "b")[0].busbw_gb_per_s == 470.0
 
 
 @pytest.mark.parametrize(
@@ -279,21 +279,21 @@ def test_a_whole_file_is_read() -> None:
         ('{"schema": "clusterproof baseline 1"}', "b: 'figures' is missing"),
         ('{"schema": 2, "figures": []}', "b: schema is 2; expected 'clusterproof baseline 1'"),
         ('{"schema": "clusterproof baseline 1", "figures": []}', "b: figures is no list of 1 to 10000"),
-        (told(efa=...), "b: figure 1: 'efa' is missing"),
-        (told(colour=1), "b: figure 1: 'colour' is unknown"),
-        (told(efa=-1), "b: figure 1: efa is -1; expected a whole number from 0"),
-        (told(nodes=True), "b: figure 1: nodes is True; expected a whole number from 1"),
-        (told(size_bytes=1e9), "b: figure 1: size_bytes is 1000000000.0"),
-        (told(size_bytes=10**400), "b: figure 1: size_bytes is 1000"),
-        (told(busbw_gb_per_s=float("nan")), "b: figure 1: busbw_gb_per_s is nan; expected a number above 0"),
-        (told(busbw_gb_per_s=float("inf")), "b: figure 1: busbw_gb_per_s is inf"),
-        (told(busbw_gb_per_s=-1), "b: figure 1: busbw_gb_per_s is -1"),
-        (told(busbw_gb_per_s=10**400), "b: figure 1: busbw_gb_per_s is 1000"),
-        (told(collective="all\nreduce"), "b: figure 1: collective is 'all.nreduce'; expected text"),
-        (told(instance_type="x" * 300), "b: figure 1: instance_type is 'xxx"),
-        (told(stack="580"), "b: figure 1: stack: '580' is no object"),
+        (output_of(efa=...), "b: figure 1: 'efa' is missing"),
+        (output_of(colour=1), "b: figure 1: 'colour' is unknown"),
+        (output_of(efa=-1), "b: figure 1: efa is -1; expected a whole number from 0"),
+        (output_of(nodes=True), "b: figure 1: nodes is True; expected a whole number from 1"),
+        (output_of(size_bytes=1e9), "b: figure 1: size_bytes is 1000000000.0"),
+        (output_of(size_bytes=10**400), "b: figure 1: size_bytes is 1000"),
+        (output_of(busbw_gb_per_s=float("nan")), "b: figure 1: busbw_gb_per_s is nan; expected a number above 0"),
+        (output_of(busbw_gb_per_s=float("inf")), "b: figure 1: busbw_gb_per_s is inf"),
+        (output_of(busbw_gb_per_s=-1), "b: figure 1: busbw_gb_per_s is -1"),
+        (output_of(busbw_gb_per_s=10**400), "b: figure 1: busbw_gb_per_s is 1000"),
+        (output_of(collective="all\nreduce"), "b: figure 1: collective is 'all.nreduce'; expected text"),
+        (output_of(instance_type="x" * 300), "b: figure 1: instance_type is 'xxx"),
+        (output_of(stack="580"), "b: figure 1: stack: '580' is no object"),
         (
-            told(stack={"driver": 580, "nccl": "", "efa_installer": "", "libfabric": ""}),
+            output_of(stack={"driver": 580, "nccl": "", "efa_installer": "", "libfabric": ""}),
             "stack: driver is 580; expected text",
         ),
         (

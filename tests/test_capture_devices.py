@@ -39,8 +39,8 @@ CA 'mlx5_0'
 """
 
 
-def device(told: Any) -> dict[str, Any]:
-    (found,) = told["rdma"]["devices"]
+def device(data: Any) -> dict[str, Any]:
+    (found,) = data["rdma"]["devices"]
     return dict(found)
 
 
@@ -63,15 +63,15 @@ def test_ibv_devinfo_tells_an_efa_device_as_sysfs_does() -> None:
 
 
 def test_ibstat_tells_a_port_in_the_words_of_sysfs() -> None:
-    told = device(rdma.read_ibstat(IBSTAT))
-    assert (told["vendor"], told["device"]) == ("15b3", "1021")
+    data = device(rdma.read_ibstat(IBSTAT))
+    assert (data["vendor"], data["device"]) == ("15b3", "1021")
     port = {"port": 1, "state": "1: DOWN", "physical_state": "2: Polling", "rate": "40 Gb/sec"}
-    assert told["ports"] == [port | {"link_layer": "InfiniBand"}]
+    assert data["ports"] == [port | {"link_layer": "InfiniBand"}]
 
 
 def test_a_device_at_which_ibstat_stopped_has_ports_that_could_not_be_read() -> None:
-    told: Any = rdma.read_ibstat(f"{IBSTAT}ibpanic: [7] main: stat of IB device 'mlx5_8' failed: No such file\n")
-    assert told["rdma"]["devices"][-1]["ports"] == {"error": "EIO", "text": "ibstat failed: No such file"}
+    data: Any = rdma.read_ibstat(f"{IBSTAT}ibpanic: [7] main: stat of IB device 'mlx5_8' failed: No such file\n")
+    assert data["rdma"]["devices"][-1]["ports"] == {"error": "EIO", "text": "ibstat failed: No such file"}
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_lsmod_and_ls_tell_what_rdma_needs() -> None:
 )
 def test_a_gpu_is_the_same_in_every_form_of_lspci(line: str) -> None:
     (form,) = [form for form in pci.FORMS if form.recognises(line)]
-    told: Any = form.read(line)
+    data: Any = form.read(line)
     gpu = {"address": "0000:53:00.0", "class": "030200", "vendor": "10de", "device": "2330"}
-    assert told["pci"]["devices"] == [gpu]
+    assert data["pci"]["devices"] == [gpu]
 
 
 def test_lspci_with_v_tells_the_link_and_the_driver() -> None:
@@ -125,22 +125,22 @@ def test_lspci_with_v_tells_the_link_and_the_driver() -> None:
         "\t\tLnkSta:\tSpeed 32GT/s (ok), Width x8 (downgraded)\n"
         "\tKernel driver in use: nvidia\n"
     )
-    told: Any = pci.read_lspci(text)
-    (gpu,) = told["pci"]["devices"]
+    data: Any = pci.read_lspci(text)
+    (gpu,) = data["pci"]["devices"]
     assert (gpu["width"], gpu["width_max"], gpu["speed"]) == (8, 16, "32.0 GT/s PCIe")
     assert (gpu["driver"], gpu["numa"], gpu["class"]) == ("nvidia", 1, "030200")
 
 
 def test_without_numbers_an_efa_device_is_known_by_its_name() -> None:
-    told: Any = pci.read_lspci("00:1d.0 Ethernet controller: Amazon.com, Inc. Elastic Fabric Adapter (EFA)\n")
-    assert told["pci"]["devices"][0]["device"] == "efa"
+    data: Any = pci.read_lspci("00:1d.0 Ethernet controller: Amazon.com, Inc. Elastic Fabric Adapter (EFA)\n")
+    assert data["pci"]["devices"][0]["device"] == "efa"
 
 
 def test_neuron_devices_on_the_bus_are_counted() -> None:
     text = "a0:1b.0 System peripheral: Amazon.com, Inc. NeuronDevice\na0:1c.0 0880: 1d0f:7164\n"
-    told: Any = pci.read_lspci(text)
-    assert told["neuron"] == {"on_bus": 2}
-    assert told["pci"] == {"devices": []}
+    data: Any = pci.read_lspci(text)
+    assert data["neuron"] == {"on_bus": 2}
+    assert data["pci"] == {"devices": []}
 
 
 def test_the_table_of_neuron_ls_tells_devices() -> None:

@@ -42,20 +42,20 @@ def test_free_in_a_unit_that_it_does_not_name_is_an_error() -> None:
 
 
 def test_lscpu_tells_what_cpuinfo_does() -> None:
-    told: Any = cpus.read_lscpu(sample("lscpu/hpc6a-48xlarge.txt").text)
-    assert told["cpus"]["info"] == {"model": "AMD EPYC 7R13 Processor", "sockets": 2, "cores": 96}
-    assert (told["cpus"]["machine"], told["cpus"]["online"], told["boot"]) == ("x86_64", "0-95", {"cpus": 96})
+    data: Any = cpus.read_lscpu(sample("lscpu/hpc6a-48xlarge.txt").text)
+    assert data["cpus"]["info"] == {"model": "AMD EPYC 7R13 Processor", "sockets": 2, "cores": 96}
+    assert (data["cpus"]["machine"], data["cpus"]["online"], data["boot"]) == ("x86_64", "0-95", {"cpus": 96})
 
 
 def test_offline_cpus_are_not_counted() -> None:
-    told: Any = cpus.read_lscpu(sample("lscpu/insights-lscpu-L34.txt").text)
-    assert told["boot"] == {"cpus": 1}
-    assert "present" not in told["cpus"]
+    data: Any = cpus.read_lscpu(sample("lscpu/insights-lscpu-L34.txt").text)
+    assert data["boot"] == {"cpus": 1}
+    assert "present" not in data["cpus"]
 
 
 def test_cpupower_and_sysfs_tell_policies() -> None:
-    told: Any = cpus.read_cpupower(sample("lscpu/insights-cpupower_frequency_info-L36.txt").text)
-    first = told["cpus"]["policies"][0]
+    data: Any = cpus.read_cpupower(sample("lscpu/insights-cpupower_frequency_info-L36.txt").text)
+    first = data["cpus"]["policies"][0]
     assert (first["driver"], first["governor"], first["max_khz"]) == ("intel_pstate", "performance", 3_000_000)
     folder = "/sys/devices/system/cpu/cpu{}/cpufreq"
     lines = [f"{folder.format(cpu)}/scaling_governor:performance" for cpu in range(4)]
@@ -64,18 +64,18 @@ def test_cpupower_and_sysfs_tell_policies() -> None:
 
 
 def test_lfs_df_tells_every_target() -> None:
-    told: Any = lustre.read_lfs_df(sample("lustre/fsx-guide-performance-lfs-df.txt").text)
-    assert [target["kind"] for target in told["lustre_space"]["targets"]] == ["mdt", "ost", "ost"]
+    data: Any = lustre.read_lfs_df(sample("lustre/fsx-guide-performance-lfs-df.txt").text)
+    assert [target["kind"] for target in data["lustre_space"]["targets"]] == ["mdt", "ost", "ost"]
 
 
 def test_lctl_tells_imports_and_health() -> None:
-    told = lustre.read_parameters(
+    data = lustre.read_parameters(
         "health_check=healthy\nosc.abcde-OST0000-osc-ffff8e2d.import=\nimport:\n"
         "    name: abcde-OST0000-osc-ffff8e2d\n    target: abcde-OST0000_UUID\n    state: DISCONN\n"
         "osc.abcde-OST0000-osc-ffff8e2d.max_rpcs_in_flight=32\n"
     )
     client = {"kind": "osc", "name": "abcde-OST0000-osc-ffff8e2d", "state": "DISCONN", "max_rpcs_in_flight": 32}
-    assert told == {"lustre": {"health": "healthy", "clients": [client], "left_out": 0}}
+    assert data == {"lustre": {"health": "healthy", "clients": [client], "left_out": 0}}
 
 
 # What runs
@@ -106,8 +106,8 @@ def test_systemctl_status_tells_the_services_that_matter() -> None:
         "     Active: failed (Result: exit-code) since Sat\n\n"
         "● cups.service - CUPS\n     Loaded: loaded (/x; enabled)\n     Active: active (running)\n"
     )
-    told: Any = system.read_status(text)
-    assert told["services"]["services"] == {
+    data: Any = system.read_status(text)
+    assert data["services"]["services"] == {
         "slurmd": {"load": "loaded", "active": "failed", "sub": "Result: exit-code", "enabled": "enabled"}
     }
 
@@ -120,9 +120,9 @@ def test_systemctl_status_tells_the_services_that_matter() -> None:
     ],
 )
 def test_systemctl_failed_tells_what_failed(text: str, failed: int) -> None:
-    told: Any = system.read_list(text)
+    data: Any = system.read_list(text)
     assert system.is_list(text)
-    assert told["services"]["failed"] == ["foo.service"] * failed
+    assert data["services"]["failed"] == ["foo.service"] * failed
 
 
 def test_ulimit_and_proc_limits_tell_a_login_in_bytes() -> None:
@@ -146,8 +146,8 @@ def test_the_clock_by_chronyc() -> None:
 # What is installed
 
 
-def components(told: Any) -> dict[str, Any]:
-    return {name: told["version"] for name, told in told["versions"]["components"].items() if "version" in told}
+def components(data: Any) -> dict[str, Any]:
+    return {name: data["version"] for name, data in data["versions"]["components"].items() if "version" in data}
 
 
 @pytest.mark.parametrize(
@@ -175,9 +175,9 @@ def test_versions_come_from_packages_modules_and_files(text: str, found: dict[st
 
 
 def test_a_version_that_nobody_captured_is_unknown_and_not_absent() -> None:
-    told: Any = host.read_uname("Linux gpu001 6.8.0-1021-aws #23~22.04.1-Ubuntu SMP x86_64 GNU/Linux\n")
-    assert components(told) == {"kernel": "6.8.0-1021-aws"}
-    assert told["versions"]["components"]["driver"] == versions.UNKNOWN
+    data: Any = host.read_uname("Linux gpu001 6.8.0-1021-aws #23~22.04.1-Ubuntu SMP x86_64 GNU/Linux\n")
+    assert components(data) == {"kernel": "6.8.0-1021-aws"}
+    assert data["versions"]["components"]["driver"] == versions.UNKNOWN
 
 
 def test_the_identity_document_tells_the_type_and_not_the_account() -> None:

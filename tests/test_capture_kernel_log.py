@@ -20,8 +20,8 @@ XID = "NVRM: Xid (PCI:0000:c5:00): 79, pid=77, name=python3, GPU has fallen off 
 
 
 def log(text: str) -> dict[str, Any]:
-    told: Any = kernel_log.read(text)
-    return dict(told["kernel_log"])
+    data: Any = kernel_log.read(text)
+    return dict(data["kernel_log"])
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_a_log_from_the_boot_on_is_whole_and_another_is_not() -> None:
 
 
 def test_what_was_before_the_last_boot_is_left_out() -> None:
-    told = log(f"[  900.000000] {XID}\n{dmesg()}")
-    assert XID not in [line[1] for line in told["lines"]]
-    assert not told["truncated"]
+    data = log(f"[  900.000000] {XID}\n{dmesg()}")
+    assert XID not in [line[1] for line in data["lines"]]
+    assert not data["truncated"]
 
 
 def test_what_a_program_wrote_into_the_log_is_not_the_kernels_word() -> None:
@@ -57,15 +57,15 @@ def test_what_a_program_wrote_into_the_log_is_not_the_kernels_word() -> None:
 
 
 def test_a_boot_names_the_machine() -> None:
-    told: Any = kernel_log.read(dmesg())
-    assert told["platform"] == {"vendor": "Amazon EC2", "product": "p5.48xlarge"}
-    assert told["boot"] == {"kernel": "6.8.0-1021-aws"}
+    data: Any = kernel_log.read(dmesg())
+    assert data["platform"] == {"vendor": "Amazon EC2", "product": "p5.48xlarge"}
+    assert data["boot"] == {"kernel": "6.8.0-1021-aws"}
 
 
 def test_many_lines_alike_lose_none_of_their_number() -> None:
-    told = log(sample("kernel-log/gpud-dmesg-decode-iso-0.txt").text)
-    events = facts.parse(facts.lines(told["lines"]))
-    assert len(told["lines"]) < 100
+    data = log(sample("kernel-log/gpud-dmesg-decode-iso-0.txt").text)
+    events = facts.parse(facts.lines(data["lines"]))
+    assert len(data["lines"]) < 100
     assert sum(event.lines for event in events if isinstance(event, XidEvent) and event.code == 13) == 629
 
 
@@ -96,10 +96,10 @@ ON_EACH_LINE = {
 def codes(text: str) -> list[int]:
     """The Xids that a capture tells."""
     try:
-        told = log(text)["lines"]
+        data = log(text)["lines"]
     except CaptureError:
         return []
-    return [event.code for event in facts.parse(facts.lines(told)) if isinstance(event, XidEvent)]
+    return [event.code for event in facts.parse(facts.lines(data)) if isinstance(event, XidEvent)]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -122,10 +122,10 @@ def test_where_each_line_of_a_record_has_its_stamp_only_the_first_is_the_kernels
 
 def test_the_driver_may_speak_twice_in_a_microsecond_and_a_boot_all_at_once() -> None:
     assert codes(f"[   12.500000] {SHORT}\n[   12.500000] {SHORT.replace('79', '48')}\n") == [79, 48]
-    told: Any = kernel_log.read(
+    data: Any = kernel_log.read(
         "[    0.000000] Linux version 6.8.0-1021-aws (x)\n[    0.000000] DMI: Amazon EC2 p5.48xlarge/, BIOS 1.0\n"
     )
-    assert told["platform"]["product"] == "p5.48xlarge"
+    assert data["platform"]["product"] == "p5.48xlarge"
 
 
 def test_a_boot_that_a_user_writes_hides_nothing_before_it() -> None:

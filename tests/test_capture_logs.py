@@ -18,8 +18,8 @@ from tests.samples import sample
 from tests.testbed.outputs import NCCL_ROWS, SCONTROL, dcgm_json, dcgm_table, nccl_log, nccom_log
 
 
-def only_log(told: Any) -> dict[str, Any]:
-    ((collector, value),) = told.items()
+def only_log(data: Any) -> dict[str, Any]:
+    ((collector, value),) = data.items()
     (log,) = value["logs"]
     assert collector in ("dcgm_diag", "nccl_tests", "nccom")
     return dict(log)
@@ -34,9 +34,9 @@ def results(text: str) -> dict[str, list[tuple[str, str]]]:
 
 
 def test_a_table_tells_the_results_of_single_gpus() -> None:
-    told = results(dcgm_table(memory=("Pass - GPUs: 0, 1, 2, 4, 5, 6, 7", "Fail - GPU: 3")))
-    assert told["GPU Memory"] == [("0, 1, 2, 4, 5, 6, 7", "pass"), ("3", "fail")]
-    assert told["PCIe"] == [("", "pass")]
+    data = results(dcgm_table(memory=("Pass - GPUs: 0, 1, 2, 4, 5, 6, 7", "Fail - GPU: 3")))
+    assert data["GPU Memory"] == [("0, 1, 2, 4, 5, 6, 7", "pass"), ("3", "fail")]
+    assert data["PCIe"] == [("", "pass")]
 
 
 def test_a_table_of_dcgm_4_names_each_gpu_before_its_result() -> None:
@@ -84,13 +84,13 @@ def test_what_a_wrapper_prints_around_the_json_is_passed_over() -> None:
 
 
 def test_the_links_of_dcgmi_are_those_of_nvml() -> None:
-    told: Any = dcgmi.read_nvlink_status("gpuId 0:\n    U U D X _\ngpuId 1:\n    U U U\n")
-    assert [gpu["nvlinks"] for gpu in told["nvml"]["gpus"]] == [[True, True, False], [True, True, True]]
+    data: Any = dcgmi.read_nvlink_status("gpuId 0:\n    U U D X _\ngpuId 1:\n    U U U\n")
+    assert [gpu["nvlinks"] for gpu in data["nvml"]["gpus"]] == [[True, True, False], [True, True, True]]
 
 
 def test_the_counters_of_dcgmi_are_those_of_nvml() -> None:
-    told: Any = dcgmi.read_nvlink_errors(sample("dcgmi/gcm-nvlink-e-crc12.json").text)
-    assert told["nvml"]["gpus"][0]["nvlink_errors"]["crc_data"] == {"0": 12}
+    data: Any = dcgmi.read_nvlink_errors(sample("dcgmi/gcm-nvlink-e-crc12.json").text)
+    assert data["nvml"]["gpus"][0]["nvlink_errors"]["crc_data"] == {"0": 12}
 
 
 @pytest.mark.parametrize(
@@ -145,8 +145,8 @@ def test_the_run_says_who_took_part() -> None:
 
 
 def test_the_network_is_what_the_ranks_name() -> None:
-    told = only_log(nccl_tests.read(sample("nccl-tests/eks-g4dn-2gpu-efa-ncclinfo.txt").text))["network"]
-    assert (set(told["networks"]), set(told["providers"]), told["nics"]) == ({"AWS Libfabric"}, {"efa"}, [1])
+    data = only_log(nccl_tests.read(sample("nccl-tests/eks-g4dn-2gpu-efa-ncclinfo.txt").text))["network"]
+    assert (set(data["networks"]), set(data["providers"]), data["nics"]) == ({"AWS Libfabric"}, {"efa"}, [1])
 
 
 def test_a_log_of_another_program_tells_the_network_alone() -> None:
@@ -209,8 +209,8 @@ def test_an_error_of_the_runtime_is_a_problem() -> None:
 
 def nodes(text: str) -> list[dict[str, str]]:
     (form,) = [form for form in slurm.FORMS if form.recognises(text)]
-    told: Any = form.read(text)
-    return list(told["slurm_node"]["nodes"])
+    data: Any = form.read(text)
+    return list(data["slurm_node"]["nodes"])
 
 
 def test_scontrol_tells_a_node_in_lines_and_in_one() -> None:
@@ -253,7 +253,7 @@ def test_the_gpus_in_a_gres_of_any_form(gres: str, gpus: int) -> None:
 
 
 def test_an_answer_about_one_other_node_is_not_this_nodes() -> None:
-    told = SlurmNodes({"nodes": [{"name": "gpu007", "host": "gpu007", "state": "DOWN"}]})
-    assert told.named("node").state == "DOWN"  # a capture of one file, which has no name of its own
+    data = SlurmNodes({"nodes": [{"name": "gpu007", "host": "gpu007", "state": "DOWN"}]})
+    assert data.named("node").state == "DOWN"  # a capture of one file, which has no name of its own
     with pytest.raises(Incomplete, match="is none of them"):
-        told.named("gpu001", "gpu001")
+        data.named("gpu001", "gpu001")

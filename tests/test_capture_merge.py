@@ -14,7 +14,7 @@ LOST = {"error": "GPU_IS_LOST", "text": "GPU is lost"}
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("data", "expected"),
     [
         ([(10, 1), (20, 2)], 2),
         ([(10, 1), (10, 2)], 1),
@@ -31,8 +31,8 @@ LOST = {"error": "GPU_IS_LOST", "text": "GPU is lost"}
         ([(10, 1), (20, {"a": 1})], {"a": 1}),
     ],
 )
-def test_the_higher_rank_holds_and_others_tell_what_it_leaves_out(told: list, expected: object) -> None:  # type: ignore[type-arg]
-    assert merged(told) == expected
+def test_the_higher_rank_holds_and_others_tell_what_it_leaves_out(data: list, expected: object) -> None:  # type: ignore[type-arg]
+    assert merged(data) == expected
 
 
 def test_a_gpu_is_known_again_by_its_number_or_its_address_or_its_uuid() -> None:
@@ -54,13 +54,13 @@ def test_gpus_whose_uuids_were_scrubbed_stay_apart_by_their_numbers() -> None:
 
 
 def test_a_gpu_that_is_counted_and_not_described_has_an_empty_entry() -> None:
-    told = {"count": 3, "gpus": [{"index": 2, "uuid": "c"}]}
-    assert completed(told) == {"count": 3, "gpus": [{"index": 0}, {"index": 1}, {"index": 2, "uuid": "c"}]}
+    data = {"count": 3, "gpus": [{"index": 2, "uuid": "c"}]}
+    assert completed(data) == {"count": 3, "gpus": [{"index": 0}, {"index": 1}, {"index": 2, "uuid": "c"}]}
 
 
 def test_gpus_that_are_all_described_have_the_numbers_that_are_left() -> None:
-    told = {"count": 3, "gpus": [{"pci": "0000:c8:00.0"}, {"index": 1, "pci": "0000:64:00.0"}, {"pci": "0000:53:00.0"}]}
-    assert completed(told) == {
+    data = {"count": 3, "gpus": [{"pci": "0000:c8:00.0"}, {"index": 1, "pci": "0000:64:00.0"}, {"pci": "0000:53:00.0"}]}
+    assert completed(data) == {
         "count": 3,
         "gpus": [
             {"index": 0, "pci": "0000:53:00.0"},
@@ -81,9 +81,9 @@ def test_a_gpu_without_a_number_has_none_where_nothing_says_how_many_there_are()
     assert completed({"gpus": [{"pci": "0000:64:00.0"}]}) == {"gpus": [{"pci": "0000:64:00.0"}]}
 
 
-@pytest.mark.parametrize("told", [None, 3, {}, {"count": "8", "gpus": []}, {"count": 10**9, "gpus": []}, {"gpus": 5}])
-def test_what_is_no_collector_of_gpus_stays_as_it_is(told: object) -> None:
-    assert completed(told) == told
+@pytest.mark.parametrize("data", [None, 3, {}, {"count": "8", "gpus": []}, {"count": 10**9, "gpus": []}, {"gpus": 5}])
+def test_what_is_no_collector_of_gpus_stays_as_it_is(data: object) -> None:
+    assert completed(data) == data
 
 
 VALUES = st.recursive(

@@ -12,8 +12,8 @@ from tests.samples import sample
 from tests.testbed.outputs import DF
 
 
-def mounted(told: Any) -> dict[str, dict[str, Any]]:
-    return {mount["path"]: mount for mount in told["mounts"]["mounts"]}
+def mounted(data: Any) -> dict[str, dict[str, Any]]:
+    return {mount["path"]: mount for mount in data["mounts"]["mounts"]}
 
 
 def test_df_tells_sizes_without_what_is_reserved_for_root() -> None:
@@ -34,9 +34,9 @@ def test_a_long_name_alone_in_its_line_belongs_to_the_next() -> None:
 
 
 def test_df_of_one_path_says_nothing_of_others() -> None:
-    told = mounted(mounts.read_df("Filesystem 1K-blocks Used Available Use% Mounted on\n/dev/root 10 5 5 50% /\n"))
-    assert told["/"]["total_kib"] == 10
-    assert told["/dev/shm"]["type"] == mounts.UNKNOWN
+    data = mounted(mounts.read_df("Filesystem 1K-blocks Used Available Use% Mounted on\n/dev/root 10 5 5 50% /\n"))
+    assert data["/"]["total_kib"] == 10
+    assert data["/dev/shm"]["type"] == mounts.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_what_fstab_asks_for_is_mounted_where_a_list_of_all_mounts_says_so() -> 
         "LABEL=root / ext4 defaults 0 1\n10.1.2.3@tcp:/abcde /fsx lustre noatime,_netdev 0 0\n"
     )
     everything: Any = mounts.read_df(DF)
-    told: Any = fstab.completed({**everything["mounts"], **asked["mounts"]})
-    assert {entry["path"]: entry["mounted"] for entry in told["fstab"]} == {"/": True, "/fsx": False}
-    assert "paths" not in told
+    data: Any = fstab.completed({**everything["mounts"], **asked["mounts"]})
+    assert {entry["path"]: entry["mounted"] for entry in data["fstab"]} == {"/": True, "/fsx": False}
+    assert "paths" not in data
 
 
 def test_beside_a_part_of_the_mounts_nobody_knows_what_fstab_lacks() -> None:
     asked: Any = fstab.read_fstab("LABEL=root / ext4 defaults 0 1\n")
     part: Any = mounts.read_mount("/dev/root on / type ext4 (rw)\n")
-    told: Any = fstab.completed({**part["mounts"], **asked["mounts"]})
-    assert "mounted" not in told["fstab"][0]
+    data: Any = fstab.completed({**part["mounts"], **asked["mounts"]})
+    assert "mounted" not in data["fstab"][0]

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 
 from clusterproof.plugins.captures.collection import read_text
-from tests.captures import first_gpu, gpus_in, told
+from tests.captures import first_gpu, gpus_in, output_of
 
 FULL = """\
     ==============NVSMI LOG==============
@@ -113,7 +113,7 @@ FULL = """\
 
 
 def test_nvidia_smi_q_tells_every_value() -> None:
-    collector = told(FULL.format(reset="No", dram=5))["nvml"]
+    collector = output_of(FULL.format(reset="No", dram=5))["nvml"]
     assert {key: collector[key] for key in ("init", "driver", "cuda", "count")} == {
         "init": None,
         "driver": "550.90.07",

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from tests.captures import first_gpu, gpus_in, told
+from tests.captures import first_gpu, gpus_in, output_of
 
 
 def test_csv_tells_by_its_column_names_whatever_their_order() -> None:
@@ -35,7 +35,7 @@ def test_a_csv_line_that_is_cut_short_does_not_tell_its_last_word() -> None:
 
 
 def test_columns_alone_do_not_say_that_no_process_runs() -> None:
-    assert told("gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n")["nvml"] == {"init": None}
+    assert output_of("gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n")["nvml"] == {"init": None}
 
 
 TABLE = """\
@@ -68,7 +68,7 @@ PROCESSES = """
 
 
 def test_the_table_tells_three_lines_of_each_gpu() -> None:
-    collector = told(textwrap.dedent(TABLE) + textwrap.dedent(PROCESSES))["nvml"]
+    collector = output_of(textwrap.dedent(TABLE) + textwrap.dedent(PROCESSES))["nvml"]
     assert (collector["driver"], collector["count"]) == ("550.90.07", 2)
     assert collector["gpus"][0] == {
         "index": 0,
@@ -91,7 +91,7 @@ def test_the_table_tells_three_lines_of_each_gpu() -> None:
 
 
 def test_half_a_table_says_neither_how_many_gpus_nor_that_nobody_uses_them() -> None:
-    collector = told(TABLE)["nvml"]
+    collector = output_of(TABLE)["nvml"]
     assert "count" not in collector
     assert all("processes" not in gpu for gpu in collector["gpus"])
 
@@ -178,7 +178,7 @@ def test_nvlink_e_tells_the_counters_that_are_not_zero() -> None:
     ],
 )
 def test_why_there_is_no_output(text: str, collector: dict[str, object]) -> None:
-    found = told(text)["nvml"]
+    found = output_of(text)["nvml"]
     assert {**found, "init": (found["init"] or {"error": ""})["error"]} == collector
 
 
@@ -199,7 +199,7 @@ def test_a_gpu_without_a_handle_is_lost(message: str, gpu: dict[str, object]) ->
 
 def test_the_kernel_module_says_its_version_and_nothing_of_the_driver_library() -> None:
     line = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.09  Release Build"
-    assert told(f"{line}\nGCC version: gcc 12.3.0\n")["nvml"] == {"kernel_module": line}
+    assert output_of(f"{line}\nGCC version: gcc 12.3.0\n")["nvml"] == {"kernel_module": line}
 
 
 def test_a_message_and_a_table_together_are_one_node() -> None:

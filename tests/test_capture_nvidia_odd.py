@@ -49,11 +49,11 @@ def test_any_text_is_read_or_refused(form: Form, text: str) -> None:
     refused = False
     if form.recognises(text):
         try:
-            told = form.read(text)
+            raw = form.read(text)
         except CaptureError as problem:
             refused = bool(str(problem))
         else:
-            assert all(isinstance(collector, str) for collector in told)
+            assert all(isinstance(collector, str) for collector in raw)
     assert refused in (True, False)
 
 

@@ -68,8 +68,8 @@ def test_blank_lines_are_no_output() -> None:
 
 
 def test_a_query_without_a_header_gets_the_one_that_its_command_names() -> None:
-    told = cut("$ nvidia-smi --query-gpu=index,pci.bus_id --format=csv,noheader,nounits\n0, 00000000:53:00.0\n")
-    assert [text for _, text in told] == ["index, pci.bus_id\n0, 00000000:53:00.0"]
+    data = cut("$ nvidia-smi --query-gpu=index,pci.bus_id --format=csv,noheader,nounits\n0, 00000000:53:00.0\n")
+    assert [text for _, text in data] == ["index, pci.bus_id\n0, 00000000:53:00.0"]
 
 
 @pytest.mark.parametrize(

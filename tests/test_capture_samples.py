@@ -145,10 +145,10 @@ def recognised(text: str, forms: tuple[Form, ...] = FORMS) -> list[str]:
 
 def evaluated(sample: Sample) -> list[Result]:
     """What every check says of each node that a capture tells of."""
-    told, _ = read_text(plain(sample.text))
-    slurm_nodes = told.get("slurm_node")
+    raw, _ = read_text(plain(sample.text))
+    slurm_nodes = raw.get("slurm_node")
     names = [entry["name"] for entry in slurm_nodes["nodes"]] if isinstance(slurm_nodes, dict) else ["node"]
-    collectors = {collector: Collected(Status.TOLD, value) for collector, value in told.items()}
+    collectors = {collector: Collected(Status.TOLD, value) for collector, value in raw.items()}
     kind = next((kind for part, kind in TYPES.items() if sample.name.startswith(part)), "")
     nodes = [Node(Target(name, instance_type=kind), NodeEvidence(name, collectors)) for name in names]
     return [evaluate(check, node) for node in nodes for check in node_checks().values()]
@@ -213,8 +213,8 @@ def test_lines_without_times_among_others_show_no_records(sample: Sample) -> Non
     "sample", of_topic("kernel-log", lambda one: not (reason(one.name) or one.name.endswith(NOT_OF_ONE_LOG)))
 )
 def test_a_capture_of_the_kernel_log_loses_no_xid(sample: Sample) -> None:
-    told: Any = kernel_log.read(plain(sample.text))
-    assert xids(facts.lines(told["kernel_log"]["lines"])) == xids((None, line) for line in sample.lines)
+    raw: Any = kernel_log.read(plain(sample.text))
+    assert xids(facts.lines(raw["kernel_log"]["lines"])) == xids((None, line) for line in sample.lines)
 
 
 # Any text
@@ -225,10 +225,10 @@ def understood(form: Form, text: str) -> None:
     if not form.recognises(text):
         return
     try:
-        told = form.read(text)
+        raw = form.read(text)
     except CaptureError:
         return
-    assert all(isinstance(value, dict) for value in told.values())
+    assert all(isinstance(value, dict) for value in raw.values())
 
 
 PIECES = """

@@ -41,9 +41,9 @@ def test_bytes_that_are_no_text_do_no_harm_to_the_rest() -> None:
 def test_of_a_gzip_file_that_is_cut_short_the_beginning_is_read() -> None:
     whole = "\n".join(f"line {number} {number * 7919 % 1000}" for number in range(20_000))
     packed = gzip.compress(whole.encode())
-    told = text_of(packed[: len(packed) // 2])
-    assert told.startswith("line 0 ")
-    assert whole.startswith(told)
+    data = text_of(packed[: len(packed) // 2])
+    assert data.startswith("line 0 ")
+    assert whole.startswith(data)
 
 
 def test_a_gzip_file_that_unpacks_to_too_much_is_read_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,6 +57,6 @@ def test_a_file_that_only_begins_like_gzip_is_empty_and_no_crash() -> None:
 
 @given(st.binary(max_size=300))
 def test_any_bytes_become_text(content: bytes) -> None:
-    told = text_of(content)
-    assert "\r" not in told
-    assert "\0" not in told
+    data = text_of(content)
+    assert "\r" not in data
+    assert "\0" not in data

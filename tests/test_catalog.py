@@ -98,11 +98,11 @@ TYPES: Mapping[str, tuple[object, ...]] = {
 
 @pytest.mark.parametrize("file", FILES)
 def test_every_file_explains_every_source_that_its_rows_name_and_no_other(file: str) -> None:
-    told = document(file)
-    rows = {name: table for name, table in told.items() if name not in ("sources", "disagreement")}
+    data = document(file)
+    rows = {name: table for name, table in data.items() if name not in ("sources", "disagreement")}
     named = set(re.findall(r"'source': '([^']*)'", str(rows)))
     used = {short for source in named for short in source.split()}
-    assert used | {"policy"} == set(told["sources"]) | {"policy"}
+    assert used | {"policy"} == set(data["sources"]) | {"policy"}
 
 
 @pytest.mark.parametrize(("code", "verdict"), sorted(RULE.items()))
@@ -384,8 +384,8 @@ def test_importing_the_catalogue_reads_no_file_and_no_toml_parser() -> None:
         import clusterproof.plugins.catalog
         print([file for file in opened if file.endswith(".toml")], {"tomllib", "tomli"} & set(sys.modules))
         """
-    told = subprocess.run([sys.executable, "-c", script, str(ROOT)], capture_output=True, text=True, check=True)
-    assert told.stdout == "[] set()\n"
+    data = subprocess.run([sys.executable, "-c", script, str(ROOT)], capture_output=True, text=True, check=True)
+    assert data.stdout == "[] set()\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,7 +396,7 @@ class Shaped:
 
 
 @pytest.mark.parametrize(
-    ("told", "fits"),
+    ("data", "fits"),
     [
         ({"numbers": [1, 2]}, True),
         ({"numbers": [1, "2"]}, False),
@@ -406,8 +406,8 @@ class Shaped:
         ({"words": []}, False),
     ],
 )
-def test_a_value_has_the_shape_of_its_field(told: dict[str, Any], fits: bool) -> None:
-    row = {"source": "s", **told}
+def test_a_value_has_the_shape_of_its_field(data: dict[str, Any], fits: bool) -> None:
+    row = {"source": "s", **data}
     if fits:
         assert build(Shaped, row, "here", {"s": "S"})
     else:
@@ -432,7 +432,7 @@ def test_a_row_of_an_xid_has_a_number_a_kind_and_a_verdict(code: str, kind: str,
 
 
 @pytest.mark.parametrize(
-    ("module", "rows", "told"),
+    ("module", "rows", "data"),
     [
         (services_module, "needed_services", {"verdict": "well"}),
         (services_module, "needed_services", {"verdict": "fail", "instead_of": "nobody"}),
@@ -441,9 +441,9 @@ def test_a_row_of_an_xid_has_a_number_a_kind_and_a_verdict(code: str, kind: str,
     ],
 )
 def test_a_row_with_a_word_that_nobody_knows_is_an_error(
-    module: Any, rows: str, told: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    module: Any, rows: str, data: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    row = SimpleNamespace(**{"instead_of": "", **told})
+    row = SimpleNamespace(**{"instead_of": "", **data})
     monkeypatch.setattr(module, "table", lambda *_arguments: {"x": row})
     with pytest.raises(CatalogError, match="x: expected"):
         getattr(module, rows).__wrapped__()

@@ -60,7 +60,7 @@ def test_a_check_asks_only_for_collectors_that_there_are(check: Check) -> None:
 def test_the_collectors_found_for_a_check_are_all_that_it_reads(check: Check, demo: dict[str, Node]) -> None:
     for name, node in demo.items():
         fewer = {
-            collector: told for collector, told in node.evidence.collectors.items() if collector in check.collectors
+            collector: data for collector, data in node.evidence.collectors.items() if collector in check.collectors
         }
         alone = Node(node.target, replace(node.evidence, collectors=fewer), group=node.group)
         whole, part = evaluate(check, node), evaluate(check, alone)

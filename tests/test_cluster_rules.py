@@ -28,8 +28,8 @@ def facts(types: Mapping[str, str], collectors: Mapping[str, Any], **settings: s
     """A cluster of instances of these types, by name, of which AWS or Slurm told that."""
     targets = tuple(Target(name, instance_type=kind) for name, kind in types.items())
     cluster = Cluster("c", "ssm", targets, {"region": "us-west-2", **settings})
-    told = NodeEvidence("c", {name: Collected(Status.TOLD, value) for name, value in collectors.items()})
-    return ClusterFacts(cluster, told, nodes(cluster, {name: NodeEvidence(name) for name in types}))
+    data = NodeEvidence("c", {name: Collected(Status.TOLD, value) for name, value in collectors.items()})
+    return ClusterFacts(cluster, data, nodes(cluster, {name: NodeEvidence(name) for name in types}))
 
 
 def evaluated(check: str, types: Mapping[str, str], **collectors: Any) -> Result:
@@ -73,8 +73,8 @@ def test_a_type_with_accelerators_that_nobody_knows_has_no_number_of_interfaces(
     assert interfaces("p9.metal") is None
 
 
-def instances(*told: Mapping[str, Any]) -> dict[str, Any]:
-    return {"instances": [{"hostname": name, "InstanceType": "x", **one} for name, one in zip("ab", told, strict=True)]}
+def instances(*data: Mapping[str, Any]) -> dict[str, Any]:
+    return {"instances": [{"hostname": name, "InstanceType": "x", **one} for name, one in zip("ab", data, strict=True)]}
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def instances(*told: Mapping[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_instances_without_a_group_are_called_the_nodes(images: Any, verdict: Verdict, words: str) -> None:
-    told = instances(*({"ImageId": image} for image in images))
-    expect(evaluated("image_uniform", P5, instances=told), verdict, words)
+    data = instances(*({"ImageId": image} for image in images))
+    expect(evaluated("image_uniform", P5, instances=data), verdict, words)
 
 
 def test_nodes_outside_an_ultraserver_are_named() -> None:
@@ -99,16 +99,16 @@ def test_nodes_outside_an_ultraserver_are_named() -> None:
 
 def slurm(**changed: str) -> dict[str, Any]:
     """What Slurm tells, with that of one node changed."""
-    told = healthy()
-    told["nodes"][0].update(changed)
-    return told
+    data = healthy()
+    data["nodes"][0].update(changed)
+    return data
 
 
 FOUR = {f"gpu{number:03}": "p5.48xlarge" for number in range(1, 5)}
 
 
 @pytest.mark.parametrize(
-    ("types", "told", "verdict", "words"),
+    ("types", "data", "verdict", "words"),
     [
         (FOUR, slurm(), PASS, ""),
         (FOUR, slurm(gres=""), FAIL, "gpu001 has GRES (null) and 8 GPUs; expected the same number"),
@@ -122,17 +122,17 @@ FOUR = {f"gpu{number:03}": "p5.48xlarge" for number in range(1, 5)}
         ),
     ],
 )
-def test_slurm_counts_the_gpus_of_each_node(types: Any, told: Any, verdict: Verdict, words: str) -> None:
-    expect(evaluated("slurm_gres", types, slurm=told), verdict, words)
+def test_slurm_counts_the_gpus_of_each_node(types: Any, data: Any, verdict: Verdict, words: str) -> None:
+    expect(evaluated("slurm_gres", types, slurm=data), verdict, words)
 
 
 def test_nodes_that_get_no_jobs_are_told_by_state_and_reason() -> None:
-    told = healthy()
+    data = healthy()
     for number in (0, 1):
-        told["nodes"][number].update(state="IDLE+DRAIN", reason="fan")
-    told["nodes"][2].update(state="DOWN*")
+        data["nodes"][number].update(state="IDLE+DRAIN", reason="fan")
+    data["nodes"][2].update(state="DOWN*")
     expect(
-        evaluated("slurm_nodes_take_jobs", FOUR, slurm=told), FAIL, "gpu[001-002]: IDLE+DRAIN (fan), gpu003: DOWN*; exp"
+        evaluated("slurm_nodes_take_jobs", FOUR, slurm=data), FAIL, "gpu[001-002]: IDLE+DRAIN (fan), gpu003: DOWN*; exp"
     )
 
 
@@ -141,9 +141,9 @@ def test_nodes_that_get_no_jobs_are_told_by_state_and_reason() -> None:
     [("(null)", "PrologFlags is not set; expected"), ("Contain", "PrologFlags is Contain; expected")],
 )
 def test_the_flags_of_a_prolog_are_named(flags: str, words: str) -> None:
-    told = healthy()
-    told["config"]["PrologFlags"] = flags
-    expect(evaluated("slurm_config", FOUR, slurm=told), CONCERN, words)
+    data = healthy()
+    data["config"]["PrologFlags"] = flags
+    expect(evaluated("slurm_config", FOUR, slurm=data), CONCERN, words)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +159,6 @@ def test_the_flags_of_a_prolog_are_named(flags: str, words: str) -> None:
     ],
 )
 def test_a_captured_state_of_slurm_is_one_that_takes_jobs(state: str, gres: str, verdict: Verdict, words: str) -> None:
-    told = {**healthy()["nodes"][0], "state": state, "gres": gres}
-    evidence = node("gpu001", slurm_node={"nodes": [told]})
+    data = {**healthy()["nodes"][0], "state": state, "gres": gres}
+    evidence = node("gpu001", slurm_node={"nodes": [data]})
     expect(said("control_plane.slurm_nodes", evidence, instance_type="p5.48xlarge"), verdict, words)

@@ -433,19 +433,19 @@ def test_a_jump_host_may_be_the_same_sshd_under_another_name(client: Client) -> 
 
 
 @pytest.mark.parametrize(
-    ("bastion", "told"),
+    ("bastion", "data"),
     [
         ("Port {closed}", "jump host bastion: 127.0.0.1:{closed} refuses"),
         ("HostKeyAlias stranger", "jump host bastion: unknown host key"),
         ("User nobody-of-that-name", "jump host bastion: log-in as nobody-of-that-name: refused"),
     ],
 )
-def test_a_jump_host_that_does_not_let_in_is_what_is_told(client: Client, bastion: str, told: str) -> None:
+def test_a_jump_host_that_does_not_let_in_is_what_is_told(client: Client, bastion: str, data: str) -> None:
     closed = free_port()
     config = f"Host bastion\n  {bastion.format(closed=closed)}\nHost node*\n  ProxyJump bastion\n"
     answers = client.visit(Target("node1"), Target("node2"), config=config)
     assert {answer.unreached for answer in answers.values()} == {Unreached.NO_ROUTE}
-    assert all(answer.detail.startswith(told.format(closed=closed)) for answer in answers.values())
+    assert all(answer.detail.startswith(data.format(closed=closed)) for answer in answers.values())
 
 
 def test_a_node_that_its_jump_host_does_not_reach_is_told(client: Client) -> None:

@@ -29,8 +29,8 @@ SAYS = {25: "25 Gb/sec (1X EDR)", 30: "30 Gb/sec (12X SDR)", 50: "50 Gb/sec (1X 
 def device(number: int, gbps: int = 100) -> dict[str, Any]:
     """An EFA device as the driver shows it."""
     port = {"port": 1, "state": "4: ACTIVE", "physical_state": "5: LinkUp", "rate": SAYS[gbps]}
-    told = {"name": f"rdmap{number}s0", "vendor": "1d0f", "device": "efa2", "firmware": "", "p2p": "", "gdr": None}
-    return {**told, "ports": [{**port, "link_layer": "Unspecified", "link_downed": None, "symbol_errors": None}]}
+    data = {"name": f"rdmap{number}s0", "vendor": "1d0f", "device": "efa2", "firmware": "", "p2p": "", "gdr": None}
+    return {**data, "ports": [{**port, "link_layer": "Unspecified", "link_downed": None, "symbol_errors": None}]}
 
 
 def on_bus(number: int) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def evidence(
     name: str, instance_type: str, count: int, bus: int | None = None, gbps: int = 100, driver: str | None = "2.17.3g"
 ) -> NodeEvidence:
     """What a node with so many EFA devices tells."""
-    told: dict[str, Any] = {
+    data: dict[str, Any] = {
         "platform": {"vendor": "Amazon EC2", "product": instance_type, "serial": ""},
         "boot": {"uptime_s": 86400.0},
         "rdma": {
@@ -54,19 +54,19 @@ def evidence(
         "pci": {"devices": [on_bus(one) for one in range(count if bus is None else bus)]},
         "limits": {"login": {"memlock": 65536}, "daemons": {}},
     }
-    return NodeEvidence(name, {collector: Collected(Status.TOLD, value) for collector, value in told.items()})
+    return NodeEvidence(name, {collector: Collected(Status.TOLD, value) for collector, value in data.items()})
 
 
-def evaluated(check: str, *told: NodeEvidence, **target: Any) -> Result:
+def evaluated(check: str, *data: NodeEvidence, **target: Any) -> Result:
     """What a check says of the first of some nodes."""
-    everyone = {one.node: one for one in told}
+    everyone = {one.node: one for one in data}
     cluster = Cluster("c", "local", tuple(Target(name, **target) for name in everyone))
-    return evaluate(node_checks()[check], nodes(cluster, everyone)[told[0].node])
+    return evaluate(node_checks()[check], nodes(cluster, everyone)[data[0].node])
 
 
-def group(instance_type: str, *counts: int, **told: Any) -> list[NodeEvidence]:
+def group(instance_type: str, *counts: int, **data: Any) -> list[NodeEvidence]:
     """Nodes of one group, each with so many EFA devices."""
-    return [evidence(f"n{number}", instance_type, count, **told) for number, count in enumerate(counts)]
+    return [evidence(f"n{number}", instance_type, count, **data) for number, count in enumerate(counts)]
 
 
 @pytest.mark.parametrize("check", [COUNT, *OTHERS])
@@ -188,16 +188,16 @@ def test_a_rate_that_may_be_the_drivers_own_fails_where_the_others_tell_more() -
     ],
 )
 def test_a_port_is_active_and_has_a_link(ports: list[dict[str, str]], verdict: Verdict, words: str) -> None:
-    told = device(0)
-    told["ports"] = [told["ports"][0] | changed for changed in ports]
+    data = device(0)
+    data["ports"] = [data["ports"][0] | changed for changed in ports]
     node = evidence("n0", "p5.48xlarge", 1)
-    collector = Collected(Status.TOLD, node.collectors["rdma"].value | {"devices": [told]})
+    collector = Collected(Status.TOLD, node.collectors["rdma"].value | {"devices": [data]})
     result = evaluated("network.efa_port_active", NodeEvidence("n0", {**node.collectors, "rdma": collector}))
     assert result.verdict is verdict
     assert words in result.message
 
 
-def told(name: str = "n0", count: int = 2, **collectors: Any) -> NodeEvidence:
+def output_of(name: str = "n0", count: int = 2, **collectors: Any) -> NodeEvidence:
     """A p5 with so many EFA devices that tells these collectors besides; a Collected is the collector itself."""
     plain = evidence(name, "p5.48xlarge", count)
     more = {
@@ -208,9 +208,9 @@ def told(name: str = "n0", count: int = 2, **collectors: Any) -> NodeEvidence:
 
 
 def test_devices_may_still_come_just_after_boot() -> None:
-    result = evaluated(COUNT, told(boot={"uptime_s": 9.0}), expect={"efa": 3})
+    result = evaluated(COUNT, output_of(boot={"uptime_s": 9.0}), expect={"efa": 3})
     assert (result.verdict, result.message) == (INCOMPLETE, "2 EFA devices, 9 s after boot; expected 3")
-    assert evaluated(COUNT, told(boot={"uptime_s": 9.0}), expect={"efa": 2}).verdict is PASS
+    assert evaluated(COUNT, output_of(boot={"uptime_s": 9.0}), expect={"efa": 2}).verdict is PASS
 
 
 DOMAINS = "".join(
@@ -236,7 +236,7 @@ DOMAINS = "".join(
     ],
 )
 def test_libfabric_offers_each_device(fi_info: Any, occasion: str, verdict: Verdict, words: str) -> None:
-    result = said("network.libfabric_efa", told(libfabric=fi_info), occasion=occasion, instance_type="p5.48xlarge")
+    result = said("network.libfabric_efa", output_of(libfabric=fi_info), occasion=occasion, instance_type="p5.48xlarge")
     assert result.verdict is verdict, result.message
     assert words in result.message
 
@@ -256,7 +256,7 @@ def test_memory_may_be_locked_where_there_is_efa(
     count: int, memlock: int | None, expect: int, verdict: Verdict, words: str
 ) -> None:
     limits = {"login": {"memlock": memlock}, "daemons": {}}
-    result = evaluated("network.memlock", told(count=count, limits=limits), expect={"efa": expect})
+    result = evaluated("network.memlock", output_of(count=count, limits=limits), expect={"efa": expect})
     assert result.verdict is verdict, result.message
     assert words in result.message
 
@@ -289,7 +289,7 @@ def loopback(*mb_per_s: float | None) -> dict[str, Any]:
     ],
 )
 def test_every_domain_exchanges_messages(exchanges: Any, count: int, verdict: Verdict, words: str) -> None:
-    node = told(count=count, efa_loopback=exchanges)
+    node = output_of(count=count, efa_loopback=exchanges)
     result = said("network.efa_loopback", node, occasion="perf", instance_type="p5.48xlarge", expect={"efa": count})
     assert result.verdict is verdict, result.message
     assert words in result.message

@@ -74,12 +74,12 @@ class Run:
     @property
     def verdicts(self) -> dict[str, dict[str, Verdict]]:
         """Every verdict by node and check."""
-        told: dict[str, dict[str, Verdict]] = {}
+        data: dict[str, dict[str, Verdict]] = {}
         for result in self.results:
             if result.subject in OF_THE_CLUSTER:  # what nobody here has leave to ask AWS
                 continue
-            told.setdefault(result.node, {})[result.check] = result.verdict
-        return told
+            data.setdefault(result.node, {})[result.check] = result.verdict
+        return data
 
 
 def run(bed: Testbed, folder: Path, *options: str) -> Run:
@@ -91,13 +91,13 @@ def run(bed: Testbed, folder: Path, *options: str) -> Run:
     return Run(ran.returncode, output, read_results(results) if results.exists() else [], recording)
 
 
-def differences(told: dict[str, dict[str, Verdict]], expected: dict[str, dict[str, Verdict]] = EXPECTED) -> list[str]:
+def differences(data: dict[str, dict[str, Verdict]], expected: dict[str, dict[str, Verdict]] = EXPECTED) -> list[str]:
     """Where verdicts are not the expected ones, missing ones included: `gpu001 gpu.no_xid: pass; expected fail`."""
     return [
-        f"{node} {check}: {told.get(node, {}).get(check)}; expected {verdict}"
+        f"{node} {check}: {data.get(node, {}).get(check)}; expected {verdict}"
         for node, verdicts in expected.items()
         for check, verdict in verdicts.items()
-        if told.get(node, {}).get(check) is not verdict
+        if data.get(node, {}).get(check) is not verdict
     ]
 
 
@@ -139,17 +139,17 @@ def test_a_replay_gives_the_same_verdicts(bed: Testbed, ran: Run, tmp_path: Path
 
 
 def test_workers_of_xdist_form_the_same_verdicts_from_one_round_trip(bed: Testbed, tmp_path: Path) -> None:
-    told = run(bed, tmp_path, "--cluster", "ssh:gpu[001-012]", "--probe-timeout", "6", "-n", "2")
-    assert (differences(told.verdicts), told.exit) == ([], 1), told.output
-    began = [node.read_text() for node in sorted((told.recording / "nodes").iterdir())]
+    data = run(bed, tmp_path, "--cluster", "ssh:gpu[001-012]", "--probe-timeout", "6", "-n", "2")
+    assert (differences(data.verdicts), data.exit) == ([], 1), data.output
+    began = [node.read_text() for node in sorted((data.recording / "nodes").iterdir())]
     assert len(began) == len(EXPECTED)
 
 
 def test_only_the_collectors_that_the_selected_checks_need_are_read(bed: Testbed, tmp_path: Path) -> None:
-    told = run(bed, tmp_path, "--cluster", "ssh:gpu001", "-k", "test_memlock")
-    recorded = json.loads((told.recording / "nodes" / "gpu001.json").read_text())
+    data = run(bed, tmp_path, "--cluster", "ssh:gpu001", "-k", "test_memlock")
+    recorded = json.loads((data.recording / "nodes" / "gpu001.json").read_text())
     assert recorded["leaves"].keys() == {"boot", "platform", "rdma", "pci", "limits", "imds"}
-    assert told.exit == 0, told.output
+    assert data.exit == 0, data.output
 
 
 def test_an_inventory_file_names_groups_types_and_the_connection(bed: Testbed, tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_an_inventory_file_names_groups_types_and_the_connection(bed: Testbed, t
         '[cluster]\nname = "lab"\n'
         '[[group]]\nname = "workers"\nnodes = "gpu[001,007]"\ninstance_type = "ml.p5.48xlarge"\n'
     )
-    told = run(bed, tmp_path, "--cluster", str(inventory))
+    data = run(bed, tmp_path, "--cluster", str(inventory))
     too_few = dict.fromkeys(OF_A_GROUP, Verdict.NOT_APPLICABLE)  # two nodes have no majority
     expected = {node: EXPECTED[node] | too_few for node in ("gpu001", "gpu007")}
-    assert (differences(told.verdicts, expected), told.verdicts.keys()) == ([], expected.keys()), told.output
+    assert (differences(data.verdicts, expected), data.verdicts.keys()) == ([], expected.keys()), data.output

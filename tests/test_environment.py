@@ -43,7 +43,7 @@ def settled(kind: Callable[[str], Iterable[Assignment]], text: str) -> list[tupl
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "data"),
     [
         ("NCCL_DEBUG=WARN", [("NCCL_DEBUG", "WARN", False)]),
         ("  NCCL_ALGO=Ring,Tree  ", [("NCCL_ALGO", "Ring,Tree", False)]),
@@ -55,12 +55,12 @@ def settled(kind: Callable[[str], Iterable[Assignment]], text: str) -> list[tupl
         ("= x", []),
     ],
 )
-def test_a_plain_file_sets_what_its_lines_say(text: str, told: object) -> None:
-    assert settled(plain, text) == told
+def test_a_plain_file_sets_what_its_lines_say(text: str, data: object) -> None:
+    assert settled(plain, text) == data
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "data"),
     [
         ("export A=1", [("A", "1", False)]),
         ("export A=1 B='2 3'", [("A", "1", False), ("B", "2 3", False)]),
@@ -81,12 +81,12 @@ def test_a_plain_file_sets_what_its_lines_say(text: str, told: object) -> None:
         ("export A='unfinished", []),
     ],
 )
-def test_a_shell_script_sets_what_it_exports(text: str, told: object) -> None:
-    assert settled(exported, text) == told
+def test_a_shell_script_sets_what_it_exports(text: str, data: object) -> None:
+    assert settled(exported, text) == data
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "data"),
     [
         ('echo "export A=1"', [("A", "1", False)]),
         ("echo export A=1", [("A", "1", False)]),
@@ -98,8 +98,8 @@ def test_a_shell_script_sets_what_it_exports(text: str, told: object) -> None:
         ("# echo export A=1", []),
     ],
 )
-def test_a_task_prolog_sets_what_it_prints(text: str, told: object) -> None:
-    assert settled(printed, text) == told
+def test_a_task_prolog_sets_what_it_prints(text: str, data: object) -> None:
+    assert settled(printed, text) == data
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -130,13 +130,13 @@ def told_of(root: Path, files: dict[str, str]) -> Any:
 
 def test_only_variables_of_the_transport_are_told(tmp_path: Path) -> None:
     files = {"/etc/environment": "AWS_SECRET_ACCESS_KEY=x\nNCCL_DEBUG=WARN\nMY_NCCL_KEY=y\nLD_PRELOAD=/x.so\n"}
-    told = told_of(tmp_path, files)
-    assert [variable["name"] for variable in told["variables"]] == ["NCCL_DEBUG", "LD_PRELOAD"]
-    assert told["unread"] == {}
+    data = told_of(tmp_path, files)
+    assert [variable["name"] for variable in data["variables"]] == ["NCCL_DEBUG", "LD_PRELOAD"]
+    assert data["unread"] == {}
 
 
 def test_each_variable_is_told_with_its_file_and_line(tmp_path: Path) -> None:
-    told = told_of(
+    data = told_of(
         tmp_path,
         {
             "/etc/profile.d/efa.sh": "# EFA\nexport FI_PROVIDER=efa\n",
@@ -146,18 +146,18 @@ def test_each_variable_is_told_with_its_file_and_line(tmp_path: Path) -> None:
             "/opt/p.sh": "echo export NCCL_ALGO=Ring\n",
         },
     )
-    assert [(one["name"], one["file"], one["line"]) for one in told["variables"]] == [
+    assert [(one["name"], one["file"], one["line"]) for one in data["variables"]] == [
         ("FI_PROVIDER", "/etc/profile.d/efa.sh", 2),
         ("NCCL_DEBUG", "/etc/nccl.conf", 1),
         ("NCCL_ALGO", "/opt/p.sh", 1),
     ]
-    assert told["files"] == ["/etc/profile.d/efa.sh", "/etc/nccl.conf", "/opt/p.sh"]
+    assert data["files"] == ["/etc/profile.d/efa.sh", "/etc/nccl.conf", "/opt/p.sh"]
 
 
 def test_a_prolog_that_does_not_exist_and_a_file_that_is_none_are_unread(tmp_path: Path) -> None:
     (tmp_path / "etc/nccl.conf").mkdir(parents=True)
-    told = told_of(tmp_path, {"/etc/slurm/slurm.conf": "TaskProlog=/opt/none.sh\n"})
-    assert {path: error["error"] for path, error in told["unread"].items()} == {
+    data = told_of(tmp_path, {"/etc/slurm/slurm.conf": "TaskProlog=/opt/none.sh\n"})
+    assert {path: error["error"] for path, error in data["unread"].items()} == {
         "/etc/nccl.conf": "EISDIR",
         "/opt/none.sh": "ENOENT",
     }
@@ -165,9 +165,9 @@ def test_a_prolog_that_does_not_exist_and_a_file_that_is_none_are_unread(tmp_pat
 
 def test_a_file_of_very_many_variables_is_told_in_part(tmp_path: Path) -> None:
     text = "".join(f"NCCL_X{number}={'y' * 1000}\n" for number in range(1000))
-    told = told_of(tmp_path, {"/etc/environment": text})
-    assert len(told["variables"]) == environment.MAX_VARIABLES
-    assert {len(variable["value"]) for variable in told["variables"]} == {environment.MAX_VALUE}
+    data = told_of(tmp_path, {"/etc/environment": text})
+    assert len(data["variables"]) == environment.MAX_VARIABLES
+    assert {len(variable["value"]) for variable in data["variables"]} == {environment.MAX_VALUE}
 
 
 @pytest.mark.parametrize(

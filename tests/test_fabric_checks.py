@@ -30,8 +30,8 @@ def evaluated(
     **collectors: Any,
 ) -> Result:
     """What a check says of a node whose GPUs tell this."""
-    told = {"boot": boot(), "nvml": nvml(*(gpu(at, **one) for at, one in enumerate(gpus))), "pci": {"devices": []}}
-    return said(f"gpu.{check}", node("gpu001", **told | collectors), occasion=occasion, instance_type=instance_type)
+    data = {"boot": boot(), "nvml": nvml(*(gpu(at, **one) for at, one in enumerate(gpus))), "pci": {"devices": []}}
+    return said(f"gpu.{check}", node("gpu001", **data | collectors), occasion=occasion, instance_type=instance_type)
 
 
 def expect(result: Result, verdict: Verdict, words: str) -> None:
@@ -91,8 +91,8 @@ def test_the_gpus_of_a_node_share_a_fabric(gpus: list[dict[str, Any]], verdict: 
 def test_fabric_manager_runs_and_is_of_the_driver_s_version(
     services: Any, version: Any, verdict: Verdict, words: str
 ) -> None:
-    told = {"services": services, "failed": []}
-    expect(evaluated("fabric_manager", H100, services=told, fabric_manager=version), verdict, words)
+    data = {"services": services, "failed": []}
+    expect(evaluated("fabric_manager", H100, services=data, fabric_manager=version), verdict, words)
 
 
 @pytest.mark.parametrize(
@@ -148,13 +148,13 @@ OF_A_JOB = "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0"
     ],
 )
 def test_who_holds_a_gpu_is_named(occasion: str, one: dict[str, Any], verdict: Verdict, words: str) -> None:
-    told = {"processes": [one], "memory_used_mib": 0, "utilization_percent": 0}
-    expect(evaluated("no_leftover_processes", told, occasion=occasion), verdict, words)
+    data = {"processes": [one], "memory_used_mib": 0, "utilization_percent": 0}
+    expect(evaluated("no_leftover_processes", data, occasion=occasion), verdict, words)
 
 
 def test_memory_that_no_process_owns_is_told() -> None:
-    told = {"processes": [], "memory_used_mib": 9999, "utilization_percent": 0}
-    expect(evaluated("no_leftover_processes", told), CONCERN, "9999 MiB in use and no process owns it")
+    data = {"processes": [], "memory_used_mib": 9999, "utilization_percent": 0}
+    expect(evaluated("no_leftover_processes", data), CONCERN, "9999 MiB in use and no process owns it")
 
 
 RETIRED = {"retired_pages_pending": False, "retired_pages_single_bit": 0, "retired_pages_double_bit": 0}
@@ -166,7 +166,7 @@ UNREAD = dict.fromkeys(NO_ROWS, UNKNOWN)
 
 
 @pytest.mark.parametrize(
-    ("told", "occasion", "verdict", "words"),
+    ("data", "occasion", "verdict", "words"),
     [
         (ROWS, "preflight", PASS, ""),
         ({**ROWS, "remap_failed": True}, "preflight", FAIL, "row remapping failed; expected no failure"),
@@ -183,6 +183,6 @@ UNREAD = dict.fromkeys(NO_ROWS, UNKNOWN)
     ],
 )
 def test_memory_is_mended_by_rows_or_by_pages(
-    told: dict[str, Any], occasion: str, verdict: Verdict, words: str
+    data: dict[str, Any], occasion: str, verdict: Verdict, words: str
 ) -> None:
-    expect(evaluated("row_remap", {"mig_mode": False, **told}, occasion=occasion), verdict, words)
+    expect(evaluated("row_remap", {"mig_mode": False, **data}, occasion=occasion), verdict, words)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, EvidenceError, NodeEvidence, Status, from_json, load, to_json
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
-from clusterproof.plugins.evidence.fact import Told, told_by
+from clusterproof.plugins.evidence.fact import CollectorData, collected_by
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.node import Node
@@ -29,7 +29,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.parametrize(
-    ("told", "raises", "words"),
+    ("data", "raises", "words"),
     [
         ({"error": "NOT_SUPPORTED"}, NotApplicable, "not supported"),
         ({"error": "FUNCTION_NOT_FOUND"}, NotApplicable, "not supported"),
@@ -42,9 +42,9 @@ JSON = st.recursive(
         ([], Incomplete, "not understood"),
     ],
 )
-def test_a_count_that_is_no_count_is_not_read_as_one(told: object, raises: type[Exception], words: str) -> None:
+def test_a_count_that_is_no_count_is_not_read_as_one(data: object, raises: type[Exception], words: str) -> None:
     with pytest.raises(raises, match=words):
-        assert Gpu(0, {"ecc_uncorrected_dram": told}).ecc_uncorrected_dram
+        assert Gpu(0, {"ecc_uncorrected_dram": data}).ecc_uncorrected_dram
 
 
 def test_nothing_of_a_lost_gpu_can_be_read() -> None:
@@ -56,11 +56,11 @@ def test_nothing_of_a_lost_gpu_can_be_read() -> None:
 @settings(max_examples=200)
 @given(
     collector=st.sampled_from(["boot", "platform", "nvml", "pci", "rdma", "kernel_log", "mounts", "services"]),
-    told=JSON,
+    data=JSON,
 )
-def test_no_nonsense_from_a_node_breaks_a_check_or_passes_as_evidence(collector: str, told: Any) -> None:
+def test_no_nonsense_from_a_node_breaks_a_check_or_passes_as_evidence(collector: str, data: Any) -> None:
     node = Node(
-        Target("gpu001", instance_type="p5.48xlarge"), NodeEvidence("gpu001", {collector: Collected(Status.TOLD, told)})
+        Target("gpu001", instance_type="p5.48xlarge"), NodeEvidence("gpu001", {collector: Collected(Status.TOLD, data)})
     )
     for check in node_checks().values():
         result = evaluate(check, node)
@@ -83,17 +83,17 @@ def _spoil(record: dict[str, Any], place: int, put: Any) -> dict[str, Any]:
     """Put a value in the place of another, somewhere inside the collectors' values."""
     places: list[tuple[Any, Any]] = []
 
-    def walk(told: Any) -> None:
-        entries = told.items() if isinstance(told, dict) else enumerate(told) if isinstance(told, list) else ()
+    def walk(data: Any) -> None:
+        entries = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
         for key, value in entries:
-            places.append((told, key))
+            places.append((data, key))
             walk(value)
 
     for collector in record["leaves"].values():
         if "value" in collector:
             walk(collector["value"])
-    told, key = places[place % len(places)]
-    told[key] = put
+    data, key = places[place % len(places)]
+    data[key] = put
     return record
 
 
@@ -122,15 +122,15 @@ def test_a_collector_that_an_older_recording_lacks_was_not_asked_for() -> None:
     node = Node(Target("gpu001"), NodeEvidence("gpu001", {}))
     with pytest.raises(Incomplete, match="kernel_log: was not asked for"):
         assert node.kernel_events
-    told = evaluate(node_checks()["gpu.no_xid"], node)
-    assert (told.verdict, told.cause) == (Verdict.INCOMPLETE, "kernel_log was not asked for")
+    data = evaluate(node_checks()["gpu.no_xid"], node)
+    assert (data.verdict, data.cause) == (Verdict.INCOMPLETE, "kernel_log was not asked for")
 
 
 @pytest.mark.parametrize("word", ["NOT_SUPPORTED", "EIO"])
 def test_a_device_whose_name_cannot_be_read_costs_no_more_than_its_own_verdict(word: str) -> None:
     device = {"name": {"error": word}, "vendor": "1d0f", "ports": [{"port": 1, "state": "1: DOWN"}]}
-    told = {"rdma": Collected(Status.TOLD, {"devices": [device]})}
-    node = Node(Target("gpu001", instance_type="p5.48xlarge"), NodeEvidence("gpu001", told))
+    data = {"rdma": Collected(Status.TOLD, {"devices": [device]})}
+    node = Node(Target("gpu001", instance_type="p5.48xlarge"), NodeEvidence("gpu001", data))
     for check in node_checks().values():
         assert evaluate(check, node).verdict is not Verdict.PASS or "rdma" not in check.collectors
 
@@ -143,9 +143,9 @@ def test_a_number_that_no_count_or_size_can_be_is_not_understood(value: float) -
 
 def test_a_fact_that_breaks_on_what_was_told_is_incomplete_every_time() -> None:
     class Telling(Node):
-        @told_by("boot")
-        def broken(self, told: Told) -> str:
-            return str(told.value["no such key"])
+        @collected_by("boot")
+        def broken(self, data: CollectorData) -> str:
+            return str(data.value["no such key"])
 
     node = Telling(Target("gpu001"), NodeEvidence("gpu001", {"boot": Collected(Status.TOLD, {})}))
     for _ in range(2):

@@ -39,8 +39,8 @@ def evaluated(
 ) -> Result:
     """A check's result on a node whose GPUs tell just this, and other collectors that."""
     nvml = {"init": None, "init_s": 0.1, "driver": "580.126.09", "count": len(gpus), "gpus": gpus}
-    told = {"nvml": nvml, "pci": {"devices": [{**ON_BUS, "errors": NO_AER}]}} | collectors
-    evidence = NodeEvidence("gpu001", {name: Collected(Status.TOLD, value) for name, value in told.items()})
+    data = {"nvml": nvml, "pci": {"devices": [{**ON_BUS, "errors": NO_AER}]}} | collectors
+    evidence = NodeEvidence("gpu001", {name: Collected(Status.TOLD, value) for name, value in data.items()})
     return evaluate(node_checks()[check], Node(Target("gpu001", instance_type=instance_type), evidence))
 
 
@@ -65,9 +65,9 @@ def test_any_reading_that_says_lost_condemns_the_gpu_and_leaves_nothing_else_to_
         f"GPU 0: the driver says {word}; expected an answer",
     )
     others = [evaluated(name, gpus=gpus) for name, check in node_checks().items() if check.subject == "gpu"]
-    told = {one.check: one for one in others if one.verdict is not Verdict.INCOMPLETE}
-    assert told.keys() == {"gpu.gpu_answers"}
-    assert all(f"GPU 0: does not answer ({word})" in one.message for one in others if one.check not in told)
+    data = {one.check: one for one in others if one.verdict is not Verdict.INCOMPLETE}
+    assert data.keys() == {"gpu.gpu_answers"}
+    assert all(f"GPU 0: does not answer ({word})" in one.message for one in others if one.check not in data)
 
 
 @pytest.mark.parametrize("word", ["UNKNOWN", "TIMEOUT", "NO_PERMISSION", "NOT_SUPPORTED", ["GPU_IS_LOST"]])
@@ -80,15 +80,15 @@ def test_nvlink_errors_that_no_link_has_are_not_applicable() -> None:
         assert Gpu(0, {"nvlink_errors": UNSUPPORTED}).nvlink_errors
 
 
-@pytest.mark.parametrize("told", [{}, {"replay": UNSUPPORTED, "crc_data": UNSUPPORTED}, None, [], UNKNOWN])
-def test_nvlink_errors_of_which_nothing_is_told_are_no_pass(told: object) -> None:
+@pytest.mark.parametrize("data", [{}, {"replay": UNSUPPORTED, "crc_data": UNSUPPORTED}, None, [], UNKNOWN])
+def test_nvlink_errors_of_which_nothing_is_told_are_no_pass(data: object) -> None:
     with pytest.raises(Incomplete):
-        assert Gpu(0, {"nvlink_errors": told}).nvlink_errors
+        assert Gpu(0, {"nvlink_errors": data}).nvlink_errors
 
 
 def test_a_kind_of_nvlink_errors_that_no_link_has_leaves_the_others() -> None:
-    told = {"replay": {"5": 12, "6": UNKNOWN}, "crc_data": UNSUPPORTED, "recovery": UNKNOWN}
-    assert Gpu(0, {"nvlink_errors": told}).nvlink_errors == (
+    data = {"replay": {"5": 12, "6": UNKNOWN}, "crc_data": UNSUPPORTED, "recovery": UNKNOWN}
+    assert Gpu(0, {"nvlink_errors": data}).nvlink_errors == (
         NvlinkErrors("replay", "5", 12),
         NvlinkErrors("replay", "6", None),
         NvlinkErrors("recovery", "", None),
@@ -96,17 +96,17 @@ def test_a_kind_of_nvlink_errors_that_no_link_has_leaves_the_others() -> None:
 
 
 @settings(max_examples=200)
-@given(told=KINDS)
-def test_no_nonsense_about_nvlink_errors_passes(told: dict[str, Any]) -> None:
-    result = evaluated("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": told}], kernel_log={"lines": []})
-    counted = all(isinstance(links, dict) and all(type(n) is int for n in links.values()) for links in told.values())
+@given(data=KINDS)
+def test_no_nonsense_about_nvlink_errors_passes(data: dict[str, Any]) -> None:
+    result = evaluated("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": data}], kernel_log={"lines": []})
+    counted = all(isinstance(links, dict) and all(type(n) is int for n in links.values()) for links in data.values())
     assert "broke" not in result.message
-    assert (result.verdict is Verdict.PASS) <= (counted and bool(told))
+    assert (result.verdict is Verdict.PASS) <= (counted and bool(data))
 
 
 def test_many_links_with_errors_are_not_all_named() -> None:
-    told = {"replay": {str(link): 7 for link in range(36)}}
-    message = evaluated("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": told}]).message
+    data = {"replay": {str(link): 7 for link in range(36)}}
+    message = evaluated("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": data}]).message
     assert message.startswith("GPU 0: NVLink 0: 7 replay, NVLink 1: 7 replay")
     assert "and 28 more; expected none" in message
 
@@ -368,7 +368,7 @@ def test_a_gpu_that_computes_for_nobody_is_in_use(gpus: list[dict[str, Any]], ve
 
 
 def warm(*celsius: object) -> list[dict[str, Any]]:
-    return [IDLE | {"temperature_c": told} for told in celsius]
+    return [IDLE | {"temperature_c": data} for data in celsius]
 
 
 @pytest.mark.parametrize(
@@ -391,7 +391,7 @@ def test_an_idle_gpu_is_as_cool_as_the_others(gpus: list[dict[str, Any]], verdic
 
 def can_do(*most: object, name: str = "H100") -> list[dict[str, Any]]:
     return [
-        {"name": name, "pcie_width": 16, "pcie_width_max": 16, "pcie_gen": 4, "pcie_gen_max": told} for told in most
+        {"name": name, "pcie_width": 16, "pcie_width_max": 16, "pcie_gen": 4, "pcie_gen_max": data} for data in most
     ]
 
 
@@ -554,7 +554,7 @@ def test_a_type_without_gpus_has_none(gpus: list[dict[str, Any]], verdict: Verdi
 
 
 @pytest.mark.parametrize(
-    ("told", "verdict"),
+    ("data", "verdict"),
     [
         ({"ecc_uncorrected_dram": 0, "ecc_uncorrected_sram": 0}, Verdict.PASS),
         ({"ecc_uncorrected_dram": 0, "ecc_uncorrected_sram": 0, "ecc_uncorrected_total": 3}, Verdict.PASS),
@@ -565,5 +565,5 @@ def test_a_type_without_gpus_has_none(gpus: list[dict[str, Any]], verdict: Verdi
         ({"ecc_enabled": True}, Verdict.INCOMPLETE),
     ],
 )
-def test_uncorrected_errors_are_counted_by_kind_else_in_all(told: dict[str, object], verdict: Verdict) -> None:
-    assert evaluated("gpu.no_uncorrected_ecc", gpus=[{**GPU, **told}]).verdict is verdict
+def test_uncorrected_errors_are_counted_by_kind_else_in_all(data: dict[str, object], verdict: Verdict) -> None:
+    assert evaluated("gpu.no_uncorrected_ecc", gpus=[{**GPU, **data}]).verdict is verdict

@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.evaluated import results, told_by
+from tests.evaluated import collected_by, results
 from tests.testbed.gpus import MODELS, healthy_gpu_node
 from tests.testbed.needs import needs_nodes
 
@@ -52,9 +52,9 @@ WITH_MIG = NO_FABRIC | {"gpu.nvlink_active", "gpu.nvlink_errors", "gpu.row_remap
 
 @cache
 def evaluated(model: str, mig: bool, loaded: bool) -> dict[str, Result]:
-    told = told_by(healthy_gpu_node(model, mig=mig, loaded=loaded))
-    peers: list[NodeEvidence] = [replace(told, node=name) for name in ("gpu002", "gpu003", "gpu004")]
-    return results(told, peers=peers)
+    data = collected_by(healthy_gpu_node(model, mig=mig, loaded=loaded))
+    peers: list[NodeEvidence] = [replace(data, node=name) for name in ("gpu002", "gpu003", "gpu004")]
+    return results(data, peers=peers)
 
 
 @needs_nodes

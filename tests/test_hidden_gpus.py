@@ -40,7 +40,7 @@ def hidden(evidence: NodeEvidence) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("counted", "denied", "told"),
+    ("counted", "denied", "data"),
     [
         (8, 0, []),
         (6, 2, ["/dev/nvidia6", "/dev/nvidia7"]),
@@ -49,9 +49,9 @@ def hidden(evidence: NodeEvidence) -> Any:
     ],
 )
 def test_a_gpu_is_hidden_where_its_file_may_not_be_opened_and_nvml_does_not_count_it(
-    counted: int, denied: int, told: list[str]
+    counted: int, denied: int, data: list[str]
 ) -> None:
-    assert hidden(told_to_somebody(with_gpus(counted, denied))) == told
+    assert hidden(told_to_somebody(with_gpus(counted, denied))) == data
 
 
 def test_what_is_said_of_gpus_is_then_incomplete() -> None:

@@ -217,9 +217,9 @@ def test_hostile_names_are_kept_as_text(file: Path) -> None:
         identities={names[1]: machine("\udfff", "\ud800")},
     )
     add(file, *(result(name, FAIL, check=f"{name}.x") for name in names))
-    told = past(file)
-    assert len(told.tracks) == len(names)
-    assert all(line.isprintable() for line in page(told))
+    data = past(file)
+    assert len(data.tracks) == len(names)
+    assert all(line.isprintable() for line in page(data))
 
 
 def test_the_default_path_stays_beside_the_reports(tmp_path: Path) -> None:
@@ -232,8 +232,8 @@ def test_the_default_path_stays_beside_the_reports(tmp_path: Path) -> None:
 
 def test_a_result_that_says_what_it_is_is_found_by_it() -> None:
     marks = {"gpu001": "new", "gpu002": "gone", "gpu003": "", "gpu004": "still"}
-    told = since_last(replace(result(node, FAIL), since_last=kind) for node, kind in marks.items())
-    assert [[one.node for one in found] for _, found in told.kinds] == [["gpu001"], ["gpu004"], ["gpu002"]]
+    data = since_last(replace(result(node, FAIL), since_last=kind) for node, kind in marks.items())
+    assert [[one.node for one in found] for _, found in data.kinds] == [["gpu001"], ["gpu004"], ["gpu002"]]
     assert not since_last([result("gpu001", FAIL)])
 
 
@@ -314,9 +314,9 @@ def test_a_file_that_cannot_be_used_is_left_as_it_is_and_named_in_one_line(
 ) -> None:
     breaks(file)  # type: ignore[operator]
     before = file.read_bytes() if file.is_file() else b""
-    with pytest.raises(HistoryError, match=words) as told:
+    with pytest.raises(HistoryError, match=words) as data:
         write_run(file, Run("small", 1, 2), [result("gpu001", FAIL)])
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(data.value)
     assert (file.read_bytes() if file.is_file() else b"") == before
 
 
@@ -324,8 +324,8 @@ def test_a_full_disk_costs_the_new_run_and_none_that_was_there(file: Path, monke
     add(file, result("gpu001", FAIL))
     connect = sqlite3.connect
 
-    def small(*told: object, **more: object) -> sqlite3.Connection:
-        database = connect(*told, **more)  # type: ignore[call-overload]
+    def small(*data: object, **more: object) -> sqlite3.Connection:
+        database = connect(*data, **more)  # type: ignore[call-overload]
         database.execute("PRAGMA max_page_count = 16")  # what a disk without room does to SQLite
         return database  # type: ignore[no-any-return]
 

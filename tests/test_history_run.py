@@ -35,9 +35,9 @@ def test_a_run_says_what_is_new_still_there_and_gone_in_the_terminal_and_in_its_
     first = over(runs, gpu001="bad", gpu002="bad", gpu003="pass", gpu004="pass")
     first.stdout.fnmatch_lines(["since the last run: this is the first one in the history"])
     assert set(marks(runs).values()) == {""}
-    told = over(runs, gpu001="bad", gpu002="pass", gpu003="bad", gpu004="pass")
+    data = over(runs, gpu001="bad", gpu002="pass", gpu003="bad", gpu004="pass")
     assert marks(runs) == {"gpu001": "still", "gpu002": "gone", "gpu003": "new", "gpu004": ""}
-    told.stdout.fnmatch_lines(
+    data.stdout.fnmatch_lines(
         [
             "since the last run (* UTC): 1 new, 1 still, 1 gone",
             "  new   gpu003: fail: The word is wrong (host.word)",
@@ -52,17 +52,17 @@ def test_every_form_of_report_says_what_changed(runs: Runs) -> None:
     over(runs, "--report", "out", gpu001="bad", gpu002="bad", gpu003="pass")
     assert not [path.name for path in out.iterdir() if "ince the last run" in path.read_text()]
     over(runs, "--report", "out", gpu001="bad", gpu002="pass", gpu003="bad")
-    told = {path.name: " ".join(path.read_text().split()) for path in out.iterdir()}
+    data = {path.name: " ".join(path.read_text().split()) for path in out.iterdir()}
     for name in ("report.html", "summary.md", "summary.txt"):
-        assert "ince the last run (" in told[name]
-        assert "1 new, 1 still, 1 gone" in told[name]
-        assert "new gpu003: fail: The word is wrong" in told[name]
-        assert "gone gpu002: The word is wrong" in told[name]
-    assert "still gpu001: fail: The word is wrong" in told["report.html"]
-    assert "since the last run: still gpu001; new gpu003" in told["junit.xml"]
-    assert "since the last run: gone gpu002" in told["junit.xml"]
+        assert "ince the last run (" in data[name]
+        assert "1 new, 1 still, 1 gone" in data[name]
+        assert "new gpu003: fail: The word is wrong" in data[name]
+        assert "gone gpu002: The word is wrong" in data[name]
+    assert "still gpu001: fail: The word is wrong" in data["report.html"]
+    assert "since the last run: still gpu001; new gpu003" in data["junit.xml"]
+    assert "since the last run: gone gpu002" in data["junit.xml"]
     for change in ("new", "still", "gone"):
-        assert f'clusterproof_changes{{cluster="small",change="{change}"}} 1' in told["metrics.prom"]
+        assert f'clusterproof_changes{{cluster="small",change="{change}"}} 1' in data["metrics.prom"]
 
 
 def test_the_exit_code_that_is_kept_is_that_of_the_run(runs: Runs) -> None:
@@ -96,12 +96,12 @@ def test_a_history_that_cannot_be_used_costs_a_line_and_no_verdict(
 ) -> None:
     runs.checks(test_it=LIGHT)
     breaks(runs.folder / "history.sqlite")
-    told = runs.over(all_verdicts(), *ARGUMENTS)
-    assert told.ret == 1
+    data = runs.over(all_verdicts(), *ARGUMENTS)
+    assert data.ret == 1
     assert runs.verdicts == VERDICTS
-    (line,) = (line for line in told.outlines if line.startswith("warning: "))
+    (line,) = (line for line in data.outlines if line.startswith("warning: "))
     assert words in line
-    assert "INTERNALERROR" not in told.stdout.str()
+    assert "INTERNALERROR" not in data.stdout.str()
 
 
 @pytest.mark.skipif(
@@ -109,10 +109,10 @@ def test_a_history_that_cannot_be_used_costs_a_line_and_no_verdict(
 )
 def test_a_folder_that_may_not_be_written_costs_a_line(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
-    told = runs.over([saying("gpu001", "pass")], "--since-last", "--history=/proc/sys/history.sqlite")
-    assert told.ret == 0
-    told.stdout.fnmatch_lines(["since the last run: this is the first one in the history"])
-    told.stdout.fnmatch_lines(["warning: this run is not in the history: /proc/sys/history.sqlite: unable to open*"])
+    data = runs.over([saying("gpu001", "pass")], "--since-last", "--history=/proc/sys/history.sqlite")
+    assert data.ret == 0
+    data.stdout.fnmatch_lines(["since the last run: this is the first one in the history"])
+    data.stdout.fnmatch_lines(["warning: this run is not in the history: /proc/sys/history.sqlite: unable to open*"])
 
 
 @pytest.mark.parametrize(
@@ -125,16 +125,16 @@ def test_a_folder_that_may_not_be_written_costs_a_line(runs: Runs) -> None:
 )
 def test_what_has_no_meaning_is_refused(runs: Runs, arguments: list[str], words: str) -> None:
     runs.checks(test_it=LIGHT)
-    told = runs.over([saying("gpu001", "pass")], *arguments)
-    assert told.ret == 4
-    assert words in told.stderr.str()
+    data = runs.over([saying("gpu001", "pass")], *arguments)
+    assert data.ret == 4
+    assert words in data.stderr.str()
 
 
 def test_the_history_of_a_cluster_is_beside_its_reports(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
     for _ in range(2):
-        told = runs.plain("--cluster", "local", "--since-last")
-    told.stdout.fnmatch_lines(["since the last run (* UTC): 0 new, 1 still, 0 gone"])
+        data = runs.plain("--cluster", "local", "--since-last")
+    data.stdout.fnmatch_lines(["since the last run (* UTC): 0 new, 1 still, 0 gone"])
     assert len(read_past(runs.folder / "runs/local/history.sqlite", "local", 9).runs) == 2
 
 
@@ -150,8 +150,8 @@ def test_a_replay_is_no_news_of_its_cluster(runs: Runs) -> None:
     cluster = runs.cluster([saying("gpu001", "pass")])
     runs.plain("--cluster", cluster)
     assert not list(runs.folder.rglob("history.sqlite"))
-    told = runs.plain("--cluster", cluster, "--since-last")
-    assert "--since-last needs --history=FILE: what a replay tells is of another time" in told.stderr.str()
+    data = runs.plain("--cluster", cluster, "--since-last")
+    assert "--since-last needs --history=FILE: what a replay tells is of another time" in data.stderr.str()
 
 
 def test_a_path_that_leads_pytest_away_from_its_configuration_is_named(
@@ -179,15 +179,15 @@ def sick_then_replaced(folder: Path) -> list[Path]:
         shutil.copytree(DEMO, made[-1])
         if sick:
             node = made[-1] / "nodes" / f"{sick}.json"
-            told = json.loads(node.read_text(encoding="utf-8"))
-            at = told["leaves"]["nvml"]["value"]["gpus"][4]
+            data = json.loads(node.read_text(encoding="utf-8"))
+            at = data["leaves"]["nvml"]["value"]["gpus"][4]
             at.update(uuid=gpu["uuid"], serial=gpu["serial"], ecc_uncorrected_dram=3, ecc_uncorrected_total=3)
-            node.write_text(json.dumps(told), encoding="utf-8")
+            node.write_text(json.dumps(data), encoding="utf-8")
         if sick == "gpu016":  # where gpu001 had that GPU is another now
             other = made[-1] / "nodes" / "gpu001.json"
-            told = json.loads(other.read_text(encoding="utf-8"))
-            told["leaves"]["nvml"]["value"]["gpus"][4].update(uuid="GPU-00000000-aaaa", serial="1")
-            other.write_text(json.dumps(told), encoding="utf-8")
+            data = json.loads(other.read_text(encoding="utf-8"))
+            data["leaves"]["nvml"]["value"]["gpus"][4].update(uuid="GPU-00000000-aaaa", serial="1")
+            other.write_text(json.dumps(data), encoding="utf-8")
     return made
 
 
@@ -230,7 +230,7 @@ def test_the_verdicts_of_the_history_are_those_of_the_results(runs: Runs) -> Non
     runs.checks(test_it=LIGHT)
     runs.over(all_verdicts(), *ARGUMENTS)
     past = read_past(runs.folder / "history.sqlite", "small", 9)
-    told = {node: track[-1].verdict for (_, node), track in past.tracks.items()}
-    assert told == {
+    data = {node: track[-1].verdict for (_, node), track in past.tracks.items()}
+    assert data == {
         node: verdict for node, verdict in VERDICTS.items() if verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)
     }

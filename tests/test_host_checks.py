@@ -24,10 +24,10 @@ SEGMENTS = {"nccl_shm": {"count": 2, "kib": 2048, "oldest_s": 60.0}}
 
 def verdict_of(check: str, count: int = 1, **collectors: Any) -> Result:
     """The verdict on the first of so many nodes that all tell this."""
-    told = {name: Collected(Status.TOLD, value) for name, value in collectors.items()}
+    data = {name: Collected(Status.TOLD, value) for name, value in collectors.items()}
     names = [f"node{number}" for number in range(count)]
     cluster = Cluster("alike", "local", tuple(Target(name) for name in names))
-    made = nodes(cluster, {name: NodeEvidence(name, told) for name in names})
+    made = nodes(cluster, {name: NodeEvidence(name, data) for name in names})
     return evaluate(node_checks()[check], made["node0"])
 
 
@@ -157,11 +157,11 @@ def test_a_value_that_is_just_over_a_limit_does_not_look_like_it(
 
 
 def test_a_node_with_a_little_less_memory_than_its_group_does_not_look_like_it() -> None:
-    told = {"odd": 24 * GIB * 99 // 100 - 100, "a": 24 * GIB, "b": 24 * GIB, "c": 24 * GIB}
+    data = {"odd": 24 * GIB * 99 // 100 - 100, "a": 24 * GIB, "b": 24 * GIB, "c": 24 * GIB}
     evidence = {
-        name: NodeEvidence(name, {"memory": Collected(Status.TOLD, {"total_kib": kib})}) for name, kib in told.items()
+        name: NodeEvidence(name, {"memory": Collected(Status.TOLD, {"total_kib": kib})}) for name, kib in data.items()
     }
-    cluster = Cluster("alike", "local", tuple(map(Target, told)))
+    cluster = Cluster("alike", "local", tuple(map(Target, data)))
     result = evaluate(node_checks()["host.memory_uniform"], nodes(cluster, evidence)["odd"])
     assert result.message == "23.8 GiB; expected 24 GiB as on 3 of 4 nodes"
 

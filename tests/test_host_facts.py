@@ -28,18 +28,18 @@ def test_a_list_of_cpus_reads_as_it_was_written(cpus: frozenset[int]) -> None:
 
 
 @given(st.text(max_size=30) | st.from_regex(r"[0-9,-]{0,30}", fullmatch=True))
-def test_any_text_is_a_list_of_few_cpus_or_none(told: str) -> None:
+def test_any_text_is_a_list_of_few_cpus_or_none(data: str) -> None:
     try:
-        cpus = cpu_list(told)
+        cpus = cpu_list(data)
     except TypeError:
         cpus = frozenset()
     assert all(0 <= cpu < MAX_CPUS for cpu in cpus)
 
 
-@pytest.mark.parametrize("told", ["0-99999999999999999999", "a", "1-", "-1", "²", "0,,1", 5, None, {"error": "EACCES"}])
-def test_what_is_no_list_of_cpus_is_incomplete(told: object) -> None:
+@pytest.mark.parametrize("data", ["0-99999999999999999999", "a", "1-", "-1", "²", "0,,1", 5, None, {"error": "EACCES"}])
+def test_what_is_no_list_of_cpus_is_incomplete(data: object) -> None:
     with pytest.raises(Incomplete):
-        read(told, cpu_list, "online")
+        read(data, cpu_list, "online")
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_threads_per_core_are_those_of_a_whole_core(cpus: int, cores: int, threa
 
 
 def test_time_is_shared_out_between_two_looks() -> None:
-    told = Processors({"times": [[10, 0, 0, 100, 5, 0, 0, 0, 7], [20, 0, 10, 160, 25, 0, 0, 0, 9]]})
-    assert told.time_percent["iowait"] == 20.0
-    assert sum(told.time_percent.values()) == 100.0
+    data = Processors({"times": [[10, 0, 0, 100, 5, 0, 0, 0, 7], [20, 0, 10, 160, 25, 0, 0, 0, 9]]})
+    assert data.time_percent["iowait"] == 20.0
+    assert sum(data.time_percent.values()) == 100.0
 
 
 @pytest.mark.parametrize(
@@ -114,11 +114,11 @@ def test_time_that_was_not_told_twice_is_incomplete(times: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "mode"),
+    ("data", "mode"),
     [("always [madvise] never", "madvise"), ("[always] madvise never", "always"), ("", ""), ("always", "")],
 )
-def test_the_mode_of_transparent_huge_pages_is_the_word_in_brackets(told: str, mode: str) -> None:
-    assert MainMemory({"transparent": told}).transparent_mode == mode
+def test_the_mode_of_transparent_huge_pages_is_the_word_in_brackets(data: str, mode: str) -> None:
+    assert MainMemory({"transparent": data}).transparent_mode == mode
 
 
 def test_a_limit_that_was_not_told_is_not_unlimited() -> None:
@@ -135,8 +135,8 @@ def test_limits_that_may_not_be_read_are_incomplete() -> None:
 
 def test_the_frequency_policy_of_a_real_machine_is_read(tmp_path: Path) -> None:
     capture = sample("host/sysfs-cpu-cpufreq-procfs.txt")
-    told = read_under(root(tmp_path, files_of(capture, f"/{CPU}/cpufreq/")), "cpus")
-    assert told["policies"] == [
+    data = read_under(root(tmp_path, files_of(capture, f"/{CPU}/cpufreq/")), "cpus")
+    assert data["policies"] == [
         {
             "driver": "intel_pstate",
             "governor": "powersave",
@@ -159,7 +159,7 @@ def files_of(capture: Sample, folder: str) -> dict[str, str | bytes]:
 
 
 @pytest.mark.parametrize(
-    ("file", "key", "told"),
+    ("file", "key", "data"),
     [
         ("host/jc-linux-proc-meminfo.txt", "total_kib", 3997272),
         ("host/jc-linux-proc-meminfo.txt", "available_kib", 3386876),
@@ -172,13 +172,13 @@ def files_of(capture: Sample, folder: str) -> dict[str, str | bytes]:
         ),
     ],
 )
-def test_the_memory_of_real_machines_is_read(file: str, key: str, told: Any, tmp_path: Path) -> None:
-    assert read_under(root(tmp_path, {"proc/meminfo": sample(file).text}), "memory")[key] == told
+def test_the_memory_of_real_machines_is_read(file: str, key: str, data: Any, tmp_path: Path) -> None:
+    assert read_under(root(tmp_path, {"proc/meminfo": sample(file).text}), "memory")[key] == data
 
 
 def test_the_processor_of_a_real_machine_is_read(tmp_path: Path) -> None:
-    told = read_under(root(tmp_path, {"proc/cpuinfo": sample("host/jc-linux-proc-cpuinfo.txt").text}), "cpus")["info"]
-    assert (told["model"], told["sockets"], told["cores"]) == ("Intel(R) Core(TM) i5-7360U CPU @ 2.30GHz", 1, 1)
+    data = read_under(root(tmp_path, {"proc/cpuinfo": sample("host/jc-linux-proc-cpuinfo.txt").text}), "cpus")["info"]
+    assert (data["model"], data["sockets"], data["cores"]) == ("Intel(R) Core(TM) i5-7360U CPU @ 2.30GHz", 1, 1)
 
 
 def test_the_limits_of_a_real_process_are_read(tmp_path: Path) -> None:
@@ -186,8 +186,8 @@ def test_the_limits_of_a_real_process_are_read(tmp_path: Path) -> None:
         "proc/7/comm": "slurmd\n",
         "proc/7/limits": sample("host/limits-procfs.txt").text,
     }
-    told = read_under(root(tmp_path, files), "limits")["daemons"]["slurmd"]
-    assert told == {"memlock": 18446744073708503040, "nofile": 2048, "nproc": 62898, "stack": 8388608, "memory": None}
+    data = read_under(root(tmp_path, files), "limits")["daemons"]["slurmd"]
+    assert data == {"memlock": 18446744073708503040, "nofile": 2048, "nproc": 62898, "stack": 8388608, "memory": None}
 
 
 GIB = 2**30

@@ -35,14 +35,14 @@ IMAGE = {
 def evaluated(
     check: str, instance_type: str = "p5.48xlarge", occasion: str = "preflight", expect: Any = None, **collectors: Any
 ) -> Result:
-    told = {
+    data = {
         "boot": boot(),
         "platform": EC2 if instance_type else {"vendor": "", "product": "", "serial": ""},
         "pci": {"devices": []},
         "rdma": {"devices": []},
         "nvml": nvml(),
     } | collectors
-    return said(check, node("gpu001", **told), occasion=occasion, instance_type=instance_type, expect=expect or {})
+    return said(check, node("gpu001", **data), occasion=occasion, instance_type=instance_type, expect=expect or {})
 
 
 def expect(result: Result, verdict: Verdict, words: str) -> None:
@@ -50,8 +50,8 @@ def expect(result: Result, verdict: Verdict, words: str) -> None:
     assert words in result.message
 
 
-def file(size: Any = 10, **told: Any) -> dict[str, Any]:
-    return {"path": "/f", "bytes": size, **told}
+def file(size: Any = 10, **data: Any) -> dict[str, Any]:
+    return {"path": "/f", "bytes": size, **data}
 
 
 @pytest.mark.parametrize(
@@ -174,6 +174,6 @@ def test_a_kernel_without_a_version_tells_nothing_of_dma_buf() -> None:
     ],
 )
 def test_an_xid_is_told_with_its_number_and_its_process(lines: list[str], words: str) -> None:
-    told = [[100.0 + at, line] for at, line in enumerate(lines)]
-    result = evaluated("gpu.no_xid", kernel_log={"lines": told, "truncated": False}, nvml=nvml(gpu(0)))
+    data = [[100.0 + at, line] for at, line in enumerate(lines)]
+    result = evaluated("gpu.no_xid", kernel_log={"lines": data, "truncated": False}, nvml=nvml(gpu(0)))
     expect(result, FAIL, words)

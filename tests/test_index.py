@@ -40,10 +40,10 @@ def test_on_each_node_of_the_demo_it_says_what_pytest_says(tmp_path: Path, occas
     cluster = resolve(f"replay:{DEMO}")
     types = {target.name: target.instance_type for target in cluster.targets}
     entries = tuple(of_occasions(INDEX, occasions).values())
-    for told in replayed(DEMO, cluster):
-        evaluate = prepared(entries, occasions, Settings(instance_type=types[told.node]), NO_POLICY)
-        ours = [{**result.to_json(), **dict.fromkeys(OF_THE_RUN)} for result in evaluate(told)]
-        assert ours == of_pytest[told.node]
+    for data in replayed(DEMO, cluster):
+        evaluate = prepared(entries, occasions, Settings(instance_type=types[data.node]), NO_POLICY)
+        ours = [{**result.to_json(), **dict.fromkeys(OF_THE_RUN)} for result in evaluate(data)]
+        assert ours == of_pytest[data.node]
     assert len(of_pytest) == len(cluster.targets)
 
 
@@ -77,12 +77,12 @@ def test_a_check_that_was_changed_by_hand_is_noticed_by_its_size_or_its_date(
     monkeypatch.setattr(index, "PACKAGE", str(tmp_path))
     file, check = tmp_path / "checks.json", tmp_path / "checks" / "gpu" / "test_bus.py"
     file.write_text(written(), encoding="utf-8")
-    told, installed = check.read_text(encoding="utf-8"), file.stat().st_mtime
+    data, installed = check.read_text(encoding="utf-8"), file.stat().st_mtime
     for text, written_s, is_stale in (
-        (told, 0, False),
-        (told, 3600, False),
-        (told.replace("prolog", "epilog"), 3600, True),
-        (told + "\n", 0, True),
+        (data, 0, False),
+        (data, 3600, False),
+        (data.replace("prolog", "epilog"), 3600, True),
+        (data + "\n", 0, True),
     ):
         check.write_text(text, encoding="utf-8")
         os.utime(check, (installed + written_s, installed + written_s))

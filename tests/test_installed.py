@@ -48,21 +48,21 @@ def test_the_packaged_checks_run_beside_a_users_own(installed: Installed, tmp_pa
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     words = ["--pyargs", "clusterproof.checks", "test_own.py", "--cluster", "demo", "--nodes", "gpu001"]
     ran = installed.pytest(tmp_path, *words, "--results", "own.jsonl", "-q", *workers)
-    told = {check for _, check, _ in verdicts(tmp_path / "own.jsonl")}
-    assert {"kernel", "gpu.no_xid"} <= told, ran.stdout + ran.stderr
+    data = {check for _, check, _ in verdicts(tmp_path / "own.jsonl")}
+    assert {"kernel", "gpu.no_xid"} <= data, ran.stdout + ran.stderr
 
 
 def test_workers_judge_the_same(installed: Installed, tmp_path: Path) -> None:
-    told = {}
+    data = {}
     for name, workers in (("alone", []), ("workers", ["-n", "2"]), ("pytest's own", ["--pyargs", "-n", "2"])):
         pytests = ["python", "-m", "pytest", "--pyargs", "clusterproof.checks"]
         program = pytests if "--pyargs" in workers else ["clusterproof"]
         words = ["--cluster", "demo", "--no-report", "-q", "-m", "prolog", "--results", name, *workers]
         ran = installed.run(tmp_path, *program, *words)
         assert ran.returncode == 1, ran.stdout + ran.stderr
-        told[name] = verdicts(tmp_path / name)
-    assert told["alone"]
-    assert told["alone"] == told["workers"] == told["pytest's own"]
+        data[name] = verdicts(tmp_path / name)
+    assert data["alone"]
+    assert data["alone"] == data["workers"] == data["pytest's own"]
 
 
 @pytest.mark.parametrize(

@@ -75,13 +75,13 @@ def ec2(tmp_path: Path) -> Node:
     return Node(str(tmp_path))
 
 
-def told(node: Node) -> Any:
+def output_of(node: Node) -> Any:
     """What the collector tells."""
     return imds.read(node)
 
 
 def test_a_healthy_service_tells_who_the_instance_is_but_not_whose(service: Service, ec2: Node) -> None:
-    answer = told(ec2)
+    answer = output_of(ec2)
     assert answer == {
         "token": 200,
         "without_token": 401,
@@ -109,7 +109,7 @@ def test_an_instance_on_xen_is_known_by_its_hypervisor(service: Service, tmp_pat
     uuid = tmp_path / "sys/hypervisor/uuid"
     uuid.parent.mkdir(parents=True)
     uuid.write_text("ec2e1916-9099-7caf-fd21-012345abcdef\n")
-    assert told(Node(str(tmp_path)))["token"] == 200
+    assert output_of(Node(str(tmp_path)))["token"] == 200
     assert service.asked
 
 
@@ -129,20 +129,20 @@ def test_an_answer_that_makes_no_sense_is_an_error_in_its_place(
     service: Service, ec2: Node, path: str, answer: tuple[int, bytes], key: str, expected: str
 ) -> None:
     service.answers = HEALTHY | {path: answer}
-    error = told(ec2)[key]
+    error = output_of(ec2)[key]
     assert error["error"] == expected
     assert len(error["text"]) <= imds.MAX_TEXT
 
 
 def test_no_document_of_events_means_that_none_is_scheduled(service: Service, ec2: Node) -> None:
     service.answers = {path: answer for path, answer in HEALTHY.items() if path != EVENTS}
-    assert told(ec2)["events"] == []
+    assert output_of(ec2)["events"] == []
 
 
 def test_of_very_many_events_the_first_are_told_each_of_them_short(service: Service, ec2: Node) -> None:
     events = [{"Code": "system-reboot", "State": "active", "Description": "x" * 500}] * 60
     service.answers = HEALTHY | {EVENTS: (200, json.dumps(events).encode())}
-    answer = told(ec2)["events"]
+    answer = output_of(ec2)["events"]
     assert len(answer) == imds.MAX_EVENTS
     assert {len(event["description"]) for event in answer} == {imds.MAX_TEXT}
 
@@ -152,7 +152,7 @@ def test_a_service_that_cannot_be_asked_is_an_error_everywhere(
     monkeypatch: pytest.MonkeyPatch, ec2: Node, endpoint: str
 ) -> None:
     monkeypatch.setenv(imds.VARIABLE, endpoint)
-    assert {value["error"] for value in told(ec2).values()} <= {"ECONNREFUSED", "EPROTO", "EIO"}
+    assert {value["error"] for value in output_of(ec2).values()} <= {"ECONNREFUSED", "EPROTO", "EIO"}
 
 
 def test_the_nodes_own_environment_file_names_the_service_too(
@@ -161,7 +161,7 @@ def test_the_nodes_own_environment_file_names_the_service_too(
     monkeypatch.delenv(imds.VARIABLE)
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/environment").write_text(f'{imds.VARIABLE}="http://127.0.0.1:{service.server_port}/"\n')
-    assert told(ec2)["token"] == 200
+    assert output_of(ec2)["token"] == 200
 
 
 def node(collectors: Mapping[str, Collected], **target: Any) -> FactsNode:

@@ -72,9 +72,9 @@ def _address(log: Path, server: subprocess.Popen[bytes]) -> str:
 
 def test_the_catalogue_is_what_ec2_says_of_every_type_that_moto_knows(moto: str) -> None:
     ran = refresh("--refresh-catalog", "us-east-1", AWS_ENDPOINT_URL=moto, **CREDENTIALS)
-    *told, summary = ran.stdout.splitlines()
-    assert [line for line in told if "missing in the catalogue" not in line] == []  # a newer moto may know more types
-    assert ran.returncode == (1 if told else 0), ran.stderr
+    *data, summary = ran.stdout.splitlines()
+    assert [line for line in data if "missing in the catalogue" not in line] == []  # a newer moto may know more types
+    assert ran.returncode == (1 if data else 0), ran.stderr
     compared = re.match(r"(\d+) types compared with EC2 in us-east-1, ", summary)
     assert compared
     assert int(compared[1]) >= 40
@@ -155,8 +155,8 @@ def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         for name, value in (QUIET | environment).items():
             monkeypatch.setenv(name, value)
         status = refresh_catalog(region)
-        told = capsys.readouterr()
-        return Ran(status, told.out, told.err)
+        data = capsys.readouterr()
+        return Ran(status, data.out, data.err)
 
     return ask
 
@@ -281,9 +281,9 @@ class Answers:
 
 
 def test_what_ec2_does_not_tell_of_a_type_is_none_or_zero() -> None:
-    told = told_of(Answers.plain)
-    assert {name: value for name, value in told.items() if value} == {"vcpus": 2, "memory_mib": 4096}
-    assert told["network_gbps"] is None
+    data = told_of(Answers.plain)
+    assert {name: value for name, value in data.items() if value} == {"vcpus": 2, "memory_mib": 4096}
+    assert data["network_gbps"] is None
 
 
 @pytest.mark.parametrize("key", ["VCpuInfo", "MemoryInfo", "NetworkInfo"])

@@ -94,7 +94,7 @@ def test_ssh_names_nodes_a_user_and_a_port(text: str, name: str, targets: tuple[
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "data"),
     [
         ("", "'' is empty; expected local, demo, replay:DIR, capture:PATH, ssh:[user@]NODESET[:port], "),
         ("", "ec2:tag:KEY=VALUE, asg:NAME, a HyperPod cluster's NAME or ARN, or FILE.toml"),
@@ -131,8 +131,8 @@ def test_ssh_names_nodes_a_user_and_a_port(text: str, name: str, targets: tuple[
         ("/nowhere.toml", "No such file or directory; expected an inventory"),
     ],
 )
-def test_what_names_no_cluster_is_one_line_with_the_nearest_that_does(text: str, told: str) -> None:
-    assert told in refusal(text)
+def test_what_names_no_cluster_is_one_line_with_the_nearest_that_does(text: str, data: str) -> None:
+    assert data in refusal(text)
 
 
 @given(st.text(max_size=30), st.sampled_from(["", "ssh:", "replay:", "capture:/nowhere/", "demo"]))
@@ -184,7 +184,7 @@ def test_a_cluster_is_narrowed_to_some_nodes(nodes: str, exclude: str, left: lis
 
 
 @pytest.mark.parametrize(
-    ("nodes", "exclude", "told"),
+    ("nodes", "exclude", "data"),
     [
         ("gpu[4-6]", "", "--nodes: gpu[5-6] is not in gpu[1-4],login1"),
         ("", "logn1", "--exclude: logn1 is not in gpu[1-4],login1 (did you mean login1?)"),
@@ -193,8 +193,8 @@ def test_a_cluster_is_narrowed_to_some_nodes(nodes: str, exclude: str, left: lis
         ("", "gpu[1-4],login1", "no node of gpu[1-4],login1 is left by --nodes"),
     ],
 )
-def test_a_narrowing_that_cannot_be_meant_is_refused(nodes: str, exclude: str, told: str) -> None:
-    with pytest.raises(InventoryError, match=f"^{_literal(told)}"):
+def test_a_narrowing_that_cannot_be_meant_is_refused(nodes: str, exclude: str, data: str) -> None:
+    with pytest.raises(InventoryError, match=f"^{_literal(data)}"):
         narrow(CLUSTER, nodes, exclude)
 
 
@@ -204,8 +204,8 @@ def _literal(text: str) -> str:
 
 def test_expectations_of_the_command_line_outrank_the_inventorys() -> None:
     inventory = Cluster("c", "ssh", (Target("a", instance_type="p5", expect={"gpus": 8, "efa": 32}), Target("b")))
-    told = with_expectations(inventory, "p4d.24xlarge", "efa=4,nvlinks=12")
-    assert [(target.instance_type, target.expect) for target in told.targets] == [
+    data = with_expectations(inventory, "p4d.24xlarge", "efa=4,nvlinks=12")
+    assert [(target.instance_type, target.expect) for target in data.targets] == [
         ("p4d.24xlarge", {"gpus": 8, "efa": 4, "nvlinks": 12}),
         ("p4d.24xlarge", {"efa": 4, "nvlinks": 12}),
     ]
@@ -213,7 +213,7 @@ def test_expectations_of_the_command_line_outrank_the_inventorys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "data"),
     [
         ("gpu=8", "'gpu' is not counted (did you mean gpus?)"),
         ("gpus", "'gpus' counts nothing"),
@@ -225,10 +225,10 @@ def test_expectations_of_the_command_line_outrank_the_inventorys() -> None:
         (" ", "counts nothing"),
     ],
 )
-def test_an_expectation_that_counts_nothing_is_refused(text: str, told: str) -> None:
+def test_an_expectation_that_counts_nothing_is_refused(text: str, data: str) -> None:
     with pytest.raises(InventoryError) as raised:
         with_expectations(CLUSTER, expect=text)
-    assert told in str(raised.value)
+    assert data in str(raised.value)
 
 
 def test_an_expectation_of_none_is_an_expectation() -> None:
@@ -272,7 +272,7 @@ def test_an_inventory_may_have_any_file_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "data"),
     [
         ("[cluster", "is not TOML"),
         ("x = 1", "'x' means nothing here; expected cluster, ssh, group, node"),
@@ -307,8 +307,8 @@ def test_an_inventory_may_have_any_file_name(tmp_path: Path) -> None:
         ("[[group]]\nnodes = 'a'\n[node.a]\naddress = 'x;y'", "expected a host name or an IP address"),
     ],
 )
-def test_a_slip_in_an_inventory_file_is_one_line_that_says_where(tmp_path: Path, text: str, told: str) -> None:
-    assert told in refusal(written(tmp_path, text))
+def test_a_slip_in_an_inventory_file_is_one_line_that_says_where(tmp_path: Path, text: str, data: str) -> None:
+    assert data in refusal(written(tmp_path, text))
 
 
 def test_an_inventory_that_is_no_text_is_told(tmp_path: Path) -> None:
@@ -369,7 +369,7 @@ def test_each_name_has_a_file_of_its_own_on_any_file_system(names: list[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("record", "told"),
+    ("record", "data"),
     [
         ("{", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
@@ -383,9 +383,9 @@ def test_each_name_has_a_file_of_its_own_on_any_file_system(names: list[str]) ->
         ({"schema": 1, "cluster": "c", "nodes": [{"name": "a", "expect": {"gpus": "8"}}]}, "gpus is text"),
     ],
 )
-def test_a_broken_recording_is_one_line_that_says_where(tmp_path: Path, record: object, told: str) -> None:
+def test_a_broken_recording_is_one_line_that_says_where(tmp_path: Path, record: object, data: str) -> None:
     (tmp_path / "cluster.json").write_text(record if isinstance(record, str) else json.dumps(record))
-    assert told in refusal(f"replay:{tmp_path}")
+    assert data in refusal(f"replay:{tmp_path}")
 
 
 def test_a_recording_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:

@@ -109,16 +109,16 @@ def test_a_kill_at_a_limit_names_its_control_group_if_that_was_told_of_the_same_
     "end", ["task=python3,pid=39,uid=1000", "task=a,pid=7,uid=0,b,pid=39,uid=1000", "task_memcg=/cut"]
 )
 def test_a_kill_on_numa_nodes_that_a_process_is_bound_to_is_not_the_whole_nodes(constraint: str, end: str) -> None:
-    told = f"oom-kill:constraint=CONSTRAINT_{constraint},nodemask=0,cpuset=/,mems_allowed=0-1,global_oom,{end}"
+    data = f"oom-kill:constraint=CONSTRAINT_{constraint},nodemask=0,cpuset=/,mems_allowed=0-1,global_oom,{end}"
     killed = "Out of memory: Killed process 39 (python3) total-vm:1kB"
-    assert parse(told, killed) == (OomKill("python3", 39, BOUND, 1.0),)
-    assert parse(told, killed, killed)[1] == OomKill("python3", 39, "", 1.0)
+    assert parse(data, killed) == (OomKill("python3", 39, BOUND, 1.0),)
+    assert parse(data, killed, killed)[1] == OomKill("python3", 39, "", 1.0)
 
 
 def test_a_kill_for_want_of_the_whole_nodes_memory_stays_one() -> None:
-    told = "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,task=python3,pid=39,uid=0"
+    data = "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,task=python3,pid=39,uid=0"
     killed = "Out of memory: Killed process 39 (python3) total-vm:1kB"
-    assert parse(told, killed) == (OomKill("python3", 39, "", 1.0),)
+    assert parse(data, killed) == (OomKill("python3", 39, "", 1.0),)
 
 
 def test_the_captured_crashes_in_nccl_are_read() -> None:
@@ -161,9 +161,9 @@ def test_words_of_a_line_without_end_are_cut() -> None:
     assert len(event.words) == LONGEST_WORDS
 
 
-@pytest.mark.parametrize(("told", "event"), [(line, event) for line, event in FORMS])
-def test_an_event_stands_for_the_lines_that_were_left_out_before_it(told: str, event: Event) -> None:
-    (only,) = kernel_log.parse([(1.0, told, 200)])
+@pytest.mark.parametrize(("data", "event"), [(line, event) for line, event in FORMS])
+def test_an_event_stands_for_the_lines_that_were_left_out_before_it(data: str, event: Event) -> None:
+    (only,) = kernel_log.parse([(1.0, data, 200)])
     assert not isinstance(only, Cleared | kernel_log.GpuNamed)
     assert only.lines == 201
 

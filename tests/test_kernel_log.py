@@ -68,8 +68,8 @@ def line_of(code: int, text: str = "pid=77, name=python3, Ch 00000008", gpu: str
 @pytest.mark.parametrize("sample", of_topic("kernel-log"))
 def test_every_xid_of_a_capture_is_read_and_nothing_else(sample: Sample) -> None:
     events = parse(*sample.lines)
-    told = Counter(event.code for event in events if isinstance(event, XidEvent))
-    assert told == CAPTURED.get(sample.name, {})
+    data = Counter(event.code for event in events if isinstance(event, XidEvent))
+    assert data == CAPTURED.get(sample.name, {})
     assert not [event for event in events if isinstance(event, SXidEvent | HungTask)]
 
 
@@ -101,7 +101,7 @@ def test_gpus_that_fell_off_the_bus_without_an_xid_are_in_the_captures() -> None
 
 
 @pytest.mark.parametrize(
-    ("told", "event"),
+    ("data", "event"),
     [
         (
             "(PCI:0000:2a:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
@@ -142,9 +142,9 @@ def test_gpus_that_fell_off_the_bus_without_an_xid_are_in_the_captures() -> None
         ("(PCI:0000:01:00): 31, pid=XXX", XidEvent(31, "0000:01:00.0", None, "")),
     ],
 )
-def test_the_forms_of_an_xid_line(told: str, event: XidEvent) -> None:
-    assert parsed(f"NVRM: Xid {told}") == event
-    assert parsed(f"nvrm:  xid {told}") == event
+def test_the_forms_of_an_xid_line(data: str, event: XidEvent) -> None:
+    assert parsed(f"NVRM: Xid {data}") == event
+    assert parsed(f"nvrm:  xid {data}") == event
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_what_only_looks_like_an_xid_is_no_event(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "address"),
+    ("data", "address"),
     [
         ("0000:c5:00", "0000:c5:00.0"),
         ("0000:C5:00.0", "0000:c5:00.0"),
@@ -236,8 +236,8 @@ def test_what_only_looks_like_an_xid_is_no_event(line: str) -> None:
         ("0000:c5:00.0; rm -rf", ""),
     ],
 )
-def test_an_address_is_written_as_sysfs_writes_it(told: str, address: str) -> None:
-    assert pci_address(told) == address
+def test_an_address_is_written_as_sysfs_writes_it(data: str, address: str) -> None:
+    assert pci_address(data) == address
 
 
 # Other events

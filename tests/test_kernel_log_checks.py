@@ -116,10 +116,10 @@ def test_only_crashes_of_training_are_a_concern(line: str, expected: Verdict) ->
 
 
 def test_a_few_corrected_pcie_errors_and_what_is_told_twice_are_no_more_than_they_are() -> None:
-    told = "nvidia 0000:53:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)"
+    data = "nvidia 0000:53:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)"
     announced = "pcieport 0000:50:01.0: AER: Corrected error received: 0000:53:00.0"
-    assert verdict("host.pcie_aer", logging(*[announced, told] * 300)) is Verdict.PASS
-    assert verdict("host.pcie_aer", logging(*[announced, told] * 481)) is Verdict.CONCERN
+    assert verdict("host.pcie_aer", logging(*[announced, data] * 300)) is Verdict.PASS
+    assert verdict("host.pcie_aer", logging(*[announced, data] * 481)) is Verdict.CONCERN
 
 
 @pytest.mark.parametrize(("lines", "expected"), [(9, Verdict.PASS), (37, Verdict.PASS), (38, Verdict.CONCERN)])
@@ -190,8 +190,8 @@ XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1, name=python3, GPU has fallen off t
 
 @pytest.mark.parametrize("boot", [Status.TOLD, Status.UNCOLLECTED])
 def test_a_dated_line_is_told_with_its_date_whether_or_not_the_boot_is_known(boot: Status) -> None:
-    told = node((STAMP_S, XID))
-    message = result("gpu.no_xid", told if boot is Status.TOLD else without(told, "boot", boot)).message
+    data = node((STAMP_S, XID))
+    message = result("gpu.no_xid", data if boot is Status.TOLD else without(data, "boot", boot)).message
     assert "at 2024-11-15 12:02:03 UTC" in message
     assert "after boot" not in message
 

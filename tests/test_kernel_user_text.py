@@ -119,9 +119,9 @@ def test_what_a_program_writes_into_the_kernels_log_is_left_out(tmp_path: Path, 
     written = (f"{priority},{at},{at}000000,-;{text}\n" for at, text in enumerate(EVERY_TEXT, 1))
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/kmsg").write_text("".join(("6,0,0,-;x\n", *written)))
-    told = read(Node(str(tmp_path)))
-    assert isinstance(told, dict)
-    assert told["lines"] == []
+    data = read(Node(str(tmp_path)))
+    assert isinstance(data, dict)
+    assert data["lines"] == []
 
 
 CRASH = "import ctypes,sys; ctypes.CDLL(None).prctl(15, sys.argv[1].encode(), 0, 0, 0); ctypes.string_at(0)"

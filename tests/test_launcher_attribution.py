@@ -18,7 +18,7 @@ CALLED = {"gpu-1": ["ip-10-0-0-1", "10.0.0.1"], "gpu-2": ["ip-10-0-0-2.ec2.inter
 
 
 @pytest.mark.parametrize(
-    ("told", "node"),
+    ("data", "node"),
     [
         ("gpu-1", "gpu-1"),
         ("ip-10-0-0-1", "gpu-1"),
@@ -30,8 +30,8 @@ CALLED = {"gpu-1": ["ip-10-0-0-1", "10.0.0.1"], "gpu-2": ["ip-10-0-0-2.ec2.inter
         ("", ""),
     ],
 )
-def test_a_node_is_blamed_by_the_name_that_the_cluster_has_for_it(told: str, node: str) -> None:
-    assert attributed(Reading(problem="NCCL failure", culprit=told), CALLED).culprit == node
+def test_a_node_is_blamed_by_the_name_that_the_cluster_has_for_it(data: str, node: str) -> None:
+    assert attributed(Reading(problem="NCCL failure", culprit=data), CALLED).culprit == node
 
 
 def test_what_programs_say_when_they_are_ended_from_outside_blames_nobody() -> None:
@@ -44,9 +44,9 @@ def test_what_programs_say_when_they_are_ended_from_outside_blames_nobody() -> N
     [({}, "gpu-1"), ({"gpu-2": "timed out"}, "gpu-2"), ({"gpu-1": "timed out", "gpu-2": "timed out"}, "gpu-1")],
 )
 def test_a_node_that_is_silent_alone_is_to_blame_whatever_the_other_says(silent: dict[str, str], culprit: str) -> None:
-    told = silenced(Reading(problem="it ended with 1", culprit="gpu-1"), silent)
-    assert told.culprit == culprit
-    assert all(f"{node} does not answer any more: timed out" in told.problem for node in silent)
+    data = silenced(Reading(problem="it ended with 1", culprit="gpu-1"), silent)
+    assert data.culprit == culprit
+    assert all(f"{node} does not answer any more: timed out" in data.problem for node in silent)
 
 
 def test_a_measurement_is_one_even_if_a_node_is_silent_since() -> None:
@@ -65,7 +65,7 @@ def test_settings_that_a_meter_does_not_take_are_told_before_anything_starts(nam
 
 
 @pytest.mark.parametrize(
-    "told",
+    "data",
     [
         {},
         {"job": "7", "is_ours": True, "refused": [], "addresses": {}},
@@ -76,8 +76,8 @@ def test_settings_that_a_meter_does_not_take_are_told_before_anything_starts(nam
     ids=["nothing", "a list", "a text", "no addresses", "nobody's"],
 )
 def test_a_submit_host_that_answers_in_another_form_is_told_in_one_line(
-    told: dict[str, object], monkeypatch: pytest.MonkeyPatch
+    data: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clusterproof.plugins.benchmarks.launchers.srun.told_by", lambda *_: told)
+    monkeypatch.setattr("clusterproof.plugins.benchmarks.launchers.srun.told_by", lambda *_: data)
     with pytest.raises(Unusable, match="this host: its answer does not have its form"):
         measured(LAUNCHERS["srun"](Campaign(all_reduce(), MeterSettings(), cluster_of({}, "local"), PATIENT)), ROUND)

@@ -63,31 +63,31 @@ def campaign(bed: Testbed, meter: Meter, run_s: float = 40.0) -> Campaign:
 class TestByMpirun:
     def test_nodes_that_do_not_let_each_other_in_are_told_with_what_to_do(self) -> None:
         with cluster() as bed, bed.joined(), mpirun(campaign(bed, all_reduce())) as launcher:
-            told = measured(launcher, ROUND[:1])["gpu-1~gpu-2"]
-        assert told.problem.startswith("gpu-1 does not reach gpu-2 over ssh: ")
-        assert "expected that one may log in from node to node without being asked" in told.problem
-        assert told.culprit == ""
+            data = measured(launcher, ROUND[:1])["gpu-1~gpu-2"]
+        assert data.problem.startswith("gpu-1 does not reach gpu-2 over ssh: ")
+        assert "expected that one may log in from node to node without being asked" in data.problem
+        assert data.culprit == ""
 
     def test_ranks_measure_what_goes_between_the_nodes_of_each_pair(self, joined: Testbed) -> None:
         with (
             joined.slow_node("gpu-3", "100mbit"),
             mpirun(campaign(joined, all_reduce("-b", "4M", "-e", "4M", "-n", "4", "-w", "1"))) as runs,
         ):
-            told = measured(runs, ROUND)
-        assert {pair: one.problem for pair, one in told.items()} == {str(pair): "" for pair in ROUND}
-        fast, slow = (told[str(pair)].busbw_gb_per_s for pair in ROUND)
+            data = measured(runs, ROUND)
+        assert {pair: one.problem for pair, one in data.items()} == {str(pair): "" for pair in ROUND}
+        fast, slow = (data[str(pair)].busbw_gb_per_s for pair in ROUND)
         assert slow is not None
         assert fast is not None
         assert slow < 0.0175 < fast
-        assert {one.network for one in told.values()} == {"net:eth0"}
+        assert {one.network for one in data.values()} == {"net:eth0"}
 
     def test_at_the_deadline_a_pair_fails_and_nothing_of_it_is_left(self, joined: Testbed) -> None:
         stuck = all_reduce(before="[ $(uname -n) != gpu-2 ] || { setsid sleep 1000 & sleep 1000; }")
         with mpirun(campaign(joined, stuck, run_s=6.0)) as launcher:
-            told = measured(launcher, ROUND)
+            data = measured(launcher, ROUND)
             assert are_soon_quiet(*joined.nodes.values())
-        assert told["gpu-3~gpu-4"].problem == ""
-        assert told["gpu-1~gpu-2"].problem == "did not end in its time"
+        assert data["gpu-3~gpu-4"].problem == ""
+        assert data["gpu-1~gpu-2"].problem == "did not end in its time"
 
     @pytest.mark.parametrize("victim", ["gpu-1", "gpu-2"])
     def test_a_node_that_dies_in_mid_round_is_to_blame_and_the_others_are_measured(
@@ -95,17 +95,17 @@ class TestByMpirun:
     ) -> None:
         monkeypatch.setattr("clusterproof.plugins.benchmarks.launchers.mpirun.ENDS_S", 5.0)
         stuck = all_reduce(before="[ $(uname -n) != gpu-2 ] || { touch /tmp/began; sleep 1000; }")
-        told: dict[str, Reading] = {}
+        data: dict[str, Reading] = {}
         with cluster() as bed:
             bed.let_nodes_log_in_to_each_other()
             with bed.joined(), mpirun(campaign(bed, stuck, run_s=6.0)) as launcher:
-                round_ = threading.Thread(target=lambda: told.update(measured(launcher, ROUND)))
+                round_ = threading.Thread(target=lambda: data.update(measured(launcher, ROUND)))
                 round_.start()
                 wait_for(bed.nodes["gpu-2"].root / "tmp/began")
                 bed.stop(victim)
                 round_.join()
-            assert told["gpu-3~gpu-4"].problem == ""
-            assert told["gpu-1~gpu-2"].culprit == victim
+            assert data["gpu-3~gpu-4"].problem == ""
+            assert data["gpu-1~gpu-2"].culprit == victim
             assert are_soon_quiet(*(node for name, node in bed.nodes.items() if name != victim))
 
     def test_when_the_controller_is_killed_in_mid_round_nothing_is_left_on_either_node(self, joined: Testbed) -> None:

@@ -57,27 +57,27 @@ def is_soon_gone(run: str) -> bool:
 
 
 def test_a_node_that_is_only_asked_tells_its_name_and_addresses() -> None:
-    told = LOCAL.visit(HERE, {}, 60.0)
-    assert (told.unreached, told.name, told.outputs) == ("", os.uname().nodename, ())
-    assert told.addresses
+    data = LOCAL.visit(HERE, {}, 60.0)
+    assert (data.unreached, data.name, data.outputs) == ("", os.uname().nodename, ())
+    assert data.addresses
 
 
 def test_commands_run_at_once_each_with_its_output_and_exit_status(tmp_path: Path) -> None:
     pipe = shlex.quote(str(tmp_path / "pipe"))
     os.mkfifo(tmp_path / "pipe")
-    told = visited(f"cat {pipe}", f"echo there >{pipe}; echo aside >&2; exit 3")
-    assert [(one.text, one.exit) for one in told.outputs] == [("there\n", 0), ("aside\n", 3)]
+    data = visited(f"cat {pipe}", f"echo there >{pipe}; echo aside >&2; exit 3")
+    assert [(one.text, one.exit) for one in data.outputs] == [("there\n", 0), ("aside\n", 3)]
 
 
 def test_a_command_has_its_environment_and_the_mark_of_the_run() -> None:
     asked = {"shell": f"echo $WORD ${VARIABLE}", "environment": {"WORD": "a 'b' $c"}}
-    told = LOCAL.visit(HERE, {**request(run="cp1"), "commands": [asked]}, 60.0)
-    assert told.outputs[0].text == "a 'b' $c cp1\n"
+    data = LOCAL.visit(HERE, {**request(run="cp1"), "commands": [asked]}, 60.0)
+    assert data.outputs[0].text == "a 'b' $c cp1\n"
 
 
 def test_of_a_long_output_the_head_and_the_tail_are_told() -> None:
-    told = visited("echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last")
-    text = told.outputs[0].text
+    data = visited("echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last")
+    text = data.outputs[0].text
     assert text.startswith("first\nxxx")
     assert text.endswith("xxx\nlast\n")
     assert "bytes left out]" in text
@@ -86,8 +86,8 @@ def test_of_a_long_output_the_head_and_the_tail_are_told() -> None:
 
 def test_what_a_command_leaves_behind_does_not_hold_up_its_answer_and_is_ended() -> None:
     run = new_nonce()
-    told = visited("setsid sleep 1000 & echo done", run=run)
-    assert (told.outputs[0].text, told.outputs[0].exit, told.left) == ("done\n", 0, ())
+    data = visited("setsid sleep 1000 & echo done", run=run)
+    assert (data.outputs[0].text, data.outputs[0].exit, data.left) == ("done\n", 0, ())
     assert living(run) == []
 
 
@@ -102,8 +102,8 @@ def test_what_a_command_leaves_behind_does_not_hold_up_its_answer_and_is_ended()
 )
 def test_at_its_deadline_a_command_is_ended_with_all_that_it_started(command: str) -> None:
     run = new_nonce()
-    told = visited(f"echo began; {command}", deadline_s=0.5, run=run)
-    assert (told.outputs[0].text, told.outputs[0].exit, told.left) == ("began\n", None, ())
+    data = visited(f"echo began; {command}", deadline_s=0.5, run=run)
+    assert (data.outputs[0].text, data.outputs[0].exit, data.left) == ("began\n", None, ())
     assert living(run) == []
 
 
@@ -169,16 +169,16 @@ def free_port() -> int:
 
 def test_a_server_that_nobody_comes_to_is_ended_and_says_so() -> None:
     run = new_nonce()
-    told = visited("sleep 1000", run=run, rendezvous={**rendezvous(free_port()), "timeout_s": 0.3})
-    assert (told.unmet, told.outputs[0].exit) == ("the other node has not come", None)
+    data = visited("sleep 1000", run=run, rendezvous={**rendezvous(free_port()), "timeout_s": 0.3})
+    assert (data.unmet, data.outputs[0].exit) == ("the other node has not come", None)
     assert living(run) == []
 
 
 def test_a_client_that_finds_nobody_says_where_it_looked_and_starts_nothing() -> None:
     searches = {"addresses": ["127.0.0.1"], "stands_for_address": "ADDRESS", "timeout_s": 0.3}
-    told = visited("echo started", rendezvous=rendezvous(port := free_port(), **searches))
-    assert told.unmet == f"no way in on port {port} (127.0.0.1: Connection refused)"
-    assert told.outputs == ()
+    data = visited("echo started", rendezvous=rendezvous(port := free_port(), **searches))
+    assert data.unmet == f"no way in on port {port} (127.0.0.1: Connection refused)"
+    assert data.outputs == ()
 
 
 def test_the_first_address_is_the_way_in_though_the_other_listens_only_after_it_was_tried(
@@ -206,10 +206,10 @@ def test_the_first_address_is_the_way_in_though_the_other_listens_only_after_it_
 def test_a_port_that_is_taken_is_told_before_anything_starts() -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
-        told = visited("echo started", rendezvous=rendezvous(port))
-        assert told.unmet == f"port {port} cannot be opened: Address already in use"
-        told = visited("echo started", rendezvous=rendezvous(port - 1))
-        assert told.unmet == f"port {port} is taken"
+        data = visited("echo started", rendezvous=rendezvous(port))
+        assert data.unmet == f"port {port} cannot be opened: Address already in use"
+        data = visited("echo started", rendezvous=rendezvous(port - 1))
+        assert data.unmet == f"port {port} is taken"
 
 
 @pytest.mark.parametrize("python", ["python3.8", "python3"])
@@ -218,11 +218,11 @@ def test_it_runs_on_python(python: str, tmp_path: Path) -> None:
     if found is None:
         pytest.skip(f"no {python} here")
     (tmp_path / "python3").symlink_to(found)
-    told = LOCAL.visit(HERE, request("echo $PATH"), 60.0)
+    data = LOCAL.visit(HERE, request("echo $PATH"), 60.0)
     nonce = new_nonce()
     program = node_program(request("echo there"), nonce, on_stdin=False)
     done = subprocess.run(
         ["/bin/sh", "-c", program.command], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, stdout=-1, check=True
     )
-    told = visit.read(Answer(done.stdout), nonce)
-    assert [one.text for one in told.outputs] == ["there\n"]
+    data = visit.read(Answer(done.stdout), nonce)
+    assert [one.text for one in data.outputs] == ["there\n"]

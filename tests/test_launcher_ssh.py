@@ -54,9 +54,9 @@ def limits(cluster: Cluster):  # type: ignore[no-untyped-def]
 def test_on_one_machine_a_client_meets_its_server() -> None:
     cluster = cluster_of({"a": "", "b": ""}, "local")
     with ssh(Campaign(sending(), MeterSettings(), cluster, PATIENT)) as launcher:
-        told = measured(launcher, [Pair("a", "b")])["a~b"]
-    assert (told.problem, told.size_bytes) == ("", 1_000_000)
-    assert told.seconds > 0
+        data = measured(launcher, [Pair("a", "b")])["a~b"]
+    assert (data.problem, data.size_bytes) == ("", 1_000_000)
+    assert data.seconds > 0
 
 
 def test_a_meter_of_ranks_is_refused_with_the_way_out() -> None:
@@ -76,17 +76,17 @@ def test_a_reader_that_fails_costs_one_reading() -> None:
 
 def test_an_end_that_cannot_be_started_is_to_blame() -> None:
     with ssh(Campaign(BROKEN, MeterSettings(), cluster_of({"a": "", "b": ""}, "local"), PATIENT)) as launcher:
-        told = measured(launcher, [Pair("a", "b")])["a~b"]
-    assert (told.problem, told.culprit) == ("client 1, server 127", "a")
+        data = measured(launcher, [Pair("a", "b")])["a~b"]
+    assert (data.problem, data.culprit) == ("client 1, server 127", "a")
 
 
 @needs_cluster
 def test_a_round_of_eight_nodes_that_only_ssh_config_has_names_for(bed: Testbed) -> None:
     with bed.joined(), ssh(campaign(bed, sending())) as launcher:
-        told = measured(launcher, ROUND)
+        data = measured(launcher, ROUND)
         again = measured(launcher, [Pair("gpu-1", "gpu-8"), Pair("gpu-2", "gpu-7")])
-    assert {pair: one.problem for pair, one in {**told, **again}.items() if one.problem} == {}
-    assert {one.network for one in told.values()} == {"net:eth0"}
+    assert {pair: one.problem for pair, one in {**data, **again}.items() if one.problem} == {}
+    assert {one.network for one in data.values()} == {"net:eth0"}
     assert are_soon_quiet(*bed.nodes.values())
 
 
@@ -103,8 +103,8 @@ def test_iperf3_measures_a_slow_node(bed: Testbed) -> None:
     def read(settings: MeterSettings, outputs: object) -> Reading:
         import json
 
-        told = json.loads(outputs[0].text)  # type: ignore[index]
-        return Reading(busbw_gb_per_s=told["end"]["sum_received"]["bits_per_second"] / 8e9)
+        data = json.loads(outputs[0].text)  # type: ignore[index]
+        return Reading(busbw_gb_per_s=data["end"]["sum_received"]["bits_per_second"] / 8e9)
 
     meter = Meter(
         "iperf3",
@@ -113,8 +113,8 @@ def test_iperf3_measures_a_slow_node(bed: Testbed) -> None:
         client=lambda _, address, port: f"iperf3 -c {address} -p {port} -n 4M -J",
     )
     with bed.slow_node("gpu-3", "80mbit"), bed.joined(), ssh(campaign(bed, meter)) as launcher:
-        told = measured(launcher, ROUND[:2])
-    slow, fast = (told[pair].busbw_gb_per_s for pair in ("gpu-3~gpu-4", "gpu-1~gpu-2"))
+        data = measured(launcher, ROUND[:2])
+    slow, fast = (data[pair].busbw_gb_per_s for pair in ("gpu-3~gpu-4", "gpu-1~gpu-2"))
     assert slow is not None
     assert fast is not None
     assert slow < 0.02 < fast
@@ -126,9 +126,9 @@ def test_at_the_deadline_the_pair_fails_and_nothing_is_left_on_either_node(bed: 
     stuck = sending(server="setsid sleep 1000 & sleep 1000" if end == "server" else "")
     stuck = stuck if end == "server" else sending(client="setsid sleep 1000 & sleep 1000")
     with bed.joined(), ssh(campaign(bed, stuck, run_s=4.0)) as launcher:
-        told = measured(launcher, ROUND[:1])["gpu-1~gpu-2"]
-        assert told.busbw_gb_per_s is None
-        assert told.problem
+        data = measured(launcher, ROUND[:1])["gpu-1~gpu-2"]
+        assert data.busbw_gb_per_s is None
+        assert data.problem
         assert [words for name in ("gpu-1", "gpu-2") for words in of_run(bed.nodes[name].root)] == []
 
 
@@ -142,10 +142,10 @@ def test_a_node_that_is_not_there_is_to_blame_and_the_others_are_measured(bed: T
         type(PATIENT)(connect_s=1.0, answer_s=30.0, settings=dict(impatient.cluster.settings)),
     )
     with bed.joined(), ssh(impatient) as launcher:
-        told = measured(launcher, [Pair("gone", "gpu-3"), ROUND[0]])
-    assert told["gone~gpu-3"].culprit == "gone"
-    assert told["gone~gpu-3"].problem.startswith("gone was not reached: timed out")
-    assert told["gpu-1~gpu-2"].problem == ""
+        data = measured(launcher, [Pair("gone", "gpu-3"), ROUND[0]])
+    assert data["gone~gpu-3"].culprit == "gone"
+    assert data["gone~gpu-3"].problem.startswith("gone was not reached: timed out")
+    assert data["gpu-1~gpu-2"].problem == ""
 
 
 @needs_cluster
@@ -153,16 +153,16 @@ def test_a_node_that_is_not_there_is_to_blame_and_the_others_are_measured(bed: T
 def test_a_node_that_dies_in_mid_round_is_to_blame_and_the_others_are_measured(victim: str) -> None:
     with testbed(dict.fromkeys(NAMES[:4], healthy_cpu())) as bed:
         slow = sending(client="touch /tmp/began; [ $(hostname) = gpu-2 ] && sleep 1000")
-        told: dict[str, Reading] = {}
+        data: dict[str, Reading] = {}
         with bed.joined(), ssh(campaign(bed, slow, run_s=30.0)) as launcher:
-            round_ = threading.Thread(target=lambda: told.update(measured(launcher, ROUND[:2])))
+            round_ = threading.Thread(target=lambda: data.update(measured(launcher, ROUND[:2])))
             round_.start()
             wait_for(bed.nodes["gpu-2"].root / "tmp/began")
             bed.stop({"a": "gpu-1", "b": "gpu-2"}[victim])
             round_.join()
         other = {"a": "gpu-2", "b": "gpu-1"}[victim]
-        assert told["gpu-1~gpu-2"].culprit == {"a": "gpu-1", "b": "gpu-2"}[victim]
-        assert told["gpu-3~gpu-4"].problem == ""
+        assert data["gpu-1~gpu-2"].culprit == {"a": "gpu-1", "b": "gpu-2"}[victim]
+        assert data["gpu-3~gpu-4"].problem == ""
         assert are_soon_quiet(*(bed.nodes[name] for name in (other, "gpu-3", "gpu-4")))
 
 

@@ -119,8 +119,8 @@ def test_collectors_run_one_after_another() -> None:
 def test_the_first_python_that_has_pytorch_runs_the_products() -> None:
     value = told_of(loadable_p5(), "gpu_gemm").value
     assert value["command"] == f"{TORCH}/bin/python3: torch_gemm"
-    told = json.loads(value["output"])
-    assert (told["torch"], told["type"], len(told["tflops"]), len(told["tflops"][0])) == (
+    data = json.loads(value["output"])
+    assert (data["torch"], data["type"], len(data["tflops"]), len(data["tflops"][0])) == (
         *("2.6.0+cu126", "torch.bfloat16"),
         *(8, 5),
     )
@@ -136,8 +136,8 @@ def test_the_python_that_the_user_names_is_the_only_one_tried() -> None:
 def test_copies_are_made_by_pytorch_where_there_is_no_nvbandwidth() -> None:
     value = told_of(without_file(loadable_p5(), "/usr/bin/nvbandwidth"), "gpu_bandwidth").value
     assert value["by"] == "PyTorch"
-    told = json.loads(value["runs"][0]["output"])["gb_per_s"]
-    assert {direction: len(copies) for direction, copies in told.items()} == {
+    data = json.loads(value["runs"][0]["output"])["gb_per_s"]
+    assert {direction: len(copies) for direction, copies in data.items()} == {
         "host to GPU": 8,
         "GPU to host": 8,
         "GPU to GPU": 56,
@@ -285,23 +285,23 @@ def test_the_real_fi_pingpong_exchanges_with_itself(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(efa_loopback, "LISTEN_S", 300.0)  # of which a quiet machine needs a second
     monkeypatch.setattr(efa_loopback, "EXCHANGE_S", 300.0)
     node = Node(collector_s=600.0)
-    told = Exchange({"domain": "lo", **efa_loopback.exchanged(node, find(node, "fi_pingpong"), "lo")})
-    assert (told.exit, told.why_not if told.mb_per_s is None else "") == (0, "")
+    data = Exchange({"domain": "lo", **efa_loopback.exchanged(node, find(node, "fi_pingpong"), "lo")})
+    assert (data.exit, data.why_not if data.mb_per_s is None else "") == (0, "")
 
 
 @needs_fi_pingpong
 def test_the_real_fi_pingpong_without_an_efa_device_is_no_exchange() -> None:
     node = Node(collector_s=60.0)
-    told = Exchange({"domain": "x", **efa_loopback.exchanged(node, find(node, "fi_pingpong"), "rdmap79s0-rdm")})
-    assert told.mb_per_s is None
-    assert told.why_not
+    data = Exchange({"domain": "x", **efa_loopback.exchanged(node, find(node, "fi_pingpong"), "rdmap79s0-rdm")})
+    assert data.mb_per_s is None
+    assert data.why_not
 
 
 @needs_nodes
 def test_shared_memory_is_off_and_every_domain_has_its_turn() -> None:
-    told = told_of(loadable_p5(), "efa_loopback").value["domains"]
-    assert len({one["domain"] for one in told}) == len(told) == 32
-    assert {one["exit"] for one in told} == {0}  # the fake refuses to run with shared memory
+    data = told_of(loadable_p5(), "efa_loopback").value["domains"]
+    assert len({one["domain"] for one in data}) == len(data) == 32
+    assert {one["exit"] for one in data} == {0}  # the fake refuses to run with shared memory
 
 
 @needs_nodes

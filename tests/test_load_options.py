@@ -45,11 +45,11 @@ def given(**options: object) -> Namespace:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "data"),
     [("", {}), ("60", {"": 60}), ("dcgm_diag=1200,gpu_gemm=60.5", {"dcgm_diag": 1200, "gpu_gemm": 60.5})],
 )
-def test_deadlines_are_for_all_or_for_some(text: str, told: dict[str, float]) -> None:
-    assert seconds(text) == told
+def test_deadlines_are_for_all_or_for_some(text: str, data: dict[str, float]) -> None:
+    assert seconds(text) == data
 
 
 @pytest.mark.parametrize(

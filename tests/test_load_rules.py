@@ -57,8 +57,8 @@ def evaluated(
 ) -> Result:
     """What a check says of one of these nodes, each of which told that value."""
     cluster = Cluster("c", "local", tuple(Target(node, instance_type=instance_type) for node in values))
-    told = {node: NodeEvidence(node, {collector: Collected(Status.TOLD, value)}) for node, value in values.items()}
-    return evaluate(all_checks()[check], nodes(cluster, told, "perf")[name])
+    data = {node: NodeEvidence(node, {collector: Collected(Status.TOLD, value)}) for node, value in values.items()}
+    return evaluate(all_checks()[check], nodes(cluster, data, "perf")[name])
 
 
 def copies(*gpus: float) -> dict[str, object]:
@@ -74,14 +74,14 @@ def copies(*gpus: float) -> dict[str, object]:
 
 def test_a_captured_output_of_nvbandwidth_is_read() -> None:
     text = sample("perftest/superbench-nvbandwidth_results.log.txt").text
-    told = GpuBandwidth({"by": "nvbandwidth", "runs": [ran(text)]}).gb_per_s
-    assert told[GPU_TO_HOST] == {"0": 295.15, "1": 312.11}
-    assert told[HOST_TO_GPU]["0"] == (369.36 + 323.36) / 2  # a row for each NUMA node
+    data = GpuBandwidth({"by": "nvbandwidth", "runs": [ran(text)]}).gb_per_s
+    assert data[GPU_TO_HOST] == {"0": 295.15, "1": 312.11}
+    assert data[HOST_TO_GPU]["0"] == (369.36 + 323.36) / 2  # a row for each NUMA node
 
 
 def test_of_copies_between_gpus_the_median_of_all_that_a_gpu_takes_part_in_counts() -> None:
-    told = GpuBandwidth({"by": "nvbandwidth", "runs": [ran(MATRIX)]}).gb_per_s
-    assert told == {GPU_TO_GPU: {"0": 295.5, "1": 296.5, "2": 201.5}}
+    data = GpuBandwidth({"by": "nvbandwidth", "runs": [ran(MATRIX)]}).gb_per_s
+    assert data == {GPU_TO_GPU: {"0": 295.5, "1": 296.5, "2": 201.5}}
 
 
 def test_a_test_that_nvbandwidth_waives_is_left_out() -> None:
@@ -101,7 +101,7 @@ def test_what_nvbandwidth_did_not_end_well_proves_nothing(output: str, status: i
     "output",
     [
         *("", "Traceback: CUDA out of memory", '{"error": "no GPU"}', '{"type": "torch.float16"'),
-        *(f'{{"type": "torch.float16", "size": 8192, "tflops": {told}}}' for told in ("[]", "[[]]", "[[NaN]]", "[7]")),
+        *(f'{{"type": "torch.float16", "size": 8192, "tflops": {data}}}' for data in ("[]", "[[]]", "[[NaN]]", "[7]")),
     ],
 )
 def test_products_that_were_not_made_prove_nothing(output: str) -> None:
@@ -115,7 +115,7 @@ def test_warnings_of_pytorch_before_its_answer_do_no_harm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "speed"),
+    ("data", "speed"),
     [
         ({"exit": 0, "output": PINGPONG, "server": ""}, 3653.77),
         ({"exit": 5, "output": PINGPONG, "server": ""}, None),
@@ -123,8 +123,8 @@ def test_warnings_of_pytorch_before_its_answer_do_no_harm() -> None:
         ({"exit": 0, "output": PINGPONG.partition("\n")[0], "server": ""}, None),
     ],
 )
-def test_an_exchange_has_a_row_and_a_good_end(told: dict[str, Any], speed: float | None) -> None:
-    assert Exchange({"domain": "d", **told}).mb_per_s == speed
+def test_an_exchange_has_a_row_and_a_good_end(data: dict[str, Any], speed: float | None) -> None:
+    assert Exchange({"domain": "d", **data}).mb_per_s == speed
 
 
 # What is compared with what
@@ -302,8 +302,8 @@ def test_an_all_reduce_within_a_node_is_judged_by_its_largest_message(
 
 
 def gemm(*tflops: float) -> dict[str, object]:
-    told = {"type": "torch.float16", "size": 8192, "tflops": [[speed] for speed in tflops]}
-    return {"gpus": len(tflops), **ran(json.dumps(told))}
+    data = {"type": "torch.float16", "size": 8192, "tflops": [[speed] for speed in tflops]}
+    return {"gpus": len(tflops), **ran(json.dumps(data))}
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,8 @@ def node(devices: list[str], **collectors: Any) -> Node:
         {"address": f"0000:{bus:02x}:00.0", "vendor": "10de", "device": device, "class": "030200", "driver": "nvidia"}
         for bus, device in enumerate(devices)
     ]
-    told = {"platform": {"vendor": "NVIDIA", "product": "DGXH100", "serial": ""}, "pci": {"devices": gpus}} | collectors
-    return Node(Target("n1"), NodeEvidence("n1", {name: Collected(Status.TOLD, value) for name, value in told.items()}))
+    data = {"platform": {"vendor": "NVIDIA", "product": "DGXH100", "serial": ""}, "pci": {"devices": gpus}} | collectors
+    return Node(Target("n1"), NodeEvidence("n1", {name: Collected(Status.TOLD, value) for name, value in data.items()}))
 
 
 def test_a_node_that_lost_a_gpu_should_still_have_eight() -> None:

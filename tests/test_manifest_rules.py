@@ -21,11 +21,11 @@ NOT_FOUND = {**DEAD, "load": "not-found", "enabled": ""}
 
 def evaluated(table: str, rule: dict[str, str], *efa: dict[str, Any], made_on: str = "", **collectors: Any) -> Result:
     """What is said of a node without GPUs, with these EFA devices, beside a manifest with this row."""
-    told = {"boot": boot(), "platform": {"vendor": "", "product": "", "serial": ""}, "pci": {"devices": []}}
-    told |= {"rdma": {"devices": list(efa), "modules": ["loop"]}, "image": {"modules": ["efa"]}, **collectors}
+    data = {"boot": boot(), "platform": {"vendor": "", "product": "", "serial": ""}, "pci": {"devices": []}}
+    data |= {"rdma": {"devices": list(efa), "modules": ["loop"]}, "image": {"modules": ["efa"]}, **collectors}
     policy = Policy(**{table: rule}, made_on=made_on)
     check = "drivers" if table == "versions" else table
-    return said(f"software.{check}_expected", node("n", **told), policy=policy, expect={"gpus": 0, "efa": len(efa)})
+    return said(f"software.{check}_expected", node("n", **data), policy=policy, expect={"gpus": 0, "efa": len(efa)})
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_module_is_as_its_row_says(name: str, rule: str, efa: Any, verdict: Ve
 
 
 @pytest.mark.parametrize(
-    ("name", "told", "rule", "verdict", "words"),
+    ("name", "data", "rule", "verdict", "words"),
     [
         ("slurmd", RUNS, "active, enabled", PASS, ""),
         ("slurmd", RUNS, "installed", PASS, ""),
@@ -66,8 +66,8 @@ def test_a_module_is_as_its_row_says(name: str, rule: str, efa: Any, verdict: Ve
         ("nvidia-persistenced", {**RUNS, "enabled": "disabled"}, "enabled", FAIL, "is active, disabled; expected"),
     ],
 )
-def test_a_service_is_as_its_row_says(name: str, told: dict[str, str], rule: str, verdict: Verdict, words: str) -> None:
-    result = evaluated("services", {name: rule}, services={"services": {name: told}, "failed": []})
+def test_a_service_is_as_its_row_says(name: str, data: dict[str, str], rule: str, verdict: Verdict, words: str) -> None:
+    result = evaluated("services", {name: rule}, services={"services": {name: data}, "failed": []})
     assert result.verdict is verdict, result.message
     assert words in result.message
 
@@ -100,7 +100,7 @@ def test_a_driver_is_missing_only_beside_its_device(
     ],
 )
 def test_sizes_are_those_of_the_manifest_s_own_type(made_on: str, rule: Any, verdict: Verdict, words: str) -> None:
-    told = {"vendor": "Amazon EC2", "product": "g5.2xlarge", "serial": ""}
-    result = evaluated("sizes", rule, made_on=made_on, platform=told)
+    data = {"vendor": "Amazon EC2", "product": "g5.2xlarge", "serial": ""}
+    result = evaluated("sizes", rule, made_on=made_on, platform=data)
     assert result.verdict is verdict, result.message
     assert words in result.message

@@ -14,8 +14,8 @@ from tests.runs import DEVICES, LIGHT, VERDICTS, Runs, all_verdicts, counts, say
 
 def test_of_a_check_that_m_leaves_out_one_item_stands_for_all_nodes(runs: Runs) -> None:
     runs.checks(test_it=LIGHT, test_gpus=DEVICES)
-    told = runs.over(all_verdicts(), "-m", "prolog")
-    assert counts(told)["deselected"] == 1
+    data = runs.over(all_verdicts(), "-m", "prolog")
+    assert counts(data)["deselected"] == 1
     assert runs.verdicts == VERDICTS
 
 
@@ -42,13 +42,13 @@ def test_a_large_run_says_what_a_small_one_says(runs: Runs, monkeypatch: pytest.
     for most in (1_000, 1):
         monkeypatch.setattr(protocol, "MANY", most)
         monkeypatch.setattr(session, "WHOLE_UP_TO", most)
-        told = runs.over(all_verdicts(), "-rA")
-        lines = [line for line in told.outlines if not line.startswith(("=", "rootdir"))]
+        data = runs.over(all_verdicts(), "-rA")
+        lines = [line for line in data.outlines if not line.startswith(("=", "rootdir"))]
         said.append((lines, [{**record, "duration_s": 0} for record in runs.records]))
     assert said[0] == said[1]
 
 
-def told(name: str, value: object) -> NodeEvidence:
+def output_of(name: str, value: object) -> NodeEvidence:
     return NodeEvidence(name, {"pci": Collected(Status.TOLD, value)})
 
 
@@ -56,7 +56,7 @@ def test_what_two_nodes_tell_alike_is_kept_once_and_what_differs_stays() -> None
     values: list[Any] = [{"devices": [{"address": "0000:00:04.0", "lanes": n}, {"numa": [0, 1]}]} for n in (8, 16)]
     alike = Alike()
     first, second = (
-        alike.once(told(f"gpu{number}", value)).collectors["pci"].value for number, value in enumerate(values)
+        alike.once(output_of(f"gpu{number}", value)).collectors["pci"].value for number, value in enumerate(values)
     )
     assert [first, second] == values
     assert first["devices"][1] is second["devices"][1]
@@ -67,14 +67,14 @@ def test_what_two_nodes_tell_alike_is_kept_once_and_what_differs_stays() -> None
 def test_values_that_only_compare_equal_are_not_taken_for_each_other(pair: tuple[object, object]) -> None:
     alike = Alike()
     for value in pair:
-        assert repr(alike.once(told("gpu1", [value])).collectors["pci"].value) == repr([value])
+        assert repr(alike.once(output_of("gpu1", [value])).collectors["pci"].value) == repr([value])
 
 
 def test_a_value_too_deep_for_the_comparison_stays_as_it_came() -> None:
     deep: Any = []
     for _ in range(5_000):
         deep = [deep]
-    assert Alike().once(told("gpu1", deep)).collectors["pci"].value is deep
+    assert Alike().once(output_of("gpu1", deep)).collectors["pci"].value is deep
 
 
 def test_an_item_is_given_what_pytest_keeps_in_items_when_somebody_asks(runs: Runs) -> None:
@@ -110,8 +110,8 @@ def seen_by_plugins(runs: Runs, *arguments: str) -> list[str]:
         """,
         test_it=LIGHT,
     )
-    told = runs.over([saying("gpu001", "pass"), saying("gpu002", "pass")], "-s", *arguments)
-    return next(line for line in told.outlines if line.startswith("seen:")).split()[1:]
+    data = runs.over([saying("gpu001", "pass"), saying("gpu002", "pass")], "-s", *arguments)
+    return next(line for line in data.outlines if line.startswith("seen:")).split()[1:]
 
 
 @pytest.mark.parametrize("arguments", [(), ("-m", "prolog"), ("-k", "gpu00"), ("--nf",)])
@@ -125,5 +125,5 @@ def test_there_is_an_item_for_each_node_when_all_are_collected(runs: Runs, argum
 )
 def test_pytest_says_how_many_nodes_items_were_collected(runs: Runs, arguments: tuple[str, ...], words: str) -> None:
     runs.checks(test_it=LIGHT)
-    told = runs.over([saying("gpu001", "pass"), saying("gpu002", "pass")], *arguments)
-    assert words in told.outlines
+    data = runs.over([saying("gpu001", "pass"), saying("gpu002", "pass")], *arguments)
+    assert words in data.outlines

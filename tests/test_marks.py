@@ -66,8 +66,8 @@ def test_marks_stand_in_the_order_in_which_pytest_puts_its_own() -> None:
 
     mark.prolog(mark.hyperpod_nccl("13")(ours))
     pytest.mark.prolog(pytest.mark.hyperpod_nccl("13")(theirs))
-    told = [(one.name, one.args) for one in marks_of_pytest(ours)]
-    assert told == [(one.name, one.args) for one in marks_of_pytest(theirs)]
+    data = [(one.name, one.args) for one in marks_of_pytest(ours)]
+    assert data == [(one.name, one.args) for one in marks_of_pytest(theirs)]
     assert [one.name for one in marks_on(ours)] == ["hyperpod_nccl", "prolog"]
 
 

@@ -257,7 +257,7 @@ def test_a_library_that_is_not_found_is_told_with_how_to_say_where_it_is() -> No
 def test_a_rank_tells_with_which_mpi_its_program_is_linked(tmp_path: Path) -> None:
     source = Path(__file__).with_name("testbed") / "tools" / "all_reduce.c"
     (tmp_path / "alone.c").write_text("int main(void) { return 0; }\n")
-    for made, told in (
+    for made, data in (
         (compiled.program(source, compiler="mpicc"), r"^# MPI library: libmpi\.so\.\d+$"),
         (compiled.program(tmp_path / "alone.c"), r"^# MPI library: $"),
         (b"#!/bin/sh\n", r"\A(?!.*MPI library)"),
@@ -265,7 +265,7 @@ def test_a_rank_tells_with_which_mpi_its_program_is_linked(tmp_path: Path) -> No
         (tmp_path / "all_reduce_perf").write_bytes(made)
         (tmp_path / "all_reduce_perf").chmod(0o755)
         said = sh(nccl_tests.ranks(MeterSettings(options="-h")), str(tmp_path), SLURM_LOCALID="0").stdout
-        assert re.search(told, said, re.MULTILINE | re.DOTALL), said
+        assert re.search(data, said, re.MULTILINE | re.DOTALL), said
     assert "MPI library" not in sh(nccl_tests.ranks(MeterSettings()), str(tmp_path), SLURM_LOCALID="1").stdout
 
 
@@ -351,8 +351,8 @@ def test_no_output_at_all_is_a_problem(name: str) -> None:
 
 
 def sh(script: str, path: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    told = {"PATH": f"{path}:/usr/bin:/bin", **environment}
-    return subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False, env=told)
+    data = {"PATH": f"{path}:/usr/bin:/bin", **environment}
+    return subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False, env=data)
 
 
 def program(
@@ -367,13 +367,13 @@ def program(
 def test_the_command_of_a_rank_measures_one_large_size_with_checked_results(tmp_path: Path) -> None:
     found = program(tmp_path, "all_reduce_perf")
     ran = sh(nccl_tests.ranks(MeterSettings(size_bytes=8 * GIB, options="-d 'b f16'")), str(tmp_path))
-    told = ran.stdout.splitlines()
+    data = ran.stdout.splitlines()
     size = str(8 * GIB)
-    assert told[:17] == [
+    assert data[:17] == [
         *(str(found), "-b", size, "-e", size, "-f", "2", "-g", "1", "-c", "1"),
         *("-n", "20", "-w", "5", "-d", "b f16"),
     ]
-    assert {"NCCL_DEBUG=INFO", "NCCL_DEBUG_SUBSYS=INIT,NET", "LC_ALL=C"} <= set(told)
+    assert {"NCCL_DEBUG=INFO", "NCCL_DEBUG_SUBSYS=INIT,NET", "LC_ALL=C"} <= set(data)
 
 
 def test_a_users_environment_comes_before_the_meters_own(tmp_path: Path) -> None:
@@ -437,7 +437,7 @@ def test_the_first_rank_starts_nccom_test_on_both_nodes_and_the_others_end(tmp_p
     script = nccom_test.ranks(MeterSettings(ranks_per_node=32, collective="all_gather"))
     ran = sh(script, str(tmp_path), CLUSTERPROOF_HOSTS="10.0.0.1 10.0.0.2", SLURM_PROCID="0")
     words = "-r 64 -N 2 -b 1073741824 -e 1073741824 -f 2 -n 20 -w 5 -d fp32 --check --non-interactive allg"
-    told = [
+    data = [
         f"nccom-test {words} --hosts 10.0.0.1 10.0.0.2",
         str(found),
         *words.split(),
@@ -445,7 +445,7 @@ def test_the_first_rank_starts_nccom_test_on_both_nodes_and_the_others_end(tmp_p
         "10.0.0.1",
         "10.0.0.2",
     ]
-    assert ran.stdout.splitlines()[: len(told)] == told
+    assert ran.stdout.splitlines()[: len(data)] == data
     assert "NEURON_RT_ROOT_COMM_ID=10.0.0.1:45654" in ran.stdout
     other = sh(script, str(tmp_path), CLUSTERPROOF_HOSTS="10.0.0.1 10.0.0.2", SLURM_PROCID="1")
     assert (other.returncode, other.stdout) == (0, "")

@@ -234,9 +234,9 @@ def test_efas_provider_is_chosen_where_a_node_has_its_devices() -> None:
 
 
 def start(script: str, **environment: str) -> subprocess.Popen[str]:
-    told = {"PATH": SYSTEM_PATH, **environment}
+    data = {"PATH": SYSTEM_PATH, **environment}
     return subprocess.Popen(
-        ["/bin/sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=told
+        ["/bin/sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=data
     )
 
 

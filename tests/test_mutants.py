@@ -56,9 +56,9 @@ def loaded(folder: Path, text: str) -> ModuleType:
 
 def case(module: ModuleType, root: Path, kernel: str, words: str = "") -> Case:
     """What the check says of a node with that kernel."""
-    told = node("gpu001", boot=boot(kernel))
+    data = node("gpu001", boot=boot(kernel))
     cluster = Cluster("own", "local", (Target("gpu001"),))
-    owner = nodes(cluster, {"gpu001": told})["gpu001"]
+    owner = nodes(cluster, {"gpu001": data})["gpu001"]
     made = Case(kernel, owner, {"kernel": check_of(module.test_kernel, [])}, {"kernel": words})
     made.learn(str(root))
     return made
@@ -88,8 +88,8 @@ def survivors(root: Path, *cases: Case) -> set[str]:
     ],
 )
 def test_an_operator_changes_what_it_says(change: str, before: str, after: str) -> None:
-    told = ast.parse(before).body[0]
-    changed = OPERATORS[change](told.value if change in ("negated", "and/or swapped") else told)  # type: ignore[attr-defined]
+    data = ast.parse(before).body[0]
+    changed = OPERATORS[change](data.value if change in ("negated", "and/or swapped") else data)  # type: ignore[attr-defined]
     assert changed is not None
     assert ast.unparse(changed) == after
 

@@ -26,9 +26,9 @@ EFA = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2", "ports": []}
 
 def transport(network: str, *devices: Mapping[str, Any], efa: int = 32, instance_type: str = "p5.48xlarge") -> Result:
     """What is said of a log with these lines on a node with those devices."""
-    told = {**nccl_tests.read(nccl_log(network=network)), "rdma": {"devices": list(devices)}, "pci": {"devices": []}}
+    data = {**nccl_tests.read(nccl_log(network=network)), "rdma": {"devices": list(devices)}, "pci": {"devices": []}}
     expect = {"efa": efa}
-    return said("network.nccl_transport", node("gpu001", **told), instance_type=instance_type, expect=expect)
+    return said("network.nccl_transport", node("gpu001", **data), instance_type=instance_type, expect=expect)
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_results_are_right_where_they_were_checked(text: str, verdict: Verdict, 
 
 
 def test_a_training_job_s_log_says_nothing_of_results() -> None:
-    told = nccl_tests.read_nccl_log(f"n1:7:7 [0] {SOCKET}")
-    result = said("network.nccl_correct", node("gpu001", **told), instance_type="p5.48xlarge")
+    data = nccl_tests.read_nccl_log(f"n1:7:7 [0] {SOCKET}")
+    result = said("network.nccl_correct", node("gpu001", **data), instance_type="p5.48xlarge")
     assert (result.verdict, result.message) == (NA, "no log of nccl-tests was captured")
 
 

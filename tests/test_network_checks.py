@@ -25,20 +25,20 @@ EDR = "100 Gb/sec (4X EDR)"
 
 def verdict(check: str, collectors: Mapping[str, Any], **target: Any) -> Result:
     """What a check says of a lone node that told these collectors."""
-    told = {name: Collected(Status.TOLD, value) for name, value in collectors.items()}
-    return evaluate(node_checks()[check], Node(Target("gpu001", **target), NodeEvidence("gpu001", told)))
+    data = {name: Collected(Status.TOLD, value) for name, value in collectors.items()}
+    return evaluate(node_checks()[check], Node(Target("gpu001", **target), NodeEvidence("gpu001", data)))
 
 
 def port(**values: Any) -> dict[str, Any]:
     """An active port."""
-    told = {"port": 1, "state": "4: ACTIVE", "physical_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)"}
-    return {**told, "link_layer": "InfiniBand", "link_downed": None, "symbol_errors": None, **values}
+    data = {"port": 1, "state": "4: ACTIVE", "physical_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)"}
+    return {**data, "link_layer": "InfiniBand", "link_downed": None, "symbol_errors": None, **values}
 
 
 def mlx5(number: int, *ports: dict[str, Any], device: str = "1021") -> dict[str, Any]:
     """A ConnectX device."""
-    told = {"name": f"mlx5_{number}", "vendor": "15b3", "device": device, "firmware": "28.39.1002"}
-    return {**told, "p2p": None, "gdr": None, "ports": list(ports)}
+    data = {"name": f"mlx5_{number}", "vendor": "15b3", "device": device, "firmware": "28.39.1002"}
+    return {**data, "p2p": None, "gdr": None, "ports": list(ports)}
 
 
 def rdma(*devices: dict[str, Any]) -> dict[str, Any]:
@@ -107,8 +107,8 @@ def test_one_port_of_two_that_is_slower_than_on_other_nodes_is_found() -> None:
 def test_link_errors_are_held_against_the_time_since_boot(
     counters: dict[str, int], uptime_s: float, says: Verdict
 ) -> None:
-    told = rdma(mlx5(0, port(**counters))) | {"boot": {"uptime_s": uptime_s}}
-    assert verdict("network.ib_errors", told).verdict is says
+    data = rdma(mlx5(0, port(**counters))) | {"boot": {"uptime_s": uptime_s}}
+    assert verdict("network.ib_errors", data).verdict is says
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def test_a_ports_rate_is_the_number_before_its_unit(rate: str, gbps: float | Non
 
 def efa(**values: Any) -> dict[str, Any]:
     """An EFA device."""
-    told = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2", "firmware": "", "p2p": None, "gdr": None}
-    return {**told, "ports": [], **values}
+    data = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2", "firmware": "", "p2p": None, "gdr": None}
+    return {**data, "ports": [], **values}
 
 
 @pytest.mark.parametrize(
@@ -143,18 +143,18 @@ def efa(**values: Any) -> dict[str, Any]:
 def test_gpudirect_is_asked_of_the_types_that_have_it(
     instance_type: str, device: dict[str, Any], says: Verdict
 ) -> None:
-    told = {"rdma": {"devices": [device], "nvidia_taint": "POE"}}
-    assert verdict("network.efa_gdr", told, instance_type=instance_type).verdict is says
+    data = {"rdma": {"devices": [device], "nvidia_taint": "POE"}}
+    assert verdict("network.efa_gdr", data, instance_type=instance_type).verdict is says
 
 
 def environment(*assigned: tuple[str, str, int], efa_devices: int = 1) -> dict[str, Any]:
     """Variables of one file, by line, on a node with so many EFA devices."""
-    told = [
+    data = [
         {"name": name, "value": value, "file": "/etc/environment", "line": line, "conditional": False}
         for name, value, line in assigned
     ]
     devices = {"rdma": {"devices": [efa()] * efa_devices}, "pci": {"devices": []}}
-    return {"environment": {"variables": told, "unread": {}}, "interfaces": {"names": ["e0"]}, **devices}
+    return {"environment": {"variables": data, "unread": {}}, "interfaces": {"names": ["e0"]}, **devices}
 
 
 @pytest.mark.parametrize(
@@ -200,13 +200,13 @@ RDMA = ("FI_EFA_USE_DEVICE_RDMA", "1")
 def test_where_no_efa_is_attached_what_asks_for_it_is_out_of_place(
     instance_type: str, name: str, value: str, says: Verdict
 ) -> None:
-    told = environment((name, value, 1), efa_devices=0)
-    assert verdict("network.transport_plan", told, instance_type=instance_type).verdict is says
+    data = environment((name, value, 1), efa_devices=0)
+    assert verdict("network.transport_plan", data, instance_type=instance_type).verdict is says
 
 
 def test_efa_that_is_expected_and_not_seen_is_still_what_jobs_should_use() -> None:
-    told = environment(("NCCL_NET_PLUGIN", "none", 1), efa_devices=0)
-    result = verdict("network.transport_plan", told, instance_type="p5.48xlarge", expect={"efa": 1})
+    data = environment(("NCCL_NET_PLUGIN", "none", 1), efa_devices=0)
+    result = verdict("network.transport_plan", data, instance_type="p5.48xlarge", expect={"efa": 1})
     assert result.verdict is FAIL, result.message
 
 
@@ -263,11 +263,11 @@ def test_an_interface_that_is_switched_on_has_a_link(physical: list[dict[str, An
     ],
 )
 def test_an_interface_that_is_up_on_other_nodes_is_up_here(own: int, of_others: int, says: Verdict, words: str) -> None:
-    def told(name: str, flags: int) -> NodeEvidence:
+    def output_of(name: str, flags: int) -> NodeEvidence:
         spare = interface("e1", 9001, flags=flags, carrier=True if flags == 3 else None)
         return node(name, interfaces={"names": [], "physical": [interface("e0", 9001), spare]})
 
-    result = said("network.interfaces_up", told("n0", own), told("n1", of_others), told("n2", of_others))
+    result = said("network.interfaces_up", output_of("n0", own), output_of("n1", of_others), output_of("n2", of_others))
     assert result.verdict is says, result.message
     assert words in result.message
 
@@ -295,11 +295,11 @@ def test_what_is_no_fabric_of_infiniband_is_not_judged_as_one(
     assert words in result.message
 
 
-def nic(at: int, width: int | None = 16, **told: Any) -> dict[str, Any]:
+def nic(at: int, width: int | None = 16, **data: Any) -> dict[str, Any]:
     """A ConnectX on the bus whose port does not tell what it can do."""
     link = {"width": width, "speed": "32.0 GT/s PCIe" if width else "", "width_max": 16, "speed_max": "32.0 GT/s PCIe"}
     names = {"address": f"0000:{at:02x}:00.0", "vendor": "15b3", "device": "1021", "class": "020700", "numa": 0}
-    return {**names, **link, "port_width_max": None, "port_speed_max": None, **told}
+    return {**names, **link, "port_width_max": None, "port_speed_max": None, **data}
 
 
 @pytest.mark.parametrize(
@@ -324,10 +324,10 @@ def test_a_network_device_has_the_link_of_its_like(nics: list[dict[str, Any]], s
 
 @pytest.mark.parametrize(("duplicates", "says"), [(["fe80::1"], CONCERN), ([], NA)])
 def test_an_address_that_the_kernel_found_elsewhere_is_told(duplicates: list[str], says: Verdict) -> None:
-    told = {"hostname": "gpu001", "hosts": [], "nameservers": [], "addresses": [], "duplicates": duplicates}
-    assert verdict("network.address_unique", {"naming": told}).verdict is says
+    data = {"hostname": "gpu001", "hosts": [], "nameservers": [], "addresses": [], "duplicates": duplicates}
+    assert verdict("network.address_unique", {"naming": data}).verdict is says
 
 
 def test_counters_that_were_not_told_of_a_device_are_no_pass() -> None:
-    told = {"rdma": {"devices": [EFA_BESIDE]}, "efa_counters": {"seconds": 1.0, "devices": []}}
-    assert verdict("network.efa_counters", told).verdict is Verdict.INCOMPLETE
+    data = {"rdma": {"devices": [EFA_BESIDE]}, "efa_counters": {"seconds": 1.0, "devices": []}}
+    assert verdict("network.efa_counters", data).verdict is Verdict.INCOMPLETE

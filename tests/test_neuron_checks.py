@@ -24,8 +24,8 @@ def device(index: int, *connected: int) -> dict[str, Any]:
 def evaluated(
     check: str, *devices: dict[str, Any], instance_type: str = "", uptime_s: float = 86400.0, **collectors: Any
 ) -> Result:
-    told = {"driver": "2.19", "on_bus": len(devices), "devices": list(devices)}
-    evidence = node("trn1", **{"boot": boot(uptime_s=uptime_s), "neuron": told if devices else ABSENT} | collectors)
+    data = {"driver": "2.19", "on_bus": len(devices), "devices": list(devices)}
+    evidence = node("trn1", **{"boot": boot(uptime_s=uptime_s), "neuron": data if devices else ABSENT} | collectors)
     return said(f"neuron.{check}", evidence, instance_type=instance_type)
 
 

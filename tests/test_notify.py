@@ -55,7 +55,7 @@ def webhook() -> Iterator[Webhook]:
             self.send_response(hook.status)
             self.end_headers()
 
-        def log_message(self, *told: object) -> None:
+        def log_message(self, *data: object) -> None:
             """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
@@ -80,8 +80,8 @@ class Mailbox:
 
 @pytest.fixture
 def mail() -> Iterator[tuple[str, Mailbox]]:
-    def knows(server: object, session: object, envelope: object, mechanism: str, told: LoginPassword) -> AuthResult:
-        return AuthResult(success=told.password == SECRET.encode())
+    def knows(server: object, session: object, envelope: object, mechanism: str, data: LoginPassword) -> AuthResult:
+        return AuthResult(success=data.password == SECRET.encode())
 
     box = Mailbox()
     with socket.socket() as free:
@@ -100,8 +100,8 @@ def over(runs: Runs, *arguments: str, **words: str) -> pytest.RunResult:
     return runs.over([saying(name, word) for name, word in words.items()], *arguments)
 
 
-def shows_no_secret(told: pytest.RunResult, runs: Runs) -> None:
-    assert SECRET not in told.stdout.str() + told.stderr.str()
+def shows_no_secret(data: pytest.RunResult, runs: Runs) -> None:
+    assert SECRET not in data.stdout.str() + data.stderr.str()
     written = [path for path in runs.folder.rglob("*") if path.is_file() and path.suffix != ".args"]
     assert all(SECRET.encode() not in path.read_bytes() for path in written)
 
@@ -111,8 +111,8 @@ def test_a_failure_is_one_message_to_each_and_its_password_is_nowhere(
 ) -> None:
     url, box = mail
     everything = ["--junitxml=j.xml", "--html=h.html", "--log-file=log", "--log-file-level=DEBUG", "-vv", "-l"]
-    told = over(runs, "--notify", webhook.url, f"--notify={url}", *everything, gpu001="bad", gpu002="pass")
-    assert told.ret == 1
+    data = over(runs, "--notify", webhook.url, f"--notify={url}", *everything, gpu001="bad", gpu002="pass")
+    assert data.ret == 1
     (posted,) = webhook.posted
     (sent,) = box.mails
     assert posted["title"] == sent["subject"] == "small: 2 nodes: 1 fit as far as checked, 1 failed"
@@ -121,17 +121,17 @@ def test_a_failure_is_one_message_to_each_and_its_password_is_nowhere(
     body = sent.get_body()
     assert body is not None
     assert "FAIL 1 of 2 nodes (gpu001): The word is wrong" in body.get_content()
-    assert "warning: " not in told.stdout.str()
-    shows_no_secret(told, runs)
+    assert "warning: " not in data.stdout.str()
+    shows_no_secret(data, runs)
 
 
 def test_only_a_change_or_a_failure_is_told(runs: Runs, webhook: Webhook) -> None:
     arguments = ("--history=history.sqlite", "--notify", webhook.url)
-    told = []
+    data = []
     for word in ("pass", "pass", "concern", "concern", "bad", "bad", "pass", "pass"):
         over(runs, *arguments, gpu001=word, gpu002="pass")
-        told.append(len(webhook.posted))
-    assert told == [0, 0, 1, 1, 2, 3, 4, 4]
+        data.append(len(webhook.posted))
+    assert data == [0, 0, 1, 1, 2, 3, 4, 4]
     assert "1 new, 0 still, 0 gone" in webhook.posted[0]["message"]
     assert (webhook.posted[3]["type"], "gone gpu001" in webhook.posted[3]["message"]) == ("success", True)
 
@@ -144,9 +144,9 @@ def test_without_a_history_a_good_run_is_not_told_and_missing_evidence_is(runs: 
 
 
 def test_with_workers_there_is_one_message(runs: Runs, webhook: Webhook) -> None:
-    told = over(runs, "-n2", "--notify", webhook.url, gpu001="bad", gpu002="bad")
+    data = over(runs, "-n2", "--notify", webhook.url, gpu001="bad", gpu002="bad")
     assert len(webhook.posted) == 1
-    shows_no_secret(told, runs)
+    shows_no_secret(data, runs)
 
 
 def test_listing_tests_tells_nobody(runs: Runs, webhook: Webhook) -> None:
@@ -167,26 +167,26 @@ def test_what_is_not_delivered_costs_a_line_without_the_url_and_no_verdict(runs:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # and does not listen
         nobody = f"mailto://ops:{SECRET}@127.0.0.1:{closed.getsockname()[1]}?to=a@example.com&from=b@example.com"
-        told = over(runs, "--notify", webhook.url, "--notify", nobody, "-l", "-vv", gpu001="bad")
-    assert told.ret == 1
+        data = over(runs, "--notify", webhook.url, "--notify", nobody, "-l", "-vv", gpu001="bad")
+    assert data.ret == 1
     assert runs.verdicts == {"gpu001": Verdict.FAIL}
-    told.stdout.fnmatch_lines(
+    data.stdout.fnmatch_lines(
         [
             "warning: notification 1 (json) was not delivered: *",
             "warning: notification 2 (mailto) was not delivered: *",
         ]
     )
-    shows_no_secret(told, runs)
+    shows_no_secret(data, runs)
 
 
 @pytest.mark.parametrize("url", [SECRET, f"nothing://{SECRET}", f"slack://{SECRET}", f"json://{SECRET}:99999999"])
 def test_a_url_that_nobody_takes_is_refused_without_being_shown(runs: Runs, url: str) -> None:
-    told = over(runs, "--notify=json://127.0.0.1/", "--notify", url, gpu001="pass")
-    if told.ret != 4:  # Apprise takes it, and nobody is there
+    data = over(runs, "--notify=json://127.0.0.1/", "--notify", url, gpu001="pass")
+    if data.ret != 4:  # Apprise takes it, and nobody is there
         assert url.startswith("json")
     else:
-        assert "--notify number 2 is no URL that Apprise takes" in told.stderr.str() + told.stdout.str()
-    shows_no_secret(told, runs)
+        assert "--notify number 2 is no URL that Apprise takes" in data.stderr.str() + data.stdout.str()
+    shows_no_secret(data, runs)
 
 
 def test_a_url_may_stand_in_a_file(runs: Runs, webhook: Webhook) -> None:
@@ -197,10 +197,10 @@ def test_a_url_may_stand_in_a_file(runs: Runs, webhook: Webhook) -> None:
 
 def test_where_apprise_is_absent_one_line_says_how_to_get_it(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "apprise", None)
-    told = over(runs, f"--notify=json://{SECRET}/", gpu001="pass")
-    assert told.ret == 4
-    assert notify.ABSENT in told.stderr.str() + told.stdout.str()
-    shows_no_secret(told, runs)
+    data = over(runs, f"--notify=json://{SECRET}/", gpu001="pass")
+    assert data.ret == 4
+    assert notify.ABSENT in data.stderr.str() + data.stdout.str()
+    shows_no_secret(data, runs)
 
 
 def test_a_message_is_bounded_and_holds_whole_lines() -> None:

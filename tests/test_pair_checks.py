@@ -43,27 +43,27 @@ def test_a_check_is_silent_on_a_healthy_cluster(check: Check) -> None:
 def test_a_fault_is_found_where_it_is(fault: PairFault) -> None:
     for asked, verdict in fault.expect.items():
         name, _, where = asked.partition("@")
-        told = results(CHECKS[name], fault)
+        data = results(CHECKS[name], fault)
         if where:
-            assert told[where].verdict is verdict, told[where].message
+            assert data[where].verdict is verdict, data[where].message
         else:
-            assert verdict in Counter(result.verdict for result in told.values()), next(iter(told.values())).message
+            assert verdict in Counter(result.verdict for result in data.values()), next(iter(data.values())).message
 
 
 @pytest.mark.parametrize("fault", PAIR_FAULTS, ids=lambda fault: fault.name)
 def test_nobody_else_is_accused(fault: PairFault) -> None:
     blamed = {asked.partition("@")[2] for asked, verdict in fault.expect.items() if verdict is Verdict.FAIL}
-    told = results(CHECKS["network.not_a_straggler"], fault)
-    accused = {name for name, result in told.items() if result.verdict is Verdict.FAIL}
-    assert accused <= blamed | {name for name in told if fault.name == "a node that reckons wrong" and name == "n0006"}
+    data = results(CHECKS["network.not_a_straggler"], fault)
+    accused = {name for name, result in data.items() if result.verdict is Verdict.FAIL}
+    assert accused <= blamed | {name for name in data if fault.name == "a node that reckons wrong" and name == "n0006"}
 
 
 @pytest.mark.parametrize("name", ["two nodes only", "three nodes that differ", "three nodes, one of which is dead"])
 def test_where_nodes_cannot_be_told_apart_none_passes(name: str) -> None:
     fault = next(fault for fault in PAIR_FAULTS if fault.name == name)
     for check in ("network.not_a_straggler", "network.pairwise_busbw"):
-        told = results(CHECKS[check], fault)
-        assert Verdict.PASS not in {result.verdict for result in told.values()}, told
+        data = results(CHECKS[check], fault)
+        assert Verdict.PASS not in {result.verdict for result in data.values()}, data
 
 
 def test_every_check_of_pairs_is_proven_able_to_fail() -> None:
@@ -84,8 +84,8 @@ def test_a_slow_node_is_told_with_its_numbers() -> None:
 
 
 def test_pairs_of_a_slow_node_are_a_concern_that_names_it() -> None:
-    told = results(CHECKS["network.pairwise_busbw"], PAIR_FAULTS[0])
-    of_it = [result for name, result in told.items() if "n0003" in name]
+    data = results(CHECKS["network.pairwise_busbw"], PAIR_FAULTS[0])
+    of_it = [result for name, result in data.items() if "n0003" in name]
     assert {result.verdict for result in of_it} == {Verdict.CONCERN}
     assert all("n0003 is" in result.message and "% slow" in result.message for result in of_it)
 
@@ -122,8 +122,8 @@ def test_a_person_sees_it_with_the_program_that_measured(meter: str, of_node: st
     (campaign,) = run_of(PAIR_FAULTS[0]).campaigns
     about = {"meter": meter, "key": {**KEY, "collective": "all_gather"}}
     run = PairwiseRun((replace(campaign, journal=replace(campaign.journal, about=about)),))
-    told = evaluate(CHECKS["network.not_a_straggler"], node("n0003", run))
-    assert (told.verdict, told.evidence) == (Verdict.FAIL, of_node)
+    data = evaluate(CHECKS["network.not_a_straggler"], node("n0003", run))
+    assert (data.verdict, data.evidence) == (Verdict.FAIL, of_node)
     assert evaluate(CHECKS["network.pairwise_busbw"], run.pairs[0]).evidence == of_pair
 
 
@@ -132,9 +132,9 @@ def test_what_a_failed_run_expected_is_part_of_what_was_observed() -> None:
     problem = "the ranks did not find each other; expected --srun-options=--mpi=pmix"
     failed = tuple(replace(one, reading=Reading(problem=problem)) for one in campaign.journal.measurements)
     run = PairwiseRun((replace(campaign, journal=replace(campaign.journal, measurements=failed)),))
-    told = evaluate(CHECKS["network.not_a_straggler"], node("n0003", run))
-    assert told.verdict is Verdict.INCOMPLETE
-    assert "the ranks did not find each other, expected --srun-options=--mpi=pmix" in told.message
+    data = evaluate(CHECKS["network.not_a_straggler"], node("n0003", run))
+    assert data.verdict is Verdict.INCOMPLETE
+    assert "the ranks did not find each other, expected --srun-options=--mpi=pmix" in data.message
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())

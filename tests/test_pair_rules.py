@@ -33,7 +33,7 @@ EFA = "efa, 32 devices"
 
 
 def campaign(
-    told: Mapping[str, Sequence[float | Reading]] = WELL,
+    data: Mapping[str, Sequence[float | Reading]] = WELL,
     findings: Sequence[Finding] = (),
     floor: float | None = None,
     meter: str = "nccl-tests",
@@ -42,7 +42,7 @@ def campaign(
     """A campaign of four nodes in which these bandwidths were read, and the analysis came to that."""
     readings = [
         Measurement(pair(*name.split("~")), number, 2, one if isinstance(one, Reading) else reading(one))
-        for name, values in told.items()
+        for name, values in data.items()
         for number, one in enumerate(values)
     ]
     made = Campaign(Journal(plan(list("abcd"), {}, 0.05, seed=1), {"meter": meter}, {}, tuple(readings), ""))
@@ -52,11 +52,11 @@ def campaign(
     return made
 
 
-def reading(busbw: float, **told: Any) -> Reading:
+def reading(busbw: float, **data: Any) -> Reading:
     """A measurement that succeeded, else one that failed for `cable`."""
     if not busbw:
         return Reading(problem="cable")
-    return Reading(busbw_gb_per_s=busbw, **{"is_correct": True, "network": EFA} | told)
+    return Reading(busbw_gb_per_s=busbw, **{"is_correct": True, "network": EFA} | data)
 
 
 def of_pair(made: Campaign) -> Result:
@@ -71,7 +71,7 @@ def of_node(check: str, made: Campaign, instance_type: str = "p5.48xlarge") -> R
 
 
 @pytest.mark.parametrize(
-    ("told", "finding", "floor", "verdict", "words"),
+    ("data", "finding", "floor", "verdict", "words"),
     [
         (WELL, None, None, PASS, ""),
         (WELL, None, USUAL, PASS, ""),
@@ -92,9 +92,9 @@ def of_node(check: str, made: Campaign, instance_type: str = "p5.48xlarge") -> R
     ],
 )  # fmt: skip
 def test_a_pair_is_judged_by_what_explains_it(
-    told: Mapping[str, Sequence[float]], finding: Finding | None, floor: float | None, verdict: Verdict, words: str
+    data: Mapping[str, Sequence[float]], finding: Finding | None, floor: float | None, verdict: Verdict, words: str
 ) -> None:
-    result = of_pair(campaign(told, [finding] if finding else [], floor))
+    result = of_pair(campaign(data, [finding] if finding else [], floor))
     assert result.verdict is verdict, result.message
     assert words in result.message
 
@@ -122,7 +122,7 @@ def test_a_node_is_judged_by_what_is_found_of_it(finding: Finding, verdict: Verd
 
 
 @pytest.mark.parametrize(
-    ("told", "estimates", "verdict", "words"),
+    ("data", "estimates", "verdict", "words"),
     [
         ({"a~b": [0.0, 0.0], "c~d": [USUAL]}, "cd", INCOMPLETE, "all 2 measurements failed: cable; expected one"),
         ({"a~b": [USUAL], "c~d": [USUAL]}, "abcd", INCOMPLETE, "measured well with 1 partner; expected 2 at least"),
@@ -132,9 +132,9 @@ def test_a_node_is_judged_by_what_is_found_of_it(finding: Finding, verdict: Verd
     ],
 )
 def test_a_node_that_was_hardly_measured_does_not_pass(
-    told: Mapping[str, Sequence[float]], estimates: str, verdict: Verdict, words: str
+    data: Mapping[str, Sequence[float]], estimates: str, verdict: Verdict, words: str
 ) -> None:
-    result = of_node("not_a_straggler", campaign(told, estimates=tuple(estimates)))
+    result = of_node("not_a_straggler", campaign(data, estimates=tuple(estimates)))
     assert result.verdict is verdict, result.message
     assert words in result.message
 
@@ -166,7 +166,7 @@ def right(*correct: bool | None) -> list[Reading]:
 
 
 @pytest.mark.parametrize(
-    ("told", "meter", "verdict", "words"),
+    ("data", "meter", "verdict", "words"),
     [
         ({"a~b": right(True), "a~c": right(True)}, "nccl-tests", PASS, ""),
         ({"a~b": right(False), "a~c": right(True)}, "nccl-tests", CONCERN, "wrong results with b, right ones with 1"),
@@ -178,8 +178,8 @@ def right(*correct: bool | None) -> list[Reading]:
     ],
 )
 def test_results_are_right_with_every_partner(
-    told: Mapping[str, Sequence[Reading]], meter: str, verdict: Verdict, words: str
+    data: Mapping[str, Sequence[Reading]], meter: str, verdict: Verdict, words: str
 ) -> None:
-    result = of_node("pairwise_correct", campaign(told, meter=meter))
+    result = of_node("pairwise_correct", campaign(data, meter=meter))
     assert result.verdict is verdict, result.message
     assert words in result.message

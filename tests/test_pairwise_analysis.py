@@ -178,30 +178,30 @@ def test_of_two_nodes_that_fail_neither_is_accused() -> None:
 
 def test_the_end_that_the_runs_themselves_blame_is_the_failing_one() -> None:
     one = pair("n000", "n001")
-    told = [Measurement(one, number, 1, failed(one, "n001")) for number in range(2)]
-    found = analyse(told, Settings(MIN_EFFECT, {}, 4))
+    data = [Measurement(one, number, 1, failed(one, "n001")) for number in range(2)]
+    found = analyse(data, Settings(MIN_EFFECT, {}, 4))
     assert (Kind.FAILING_NODE, "n001") in verdicts(found.findings)
     assert (Kind.FAILING_NODE, "n000") not in verdicts(found.findings)
 
 
 def test_one_run_that_failed_accuses_nobody() -> None:
-    told = measured(Case(16, {}).plan, Cluster())
-    told[3] = replace(told[3], reading=failed(told[3].pair))
-    found = analyse(told, Case(16, {}).plan.settings)
+    data = measured(Case(16, {}).plan, Cluster())
+    data[3] = replace(data[3], reading=failed(data[3].pair))
+    found = analyse(data, Case(16, {}).plan.settings)
     assert not {one.kind for one in found.findings} & {Kind.FAILING_NODE, Kind.FAILING_LINK, Kind.SLOW_NODE}
 
 
 def test_a_slow_node_of_which_some_runs_failed_is_named_once_with_both() -> None:
     made = Case(16, {}).plan
-    told = measured(made, Cluster(nodes={"n004": 0.5}))
-    of_it = [number for number, one in enumerate(told) if "n004" in one.pair.nodes]
+    data = measured(made, Cluster(nodes={"n004": 0.5}))
+    of_it = [number for number, one in enumerate(data) if "n004" in one.pair.nodes]
     for number in (of_it[1], of_it[-1]):
-        told[number] = replace(told[number], reading=failed(told[number].pair))
-    found = analyse(told, made.settings)
+        data[number] = replace(data[number], reading=failed(data[number].pair))
+    found = analyse(data, made.settings)
     (finding,) = [one for one in found.findings if "n004" in one.nodes]
     assert (finding.kind, finding.failures, finding.attempts) == (Kind.SLOW_NODE, 2, len(of_it))
     assert finding.words.startswith(f"besides, 2 of {len(of_it)} measurements failed: ")
-    assert {told[number].pair for number in of_it} == set(finding.pairs)
+    assert {data[number].pair for number in of_it} == set(finding.pairs)
 
 
 def test_a_node_that_is_slow_now_and_then_is_kept_and_not_averaged_away() -> None:
@@ -214,8 +214,8 @@ def test_a_node_that_is_slow_now_and_then_is_kept_and_not_averaged_away() -> Non
 
 def test_what_was_not_measured_again_is_not_accused_yet() -> None:
     made = Case(16, {}).plan
-    told = [one for one in measured(made, Cluster(nodes={"n004": 0.8})) if one.round < 4]
-    finding = the_only(analyse(told, made.settings))
+    data = [one for one in measured(made, Cluster(nodes={"n004": 0.8})) if one.round < 4]
+    finding = the_only(analyse(data, made.settings))
     assert (finding.kind, finding.nodes) == (Kind.INCONCLUSIVE, ("n004",))
     assert "measure it with more" in finding.words
 
@@ -243,10 +243,10 @@ def any_measurements(draw: st.DrawFn) -> list[Measurement]:
 @settings(max_examples=200)
 @given(any_measurements(), st.booleans(), st.sampled_from([None, 1.0, 1e4]))
 def test_it_comes_to_something_whatever_was_measured(
-    told: list[Measurement], in_places: bool, floor: float | None
+    data: list[Measurement], in_places: bool, floor: float | None
 ) -> None:
-    found = analyse(told, Settings(MIN_EFFECT, racks(names(7), 3) if in_places else {}, 4), floor)
-    assert {node for one in found.findings for node in one.nodes} <= {node for one in told for node in one.pair}
+    found = analyse(data, Settings(MIN_EFFECT, racks(names(7), 3) if in_places else {}, 4), floor)
+    assert {node for one in found.findings for node in one.nodes} <= {node for one in data for node in one.pair}
 
 
 @functools.cache
@@ -272,11 +272,11 @@ CAMPAIGNS = st.sampled_from(sorted(CASES)).map(campaign)
 @settings(max_examples=40)
 @given(CAMPAIGNS, SHUFFLES)
 def test_other_names_change_no_verdict(campaign: tuple[Plan, list[Measurement]], seed: int) -> None:
-    made, told = campaign
+    made, data = campaign
     other = dict(zip(made.nodes, Random(seed).sample(made.nodes, len(made.nodes)), strict=True))
     places = {other[node]: place for node, place in made.settings.places.items()}
-    found = analyse([renamed(one, other) for one in told], replace(made.settings, places=places))
-    assert kinds_by_name(found.findings, {}) == kinds_by_name(analyse(told, made.settings).findings, other)
+    found = analyse([renamed(one, other) for one in data], replace(made.settings, places=places))
+    assert kinds_by_name(found.findings, {}) == kinds_by_name(analyse(data, made.settings).findings, other)
 
 
 @settings(max_examples=40)
@@ -284,9 +284,9 @@ def test_other_names_change_no_verdict(campaign: tuple[Plan, list[Measurement]],
 def test_another_order_of_the_measurements_changes_no_verdict(
     campaign: tuple[Plan, list[Measurement]], seed: int
 ) -> None:
-    made, told = campaign
-    found = analyse(Random(seed).sample(told, len(told)), made.settings)
-    assert kinds_by_name(found.findings, {}) == kinds_by_name(analyse(told, made.settings).findings, {})
+    made, data = campaign
+    found = analyse(Random(seed).sample(data, len(data)), made.settings)
+    assert kinds_by_name(found.findings, {}) == kinds_by_name(analyse(data, made.settings).findings, {})
 
 
 @settings(max_examples=40)
@@ -294,10 +294,10 @@ def test_another_order_of_the_measurements_changes_no_verdict(
 def test_bandwidths_that_are_all_so_many_times_as_high_change_no_verdict(
     campaign: tuple[Plan, list[Measurement]], factor: float
 ) -> None:
-    made, told = campaign
-    scaled = [replace(one, reading=_times(one.reading, factor)) for one in told]
+    made, data = campaign
+    scaled = [replace(one, reading=_times(one.reading, factor)) for one in data]
     found = analyse(scaled, made.settings)
-    assert kinds_by_name(found.findings, {}) == kinds_by_name(analyse(told, made.settings).findings, {})
+    assert kinds_by_name(found.findings, {}) == kinds_by_name(analyse(data, made.settings).findings, {})
 
 
 def _times(reading: Reading, factor: float) -> Reading:

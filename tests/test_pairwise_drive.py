@@ -65,14 +65,14 @@ class Driven:
 
     path: Path
     launcher: Made
-    told: list[Progress] = field(default_factory=list)
+    data: list[Progress] = field(default_factory=list)
 
     def drive(self, made: Plan, budget_s: float = LONG_S, at_once: int = 100) -> Journal:
         """From its beginning, or from what is in the file."""
         journal = read(self.path) if self.path.exists() else Journal(made)
         writer = Writer(self.path, journal)
         try:
-            return drive(journal, writer, self.launcher, budget_s, at_once, self.told.append, self.launcher.clock)
+            return drive(journal, writer, self.launcher, budget_s, at_once, self.data.append, self.launcher.clock)
         finally:
             writer.close()
 
@@ -206,11 +206,11 @@ def test_pairs_that_a_person_asks_for_are_never_made_fewer_to_ask_again(driven: 
 
 def test_how_far_it_is_is_told_after_each_batch(driven: Driven) -> None:
     driven.drive(PLAN, at_once=4)
-    assert driven.told[0] == Progress(1, FIRST_ROUNDS + RETEST_ROUNDS, 4, 15 * RUN_S)
-    assert driven.told[1] == Progress(1, FIRST_ROUNDS + RETEST_ROUNDS, 8, 14 * RUN_S)
-    assert [one.measured for one in driven.told] == sorted(one.measured for one in driven.told)
-    assert all(one.seconds_left >= after.seconds_left for one, after in pairwise(driven.told))
-    assert len(driven.told) == len(driven.launcher.batches)
+    assert driven.data[0] == Progress(1, FIRST_ROUNDS + RETEST_ROUNDS, 4, 15 * RUN_S)
+    assert driven.data[1] == Progress(1, FIRST_ROUNDS + RETEST_ROUNDS, 8, 14 * RUN_S)
+    assert [one.measured for one in driven.data] == sorted(one.measured for one in driven.data)
+    assert all(one.seconds_left >= after.seconds_left for one, after in pairwise(driven.data))
+    assert len(driven.data) == len(driven.launcher.batches)
 
 
 def test_a_pair_that_fails_stops_nobody(driven: Driven) -> None:

@@ -150,9 +150,9 @@ class TestOverSsh:
         again = run(bed, tmp_path, "--cluster", f"replay:{ran.recording}")
         assert again.verdicts("not_a_straggler") == ran.verdicts("not_a_straggler")
         assert again.verdicts("pairwise_busbw") == ran.verdicts("pairwise_busbw")
-        told = json.loads(figures.read_text())
-        told["figures"][0]["busbw_gb_per_s"] *= 2
-        figures.write_text(json.dumps(told))
+        data = json.loads(figures.read_text())
+        data["figures"][0]["busbw_gb_per_s"] *= 2
+        figures.write_text(json.dumps(data))
         under = run(bed, tmp_path, "--cluster", f"replay:{ran.recording}", "--baseline", str(figures))
         assert set(under.verdicts("pairwise_busbw").values()) == {Verdict.FAIL}, under.output
         assert under.failed("not_a_straggler") == [], "where all pairs are under the floor nobody is accused"
@@ -247,7 +247,7 @@ def test_a_node_that_dies_meanwhile_is_named_and_the_others_are_measured(tmp_pat
 
         killer = threading.Thread(target=die)
         killer.start()
-        told = run(
+        data = run(
             bed,
             tmp_path,
             "--cluster",
@@ -261,9 +261,9 @@ def test_a_node_that_dies_meanwhile_is_named_and_the_others_are_measured(tmp_pat
             str(recording),
         )
         killer.join()
-    assert told.failed("not_a_straggler") == ["n5"], told.output
-    others = [verdict for node, verdict in told.verdicts("not_a_straggler").items() if node != "n5"]
-    assert set(others) <= {Verdict.PASS, Verdict.CONCERN}, told.output
+    assert data.failed("not_a_straggler") == ["n5"], data.output
+    others = [verdict for node, verdict in data.verdicts("not_a_straggler").items() if node != "n5"]
+    assert set(others) <= {Verdict.PASS, Verdict.CONCERN}, data.output
 
 
 @needs_slurm
@@ -274,7 +274,7 @@ def test_slurm_starts_the_ranks_and_the_slow_node_is_named(tmp_path: Path, versi
     with slurm(dict.fromkeys(names, with_all_reduce(healthy_cpu())), version=version) as bed:
         with wires(bed.bed, names, slow=["gpu004"], ports=NCCL_PORTS):
             ran = run(bed.bed, tmp_path, "--cluster", "slurm:gpu", "--via", f"ssh:{CONTROLLER}", *QUICK_NCCL)
-        left = bed.told("squeue", "-h", "-t", "PD,R", "-o", "%A").split()
+        left = bed.output_of("squeue", "-h", "-t", "PD,R", "-o", "%A").split()
     assert ran.failed("not_a_straggler") == ["gpu004"], ran.output
     assert left == []
 

@@ -113,16 +113,16 @@ def test_a_campaign_that_was_broken_off_anywhere_repeats_nothing_and_comes_to_th
     cut = data.draw(st.integers(0, len(whole)))
     path = tmp_path_factory.mktemp("resumed") / "pairwise.jsonl"
     write(path, Journal(plan, measurements=tuple(whole[:cut])))
-    told = list(read(path).measurements)
-    assert told == whole[:cut]
+    raw = list(read(path).measurements)
+    assert raw == whole[:cut]
     readings = {(one.pair, one.round): one for one in whole}
     while True:
-        number, pairs = next_round(plan, told)
+        number, pairs = next_round(plan, raw)
         if not pairs:
             break
-        assert not {(one.pair, one.round) for one in told} & {(one, number) for one in pairs}
-        told += [readings[one, number] for one in pairs]
-    assert told == whole
+        assert not {(one.pair, one.round) for one in raw} & {(one, number) for one in pairs}
+        raw += [readings[one, number] for one in pairs]
+    assert raw == whole
 
 
 HEADER: dict[str, object] = {
@@ -139,8 +139,8 @@ HEADER: dict[str, object] = {
 MEASURED = {"pair": ["a", "b"], "round": 0, "at_once": 1, "reading": {"busbw_gb_per_s": 1.0}}
 
 
-def without(told: dict[str, object], key: str) -> dict[str, object]:
-    return {name: value for name, value in told.items() if name != key}
+def without(raw: dict[str, object], key: str) -> dict[str, object]:
+    return {name: value for name, value in raw.items() if name != key}
 
 
 @pytest.mark.parametrize(
@@ -162,9 +162,9 @@ def without(told: dict[str, object], key: str) -> dict[str, object]:
 )
 def test_a_file_that_is_no_campaign_is_told_in_one_line(path: Path, header: str, said: str) -> None:
     path.write_text(header + "\n")
-    told = problem_of(path)
-    assert said in told
-    assert told.endswith("expected a pairwise.jsonl that a run wrote")
+    raw = problem_of(path)
+    assert said in raw
+    assert raw.endswith("expected a pairwise.jsonl that a run wrote")
 
 
 @pytest.mark.parametrize(
@@ -191,9 +191,9 @@ def test_a_file_that_is_no_campaign_is_told_in_one_line(path: Path, header: str,
 )
 def test_a_line_that_is_no_measurement_is_told_with_its_number(path: Path, line: object, said: str) -> None:
     path.write_text(json.dumps(HEADER) + "\n" + json.dumps(MEASURED) + "\n" + json.dumps(line) + "\n")
-    told = problem_of(path)
-    assert told.startswith(f"{path}:3: ")
-    assert said in told
+    raw = problem_of(path)
+    assert raw.startswith(f"{path}:3: ")
+    assert said in raw
 
 
 @pytest.mark.parametrize("line", ["3", "null", '"text"', "[1]"])
@@ -214,10 +214,10 @@ def test_bytes_that_are_no_text_are_told(path: Path) -> None:
 def problem_of(path: Path) -> str:
     with pytest.raises(JournalError) as raised:
         read(path)
-    told = str(raised.value)
-    assert "\n" not in told
-    assert len(told) < len(str(path)) + 200
-    return told
+    raw = str(raised.value)
+    assert "\n" not in raw
+    assert len(raw) < len(str(path)) + 200
+    return raw
 
 
 @given(st.binary(max_size=300))

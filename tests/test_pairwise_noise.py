@@ -138,8 +138,8 @@ def test_a_quarter_of_values_far_below_does_not_widen_the_noise() -> None:
     assert sigma < 1.5 * SIGMA
 
 
-def link_of(told: Sequence[Measurement], one: Pair) -> Finding:
-    (finding,) = [each for each in analyse(told, Settings(MIN_EFFECT, {}, 4)).findings if each.nodes == one.nodes]
+def link_of(data: Sequence[Measurement], one: Pair) -> Finding:
+    (finding,) = [each for each in analyse(data, Settings(MIN_EFFECT, {}, 4)).findings if each.nodes == one.nodes]
     return finding
 
 
@@ -161,8 +161,8 @@ FIRST, SECOND, THIRD = circle(names(16))[0][:3]
 
 def test_a_link_that_is_slow_again_twice_beside_other_pairs_is_accused() -> None:
     again = {4: [FIRST, SECOND], 5: [FIRST, THIRD]}
-    told = rounds_with({0: [FIRST], 4: [FIRST], 5: [FIRST]}, again)
-    assert link_of(told, FIRST).kind is Kind.SLOW_LINK
+    data = rounds_with({0: [FIRST], 4: [FIRST], 5: [FIRST]}, again)
+    assert link_of(data, FIRST).kind is Kind.SLOW_LINK
 
 
 def test_two_links_that_are_slow_together_each_time_may_share_a_way() -> None:

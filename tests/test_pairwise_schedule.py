@@ -145,15 +145,15 @@ def test_pairs_that_a_person_asks_for_are_put_into_disjoint_rounds(asked: list[t
 
 def test_pairs_that_a_person_asks_for_are_all_that_is_measured() -> None:
     asked = (pair("n000", "n001"), pair("n001", "n002"))
-    told = measured(plan(names(8), {}, MIN_EFFECT, asked=asked), Cluster(nodes={"n001": 0.5}))
-    assert [one.pair for one in told] == list(asked)
+    raw = measured(plan(names(8), {}, MIN_EFFECT, asked=asked), Cluster(nodes={"n001": 0.5}))
+    assert [one.pair for one in raw] == list(asked)
 
 
 def test_a_node_that_cannot_be_measured_is_in_no_round() -> None:
     made = Plan(names(9), {}, MIN_EFFECT, absent=frozenset({"n003"}))
-    told = measured(made, Cluster(nodes={"n004": 0.8}))
-    assert told
-    assert not any("n003" in one.pair.nodes for one in told)
+    raw = measured(made, Cluster(nodes={"n004": 0.8}))
+    assert raw
+    assert not any("n003" in one.pair.nodes for one in raw)
 
 
 TROUBLES: Mapping[str, Cluster] = {
@@ -175,33 +175,33 @@ def campaign(request: pytest.FixtureRequest) -> tuple[Plan, list[Measurement]]:
     return made, measured(made, TROUBLES[name])
 
 
-def rounds_of(made: Plan, told: list[Measurement]) -> list[tuple[list[Measurement], list[Pair]]]:
+def rounds_of(made: Plan, raw: list[Measurement]) -> list[tuple[list[Measurement], list[Pair]]]:
     """The retest rounds: what was known before each, and its pairs."""
-    numbers = sorted({one.round for one in told if one.round >= len(made.first)})
+    numbers = sorted({one.round for one in raw if one.round >= len(made.first)})
     return [
-        ([one for one in told if one.round < number], [one.pair for one in told if one.round == number])
+        ([one for one in raw if one.round < number], [one.pair for one in raw if one.round == number])
         for number in numbers
     ]
 
 
 def test_no_node_is_twice_in_a_retest_round(campaign: tuple[Plan, list[Measurement]]) -> None:
-    made, told = campaign
-    assert len(rounds_of(made, told)) <= RETEST_ROUNDS
-    assert all(no_node_is_twice_in(tuple(pairs)) for _, pairs in rounds_of(made, told))
+    made, raw = campaign
+    assert len(rounds_of(made, raw)) <= RETEST_ROUNDS
+    assert all(no_node_is_twice_in(tuple(pairs)) for _, pairs in rounds_of(made, raw))
 
 
 def test_at_most_half_as_many_pairs_run_at_once_in_the_first_retest_round(
     campaign: tuple[Plan, list[Measurement]],
 ) -> None:
-    made, told = campaign
-    first = [one for one in told if one.round == len(made.first)]
+    made, raw = campaign
+    first = [one for one in raw if one.round == len(made.first)]
     assert first
-    assert 2 * len(first) <= max(one.at_once for one in told)
+    assert 2 * len(first) <= max(one.at_once for one in raw)
 
 
 def test_the_partner_of_a_suspect_is_good_and_is_new_to_it(campaign: tuple[Plan, list[Measurement]]) -> None:
-    made, told = campaign
-    for before, pairs in rounds_of(made, told):
+    made, raw = campaign
+    for before, pairs in rounds_of(made, raw):
         screened = screen(before, made.settings)
         bad = {*screened.slow, *screened.failing}
         met = {one.pair for one in before}
@@ -212,8 +212,8 @@ def test_the_partner_of_a_suspect_is_good_and_is_new_to_it(campaign: tuple[Plan,
 
 
 def test_every_suspect_is_measured_again_in_every_round(campaign: tuple[Plan, list[Measurement]]) -> None:
-    made, told = campaign
-    for before, pairs in rounds_of(made, told):
+    made, raw = campaign
+    for before, pairs in rounds_of(made, raw):
         screened = screen(before, made.settings)
         assert {*screened.slow, *screened.failing} <= {node for one in pairs for node in one}
 
@@ -221,20 +221,20 @@ def test_every_suspect_is_measured_again_in_every_round(campaign: tuple[Plan, li
 def test_a_suspect_pair_is_measured_again_as_it_is() -> None:
     made = plan(names(16), {}, MIN_EFFECT)
     link = made.first[1][0]
-    told = measured(made, Cluster(links={link: 0.6}))
-    assert sum(one.pair == link and one.round >= len(made.first) for one in told) >= 2
+    raw = measured(made, Cluster(links={link: 0.6}))
+    assert sum(one.pair == link and one.round >= len(made.first) for one in raw) >= 2
 
 
 def test_a_healthy_cluster_is_asked_once_more_with_room_and_then_no_more() -> None:
     made = plan(names(64), {}, MIN_EFFECT)
-    told = measured(made, Cluster())
-    assert max(one.round for one in told) <= len(made.first)
+    raw = measured(made, Cluster())
+    assert max(one.round for one in raw) <= len(made.first)
 
 
 def test_with_more_suspects_than_good_nodes_each_good_node_serves_one() -> None:
     made = plan(names(12), {}, MIN_EFFECT)
-    told = measured(made, Cluster(dead=names(12)[:7]))
-    assert all(no_node_is_twice_in(tuple(pairs)) for _, pairs in rounds_of(made, told))
+    raw = measured(made, Cluster(dead=names(12)[:7]))
+    assert all(no_node_is_twice_in(tuple(pairs)) for _, pairs in rounds_of(made, raw))
 
 
 @settings(max_examples=40)
@@ -243,11 +243,11 @@ def test_a_round_that_was_broken_off_goes_on_with_the_pairs_that_are_left(
     count: int, seed: int, data: st.DataObject
 ) -> None:
     made = plan(names(count), {}, MIN_EFFECT, seed=seed)
-    told = measured(made, Cluster(nodes={"n001": 0.8}, seed=seed))
-    cut = data.draw(st.integers(0, len(told) - 1))
-    number, left = next_round(made, told[:cut])
-    assert number == told[cut].round
-    assert list(left) == [one.pair for one in told[cut:] if one.round == number]
+    raw = measured(made, Cluster(nodes={"n001": 0.8}, seed=seed))
+    cut = data.draw(st.integers(0, len(raw) - 1))
+    number, left = next_round(made, raw[:cut])
+    assert number == raw[cut].round
+    assert list(left) == [one.pair for one in raw[cut:] if one.round == number]
 
 
 @settings(max_examples=40)
@@ -256,6 +256,6 @@ def test_the_nodes_that_are_left_are_measured_however_many_are_absent(count: int
     assume(count - gone >= 2)
     absent = frozenset(Random(seed).sample(names(count), gone))
     made = Plan(names(count), {}, MIN_EFFECT, is_full=True, absent=absent)
-    told = measured(made, Cluster())
+    raw = measured(made, Cluster())
     left = set(names(count)) - absent
-    assert {one.pair for one in told} == {pair(one, other) for one in left for other in left if one != other}
+    assert {one.pair for one in raw} == {pair(one, other) for one in left for other in left if one != other}

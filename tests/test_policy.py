@@ -131,21 +131,21 @@ def test_the_rule_of_a_check_stands_before_that_of_its_owner() -> None:
 def test_a_disabled_check_is_not_applicable_and_says_why(runs: Runs, checks: str) -> None:
     runs.checks(test_it=checks)
     runs.pytester.makefile(".toml", clusterproof=DISABLED.format(day=FAR))
-    told = runs.over([saying("gpu001", "bad")])
+    data = runs.over([saying("gpu001", "bad")])
     (result,) = runs.results
     assert result.verdict is Verdict.NOT_APPLICABLE
     assert result.message == "disabled by clusterproof.toml until 2999-12-31: nobody listens"
-    assert told.ret == EXIT_UNCHECKED  # no other check ran
-    told.stdout.fnmatch_lines(["policy: host.word is disabled until 2999-12-31: nobody listens"])
+    assert data.ret == EXIT_UNCHECKED  # no other check ran
+    data.stdout.fnmatch_lines(["policy: host.word is disabled until 2999-12-31: nobody listens"])
 
 
 @WAYS
 def test_a_check_runs_again_once_its_exception_has_ended(runs: Runs, checks: str) -> None:
     runs.checks(test_it=checks)
     runs.pytester.makefile(".toml", clusterproof=DISABLED.format(day=PAST))
-    told = runs.over([saying("gpu001", "bad")])
-    assert counts(told) == {"failed": 1}
-    told.stdout.fnmatch_lines(["policy: host.word runs: its exception ended on 2020-01-31 (nobody listens)"])
+    data = runs.over([saying("gpu001", "bad")])
+    assert counts(data) == {"failed": 1}
+    data.stdout.fnmatch_lines(["policy: host.word runs: its exception ended on 2020-01-31 (nobody listens)"])
 
 
 @WAYS
@@ -164,17 +164,17 @@ def test_a_verdict_is_read_as_the_policy_says(
 ) -> None:
     runs.checks(test_it=checks)
     runs.pytester.makefile(".toml", clusterproof=f'[verdicts."host.word"]\n{rule}\n')
-    told = runs.over([saying("gpu001", word)])
+    data = runs.over([saying("gpu001", word)])
     assert [result.verdict for result in runs.results] == [verdict]
-    assert told.ret == exit_code
+    assert data.ret == exit_code
 
 
 def test_a_rule_about_no_check_is_refused_with_the_nearest_name(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
     runs.pytester.makefile(".toml", clusterproof=DISABLED.format(day=FAR).replace("host.word", "gpu.row_remaps"))
-    told = runs.over([saying("gpu001", "pass")])
-    assert told.ret == 4
-    told.stderr.fnmatch_lines(["*[[]disabled]: 'gpu.row_remaps' is no check (did you mean gpu.row_remap?)*"])
+    data = runs.over([saying("gpu001", "pass")])
+    assert data.ret == 4
+    data.stderr.fnmatch_lines(["*[[]disabled]: 'gpu.row_remaps' is no check (did you mean gpu.row_remap?)*"])
 
 
 def test_a_rule_for_a_packaged_check_that_this_run_leaves_out_is_fine(runs: Runs) -> None:
@@ -194,5 +194,5 @@ def test_the_policys_expectations_give_way_to_the_command_lines(runs: Runs) -> N
 def test_workers_read_verdicts_by_the_same_policy(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
     runs.pytester.makefile(".toml", clusterproof='[verdicts."host.word"]\nfail = "concern"\n')
-    told = runs.over([saying("gpu001", "bad"), saying("gpu002", "pass")], "-n2")
-    assert counts(told) == {"passed": 1, "concern": 1}
+    data = runs.over([saying("gpu001", "bad"), saying("gpu002", "pass")], "-n2")
+    assert counts(data) == {"passed": 1, "concern": 1}

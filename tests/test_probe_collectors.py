@@ -40,9 +40,9 @@ def tell(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, u
 
 
 def value(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Any:
-    told = tell(image, collector, options, user=user)
-    assert told.status is Status.TOLD, told.detail
-    return told.value
+    data = tell(image, collector, options, user=user)
+    assert data.status is Status.TOLD, data.detail
+    return data.value
 
 
 @pytest.fixture(scope="module")
@@ -57,26 +57,26 @@ def test_every_collector_of_a_healthy_gpu_node_tells(p5: Node) -> None:
     assert {name: collector.status.value for name, collector in evidence.collectors.items()} == dict.fromkeys(
         collector_names(), "told"
     ) | {"neuron": "absent", "neuron_ls": "absent"}
-    told = {name: collector.value for name, collector in evidence.collectors.items()}
-    assert told["boot"] | {"now": 0, "memory_kib": 0} == {
+    data = {name: collector.value for name, collector in evidence.collectors.items()}
+    assert data["boot"] | {"now": 0, "memory_kib": 0} == {
         "uptime_s": 86400.5,
         "boot_id": "3f1c9a52-6d0e-4b77-9c1d-5a2e8f704b16",
         "hostname": "node001",
         "kernel": "6.8.0-1021-aws",
         "os": "Ubuntu 22.04.5 LTS",
         "memory_kib": 0,
-        "cpus": told["boot"]["cpus"],
+        "cpus": data["boot"]["cpus"],
         "now": 0,
         "uid": 0,
     }
-    assert told["platform"]["product"] == "p5.48xlarge"
-    assert told["nvml"]["count"] == 8
-    assert len(told["pci"]["devices"]) == 8 + 32 + 4 + 2
-    assert len(told["rdma"]["devices"]) == len(told["rdma"]["uverbs"]) == 32
-    assert told["libfabric"]["output"].count("domain: ") == 64
-    assert told["fabric_manager"]["output"].endswith("580.126.09\n")
-    assert told["processes"]["blocked"] == []
-    assert told["limits"] == {
+    assert data["platform"]["product"] == "p5.48xlarge"
+    assert data["nvml"]["count"] == 8
+    assert len(data["pci"]["devices"]) == 8 + 32 + 4 + 2
+    assert len(data["rdma"]["devices"]) == len(data["rdma"]["uverbs"]) == 32
+    assert data["libfabric"]["output"].count("domain: ") == 64
+    assert data["fabric_manager"]["output"].endswith("580.126.09\n")
+    assert data["processes"]["blocked"] == []
+    assert data["limits"] == {
         "login": LIMITS,
         "daemons": dict.fromkeys(("slurmd", "containerd"), LIMITS | {"memory": None}),
     }
@@ -168,9 +168,9 @@ def test_pci_tells_links_and_drivers(p5: Node) -> None:
 def test_rdma_tells_ports_and_modules() -> None:
     image = without_module(healthy_p5(), "gdrdrv")
     image = with_file(image, "/sys/class/infiniband/rdmap79s0/ports/1/state", "1: DOWN\n")
-    told = value(image, "rdma")
+    data = value(image, "rdma")
     port = {"port": 1, "state": "1: DOWN", "physical_state": "5: LinkUp", "rate": "100 Gb/sec (4X EDR)"}
-    assert next(device for device in told["devices"] if device["name"] == "rdmap79s0") == {
+    assert next(device for device in data["devices"] if device["name"] == "rdmap79s0") == {
         "name": "rdmap79s0",
         "vendor": "1d0f",
         "device": "efa2",
@@ -180,8 +180,8 @@ def test_rdma_tells_ports_and_modules() -> None:
         "gdr": None,
         "ports": [port | {"link_layer": "Unspecified", "link_downed": None, "symbol_errors": None}],
     }
-    assert "gdrdrv" not in told["modules"]
-    assert {"efa", "ib_core", "ib_uverbs", "nvidia"} <= set(told["modules"])
+    assert "gdrdrv" not in data["modules"]
+    assert {"efa", "ib_core", "ib_uverbs", "nvidia"} <= set(data["modules"])
 
 
 @needs_nodes
@@ -192,9 +192,9 @@ def test_a_gpu_that_left_the_bus_is_not_told() -> None:
 @needs_nodes
 def test_a_value_that_may_not_be_read_is_an_error_in_its_place() -> None:
     image = with_file(healthy_p5(), "/sys/class/dmi/id/product_serial", File("secret", 0o400))
-    told = value(image, "platform", user=NOBODY)
-    assert told["product"] == "p5.48xlarge"
-    assert told["serial"]["error"] == "EACCES"
+    data = value(image, "platform", user=NOBODY)
+    assert data["product"] == "p5.48xlarge"
+    assert data["serial"]["error"] == "EACCES"
 
 
 @needs_nodes
@@ -211,17 +211,17 @@ def test_a_tool_that_hangs_is_killed_with_its_collector() -> None:
 @needs_nodes
 def test_a_tool_tells_its_exit_and_both_outputs_in_bounds() -> None:
     script = "#!/bin/sh\necho out; echo err >&2; yes | head -c 300000; exit 61\n"
-    told = value(with_tool(healthy_p5(), "nv-fabricmanager", script), "fabric_manager")
-    assert told["exit"] == 61
-    assert told["output"].startswith("out\nerr\ny\n")
-    assert len(told["output"]) == 64 * 1024
+    data = value(with_tool(healthy_p5(), "nv-fabricmanager", script), "fabric_manager")
+    assert data["exit"] == 61
+    assert data["output"].startswith("out\nerr\ny\n")
+    assert len(data["output"]) == 64 * 1024
 
 
 @needs_nodes
 def test_services_tell_their_state_under_each_name_and_what_failed() -> None:
     image = with_service(healthy_p5(), "slurmd", active="failed", sub="failed")
-    told = value(image, "services")
-    assert told["services"]["slurmd"] == {
+    data = value(image, "services")
+    assert data["services"]["slurmd"] == {
         "load": "loaded",
         "active": "failed",
         "sub": "failed",
@@ -229,18 +229,18 @@ def test_services_tell_their_state_under_each_name_and_what_failed() -> None:
         "restarts": 0,
         "active_s": 86_340.5,
     }
-    assert told["services"]["sshd"] == told["services"]["ssh"]
-    assert told["services"]["dcgm"]["load"] == "not-found"
-    assert told["failed"] == ["slurmd.service"]
+    assert data["services"]["sshd"] == data["services"]["ssh"]
+    assert data["services"]["dcgm"]["load"] == "not-found"
+    assert data["failed"] == ["slurmd.service"]
 
 
 @needs_nodes
 def test_services_tell_what_systemd_starts_once_more_and_how_often_it_has() -> None:
     image = with_service(healthy_p5(), "exporter", active="activating", sub="auto-restart")
-    told = value(with_service(image, "slurmd", restarts=7, since_s=86_380), "services")
-    assert (told["services"]["slurmd"]["restarts"], told["services"]["slurmd"]["active_s"]) == (7, 20.5)
-    assert told["services"]["dcgm"]["active_s"] is None
-    assert (told["failed"], told["restarting"]) == ([], ["exporter.service"])
+    data = value(with_service(image, "slurmd", restarts=7, since_s=86_380), "services")
+    assert (data["services"]["slurmd"]["restarts"], data["services"]["slurmd"]["active_s"]) == (7, 20.5)
+    assert data["services"]["dcgm"]["active_s"] is None
+    assert (data["failed"], data["restarting"]) == ([], ["exporter.service"])
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.testbed.kernel_log import edac_controller
 MODULE = "CPU_SrcID#0_MC#0_Chan#1_DIMM#0"
 
 
-def told(root: Path, **files: str | bytes) -> list[dict[str, Any]]:
+def output_of(root: Path, **files: str | bytes) -> list[dict[str, Any]]:
     """What the collector tells where these files lie under the root."""
     for path, content in files.items():
         file = root / path.lstrip("/")
@@ -28,12 +28,12 @@ def told(root: Path, **files: str | bytes) -> list[dict[str, Any]]:
 
 
 def test_a_machine_without_memory_controllers_tells_none(tmp_path: Path) -> None:
-    assert told(tmp_path) == []
-    assert told(tmp_path, **{"/sys/devices/system/edac/mc/uevent": ""}) == []
+    assert output_of(tmp_path) == []
+    assert output_of(tmp_path, **{"/sys/devices/system/edac/mc/uevent": ""}) == []
 
 
 def test_a_controller_is_told_with_the_modules_that_counted_errors(tmp_path: Path) -> None:
-    (controller,) = told(tmp_path, **edac_controller(corrected=7))
+    (controller,) = output_of(tmp_path, **edac_controller(corrected=7))
     assert controller == {
         "name": "mc0",
         "type": "Skylake Socket#0 IMC#0",
@@ -47,21 +47,21 @@ def test_a_controller_is_told_with_the_modules_that_counted_errors(tmp_path: Pat
 
 def test_the_rows_of_older_kernels_are_told(tmp_path: Path) -> None:
     at = "/sys/devices/system/edac/mc/mc0/csrow2"
-    (controller,) = told(tmp_path, **edac_controller(), **{f"{at}/ce_count": "0\n", f"{at}/ue_count": "3\n"})
+    (controller,) = output_of(tmp_path, **edac_controller(), **{f"{at}/ce_count": "0\n", f"{at}/ue_count": "3\n"})
     assert controller["modules"] == [{"name": "csrow2", "corrected": 0, "uncorrected": 3}]
 
 
 @pytest.mark.parametrize("content", ["", "many", "-1", "1" * 40, "٣", b"\xff\xfe"])
 def test_a_count_that_is_no_number_is_an_error_in_its_place(tmp_path: Path, content: str | bytes) -> None:
     files = edac_controller() | {"/sys/devices/system/edac/mc/mc0/ue_count": content}
-    (controller,) = told(tmp_path, **files)
+    (controller,) = output_of(tmp_path, **files)
     assert controller["uncorrected"]["error"] == "EINVAL"
     with pytest.raises(Incomplete, match="uncorrected could not be read"):
         MemoryController(controller).uncorrected  # noqa: B018
 
 
 def test_a_count_that_is_not_there_is_an_error_in_its_place(tmp_path: Path) -> None:
-    (controller,) = told(tmp_path, **{"/sys/devices/system/edac/mc/mc3/ce_count": "1\n"})
+    (controller,) = output_of(tmp_path, **{"/sys/devices/system/edac/mc/mc3/ce_count": "1\n"})
     assert (controller["corrected"], controller["uncorrected"]["error"]) == (1, "ENOENT")
 
 
@@ -69,7 +69,7 @@ def test_more_controllers_and_modules_than_any_machine_has_are_bounded(tmp_path:
     at = "/sys/devices/system/edac/mc/mc{}"
     files = {f"{at.format(number)}/ce_count": "1" for number in range(100)}
     files |= {f"{at.format(0)}/dimm{number}/dimm_ce_count": "1" for number in range(100)}
-    controllers = told(tmp_path, **files)
+    controllers = output_of(tmp_path, **files)
     assert (len(controllers), len(controllers[0]["modules"])) == (edac.MAX_CONTROLLERS, edac.MAX_MODULES)
 
 

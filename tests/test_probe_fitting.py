@@ -19,13 +19,13 @@ def noise(count: int, of: str = "") -> str:
 def answer(lines: list[list[Any]], **collectors: object) -> dict[str, Any]:
     """What a probe tells: a kernel log of these lines, and these collectors beside it."""
     values = {**collectors, "kernel_log": {"lines": lines, "truncated": False}}
-    told = {name: {"status": "told", "value": value, "seconds": 0.1} for name, value in values.items()}
-    return {"probe": {}, "leaves": told}
+    data = {name: {"status": "told", "value": value, "seconds": 0.1} for name, value in values.items()}
+    return {"probe": {}, "leaves": data}
 
 
-def after(told: dict[str, Any], room_bytes: int) -> dict[str, Any]:
+def after(data: dict[str, Any], room_bytes: int) -> dict[str, Any]:
     """The collectors that come of it."""
-    text = fitted(told, room_bytes)
+    text = fitted(data, room_bytes)
     assert len(zlib.compress(text, 6)) <= room_bytes
     return dict(json.loads(text)["leaves"])
 
@@ -35,8 +35,8 @@ def lines_of(begins: str, count: int, first_s: float = 0.0) -> list[list[Any]]:
 
 
 def test_an_answer_that_fits_stays_as_it_is() -> None:
-    told = answer(lines_of("Lustre:", 9), boot={"uptime_s": 1})
-    assert after(json.loads(json.dumps(told)), 10_000) == told["leaves"]
+    data = answer(lines_of("Lustre:", 9), boot={"uptime_s": 1})
+    assert after(json.loads(json.dumps(data)), 10_000) == data["leaves"]
 
 
 def test_the_oldest_lines_of_the_longest_class_go_and_are_counted() -> None:

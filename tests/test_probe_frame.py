@@ -26,9 +26,9 @@ TOLD = {
 }
 
 
-def framed(told: object = TOLD, *, nonce: str = NONCE) -> list[str]:
+def framed(data: object = TOLD, *, nonce: str = NONCE) -> list[str]:
     """The lines of an answer."""
-    text = told if isinstance(told, bytes) else json.dumps(told).encode()
+    text = data if isinstance(data, bytes) else json.dumps(data).encode()
     return [telling.begin(nonce), *telling.lines(zlib.compress(text), nonce)]
 
 
@@ -169,7 +169,7 @@ def collector(**more: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "data",
     [
         b'{"probe": {}, "leaves": {"boot": {"status": "told", "value": NaN}}}',
         b'{"probe": {}, "leaves": {"boot": {"status": "told", "value": -Infinity}}}',
@@ -194,10 +194,10 @@ def collector(**more: object) -> dict[str, object]:
         collector(detail=None),
         {"probe": {}, "leaves": {"boot": "told"}},
     ],
-    ids=lambda told: repr(told)[:60],
+    ids=lambda data: repr(data)[:60],
 )
-def test_an_answer_that_is_not_what_a_probe_tells_is_garbled(told: object) -> None:
-    evidence = decoded("\n".join(framed(told)))
+def test_an_answer_that_is_not_what_a_probe_tells_is_garbled(data: object) -> None:
+    evidence = decoded("\n".join(framed(data)))
     assert evidence.unreached is Unreached.GARBLED
     assert evidence.collectors == {}
     assert evidence.detail.isprintable()

@@ -36,9 +36,9 @@ def tell(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, u
 
 
 def value(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Any:
-    told = tell(image, collector, options, user=user)
-    assert told.status is Status.TOLD, told.detail
-    return told.value
+    data = tell(image, collector, options, user=user)
+    assert data.status is Status.TOLD, data.detail
+    return data.value
 
 
 @needs_nodes
@@ -50,14 +50,14 @@ def test_mounts_tell_their_sizes_and_what_fstab_asks_for() -> None:
     with entered(with_file(healthy_cpu(), "/etc/fstab", fstab)) as node:
         node.run(["mkdir", "-p", path])
         node.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", path])
-        told = probe_node(node, ["mounts"], PATIENT).collectors["mounts"].value
-    by_path = {mount["path"]: mount for mount in told["mounts"]}
+        data = probe_node(node, ["mounts"], PATIENT).collectors["mounts"].value
+    by_path = {mount["path"]: mount for mount in data["mounts"]}
     assert list(by_path)[:2] == ["/", "/dev/shm"]
     odd = by_path[path]
     assert (odd["type"], odd["alive"], odd["total_kib"], odd["free_kib"]) == ("tmpfs", "yes", 4096, 4096)
     assert "size=4096k" in odd["options"].split(",")
     assert odd["inodes"] >= odd["inodes_free"] > 0
-    assert told["fstab"] == [
+    assert data["fstab"] == [
         {
             "path": "/fsx",
             "type": "lustre",
@@ -67,7 +67,7 @@ def test_mounts_tell_their_sizes_and_what_fstab_asks_for() -> None:
         },
         {"path": "/dev/shm", "type": "tmpfs", "source": "tmpfs", "options": "defaults", "mounted": True},
     ]
-    assert told["passed_over"] > 0
+    assert data["passed_over"] > 0
     assert not any(path.startswith(("/proc", "/sys")) for path in by_path)
 
 
@@ -87,8 +87,8 @@ def test_a_mount_that_another_root_does_not_show_is_hidden_and_not_alive(tmp_pat
         (tmp_path / folder).mkdir(parents=True)
     line = "30 1 0:99 / /fsx rw,noatime - lustre 10.1.2.3@tcp:/abcde rw,flock\n"
     (tmp_path / "proc/1/mountinfo").write_text(line)
-    told = probe(["mounts"], ProbeOptions(host_root=str(tmp_path), collector_s=30.0)).collectors["mounts"].value
-    (mount,) = told["mounts"]
+    data = probe(["mounts"], ProbeOptions(host_root=str(tmp_path), collector_s=30.0)).collectors["mounts"].value
+    (mount,) = data["mounts"]
     assert (mount["path"], mount["alive"], mount["options"]) == ("/fsx", "hidden", "rw,noatime,flock")
     assert mount["total_kib"] is None
 
@@ -103,18 +103,18 @@ def test_what_fstab_names_is_told_however_many_others_are_mounted(tmp_path: Path
     (tmp_path / "etc/fstab").write_text(
         "10.1.2.3@tcp:/abcde /zfsx lustre defaults\n/dev/nvme9n1 /zlocal ext4 defaults\n"
     )
-    told = probe(["mounts"], ProbeOptions(host_root=str(tmp_path), collector_s=30.0)).collectors["mounts"].value
-    paths = [mount["path"] for mount in told["mounts"]]
+    data = probe(["mounts"], ProbeOptions(host_root=str(tmp_path), collector_s=30.0)).collectors["mounts"].value
+    paths = [mount["path"] for mount in data["mounts"]]
     assert paths[:3] == ["/zfsx", "/zlocal", "/a/00"]
     assert len(paths) == 64
 
 
 @needs_hung_mount
 def test_a_hung_mount_costs_its_own_evidence_only() -> None:
-    told = value(with_hung_mount(healthy_cpu(), "/fsx"), "mounts", ProbeOptions(collector_s=30.0, mount_s=1.0))
-    alive = {mount["path"]: mount["alive"] for mount in told["mounts"]}
+    data = value(with_hung_mount(healthy_cpu(), "/fsx"), "mounts", ProbeOptions(collector_s=30.0, mount_s=1.0))
+    alive = {mount["path"]: mount["alive"] for mount in data["mounts"]}
     assert alive == {"/": "yes", "/dev/shm": "yes", "/fsx": "hung", "/opt/dlami/scratch": "yes"}
-    hung = next(mount for mount in told["mounts"] if mount["path"] == "/fsx")
+    hung = next(mount for mount in data["mounts"] if mount["path"] == "/fsx")
     assert hung["total_kib"] is hung["free_kib"] is hung["inodes"] is hung["read_s"] is None
 
 
@@ -152,8 +152,8 @@ def wait_for_blocked(node: Node) -> None:
 @needs_nodes
 def test_limits_are_bytes_and_null_is_unlimited() -> None:
     image = with_memlock(with_memlock(healthy_cpu(), "1073741824"), "8388608", "slurmd")
-    told = value(image, "limits")
+    data = value(image, "limits")
     others: dict[str, object] = {"nofile": 1048576, "nproc": None, "stack": 8388608}
-    assert told["login"] == {"memlock": 1073741824, **others}
+    assert data["login"] == {"memlock": 1073741824, **others}
     others["memory"] = None
-    assert told["daemons"] == {"slurmd": {"memlock": 8388608, **others}, "containerd": {"memlock": None, **others}}
+    assert data["daemons"] == {"slurmd": {"memlock": 8388608, **others}, "containerd": {"memlock": None, **others}}

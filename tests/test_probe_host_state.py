@@ -27,17 +27,17 @@ def test_a_limit_that_the_kernel_does_not_name_is_an_error_in_its_place(tmp_path
 
 @needs_nodes
 def test_processors_tell_their_number_their_kind_and_what_they_did() -> None:
-    told = value(healthy_p5(), "cpus")
-    assert (told["online"], told["present"], told["smt"]) == ("0-191", "0-191", "on")
-    assert told["info"] == {
+    data = value(healthy_p5(), "cpus")
+    assert (data["online"], data["present"], data["smt"]) == ("0-191", "0-191", "on")
+    assert data["info"] == {
         "model": "AMD EPYC 7R13 Processor",
         "microcode": ["0xa0011d5"],
         "sockets": 2,
         "cores": 96,
     }
-    assert told["policies"] == []
-    assert [state["name"] for state in told["idle_states"]] == ["POLL", "C1"]
-    first, second = told["times"]
+    assert data["policies"] == []
+    assert [state["name"] for state in data["idle_states"]] == ["POLL", "C1"]
+    first, second = data["times"]
     assert len(first) == len(second) == 8
     assert all(then < now for then, now in zip(first, second, strict=True) if now)
 
@@ -60,7 +60,7 @@ def test_processors_of_arm_are_named_by_their_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "key", "told"),
+    ("files", "key", "data"),
     [
         ({}, "info", "ENOENT"),
         ({}, "online", "ENOENT"),
@@ -70,11 +70,11 @@ def test_processors_of_arm_are_named_by_their_numbers(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_processors_do_not_tell_is_an_error_in_its_place(
-    tmp_path: Path, files: dict[str, str | bytes], key: str, told: object
+    tmp_path: Path, files: dict[str, str | bytes], key: str, data: object
 ) -> None:
     seen = read_under(root(tmp_path, files), "cpus")[key]
     seen = seen[0] if key == "times" else seen
-    assert (seen["error"] if isinstance(told, str) else seen) == told
+    assert (seen["error"] if isinstance(data, str) else seen) == data
 
 
 def test_many_kinds_of_frequency_policies_are_told_up_to_a_bound(tmp_path: Path) -> None:
@@ -84,18 +84,18 @@ def test_many_kinds_of_frequency_policies_are_told_up_to_a_bound(tmp_path: Path)
 
 @needs_nodes
 def test_memory_tells_its_pages_and_its_places() -> None:
-    told = value(healthy_p5(), "memory")
-    assert (told["total_kib"], told["swap_total_kib"]) == (2113123909, 0)
-    assert {"size_kib": 2048, "pages": 5128, "free": 5128} in told["huge_pages"]
-    assert [(node["node"], node["cpus"]) for node in told["numa"]] == [(0, "0-47,96-143"), (1, "48-95,144-191")]
-    assert told["nccl_shm"] == {"count": 0, "kib": 0, "oldest_s": 0.0}
+    data = value(healthy_p5(), "memory")
+    assert (data["total_kib"], data["swap_total_kib"]) == (2113123909, 0)
+    assert {"size_kib": 2048, "pages": 5128, "free": 5128} in data["huge_pages"]
+    assert [(node["node"], node["cpus"]) for node in data["numa"]] == [(0, "0-47,96-143"), (1, "48-95,144-191")]
+    assert data["nccl_shm"] == {"count": 0, "kib": 0, "oldest_s": 0.0}
 
 
 def test_memory_that_is_not_told_is_an_error_in_its_place(tmp_path: Path) -> None:
-    told = read_under(root(tmp_path, {"proc/meminfo": "MemTotal: much kB\nSwapTotal: 0 kB\n"}), "memory")
-    assert told["total_kib"]["error"] == told["available_kib"]["error"] == "EINVAL"
-    assert told["swap_total_kib"] == 0
-    assert (told["transparent"], told["numa_balancing"], told["numa"], told["huge_pages"]) == ("", "", [], [])
+    data = read_under(root(tmp_path, {"proc/meminfo": "MemTotal: much kB\nSwapTotal: 0 kB\n"}), "memory")
+    assert data["total_kib"]["error"] == data["available_kib"]["error"] == "EINVAL"
+    assert data["swap_total_kib"] == 0
+    assert (data["transparent"], data["numa_balancing"], data["numa"], data["huge_pages"]) == ("", "", [], [])
 
 
 def test_only_nccls_segments_are_counted(tmp_path: Path) -> None:
@@ -116,15 +116,15 @@ def test_a_kernel_that_was_removed_is_not_installed(tmp_path: Path) -> None:
         "run/reboot-required": "",
         "run/reboot-required.pkgs": b"libc6\n\xff\n" + b"libssl3\n" * 40,
     }
-    told = read_under(root(tmp_path, files), "kernel")
-    assert (told["modules"], told["images"]) == (["6.8.0-1021-aws"], ["6.8.0-1021-aws"])
-    assert (told["reboot_required"], told["reboot_packages"]) == (True, ["libc6", "libssl3", "\ufffd"])
-    assert told["leaves_marker"] is False
+    data = read_under(root(tmp_path, files), "kernel")
+    assert (data["modules"], data["images"]) == (["6.8.0-1021-aws"], ["6.8.0-1021-aws"])
+    assert (data["reboot_required"], data["reboot_packages"]) == (True, ["libc6", "libssl3", "\ufffd"])
+    assert data["leaves_marker"] is False
 
 
 def test_a_container_has_no_kernel_installed(tmp_path: Path) -> None:
-    told = read_under(root(tmp_path, {}), "kernel")
-    assert (told["modules"], told["images"], told["clocksource"]) == ([], [], "")
+    data = read_under(root(tmp_path, {}), "kernel")
+    assert (data["modules"], data["images"], data["clocksource"]) == ([], [], "")
 
 
 @needs_nodes
@@ -144,6 +144,6 @@ def root(folder: Path, files: Mapping[str, str | bytes]) -> Path:
 
 def read_under(folder: Path, collector: str) -> Any:
     """What one collector tells of another root."""
-    told = probe([collector], ProbeOptions(host_root=str(folder), collector_s=30.0)).collectors[collector]
-    assert told.status is Status.TOLD, told.detail
-    return told.value
+    data = probe([collector], ProbeOptions(host_root=str(folder), collector_s=30.0)).collectors[collector]
+    assert data.status is Status.TOLD, data.detail
+    return data.value

@@ -77,20 +77,20 @@ def test_a_real_server_understands_what_is_asked() -> None:
         protocol_version = "HTTP/1.1"
 
         def do_PUT(self) -> None:
-            told = f"{self.command} {self.path} {self.headers['Host']} {self.headers['X-Seconds']}".encode()
+            data = f"{self.command} {self.path} {self.headers['Host']} {self.headers['X-Seconds']}".encode()
             self.send_response(200)
-            self.send_header("Content-Length", str(len(told)))
+            self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            self.wfile.write(told)
+            self.wfile.write(data)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Say nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Echo) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        told = ask(f"http://127.0.0.1:{server.server_port}/", "PUT", "/latest", {"X-Seconds": "60"}, PATIENT_S)
+        data = ask(f"http://127.0.0.1:{server.server_port}/", "PUT", "/latest", {"X-Seconds": "60"}, PATIENT_S)
         server.shutdown()
-    assert told == (200, b"PUT /latest 127.0.0.1 60")
+    assert data == (200, b"PUT /latest 127.0.0.1 60")
 
 
 @pytest.mark.parametrize("header", ["one\r\nHost: another", "caf\u00e9", "\0"])

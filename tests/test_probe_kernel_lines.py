@@ -14,9 +14,9 @@ XID = "NVRM: Xid (PCI:0000:{:02x}:00): {}, pid={}, name=train"
 
 
 def kept(texts: list[str]) -> list[str]:
-    told = Kept().of((float(at), text.encode()) for at, text in enumerate(texts))["lines"]
-    assert isinstance(told, list)
-    return [line[1] for line in told]
+    data = Kept().of((float(at), text.encode()) for at, text in enumerate(texts))["lines"]
+    assert isinstance(data, list)
+    return [line[1] for line in data]
 
 
 def is_of_this_boot(line: str) -> bool:
@@ -80,18 +80,18 @@ def test_other_lines_are_not(line: str) -> None:
 
 def test_of_a_storm_the_first_and_the_last_are_kept_for_each_gpu_and_code() -> None:
     storm = [XID.format(gpu, code, at) for at in range(500) for gpu in (1, 2) for code in (31, 13)]
-    told = kept(storm)
+    data = kept(storm)
     for gpu in (1, 2):
         for code in (31, 13):
             of_one = [line for line in storm if line.startswith(XID.format(gpu, code, 0)[:36])]
-            assert [line for line in told if line in of_one] == of_one[:EACH] + of_one[-EACH:]
+            assert [line for line in data if line in of_one] == of_one[:EACH] + of_one[-EACH:]
 
 
 def test_the_first_line_after_those_left_out_says_how_many_they_are() -> None:
-    told = Kept().of((float(at), b"NVRM: Xid (PCI:0000:c5:00): 31, pid=7") for at in range(100))
-    assert isinstance(told["lines"], list)
-    assert [(line[0], line[2]) for line in told["lines"] if len(line) == 3] == [(84.0, 100 - 2 * EACH)]
-    assert told["dropped"] == 100 - 2 * EACH
+    data = Kept().of((float(at), b"NVRM: Xid (PCI:0000:c5:00): 31, pid=7") for at in range(100))
+    assert isinstance(data["lines"], list)
+    assert [(line[0], line[2]) for line in data["lines"] if len(line) == 3] == [(84.0, 100 - 2 * EACH)]
+    assert data["dropped"] == 100 - 2 * EACH
 
 
 @pytest.mark.parametrize(
@@ -107,31 +107,31 @@ def test_the_first_line_after_those_left_out_says_how_many_they_are() -> None:
     ],
 )
 def test_of_each_device_and_server_lines_are_kept(line: str) -> None:
-    told = kept([line.format(number, number) for _ in range(40) for number in range(1, 41)])
-    assert {told.count(line.format(number, number)) for number in range(1, 41)} == {2 * EACH}
+    data = kept([line.format(number, number) for _ in range(40) for number in range(1, 41)])
+    assert {data.count(line.format(number, number)) for number in range(1, 41)} == {2 * EACH}
 
 
 def test_a_log_of_ever_different_lines_hides_no_fault() -> None:
     other = [f"NVRM: {chr(97 + n % 26)}{chr(97 + n // 26 % 26)}{chr(97 + n // 676)} is new" for n in range(5000)]
     faults = [XID.format(0x53, 79, 7), "EDAC MC0: 1 UE memory read error", "watchdog: BUG: soft lockup - CPU#3"]
-    told = kept([*other[:2500], *[XID.format(5, 31, n) for n in range(99)], *faults, *other[2500:]])
-    assert [line for line in faults if line not in told] == []
+    data = kept([*other[:2500], *[XID.format(5, 31, n) for n in range(99)], *faults, *other[2500:]])
+    assert [line for line in faults if line not in data] == []
 
 
 def test_a_log_of_ever_different_lines_is_bounded() -> None:
     letters = ("".join(chr(97 + (n >> shift) % 16) for shift in (0, 4, 8, 12, 16)) for n in range(100_000))
-    told = Kept().of((float(at), f"NVRM: {word} {'x' * 900}".encode()) for at, word in enumerate(letters))
-    lines = told["lines"]
+    data = Kept().of((float(at), f"NVRM: {word} {'x' * 900}".encode()) for at, word in enumerate(letters))
+    lines = data["lines"]
     assert isinstance(lines, list)
     assert sum(len(line[1]) for line in lines) <= 2 * MAX_TOLD
-    assert told["dropped"] == 100_000 - len(lines) > 0
+    assert data["dropped"] == 100_000 - len(lines) > 0
 
 
 @given(lines=st.lists(st.tuples(st.floats(0, 1e6), st.binary(max_size=60) | st.just(b"NVRM: x")), max_size=80))
 def test_any_log_is_told_in_order_and_counted(lines: list[tuple[float, bytes]]) -> None:
-    told = Kept().of(lines)
-    assert told["read"] == len(lines)
-    assert isinstance(told["lines"], list)
+    data = Kept().of(lines)
+    assert data["read"] == len(lines)
+    assert isinstance(data["lines"], list)
     seen = [[at, text.decode("utf-8", "replace")] for at, text in lines]
     positions = iter(seen)
-    assert all(line[:2] in positions for line in told["lines"])
+    assert all(line[:2] in positions for line in data["lines"])

@@ -41,9 +41,9 @@ def tell(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, u
 
 
 def value(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Any:
-    told = tell(image, collector, options, user=user)
-    assert told.status is Status.TOLD, told.detail
-    return told.value
+    data = tell(image, collector, options, user=user)
+    assert data.status is Status.TOLD, data.detail
+    return data.value
 
 
 @needs_nodes
@@ -58,9 +58,9 @@ def test_the_kernels_own_records_are_told_and_those_of_programs_are_not() -> Non
         "not a record\n"
         "3,5,5000000,-;NVRM: cut"
     )
-    told = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
-    assert told.pop("cursor") == [BOOT_ID, 5, 5.0]
-    assert told == {
+    data = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
+    assert data.pop("cursor") == [BOOT_ID, 5, 5.0]
+    assert data == {
         "source": "/dev/kmsg",
         "lines": [
             [0.0001, "Linux version 6.8.0"],
@@ -94,10 +94,10 @@ def test_behind_a_cursor_only_what_is_new_is_told(
         f"3,{6 + at},{20 + 10 * at}000000,-;NVRM: {word}\n" for at, word in enumerate(["first", "second", "third"])
     )
     options = replace(PATIENT, log_cursor=(BOOT_ID if boot_id == "this" else boot_id, sequence, seconds))
-    told = value(with_tool(with_file(healthy_cpu(), "/dev/kmsg", log), "journalctl", DENIED), "kernel_log", options)
-    assert [text for _, text in told["lines"]] == lines
-    assert told["truncated"] is is_lost
-    assert told["cursor"] == [BOOT_ID, 8, 40.0]
+    data = value(with_tool(with_file(healthy_cpu(), "/dev/kmsg", log), "journalctl", DENIED), "kernel_log", options)
+    assert [text for _, text in data["lines"]] == lines
+    assert data["truncated"] is is_lost
+    assert data["cursor"] == [BOOT_ID, 8, 40.0]
 
 
 @needs_nodes
@@ -109,9 +109,9 @@ def test_a_log_without_sequence_numbers_is_told_from_the_cursors_time_on(
 ) -> None:
     image = with_tool(with_file(healthy_cpu(), "/dev/kmsg", ABSENT), "journalctl", DENIED)
     image = with_tool(image, "dmesg", "#!/bin/sh\necho '[ 7100.0] NVRM: early'\necho '[ 7200.5] NVRM: late'\n")
-    told = value(image, "kernel_log", replace(PATIENT, log_cursor=(BOOT_ID, -1, seconds)))
-    assert [text for _, text in told["lines"]] == lines
-    assert (told["truncated"], told["cursor"]) == (is_lost, [BOOT_ID, -1, 7200.5])
+    data = value(image, "kernel_log", replace(PATIENT, log_cursor=(BOOT_ID, -1, seconds)))
+    assert [text for _, text in data["lines"]] == lines
+    assert (data["truncated"], data["cursor"]) == (is_lost, [BOOT_ID, -1, 7200.5])
 
 
 LOST = "6,9000,7200000000,-;NVRM: first that is left\n"
@@ -137,19 +137,19 @@ def test_what_kmsg_has_lost_comes_from_the_journal(
 ) -> None:
     script = "".join(f"echo '[{at:5}.000000] gpu001 kernel: {text}'\n" for at, text in journal.items())
     image = with_tool(with_file(healthy_cpu(), "/dev/kmsg", LOST), "journalctl", f"#!/bin/sh\n{script}")
-    told = value(image, "kernel_log")
-    assert told["source"] == "/dev/kmsg"
-    assert [text for _, text in told["lines"]] == [*added, "NVRM: first that is left"]
-    assert (told["truncated"], told["whole_from"]) == (whole_from > 0, whole_from)
+    data = value(image, "kernel_log")
+    assert data["source"] == "/dev/kmsg"
+    assert [text for _, text in data["lines"]] == [*added, "NVRM: first that is left"]
+    assert (data["truncated"], data["whole_from"]) == (whole_from > 0, whole_from)
 
 
 @needs_nodes
 def test_a_journal_that_does_not_end_costs_only_what_it_would_have_added() -> None:
     journal = f"#!/bin/sh\necho '[    0.0] gpu001 kernel: NVRM: early'\n{FOR_EVER}\n"
     image = with_tool(with_file(healthy_cpu(), "/dev/kmsg", LOST), "journalctl", journal)
-    told = value(image, "kernel_log", ProbeOptions(collector_s=4.0))
-    assert [text for _, text in told["lines"]] == ["NVRM: early", "NVRM: first that is left"]
-    assert told["truncated"] is True
+    data = value(image, "kernel_log", ProbeOptions(collector_s=4.0))
+    assert [text for _, text in data["lines"]] == ["NVRM: early", "NVRM: first that is left"]
+    assert data["truncated"] is True
 
 
 @needs_nodes
@@ -158,13 +158,13 @@ def test_a_flood_of_lines_is_told_in_bounds_and_hides_no_other_line() -> None:
     other = "6,{0},{0}000000,-;NVRM: number {0} {0:x}z\n"
     log = "".join(xid.format(n, n % 8) if n % 2 else other.format(n) for n in range(200_000))
     log += "3,9,999999000000,-;NVRM: Xid (PCI:0000:c5:00): 79, GPU has fallen off the bus.\n"
-    told = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
-    assert told["read"] == 200_001
-    assert told["dropped"] == 200_001 - len(told["lines"])
-    assert len(told["lines"]) < 40_000
-    assert told["lines"][-1] == [999999.0, "NVRM: Xid (PCI:0000:c5:00): 79, GPU has fallen off the bus."]
+    data = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
+    assert data["read"] == 200_001
+    assert data["dropped"] == 200_001 - len(data["lines"])
+    assert len(data["lines"]) < 40_000
+    assert data["lines"][-1] == [999999.0, "NVRM: Xid (PCI:0000:c5:00): 79, GPU has fallen off the bus."]
     for bus in (1, 3, 5, 7):
-        hits = [line[0] for line in told["lines"] if line[1].startswith(f"NVRM: Xid (PCI:0000:{bus:02x}:00): 31,")]
+        hits = [line[0] for line in data["lines"] if line[1].startswith(f"NVRM: Xid (PCI:0000:{bus:02x}:00): 31,")]
         assert len(hits) == 32
         assert (hits[0], hits[-1]) == (bus, 200_000 - 8 + bus)
 
@@ -186,12 +186,12 @@ def test_in_a_storm_every_fault_is_told_and_judged() -> None:
     storm = (HIDDEN.get(n, f"NVRM: Xid (PCI:0000:{n % 16:02x}:00): 31, pid={n}, name=train") for n in range(STORM))
     log = "".join(f"3,{n},{n + 1}000000,-;{text}\n" for n, text in enumerate(storm))
     evidence = tell(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
-    told = evidence.value
-    assert len(told["lines"]) < 2 * 16 * 16 + len(HIDDEN) + 1
-    assert [line[:2] for line in told["lines"] if line[1] in HIDDEN.values()] == [
+    data = evidence.value
+    assert len(data["lines"]) < 2 * 16 * 16 + len(HIDDEN) + 1
+    assert [line[:2] for line in data["lines"] if line[1] in HIDDEN.values()] == [
         [n + 1.0, text] for n, text in HIDDEN.items()
     ]
-    events = kernel_log.parse(kernel_log.lines(told["lines"]))
+    events = kernel_log.parse(kernel_log.lines(data["lines"]))
     failing = {(found.pci, found.code) for found in evaluate(events) if found.severity == "fail"}
     assert failing == {("0000:53:00.0", 79), ("0000:64:00.0", 48), ("0000:75:00.0", 119)}
     assert sum(found.count for found in evaluate(events)) == STORM - 3
@@ -201,8 +201,8 @@ def test_in_a_storm_every_fault_is_told_and_judged() -> None:
 def test_two_boots_of_one_journal_are_told_apart() -> None:
     lines = {1: "Linux version 6.8.0", 900: HIDDEN[1], 0: "Linux version 6.8.0", 50: HIDDEN[2]}
     script = "".join(f"echo '[{at:5}.000000] gpu001.example.org kernel: {text}'\n" for at, text in lines.items())
-    told = value(with_tool(without_kmsg(), "journalctl", f"#!/bin/sh\n{script}"), "kernel_log")
-    events = kernel_log.of_this_boot(kernel_log.parse(kernel_log.lines(told["lines"])))
+    data = value(with_tool(without_kmsg(), "journalctl", f"#!/bin/sh\n{script}"), "kernel_log")
+    events = kernel_log.of_this_boot(kernel_log.parse(kernel_log.lines(data["lines"])))
     assert [type(event).__name__ for event in events] == ["Cleared", "OomKill"]
 
 
@@ -221,16 +221,16 @@ def test_two_boots_of_one_journal_are_told_apart() -> None:
 @needs_nodes
 def test_a_reset_that_the_log_tells_of_clears_the_xid_before_it(reset: list[str]) -> None:
     log = "".join(f"3,{at},{at * 1000},-;{text}\n" for at, text in enumerate([HIDDEN[1], *reset]))
-    told = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
-    (found,) = evaluate(kernel_log.parse(kernel_log.lines(told["lines"])))
+    data = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
+    (found,) = evaluate(kernel_log.parse(kernel_log.lines(data["lines"])))
     assert (found.code, found.severity, bool(found.cleared_by)) == (79, "none", True)
 
 
 @needs_nodes
 def test_bytes_that_are_no_text_change_nothing_else_of_a_line() -> None:
     log = b"3,1,500000,-;NVRM: Xid (PCI:0000:53:00): 79, pid=7, name=\xff\xfe\x80, GPU has fallen off\n"
-    told = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
-    (event,) = kernel_log.parse(kernel_log.lines(told["lines"]))
+    data = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
+    (event,) = kernel_log.parse(kernel_log.lines(data["lines"]))
     assert isinstance(event, kernel_log.XidEvent)
     assert (event.code, event.pci, event.process) == (79, "0000:53:00.0", "\ufffd" * 3)
 
@@ -249,10 +249,10 @@ def test_records_that_are_overwritten_while_they_are_read_are_lost(
         return record
 
     monkeypatch.setattr("clusterproof.plugins.evidence.kernel_log.collect.os.read", read)
-    told = collector.read(ProbedNode(str(tmp_path)))
+    data = collector.read(ProbedNode(str(tmp_path)))
     monkeypatch.undo()
-    assert isinstance(told, dict)
-    assert (told["read"], told["truncated"], told["whole_from"]) == (2, True, 7.0)
+    assert isinstance(data, dict)
+    assert (data["read"], data["truncated"], data["whole_from"]) == (2, True, 7.0)
 
 
 @needs_nodes
@@ -263,9 +263,9 @@ def test_only_the_head_of_a_record_that_dmesg_prints_is_the_kernels_word(indent:
         f"[   12.500000] tmpfs: Unknown parameter 'x\n{indent}NVRM: Xid (PCI:0000:c5:00): 79'\n{indent}nvidia: y\n"
         "[   12.600000] NVRM: one\n[   12.600000] NVRM: two\n"
     )
-    told = value(printing(lines), "kernel_log")
-    assert told["source"] == "dmesg"
-    assert [line[1] for line in told["lines"]] == ["Linux version 6.8.0", "NVRM: loading", "NVRM: one", "NVRM: two"]
+    data = value(printing(lines), "kernel_log")
+    assert data["source"] == "dmesg"
+    assert [line[1] for line in data["lines"]] == ["Linux version 6.8.0", "NVRM: loading", "NVRM: one", "NVRM: two"]
 
 
 @needs_root
@@ -278,8 +278,8 @@ def test_a_users_newline_in_this_machines_log_is_no_record_where_dmesg_has_it_fr
     shown = subprocess.run(hidden, capture_output=True, text=True, check=False).stdout
     if f"] {mark}'" not in shown:
         pytest.skip("this machine lets nobody mount in a namespace of his own, or shows no kernel log")
-    told = value(printing("".join(f"{line}\n" for line in shown.split("\n")[-20:])), "kernel_log")
-    assert [line for line in told["lines"] if mark in line[1]] == []
+    data = value(printing("".join(f"{line}\n" for line in shown.split("\n")[-20:])), "kernel_log")
+    assert [line for line in data["lines"] if mark in line[1]] == []
 
 
 def printing(lines: str) -> NodeImage:
@@ -300,9 +300,9 @@ echo "[ 9000.250000]{host} NVRM: Xid (PCI:0000:c5:00): 48, pid=12"
 echo "[ 9000.300000]{host and " gpu001 health[9]:"} {"NVRM: no word of the kernel" if host else "usb 1-1: x"}"
 """
     image = with_tool(with_tool(without_kmsg(), "journalctl", DENIED), "dmesg", DENIED)
-    told = value(with_tool(image, tool, script), "kernel_log")
-    assert told["source"].startswith(tool)
-    assert told["lines"] == [[0.0, "Linux version 6.8.0"], [9000.25, "NVRM: Xid (PCI:0000:c5:00): 48, pid=12"]]
+    data = value(with_tool(image, tool, script), "kernel_log")
+    assert data["source"].startswith(tool)
+    assert data["lines"] == [[0.0, "Linux version 6.8.0"], [9000.25, "NVRM: Xid (PCI:0000:c5:00): 48, pid=12"]]
 
 
 @needs_nodes
@@ -327,7 +327,7 @@ def without_kmsg() -> NodeImage:
 
 @needs_root
 def test_this_machines_own_log_is_read_to_its_end() -> None:
-    told = probe(["kernel_log"], PATIENT).collectors["kernel_log"].value
-    assert told["source"] == "/dev/kmsg"
-    assert told["read"] > 10
+    data = probe(["kernel_log"], PATIENT).collectors["kernel_log"].value
+    assert data["source"] == "/dev/kmsg"
+    assert data["read"] > 10
     assert Path("/dev/kmsg").is_char_device()

@@ -55,12 +55,12 @@ def test_silence_and_what_is_no_address_are_no_answer() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mute:
         mute.bind((SILENT, 0))
         servers = [SILENT, "not-an-address.example", "10.0.0.999"]
-        told = naming._asked(Node(collector_s=0.2), servers, "gpu001")
-    assert told == [{"address": server, "answers": False} for server in servers]
+        data = naming._asked(Node(collector_s=0.2), servers, "gpu001")
+    assert data == [{"address": server, "answers": False} for server in servers]
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "data"),
     [
         ("127.0.0.1 localhost\n", []),
         ("127.0.1.1 gpu001.example.org gpu001\n", [("127.0.1.1", True)]),
@@ -69,11 +69,11 @@ def test_silence_and_what_is_no_address_are_no_answer() -> None:
         ("localhost gpu001\n10.0.0 gpu001\n\x00 gpu001\ngpu001\n", []),
     ],
 )
-def test_the_nodes_own_name_in_etc_hosts(tmp_path: Path, lines: str, told: list[tuple[str, bool]]) -> None:
+def test_the_nodes_own_name_in_etc_hosts(tmp_path: Path, lines: str, data: list[tuple[str, bool]]) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/hosts").write_text(lines)
     found = naming._hosts(Node(str(tmp_path)), "gpu001")
-    assert found == [{"address": address, "is_own": is_own} for address, is_own in told]
+    assert found == [{"address": address, "is_own": is_own} for address, is_own in data]
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,9 @@ def said(addresses: list[str], duplicates: list[str], others: list[list[str]], d
     group = Group()
     for number, of_node in enumerate([addresses, *others]):
         entries = [{"name": f"eth{n}", "driver": driver, "mac": "", "ipv4": ipv4} for n, ipv4 in enumerate(of_node)]
-        told = {"addresses": entries, "duplicates": duplicates, "hosts": [], "nameservers": [], "hostname": "x"}
+        data = {"addresses": entries, "duplicates": duplicates, "hosts": [], "nameservers": [], "hostname": "x"}
         name = f"gpu{number:03d}"
-        evidence = NodeEvidence(name, {"naming": Collected(Status.TOLD, told)})
+        evidence = NodeEvidence(name, {"naming": Collected(Status.TOLD, data)})
         group.nodes.append(NodeOfCluster(Target(name), evidence, group=group))
     return evaluate(node_checks()["network.address_unique"], group.nodes[0])
 

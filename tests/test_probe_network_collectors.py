@@ -43,24 +43,24 @@ def efa(name: str, **counters: str | bytes) -> dict[str, str | bytes]:
 
 def rdma_devices(node: Node) -> dict[str, Any]:
     """The devices that the collector tells, by name."""
-    told: Any = rdma.read(node)
-    return {device["name"]: device for device in told["devices"]}
+    data: Any = rdma.read(node)
+    return {device["name"]: device for device in data["devices"]}
 
 
 def test_a_capture_of_many_kinds_of_rdma_devices_is_told_whole(tmp_path: Path) -> None:
     capture = sample("rdma/sysfs-infiniband-node_exporter.txt")
     files = dict(line.split(":", 1) for line in capture.lines if line.startswith("/sys/"))
-    told = rdma_devices(written(tmp_path, dict(files)))
-    assert {name: device["firmware"] for name, device in told.items()} == {
-        name: files[f"/sys/class/infiniband/{name}/fw_ver"] for name in told
+    data = rdma_devices(written(tmp_path, dict(files)))
+    assert {name: device["firmware"] for name, device in data.items()} == {
+        name: files[f"/sys/class/infiniband/{name}/fw_ver"] for name in data
     }
-    assert told["i40iw0"]["ports"][0]["link_downed"] is None  # N/A (no PMA)
-    assert [port["link_downed"] for port in told["mlx4_0"]["ports"]] == [0, 0]
-    assert {port.gbps for device in told.values() for port in RdmaDevice(device).ports} == {10.0, 40.0}
+    assert data["i40iw0"]["ports"][0]["link_downed"] is None  # N/A (no PMA)
+    assert [port["link_downed"] for port in data["mlx4_0"]["ports"]] == [0, 0]
+    assert {port.gbps for device in data.values() for port in RdmaDevice(device).ports} == {10.0, 40.0}
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "data"),
     [
         ("0\n", 0),
         ("18446744073709551615\n", 18446744073709551615),
@@ -71,10 +71,10 @@ def test_a_capture_of_many_kinds_of_rdma_devices_is_told_whole(tmp_path: Path) -
         ("", "EINVAL"),
     ],
 )
-def test_a_ports_counter_is_a_number_or_none_or_an_error(tmp_path: Path, text: str | bytes, told: object) -> None:
+def test_a_ports_counter_is_a_number_or_none_or_an_error(tmp_path: Path, text: str | bytes, data: object) -> None:
     path = "/sys/class/infiniband/mlx5_0/ports/1/counters/link_downed"
     (port,) = rdma_devices(written(tmp_path, {path: text}))["mlx5_0"]["ports"]
-    assert (port["link_downed"]["error"] if isinstance(port["link_downed"], dict) else port["link_downed"]) == told
+    assert (port["link_downed"]["error"] if isinstance(port["link_downed"], dict) else port["link_downed"]) == data
     assert port["symbol_errors"] is None
 
 
@@ -84,8 +84,8 @@ def test_efa_counters_are_told_at_both_looks_and_others_are_not(tmp_path: Path) 
         "/sys/class/infiniband/mlx5_0/ports/1/hw_counters/rx_drops": "1\n",
         "/sys/class/infiniband/rdmap79s0/hw_counters/no_completion_cmds": "0\n",
     })  # fmt: skip
-    told: Any = efa_counters.read(node)
-    assert told["devices"] == [{"name": "rdmap79s0", "counters": {"rx_drops": [7, 7], "no_completion_cmds": [0, 0]}}]
+    data: Any = efa_counters.read(node)
+    assert data["devices"] == [{"name": "rdmap79s0", "counters": {"rx_drops": [7, 7], "no_completion_cmds": [0, 0]}}]
 
 
 def test_a_node_without_efa_has_no_efa_counters(tmp_path: Path) -> None:
@@ -116,8 +116,8 @@ def test_a_counter_is_what_it_went_on_by_and_none_where_the_driver_lacks_it() ->
 def interface_files(name: str, **files: str) -> dict[str, str | bytes]:
     """An interface of /sys/class/net with a device of its own."""
     here = f"/sys/class/net/{name}"
-    told = {"mtu": "9001\n", "operstate": "up\n", "flags": "0x1003\n", "carrier": "1\n", "device/x": ""} | files
-    return {f"{here}/{file}": text for file, text in told.items()}
+    data = {"mtu": "9001\n", "operstate": "up\n", "flags": "0x1003\n", "carrier": "1\n", "device/x": ""} | files
+    return {f"{here}/{file}": text for file, text in data.items()}
 
 
 def test_virtual_interfaces_are_names_only_and_what_is_no_interface_is_passed_over(tmp_path: Path) -> None:
@@ -125,9 +125,9 @@ def test_virtual_interfaces_are_names_only_and_what_is_no_interface_is_passed_ov
         "/sys/class/net/lo/mtu": "65536\n",
         "/sys/class/net/bonding_masters": "\n",
     })  # fmt: skip
-    told: Any = interfaces.read(node)
-    assert told["names"] == ["ens32", "lo"]
-    assert [interface["name"] for interface in told["physical"]] == ["ens32"]
+    data: Any = interfaces.read(node)
+    assert data["names"] == ["ens32", "lo"]
+    assert [interface["name"] for interface in data["physical"]] == ["ens32"]
 
 
 @pytest.mark.parametrize(
@@ -137,14 +137,14 @@ def test_virtual_interfaces_are_names_only_and_what_is_no_interface_is_passed_ov
 def test_a_value_of_an_interface_that_makes_no_sense_is_an_error_in_its_place(
     tmp_path: Path, file: str, text: str, key: str, error: str
 ) -> None:
-    told: Any = interfaces.read(written(tmp_path, interface_files("ens32", **{file: text})))
-    assert told["physical"][0][key]["error"] == error
+    data: Any = interfaces.read(written(tmp_path, interface_files("ens32", **{file: text})))
+    assert data["physical"][0][key]["error"] == error
 
 
 def test_of_very_many_interfaces_the_first_are_named_and_the_others_counted(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {f"/sys/class/net/veth{number:04}/mtu": "1500\n" for number in range(600)}
-    told: Any = interfaces.read(written(tmp_path, files))
-    assert (len(told["names"]), told["passed_over"], told["physical"]) == (interfaces.MAX_NAMES, 88, [])
+    data: Any = interfaces.read(written(tmp_path, files))
+    assert (len(data["names"]), data["passed_over"], data["physical"]) == (interfaces.MAX_NAMES, 88, [])
 
 
 def test_a_node_without_network_has_no_interface(tmp_path: Path) -> None:

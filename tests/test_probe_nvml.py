@@ -81,9 +81,9 @@ def tell(image: NodeImage, options: ProbeOptions = PATIENT) -> Collected:
 
 
 def value(image: NodeImage) -> Any:
-    told = tell(image)
-    assert told.status is Status.TOLD, told.detail
-    return told.value
+    data = tell(image)
+    assert data.status is Status.TOLD, data.detail
+    return data.value
 
 
 @cache
@@ -95,19 +95,19 @@ def changed(**values: object) -> dict[str, Any]:
     """What differs from health on GPU 3 when NVML answers so; the other GPUs must not differ at all."""
     before, after = healthy()["gpus"], value(with_nvml(healthy_p5(), 3, **values))["gpus"]
     assert before[:3] + before[4:] == after[:3] + after[4:]
-    return {key: told for key, told in after[3].items() if told != before[3].get(key)}
+    return {key: data for key, data in after[3].items() if data != before[3].get(key)}
 
 
 @needs_nodes
 def test_a_healthy_node_is_told_in_full() -> None:
-    told = value(healthy_p5())
-    assert told["init"] is None
-    assert (told["driver"], told["cuda"], told["count"]) == ("580.126.09", 13000, 8)
-    gpu = told["gpus"][3]
+    data = value(healthy_p5())
+    assert data["init"] is None
+    assert (data["driver"], data["cuda"], data["count"]) == ("580.126.09", 13000, 8)
+    gpu = data["gpus"][3]
     assert gpu.pop("uuid").startswith("GPU-")
     assert gpu.pop("serial").isdigit()
     assert gpu == HEALTHY
-    assert [gpu["index"] for gpu in told["gpus"]] == list(range(8))
+    assert [gpu["index"] for gpu in data["gpus"]] == list(range(8))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_fault_is_told_of_its_gpu_alone(values: dict[str, object], differs: di
 @needs_nodes
 def test_an_error_stands_in_its_values_place_by_nvmls_own_name(word: str) -> None:
     differs = changed(remap_pending=f"error {word}", pcie_width=f"error {word}")
-    assert {key: told["error"] for key, told in differs.items() if key.startswith(("remap_pending", "pcie"))} == {
+    assert {key: data["error"] for key, data in differs.items() if key.startswith(("remap_pending", "pcie"))} == {
         "remap_pending": word,
         "pcie_width": word,
     }
@@ -173,9 +173,9 @@ def test_a_lost_gpu_costs_the_others_nothing() -> None:
 @pytest.mark.parametrize("word", ["DRIVER_NOT_LOADED", "LIB_RM_VERSION_MISMATCH", "UNKNOWN"])
 @needs_nodes
 def test_a_driver_that_does_not_start_is_told(word: str) -> None:
-    told = value(with_nvml(healthy_p5(), init=f"error {word}"))
-    assert told["init"]["error"] == word
-    assert set(told) == {"init", "init_s"}
+    data = value(with_nvml(healthy_p5(), init=f"error {word}"))
+    assert data["init"]["error"] == word
+    assert set(data) == {"init", "init_s"}
 
 
 @needs_nodes
@@ -194,7 +194,7 @@ def test_an_older_driver_is_asked_the_older_way() -> None:
 def test_what_a_driver_does_not_know_is_an_error_in_its_place() -> None:
     without = "nvmlDeviceGetMarginTemperature,nvmlDeviceGetSramEccErrorStatus,nvmlDeviceGetRowRemapperHistogram"
     gpu = value(with_nvml(healthy_p5(), without=without))["gpus"][3]
-    errors = {key: told["error"] for key, told in gpu.items() if isinstance(told, dict) and "error" in told}
+    errors = {key: data["error"] for key, data in gpu.items() if isinstance(data, dict) and "error" in data}
     assert errors == {
         "temperature_margin_c": "FUNCTION_NOT_FOUND",
         "sram_threshold_exceeded": "FUNCTION_NOT_FOUND",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.agent import payload, pynvml_part
-from tests.evaluated import results, told_by
+from tests.evaluated import collected_by, results
 from tests.test_probe_nvml import changed, healthy, value
 from tests.testbed.gpus import DRIVER_515, healthy_gpu_node
 from tests.testbed.image import NodeImage
@@ -53,13 +53,13 @@ def without_functions(*names: str) -> Callable[[str], str]:
 
 def words(gpu: dict[str, Any]) -> dict[str, str]:
     """NVML's words for what a GPU did not tell, by key."""
-    return {key: told["error"] for key, told in gpu.items() if isinstance(told, dict) and "error" in told}
+    return {key: data["error"] for key, data in gpu.items() if isinstance(data, dict) and "error" in data}
 
 
 @needs_nodes
 def test_functions_that_a_driver_lacks_are_errors_in_their_places_and_nothing_more() -> None:
-    told = value(with_library(healthy_p5(), *SINCE_515, "nvmlDeviceGetGpuFabricInfo"))
-    for gpu, before in zip(told["gpus"], healthy()["gpus"], strict=True):
+    data = value(with_library(healthy_p5(), *SINCE_515, "nvmlDeviceGetGpuFabricInfo"))
+    for gpu, before in zip(data["gpus"], healthy()["gpus"], strict=True):
         lacking = {"temperature_margin_c", "sram_threshold_exceeded", "fabric"}
         assert words(gpu) == words(before) | dict.fromkeys(lacking, "FUNCTION_NOT_FOUND")
         assert {key: gpu[key] for key in gpu if key not in lacking} == {
@@ -72,10 +72,10 @@ def test_a_library_with_nothing_but_the_oldest_calls_still_tells_the_gpus() -> N
     asked = re.findall(r"\b(nvmlDeviceGet\w+)", fake_source())
     oldest = {"nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetName"}
     kept = {"nvmlDeviceGetTemperature", "nvmlDeviceGetMemoryInfo"}  # the fake's newer calls are made of these
-    told = value(with_library(healthy_p5(), *sorted(set(asked) - oldest - kept)))
-    assert [gpu["name"] for gpu in told["gpus"]] == ["NVIDIA H100 80GB HBM3"] * 8
-    assert set(words(told["gpus"][0]).values()) == {"FUNCTION_NOT_FOUND"}
-    assert told["gpus"][0]["memory_total_mib"] == 81559
+    data = value(with_library(healthy_p5(), *sorted(set(asked) - oldest - kept)))
+    assert [gpu["name"] for gpu in data["gpus"]] == ["NVIDIA H100 80GB HBM3"] * 8
+    assert set(words(data["gpus"][0]).values()) == {"FUNCTION_NOT_FOUND"}
+    assert data["gpus"][0]["memory_total_mib"] == 81559
 
 
 def fake_source() -> str:
@@ -85,9 +85,9 @@ def fake_source() -> str:
 @needs_nodes
 def test_a_driver_before_510_tells_its_processes_the_older_way() -> None:
     image = with_nvml(healthy_p5(), 3, processes="1:900")
-    told = value(with_library(image, "nvmlDeviceGetComputeRunningProcesses_v3"))
-    assert [len(gpu["processes"]) for gpu in told["gpus"]] == [0, 0, 0, 1, 0, 0, 0, 0]
-    assert told["gpus"][3]["processes"][0]["memory_mib"] == 900
+    data = value(with_library(image, "nvmlDeviceGetComputeRunningProcesses_v3"))
+    assert [len(gpu["processes"]) for gpu in data["gpus"]] == [0, 0, 0, 1, 0, 0, 0, 0]
+    assert data["gpus"][3]["processes"][0]["memory_mib"] == 900
 
 
 @needs_nodes
@@ -123,9 +123,9 @@ def test_the_fabric_of_an_older_driver_is_told_in_its_form(newest: int) -> None:
     image = with_nvml(with_nvml(healthy_gpu_node("GB300"), 3, fabric_health_mask=1), 3, fabric_version=newest)
     if newest == 1:
         image = with_nvml(image, without="nvmlDeviceGetGpuFabricInfoV")
-    told = value(image)["gpus"][3]["fabric"]
-    assert (told["state"], told["clique"], told["cluster_uuid"]) == (3, 32766, "00000001000000000000000000000001")
-    assert (told["health_mask"], told["health_summary"]) == (1 if newest == 2 else 0, 0)
+    data = value(image)["gpus"][3]["fabric"]
+    assert (data["state"], data["clique"], data["cluster_uuid"]) == (3, 32766, "00000001000000000000000000000001")
+    assert (data["health_mask"], data["health_summary"]) == (1 if newest == 2 else 0, 0)
 
 
 @needs_nodes
@@ -133,10 +133,10 @@ def test_a_nvidia_ml_py_without_the_fields_of_nvlink_5_asks_for_them_by_number(m
     image = with_nvml(healthy_gpu_node("B200"), 3, **{"nvlink 17 field 214": 2})
     with_pynvml_source(monkeypatch, lambda source: NVLINK_5.sub("", source))
     try:
-        told = value(image)["gpus"][3]["nvlink_errors"]
+        data = value(image)["gpus"][3]["nvlink_errors"]
     finally:
         payload.payload.cache_clear()
-    assert told["recovery_failed"] == {"17": 2}
+    assert data["recovery_failed"] == {"17": 2}
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,9 @@ def test_nvlink_errors_are_told_by_kind_and_link(values: dict[str, object], diff
 
 @needs_nodes
 def test_a_nvlink_error_counter_that_cannot_be_read_is_an_error_in_its_place() -> None:
-    told = changed(**{"nvlink 5 errors 0": "error UNKNOWN"})["nvlink_errors"]
-    assert told["replay"]["5"]["error"] == "UNKNOWN"
-    assert told["recovery"] == {}
+    data = changed(**{"nvlink 5 errors 0": "error UNKNOWN"})["nvlink_errors"]
+    assert data["replay"]["5"]["error"] == "UNKNOWN"
+    assert data["recovery"] == {}
 
 
 @needs_nodes
@@ -186,16 +186,16 @@ def test_gpus_without_nvlink_have_no_nvlink_errors_either() -> None:
 
 @needs_nodes
 def test_all_of_sixteen_gpus_are_told() -> None:
-    told = value(healthy_gpu_node("V100", gpus=16))
-    assert told["count"] == 16
-    assert [gpu["index"] for gpu in told["gpus"]] == list(range(16))
-    assert len({gpu["uuid"] for gpu in told["gpus"]}) == 16
-    assert len({gpu["pci"] for gpu in told["gpus"]}) == 16
+    data = value(healthy_gpu_node("V100", gpus=16))
+    assert data["count"] == 16
+    assert [gpu["index"] for gpu in data["gpus"]] == list(range(16))
+    assert len({gpu["uuid"] for gpu in data["gpus"]}) == 16
+    assert len({gpu["pci"] for gpu in data["gpus"]}) == 16
 
 
 @needs_nodes
 def test_a_node_with_more_gpus_than_its_type_has_is_not_passed_on_their_count() -> None:
-    found = results(told_by(healthy_gpu_node("V100", gpus=16)))
+    found = results(collected_by(healthy_gpu_node("V100", gpus=16)))
     assert found["gpu.gpu_count"].message == "NVML counts 16 GPUs, 16 on the PCI bus; expected 8"
     assert found["gpu.gpu_answers"].verdict == "pass"
 

@@ -127,7 +127,7 @@ def test_input_after_the_program_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("uid", "sudo", "told"),
+    ("uid", "sudo", "data"),
     [
         ("1000", 'shift; [ "$1" = true ] || echo ran >&2; exec "$@"', "used"),
         ("1000", "echo sudo: a password is required >&2; exit 1", "refused: sudo: a password is required"),
@@ -137,12 +137,12 @@ def test_input_after_the_program_is_not_waited_for() -> None:
     ids=["granted", "refused", "reads-input", "root"],
 )
 def test_sudo_is_used_where_it_is_permitted_and_told_where_it_is_not(
-    uid: str, sudo: str, told: str, tmp_path: Path
+    uid: str, sudo: str, data: str, tmp_path: Path
 ) -> None:
     stand_in(tmp_path, "id", f"echo {uid}")
     evidence = probe(["boot"], ProbeOptions(sudo=True, collector_s=30.0), path=stand_in(tmp_path, "sudo", sudo))
     assert evidence.collectors["boot"].status is Status.TOLD
-    assert evidence.probe["sudo"] == told
+    assert evidence.probe["sudo"] == data
 
 
 def test_without_the_option_sudo_is_never_called(tmp_path: Path) -> None:

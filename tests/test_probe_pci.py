@@ -17,7 +17,7 @@ from tests.testbed.sysfs import aer
 GPU = {"vendor": "0x10de\n", "device": "0x2330\n", "class": "0x030200\n"}
 
 
-def told(root: Path, **files: str | bytes) -> dict[str, Any]:
+def output_of(root: Path, **files: str | bytes) -> dict[str, Any]:
     """What the collector tells of a GPU with these files."""
     folder = root / "sys/bus/pci/devices/0000:53:00.0"
     folder.mkdir(parents=True)
@@ -29,7 +29,7 @@ def told(root: Path, **files: str | bytes) -> dict[str, Any]:
 
 
 def test_the_totals_of_advanced_error_reporting_are_told(tmp_path: Path) -> None:
-    assert told(tmp_path, **aer(correctable=481, nonfatal=3, fatal=1))["errors"] == {
+    assert output_of(tmp_path, **aer(correctable=481, nonfatal=3, fatal=1))["errors"] == {
         "correctable": 481,
         "nonfatal": 3,
         "fatal": 1,
@@ -37,7 +37,7 @@ def test_the_totals_of_advanced_error_reporting_are_told(tmp_path: Path) -> None
 
 
 def test_a_kernel_that_does_not_report_errors_tells_none(tmp_path: Path) -> None:
-    assert told(tmp_path)["errors"] == {"correctable": None, "nonfatal": None, "fatal": None}
+    assert output_of(tmp_path)["errors"] == {"correctable": None, "nonfatal": None, "fatal": None}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_kernel_that_does_not_report_errors_tells_none(tmp_path: Path) -> None
     ],
 )
 def test_a_file_without_its_total_is_an_error_in_its_place(tmp_path: Path, content: str | bytes) -> None:
-    errors = told(tmp_path, aer_dev_fatal=content)["errors"]
+    errors = output_of(tmp_path, aer_dev_fatal=content)["errors"]
     assert errors["fatal"]["error"] == "NOT_UNDERSTOOD"
     assert errors["correctable"] is None
 
@@ -72,5 +72,5 @@ def test_a_file_that_cannot_be_read_is_an_error_in_its_place(tmp_path: Path) -> 
 @given(content=st.binary(max_size=200))
 def test_no_file_breaks_the_collector(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as root:
-        fatal = told(Path(root), aer_dev_fatal=content)["errors"]["fatal"]
+        fatal = output_of(Path(root), aer_dev_fatal=content)["errors"]["fatal"]
     assert fatal is None or isinstance(fatal, int) or fatal["error"] == "NOT_UNDERSTOOD"

@@ -41,9 +41,9 @@ def tell(root: Path, collector: str) -> Collected:
 
 
 def value(root: Path, collector: str) -> Any:
-    told = tell(root, collector)
-    assert told.status is Status.TOLD, told.detail
-    return told.value
+    data = tell(root, collector)
+    assert data.status is Status.TOLD, data.detail
+    return data.value
 
 
 @pytest.mark.parametrize("collector", ["lustre", "lustre_space", "neuron"])
@@ -52,15 +52,15 @@ def test_what_a_host_has_nothing_of_is_absent(tmp_path: Path, collector: str) ->
 
 
 def test_a_host_without_nvme_has_no_controller(tmp_path: Path) -> None:
-    told = value(written(tmp_path, {"proc/1/mountinfo": ""}), "nvme")
-    assert told == {"controllers": [], "left_out": 0}
+    data = value(written(tmp_path, {"proc/1/mountinfo": ""}), "nvme")
+    assert data == {"controllers": [], "left_out": 0}
 
 
 @pytest.mark.parametrize("root", ["proc/fs/lustre", "sys/kernel/debug/lustre", "sys/fs/lustre"])
 def test_an_import_is_found_wherever_the_clients_version_has_it(tmp_path: Path, root: str) -> None:
     files = {f"{root}/osc/{OST0}/import": imported(OST0, "EVICTED"), "sys/fs/lustre/health_check": "healthy\n"}
-    told = value(written(tmp_path, files), "lustre")
-    assert [(client["name"], client["state"]) for client in told["clients"]] == [(OST0, "EVICTED")]
+    data = value(written(tmp_path, files), "lustre")
+    assert [(client["name"], client["state"]) for client in data["clients"]] == [(OST0, "EVICTED")]
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_an_import_without_a_state_is_an_error_in_its_place(tmp_path: Path, text
 
 def test_of_too_many_clients_some_are_left_out_and_counted(tmp_path: Path) -> None:
     files = {f"sys/fs/lustre/osc/fs-OST{index:04x}-osc-ffff/active": "0\n" for index in range(1030)}
-    told = value(written(tmp_path, files), "lustre_space")
-    assert (len(told["targets"]), told["left_out"]) == (1024, 6)
+    data = value(written(tmp_path, files), "lustre_space")
+    assert (len(data["targets"]), data["left_out"]) == (1024, 6)
 
 
 def test_an_inactive_target_has_no_numbers_and_an_older_client_tells_them_in_proc(tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ def test_an_inactive_target_has_no_numbers_and_an_older_client_tells_them_in_pro
 def test_an_import_that_may_not_be_read_costs_its_own_evidence_only() -> None:
     image = with_file(healthy_p5(), ost(1, "import"), File(imported("x", "FULL"), 0o600))
     with entered(image) as node:
-        told = probe_node(node, ["lustre"], PATIENT, user=NOBODY).collectors["lustre"].value
-    states = {client["name"].split("-osc-")[0]: client["state"] for client in told["clients"]}
+        data = probe_node(node, ["lustre"], PATIENT, user=NOBODY).collectors["lustre"].value
+    states = {client["name"].split("-osc-")[0]: client["state"] for client in data["clients"]}
     assert states[f"{FILE_SYSTEM}-OST0001"]["error"] == "EACCES"
     assert states[f"{FILE_SYSTEM}-OST0002"] == "IDLE"
 
@@ -139,14 +139,14 @@ def test_a_disk_is_mounted_where_its_partition_array_or_volume_is(tmp_path: Path
         "31 1 252:0 /kubelet /var/lib/kubelet rw - xfs /dev/mapper/vg-lv rw\n"
         "32 1 0:50 / /pool rw - btrfs /dev/nvme1n1 rw\n"
     )
-    told = value(written(tmp_path, files), "nvme")["controllers"]
-    disks = [disk for one in told for disk in one["disks"]]
+    data = value(written(tmp_path, files), "nvme")["controllers"]
+    disks = [disk for one in data for disk in one["disks"]]
     assert [(disk["name"], disk["kib"], disk["used_by"], disk["mounted"]) for disk in disks] == [
         ("nvme0n1", 1024, ["nvme0n1p1", "md0", "dm-0"], ["/scratch", "/var/lib/kubelet"]),
         ("nvme1n1", 1024, [], ["/pool"]),
         ("nvme2n1", 1024, ["dm-1"], []),
     ]
-    assert told[0]["model"] == "M"
+    assert data[0]["model"] == "M"
 
 
 def test_a_mount_that_a_user_made_or_that_a_container_is_run_from_is_nobody_elses(tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ def test_a_mount_that_a_user_made_or_that_a_container_is_run_from_is_nobody_else
             "34 1 259:5 / /var/lib/containerd/of/one rw - xfs /dev/md1 rw\n"
         )
     }
-    told = value(written(tmp_path, files), "mounts")
-    assert [mount["path"] for mount in told["mounts"]] == ["/", "/data", "/var/lib/containerd"]
+    data = value(written(tmp_path, files), "mounts")
+    assert [mount["path"] for mount in data["mounts"]] == ["/", "/data", "/var/lib/containerd"]
 
 
 FUSE = "rw,nosuid,nodev - fuse.x x rw,user_id=1000,group_id=1000,allow_other"
@@ -173,8 +173,8 @@ def mounted(root: Path, lines: list[str], fstab: str = "", **options: Any) -> li
     info = "".join(f"{30 + n} 1 0:{60 + n} / {line}\n" for n, line in enumerate(lines))
     written(root, {"proc/1/mountinfo": info, "etc/fstab": fstab})
     chosen = ProbeOptions(host_root=str(root), collector_s=30.0, **options)
-    told: list[dict[str, Any]] = probe(["mounts"], chosen).collectors["mounts"].value["mounts"]
-    return told
+    data: list[dict[str, Any]] = probe(["mounts"], chosen).collectors["mounts"].value["mounts"]
+    return data
 
 
 @pytest.mark.parametrize(
@@ -192,8 +192,8 @@ def mounted(root: Path, lines: list[str], fstab: str = "", **options: Any) -> li
 def test_a_file_system_over_which_a_user_has_mounted_his_own_is_not_touched(
     tmp_path: Path, lines: list[str], is_covered: bool
 ) -> None:
-    (told,) = (mount for mount in mounted(tmp_path, lines) if mount["path"].endswith("/fsx"))
-    assert (told["alive"] == "covered") is is_covered
+    (data,) = (mount for mount in mounted(tmp_path, lines) if mount["path"].endswith("/fsx"))
+    assert (data["alive"] == "covered") is is_covered
 
 
 @pytest.mark.parametrize(
@@ -212,17 +212,17 @@ def test_the_clusters_own_come_before_all_that_users_bring_about(tmp_path: Path)
     own = [f"/{name} {NFS}" for name in ("byhand", "unit", "policy", "fstab")]
     written(tmp_path, {"etc/systemd/system/unit.mount": "[Unit]\n[Mount]\nWhat=10.0.0.7:/x\nWhere=/unit/\n"})
     autofs = "/net rw - autofs -hosts rw,fd=7,indirect"
-    told = mounted(tmp_path, [*users, autofs, *walked, *own], "10.0.0.7:/x /fstab nfs4 _netdev\n", mounts=("/policy",))
-    assert len(told) == 64
-    first = [(mount["path"], mount["is_due"], mount["is_automatic"]) for mount in told[:5]]
+    data = mounted(tmp_path, [*users, autofs, *walked, *own], "10.0.0.7:/x /fstab nfs4 _netdev\n", mounts=("/policy",))
+    assert len(data) == 64
+    first = [(mount["path"], mount["is_due"], mount["is_automatic"]) for mount in data[:5]]
     assert first[:3] == [("/unit", True, False), ("/policy", True, False), ("/fstab", True, False)]
     assert first[3:] == [("/byhand", False, False), ("/net/host0", False, True)]
 
 
 def test_what_somebody_has_plugged_in_is_passed_over_unless_the_cluster_asks_for_it(tmp_path: Path) -> None:
     lines = ["/media/u/image rw - ext4 /dev/loop3 rw", "/media/data rw - ext4 /dev/sdb1 rw"]
-    told = mounted(tmp_path, lines, "/dev/sdb1 /media/data ext4 defaults\n")
-    assert [mount["path"] for mount in told] == ["/media/data"]
+    data = mounted(tmp_path, lines, "/dev/sdb1 /media/data ext4 defaults\n")
+    assert [mount["path"] for mount in data] == ["/media/data"]
 
 
 def test_a_file_system_whose_disk_is_gone_does_not_answer_from_memory(tmp_path: Path) -> None:
@@ -265,8 +265,8 @@ def test_a_checkpoint_folder_lies_on_the_nearest_mount_above_it(tmp_path: Path) 
     lfs = written(tmp_path, {"proc/1/mountinfo": mountinfo})
     folders = ("/fsx-old/a", "/fsx/local/b", "/c")
     options = ProbeOptions(host_root=str(lfs), collector_s=30.0, checkpoints=folders)
-    told = probe(["striping"], options).collectors["striping"].value
-    assert [(folder["path"], folder["type"]) for folder in told["folders"]] == [
+    data = probe(["striping"], options).collectors["striping"].value
+    assert [(folder["path"], folder["type"]) for folder in data["folders"]] == [
         ("/fsx-old/a", "ext4"),
         ("/fsx/local/b", "xfs"),
         ("/c", "ext4"),
@@ -290,9 +290,9 @@ def test_neuron_devices_are_told_by_index_whatever_else_is_there(tmp_path: Path)
         "sys/bus/pci/devices/0000:10:19.0/vendor": "0x1d0f\n",
         "sys/bus/pci/devices/0000:10:19.0/device": "0xefa1\n",
     }
-    told = value(written(tmp_path, files), "neuron")
-    assert (told["driver"], told["on_bus"]) == ("2.26.5.0", 1)
-    second, tenth = told["devices"]
+    data = value(written(tmp_path, files), "neuron")
+    assert (data["driver"], data["on_bus"]) == ("2.26.5.0", 1)
+    second, tenth = data["devices"]
     assert (second["index"], second["cores"], second["connected"]) == (2, "many", [10, 3])
     assert (second["sram_ecc_uncorrected"], second["mem_ecc_uncorrected"]) == (5, "\ufffd")
     assert second["mem_ecc_repairable_uncorrected"]["error"] == "ENOENT"
@@ -302,17 +302,17 @@ def test_neuron_devices_are_told_by_index_whatever_else_is_there(tmp_path: Path)
 @needs_nodes
 def test_neuron_ls_is_found_where_its_package_puts_it() -> None:
     with entered(healthy_trn1()) as node:
-        told = probe_node(node, ["neuron_ls"], PATIENT, user=NOBODY).collectors["neuron_ls"]
+        data = probe_node(node, ["neuron_ls"], PATIENT, user=NOBODY).collectors["neuron_ls"]
     assert LS == "/opt/aws/neuron/bin/neuron-ls"
-    assert (told.status, told.value["exit"]) == (Status.TOLD, 0)
-    assert '"neuron_device": 15' in told.value["output"]
+    assert (data.status, data.value["exit"]) == (Status.TOLD, 0)
+    assert '"neuron_device": 15' in data.value["output"]
 
 
 @needs_nodes
 def test_a_fake_nodes_real_mounts_come_after_those_that_it_only_believes_in() -> None:
     with entered(with_tmpfs(healthy_p5(), "/fsx", "4m")) as node:
-        told = probe_node(node, ["mounts"], PATIENT).collectors["mounts"].value
+        data = probe_node(node, ["mounts"], PATIENT).collectors["mounts"].value
         lines = node.run(["python3", "-c", "import os; print(os.read(os.open('/proc/self/mountinfo', 0), 4096))"])
-    types = {mount["path"]: mount["type"] for mount in told["mounts"]}
+    types = {mount["path"]: mount["type"] for mount in data["mounts"]}
     assert (types["/fsx"], types["/opt/dlami/nvme"]) == ("tmpfs", "ext4")
     assert MOUNT.encode() in lines.stdout

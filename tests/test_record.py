@@ -104,7 +104,7 @@ def test_another_has_other_values(change: Any) -> None:
         change(port, speed=1)
 
 
-@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda told: pickle.loads(pickle.dumps(told))])
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda data: pickle.loads(pickle.dumps(data))])
 def test_a_copy_is_whole(way: Any) -> None:
     port = BondedPort("a", 200.0, [1], {"x": 1}, "b")
     assert as_json(way(port)) == as_json(port)

@@ -72,7 +72,7 @@ def asked_only(recording: Path, one: str, other: str) -> Path:
     file = recording / "pairwise.jsonl"
     journal = read(file)
     asked = pair(one, other)
-    kept = tuple(told for told in journal.measurements if told.pair == asked)
+    kept = tuple(data for data in journal.measurements if data.pair == asked)
     assert kept
     write(file, replace(journal, plan=replace(journal.plan, asked=(asked,)), measurements=kept[:1]))
     return recording
@@ -80,8 +80,8 @@ def asked_only(recording: Path, one: str, other: str) -> Path:
 
 def met(recording: Path, node: str) -> str:
     """A node with which that one was measured."""
-    told = read(recording / "pairwise.jsonl").measurements
-    return next(one.pair.other(node) for one in told if node in one.pair)
+    data = read(recording / "pairwise.jsonl").measurements
+    return next(one.pair.other(node) for one in data if node in one.pair)
 
 
 def test_who_is_not_asked_is_not_judged_and_nothing_of_that_run_is_in_the_trends(tmp_path: Path) -> None:
@@ -90,14 +90,14 @@ def test_who_is_not_asked_is_not_judged_and_nothing_of_that_run_is_in_the_trends
     evaluated(tmp_path, slow, f"--history={history}")
     partner = met(slow, "gpu000")
     some = asked_only(recording_of(SLOW, tmp_path / "some"), "gpu000", partner)
-    told = evaluated(tmp_path, some, f"--history={history}", "--incomplete=ignore")
-    of_others = [one for one in told if one.is_of_node and one.node not in ("gpu000", partner)]
+    data = evaluated(tmp_path, some, f"--history={history}", "--incomplete=ignore")
+    of_others = [one for one in data if one.is_of_node and one.node not in ("gpu000", partner)]
     assert {(one.verdict, one.message) for one in of_others} == {
         (Verdict.NOT_APPLICABLE, "not asked: --pairs names pairs of other nodes")
     }
-    (asked,) = (one for one in told if (one.check, one.node) == ("network.not_a_straggler", "gpu000"))
+    (asked,) = (one for one in data if (one.check, one.node) == ("network.not_a_straggler", "gpu000"))
     assert asked.verdict is not Verdict.NOT_APPLICABLE
-    assert {one.since_last for one in told} == {""}
+    assert {one.since_last for one in data} == {""}
     past = read_past(history, "hp", 9)
     assert len(past.runs) == 1
     again = evaluated(tmp_path, slow, f"--history={history}")
@@ -111,15 +111,15 @@ def test_a_run_that_was_broken_off_stays_out_of_the_trends(tmp_path: Path) -> No
     file = broken / "pairwise.jsonl"
     journal = read(file)
     write(file, replace(journal, measurements=journal.measurements[:3], ended=None))
-    told = evaluated(tmp_path, broken, f"--history={history}", "--incomplete=ignore")
-    assert "no pair of it was measured: the run ended before its turn" in {one.message for one in told}
+    data = evaluated(tmp_path, broken, f"--history={history}", "--incomplete=ignore")
+    assert "no pair of it was measured: the run ended before its turn" in {one.message for one in data}
     assert not history.exists() or read_past(history, "hp", 9).runs == ()
 
 
 def test_a_bundle_gives_the_same_verdicts_on_pairs(tmp_path: Path) -> None:
     bundle = tmp_path / "b.tar.zst"
-    told = evaluated(tmp_path, recording_of(SLOW, tmp_path / "slow"), "--bundle", str(bundle))
+    data = evaluated(tmp_path, recording_of(SLOW, tmp_path / "slow"), "--bundle", str(bundle))
     unpack(bundle, tmp_path / "out")
     again = evaluated(tmp_path, tmp_path / "out" / IN_BUNDLE / "recording")
-    assert {(one.check, one.node): one.verdict for one in again} == {(one.check, one.node): one.verdict for one in told}
+    assert {(one.check, one.node): one.verdict for one in again} == {(one.check, one.node): one.verdict for one in data}
     assert any(one.is_of_pair for one in again)

@@ -35,9 +35,9 @@ def redacted(names: list[str], *nodes: NodeEvidence, **addresses: str) -> list[d
     return [to_json(evidence) for evidence in written]
 
 
-def text_of(told: str, *names: str) -> str:
+def text_of(data: str, *names: str) -> str:
     """A line of the kernel log, in a cluster with these nodes."""
-    (record,) = redacted([*names, "gpu999"], node("gpu999", kernel_log={"lines": [[1.0, told]]}))
+    (record,) = redacted([*names, "gpu999"], node("gpu999", kernel_log={"lines": [[1.0, data]]}))
     return str(record["leaves"]["kernel_log"]["value"]["lines"][0][1])
 
 
@@ -108,14 +108,14 @@ def test_what_names_a_thing_becomes_a_word(text: str, expected: str) -> None:
 
 
 def test_a_name_has_the_same_word_everywhere() -> None:
-    told = node(
+    data = node(
         "ip-10-1-2-3.ec2.internal",
         boot=boot(hostname="ip-10-1-2-3"),
         kernel_log={"lines": [[1.0, "ip-10-1-2-3 lost 10.1.2.3"]]},
         mounts={"mounts": [{"path": "/fsx", "source": "10.1.2.3:/export", "options": "addr=10.1.2.3,rw"}]},
     )
     other = node("gpu002", kernel_log={"lines": [[1.0, "peer ip-10-1-2-3.ec2.internal (10.1.2.3) is slow"]]})
-    first, second = redacted(["ip-10-1-2-3.ec2.internal", "gpu002"], told, other)
+    first, second = redacted(["ip-10-1-2-3.ec2.internal", "gpu002"], data, other)
     assert first["node"] == first["leaves"]["boot"]["value"]["hostname"] == "node1"
     assert first["leaves"]["kernel_log"]["value"]["lines"] == [[1.0, "node1 lost address-1"]]
     assert first["leaves"]["mounts"]["value"]["mounts"][0] == {
@@ -243,7 +243,7 @@ def test_no_planted_secret_survives(host: str, secret: str, serial: str, one: st
     assume(host.rstrip("0123456789-") not in COMMON)
     plain = (one + "|" + two).replace("{}", "")
     assume(not any(name in plain for name in (host, secret, serial)))
-    told = node(
+    data = node(
         host,
         boot=boot(hostname=host),
         platform={"vendor": one.replace("{}", secret), "serial": serial},
@@ -254,7 +254,7 @@ def test_no_planted_secret_survives(host: str, secret: str, serial: str, one: st
         limits=Collected(Status.DENIED, detail=two.replace("{}", host)),
     )
     mute = unreached("gpu999", Unreached.LOST, f"{one} | {two}".replace("{}", f"{secret} {host}"))
-    written = json.dumps(redacted([host, "gpu999"], told, mute), ensure_ascii=False).lower()
+    written = json.dumps(redacted([host, "gpu999"], data, mute), ensure_ascii=False).lower()
     bare = secret.removeprefix("GPU-").lower()
     for name in (host, host.split(".")[0], bare, serial):
         assert name not in written
@@ -293,9 +293,9 @@ def names_in(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
 def test_the_demo_cluster_has_the_same_verdicts_and_no_name_anywhere(runs: Runs, workers: list[str]) -> None:
-    told = {}
+    data = {}
     for option in ([], ["--redact"]):
-        told[bool(option)] = runs.run(
+        data[bool(option)] = runs.run(
             *("--cluster=demo", str(ROOT / "checks"), f"--rootdir={ROOT}", "-p", "no:cacheprovider", "-v", "-rA"),
             *("--results=results.jsonl", "--record=kept", "--junitxml=junit.xml", "--html=page.html"),
             *("-o", "strict_markers=true", "--import-mode=importlib", *option, *workers),
@@ -310,7 +310,7 @@ def test_the_demo_cluster_has_the_same_verdicts_and_no_name_anywhere(runs: Runs,
     names = names_in(ROOT / "fixtures" / "demo")
     assert {"gpu001", "gpu016"} < names
     assert len(names) > 200
-    output = "\n".join(line for line in told[True].outlines if not line.startswith(("rootdir", "configfile")))
+    output = "\n".join(line for line in data[True].outlines if not line.startswith(("rootdir", "configfile")))
     kept = "".join(path.read_text(encoding="utf-8") for path in sorted((runs.folder / "kept").rglob("node*.json")))
     kept += (runs.folder / "kept" / "cluster.json").read_text(encoding="utf-8")
     files = [runs.folder / name for name in ("resultsTrue.jsonl", "junit.xml", "page.html")]
@@ -335,13 +335,13 @@ def test_the_cluster_and_this_machine_are_not_named(runs: Runs, monkeypatch: pyt
     monkeypatch.setenv("BUILD_URL", "https://ci7.example.com/job")
     monkeypatch.setattr("platform.node", lambda: "operators-laptop")
     runs.checks(test_it=LIGHT)
-    told = runs.run(
+    data = runs.run(
         *("--cluster", runs.cluster([saying("gpu001", "pass")], name="prod-west"), "--redact"),
         *("--junitxml=junit.xml", "--html=page.html"),
     )
     page = (runs.folder / "page.html").read_text(encoding="utf-8")
     junit = (runs.folder / "junit.xml").read_text(encoding="utf-8")
-    for text in (told.stdout.str(), page, junit):
+    for text in (data.stdout.str(), page, junit):
         assert "prod-west" not in text
         assert "operators-laptop" not in text
         assert "ci7.example.com" not in text
@@ -350,8 +350,8 @@ def test_the_cluster_and_this_machine_are_not_named(runs: Runs, monkeypatch: pyt
 
 def test_this_machine_as_the_cluster_is_not_named_either(runs: Runs) -> None:
     runs.checks(test_it="def test_it(node): assert node.boot.hostname == node.name")
-    told = runs.run("--cluster=local", "--redact", "--results", str(runs.results_file), "--record=kept")
-    assert told.ret == 0, told.stdout.str()
+    data = runs.run("--cluster=local", "--redact", "--results", str(runs.results_file), "--record=kept")
+    assert data.ret == 0, data.stdout.str()
     assert set(runs.verdicts) == {"node1"}
     kept = (runs.folder / "kept" / "nodes" / "node1.json").read_text(encoding="utf-8")
     assert f'"{socket.gethostname()}"' not in kept

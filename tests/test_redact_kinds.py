@@ -40,9 +40,9 @@ def v100() -> NodeImage:
 BASES = (loadable_p5, loadable_trn2, healthy_cpu, gb300, v100)
 
 
-def of(told: NodeEvidence) -> set[str]:
+def of(data: NodeEvidence) -> set[str]:
     """The paths in what a node told of which nobody said what they are."""
-    return {path for collector, answer in told.collectors.items() for path in undeclared(collector, answer.value)}
+    return {path for collector, answer in data.collectors.items() for path in undeclared(collector, answer.value)}
 
 
 def test_every_value_of_the_demo_cluster_is_declared() -> None:
@@ -71,22 +71,22 @@ def test_every_field_that_checks_read_is_declared() -> None:
 
 
 def test_what_nobody_declared_is_kept_word_by_word() -> None:
-    told = node("n1", rack={"place": "zorg-7", "state": "active", "count": 123456789012, "index": 7})
+    data = node("n1", rack={"place": "zorg-7", "state": "active", "count": 123456789012, "index": 7})
     redaction = Redaction(Cluster("c", "ssh", (Target("n1"),)))
-    shown = redaction.evidence(told).collectors["rack"].value
+    shown = redaction.evidence(data).collectors["rack"].value
     assert shown == {"place": "name-1", "state": "active", "count": 0, "index": 7}
 
 
 @needs_nodes
 @pytest.mark.parametrize("base", BASES, ids=lambda base: base.__name__)
 def test_a_healthy_node_has_the_same_verdicts_without_its_names(base: Callable[[], NodeImage]) -> None:
-    told = [healthy(base), *peers(base)]
-    redaction = Redaction(Cluster("fakes", "local", tuple(Target(one.node) for one in told)))
+    data = [healthy(base), *peers(base)]
+    redaction = Redaction(Cluster("fakes", "local", tuple(Target(one.node) for one in data)))
     kept: list[NodeEvidence] = []
     with redaction.rewriting(kept.append) as learn:
-        for one in told:
+        for one in data:
             learn(one)
-    before, after = results(told[0], peers=told[1:]), results(kept[0], peers=kept[1:])
+    before, after = results(data[0], peers=data[1:]), results(kept[0], peers=kept[1:])
     assert {check: one.verdict for check, one in after.items()} == {check: one.verdict for check, one in before.items()}
     assert NODE not in {one.node for one in after.values()}
 

@@ -85,17 +85,17 @@ def survivors(written: str, secrets: list[str]) -> list[str]:
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_no_secret_survives_in_a_text(sentence: str) -> None:
     redaction = Redaction(Cluster("zcluster", "ssh", (Target("gpu001"),)))
-    told = {
+    data = {
         (kind, secret): redaction.text(sentence.replace("{{", "{").replace("}}", "}").replace("{}", secret))
         for kind, secret in SECRETS
     }
-    assert {pair: text for pair, text in told.items() if survivors(text, [pair[1]])} == {}
+    assert {pair: text for pair, text in data.items() if survivors(text, [pair[1]])} == {}
 
 
 def test_two_secrets_stay_two() -> None:
     redaction = Redaction(Cluster("zcluster", "ssh", (Target("gpu001"),)))
-    told = [redaction.text(f"lost {secret} again") for _, secret in SECRETS]
-    assert len(set(told)) == len(SECRETS)
+    data = [redaction.text(f"lost {secret} again") for _, secret in SECRETS]
+    assert len(set(data)) == len(SECRETS)
 
 
 def values_of(place: Place, secrets: Iterator[str]) -> object:
@@ -108,12 +108,12 @@ def values_of(place: Place, secrets: Iterator[str]) -> object:
 
 def evidence(name: str, secrets: Iterator[str]) -> NodeEvidence:
     """What a node tells that has a secret in every place."""
-    told = {
+    data = {
         collector: Collected(Status.TOLD, values_of(place_of(collector), secrets), next(secrets))
         for collector in collectors()
     }
     return NodeEvidence(
-        name, {**told, next(secrets): Collected(Status.BROKE, detail=next(secrets))}, detail=next(secrets)
+        name, {**data, next(secrets): Collected(Status.BROKE, detail=next(secrets))}, detail=next(secrets)
     )
 
 
@@ -151,7 +151,7 @@ def lines(secrets: Iterator[str]) -> list[list[object]]:
 def demo(secrets: Iterator[str]) -> Iterator[NodeEvidence]:
     """Nodes of the demo cluster with secrets in what they tell: in every text, in some of them, and in the log."""
     for number, path in enumerate(sorted((ROOT / "fixtures" / "demo" / "nodes").iterdir())[:6]):
-        told = load(path.read_bytes())
+        data = load(path.read_bytes())
         name = ("zephyr-7", "osprey.zorg.example", "n00417", "gpu-node-west", "дарья", "ip-10-7-13-212.ec2.internal")[
             number
         ]
@@ -159,13 +159,13 @@ def demo(secrets: Iterator[str]) -> Iterator[NodeEvidence]:
             collector: replace(
                 one, value=one.value if (number + place) % 2 else planted(one.value, secrets), detail=next(secrets)
             )
-            for place, (collector, one) in enumerate(told.collectors.items())
+            for place, (collector, one) in enumerate(data.collectors.items())
         }
         if "kernel_log" in changed:
             changed["kernel_log"] = Collected(
-                Status.TOLD, {**told.collectors["kernel_log"].value, "lines": lines(secrets)}
+                Status.TOLD, {**data.collectors["kernel_log"].value, "lines": lines(secrets)}
             )
-        yield replace(told, node=name, collectors=changed, probe=planted(dict(told.probe), secrets))
+        yield replace(data, node=name, collectors=changed, probe=planted(dict(data.probe), secrets))
     for why in Unreached:
         yield NodeEvidence(
             f"zn-{why.value}", unreached=why, detail=f"{next(secrets)}:22: {next(secrets)} as {next(secrets)}"

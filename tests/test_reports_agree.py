@@ -67,9 +67,9 @@ def truth(folder: Path, verdicts: Iterable[str] = tuple(verdict.value for verdic
     return sorted((one.check, one.node, one.verdict.value) for one in results if one.verdict.value in verdicts)
 
 
-def of_nodes(told: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+def of_nodes(raw: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """What is about nodes: a pair is in no row of a grid."""
-    return [one for one in told if "~" not in one[1]]
+    return [one for one in raw if "~" not in one[1]]
 
 
 def named(nodes: str) -> Iterable[str]:
@@ -81,15 +81,15 @@ def block(page: str) -> dict[str, object]:
     """What the page's script reads."""
     text = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert text
-    told: dict[str, object] = json.loads(text[1])
-    return told
+    raw: dict[str, object] = json.loads(text[1])
+    return raw
 
 
 def of_the_grid(folder: Path) -> Iterable[tuple[str, ...]]:
-    told = block((folder / "report.html").read_text(encoding="utf-8"))
+    raw = block((folder / "report.html").read_text(encoding="utf-8"))
     words = {verdict.letter: verdict.value for verdict in Verdict}
-    names = [*told["nodes"], told["cluster"]]  # type: ignore[misc]
-    for check, letters in zip(told["checks"], told["letters"], strict=True):  # type: ignore[call-overload]
+    names = [*raw["nodes"], raw["cluster"]]  # type: ignore[misc]
+    for check, letters in zip(raw["checks"], raw["letters"], strict=True):  # type: ignore[call-overload]
         for name, letter in zip(names, letters, strict=True):
             if letter != " ":
                 yield check[0], name, words[letter]
@@ -97,18 +97,18 @@ def of_the_grid(folder: Path) -> Iterable[tuple[str, ...]]:
 
 def of_the_suites(folder: Path) -> Iterable[tuple[str, ...]]:
     for case in ET.parse(folder / "junit.xml").getroot().iter("testcase"):
-        told = dict(line.split(": ", 1) for line in (case[0].text or "").splitlines()[:3])
+        raw = dict(line.split(": ", 1) for line in (case[0].text or "").splitlines()[:3])
         is_right = {"failure": "fail", "error": "incomplete", "skipped": "not applicable"}.get(case[0].tag)
-        assert is_right in (None, told["verdict"])
-        for node in named(told["pairs" if "pairs" in told else "nodes"]):
-            assert ("~" in node) is ("pairs" in told)
-            yield told["check"], node, told["verdict"]
+        assert is_right in (None, raw["verdict"])
+        for node in named(raw["pairs" if "pairs" in raw else "nodes"]):
+            assert ("~" in node) is ("pairs" in raw)
+            yield raw["check"], node, raw["verdict"]
 
 
 def of_pytests_junit(folder: Path) -> Iterable[tuple[str, ...]]:
     for case in ET.parse(folder / "pytest.xml").getroot().iter("testcase"):
-        told = {entry.attrib["name"]: entry.attrib["value"] for entry in case.iter("property")}
-        yield told["check"], told["pair" if "pair" in told else "node"], told["verdict"]
+        raw = {entry.attrib["name"]: entry.attrib["value"] for entry in case.iter("property")}
+        yield raw["check"], raw["pair" if "pair" in raw else "node"], raw["verdict"]
 
 
 def test_the_grid_has_every_verdict_on_a_node(folder: Path) -> None:
@@ -124,8 +124,8 @@ def of_prometheus(folder: Path) -> Iterable[tuple[str, ...]]:
     for family in text_string_to_metric_families((folder / "metrics.prom").read_text(encoding="utf-8")):
         for sample in family.samples:
             if sample.name == "clusterproof_finding":
-                told = sample.labels
-                yield told["check"], told["pair" if "pair" in told else "node"], told["verdict"]
+                raw = sample.labels
+                yield raw["check"], raw["pair" if "pair" in raw else "node"], raw["verdict"]
 
 
 def of_pytest_html(folder: Path) -> Iterable[tuple[str, ...]]:
@@ -163,9 +163,9 @@ class Blocks(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        told = dict(attrs)
-        if tag == "details" and "data-checks" in told:
-            self.found.append((told["class"] or "", (told["data-checks"] or "").split(), ""))
+        raw = dict(attrs)
+        if tag == "details" and "data-checks" in raw:
+            self.found.append((raw["class"] or "", (raw["data-checks"] or "").split(), ""))
         self.is_summary = tag in ("summary", "b") and bool(self.found)
 
     def handle_data(self, data: str) -> None:
@@ -230,8 +230,8 @@ def test_forms_for_people_name_every_gap(folder: Path) -> None:
         for verdict, checks, words in Blocks((folder / "report.html").read_text(encoding="utf-8")).found
         if verdict == "incomplete"
     ]
-    told = {(check, node) for checks, nodes in page for check in checks for node in named(nodes)}
-    assert told == {(check, node) for check, node, _ in truth(folder, ["incomplete"])}
+    raw = {(check, node) for checks, nodes in page for check in checks for node in named(nodes)}
+    assert raw == {(check, node) for check, node, _ in truth(folder, ["incomplete"])}
     counts = [(f"{len(checks)} checks" if len(checks) > 1 else min(checks), nodes) for checks, nodes in page]
     mail = (folder / "summary.txt").read_text(encoding="utf-8")
     assert re.findall(r"^INCOMPLETE (\d+ checks|[\w.]+): (\S+):", mail, re.MULTILINE) == counts

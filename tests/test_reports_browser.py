@@ -73,9 +73,9 @@ def plain_look(chromium: Browser) -> None:
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of the demo cluster."""
     cluster = resolve("demo")
-    told = replay(DEMO, cluster)
-    evaluated = [evaluate(check, one) for one in nodes(cluster, told).values() for check in node_checks().values()]
-    return written(tmp_path_factory.mktemp("demo"), evaluated, list(told.values()))
+    data = replay(DEMO, cluster)
+    evaluated = [evaluate(check, one) for one in nodes(cluster, data).values() for check in node_checks().values()]
+    return written(tmp_path_factory.mktemp("demo"), evaluated, list(data.values()))
 
 
 @pytest.fixture(scope="module")
@@ -83,25 +83,25 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a thousand nodes, of which some have failed and one said nothing."""
     healthy = load((DEMO / "nodes" / "gpu001.json").read_text())
     driver = healthy.collectors["nvml"]
-    told: list[NodeEvidence] = []
+    data: list[NodeEvidence] = []
     results: list[Result] = []
     for number in range(1, MANY + 1):
         name = f"gpu{number:04d}"
         gpus = [{**one, "uuid": one["uuid"].replace("GPU-", f"GPU-{number:04d}")} for one in driver.value["gpus"]]
         nvml_of_its_own = replace(driver, value={**driver.value, "gpus": gpus})
-        told.append(replace(healthy, node=name, collectors={**healthy.collectors, "nvml": nvml_of_its_own}))
+        data.append(replace(healthy, node=name, collectors={**healthy.collectors, "nvml": nvml_of_its_own}))
         for check in range(CHECKS):
             is_sick = number % 20 == 0 and check == number % 7
             verdict = Verdict.INCOMPLETE if number == 501 else Verdict.FAIL if is_sick else Verdict.PASS
             message = f"GPU {check} of {name} is ill; expected health" if verdict is not Verdict.PASS else ""
             results.append(result(f"gpu.check_{check}", name, verdict, message, cause="" if is_sick else "silence"))
-    return written(tmp_path_factory.mktemp("many"), results, told)
+    return written(tmp_path_factory.mktemp("many"), results, data)
 
 
-def written(folder: Path, results: list[Result], told: list[NodeEvidence]) -> Path:
+def written(folder: Path, results: list[Result], data: list[NodeEvidence]) -> Path:
     """The page of these results."""
     page = folder / "report.html"
-    page.write_text(document(run_of(results, told)), encoding="utf-8", errors="backslashreplace")
+    page.write_text(document(run_of(results, data)), encoding="utf-8", errors="backslashreplace")
     return page
 
 
@@ -154,9 +154,9 @@ def test_search_finds_nodes_by_name_uuid_and_check(
     chromium: Browser, many: Path, words: str, findings: int, nodes: int
 ) -> None:
     chromium.open(many)
-    told = search(chromium, words)
+    data = search(chromium, words)
     assert len(chromium.texts(SHOWN)) == findings
-    assert told.endswith(f"{nodes} of 1000 nodes")
+    assert data.endswith(f"{nodes} of 1000 nodes")
 
 
 def test_filters_leave_what_was_chosen(chromium: Browser, demo: Path) -> None:
@@ -174,17 +174,17 @@ def test_a_nodes_page_has_all_that_is_known_of_it(chromium: Browser, demo: Path)
     chromium.open(demo)
     next(link for link in chromium.driver.find_elements("css selector", f"{ROWS} a") if link.text == "gpu003").click()
     text = chromium.awaited("#node").text
-    told = json.loads((DEMO / "nodes" / "gpu003.json").read_text())["leaves"]
-    for record in told["nvml"]["value"]["gpus"]:
+    data = json.loads((DEMO / "nodes" / "gpu003.json").read_text())["leaves"]
+    for record in data["nvml"]["value"]["gpus"]:
         assert record["uuid"] in text
     assert "GPU 1, GPU 5: uncorrected ECC errors: 14 in DRAM" in text
     assert "rdmap[" in text
-    assert told["versions"]["value"]["components"]["libfabric"]["version"] in text
+    assert data["versions"]["value"]["components"]["libfabric"]["version"] in text
     assert not chromium.find("#main").is_displayed()
     assert chromium.driver.switch_to.active_element.get_attribute("id") == "node"
     chromium.find("#node details.collector summary").click()
     shown = chromium.find("#node details.collector pre").text
-    assert json.loads(shown) == told[next(iter(told))]["value"]
+    assert json.loads(shown) == data[next(iter(data))]["value"]
     chromium.driver.back()
     assert chromium.awaited("#main").is_displayed()
     assert chromium.complaints() == []
@@ -258,13 +258,13 @@ def test_without_script_the_findings_are_there(chromium: Browser, demo: Path) ->
 
 
 def test_what_hostile_nodes_say_is_shown_and_never_run(chromium: Browser, tmp_path: Path) -> None:
-    told = [
+    data = [
         node(word, boot=boot(hostname=word, kernel=word), nvml=nvml(gpu(0, uuid=word)), odd={word: [word]})
         for word in HOSTILE
     ]
     results = [result("gpu.ecc", word, Verdict.FAIL, word) for word in HOSTILE]
     results += [result("gpu.other", word, Verdict.INCOMPLETE, word, title=word) for word in HOSTILE]
-    chromium.open(written(tmp_path, results, told))
+    chromium.open(written(tmp_path, results, data))
     for number in range(len(HOSTILE)):
         chromium.run("location.hash = '#node=' + encodeURIComponent(data.nodes[arguments[0]]); show()", number)
         chromium.run("for (const one of document.querySelectorAll('#node details')) one.open = true")
@@ -319,8 +319,8 @@ def of_pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     between = measured(PairFault("slow and dead", put))
     names = between.campaigns[0].journal.plan.nodes
     path = tmp_path_factory.mktemp("pairs") / "report.html"
-    told = run_of([result("network.not_a_straggler", name) for name in names], between=between)
-    path.write_text(document(told), encoding="utf-8")
+    data = run_of([result("network.not_a_straggler", name) for name in names], between=between)
+    path.write_text(document(data), encoding="utf-8")
     return path
 
 

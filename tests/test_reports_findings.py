@@ -35,30 +35,30 @@ def results(**verdicts: Verdict) -> list[Result]:
 
 
 @given(RESULTS)
-def test_no_node_is_lost_by_folding(told: list[Result]) -> None:
+def test_no_node_is_lost_by_folding(data: list[Result]) -> None:
     for verdict in (Verdict.FAIL, Verdict.CONCERN):
-        found = {(finding.first.check, node) for finding in findings(told, verdict) for node in expand(finding.nodes)}
-        assert found == {(one.check, one.node) for one in told if one.verdict is verdict}
-    left = {(check, node) for gap in gaps(told) for check in gap.checks for node in expand(gap.nodes)}
-    assert left >= {(one.check, one.node) for one in told if one.verdict is Verdict.INCOMPLETE}
-    assert sum(len(gap.results) for gap in gaps(told)) == sum(one.verdict is Verdict.INCOMPLETE for one in told)
+        found = {(finding.first.check, node) for finding in findings(data, verdict) for node in expand(finding.nodes)}
+        assert found == {(one.check, one.node) for one in data if one.verdict is verdict}
+    left = {(check, node) for gap in gaps(data) for check in gap.checks for node in expand(gap.nodes)}
+    assert left >= {(one.check, one.node) for one in data if one.verdict is Verdict.INCOMPLETE}
+    assert sum(len(gap.results) for gap in gaps(data)) == sum(one.verdict is Verdict.INCOMPLETE for one in data)
 
 
 @given(RESULTS)
-def test_no_line_is_lost_by_folding(told: list[Result]) -> None:
-    for finding in findings(told, Verdict.FAIL):
+def test_no_line_is_lost_by_folding(data: list[Result]) -> None:
+    for finding in findings(data, Verdict.FAIL):
         lines = [line.partition(": ") for line in finding.lines]
         pairs = {(node, words) for nodes, _, words in lines for node in expand(nodes)}
         assert pairs == {(one.node, words) for one in finding.results for words in one.message.split("\n")}
 
 
 @given(RESULTS)
-def test_the_headline_counts_every_node_once_by_its_worst_verdict(told: list[Result]) -> None:
-    words = headline(told)
+def test_the_headline_counts_every_node_once_by_its_worst_verdict(data: list[Result]) -> None:
+    words = headline(data)
     numbers = [int(word) for word in words.replace(":", "").split() if word.isdigit()]
-    nodes = {one.node for one in told}
+    nodes = {one.node for one in data}
     assert numbers[0] == len(nodes) == sum(numbers[1:])
-    failed = {one.node for one in told if one.verdict is Verdict.FAIL}
+    failed = {one.node for one in data if one.verdict is Verdict.FAIL}
     assert (f"{len(failed)} failed" in words) == bool(failed)
 
 
@@ -70,8 +70,8 @@ def test_what_half_of_at_least_four_nodes_share_is_probably_configuration(
     failed: int, evaluated: int, suspected: bool
 ) -> None:
     verdicts = [Verdict.FAIL] * failed + [Verdict.PASS] * (evaluated - failed)
-    told = results(**{f"n{number}": verdict for number, verdict in enumerate(verdicts)})
-    (finding,) = findings(told, Verdict.FAIL)
+    data = results(**{f"n{number}": verdict for number, verdict in enumerate(verdicts)})
+    (finding,) = findings(data, Verdict.FAIL)
     assert finding.is_probably_configuration is suspected
     assert finding.suspicion == (
         f"{failed} of {evaluated} nodes alike: probably configuration, not hardware" if suspected else ""
@@ -79,49 +79,49 @@ def test_what_half_of_at_least_four_nodes_share_is_probably_configuration(
 
 
 def test_a_node_that_the_check_does_not_apply_to_is_not_counted() -> None:
-    told = results(n1=Verdict.FAIL, n2=Verdict.PASS, n3=Verdict.NOT_APPLICABLE, n4=Verdict.NOT_APPLICABLE)
-    (finding,) = findings(told, Verdict.FAIL)
+    data = results(n1=Verdict.FAIL, n2=Verdict.PASS, n3=Verdict.NOT_APPLICABLE, n4=Verdict.NOT_APPLICABLE)
+    (finding,) = findings(data, Verdict.FAIL)
     assert finding.where(finding.nodes) == "1 of 2 nodes (n1)"
     assert not finding.is_probably_configuration
 
 
 def test_devices_are_counted_in_the_fields_words() -> None:
-    told = [
+    data = [
         Result("gpu.ecc", "gpu003", Verdict.FAIL, subject="gpu", devices=("GPU 1", "GPU 5")),
         Result("gpu.ecc", "gpu007", Verdict.FAIL, subject="gpu", devices=("GPU 2",)),
         Result("gpu.ecc", "gpu008", Verdict.PASS, subject="gpu"),
     ]
-    (finding,) = findings(told, Verdict.FAIL)
+    (finding,) = findings(data, Verdict.FAIL)
     assert finding.where(finding.nodes) == "2 of 3 nodes (gpu[003,007]), 3 GPUs"
 
 
 def test_nodes_that_say_the_same_share_a_line() -> None:
-    told = [result(f"gpu{number}", Verdict.FAIL, message="14 errors; expected 0") for number in (3, 4, 9)]
-    told.append(result("gpu5", Verdict.FAIL, message="2 errors; expected 0"))
-    (finding,) = findings(told, Verdict.FAIL)
+    data = [result(f"gpu{number}", Verdict.FAIL, message="14 errors; expected 0") for number in (3, 4, 9)]
+    data.append(result("gpu5", Verdict.FAIL, message="2 errors; expected 0"))
+    (finding,) = findings(data, Verdict.FAIL)
     assert finding.lines == ["gpu[3-4,9]: 14 errors; expected 0", "gpu5: 2 errors; expected 0"]
 
 
 def test_the_node_itself_comes_first_and_then_what_most_nodes_have() -> None:
-    told = [
+    data = [
         result("n1", Verdict.FAIL, "gpu.one"),
         *(result(f"n{number}", Verdict.FAIL, "host.three") for number in (1, 2, 3)),
         Result("node.reachable", "n4", Verdict.FAIL, subsystem="node"),
     ]
-    assert [found.first.check for found in findings(told, Verdict.FAIL)] == ["node.reachable", "host.three", "gpu.one"]
+    assert [found.first.check for found in findings(data, Verdict.FAIL)] == ["node.reachable", "host.three", "gpu.one"]
 
 
 def test_what_one_cause_left_open_is_one_gap() -> None:
-    told = [
+    data = [
         result("n1", Verdict.INCOMPLETE, "gpu.one", cause="unreachable: refused", message="not reached"),
         result("n2", Verdict.INCOMPLETE, "gpu.two", cause="unreachable: refused", message="not reached"),
         result("n3", Verdict.INCOMPLETE, "gpu.one", message="may not be read"),
     ]
-    assert [(gap.cause, gap.nodes, gap.checks, gap.what) for gap in gaps(told)] == [
+    assert [(gap.cause, gap.nodes, gap.checks, gap.what) for gap in gaps(data)] == [
         ("unreachable: refused", "n[1-2]", ("gpu.one", "gpu.two"), "2 checks"),
         ("may not be read", "n3", ("gpu.one",), "gpu.one"),
     ]
-    assert [gap.messages for gap in gaps(told)] == [["not reached"], []]
+    assert [gap.messages for gap in gaps(data)] == [["not reached"], []]
 
 
 @pytest.mark.parametrize(

@@ -72,10 +72,10 @@ def test_the_reports_of_a_run_are_written_once(runs: Runs, workers: list[str]) -
 def test_a_folder_that_cannot_be_written_costs_one_line_and_no_verdict(runs: Runs) -> None:
     (runs.folder / "runs").write_text("a file of somebody's")
     ran = over(runs)
-    told = [line for line in ran.outlines if "no report" in line]
-    assert len(told) == 1
+    data = [line for line in ran.outlines if "no report" in line]
+    assert len(data) == 1
     assert re.match(
-        r"no report, or not all of it: .*runs/small: Not a directory \(--report DIR writes elsewhere", told[0]
+        r"no report, or not all of it: .*runs/small: Not a directory \(--report DIR writes elsewhere", data[0]
     )
     assert ran.ret == 1
     assert "8 nodes: 3 fit" in ran.stdout.str()
@@ -118,11 +118,11 @@ def test_the_summary_is_put_behind_that_of_a_github_job(runs: Runs, monkeypatch:
 
 def test_redacted_reports_name_nothing(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
-    told = node("secretnode7", boot=boot("bad", hostname="secretnode7"), nvml=nvml(gpu(0)))
-    cluster = runs.cluster([told, node("secretnode8", boot=boot("pass", hostname="secretnode8"))], name="secretcluster")
+    data = node("secretnode7", boot=boot("bad", hostname="secretnode7"), nvml=nvml(gpu(0)))
+    cluster = runs.cluster([data, node("secretnode8", boot=boot("pass", hostname="secretnode8"))], name="secretcluster")
     ran = runs.plain("--cluster", cluster, "--redact")
     (where,) = (runs.folder / "runs" / "cluster").iterdir()
-    names = ("secretnode", "secretcluster", str(told.collectors["nvml"].value["gpus"][0]["uuid"]))
+    names = ("secretnode", "secretcluster", str(data.collectors["nvml"].value["gpus"][0]["uuid"]))
     for path in [*where.iterdir()]:
         text = path.read_text(encoding="utf-8")
         assert not [name for name in names if name in text], path.name

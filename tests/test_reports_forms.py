@@ -90,25 +90,25 @@ def test_a_case_is_a_check_and_verdict_with_its_nodes_folded() -> None:
     }
     failure = next(gpu.iter("failure"))
     assert failure.get("message") == "gpu[002-003]: GPU 1: 14 errors; expected 0"
-    told = (failure.text or "").splitlines()
-    assert told[:3] == ["check: gpu.ecc", "verdict: fail", "nodes: gpu[002-003]"]
-    assert "do: Do something." in told
+    data = (failure.text or "").splitlines()
+    assert data[:3] == ["check: gpu.ecc", "verdict: fail", "nodes: gpu[002-003]"]
+    assert "do: Do something." in data
 
 
 def test_a_suite_says_of_which_cluster_and_nodes_it_is() -> None:
     root = ET.fromstring(suites(run_of(of_each_verdict())))
-    told = {entry.get("name"): entry.get("value") for entry in root[0].iter("property")}
-    assert told["cluster"] == "prod"
-    assert told["nodes"] == "gpu[001-008]"
-    assert told["owners"] == "hyperpod-node-debugger"
+    data = {entry.get("name"): entry.get("value") for entry in root[0].iter("property")}
+    assert data["cluster"] == "prod"
+    assert data["nodes"] == "gpu[001-008]"
+    assert data["owners"] == "hyperpod-node-debugger"
 
 
 @NODES
 def test_no_node_breaks_the_suites(name: str) -> None:
-    told = suites(
+    data = suites(
         run_of([result("gpu.ecc", name, Verdict.FAIL, name), result("gpu.x", name, Verdict.INCOMPLETE, name)])
     )
-    root = ET.fromstring(told.encode("utf-8", "backslashreplace"))
+    root = ET.fromstring(data.encode("utf-8", "backslashreplace"))
     assert breaches(root) == []
     assert [case.tag for case in root.iter("testcase")] == ["testcase"] * 2
 
@@ -139,18 +139,18 @@ def test_markdown_renders_as_a_heading_a_sentence_and_a_table() -> None:
 )
 def test_markdown_shows_a_nodes_words_as_they_are(name: str) -> None:
     html, _ = rendered(plain(name))
-    told = name.replace("\x00", "\ufffd")
+    data = name.replace("\x00", "\ufffd")
     shown = re.sub(r"^<p>|</p>\n$", "", html)
     for entity, char in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&amp;", "&")):
         shown = shown.replace(entity, char)
-    assert shown == " ".join(told.split())
+    assert shown == " ".join(data.split())
 
 
 @NODES
 def test_no_node_writes_markup_into_the_summary(name: str) -> None:
-    told = markdown.markdown(run_of([result("gpu.ecc", name, Verdict.FAIL, name)]))
-    assert len(told) < 10_000
-    html, _ = rendered(told)
+    data = markdown.markdown(run_of([result("gpu.ecc", name, Verdict.FAIL, name)]))
+    assert len(data) < 10_000
+    html, _ = rendered(data)
     assert set(re.findall(r"<([a-z0-9]+)", html)) <= {
         *("h2", "p", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "code", "strong", "details", "summary")
     }
@@ -160,61 +160,61 @@ def test_no_node_writes_markup_into_the_summary(name: str) -> None:
 
 
 def test_the_mail_names_what_failed_where_and_what_to_do() -> None:
-    told = text(run_of(of_each_verdict()))
-    assert told.startswith("prod: not fit\n  8 nodes: 4 fit as far as checked, 2 failed, 1 not proven")
+    data = text(run_of(of_each_verdict()))
+    assert data.startswith("prod: not fit\n  8 nodes: 4 fit as far as checked, 2 failed, 1 not proven")
     assert (
         "FAIL gpu.ecc: 2 of 7 nodes (gpu[002-003]), 2 GPUs: Title of ecc\n"
         "  gpu[002-003]: GPU 1: 14 errors; expected 0\n"
         "  do: Do something.\n"
         "  owner: hyperpod-node-debugger § G\n"
-    ) in told
-    assert "INCOMPLETE gpu.ecc: gpu005: nvml did not answer\n" in told
-    assert "  pytest --cluster prod --nodes gpu005 -k test_ecc\n" in told
-    assert told.endswith("2026-11-21 14:30:05 UTC, 12.3 s, exit code 1\n")
+    ) in data
+    assert "INCOMPLETE gpu.ecc: gpu005: nvml did not answer\n" in data
+    assert "  pytest --cluster prod --nodes gpu005 -k test_ecc\n" in data
+    assert data.endswith("2026-11-21 14:30:05 UTC, 12.3 s, exit code 1\n")
 
 
 def test_the_mail_stays_short_however_much_is_wrong() -> None:
     results = [result(f"gpu.c{n}", f"odd-{n}-name-{n}", Verdict.FAIL, f"{n}: {HUGE[:4000]}") for n in range(300)]
-    told = text(run_of(results))
-    assert len(told) < 20_000
-    assert "… and 280 more kinds" in told
-    assert max(map(len, told.partition("Run what")[0].splitlines())) <= max(WIDTH, 310)
+    data = text(run_of(results))
+    assert len(data) < 20_000
+    assert "… and 280 more kinds" in data
+    assert max(map(len, data.partition("Run what")[0].splitlines())) <= max(WIDTH, 310)
 
 
 def test_a_healthy_cluster_is_told_in_three_lines() -> None:
-    told = text(run_of([result("gpu.ecc", "gpu001")], exit_code=0))
-    assert told.split("\n")[:2] == ["prod: fit as far as checked", "  1 node: 1 fit as far as checked"]
-    assert len(told.split("\n")) == 5
+    data = text(run_of([result("gpu.ecc", "gpu001")], exit_code=0))
+    assert data.split("\n")[:2] == ["prod: fit as far as checked", "  1 node: 1 fit as far as checked"]
+    assert len(data.split("\n")) == 5
 
 
 # Prometheus
 
 
-def metrics(told: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+def metrics(data: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     """Each metric's samples, by their labels but the cluster's."""
     return {
         family.name.removeprefix("clusterproof_"): {
             tuple((key, value) for key, value in sample.labels.items() if key != "cluster"): sample.value
             for sample in family.samples
         }
-        for family in text_string_to_metric_families(told)
+        for family in text_string_to_metric_families(data)
     }
 
 
 def test_prometheus_reads_what_was_counted() -> None:
-    told = metrics(prometheus.prometheus(run_of(of_each_verdict())))
-    assert {labels[0][1]: count for labels, count in told["nodes"].items()} == {
+    data = metrics(prometheus.prometheus(run_of(of_each_verdict())))
+    assert {labels[0][1]: count for labels, count in data["nodes"].items()} == {
         "pass": 3,
         "concern": 1,
         "fail": 2,
         "incomplete": 1,
         "not applicable": 1,
     }
-    assert told["results"][("check", "gpu.ecc"), ("verdict", "fail")] == 2
-    assert told["node_results"][("node", "gpu001"), ("verdict", "fail")] == 0
-    assert told["run_timestamp_seconds"][()] == 1795271405
-    assert told["run_exit_code"][()] == 1
-    findings = [dict(labels) for labels in told["finding"]]
+    assert data["results"][("check", "gpu.ecc"), ("verdict", "fail")] == 2
+    assert data["node_results"][("node", "gpu001"), ("verdict", "fail")] == 0
+    assert data["run_timestamp_seconds"][()] == 1795271405
+    assert data["run_exit_code"][()] == 1
+    findings = [dict(labels) for labels in data["finding"]]
     assert [(one["node"], one["check"], one["verdict"]) for one in findings] == [
         ("gpu002", "gpu.ecc", "fail"),
         ("gpu003", "gpu.ecc", "fail"),
@@ -226,28 +226,28 @@ def test_prometheus_reads_what_was_counted() -> None:
 
 def test_every_metric_says_what_it_is_and_no_series_comes_twice() -> None:
     results = of_each_verdict()
-    told = prometheus.prometheus(run_of([*results, *results]))
-    series = [line.rpartition(" ")[0] for line in told.splitlines() if not line.startswith("#")]
+    data = prometheus.prometheus(run_of([*results, *results]))
+    series = [line.rpartition(" ")[0] for line in data.splitlines() if not line.startswith("#")]
     assert len(series) == len(set(series))
     names = {line.partition("{")[0] for line in series}
-    assert {line.split()[2] for line in told.splitlines() if line.startswith("# HELP")} == names
-    assert {line.split()[2] for line in told.splitlines() if line.startswith("# TYPE")} == names
+    assert {line.split()[2] for line in data.splitlines() if line.startswith("# HELP")} == names
+    assert {line.split()[2] for line in data.splitlines() if line.startswith("# TYPE")} == names
 
 
 def test_a_cluster_in_ruins_does_not_drown_prometheus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prometheus, "MAX_FINDINGS", 3)
-    told = metrics(prometheus.prometheus(run_of(of_each_verdict())))
-    assert len(told["finding"]) == 3
-    assert {dict(labels)["verdict"] for labels in told["finding"]} == {"fail"}
-    assert told["findings_left_out"][()] == 2
+    data = metrics(prometheus.prometheus(run_of(of_each_verdict())))
+    assert len(data["finding"]) == 3
+    assert {dict(labels)["verdict"] for labels in data["finding"]} == {"fail"}
+    assert data["findings_left_out"][()] == 2
 
 
 @NODES
 def test_no_node_adds_a_metric_of_its_own(name: str) -> None:
-    told = prometheus.prometheus(run_of([result("gpu.ecc", name, Verdict.FAIL, name)]))
-    assert len(told) < 10_000
-    assert not any(key.startswith("fake") for key in metrics(told))
-    assert len(metrics(told)["finding"]) == 1
+    data = prometheus.prometheus(run_of([result("gpu.ecc", name, Verdict.FAIL, name)]))
+    assert len(data) < 10_000
+    assert not any(key.startswith("fake") for key in metrics(data))
+    assert len(metrics(data)["finding"]) == 1
 
 
 def test_a_run_in_which_no_check_applies_is_not_called_fit_in_any_form() -> None:
@@ -261,8 +261,8 @@ def test_a_run_in_which_no_check_applies_is_not_called_fit_in_any_form() -> None
 
 
 def test_a_run_in_which_nothing_was_told_has_its_reports_too() -> None:
-    told = NodeEvidence("gpu001", {"boot": Collected(Status.STUCK)})
-    run = run_of([], [told])
+    data = NodeEvidence("gpu001", {"boot": Collected(Status.STUCK)})
+    run = run_of([], [data])
     assert text(run).startswith("prod: not checked")
     assert breaches(ET.fromstring(suites(run))) == []
     assert metrics(prometheus.prometheus(run))["nodes"]
@@ -285,10 +285,10 @@ def forgers() -> list[Result]:
     ]
 
 
-def begun(told: str, indents: Iterable[int]) -> list[str]:
+def begun(data: str, indents: Iterable[int]) -> list[str]:
     """The lines that begin with forged words where a report's own lines begin."""
     starts = tuple(f"{' ' * indent}{line[:18]}" for indent in indents for line in (*OWN, *OWN_AGAIN) if line)
-    return [line for line in told.split("\n") if "forged" in line and line.startswith(starts)]
+    return [line for line in data.split("\n") if "forged" in line and line.startswith(starts)]
 
 
 def test_no_line_of_a_text_begins_with_what_a_node_says() -> None:
@@ -296,15 +296,15 @@ def test_no_line_of_a_text_begins_with_what_a_node_says() -> None:
     terminal = "\n".join(line.text for verbose in (False, True) for line in summary(run.results, 100, verbose))
     message = message_of("prod", run.results, 1, Changes())
     assert message is not None
-    for told, indents in (
+    for data, indents in (
         (text(run), (0, 2)),
         (terminal, (0, 12)),
         (message.body, (0,)),
         (markdown.markdown(run), (0,)),
         *((in_words(one), (0,)) for one in run.results),
     ):
-        assert "forged" in told
-        assert begun(told, indents) == []
+        assert "forged" in data
+        assert begun(data, indents) == []
 
 
 def test_no_line_of_a_suite_begins_with_what_a_node_says() -> None:

@@ -88,12 +88,12 @@ def page(runs: Runs, *arguments: str) -> Page:
 @WORKERS
 def test_each_verdict_that_is_not_a_pass_is_one_row_worst_first(runs: Runs, checks: str, workers: list[str]) -> None:
     runs.checks(test_it=checks)
-    told = page(runs, *workers)
+    raw = page(runs, *workers)
     expected = sorted(
         ((verdict.rank, node) for node, verdict in VERDICTS.items() if verdict is not Verdict.PASS),
         key=lambda pair: pair[0],
     )
-    rows = [(row["verdict"], row["node"]) for row in told.rows]
+    rows = [(row["verdict"], row["node"]) for row in raw.rows]
     assert sorted(rows) == sorted((VERDICTS[node].value, node) for _, node in expected)
     assert [word for word, _ in rows] == [VERDICTS[node].value for _, node in expected]
 
@@ -102,16 +102,16 @@ def test_each_verdict_that_is_not_a_pass_is_one_row_worst_first(runs: Runs, chec
 @WORKERS
 def test_counters_and_filters_speak_of_verdicts(runs: Runs, checks: str, workers: list[str]) -> None:
     runs.checks(test_it=checks)
-    told = page(runs, *workers)
-    assert told.filters == {"failed": 1, "passed": 2, "not applicable": 1, "concern": 1, "incomplete": 3}
-    for row in told.rows:
+    raw = page(runs, *workers)
+    assert raw.filters == {"failed": 1, "passed": 2, "not applicable": 1, "concern": 1, "incomplete": 3}
+    for row in raw.rows:
         assert row["result"] == OUTCOMES[Verdict(row["verdict"])]
 
 
 def test_a_row_has_what_a_person_needs(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
-    told = page(runs)
-    assert told.cells[0] == [
+    raw = page(runs)
+    assert raw.cells[0] == [
         "Failed",
         "fail",
         "gpu002",
@@ -120,7 +120,7 @@ def test_a_row_has_what_a_person_needs(runs: Runs) -> None:
         "uname -r",
         "the word is bad; expected pass",
     ]
-    assert told.rows[0]["log"] == (
+    assert raw.rows[0]["log"] == (
         "gpu002: the word is bad; expected pass\nby hand: uname -r\nowner: hyperpod-node-debugger § G\n"
         "means: A wrong word means nothing good.\ndo: Say another."
     )
@@ -166,8 +166,8 @@ def test_nothing_that_a_node_says_becomes_markup(runs: Runs, checks: str, worker
     ]
     harmless = [saying(name, "bad") for name in ("gpu001", "gpu002")]
     pages = []
-    for told in (harmless, nodes):
-        runs.over(told, "--html", "page.html", "--self-contained-html", *workers)
+    for raw in (harmless, nodes):
+        runs.over(raw, "--html", "page.html", "--self-contained-html", *workers)
         pages.append(Page(runs.folder / "page.html"))
     plain, hostile = pages
     assert hostile.markup.tags == plain.markup.tags
@@ -184,10 +184,10 @@ def test_many_rows_of_one_kind_are_cut_and_the_page_says_so(runs: Runs, monkeypa
     monkeypatch.setitem(MAX_ROWS, Verdict.INCOMPLETE, 3)
     runs.checks(test_it=LIGHT)
     runs.over([unreached(f"gpu{number:03d}") for number in range(1, 11)], "--html", "page.html")
-    told = Page(runs.folder / "page.html")
-    assert len(told.rows) == len(json.loads(told.markup.blob)["tests"]) == 3
-    assert told.filters == {"incomplete": 10}
-    assert "except 7 incomplete more, which only --results has" in " ".join(told.markup.text.split())
+    raw = Page(runs.folder / "page.html")
+    assert len(raw.rows) == len(json.loads(raw.markup.blob)["tests"]) == 3
+    assert raw.filters == {"incomplete": 10}
+    assert "except 7 incomplete more, which only --results has" in " ".join(raw.markup.text.split())
 
 
 def test_a_thousand_healthy_nodes_are_a_small_page(runs: Runs) -> None:
@@ -196,10 +196,10 @@ def test_a_thousand_healthy_nodes_are_a_small_page(runs: Runs) -> None:
     runs.over(
         [saying(f"gpu{number:04d}", "pass") for number in range(1000)], "--html", "page.html", "--self-contained-html"
     )
-    told = Page(runs.folder / "page.html")
-    assert told.rows == []
-    assert told.filters == {"passed": 30_000}
-    assert len(told.source) < 200_000
+    raw = Page(runs.folder / "page.html")
+    assert raw.rows == []
+    assert raw.filters == {"passed": 30_000}
+    assert len(raw.source) < 200_000
 
 
 def test_somebody_elses_tests_keep_rows_of_their_own(runs: Runs) -> None:
@@ -216,30 +216,30 @@ def test_somebody_elses_tests_keep_rows_of_their_own(runs: Runs) -> None:
         def test_skipped(): pass
         """,
     )
-    told = page(runs)
-    others = {row["check"]: row["verdict"] for row in told.rows if not row["node"]}
+    raw = page(runs)
+    others = {row["check"]: row["verdict"] for row in raw.rows if not row["node"]}
     assert others == {
         "test_other.py::test_good": "passed",
         "test_other.py::test_bad": "failed",
         "test_other.py::test_error": "error",
         "test_other.py::test_skipped": "skipped",
     }
-    assert told.filters == {
+    assert raw.filters == {
         "failed": 2,
         "passed": 3,
         "not applicable or skipped": 2,
         "concern": 1,
         "incomplete or in error": 4,
     }
-    assert {len(row["resultsTableRow"]) for row in told.rows} == {7}
+    assert {len(row["resultsTableRow"]) for row in raw.rows} == {7}
 
 
 def test_a_file_that_cannot_be_collected_is_a_row(runs: Runs) -> None:
     runs.checks(test_it=LIGHT, test_broken="import no_such_module")
-    told = page(runs, "--continue-on-collection-errors")
-    assert told.rows[0]["result"] == "Error"
-    assert told.rows[0]["check"] == "test_broken.py"
-    assert len(told.rows) == 7
+    raw = page(runs, "--continue-on-collection-errors")
+    assert raw.rows[0]["result"] == "Error"
+    assert raw.rows[0]["check"] == "test_broken.py"
+    assert len(raw.rows) == 7
 
 
 def test_what_a_check_printed_is_below_its_words(runs: Runs) -> None:

@@ -43,7 +43,7 @@ def test_on_many_nodes_each_colour_covers_its_cells_and_no_others(grid: Grid) ->
     svg = drawn(grid, MANY)
     checks = list(dict.fromkeys(check for check, _ in grid))
     for verdict in (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN, Verdict.NOT_APPLICABLE):
-        assert covered(svg, verdict, checks) == {cell for cell, told in grid.items() if told is verdict}
+        assert covered(svg, verdict, checks) == {cell for cell, data in grid.items() if data is verdict}
     assert covered(svg, Verdict.PASS, checks) == set(grid)  # the ground: what was not run stays white
 
 

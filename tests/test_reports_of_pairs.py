@@ -87,28 +87,28 @@ def named(old: str, new: str) -> PairwiseRun:
         nodes=tuple(new if node == old else node for node in journal.plan.nodes),
         places={new if node == old else node: place for node, place in journal.plan.places.items()},
     )
-    told = tuple(
+    data = tuple(
         replace(one, pair=pair(*(new if node == old else node for node in one.pair))) for one in journal.measurements
     )
-    return PairwiseRun((Campaign(replace(journal, plan=plan, measurements=told)),))
+    return PairwiseRun((Campaign(replace(journal, plan=plan, measurements=data)),))
 
 
 def table(between: PairwiseRun) -> list[dict[str, str]]:
     return list(csv.DictReader((measurements_csv(run(between)) or "").splitlines()))
 
 
-def verdicts(*told: Verdict, has_node: bool = True) -> Run:
+def verdicts(*data: Verdict, has_node: bool = True) -> Run:
     """A node that passes, and pairs with these verdicts."""
     results = [result("network.not_a_straggler", "n0001")] if has_node else []
     results += [
         result("network.pairwise_busbw", f"n0001~n{number:04}", verdict, "slow; expected fast", subject="pair")
-        for number, verdict in enumerate(told, 2)
+        for number, verdict in enumerate(data, 2)
     ]
-    return run_of(results, told=[])
+    return run_of(results, data=[])
 
 
 @pytest.mark.parametrize(
-    ("told", "has_node", "words"),
+    ("data", "has_node", "words"),
     [
         ([Verdict.PASS], True, "1 node: 1 fit as far as checked"),
         ([Verdict.PASS, Verdict.FAIL], True, "1 node: 1 fit as far as checked; 2 pairs of nodes: 1 failed"),
@@ -118,14 +118,14 @@ def verdicts(*told: Verdict, has_node: bool = True) -> Run:
         ([Verdict.FAIL, Verdict.FAIL], False, "2 pairs of nodes: 2 failed"),
     ],
 )
-def test_the_headline_counts_pairs_as_pairs(told: list[Verdict], has_node: bool, words: str) -> None:
-    assert headline(verdicts(*told, has_node=has_node).results) == words
+def test_the_headline_counts_pairs_as_pairs(data: list[Verdict], has_node: bool, words: str) -> None:
+    assert headline(verdicts(*data, has_node=has_node).results) == words
 
 
 def test_what_stands_for_all_pairs_is_no_pair() -> None:
-    told = [result("network.pairwise_busbw", ALL_PAIRS, Verdict.INCOMPLETE, "nothing", subject="pair")]
-    assert headline(told) == "no pair of nodes was measured"
-    assert "clusterproof_pairs{" not in prometheus(run_of(told, told=[]))
+    data = [result("network.pairwise_busbw", ALL_PAIRS, Verdict.INCOMPLETE, "nothing", subject="pair")]
+    assert headline(data) == "no pair of nodes was measured"
+    assert "clusterproof_pairs{" not in prometheus(run_of(data, data=[]))
 
 
 def test_so_many_pairs_alike_are_called_pairs() -> None:
@@ -140,15 +140,15 @@ def test_pairs_that_one_node_or_rack_accounts_for_are_not_called_configuration(v
 
 
 def test_a_pair_has_no_cell_in_a_grid_of_nodes() -> None:
-    told = run_of(
+    data = run_of(
         [
             result("network.not_a_straggler", "n0001"),
             result("network.pairwise_busbw", PAIR, Verdict.FAIL, "slow", subject="pair"),
             result("network.pairwise_busbw", "n0001", Verdict.FAIL, "a hostile name", subject="pair"),
         ]
     )
-    assert "pairwise_busbw" not in matrix(told.results, ["n0001"])
-    grid = Page(document(told)).data
+    assert "pairwise_busbw" not in matrix(data.results, ["n0001"])
+    grid = Page(document(data)).data
     letters = dict(zip((check[0] for check in grid["checks"]), grid["letters"], strict=True))
     assert set(letters["network.pairwise_busbw"]) == {" "}
     assert letters["network.not_a_straggler"][0] == "."
@@ -168,8 +168,8 @@ def test_a_case_of_junit_names_pairs_as_pairs() -> None:
 
 
 def test_pairs_are_measured_again_among_all_nodes() -> None:
-    told = verdicts(Verdict.FAIL)
-    assert again(told, Verdict.FAIL) == "pytest --cluster prod -k test_pairwise_busbw"
+    data = verdicts(Verdict.FAIL)
+    assert again(data, Verdict.FAIL) == "pytest --cluster prod -k test_pairwise_busbw"
 
 
 @pytest.mark.parametrize("between", [None, PairwiseRun(), PairwiseRun(why_not="no two nodes are alike")])
@@ -201,7 +201,7 @@ def test_a_slow_node_is_a_row_of_numbers_and_the_first_line() -> None:
 
 def test_the_section_tells_what_was_measured_and_how_good_that_is() -> None:
     words = words_of(page(SLOW))
-    for told in (
+    for data in (
         "93 pairs of 32 nodes, measured 96 times with nccl-tests, in 8 rounds",
         "all_reduce of 8 GiB, p5.48xlarge, 8 ranks on each node, 32 EFA devices",
         "efa, 32 devices",
@@ -210,7 +210,7 @@ def test_the_section_tells_what_was_measured_and_how_good_that_is() -> None:
         "383.2 GB/s, 80 % of what was published",
         "seed7",
     ):
-        assert told in words
+        assert data in words
 
 
 def test_racks_stand_together_with_lines_between_them() -> None:
@@ -238,8 +238,8 @@ def test_a_baseline_and_its_other_software_are_told() -> None:
 )
 def test_what_was_left_out_is_told(ended: str | None, words: str) -> None:
     between = changed(SLOW, ended=ended)
-    told = words_of(section(between))
-    assert (words in told) if words else ("left out" not in told)
+    data = words_of(section(between))
+    assert (words in data) if words else ("left out" not in data)
     line = " ".join(lines_of_pairs(between, 1000))
     assert ("left out: " in line) is bool(words)
 
@@ -253,11 +253,11 @@ def test_of_two_nodes_nobody_is_said_to_be_well() -> None:
 
 
 def test_where_all_failed_there_is_no_normal() -> None:
-    told = tuple(
+    data = tuple(
         replace(one, reading=replace(one.reading, busbw_gb_per_s=None, problem="no answer"))
         for one in measured(SLOW).campaigns[0].journal.measurements
     )
-    between = changed(SLOW, measurements=told)
+    between = changed(SLOW, measurements=data)
     assert "normal unknown: all failed" in " ".join(lines_of_pairs(between, 1000))
     assert 'class="on-failed"' in section(between)
 
@@ -292,11 +292,11 @@ def test_every_pair_of_64_nodes_fits_too() -> None:
     (campaign,) = measured(SLOW).campaigns
     reading = campaign.journal.measurements[-1].reading
     nodes = [f"n{number:04}" for number in range(64)]
-    told = tuple(
+    data = tuple(
         Measurement(pair(one, other), 0, 1, reading) for at, one in enumerate(nodes) for other in nodes[at + 1 :]
     )
     plan = replace(campaign.journal.plan, nodes=tuple(nodes))
-    assert len(section(changed(SLOW, plan=plan, measurements=told)).encode()) < MAX_BYTES
+    assert len(section(changed(SLOW, plan=plan, measurements=data)).encode()) < MAX_BYTES
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "x" * 100_000], ids=[*map(ascii, HOSTILE), "long"])
@@ -316,17 +316,17 @@ def test_nodes_are_in_the_order_of_their_places_and_numbers() -> None:
 
 def test_nodes_without_places_are_folded_one_after_another() -> None:
     names = [f"n{number:04}" for number in range(100)]
-    told = blocks(names, {})
-    assert [block.name for block in told[:2]] == ["n[0000-0003]", "n[0004-0007]"]
-    assert [node for block in told for node in block.nodes] == names
+    data = blocks(names, {})
+    assert [block.name for block in data[:2]] == ["n[0000-0003]", "n[0004-0007]"]
+    assert [node for block in data for node in block.nodes] == names
 
 
 def test_a_slow_place_is_never_folded_with_its_neighbours() -> None:
     names = [f"n{number:04}" for number in range(1000)]
     places = {name: f"rack{number // 4}" for number, name in enumerate(names)}
-    told = [block.name for block in blocks(names, places, {"rack3"})]
-    assert told[:3] == ["rack0 … rack2", "rack3", "rack4 … rack11"]
-    assert len(told) < 40
+    data = [block.name for block in blocks(names, places, {"rack3"})]
+    assert data[:3] == ["rack0 … rack2", "rack3", "rack4 … rack11"]
+    assert len(data) < 40
 
 
 def test_the_table_has_every_measurement() -> None:
@@ -350,8 +350,8 @@ def test_a_measurement_that_failed_has_a_problem_and_no_bandwidth() -> None:
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1+1", "\r\n=cmd|' /C calc'!A0", "＝1"])
 def test_no_cell_of_the_table_is_a_formula(name: str) -> None:
-    told = named("n0003", name)
-    (campaign,) = told.campaigns
+    data = named("n0003", name)
+    (campaign,) = data.campaigns
     first = campaign.journal.measurements[0]
     reading = replace(first.reading, network=name, problem=name)
     journal = replace(campaign.journal, measurements=(replace(first, reading=reading), *campaign.journal.measurements))

@@ -50,7 +50,7 @@ def test_every_record_of_a_run_has_the_form_of_the_schema(runs: Runs, checks: st
 
 
 @pytest.mark.parametrize(
-    "told",
+    "data",
     [
         Result("a.b", "n", Verdict.PASS),
         Result("a.b", "n", Verdict.NOT_APPLICABLE, duration_s=1e-06),
@@ -58,8 +58,8 @@ def test_every_record_of_a_run_has_the_form_of_the_schema(runs: Runs, checks: st
         Result("a.b", "n", Verdict.CONCERN, duration_s=1.0, message="1.0", devices=("1.0",)),
     ],
 )
-def test_a_line_of_the_file_is_the_record_as_json(told: Result) -> None:
-    assert as_line(told) == json.dumps(told.to_json(), ensure_ascii=False, separators=(",", ":"))
+def test_a_line_of_the_file_is_the_record_as_json(data: Result) -> None:
+    assert as_line(data) == json.dumps(data.to_json(), ensure_ascii=False, separators=(",", ":"))
 
 
 def test_a_record_that_lacks_something_is_not_of_the_schema() -> None:
@@ -140,11 +140,11 @@ def test_a_worker_that_crashes_costs_its_own_check_and_no_other(runs: Runs, chec
     crashing = checks.replace("say(node", '__import__("os")._exit(3) if node.name == "gpu003" else say(node')
     runs.checks(test_it=crashing)
     nodes = [saying(f"gpu{number:03d}", "pass") for number in range(1, 9)]
-    told = runs.over(nodes, "-n2", "--junitxml=junit.xml")
-    assert told.ret == 1
+    data = runs.over(nodes, "-n2", "--junitxml=junit.xml")
+    assert data.ret == 1
     assert set(runs.verdicts) == {f"gpu{number:03d}" for number in range(1, 9) if number != 3}
     assert runs.results_file.read_bytes().endswith(b"}\n")
-    told.stdout.fnmatch_lines(["*crashed while running 'test_it.py::test_word?gpu003?'*"])
+    data.stdout.fnmatch_lines(["*crashed while running 'test_it.py::test_word?gpu003?'*"])
     assert "crashed while running" in (runs.folder / "junit.xml").read_text(encoding="utf-8")
 
 

@@ -51,11 +51,11 @@ def telling(name: str, *words: str, kernel: str = "pass") -> NodeEvidence:
     return node(name, boot=boot(kernel, hostname=name), nvml=nvml(*gpus))
 
 
-def shown(told: pytest.RunResult) -> list[str]:
+def shown(data: pytest.RunResult) -> list[str]:
     """The suite's own part of what a run printed."""
-    begin = next(number for number, line in enumerate(told.outlines) if "= small =" in line)
-    end = max(number for number, line in enumerate(told.outlines) if re.match(r"\d+ nodes?: ", line))
-    return told.outlines[begin : end + 1]
+    begin = next(number for number, line in enumerate(data.outlines) if "= small =" in line)
+    end = max(number for number, line in enumerate(data.outlines) if re.match(r"\d+ nodes?: ", line))
+    return data.outlines[begin : end + 1]
 
 
 def lines(results: list[Result], width: int = 100, verbose: bool = False) -> list[str]:
@@ -110,8 +110,8 @@ def test_wrapping_loses_no_word(results: list[Result], width: int) -> None:
 def test_a_run_fits_its_terminal(runs: Runs, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     runs.checks(test_it=LIGHT)
-    told = runs.over([one for one in all_verdicts() if one.node != "gpu006"])  # which names a long path
-    assert max(map(len, shown(told))) <= width
+    data = runs.over([one for one in all_verdicts() if one.node != "gpu006"])  # which names a long path
+    assert max(map(len, shown(data))) <= width
 
 
 def test_without_v_a_long_story_is_cut_and_says_so() -> None:
@@ -123,10 +123,10 @@ def test_without_v_a_long_story_is_cut_and_says_so() -> None:
 def test_names_that_do_not_fold_do_not_fill_the_screen() -> None:
     names = [f"node-{'x' * (number % 7)}-{chr(97 + number % 26)}{chr(97 + number // 26)}" for number in range(300)]
     results = [Result("gpu.ecc", name, Verdict.FAIL, title="It is bad", message="bad") for name in names]
-    told = " ".join(lines(results, 100_000))
-    assert told.startswith("FAIL        300 of 300 nodes (node-")
-    assert ",…): It is bad" in told
-    assert len(told.partition("): It is bad")[0]) < MAX_NODES + 60
+    data = " ".join(lines(results, 100_000))
+    assert data.startswith("FAIL        300 of 300 nodes (node-")
+    assert ",…): It is bad" in data
+    assert len(data.partition("): It is bad")[0]) < MAX_NODES + 60
     assert all(name in " ".join(lines(results, 100_000, verbose=True)) for name in names)
 
 

@@ -26,9 +26,9 @@ def test_a_line_names_the_most_crowded_places() -> None:
 
 
 def test_many_spread_groups_are_a_few_lines() -> None:
-    told = list(lines(cluster(9, 2)))
-    assert len(told) == MAX_LINES + 1
-    assert told[-1] == "topology    … and 5 more; --html has all"
+    data = list(lines(cluster(9, 2)))
+    assert len(data) == MAX_LINES + 1
+    assert data[-1] == "topology    … and 5 more; --html has all"
 
 
 def test_the_page_has_a_row_for_each_place_up_to_a_bound() -> None:
@@ -40,7 +40,7 @@ def test_the_page_has_a_row_for_each_place_up_to_a_bound() -> None:
 
 def test_layers_have_a_column_each_and_names_are_escaped() -> None:
     where = Topology((JobGroup("<g>", ("a", "b")),), {}, {"a": ("x", "y"), "b": ("x",)}, {"a": "u&1"})
-    told = section(where)
-    assert "<th>layer 1</th><th>layer 2</th>" in told
-    assert "<td>&lt;g&gt;</td><td>–</td><td>x</td><td>y</td><td>u&amp;1</td><td>1</td><td>a</td>" in told
-    assert "<td>x</td><td>–</td><td>–</td><td>1</td><td>b</td>" in told
+    data = section(where)
+    assert "<th>layer 1</th><th>layer 2</th>" in data
+    assert "<td>&lt;g&gt;</td><td>–</td><td>x</td><td>y</td><td>u&amp;1</td><td>1</td><td>a</td>" in data
+    assert "<td>x</td><td>–</td><td>–</td><td>1</td><td>b</td>" in data

@@ -37,9 +37,9 @@ def added(tree: Path) -> dict[str, list[str]]:
     for path in ADDED_TO:
         before = (ROOT / path).read_text(encoding="utf-8").splitlines()
         lines = (tree / path).read_text(encoding="utf-8").splitlines()
-        told = list(difflib.ndiff(before, lines))
-        assert not [line for line in told if line.startswith("- ")]
-        found[path] = [line[2:] for line in told if line.startswith("+ ") and line[2:]]
+        data = list(difflib.ndiff(before, lines))
+        assert not [line for line in data if line.startswith("- ")]
+        found[path] = [line[2:] for line in data if line.startswith("+ ") and line[2:]]
     return {path: lines for path, lines in found.items() if lines}
 
 

@@ -98,12 +98,12 @@ def test_every_service_of_the_catalogue_is_found_dead_under_its_own_name(name: s
         ("xslurmd.service", CONCERN),
     ],
 )
-@pytest.mark.parametrize("told", ["failed", "restarting"])
+@pytest.mark.parametrize("data", ["failed", "restarting"])
 def test_of_other_units_that_fail_only_those_of_the_system_are_worth_a_look(
-    told: str, unit: str, verdict: Verdict
+    data: str, unit: str, verdict: Verdict
 ) -> None:
-    assert verdict_of(**{told: [unit]}).verdict is verdict
-    assert verdict_of("prolog", **{told: [unit]}).verdict is (FAIL if verdict is FAIL else PASS)
+    assert verdict_of(**{data: [unit]}).verdict is verdict
+    assert verdict_of("prolog", **{data: [unit]}).verdict is (FAIL if verdict is FAIL else PASS)
 
 
 def test_two_names_of_one_service_are_one_finding() -> None:
@@ -134,8 +134,8 @@ def test_a_service_that_failed_is_found_though_of_another_nothing_is_known() -> 
 def test_a_machine_that_builds_images_need_not_run_what_waits_for_a_device(
     name: str, service: dict[str, Any], occasion: str, instance_type: str, verdict: Verdict
 ) -> None:
-    told = {"services": {name: {**RUNS, **service}}, "failed": []}
+    data = {"services": {name: {**RUNS, **service}}, "failed": []}
     platform = {"vendor": "Amazon EC2", "product": instance_type, "serial": ""}
-    evidence = node("n", services=told, platform=platform, pci={"devices": []}, rdma={"devices": []})
+    evidence = node("n", services=data, platform=platform, pci={"devices": []}, rdma={"devices": []})
     result = said("host.services", evidence, occasion=occasion, instance_type=instance_type)
     assert result.verdict is verdict, result.message

@@ -36,7 +36,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[SlurmBed]:
 
 
 @pytest.fixture(autouse=True)
-def told(bed: SlurmBed, monkeypatch: pytest.MonkeyPatch) -> None:
+def output_of(bed: SlurmBed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slurm's commands run on the controller, with a patience that suits two processors."""
 
     def answer(*command: str) -> str:
@@ -49,7 +49,7 @@ def told(bed: SlurmBed, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drained(bed: SlurmBed) -> list[str]:
-    return bed.told("sinfo", "-h", "-N", "-p", "many", "-t", "drain", "-o", "%N").split()
+    return bed.output_of("sinfo", "-h", "-N", "-p", "many", "-t", "drain", "-o", "%N").split()
 
 
 def test_of_two_hundred_in_one_moment_no_more_than_the_limit_stay_drained(

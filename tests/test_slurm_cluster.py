@@ -29,17 +29,17 @@ OF_SLURM = {
 }
 
 
-def verdicts(told: Collected, instance_type: str = "p5.48xlarge") -> dict[str, Result]:
+def verdicts(data: Collected, instance_type: str = "p5.48xlarge") -> dict[str, Result]:
     """What every check over Slurm says of four nodes."""
     targets = tuple(Target(f"gpu{number:03}", instance_type=instance_type) for number in range(1, NODES + 1))
     cluster = Cluster("slurm:gpu", "srun", targets, {"submit_host": "local", "partition": "gpu"})
     evidence = {target.name: NodeEvidence(target.name) for target in targets}
-    facts = ClusterFacts(cluster, NodeEvidence(cluster.name, {"slurm": told}), nodes(cluster, evidence))
+    facts = ClusterFacts(cluster, NodeEvidence(cluster.name, {"slurm": data}), nodes(cluster, evidence))
     return {name: evaluate(check, facts) for name, check in OF_SLURM.items()}
 
 
-def of(told: Told) -> dict[str, Result]:
-    return verdicts(Collected(Status.TOLD, told))
+def of(data: Told) -> dict[str, Result]:
+    return verdicts(Collected(Status.TOLD, data))
 
 
 def test_a_healthy_cluster_passes() -> None:
@@ -48,10 +48,10 @@ def test_a_healthy_cluster_passes() -> None:
 
 @pytest.mark.parametrize("fault", SLURM_FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_changes_its_verdicts_and_no_other(fault: SlurmFault) -> None:
-    told = of(fault.put())
-    found = {name: result.verdict for name, result in told.items() if result.verdict is not Verdict.PASS}
+    data = of(fault.put())
+    found = {name: result.verdict for name, result in data.items() if result.verdict is not Verdict.PASS}
     assert found == fault.expect
-    assert fault.words in told[next(iter(fault.expect))].message
+    assert fault.words in data[next(iter(fault.expect))].message
 
 
 def test_every_check_is_proven() -> None:
@@ -59,22 +59,22 @@ def test_every_check_is_proven() -> None:
 
 
 def test_slurm_that_does_not_answer_is_incomplete() -> None:
-    told = verdicts(Collected(Status.BROKE, detail="this host: scontrol show config ended with 1: Unable to contact"))
-    assert {result.verdict for result in told.values()} == {Verdict.INCOMPLETE}
-    assert "Unable to contact" in told["slurm_gres"].message
+    data = verdicts(Collected(Status.BROKE, detail="this host: scontrol show config ended with 1: Unable to contact"))
+    assert {result.verdict for result in data.values()} == {Verdict.INCOMPLETE}
+    assert "Unable to contact" in data["slurm_gres"].message
 
 
 @pytest.mark.parametrize("key", ["nodes", "config"])
 def test_what_slurm_did_not_tell_is_no_pass(key: str) -> None:
-    told = copy.deepcopy(healthy())
-    del told[key]
-    assert Verdict.INCOMPLETE in {result.verdict for result in of(told).values()}
-    assert Verdict.FAIL not in {result.verdict for result in of(told).values()}
+    data = copy.deepcopy(healthy())
+    del data[key]
+    assert Verdict.INCOMPLETE in {result.verdict for result in of(data).values()}
+    assert Verdict.FAIL not in {result.verdict for result in of(data).values()}
 
 
 def test_gpus_of_a_type_that_nobody_knows_are_incomplete() -> None:
-    told = verdicts(Collected(Status.TOLD, healthy()), instance_type="")["slurm_gres"]
-    assert told.verdict is Verdict.INCOMPLETE
+    data = verdicts(Collected(Status.TOLD, healthy()), instance_type="")["slurm_gres"]
+    assert data.verdict is Verdict.INCOMPLETE
 
 
 @pytest.mark.parametrize(
@@ -194,9 +194,9 @@ def test_a_host_without_slurm_has_no_such_evidence(monkeypatch: pytest.MonkeyPat
 )
 def test_nodes_of_a_real_cluster_are_read(commands: Path, sample: str, count: int, states: set[str]) -> None:
     shutil.copy(SAMPLES / sample, commands / "node")
-    told = read()["nodes"]
-    assert len(told) == count
-    assert {one["state"] for one in told} == states
+    data = read()["nodes"]
+    assert len(data) == count
+    assert {one["state"] for one in data} == states
 
 
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason="the captures lie beside the checkout")

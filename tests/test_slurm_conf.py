@@ -11,13 +11,13 @@ import pytest
 
 from clusterproof.integrations.slurm.control import NodeState, parse_config
 from clusterproof.integrations.slurm.drains import Drain
+from clusterproof.integrations.slurm.screen import Mark
 from clusterproof.integrations.slurm.settings import HealthCheck, Settings
 from clusterproof.integrations.slurm.slurm_conf import Place, lines_of, why_nobody_resumes
-from clusterproof.integrations.slurm.told import Mark
 from tests.faults import BY_NAME
 from tests.samples import sample
 from tests.slurm_scripts import NAMES, SCRIPTS, Scripted, eventually, lines, scripted
-from tests.test_slurm_installation import DRAIN, asked, marked, told
+from tests.test_slurm_installation import DRAIN, asked, marked, output_of
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_cpu, healthy_p5
 from tests.testbed.slurm_version import VERSIONS
@@ -168,7 +168,7 @@ def test_it_finds_the_scripts_in_slurm_and_nothing_to_mend(bed: Scripted) -> Non
     ran = asked(bed.node(HEALTHY), HEALTHY)
     assert marked(ran, "!") == []
     assert marked(ran, "?") == []
-    version = bed.bed.told("scontrol", "--version").split()[-1]
+    version = bed.bed.output_of("scontrol", "--version").split()[-1]
     for words in (
         f"slurmctld {version} answers\n",
         f"node {HEALTHY} is IDLE, of partition gpu; root here may drain and resume it by scontrol\n",
@@ -177,7 +177,7 @@ def test_it_finds_the_scripts_in_slurm_and_nothing_to_mend(bed: Scripted) -> Non
         "HealthCheckProgram /etc/slurm/health-check, with the Python of this installation\n",
         "HealthCheckInterval 3600 sec, on nodes that are ANY\n",
     ):
-        assert words in told(ran), words
+        assert words in output_of(ran), words
 
 
 @needs_slurm
@@ -208,7 +208,7 @@ def test_a_node_that_stays_drained_for_ever_is_told_of_before(bed: Scripted) -> 
     folder = bed.state_file(UNKNOWN, "drained")
     folder.mkdir(mode=0o700)
     (folder / "health-check.json").write_text(record)
-    bed.bed.told("scontrol", "update", f"NodeName={UNKNOWN}", "State=DRAIN", f"Reason={reason}")
+    bed.bed.output_of("scontrol", "update", f"NodeName={UNKNOWN}", "State=DRAIN", f"Reason={reason}")
     for _ in range(2):
         bed.node(UNKNOWN).run(["/etc/slurm/health-check"], env={"SLURMD_NODENAME": UNKNOWN}, timeout=300)
     assert bed.bed.state(UNKNOWN) == "IDLE+DRAIN"

@@ -68,7 +68,7 @@ def test_a_node_that_a_prolog_and_an_epilog_drain_together_is_resumed_once_it_is
     bed.bed.run("scancel", first)
     assert is_explained(bed, SICK, "")
     bed.bed.run("scancel", second)
-    assert eventually(lambda: "" if bed.bed.told("squeue", "-h") else "empty")
+    assert eventually(lambda: "" if bed.bed.output_of("squeue", "-h") else "empty")
     left_over_is_killed(bed, SICK)
     assert "stays drained: " in bed.once_more(SICK)
     bed.nvml(SICK, healthy_p5())

@@ -11,7 +11,7 @@ from tests import slurm_controller as controller
 from tests.faults import BY_NAME
 from tests.slurm_controller import drained_by_slurm, with_controller
 from tests.slurm_scripts import ROOM, STATE, eventually
-from tests.test_slurm_node import PATIENT, node, script, told
+from tests.test_slurm_node import PATIENT, node, output_of, script
 from tests.testbed.image import ABSENT, NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, healthy_p5, with_file, with_tmpfs
@@ -53,7 +53,7 @@ def test_a_node_that_an_epilog_and_a_prolog_drained_is_resumed_once_it_is_health
         script(running, "health-check")
         assert controller.state(running) == "IDLE+DRAIN"
         put(running, HEALTHY)
-        said = told(script(running, "health-check"))
+        said = output_of(script(running, "health-check"))
         assert controller.state(running) == "IDLE", said
 
 
@@ -66,7 +66,7 @@ def test_a_node_that_slurm_drains_once_more_for_a_prolog_of_before_it_was_resume
         script(running, "health-check")
         assert controller.state(running) == "IDLE"
         drained_by_slurm(running, "Prolog error")
-        said = told(script(running, "health-check"))
+        said = output_of(script(running, "health-check"))
         assert controller.state(running) == "IDLE", said
 
 
@@ -75,7 +75,7 @@ def test_what_an_epilog_drained_for_is_judged_as_after_a_job_before_the_node_is_
         assert script(running, "epilog", "40").returncode == 1
         drained_by_slurm(running, "Epilog error")
         assert explained(running).startswith("clusterproof: gpu.no_leftover_processes: GPU 2: held by ")
-        assert "stays drained: 1 fail, 0 incomplete" in told(script(running, "health-check"))
+        assert "stays drained: 1 fail, 0 incomplete" in output_of(script(running, "health-check"))
         assert controller.state(running) == "IDLE+DRAIN"
         put(running, HEALTHY)
         script(running, "health-check")
@@ -118,7 +118,7 @@ def test_what_an_administrator_has_taken_back_is_not_judged_again_when_the_node_
         drained_by_slurm(running, "Epilog error")
         assert "leftover" in explained(running)
         put(running, HEALTHY)
-        said = told(script(running, "health-check"))
+        said = output_of(script(running, "health-check"))
         assert controller.state(running) == "IDLE", said
 
 
@@ -137,7 +137,7 @@ def test_what_several_jobs_met_is_not_judged_again_once_an_administrator_has_tak
             script(running, "health-check")
         assert controller.reason(running).startswith(f"{OURS}gpu_answers: ")
         put(running, HEALTHY)
-        said = told(script(running, "health-check"))
+        said = output_of(script(running, "health-check"))
         assert controller.state(running) == "IDLE", said
 
 
@@ -155,7 +155,7 @@ def test_no_prolog_finds_again_what_the_health_check_has_resumed_the_node_after(
         script(running, "health-check")
         assert controller.state(running) == "IDLE"
         again = script(running, "prolog", "42")
-        assert again.returncode == 0, told(again)
+        assert again.returncode == 0, output_of(again)
 
 
 @versions
@@ -172,7 +172,7 @@ def test_what_an_administrator_has_taken_back_before_he_was_told_the_reason_is_n
         script(running, "health-check")
         assert controller.reason(running).startswith(f"{OURS}gpu_answers: ")
         put(running, HEALTHY)
-        said = told(script(running, "health-check"))
+        said = output_of(script(running, "health-check"))
         assert controller.state(running) == "IDLE", said
 
 
@@ -198,7 +198,7 @@ def test_what_a_job_still_meets_that_an_administrator_has_taken_the_node_back_af
         put(running, HEALTHY)
         drained_by_slurm(running, "Epilog error")
         eventually(lambda: text if "job 41" in (text := controller.reason(running)) else "")
-        said = told(script(running, "health-check"))
+        said = output_of(script(running, "health-check"))
         assert controller.state(running) == state, said
 
 
@@ -216,7 +216,7 @@ def test_what_a_job_met_since_an_administrator_has_taken_the_node_back_is_looked
         script(running, "health-check")  # before Slurm drains the node for it
         drained_by_slurm(running, "Epilog error")
         controller.has_jobs(running)
-        said = told(script(running, "health-check")) + told(script(running, "health-check"))
+        said = output_of(script(running, "health-check")) + output_of(script(running, "health-check"))
         assert controller.state(running) == "IDLE+DRAIN", said
 
 
@@ -251,7 +251,7 @@ def test_without_any_memory_it_only_observes_and_says_so(occasion: str) -> None:
         ran = script(running, occasion, "40")
         assert ran.returncode == 0
         assert controller.state(running) == "IDLE"
-        assert "would drain, but cannot remember it (/var/lib/clusterproof/slurm: " in told(ran)
+        assert "would drain, but cannot remember it (/var/lib/clusterproof/slurm: " in output_of(ran)
 
 
 def test_who_waited_for_the_run_of_another_does_not_drain_at_the_deadline() -> None:
@@ -266,4 +266,4 @@ def test_who_waited_for_the_run_of_another_does_not_drain_at_the_deadline() -> N
         ran = script(running, "prolog", "41")
         holder.terminate()
     assert ran.returncode == 0
-    assert "no verdict within 8 s, as others were checking" in told(ran)
+    assert "no verdict within 8 s, as others were checking" in output_of(ran)

@@ -58,14 +58,14 @@ def test_an_xid_drains_once_and_an_administrator_who_resumes_the_node_is_obeyed(
     assert bed.reason_beginning(LATER_SICK, "clusterproof: gpu.no_xid: Xid 79 (GPU has fallen off the bus)")
     bed.once_more(LATER_SICK)
     assert bed.bed.state(LATER_SICK) == "IDLE+DRAIN"  # the Xid stands: nothing has cleared it
-    bed.bed.told("scontrol", "update", f"NodeName={LATER_SICK}", "State=RESUME")
+    bed.bed.output_of("scontrol", "update", f"NodeName={LATER_SICK}", "State=RESUME")
     bed.once_more(LATER_SICK)
     assert bed.bed.wait_for(LATER_SICK, "IDLE") == "IDLE"
 
 
 def test_a_drain_of_an_administrators_is_never_touched(bed: Scripted) -> None:
     by_hand = "clusterproof: looked at by hand"
-    bed.bed.told("scontrol", "update", f"NodeName={ADMINISTERED}", "State=DRAIN", f"Reason={by_hand}")
+    bed.bed.output_of("scontrol", "update", f"NodeName={ADMINISTERED}", "State=DRAIN", f"Reason={by_hand}")
     bed.once_more(ADMINISTERED)
     bed.nvml(ADMINISTERED, BY_NAME["a GPU that is lost"].put(healthy_p5()))
     bed.once_more(ADMINISTERED)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from clusterproof.integrations.slurm.told import INDENT, Line, Mark, Section, count, fine, mend, rendered, unknown
+from clusterproof.integrations.slurm.screen import INDENT, Line, Mark, Section, count, fine, mend, rendered, unknown
 from clusterproof.plugins.suite.index import FILE as INDEX
 from tests.faults import BY_NAME
 from tests.slurm_scripts import NAMES, ROOM, SCRIPTS, STATE, eventually
@@ -32,7 +32,7 @@ def asked(
     return running.run(command, env={"SLURMD_NODENAME": name}, timeout=WITHIN_S)
 
 
-def told(ran: subprocess.CompletedProcess[bytes]) -> str:
+def output_of(ran: subprocess.CompletedProcess[bytes]) -> str:
     """Its screen, each line with what it was wrapped to in one, and one space where there are several."""
     assert ran.stderr == b"", ran.stderr.decode()
     whole = ran.stdout.decode().replace("\n" + INDENT, " ")
@@ -41,7 +41,7 @@ def told(ran: subprocess.CompletedProcess[bytes]) -> str:
 
 def marked(ran: subprocess.CompletedProcess[bytes], mark: str) -> list[str]:
     """The lines with a mark; what a busy machine was late with is left out, and an index that is made at a release."""
-    found = [line.removeprefix(f"{mark} ") for line in told(ran).splitlines() if line.startswith(f"{mark} ")]
+    found = [line.removeprefix(f"{mark} ") for line in output_of(ran).splitlines() if line.startswith(f"{mark} ")]
     return [line for line in found if "expected less: at the deadline" not in line and not line.startswith("index ")]
 
 
@@ -53,7 +53,7 @@ def without_slurm(found: list[str]) -> list[str]:
 def test_a_healthy_node_is_told_what_is_judged_on_it_and_how_long_that_takes() -> None:
     with node(healthy_p5(), DRAIN) as running:
         ran = asked(running)
-    text = told(ran)
+    text = output_of(ran)
     assert without_slurm(marked(ran, "!")) == []
     assert marked(ran, "?") == []
     for words in (
@@ -137,7 +137,7 @@ def test_what_is_to_be_mended_has_a_mark(case: str) -> None:
     with node(image, toml) as running:
         ran = asked(running)
     assert ran.returncode == 1
-    assert [line for line in marked(ran, "!") if expected in line], told(ran)
+    assert [line for line in marked(ran, "!") if expected in line], output_of(ran)
 
 
 @needs_nodes
@@ -145,7 +145,7 @@ def test_an_index_that_is_not_of_the_checks_is_told_as_it_costs_time() -> None:
     with node(with_file(healthy_p5(), str(INDEX), '{"of": 0, "checks": {}}'), DRAIN) as running:
         ran = asked(running)
     why = "checks.json is not of the checks that lie beside it; every check is loaded, which takes longer"
-    assert told(ran).count(f"! index {why}; expected an index of these checks") == 1
+    assert output_of(ran).count(f"! index {why}; expected an index of these checks") == 1
     assert ran.returncode == 1
 
 
@@ -159,9 +159,11 @@ def test_a_node_that_can_never_be_complete_is_told_that_nobody_would_resume_it(t
         f"whatever is mended, for as long as these cannot be judged: {' '.join(UNKNOWN_TYPE)}"
     )
     assert marked(ran, "?") == [words]
-    assert f"incomplete {' '.join(UNKNOWN_TYPE)}: instance type 'c6i.32xlarge' is not in the catalogue" in told(ran)
+    assert f"incomplete {' '.join(UNKNOWN_TYPE)}: instance type 'c6i.32xlarge' is not in the catalogue" in output_of(
+        ran
+    )
     helps = 'instance_type = "…" in /etc/clusterproof/slurm.toml, or [expect] in a policy (docs/policy.md)'
-    assert f"what helps {helps}: {' '.join(UNKNOWN_TYPE)}\n" in told(ran)
+    assert f"what helps {helps}: {' '.join(UNKNOWN_TYPE)}\n" in output_of(ran)
 
 
 @needs_nodes
@@ -170,7 +172,7 @@ def test_a_kernel_log_whose_beginning_is_lost_stands_in_the_way_until_a_script_h
         before = asked(running)
         running.run([str(SCRIPTS / "clusterproof-health-check")], timeout=WITHIN_S)
         after = asked(running)
-    assert "what helps asking again after the first run of a script: " in told(before)
+    assert "what helps asking again after the first run of a script: " in output_of(before)
     assert marked(after, "?") == []
 
 
@@ -180,14 +182,14 @@ def test_what_a_policy_takes_out_no_longer_stands_in_the_way() -> None:
     with node(image, f'{DRAIN}policy = "/etc/clusterproof/policy.toml"\n') as running:
         ran = asked(running)
     assert marked(ran, "?") == []
-    assert "a drained node is resumed once all that is judged here passes" in told(ran)
+    assert "a drained node is resumed once all that is judged here passes" in output_of(ran)
 
 
 @needs_nodes
 def test_a_driver_that_hangs_is_told_of_and_hangs_nothing() -> None:
     with node(with_stuck_nvml(healthy_p5(), gpu=5), DRAIN) as running:
         ran = asked(running)
-    assert "node.evidence_complete" in told(ran)
+    assert "node.evidence_complete" in output_of(ran)
     assert ran.returncode in (1, 6)
 
 
@@ -216,7 +218,7 @@ def test_a_script_uses_the_python_beside_it_from_wherever_it_is_called() -> None
     image = with_file(image, "/srv/bin/python", File(f'#!/bin/sh\nexec {sys.executable} "$@"\n', 0o755))
     with node(image, 'mode = "off"\n', python="/nowhere") as running:
         words = ["/bin/sh", "-c", "cd /srv; bin/clusterproof-prolog --check-installation"]
-        assert "mode off: the scripts do nothing" in told(running.run(words, timeout=WITHIN_S))
+        assert "mode off: the scripts do nothing" in output_of(running.run(words, timeout=WITHIN_S))
 
 
 @needs_nodes
@@ -226,7 +228,7 @@ def test_a_health_check_says_once_that_it_will_resume_nothing_here() -> None:
     with node(healthy_cpu(), DRAIN) as running:
         while len(said) < 4:
             ran = running.run([str(SCRIPTS / "clusterproof-health-check")], timeout=WITHIN_S)
-            said += [told for told in [ran.stderr.decode()] if " checks in " in told]
+            said += [data for data in [ran.stderr.decode()] if " checks in " in data]
     assert [says in one for one in said] == [False, True, False, False]
     assert f"{says}{', '.join(UNKNOWN_TYPE)} could not be judged, twice" in said[1]
 

@@ -103,11 +103,11 @@ def test_states_in_which_jobs_start(state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "constrains"),
+    ("data", "constrains"),
     [("ConstrainDevices        = yes", True), ("ConstrainDevices        = no", False), ("", False)],
 )
-def test_whether_cgroups_hide_devices_is_read_from_the_configuration(told: str, constrains: bool) -> None:
-    assert bool(CONSTRAINS.search(f"AccountingStoreFlags = (null)\n{told}\nKillWait = 30 sec\n")) is constrains
+def test_whether_cgroups_hide_devices_is_read_from_the_configuration(data: str, constrains: bool) -> None:
+    assert bool(CONSTRAINS.search(f"AccountingStoreFlags = (null)\n{data}\nKillWait = 30 sec\n")) is constrains
 
 
 REQUEST: dict[str, Any] = {
@@ -164,15 +164,15 @@ class Stand:
         self.command("srun", f'#!/bin/sh\necho "$*" >>{self.folder}/called\n{find}\n{body}\n')
 
     def answers(self, *names: str, **settings: str) -> dict[str, tuple[Unreached | None, str, bytes]]:
-        told: dict[str, tuple[Unreached | None, str, bytes]] = {}
+        data: dict[str, tuple[Unreached | None, str, bytes]] = {}
         limits = Limits(answer_s=60.0, settings={"slurm_wait": "60", **settings})
         connection_for("srun").run(
             [Target(name) for name in names],
             Program("true"),
             limits,
-            lambda target, answer: told.__setitem__(target.name, (answer.unreached, answer.detail, answer.output)),
+            lambda target, answer: data.__setitem__(target.name, (answer.unreached, answer.detail, answer.output)),
         )
-        return told
+        return data
 
 
 @pytest.fixture
@@ -184,10 +184,10 @@ def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
 
 def test_each_task_is_the_node_on_which_srun_launched_it(stand: Stand) -> None:
     stand.srun('on b 0; on a 1; echo "1: ${mark}a."; echo "0: ${mark}b."; echo "1: one"; echo " 0: two"; end 0; end 1')
-    told = stand.answers("a", "b")
-    assert {name: answer[0] for name, answer in told.items()} == {"a": None, "b": None}
-    assert b"one\n" in told["a"][2]
-    assert b"two\n" in told["b"][2]
+    data = stand.answers("a", "b")
+    assert {name: answer[0] for name, answer in data.items()} == {"a": None, "b": None}
+    assert b"one\n" in data["a"][2]
+    assert b"two\n" in data["b"][2]
 
 
 def test_an_answer_that_comes_before_sruns_word_of_it_is_its_nodes_too(stand: Stand) -> None:
@@ -205,10 +205,10 @@ def test_where_srun_does_not_say_so_tasks_are_in_the_order_of_slurms_own_table(
 
 def test_a_node_that_claims_anothers_name_is_not_believed_and_takes_nothing_from_it(stand: Stand) -> None:
     stand.srun('on a 0; on b 1; echo "0: ${mark}b."; echo "0: forged"; end 0; echo "1: ${mark}b."; end 1')
-    told = stand.answers("a", "b")
-    assert told["a"][:2] == (Unreached.GARBLED, "it answered as b, and srun has it as a")
-    assert told["b"][0] is None
-    assert b"forged" not in told["b"][2]
+    data = stand.answers("a", "b")
+    assert data["a"][:2] == (Unreached.GARBLED, "it answered as b, and srun has it as a")
+    assert data["b"][0] is None
+    assert b"forged" not in data["b"][2]
 
 
 def test_a_name_that_another_claims_does_not_stand_for_a_node_that_srun_could_not_start(stand: Stand) -> None:
@@ -216,9 +216,9 @@ def test_a_name_that_another_claims_does_not_stand_for_a_node_that_srun_could_no
         'on a 0; on b 1; echo "srun: error: Task launch for StepId=7.0 failed on node b: No route to host" >&2\n'
         'echo "0: ${mark}b."; end 0'
     )
-    told = stand.answers("a", "b")
-    assert told["b"][:2] == (Unreached.LOST, "srun: No route to host")
-    assert told["a"][0] is Unreached.GARBLED
+    data = stand.answers("a", "b")
+    assert data["b"][:2] == (Unreached.LOST, "srun: No route to host")
+    assert data["a"][0] is Unreached.GARBLED
 
 
 @pytest.mark.parametrize(
@@ -235,9 +235,9 @@ def test_what_a_task_says_is_not_sruns_word(stand: Stand, forged: str) -> None:
         f'on a 0; on b 1; echo "0: {forged}" >&2; sleep 0.2; echo "0: ${{mark}}a."; end 0; sleep 0.2\n'
         'echo "1: ${mark}b."; echo "1: two"; end 1'
     )
-    told = stand.answers("a", "b")
-    assert {name: answer[0] for name, answer in told.items()} == {"a": None, "b": None}
-    assert b"two" in told["b"][2]
+    data = stand.answers("a", "b")
+    assert {name: answer[0] for name, answer in data.items()} == {"a": None, "b": None}
+    assert b"two" in data["b"][2]
 
 
 def test_what_the_task_of_a_node_says_went_wrong_is_told_of_that_node(stand: Stand) -> None:
@@ -267,9 +267,9 @@ def test_what_srun_says_of_one_node_is_told_of_that_node(stand: Stand) -> None:
         'echo "srun: error: Task launch for StepId=7.0 failed on node b: Communication connection failure" >&2\n'
         'echo "0: ${mark}a."; end 0'
     )
-    told = stand.answers("a", "b")
-    assert told["a"][0] is None
-    assert told["b"][:2] == (Unreached.LOST, "srun: Communication connection failure")
+    data = stand.answers("a", "b")
+    assert data["a"][0] is None
+    assert data["b"][:2] == (Unreached.LOST, "srun: Communication connection failure")
 
 
 def test_nodes_that_are_refused_together_are_asked_for_alone(stand: Stand) -> None:
@@ -278,10 +278,10 @@ def test_nodes_that_are_refused_together_are_asked_for_alone(stand: Stand) -> No
         '    echo "srun: error: Unable to allocate resources: Invalid account" >&2; exit 1;; esac\n'
         'echo "0: ${mark}a."; end 0'
     )
-    told = stand.answers("a", "b")
-    assert told["a"][0] is None
-    assert told["b"][0] is Unreached.BUSY
-    assert "Invalid account" in told["b"][1]
+    data = stand.answers("a", "b")
+    assert data["a"][0] is None
+    assert data["b"][0] is Unreached.BUSY
+    assert "Invalid account" in data["b"][1]
     assert len((stand.folder / "called").read_text().splitlines()) == 3
 
 

@@ -43,11 +43,11 @@ def script(running: Node, name: str = "prolog", job: str = "42") -> subprocess.C
 
 
 def state(running: Node, name: str) -> dict[str, object]:
-    told: dict[str, object] = json.loads((running.root / STATE / f"{name}.json").read_text())
-    return told
+    data: dict[str, object] = json.loads((running.root / STATE / f"{name}.json").read_text())
+    return data
 
 
-def told(ran: subprocess.CompletedProcess[bytes]) -> str:
+def output_of(ran: subprocess.CompletedProcess[bytes]) -> str:
     return ran.stderr.decode()
 
 
@@ -72,21 +72,21 @@ def test_its_verdicts_are_those_of_pytest() -> None:
 def test_ten_at_once_cost_one_probe_unless_time_runs_out() -> None:
     with node(healthy_p5()) as running:
         words = f"for job in $(seq 10); do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-prolog & done; wait"
-        said = told(running.run(["/bin/sh", "-c", words]))
+        said = output_of(running.run(["/bin/sh", "-c", words]))
     assert (0 if "no verdict" in said else 1) <= said.count(" checks in ") <= 1, said
 
 
 def test_ten_epilogs_at_once_cost_a_probe_or_two_unless_time_runs_out() -> None:
     with node(healthy_p5()) as running:
         words = f"for job in $(seq 10); do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-epilog & done; wait"
-        said = told(running.run(["/bin/sh", "-c", words]))
+        said = output_of(running.run(["/bin/sh", "-c", words]))
     assert (0 if "no verdict" in said else 1) <= said.count(" checks in ") <= 5  # one serves all that came before it
 
 
 def test_a_verdict_that_found_a_fault_is_not_taken_for_the_next_job() -> None:
     with node(BY_NAME[XID].put(healthy_p5())) as running:
         assert [script(running).returncode for _ in range(2)] == [1, 1]
-        assert told(script(running)).count(" checks in ") == 1
+        assert output_of(script(running)).count(" checks in ") == 1
 
 
 SLOW_CONTROLLER = """#!/bin/sh
@@ -152,7 +152,7 @@ def test_a_user_neither_delays_a_prolog_nor_tells_it_a_verdict_nor_leads_it_astr
         precious = (running.root / "etc/precious.json").read_text()
     assert ran.returncode == (0 if mode == "0777" else 1)  # without a memory of its own it only observes
     assert b"gpu.gpu_answers" in ran.stdout + ran.stderr
-    assert ("may be written by others than root; nothing is remembered" in told(ran)) == (mode == "0777")
+    assert ("may be written by others than root; nothing is remembered" in output_of(ran)) == (mode == "0777")
     assert precious == "{}\n"
 
 
@@ -163,9 +163,9 @@ def test_a_disk_that_is_full_drains_nothing_as_nobody_would_resume() -> None:
         ran = script(running)
         left = [path.name for path in (running.root / STATE).rglob("*.json*")]
     assert ran.returncode == 0
-    assert "verdict is not remembered: No space left on device" in told(ran)
+    assert "verdict is not remembered: No space left on device" in output_of(ran)
     why = "cannot remember it (/var/lib/clusterproof/slurm: No space left on device) and so only observes"
-    assert f"would drain, but {why}: clusterproof: gpu.no_xid: Xid 79 " in told(ran)
+    assert f"would drain, but {why}: clusterproof: gpu.no_xid: Xid 79 " in output_of(ran)
     assert left == []
 
 
@@ -182,7 +182,7 @@ def test_a_wrong_setting_fails_no_job(toml: str, says: str) -> None:
     with node(healthy_p5(), toml) as running:
         ran = script(running)
     assert ran.returncode == 0
-    assert says in told(ran)
+    assert says in output_of(ran)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_python_that_hangs_or_breaks_fails_no_job(python: str, limit_s: int, s
     with node(image, python="/opt/broken") as running:
         ran = running.run(["/etc/slurm/prolog"])
     assert ran.returncode == 0
-    assert f"clusterproof: prolog: no verdict: {says}" in told(ran)
+    assert f"clusterproof: prolog: no verdict: {says}" in output_of(ran)
 
 
 def test_without_clusterproof_no_job_fails() -> None:

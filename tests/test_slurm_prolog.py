@@ -85,11 +85,11 @@ def test_a_hung_driver_drains_where_the_settings_say_so(bed: Scripted) -> None:
 
 def test_a_drain_of_an_administrators_keeps_its_reason(bed: Scripted, jobs: dict[str, str]) -> None:
     bed.reason_beginning("gpu005", "clusterproof: ")
-    bed.bed.told("scontrol", "update", "NodeName=gpu005", "State=RESUME")
+    bed.bed.output_of("scontrol", "update", "NodeName=gpu005", "State=RESUME")
     bed.bed.wait_for("gpu005", "IDLE")
     job = bed.submit("gpu005")
     eventually(lambda: bed.logged("gpu005") if f"prolog job {job}: drains: " in bed.logged("gpu005") else "")
-    bed.bed.told("scontrol", "update", "NodeName=gpu005", "State=DRAIN", "Reason=a fan is loud")
+    bed.bed.output_of("scontrol", "update", "NodeName=gpu005", "State=DRAIN", "Reason=a fan is loud")
     bed.bed.run("scancel", job)
     assert eventually(lambda: "gone" if not bed.processes("gpu005", "explain") else "")
     assert bed.bed.reason("gpu005").startswith("a fan is loud [root@")
@@ -100,10 +100,12 @@ def test_jobs_that_start_at_once_cost_one_probe_at_most(bed: Scripted) -> None:
     bed.state_file(HEALTHY, "verdict.json").unlink(missing_ok=True)
     before = bed.probes(HEALTHY, "prolog")
     array = bed.submit(HEALTHY, array=f"1-{AT_ONCE}")
-    told = eventually(
-        lambda: text if (text := bed.bed.told("scontrol", "show", "job", array)).count("COMPLETED") == AT_ONCE else ""
+    data = eventually(
+        lambda: (
+            text if (text := bed.bed.output_of("scontrol", "show", "job", array)).count("COMPLETED") == AT_ONCE else ""
+        )
     )
-    assert told.count(f" NodeList={HEALTHY}") == AT_ONCE
+    assert data.count(f" NodeList={HEALTHY}") == AT_ONCE
     assert bed.probes(HEALTHY, "prolog") in (before, before + 1)  # none, where no run ended in its time
     assert bed.bed.reason(HEALTHY) == ""
 
@@ -118,7 +120,7 @@ def test_a_prolog_that_is_killed_half_way_leaves_nothing_behind(bed: Scripted) -
     assert left <= {"cursor.json", "lock", "room.json"}  # of the epilog, which Slurm has run meanwhile
     assert bed.reason_beginning(SLOW, "Prolog error")  # Slurm's own word: a script that is killed has failed
     bed.bed.run("scancel", job)
-    bed.bed.told("scontrol", "update", f"NodeName={SLOW}", "State=RESUME")
+    bed.bed.output_of("scontrol", "update", f"NodeName={SLOW}", "State=RESUME")
     assert bed.ran_on(bed.submit(SLOW)) == SLOW
 
 

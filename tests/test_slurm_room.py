@@ -18,7 +18,7 @@ from tests.faults import BY_NAME
 from tests.slurm_controller import drained_by_slurm
 from tests.slurm_scripts import ROOM, eventually, room
 from tests.test_slurm_drains import LOST, explained, of
-from tests.test_slurm_node import PATIENT, script, state, told
+from tests.test_slurm_node import PATIENT, output_of, script, state
 from tests.testbed.image import ABSENT
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, healthy_p5, with_file
@@ -80,7 +80,7 @@ def test_where_enough_are_drained_or_nobody_says_it_lets_the_job_run_and_says_wh
         ran = script(running, occasion, "41")
         records = list((running.root / ROOM.lstrip("/")).parent.glob("drained/*.json"))
     assert (ran.returncode, ran.stdout, records) == (0, b"", [])
-    assert f"would drain, but {why}" in told(ran)
+    assert f"would drain, but {why}" in output_of(ran)
 
 
 @needs_nodes
@@ -117,7 +117,7 @@ def test_of_prologs_that_drain_between_two_health_checks_those_that_are_too_many
         assert f"Reason={SICK}" in updates(running)
         ran = script(running, "prolog", "42")
     assert ran.returncode == 0
-    assert f"would drain, but {FULL}" in told(ran)
+    assert f"would drain, but {FULL}" in output_of(ran)
 
 
 @needs_nodes

@@ -14,7 +14,7 @@ import pytest
 from clusterproof.plugins.core.result import Result, from_json
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.results import read_results
-from tests.evaluated import results, told_by
+from tests.evaluated import collected_by, results
 from tests.faults import BY_NAME
 from tests.testbed.image import File, NodeImage
 from tests.testbed.needs import needs_slurm
@@ -71,10 +71,10 @@ class Ran:
         self.results = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     def verdicts(self, node: str) -> dict[str, str]:
-        return {told["check"]: told["verdict"] for told in self.results if told["node"] == node}
+        return {data["check"]: data["verdict"] for data in self.results if data["node"] == node}
 
     def message(self, node: str, check: str) -> str:
-        return next(told["message"] for told in self.results if (told["node"], told["check"]) == (node, check))
+        return next(data["message"] for data in self.results if (data["node"], data["check"]) == (node, check))
 
 
 def ran(bed: SlurmBed, *arguments: str, user: int = 0) -> Ran:
@@ -83,12 +83,12 @@ def ran(bed: SlurmBed, *arguments: str, user: int = 0) -> Ran:
 
 def verdicts(found: Iterable[Result]) -> dict[tuple[str, str], Verdict]:
     """Of each node and check; what is said of the cluster as a whole, whatever the command line calls it."""
-    return {("" if told.is_of_cluster else told.node, told.check): told.verdict for told in found}
+    return {("" if data.is_of_cluster else data.node, data.check): data.verdict for data in found}
 
 
 def next_job(bed: SlurmBed) -> int:
     """The number that Slurm gives to the next job."""
-    config = bed.told("scontrol", "show", "config")
+    config = bed.output_of("scontrol", "show", "config")
     return int(next(line.split("=")[1] for line in config.splitlines() if line.startswith("NEXT_JOB_ID")))
 
 
@@ -102,15 +102,15 @@ def busy(bed: SlurmBed, name: str, user: int) -> subprocess.Popen[bytes]:
 def test_a_partition_gives_the_verdicts_of_a_direct_probe_with_one_srun(bed: SlurmBed) -> None:
     before = next_job(bed)
     run = ran(bed, "--cluster", "slurm:gpu", "-m", "prolog")
-    direct = {name: told_by(image, name) for name, image in images().items()}
+    direct = {name: collected_by(image, name) for name, image in images().items()}
     for name, evidence in direct.items():
         expected = {
             check: result.verdict.value
             for check, result in results(evidence, peers=list(direct.values()), group="gpu").items()
         }
-        told = run.verdicts(name)
-        assert told == {check: expected[check] for check in told}, name
-        assert len(told) > 50
+        data = run.verdicts(name)
+        assert data == {check: expected[check] for check in data}, name
+        assert len(data) > 50
     assert run.code == 1
     assert next_job(bed) == before + 1
     assert "cluster: slurm:gpu: 3 nodes (gpu[001-003]) by srun" in run.words
@@ -129,7 +129,7 @@ def test_srun_and_ssh_give_the_same_verdicts(bed: SlurmBed, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("cluster", "told"),
+    ("cluster", "data"),
     [
         ("slurm:", "slurm:gpu: 3 nodes (gpu[001-003])"),
         ("slurm:gpu[001,003]", "slurm:gpu[001,003]: 2 nodes (gpu[001,003])"),
@@ -141,20 +141,20 @@ def test_srun_and_ssh_give_the_same_verdicts(bed: SlurmBed, tmp_path: Path) -> N
         ("slurm:job:777", "job '777' does not run; expected one of squeue -t R"),
     ],
 )
-def test_what_may_stand_behind_the_colon(bed: SlurmBed, cluster: str, told: str) -> None:
-    assert told in ran(bed, "--cluster", cluster, "--collect-only", "-m", "node and prolog").words
+def test_what_may_stand_behind_the_colon(bed: SlurmBed, cluster: str, data: str) -> None:
+    assert data in ran(bed, "--cluster", cluster, "--collect-only", "-m", "node and prolog").words
 
 
 def test_a_drained_node_is_named_and_not_visited(bed: SlurmBed) -> None:
-    bed.told("scontrol", "update", "NodeName=gpu003", "State=DRAIN", "Reason=the fan is loud")
+    bed.output_of("scontrol", "update", "NodeName=gpu003", "State=DRAIN", "Reason=the fan is loud")
     run = ran(bed, "--cluster", "slurm:gpu", "-m", "node and prolog")
     assert "cluster: not validated: gpu003 (IDLE+DRAIN: the fan is loud)" in run.words
-    assert {told["node"] for told in run.results} == {"gpu001", "gpu002"}
+    assert {data["node"] for data in run.results} == {"gpu001", "gpu002"}
     assert run.code == 0
 
 
 def test_a_drained_node_is_visited_over_ssh_where_that_is_asked_for(bed: SlurmBed) -> None:
-    bed.told("scontrol", "update", "NodeName=gpu003", "State=DRAIN", "Reason=the fan is loud")
+    bed.output_of("scontrol", "update", "NodeName=gpu003", "State=DRAIN", "Reason=the fan is loud")
     run = ran(bed, "--cluster", "slurm:gpu", "-m", "node and prolog", "--include-drained")
     assert "host key: unknown host key" in run.message("gpu003", "node.reachable")  # it was: nobody knows it there
     assert run.verdicts("gpu001")["node.reachable"] == Verdict.PASS.value
@@ -203,7 +203,7 @@ def test_a_node_that_calls_itself_as_another_takes_nothing_from_it(bed: SlurmBed
 def test_nothing_is_left_in_the_queue(bed: SlurmBed) -> None:
     busy(bed, "gpu002", UBUNTU)
     ran(bed, "--cluster", "slurm:gpu", "-m", "node and prolog", "--slurm-wait", "1")
-    assert bed.told("squeue", "-h", "-u", "root", "-t", "PD,R").strip() == ""
+    assert bed.output_of("squeue", "-h", "-u", "root", "-t", "PD,R").strip() == ""
 
 
 def test_a_node_whose_slurmd_is_gone_is_told_in_slurms_words(bed: SlurmBed) -> None:

@@ -39,8 +39,8 @@ def test_the_folder_is_for_its_owner_alone(state: State) -> None:
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    told = State(str(tmp_path / "file" / "state")).prepare()
-    assert told == f"{tmp_path}/file/state: Not a directory; nothing is remembered from job to job"
+    data = State(str(tmp_path / "file" / "state")).prepare()
+    assert data == f"{tmp_path}/file/state: Not a directory; nothing is remembered from job to job"
 
 
 def test_who_reads_while_another_writes_sees_a_whole_record(state: State) -> None:
@@ -127,10 +127,10 @@ def test_how_far_the_log_was_judged_never_goes_back_where_two_say_so_at_once(
 
     def read_while_another_advances(self: State, name: str) -> Mapping[str, Any]:
         monkeypatch.setattr(State, "read", read)
-        told = read(self, name)
+        data = read(self, name)
         later.start()
         later.join(0.5)
-        return told
+        return data
 
     monkeypatch.setattr(State, "read", read_while_another_advances)
     call.advance(("boot", 5, 5.0))

@@ -151,8 +151,8 @@ def test_whatever_a_check_says_the_reason_is_one_printable_line_of_ours(check: s
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     )
 )
-def test_a_record_that_is_none_is_no_run(told: object) -> None:
-    assert run_of({"findings": told, "begins": told}) is None
+def test_a_record_that_is_none_is_no_run(data: object) -> None:
+    assert run_of({"findings": data, "begins": data}) is None
 
 
 def test_a_run_is_read_as_it_was_written() -> None:
@@ -190,11 +190,11 @@ def test_a_log_read_from_a_cursor_holds_what_comes_after_a_later_one(one: object
 
 
 @pytest.mark.parametrize(
-    ("told", "gpus"),
+    ("data", "gpus"),
     [("0,1", {0, 1}), ("0-2,7", {0, 1, 2, 7}), ("", None), (None, None), ("GPU-ad91baf9", None), ("0-99999999", None)],
 )
-def test_slurm_job_gpus_is_a_list_of_numbers(told: str | None, gpus: set[int] | None) -> None:
-    assert gpus_of(told) == gpus
+def test_slurm_job_gpus_is_a_list_of_numbers(data: str | None, gpus: set[int] | None) -> None:
+    assert gpus_of(data) == gpus
 
 
 @pytest.mark.parametrize(("deadline_s", "collector_s"), [(3, 1 / 3), (5, 1.0), (8, 2.0), (40, 5.0)])

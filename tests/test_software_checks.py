@@ -37,14 +37,14 @@ MIXED: Any = st.recursive(
 def evidence(name: str = "gpu001", container: str = "", **versions: object) -> NodeEvidence:
     """A node that told these versions, and nothing else of its software."""
     components = {
-        name: {"version": told, "from": "/file"} if isinstance(told, str) else told for name, told in versions.items()
+        name: {"version": data, "from": "/file"} if isinstance(data, str) else data for name, data in versions.items()
     }
-    told = {"container": container, "components": components, "toolkits": [], "libraries": {}}
-    return node(name, versions=told, rdma={"devices": [], "nvidia_taint": "OE"}, pci={"devices": []})
+    data = {"container": container, "components": components, "toolkits": [], "libraries": {}}
+    return node(name, versions=data, rdma={"devices": [], "nvidia_taint": "OE"}, pci={"devices": []})
 
 
-def evaluated(told: NodeEvidence, check: str, *peers: NodeEvidence, policy: Policy = NO_POLICY) -> Result:
-    return results(told, peers=peers, policy=policy, instance_type="p5.48xlarge")[f"software.{check}"]
+def evaluated(data: NodeEvidence, check: str, *peers: NodeEvidence, policy: Policy = NO_POLICY) -> Result:
+    return results(data, peers=peers, policy=policy, instance_type="p5.48xlarge")[f"software.{check}"]
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_versions_fit_together_as_the_catalogue_says(versions: dict[str, object]
 
 
 def test_a_clash_outranks_a_version_that_could_not_be_read() -> None:
-    told = evidence(driver="570.133.20", cuda="13.0.1", libcuda={"error": "EIO", "text": "broken"})
-    assert evaluated(told, "version_compat").verdict is FAIL
+    data = evidence(driver="570.133.20", cuda="13.0.1", libcuda={"error": "EIO", "text": "broken"})
+    assert evaluated(data, "version_compat").verdict is FAIL
 
 
 def test_several_clashes_are_one_message_with_one_expectation() -> None:
-    told = evidence(driver="570.133.20", cuda="13.0.1", efa_installer="1.44.0", aws_ofi_nccl="1.6.0")
-    message = evaluated(told, "version_compat").message
+    data = evidence(driver="570.133.20", cuda="13.0.1", efa_installer="1.44.0", aws_ofi_nccl="1.6.0")
+    message = evaluated(data, "version_compat").message
     assert message.count("; expected ") == 1
     assert "CUDA 13.0.1 with driver 570.133.20, EFA installer 1.44.0 with aws-ofi-nccl 1.6.0;" in message
 
@@ -143,18 +143,18 @@ def test_a_difference_outranks_a_package_database_that_could_not_be_read() -> No
 
 def test_a_manifest_that_is_kept_passes() -> None:
     policy = Policy(versions={"cuda": "== 12.9", "EFA-installer": ">= 1.43, < 1.50", "nccl": "!= 2.26"})
-    told = evidence(cuda="12.9.1", efa_installer="1.44.0", nccl="2.27.7-1+cuda12.9")
-    assert evaluated(told, "versions_expected", policy=policy).verdict is PASS
+    data = evidence(cuda="12.9.1", efa_installer="1.44.0", nccl="2.27.7-1+cuda12.9")
+    assert evaluated(data, "versions_expected", policy=policy).verdict is PASS
 
 
 def test_a_row_of_the_manifest_whose_component_cannot_be_read_is_incomplete() -> None:
-    told = evidence(driver={"error": "EACCES", "text": "denied"})
-    assert evaluated(told, "drivers_expected", policy=Policy(versions={"driver": "== 580"})).verdict is INCOMPLETE
+    data = evidence(driver={"error": "EACCES", "text": "denied"})
+    assert evaluated(data, "drivers_expected", policy=Policy(versions={"driver": "== 580"})).verdict is INCOMPLETE
 
 
 def test_a_component_is_not_missing_where_the_package_database_cannot_be_read() -> None:
-    told = evidence(packages={"error": "EACCES", "text": "denied"})
-    assert evaluated(told, "versions_expected", policy=Policy(versions={"enroot": ">= 3"})).verdict is INCOMPLETE
+    data = evidence(packages={"error": "EACCES", "text": "denied"})
+    assert evaluated(data, "versions_expected", policy=Policy(versions={"enroot": ">= 3"})).verdict is INCOMPLETE
 
 
 @given(versions=MIXED, image=MIXED, components=MIXED, libraries=MIXED)
@@ -162,9 +162,9 @@ def test_a_component_is_not_missing_where_the_package_database_cannot_be_read() 
 def test_nonsense_breaks_no_check_and_lets_none_of_software_pass(
     versions: object, image: object, components: object, libraries: object
 ) -> None:
-    told = versions if isinstance(versions, dict) else {}
-    told = {"components": components, "libraries": libraries, "container": "", "toolkits": [], **told}
-    found = results(node("gpu001", versions=told, image=image), instance_type="p5.48xlarge")
+    data = versions if isinstance(versions, dict) else {}
+    data = {"components": components, "libraries": libraries, "container": "", "toolkits": [], **data}
+    found = results(node("gpu001", versions=data, image=image), instance_type="p5.48xlarge")
     ours = [result for name, result in found.items() if name.startswith("software.")]
     assert not [result.message for result in ours if "the check itself broke" in result.message]
 
@@ -175,7 +175,7 @@ OLD = {"path": "/etc/machine-id", "written": 1_000}
 
 
 @pytest.mark.parametrize(
-    ("told", "verdict"),
+    ("data", "verdict"),
     [
         ({}, PASS),
         ({"left": [{"path": "/root/.aws/credentials", "bytes": UNREAD}]}, INCOMPLETE),
@@ -190,7 +190,7 @@ OLD = {"path": "/etc/machine-id", "written": 1_000}
         ({"left": [{"path": "/root/.ssh/id_rsa", "bytes": UNREAD}, {"path": "/var/crash/a", "bytes": 9}]}, FAIL),
     ],
 )
-def test_what_may_not_be_looked_at_is_neither_clean_nor_left_behind(told: dict[str, object], verdict: Verdict) -> None:
+def test_what_may_not_be_looked_at_is_neither_clean_nor_left_behind(data: dict[str, object], verdict: Verdict) -> None:
     of_ec2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge", "serial": ""}
-    found = evaluated(node("gpu001", image=CLEAN | told, platform=of_ec2), "image_clean")
+    found = evaluated(node("gpu001", image=CLEAN | data, platform=of_ec2), "image_clean")
     assert found.verdict is verdict, found.message

@@ -56,8 +56,8 @@ def root(folder: Path, files: dict[str, str | bytes]) -> Node:
 
 
 def told_of(folder: Path, files: dict[str, str | bytes]) -> dict[str, Any]:
-    told: Any = versions.read(root(folder, files))
-    return dict(told)
+    data: Any = versions.read(root(folder, files))
+    return dict(data)
 
 
 def component(folder: Path, name: str, path: str, content: str | bytes) -> Any:
@@ -90,14 +90,14 @@ def test_a_component_tells_its_version_and_where_it_is_from(
 
 @pytest.mark.parametrize("content", ["", "# Packages installed:\n", "EFA installer version: 1.43\n", b"\xff\xfe" * 999])
 def test_a_file_that_names_no_version_is_an_error_in_its_place(tmp_path: Path, content: str | bytes) -> None:
-    told = component(tmp_path, "efa_installer", EFA_RECORD, content)
-    assert told["error"] == "EINVAL"
-    assert len(told["text"]) < 1000
+    data = component(tmp_path, "efa_installer", EFA_RECORD, content)
+    assert data["error"] == "EINVAL"
+    assert len(data["text"]) < 1000
 
 
 def test_of_several_libraries_of_a_folder_the_newest_counts(tmp_path: Path) -> None:
-    told = told_of(tmp_path, {f"/usr/lib64/libnccl.so.2.{minor}.1": "" for minor in (9, 10)})
-    assert told["components"]["nccl"]["version"] == "2.10.1"
+    data = told_of(tmp_path, {f"/usr/lib64/libnccl.so.2.{minor}.1": "" for minor in (9, 10)})
+    assert data["components"]["nccl"]["version"] == "2.10.1"
 
 
 def test_the_folders_of_the_loader_come_before_the_usual_ones(tmp_path: Path) -> None:
@@ -114,25 +114,25 @@ def test_a_toolkit_behind_links_is_the_nodes_own_and_not_the_machines(tmp_path: 
     (tmp_path / "etc/alternatives").mkdir(parents=True)
     (tmp_path / "usr/local/cuda").symlink_to("/etc/alternatives/cuda")
     (tmp_path / "etc/alternatives/cuda").symlink_to("/usr/local/cuda-12.8")
-    told: Any = versions.read(node)
-    assert told["components"]["cuda"]["version"] == "12.8.1"
-    assert told["toolkits"] == ["12.8"]
+    data: Any = versions.read(node)
+    assert data["components"]["cuda"]["version"] == "12.8.1"
+    assert data["toolkits"] == ["12.8"]
 
 
 def test_a_library_whose_link_leads_nowhere_says_so(tmp_path: Path) -> None:
     node = root(tmp_path, {"/usr/lib64/libnccl.so.2": b"\x7fELF"})
     (tmp_path / "usr/lib64/libcuda.so.1").symlink_to("libcuda.so.550")
-    told: Any = versions.read(node)
-    (cuda,) = told["libraries"]["libcuda.so.1"]
+    data: Any = versions.read(node)
+    (cuda,) = data["libraries"]["libcuda.so.1"]
     assert cuda["bytes"]["error"] == "ENOENT"
-    assert told["libraries"]["libnccl.so.2"] == [{"path": "/usr/lib64/libnccl.so.2", "bytes": 4}]
-    assert told["libraries"]["libnvidia-ml.so.1"] == []
+    assert data["libraries"]["libnccl.so.2"] == [{"path": "/usr/lib64/libnccl.so.2", "bytes": 4}]
+    assert data["libraries"]["libnvidia-ml.so.1"] == []
 
 
 def test_only_packages_that_are_wholly_installed_count(tmp_path: Path) -> None:
     text = package("enroot", "3.5.0-1", "deinstall ok config-files") + package("rdma-core", "60.0-1")
-    told = told_of(tmp_path, {DPKG: text + package("vim", "9.1")})["components"]
-    assert told == {"rdma_core": {"version": "60.0-1", "from": DPKG}}
+    data = told_of(tmp_path, {DPKG: text + package("vim", "9.1")})["components"]
+    assert data == {"rdma_core": {"version": "60.0-1", "from": DPKG}}
 
 
 def test_a_large_package_database_is_read_to_its_end(tmp_path: Path) -> None:
@@ -151,16 +151,16 @@ def test_a_package_database_of_garbage_tells_of_no_package(tmp_path: Path, conte
 @needs_nodes
 def test_where_there_is_no_dpkg_rpm_is_asked_once() -> None:
     image_of_rpm = with_file(without_file(healthy_cpu(), DPKG), "/var/lib/rpm/rpmdb.sqlite", "")
-    told = value(with_tool(image_of_rpm, "rpm", RPM_TOOL), "versions")["components"]
-    assert told["nccl"] == {"version": "2.21.5-1.amzn2023", "from": "rpm"}
-    assert told["containerd"]["version"] == "1.7.27-1.amzn2023.0.2"
-    assert "enroot" not in told
+    data = value(with_tool(image_of_rpm, "rpm", RPM_TOOL), "versions")["components"]
+    assert data["nccl"] == {"version": "2.21.5-1.amzn2023", "from": "rpm"}
+    assert data["containerd"]["version"] == "1.7.27-1.amzn2023.0.2"
+    assert "enroot" not in data
 
 
 @needs_nodes
 def test_a_database_that_may_not_be_read_is_told_as_such() -> None:
-    told = value(with_file(healthy_cpu(), DPKG, File(dpkg({"rdma-core": "60"}), 0o600)), "versions", user=NOBODY)
-    assert told["components"]["packages"]["error"] == "EACCES"
+    data = value(with_file(healthy_cpu(), DPKG, File(dpkg({"rdma-core": "60"}), 0o600)), "versions", user=NOBODY)
+    assert data["components"]["packages"]["error"] == "EACCES"
 
 
 @pytest.mark.parametrize(
@@ -179,49 +179,49 @@ def test_a_container_is_told_from_a_host(tmp_path: Path, files: dict[str, str | 
 
 
 def test_an_empty_root_tells_nothing_and_no_error(tmp_path: Path) -> None:
-    told = probe(["versions", "image"], ProbeOptions(host_root=str(tmp_path), collector_s=30.0)).collectors
-    assert told["versions"].status is told["image"].status is Status.TOLD
-    assert told["versions"].value["components"] == {}
-    assert told["image"].value["cloud_init"] is None
-    assert told["image"].value["left"] == []
+    data = probe(["versions", "image"], ProbeOptions(host_root=str(tmp_path), collector_s=30.0)).collectors
+    assert data["versions"].status is data["image"].status is Status.TOLD
+    assert data["versions"].value["components"] == {}
+    assert data["image"].value["cloud_init"] is None
+    assert data["image"].value["left"] == []
 
 
 def test_what_was_left_behind_is_told_by_name_and_size_and_never_by_content(tmp_path: Path) -> None:
     secret = "aws_secret_access_key = wJalr"
     files = dict.fromkeys(("/root/.aws/credentials", "/home/ubuntu/.bash_history", "/var/crash/a.crash"), secret)
-    told: Any = image.read(root(tmp_path, {**files, "/root/.bash_history": ""}))
-    assert {entry["path"]: entry["bytes"] for entry in told["left"]} == dict.fromkeys(files, len(secret))
-    assert "wJalr" not in str(told)
+    data: Any = image.read(root(tmp_path, {**files, "/root/.bash_history": ""}))
+    assert {entry["path"]: entry["bytes"] for entry in data["left"]} == dict.fromkeys(files, len(secret))
+    assert "wJalr" not in str(data)
 
 
 @needs_nodes
 def test_a_home_that_may_not_be_looked_into_is_told_as_such() -> None:
-    told = value(with_file(healthy_cpu(), "/root", Folder(0o700)), "image", user=NOBODY)
-    assert {entry["path"]: entry["bytes"]["error"] for entry in told["left"]} == {
+    data = value(with_file(healthy_cpu(), "/root", Folder(0o700)), "image", user=NOBODY)
+    assert {entry["path"]: entry["bytes"]["error"] for entry in data["left"]} == {
         f"/root/{name}": "EACCES" for name in image.LEFT
     }
-    assert told["keys"]["root"]["error"] == "EACCES"
+    assert data["keys"]["root"]["error"] == "EACCES"
 
 
 def test_keys_are_counted_by_account_and_never_told(tmp_path: Path) -> None:
     keys = "# launch\nssh-ed25519 AAAAsecret me\n\nssh-rsa AAAB you\n"
     forced = 'no-pty,command="echo no" ssh-ed25519 AAAAsecret me\n'
-    told: Any = image.read(root(tmp_path, {KEYS: keys, "/root/.ssh/authorized_keys": forced}))
-    assert told["keys"] == {"root": {"keys": 1, "commands": 1}, "ubuntu": {"keys": 2, "commands": 0}}
-    assert "secret" not in str(told)
+    data: Any = image.read(root(tmp_path, {KEYS: keys, "/root/.ssh/authorized_keys": forced}))
+    assert data["keys"] == {"root": {"keys": 1, "commands": 1}, "ubuntu": {"keys": 2, "commands": 0}}
+    assert "secret" not in str(data)
 
 
 @given(st.text(max_size=300))
 def test_whatever_cloud_init_writes_is_read_or_an_error(text: str) -> None:
     node = Node("/nowhere")
     node.text = lambda *_, **__: text  # type: ignore[method-assign]
-    told: Any = image._cloud_init(node)
-    assert told is None or "error" in told or len(told["errors"]) <= 8
+    data: Any = image._cloud_init(node)
+    assert data is None or "error" in data or len(data["errors"]) <= 8
 
 
 def test_plug_ins_are_those_that_plugstack_names(tmp_path: Path) -> None:
-    told: Any = image.read(root(tmp_path, {"/etc/slurm/plugstack.conf": PLUGSTACK, "/usr/lib/a.so": "x"}))
-    assert told["plugins"] == [
+    data: Any = image.read(root(tmp_path, {"/etc/slurm/plugstack.conf": PLUGSTACK, "/usr/lib/a.so": "x"}))
+    assert data["plugins"] == [
         {"need": "required", "path": "/usr/lib/a.so", "bytes": 1},
         {"need": "optional", "path": "/usr/lib/b.so", "bytes": None},
     ]
@@ -229,9 +229,9 @@ def test_plug_ins_are_those_that_plugstack_names(tmp_path: Path) -> None:
 
 @needs_nodes
 def test_a_healthy_node_tells_every_component_that_it_has() -> None:
-    told = tell(healthy_p5(), "versions").value["components"]
-    assert all("version" in found for found in told.values()), told
-    assert told.keys() >= {
+    data = tell(healthy_p5(), "versions").value["components"]
+    assert all("version" in found for found in data.values()), data
+    assert data.keys() >= {
         *("kernel", "driver", "libcuda", "cuda", "cudnn", "nccl", "efa_installer", "libfabric", "aws_ofi_nccl"),
         *(
             "gdrcopy",

@@ -32,8 +32,8 @@ NONE = {"total_kib": None, "free_kib": None, "inodes": None, "inodes_free": None
 
 def verdict_of(*mounts: dict[str, Any], occasion: str = "preflight") -> Result:
     """The verdict on the room of a node on which these are mounted."""
-    told = {"mounts": Collected(Status.TOLD, {"mounts": list(mounts), "fstab": [], "passed_over": 0})}
-    made = nodes(Cluster("one", "local", (Target("node0"),)), {"node0": NodeEvidence("node0", told)}, occasion)
+    data = {"mounts": Collected(Status.TOLD, {"mounts": list(mounts), "fstab": [], "passed_over": 0})}
+    made = nodes(Cluster("one", "local", (Target("node0"),)), {"node0": NodeEvidence("node0", data)}, occasion)
     return evaluate(node_checks()["storage.space"], made["node0"])
 
 

@@ -67,7 +67,7 @@ def test_the_users_file_outranks_the_systems(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("told", "hops"),
+    ("data", "hops"),
     [
         ({}, []),
         ({"proxyjump": "none"}, []),
@@ -75,16 +75,16 @@ def test_the_users_file_outranks_the_systems(tmp_path: Path, monkeypatch: pytest
         ({"proxyjump": "a@b:22, c"}, ["a@b:22", "c"]),
     ],
 )
-def test_jump_hosts_come_in_their_order(told: dict[str, str], hops: list[str]) -> None:
-    assert jumps(told) == hops
+def test_jump_hosts_come_in_their_order(data: dict[str, str], hops: list[str]) -> None:
+    assert jumps(data) == hops
 
 
 @pytest.mark.parametrize(
-    ("told", "checking"),
+    ("data", "checking"),
     [("yes", "yes"), ("ask", "yes"), ("Accept-New", "accept-new"), ("no", "no"), ("off", "no"), ("maybe", "yes")],
 )
-def test_host_keys_are_checked_as_strictly_as_ssh_config_says(told: str, checking: str) -> None:
-    assert host_key_checking({"stricthostkeychecking": told}) == checking
+def test_host_keys_are_checked_as_strictly_as_ssh_config_says(data: str, checking: str) -> None:
+    assert host_key_checking({"stricthostkeychecking": data}) == checking
     assert host_key_checking({}) == "yes"
 
 
@@ -97,5 +97,5 @@ def test_known_hosts_files_are_those_of_openssh_unless_others_are_told(monkeypat
         "/etc/ssh/ssh_known_hosts",
         "/etc/ssh/ssh_known_hosts2",
     ]
-    told = {"userknownhostsfile": '~/a "/b c"', "globalknownhostsfile": "none"}
-    assert [str(path) for path in known_hosts_files(told, "/first")] == ["/first", "/home/x/a", "/b c"]
+    data = {"userknownhostsfile": '~/a "/b c"', "globalknownhostsfile": "none"}
+    assert [str(path) for path in known_hosts_files(data, "/first")] == ["/first", "/home/x/a", "/b c"]

@@ -20,10 +20,10 @@ UNREAD = {"error": "EIO", "text": ""}
 EC2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge", "serial": ""}
 
 
-def mount(path: str = "/data", kind: str = "ext4", source: str = "/dev/sdb", options: str = "rw", **told: Any) -> Any:
+def mount(path: str = "/data", kind: str = "ext4", source: str = "/dev/sdb", options: str = "rw", **data: Any) -> Any:
     """A mounted file system that answers."""
     sizes = {"total_kib": 100, "free_kib": 90, "inodes": 100, "inodes_free": 90}
-    return {"path": path, "type": kind, "source": source, "options": options, "alive": "yes", **sizes, **told}
+    return {"path": path, "type": kind, "source": source, "options": options, "alive": "yes", **sizes, **data}
 
 
 LUSTRE = mount("/fsx", "lustre", "10.0.0.1@tcp:/fsx", "rw,noatime,flock")
@@ -39,8 +39,8 @@ def evaluated(
     check: str, *mounts: Mapping[str, Any], fstab: Any = (), policy: Policy = NO_POLICY, **collectors: Any
 ) -> Result:
     """What a check says of a node with these mounts and that /etc/fstab."""
-    told = {"mounts": list(mounts), "fstab": list(fstab) if isinstance(fstab, tuple) else fstab}
-    evidence = node("gpu001", **{"boot": boot(), "platform": EC2, "mounts": told} | collectors)
+    data = {"mounts": list(mounts), "fstab": list(fstab) if isinstance(fstab, tuple) else fstab}
+    evidence = node("gpu001", **{"boot": boot(), "platform": EC2, "mounts": data} | collectors)
     return said(f"storage.{check}", evidence, policy=policy)
 
 
@@ -128,25 +128,25 @@ def lustre(*clients: Mapping[str, Any], health: str = "healthy") -> dict[str, An
 
 
 @pytest.mark.parametrize(
-    ("told", "verdict", "words"),
+    ("data", "verdict", "words"),
     [
         (lustre(), PASS, ""),
         (lustre(health="LBUG"), FAIL, "LBUG; expected healthy"),
         (Collected(Status.ABSENT, detail="no lctl"), INCOMPLETE, "/fsx is Lustre; lustre: not on this node (no lctl)"),
     ],
 )
-def test_a_lustre_client_says_that_it_is_healthy(told: Any, verdict: Verdict, words: str) -> None:
-    expect(evaluated("lustre_health", LUSTRE, lustre=told), verdict, words)
+def test_a_lustre_client_says_that_it_is_healthy(data: Any, verdict: Verdict, words: str) -> None:
+    expect(evaluated("lustre_health", LUSTRE, lustre=data), verdict, words)
 
 
-def target(kind: str, **told: Any) -> dict[str, Any]:
+def target(kind: str, **data: Any) -> dict[str, Any]:
     """An empty OST or MDT."""
     sizes = {"total_kib": 1000, "free_kib": 1000, "available_kib": 1000, "inodes": 1000, "inodes_free": 1000}
-    return {"kind": kind, "name": f"fsx-{kind}0", "active": True, **sizes, **told}
+    return {"kind": kind, "name": f"fsx-{kind}0", "active": True, **sizes, **data}
 
 
 @pytest.mark.parametrize(
-    ("check", "told", "verdict", "words"),
+    ("check", "data", "verdict", "words"),
     [
         ("lustre_ost_fill", target("ost"), PASS, ""),
         ("lustre_ost_fill", target("ost", active=False), FAIL, "inactive on this node; expected active"),
@@ -163,8 +163,8 @@ def target(kind: str, **told: Any) -> dict[str, Any]:
         ("lustre_mdt_inodes", target("mdt", inodes_free=10), FAIL, "99 % of its inodes used; expected less than"),
     ],
 )
-def test_a_target_has_room(check: str, told: Any, verdict: Verdict, words: str) -> None:
-    expect(evaluated(check, LUSTRE, lustre_space={"targets": [told], "left_out": 0}), verdict, words)
+def test_a_target_has_room(check: str, data: Any, verdict: Verdict, words: str) -> None:
+    expect(evaluated(check, LUSTRE, lustre_space={"targets": [data], "left_out": 0}), verdict, words)
 
 
 def folder(path: str = "/fsx/ckpt", kind: str = "lustre", stripes: int = 1) -> dict[str, Any]:
@@ -187,8 +187,8 @@ def test_checkpoints_lie_on_several_osts(
     folders: Any, osts: int, asked: tuple[str, ...], verdict: Verdict, words: str
 ) -> None:
     space = {"targets": [target("ost") | {"name": f"ost{number}"} for number in range(osts)], "left_out": 0}
-    told = {"striping": {"folders": folders}, "lustre_space": space}
-    expect(evaluated("lustre_striping", LUSTRE, policy=Policy(checkpoints=asked), **told), verdict, words)
+    data = {"striping": {"folders": folders}, "lustre_space": space}
+    expect(evaluated("lustre_striping", LUSTRE, policy=Policy(checkpoints=asked), **data), verdict, words)
 
 
 OLD = {"lru_max_age_ms": 3900000}
@@ -218,9 +218,9 @@ def test_fsx_s_advice_is_not_for_other_machines() -> None:
 
 def disk(number: int, *, mounted: bool = True, disks: bool = True) -> dict[str, Any]:
     """A local NVMe disk."""
-    told = [{"name": f"nvme{number}n1", "used_by": [], "mounted": ["/scratch"] * mounted}] if disks else []
+    data = [{"name": f"nvme{number}n1", "used_by": [], "mounted": ["/scratch"] * mounted}] if disks else []
     model = "Amazon EC2 NVMe Instance Storage"
-    return {"name": f"nvme{number}", "model": model, "state": "live", "transport": "pcie", "disks": told}
+    return {"name": f"nvme{number}", "model": model, "state": "live", "transport": "pcie", "disks": data}
 
 
 @pytest.mark.parametrize(

@@ -38,20 +38,20 @@ testfs-MDT0000_UUID      1000000      900000      100000  90% /mnt/testfs[MDT:0]
 
 
 def targets(output: str) -> dict[str, LustreTarget]:
-    return {told["name"]: LustreTarget(told) for told in parse_lfs_df(output)}
+    return {data["name"]: LustreTarget(data) for data in parse_lfs_df(output)}
 
 
 def test_one_full_ost_is_seen_however_empty_the_whole_is() -> None:
-    told = targets(UNBALANCED)
-    assert {name: target.kind for name, target in told.items()} == {
+    data = targets(UNBALANCED)
+    assert {name: target.kind for name, target in data.items()} == {
         "testfs-MDT0000": "mdt",
         "testfs-OST0000": "ost",
         "testfs-OST0001": "ost",
         "OST0002": "ost",
     }
-    assert round(told["testfs-OST0000"].used_percent) == 40
-    assert told["testfs-OST0001"].used_percent > 99
-    assert [name for name, target in told.items() if not target.active] == ["OST0002"]
+    assert round(data["testfs-OST0000"].used_percent) == 40
+    assert data["testfs-OST0001"].used_percent > 99
+    assert [name for name, target in data.items() if not target.active] == ["OST0002"]
 
 
 def test_inodes_and_space_of_a_target_come_together() -> None:
@@ -65,9 +65,9 @@ def test_inodes_and_space_of_a_target_come_together() -> None:
     [("lustre/fsx-guide-attach-s3-posix-permissions-lfs-df.txt", 2), ("lustre/fsx-guide-performance-lfs-df.txt", 3)],
 )
 def test_real_lfs_df_is_read(file: str, count: int) -> None:
-    told = targets(sample(file).text)
-    assert len(told) == count
-    assert all(target.active and target.used_percent < 1 for target in told.values())
+    data = targets(sample(file).text)
+    assert len(data) == count
+    assert all(target.active and target.used_percent < 1 for target in data.values())
 
 
 COMPOSITE = """/fsx/ckpt
@@ -95,8 +95,8 @@ def test_the_stripe_count_of_a_folder_is_the_largest_of_its_layout(output: str, 
 
 
 def test_folders_that_the_node_was_not_asked_of_are_no_pass() -> None:
-    told = node("gpu001", striping={"folders": []})
-    one = Node(Target("gpu001"), told, policy=Policy(checkpoints=("/fsx/ckpt",)))
+    data = node("gpu001", striping={"folders": []})
+    one = Node(Target("gpu001"), data, policy=Policy(checkpoints=("/fsx/ckpt",)))
     result = evaluate(node_checks()["storage.lustre_striping"], one)
     assert (result.verdict, result.observed) == (Verdict.INCOMPLETE, "the node was not asked of /fsx/ckpt")
 
@@ -114,8 +114,8 @@ def test_a_run_asks_the_probe_of_the_policys_folders(runs: Runs) -> None:
     runs.checks(test_asked=ASKED)
     policy = runs.folder / "site.toml"
     policy.write_text('[mounts]\ncheckpoints = ["/nowhere/ckpt", "/tmp"]\n')
-    told = runs.run("--cluster=local", f"--policy={policy}", f"--results={runs.results_file}")
-    assert [result.message for result in runs.results] == [""], told.outlines
+    data = runs.run("--cluster=local", f"--policy={policy}", f"--results={runs.results_file}")
+    assert [result.message for result in runs.results] == [""], data.outlines
 
 
 @settings(max_examples=200)
@@ -174,15 +174,15 @@ def test_without_a_client_lustre_is_a_question_only_where_it_is_mounted(
     name: str, mounts: dict[str, Any], verdict: Verdict
 ) -> None:
     absent = Collected(Status.ABSENT, detail="no Lustre client")
-    told = node("gpu001", boot=boot(), mounts=mounts, lustre=absent, lustre_space=absent)
-    result = evaluate(node_checks()[f"storage.{name}"], Node(Target("gpu001", instance_type="p5.48xlarge"), told))
+    data = node("gpu001", boot=boot(), mounts=mounts, lustre=absent, lustre_space=absent)
+    result = evaluate(node_checks()[f"storage.{name}"], Node(Target("gpu001", instance_type="p5.48xlarge"), data))
     assert result.verdict is verdict, result.message
 
 
 @settings(max_examples=100)
-@given(collector=st.sampled_from(COLLECTORS), told=JSON, kind=st.sampled_from(["trn1.32xlarge", "p5.48xlarge", ""]))
-def test_no_nonsense_of_disks_and_devices_breaks_a_check(collector: str, told: Any, kind: str) -> None:
-    one = Node(Target("trn001", instance_type=kind), NodeEvidence("trn001", {collector: Collected(Status.TOLD, told)}))
+@given(collector=st.sampled_from(COLLECTORS), data=JSON, kind=st.sampled_from(["trn1.32xlarge", "p5.48xlarge", ""]))
+def test_no_nonsense_of_disks_and_devices_breaks_a_check(collector: str, data: Any, kind: str) -> None:
+    one = Node(Target("trn001", instance_type=kind), NodeEvidence("trn001", {collector: Collected(Status.TOLD, data)}))
     for name, check in node_checks().items():
         if name.startswith(("storage.", "neuron.")):
             assert "the check itself broke" not in evaluate(check, one).message

@@ -138,8 +138,8 @@ def test_a_fixture_that_is_used_by_itself_is_used_by_checks_too(runs: Runs) -> N
         """
     )
     runs.checks(test_other="def test_gpu(gpu): assert gpu.index == 0")
-    told = runs.over([node("gpu001", nvml=nvml(gpu(0)))])
-    told.stdout.fnmatch_lines(["*fixture 'gpu' not found*"])  # a device is no fixture, and pytest says so
+    data = runs.over([node("gpu001", nvml=nvml(gpu(0)))])
+    data.stdout.fnmatch_lines(["*fixture 'gpu' not found*"])  # a device is no fixture, and pytest says so
     assert {result.check for result in runs.results} == {"gpu"}
 
 
@@ -174,8 +174,8 @@ WORKERS = pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two w
 
 def test_a_plugin_that_watches_tests_sees_every_check(runs: Runs) -> None:
     runs.checks(conftest=WATCHING, test_it=LIGHT)
-    told = runs.over([saying("gpu001", "pass")], "-s")
-    told.stdout.fnmatch_lines(["SEEN setup report of setup call report of call teardown report of teardown"])
+    data = runs.over([saying("gpu001", "pass")], "-s")
+    data.stdout.fnmatch_lines(["SEEN setup report of setup call report of call teardown report of teardown"])
 
 
 def test_a_plugin_that_watches_may_know_an_item_by_the_very_object_that_is_its_id(runs: Runs) -> None:
@@ -192,12 +192,12 @@ def test_who_watches_changes_no_verdict_no_record_and_no_letter(runs: Runs, work
     kept = []
     for conftest in ("", WATCHING):
         runs.checks(conftest=conftest)
-        told = runs.over(all_verdicts(), "--junitxml", "junit.xml", *workers)
-        assert told.ret == 1
+        data = runs.over(all_verdicts(), "--junitxml", "junit.xml", *workers)
+        assert data.ret == 1
         assert runs.verdicts == VERDICTS
         cases = junit_cases(runs.folder / "junit.xml")
-        properties = {name: [told.attrib for told in case.iter("property")] for name, case in cases.items()}
-        letters = [line for line in told.outlines if line.startswith("test_it.py ") and not workers]
+        properties = {name: [data.attrib for data in case.iter("property")] for name, case in cases.items()}
+        letters = [line for line in data.outlines if line.startswith("test_it.py ") and not workers]
         records = sorted(({**record, "duration_s": 0} for record in runs.records), key=lambda record: record["node"])
         kept.append((letters, records, properties))
     assert kept[0] == kept[1]
@@ -221,7 +221,7 @@ def test_what_a_plugin_skips_is_not_applicable_and_what_it_breaks_is_incomplete(
         test_it=LIGHT,
     )
     runs.over(all_verdicts())
-    told = {result.node: (result.verdict.value, result.message) for result in runs.results}
-    assert told["gpu001"] == ("not applicable", "not today")
-    assert told["gpu008"][0] == "incomplete"
-    assert told["gpu002"][0] == "fail"
+    data = {result.node: (result.verdict.value, result.message) for result in runs.results}
+    assert data["gpu001"] == ("not applicable", "not today")
+    assert data["gpu008"][0] == "incomplete"
+    assert data["gpu002"][0] == "fail"

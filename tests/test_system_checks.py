@@ -21,8 +21,8 @@ GIB = 2**20  # in KiB
 def evaluated(check: str, *others: dict[str, Any], occasion: str = "preflight", **collectors: Any) -> Result:
     """What a check says of a node that told this, beside others that told that."""
     everyone = [
-        node(f"n{number}", **{"boot": boot(), "platform": EC2} | told)
-        for number, told in enumerate((collectors, *others))
+        node(f"n{number}", **{"boot": boot(), "platform": EC2} | data)
+        for number, data in enumerate((collectors, *others))
     ]
     return said(f"host.{check}", *everyone, occasion=occasion, policy=NO_POLICY)
 
@@ -32,14 +32,14 @@ def expect(result: Result, verdict: Verdict, words: str) -> None:
     assert words in result.message
 
 
-def mounts(at: str, **told: Any) -> dict[str, Any]:
+def mounts(at: str, **data: Any) -> dict[str, Any]:
     sizes = {"total_kib": 100 * GIB, "free_kib": 90 * GIB, "inodes": 100, "inodes_free": 90}
-    mount = {"path": at, "type": "tmpfs", "source": "tmpfs", "options": "rw", "alive": "yes", **sizes, **told}
+    mount = {"path": at, "type": "tmpfs", "source": "tmpfs", "options": "rw", "alive": "yes", **sizes, **data}
     return {"mounts": [mount], "fstab": []}
 
 
 @pytest.mark.parametrize(
-    ("told", "verdict", "words"),
+    ("data", "verdict", "words"),
     [
         ({}, PASS, ""),
         ({"type": "ext4"}, FAIL, "/dev/shm is ext4; expected tmpfs"),
@@ -49,12 +49,12 @@ def mounts(at: str, **told: Any) -> dict[str, Any]:
         ({"free_kib": GIB}, CONCERN, "/dev/shm is 99 % full; expected at most"),
     ],
 )
-def test_dev_shm_is_a_tmpfs_with_room(told: dict[str, Any], verdict: Verdict, words: str) -> None:
-    expect(evaluated("dev_shm", mounts=mounts("/dev/shm", **told)), verdict, words)
+def test_dev_shm_is_a_tmpfs_with_room(data: dict[str, Any], verdict: Verdict, words: str) -> None:
+    expect(evaluated("dev_shm", mounts=mounts("/dev/shm", **data)), verdict, words)
 
 
 @pytest.mark.parametrize(
-    ("told", "verdict", "words"),
+    ("data", "verdict", "words"),
     [
         ({}, PASS, ""),
         ({"path": "/other"}, INCOMPLETE, "the root volume does not tell its size"),
@@ -67,8 +67,8 @@ def test_dev_shm_is_a_tmpfs_with_room(told: dict[str, Any], verdict: Verdict, wo
         ({"free_kib": 15 * GIB}, CONCERN, "/ is 85 % full; expected less than 80 %"),
     ],
 )
-def test_the_root_volume_has_room(told: dict[str, Any], verdict: Verdict, words: str) -> None:
-    expect(evaluated("root_volume", mounts=mounts("/", **told)), verdict, words)
+def test_the_root_volume_has_room(data: dict[str, Any], verdict: Verdict, words: str) -> None:
+    expect(evaluated("root_volume", mounts=mounts("/", **data)), verdict, words)
 
 
 def total(gib: int) -> dict[str, Any]:

@@ -43,12 +43,12 @@ def slow_pairs(bed: Testbed, *options: str) -> set[str]:
     )
     cluster = cluster_of(dict.fromkeys(NAMES, ""), "ssh", config=str(bed.ssh_config))
     limits = type(PATIENT)(connect_s=10.0, answer_s=30.0, settings=dict(cluster.settings))
-    told: dict[str, Reading] = {}
+    data: dict[str, Reading] = {}
     with bed.joined(), ssh(Campaign(meter, MeterSettings(), cluster, limits, 40.0)) as launcher:
         for round_ in ROUNDS:
-            told |= measured(launcher, [pair(*words.split()) for words in round_])
-    assert {one.problem for one in told.values()} == {""}
-    return {name for name, one in told.items() if (one.busbw_gb_per_s or 0) < SLOW_GB_PER_S}
+            data |= measured(launcher, [pair(*words.split()) for words in round_])
+    assert {one.problem for one in data.values()} == {""}
+    return {name for name, one in data.items() if (one.busbw_gb_per_s or 0) < SLOW_GB_PER_S}
 
 
 @pytest.mark.parametrize("options", [(), ("-R",)], ids=["sending", "being sent"])

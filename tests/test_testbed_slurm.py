@@ -22,20 +22,20 @@ def bed(request: pytest.FixtureRequest) -> Iterator[SlurmBed]:
 
 def test_it_is_the_slurm_that_was_asked_for(bed: SlurmBed) -> None:
     version = bed.version
-    assert bed.told("srun", "--version").startswith(f"slurm-wlm {version.name}.")
+    assert bed.output_of("srun", "--version").startswith(f"slurm-wlm {version.name}.")
     assert f"slurmctld version {version.name}." in bed.whole_log(CONTROLLER)
     assert f"slurmd version {version.name}." in bed.whole_log("gpu001")
 
 
 def test_a_job_runs_on_every_node_with_its_gpus(bed: SlurmBed) -> None:
-    told = bed.told("srun", "-N2", "--gres=gpu:8", "--label", "sh", "-c", "echo $(hostname) $SLURM_STEP_GPUS")
-    assert sorted(told.splitlines()) == ["0: gpu001 0,1,2,3,4,5,6,7", "1: gpu002 0,1,2,3,4,5,6,7"]
+    data = bed.output_of("srun", "-N2", "--gres=gpu:8", "--label", "sh", "-c", "echo $(hostname) $SLURM_STEP_GPUS")
+    assert sorted(data.splitlines()) == ["0: gpu001 0,1,2,3,4,5,6,7", "1: gpu002 0,1,2,3,4,5,6,7"]
 
 
 def test_a_drained_node_says_why_and_since_24_11_one_that_is_resumed_does_still(bed: SlurmBed) -> None:
-    bed.told("scontrol", "update", "NodeName=gpu002", "State=DRAIN", "Reason=a fan is loud")
+    bed.output_of("scontrol", "update", "NodeName=gpu002", "State=DRAIN", "Reason=a fan is loud")
     assert bed.wait_for("gpu002", "IDLE+DRAIN") == "IDLE+DRAIN"
     assert bed.reason("gpu002").startswith("a fan is loud [root@")
-    bed.told("scontrol", "update", "NodeName=gpu002", "State=RESUME")
+    bed.output_of("scontrol", "update", "NodeName=gpu002", "State=RESUME")
     assert bed.wait_for("gpu002", "IDLE") == "IDLE"
     assert bed.reason("gpu002").startswith("a fan is loud [root@") is bed.version.keeps_reason

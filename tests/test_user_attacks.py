@@ -65,7 +65,7 @@ ATTACKS = {
 }
 
 
-def told(node: Node) -> NodeEvidence:
+def output_of(node: Node) -> NodeEvidence:
     return probe_node(node, sorted(collector_names()), PATIENT)
 
 
@@ -79,7 +79,7 @@ def attacked(image: NodeImage) -> NodeEvidence:
             process = node.start(["/bin/bash", "-c", script], user=USER, stdout=subprocess.PIPE)
             assert process.stdout
             assert process.stdout.readline() == b"done\n", name
-        return told(node)
+        return output_of(node)
 
 
 def drained_for(evidence: NodeEvidence, occasion: str) -> dict[str, str]:
@@ -92,7 +92,7 @@ def drained_for(evidence: NodeEvidence, occasion: str) -> dict[str, str]:
 
 def test_no_script_drains_for_what_a_user_does() -> None:
     with entered(healthy_p5(), "gpu001") as node:
-        calm = told(node)
+        calm = output_of(node)
     evidence = attacked(healthy_p5())
     for occasion in DRAINING:
         assert drained_for(calm, occasion) == {}, occasion
@@ -136,10 +136,10 @@ def test_a_process_without_a_processor_is_known_from_one_that_waits_for_somethin
 def test_a_driver_that_was_not_asked_in_time_for_want_of_a_processor_is_no_hang(
     starved: bool, verdict: Verdict
 ) -> None:
-    told = NodeEvidence(
+    data = NodeEvidence(
         "gpu001", {"nvml": Collected(Status.TIMED_OUT, detail="nvmlInit", seconds=15.0, starved=starved)}
     )
-    assert results(from_json(to_json(told)))["gpu.driver_answers_in_time"].verdict is verdict
+    assert results(from_json(to_json(data)))["gpu.driver_answers_in_time"].verdict is verdict
 
 
 @pytest.mark.parametrize(("alive", "verdict"), [("slow", Verdict.INCOMPLETE), ("hung", Verdict.FAIL)])

@@ -65,7 +65,7 @@ def image() -> NodeImage:
     return with_file(with_tmpfs(healthy_cpu(), "/scratch", "64m"), "/etc/fstab", FSTAB)
 
 
-def told(node: Node, collector: str) -> Collected:
+def output_of(node: Node, collector: str) -> Collected:
     return probe_node(node, [collector], PATIENT).collectors[collector]
 
 
@@ -85,7 +85,7 @@ def test_a_file_system_of_fstab_is_neither_hidden_nor_failed(
     paths: tuple[str, ...], alive: str, verdict: Verdict
 ) -> None:
     with mounted(*paths) as node:
-        collector = told(node, "mounts")
+        collector = output_of(node, "mounts")
     assert collector.status is Status.TOLD, collector.detail
     assert [mount["alive"] for mount in collector.value["mounts"] if mount["path"] == "/scratch"] == [alive]
     assert {mount["path"] for mount in collector.value["mounts"]}.isdisjoint(MANY)
@@ -95,7 +95,7 @@ def test_a_file_system_of_fstab_is_neither_hidden_nor_failed(
 @pytest.mark.parametrize("collector", ["jobs", "memory"])
 def test_a_users_file_system_in_shared_memory_is_not_waited_for(collector: str) -> None:
     with mounted("/dev/shm/nccl-mine", "/dev/shm/other") as node:
-        found = told(node, collector)
+        found = output_of(node, collector)
     assert found.status is Status.TOLD, found.detail
 
 
@@ -111,10 +111,10 @@ def test_whoever_a_user_holds_in_his_file_system_does_not_fail_the_node(tmp_path
     collector = tmp_path / "looking.py"
     collector.write_text(LOOKING)
     with mounted("/dev/shm/mine") as node:
-        told = probe_node(node, ["looking"], SOON, further=[collector])
-    assert told.collectors["looking"].status is Status.STUCK
-    assert told.collectors["looking"].waits[0] == "request_wait_answer"
-    assert evaluated(told) is Verdict.CONCERN
+        data = probe_node(node, ["looking"], SOON, further=[collector])
+    assert data.collectors["looking"].status is Status.STUCK
+    assert data.collectors["looking"].waits[0] == "request_wait_answer"
+    assert evaluated(data) is Verdict.CONCERN
 
 
 @pytest.mark.parametrize(
@@ -132,6 +132,6 @@ def test_evidence_that_hangs_fails_unless_a_user_can_hold_it(waits: tuple[str, .
     assert evaluated(NodeEvidence("node0", {"nvml": Collected(Status.STUCK, waits=waits)})) is verdict
 
 
-def evaluated(told: NodeEvidence) -> Verdict:
+def evaluated(data: NodeEvidence) -> Verdict:
     cluster = Cluster("one", "local", (Target("node0"),))
-    return evaluate(node_checks()["node.evidence_complete"], nodes(cluster, {"node0": told})["node0"]).verdict
+    return evaluate(node_checks()["node.evidence_complete"], nodes(cluster, {"node0": data})["node0"]).verdict

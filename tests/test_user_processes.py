@@ -86,9 +86,9 @@ def held(hold: Callable[[Node], list[str]]) -> Iterator[Node]:
 @pytest.mark.parametrize("hold", [pytest.param(vfork, marks=needs_nodes), pytest.param(fuse, marks=needs_hung_mount)])
 def test_state_d_that_a_user_holds_is_no_hang(hold: Callable[[Node], list[str]]) -> None:
     with held(hold) as node:
-        told = probe_node(node, ["processes"], PATIENT).collectors["processes"].value
-    assert told["blocked"], "nothing is in state D"
-    assert after_an_hour(told).verdict is Verdict.PASS
+        data = probe_node(node, ["processes"], PATIENT).collectors["processes"].value
+    assert data["blocked"], "nothing is in state D"
+    assert after_an_hour(data).verdict is Verdict.PASS
 
 
 @needs_frozen
@@ -96,15 +96,15 @@ def test_state_d_in_a_file_system_of_the_kernels_is_a_hang() -> None:
     with entered(with_frozen(healthy_cpu(), "/stuck")) as node:
         node.start(["sh", "-c", "echo $$ >/run/pid; exec touch /stuck/file"])
         node.run(["sh", "-c", "until grep -q '^State:.D' /proc/$(cat /run/pid)/status; do :; done"])
-        told = probe_node(node, ["processes"], PATIENT).collectors["processes"].value
-    assert len(told["blocked"]) == 1
-    assert after_an_hour(told).verdict is Verdict.FAIL
+        data = probe_node(node, ["processes"], PATIENT).collectors["processes"].value
+    assert len(data["blocked"]) == 1
+    assert after_an_hour(data).verdict is Verdict.FAIL
 
 
-def after_an_hour(told: dict[str, Any]) -> Any:
+def after_an_hour(data: dict[str, Any]) -> Any:
     """The verdict, had what is blocked been so for an hour."""
-    blocked = [{**process, "blocked_s": LONG_S, "age_s": LONG_S} for process in told["blocked"]]
-    return verdict_of("host.d_state", processes={**told, "blocked": blocked}, kernel_log={"lines": []})
+    blocked = [{**process, "blocked_s": LONG_S, "age_s": LONG_S} for process in data["blocked"]]
+    return verdict_of("host.d_state", processes={**data, "blocked": blocked}, kernel_log={"lines": []})
 
 
 STACKS = {  # innermost first, as /proc/PID/stack has them
@@ -180,8 +180,8 @@ def test_a_users_process_that_is_called_like_a_daemon_has_not_its_limits(
     others = {name: limit for name, limit in image.daemons.items() if name != daemon}
     with entered(replace(image, daemons=others)) as node:
         pretend(node, daemon)
-        told = probe_node(node, ["limits"], PATIENT).collectors["limits"].value
-    assert daemon not in told["daemons"]
+        data = probe_node(node, ["limits"], PATIENT).collectors["limits"].value
+    assert daemon not in data["daemons"]
 
 
 OF_A_STEP = "SLURM_JOB_ID=41 SLURMD_NODENAME=node001"
@@ -207,8 +207,8 @@ def test_a_process_is_of_the_job_of_its_group_else_of_the_step_that_started_it(
         pid = hold(node, "", f"/usr/bin/env {environment} /bin/sh")
         if group:
             node.run(["sh", "-c", f"echo 0::{group} >/run/group; mount --bind /run/group /proc/{pid}/cgroup"])
-        told = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
-    assert [process["job"] for process in told["left"]] == jobs
+        data = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
+    assert [process["job"] for process in data["left"]] == jobs
 
 
 STEP = "slurmstepd: [41.0]"
@@ -243,8 +243,8 @@ def test_only_slurmstepd_itself_says_that_a_job_runs(step: Callable[[Node], obje
     with entered(image) as node:
         step(node)
         hold(node, "", f"/usr/bin/env {OF_A_STEP} /bin/sh")
-        told = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
-    assert [process["job"] for process in told["left"]] == jobs
+        data = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
+    assert [process["job"] for process in data["left"]] == jobs
 
 
 @needs_nodes
@@ -253,9 +253,9 @@ def test_one_users_many_processes_hide_none_of_another() -> None:
         many = "for number in $(seq 1000 1099); do SLURM_JOB_ID=$number SLURMD_NODENAME=a sleep 600 & done"
         hold(node, many)
         pid = hold(node, "", f"/usr/bin/env {OF_A_STEP} /bin/sh", user=OTHER)
-        told = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
-    assert told["left_out"] > 0
-    assert told["left"][1] == {"pid": pid, "name": "sh", "uid": OTHER, "job": "41", "is_sure": False}
+        data = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
+    assert data["left_out"] > 0
+    assert data["left"][1] == {"pid": pid, "name": "sh", "uid": OTHER, "job": "41", "is_sure": False}
 
 
 SERVER, CONTROL = "/usr/bin/nvidia-cuda-mps-server", "/usr/bin/nvidia-cuda-mps-control"
@@ -305,8 +305,8 @@ def test_only_mps_of_the_nodes_own_may_hold_a_gpu(holder: Callable[[Node], int],
         node.run(["sh", "-c", f"until grep -q mps /proc/{pid}/comm; do :; done"])
         held_by = with_nvml(image, gpu=2, processes=f"{pid}:900").nvml or ""
         (node.root / VALUES_PATH.lstrip("/")).write_text(held_by)
-        told = probe_node(node, sorted(collector_names()), PATIENT)
-    assert results(told, occasion="prolog")["gpu.no_leftover_processes"].verdict is verdict
+        data = probe_node(node, sorted(collector_names()), PATIENT)
+    assert results(data, occasion="prolog")["gpu.no_leftover_processes"].verdict is verdict
 
 
 @pytest.mark.parametrize(

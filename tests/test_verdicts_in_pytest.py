@@ -17,19 +17,19 @@ WAYS = pytest.mark.parametrize("checks", [LIGHT, USUAL], ids=["light", "usual wa
 @WAYS
 def test_each_verdict_has_its_letter(runs: Runs, checks: str) -> None:
     runs.checks(test_it=checks)
-    told = runs.over(all_verdicts())
-    told.stdout.fnmatch_lines(["test_it.py .FCI-II.*"])
+    data = runs.over(all_verdicts())
+    data.stdout.fnmatch_lines(["test_it.py .FCI-II.*"])
     assert runs.verdicts == VERDICTS
-    assert counts(told) == COUNTS
-    assert told.ret == 1
+    assert counts(data) == COUNTS
+    assert data.ret == 1
 
 
 @WAYS
 def test_each_verdict_has_its_word(runs: Runs, checks: str) -> None:
     runs.checks(test_it=checks)
-    told = runs.over(all_verdicts(), "-v")
+    data = runs.over(all_verdicts(), "-v")
     words = ["PASSED", "FAILED", "CONCERN", "INCOMPLETE", "NOT APPLICABLE", "INCOMPLETE", "INCOMPLETE", "PASSED"]
-    told.stdout.fnmatch_lines(
+    data.stdout.fnmatch_lines(
         [f"test_it.py::test_word?{name}? {word} *" for name, word in zip(VERDICTS, words, strict=True)]
     )
 
@@ -99,10 +99,10 @@ def test_a_teardown_that_breaks_is_an_error_beside_the_verdict(runs: Runs) -> No
             pass
         """
     )
-    told = runs.over([saying("gpu001", "pass")])
+    data = runs.over([saying("gpu001", "pass")])
     assert runs.verdicts == {"gpu001": Verdict.PASS}
-    assert told.ret == 1
-    told.stdout.fnmatch_lines(["*ERROR at teardown of test_it*", "*OSError: ground is gone"])
+    assert data.ret == 1
+    data.stdout.fnmatch_lines(["*ERROR at teardown of test_it*", "*OSError: ground is gone"])
 
 
 def test_a_check_that_is_marked_skip_is_not_applicable_and_xfail_keeps_pytests_word(runs: Runs) -> None:
@@ -119,10 +119,10 @@ def test_a_check_that_is_marked_skip_is_not_applicable_and_xfail_keeps_pytests_w
             assert False
         """
     )
-    told = runs.over([saying("gpu001", "pass")])
+    data = runs.over([saying("gpu001", "pass")])
     assert [(result.check, result.verdict) for result in runs.results] == [("skipped", Verdict.NOT_APPLICABLE)]
-    assert counts(told) == Counter({"not applicable": 1, "xfailed": 1})
-    assert told.ret == 0
+    assert counts(data) == Counter({"not applicable": 1, "xfailed": 1})
+    assert data.ret == 0
 
 
 # Of several devices the worst speaks
@@ -193,9 +193,9 @@ def test_the_exit_code(runs: Runs, words: list[str], arguments: list[str], code:
 
 def test_a_failed_test_of_another_kind_is_a_failure_of_the_run(runs: Runs) -> None:
     runs.checks(test_it=LIGHT, test_other="def test_other(): assert 1 == 2")
-    told = runs.over([saying("gpu001", "incomplete")])
-    assert told.ret == 1
-    told.stdout.fnmatch_lines(["*= FAILURES =*", "*assert 1 == 2"])
+    data = runs.over([saying("gpu001", "incomplete")])
+    assert data.ret == 1
+    data.stdout.fnmatch_lines(["*= FAILURES =*", "*assert 1 == 2"])
 
 
 # Pytest's options
@@ -204,11 +204,11 @@ def test_a_failed_test_of_another_kind_is_a_failure_of_the_run(runs: Runs) -> No
 @WAYS
 def test_two_workers_give_the_same_verdicts(runs: Runs, checks: str) -> None:
     runs.checks(test_it=checks)
-    told = runs.over(all_verdicts(), "-n2")
+    data = runs.over(all_verdicts(), "-n2")
     assert runs.verdicts == VERDICTS
     assert len(runs.results) == len(VERDICTS)
-    assert counts(told) == COUNTS
-    assert told.ret == 1
+    assert counts(data) == COUNTS
+    assert data.ret == 1
 
 
 @WAYS
@@ -267,42 +267,42 @@ def test_one_mark_of_a_file_needs_no_list(runs: Runs) -> None:
 
 def test_an_unknown_mark_is_an_error_that_names_it(runs: Runs) -> None:
     runs.checks(test_it=LIGHT.replace("pytest.mark.prolog", "pytest.mark.prologue"))
-    told = runs.over(all_verdicts())
-    assert told.ret == 2
-    told.stdout.fnmatch_lines(["*'prologue' not found in `markers` configuration option*"])
+    data = runs.over(all_verdicts())
+    assert data.ret == 2
+    data.stdout.fnmatch_lines(["*'prologue' not found in `markers` configuration option*"])
 
 
 def test_every_mark_of_the_suite_is_registered(runs: Runs) -> None:
-    told = runs.run("--markers").stdout
-    told.fnmatch_lines(["@pytest.mark.gpu: *", "@pytest.mark.prolog: *", "@pytest.mark.hyperpod_nccl(section): *"])
+    data = runs.run("--markers").stdout
+    data.fnmatch_lines(["@pytest.mark.gpu: *", "@pytest.mark.prolog: *", "@pytest.mark.hyperpod_nccl(section): *"])
 
 
 @WAYS
 @pytest.mark.parametrize(("option", "stops_after"), [("-x", 2), ("--maxfail=2", 4)])
 def test_x_and_maxfail_stop_at_failures_and_gaps(runs: Runs, checks: str, option: str, stops_after: int) -> None:
     runs.checks(test_it=checks)
-    told = runs.over(all_verdicts(), option)
+    data = runs.over(all_verdicts(), option)
     assert runs.verdicts == dict(list(VERDICTS.items())[:stops_after])
-    assert told.ret == 1
-    told.stdout.fnmatch_lines(["*stopping after *"])
+    assert data.ret == 1
+    data.stdout.fnmatch_lines(["*stopping after *"])
 
 
 @pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
 def test_collect_only_asks_no_node(runs: Runs, workers: list[str]) -> None:
     runs.checks(test_it=LIGHT)
     kept = runs.folder / "kept"
-    told = runs.over(all_verdicts(), "--collect-only", "-q", "--record", str(kept), *workers)
-    assert told.ret == 0
+    data = runs.over(all_verdicts(), "--collect-only", "-q", "--record", str(kept), *workers)
+    assert data.ret == 0
     assert not kept.exists()
     assert not runs.results_file.exists()
     if not workers:
-        told.stdout.fnmatch_lines([f"test_it.py::test_word?{name}?" for name in VERDICTS])
+        data.stdout.fnmatch_lines([f"test_it.py::test_word?{name}?" for name in VERDICTS])
 
 
 def test_without_a_terminal_there_are_still_records(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
-    told = runs.over(all_verdicts(), "-p", "no:terminal")
-    assert told.ret == 1
+    data = runs.over(all_verdicts(), "-p", "no:terminal")
+    assert data.ret == 1
     assert runs.verdicts == VERDICTS
 
 
@@ -317,8 +317,8 @@ def test_no_display_option_changes_a_verdict(runs: Runs, option: str) -> None:
 
 def test_who_asks_for_pytests_own_summary_gets_it(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
-    told = runs.over(all_verdicts(), "-rf").stdout
-    told.fnmatch_lines(["FAILED test_it.py::test_word?gpu002? - gpu002: the word is bad; expected pass*"])
+    data = runs.over(all_verdicts(), "-rf").stdout
+    data.fnmatch_lines(["FAILED test_it.py::test_word?gpu002? - gpu002: the word is bad; expected pass*"])
 
 
 # What is not ours
@@ -342,32 +342,32 @@ OTHERS = """
 
 def test_without_a_cluster_other_peoples_tests_are_left_alone(runs: Runs) -> None:
     runs.checks(test_theirs=OTHERS)
-    told = runs.run()
-    told.assert_outcomes(passed=3)
-    assert told.ret == 0
+    data = runs.run()
+    data.assert_outcomes(passed=3)
+    assert data.ret == 0
 
 
 @pytest.mark.parametrize(
     "asked", [["--pyargs", "clusterproof.checks"], [str(ROOT / "checks/gpu/test_memory.py::test_no_uncorrected_ecc")]]
 )
 def test_without_a_cluster_a_check_of_the_suite_says_what_is_missing(runs: Runs, asked: list[str]) -> None:
-    told = runs.run(*asked)
-    assert told.ret == 4
-    told.stderr.fnmatch_lines(["ERROR: no cluster to validate; say which: --cluster *"])
+    data = runs.run(*asked)
+    assert data.ret == 4
+    data.stderr.fnmatch_lines(["ERROR: no cluster to validate; say which: --cluster *"])
 
 
 def test_a_test_that_brings_its_own_nodes_keeps_them_with_a_cluster_too(runs: Runs) -> None:
     runs.checks(test_theirs=OTHERS, test_it=USUAL)
-    told = runs.over([saying("gpu001", "pass")], "-k", "parametrized or word")
-    assert counts(told) == Counter({"passed": 3, "deselected": 1})
+    data = runs.over([saying("gpu001", "pass")], "-k", "parametrized or word")
+    assert counts(data) == Counter({"passed": 3, "deselected": 1})
     assert [result.check for result in runs.results] == ["host.word"]
 
 
 def test_a_file_that_cannot_be_collected_is_shown_as_pytest_shows_it(runs: Runs) -> None:
     runs.checks(test_it=LIGHT, test_broken="import no_such_module")
-    told = runs.over(all_verdicts())
-    assert told.ret == 2
-    told.stdout.fnmatch_lines(["*ERROR collecting test_broken.py*", "*No module named 'no_such_module'*"])
+    data = runs.over(all_verdicts())
+    assert data.ret == 2
+    data.stdout.fnmatch_lines(["*ERROR collecting test_broken.py*", "*No module named 'no_such_module'*"])
     runs.over(all_verdicts(), "--continue-on-collection-errors")
     assert runs.verdicts == VERDICTS
 
@@ -386,8 +386,8 @@ def test_a_third_partys_check_needs_no_mark_and_no_words(runs: Runs) -> None:
 
 def test_an_unreachable_node_is_one_finding_and_the_rest_is_incomplete(runs: Runs) -> None:
     runs.checks(test_it=LIGHT + DEVICES.removeprefix(SAYING))
-    told = runs.over([unreached("gpu001"), unreached("gpu002")]).stdout
-    told.fnmatch_lines(["INCOMPLETE  gpu[[]001-002]: unreachable: refused (2 checks)"])
+    data = runs.over([unreached("gpu001"), unreached("gpu002")]).stdout
+    data.fnmatch_lines(["INCOMPLETE  gpu[[]001-002]: unreachable: refused (2 checks)"])
 
 
 OCCASIONS = """
@@ -433,8 +433,8 @@ def test_what_loads_the_hardware_and_what_is_of_an_image_alone_run_only_by_name(
 
 def test_a_node_to_which_no_check_applies_is_not_called_fit(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
-    told = runs.over([saying("gpu001", "not applicable"), saying("gpu002", "pass")])
-    told.stdout.fnmatch_lines(["2 nodes: 1 fit as far as checked, 1 not checked: no check applies"])
+    data = runs.over([saying("gpu001", "not applicable"), saying("gpu002", "pass")])
+    data.stdout.fnmatch_lines(["2 nodes: 1 fit as far as checked, 1 not checked: no check applies"])
 
 
 def test_a_test_that_is_about_no_node_is_checked_where_nothing_else_is(runs: Runs) -> None:

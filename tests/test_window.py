@@ -17,7 +17,7 @@ OOM = "Out of memory: Killed process 39 (python3) total-vm:1kB"
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("data", "expected"),
     [
         ("boot", BOOT),
         ("45s", Window(last_s=45, words="45s")),
@@ -31,18 +31,18 @@ OOM = "Out of memory: Killed process 39 (python3) total-vm:1kB"
         ("2025-11-20", Window(moment=NOW - 73200, words="2025-11-20")),
     ],
 )
-def test_the_forms_of_a_window(told: str, expected: Window) -> None:
-    assert window(told) == expected
+def test_the_forms_of_a_window(data: str, expected: Window) -> None:
+    assert window(data) == expected
 
 
 @pytest.mark.parametrize(
-    "told", ["", "24", "24 h", "0h", "-2h", "yesterday", "2025-13-01", "٣h", "1e9d", "9" * 400 + "h"]
+    "data", ["", "24", "24 h", "0h", "-2h", "yesterday", "2025-13-01", "٣h", "1e9d", "9" * 400 + "h"]
 )
-def test_what_is_no_window_is_one_clear_line(told: str) -> None:
+def test_what_is_no_window_is_one_clear_line(data: str) -> None:
     with pytest.raises(
         ValueError, match=r"^--since is .*; expected boot, a time span such as 90m, 24h or 2d, or a time"
     ):
-        window(told)
+        window(data)
 
 
 @pytest.mark.parametrize(

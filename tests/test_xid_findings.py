@@ -141,7 +141,7 @@ def test_a_recovery_action_that_is_due_clears_nothing(now: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "told"),
+    ("texts", "data"),
     [
         (["pid=77, name=python3, Ch 1", "pid=78, name=nccl, Ch 1"], ("nccl", 78)),
         (["pid=77, name=python3, Ch 1", "Ch 2"], ("python3", 77)),
@@ -150,9 +150,9 @@ def test_a_recovery_action_that_is_due_clears_nothing(now: str) -> None:
         (["Ch 1", "Ch 2"], ("", None)),
     ],
 )
-def test_a_finding_names_the_last_process_that_a_line_tells(texts: list[str], told: tuple[str, int | None]) -> None:
+def test_a_finding_names_the_last_process_that_a_line_tells(texts: list[str], data: tuple[str, int | None]) -> None:
     finding = only(evaluate(parse(*(line_of(13, text) for text in texts))))
-    assert (finding.process, finding.pid) == told
+    assert (finding.process, finding.pid) == data
 
 
 @pytest.mark.parametrize("due", [GPU, "00000000:C5:00.0"])
@@ -199,14 +199,14 @@ def test_every_captured_line_of_144_to_149_names_its_part() -> None:
 
 
 def test_lines_that_the_probe_left_out_are_counted() -> None:
-    told = [(1.0, line_of(79)), (2.0, line_of(79)), (9.0, line_of(79), 100)]
-    assert only(evaluate(kernel_log.parse(told))).count == 103
+    data = [(1.0, line_of(79)), (2.0, line_of(79)), (9.0, line_of(79), 100)]
+    assert only(evaluate(kernel_log.parse(data))).count == 103
 
 
 @pytest.mark.parametrize(("left_out", "severity"), [(0, "concern"), (100, "none")])
 def test_a_storm_of_which_the_middle_is_left_out_is_one_burst(left_out: int, severity: str) -> None:
-    told = [(1.0, line_of(13)), (2.0, line_of(13)), (602.0, line_of(13), left_out)]
-    assert only(evaluate(kernel_log.parse(told))).severity == severity
+    data = [(1.0, line_of(13)), (2.0, line_of(13)), (602.0, line_of(13), left_out)]
+    assert only(evaluate(kernel_log.parse(data))).severity == severity
 
 
 def test_one_fatal_line_among_nonfatal_ones_fails() -> None:
@@ -288,11 +288,11 @@ entries = st.lists(st.tuples(st.floats(0, 3 * 86400), codes, st.integers(0, 3)),
 
 @given(entries, st.permutations(range(4)))
 def test_verdicts_do_not_depend_on_which_gpu_has_which_address(
-    told: list[tuple[float, int, int]], places: list[int]
+    data: list[tuple[float, int, int]], places: list[int]
 ) -> None:
     def verdicts(place: list[int]) -> Counter[tuple[int, int, str]]:
         text = "GPU recovery action changed from 0x0 (None) to 0x0 (None)"
-        findings = log(*((time, line_of(code, text, f"0000:{place[gpu]:02x}:00")) for time, code, gpu in told))
+        findings = log(*((time, line_of(code, text, f"0000:{place[gpu]:02x}:00")) for time, code, gpu in data))
         return Counter((place.index(int(f.pci[5:7], 16)), f.code, f.severity) for f in findings)
 
     assert verdicts(list(places)) == verdicts([0, 1, 2, 3])

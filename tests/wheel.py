@@ -42,8 +42,8 @@ class Installed:
         """Run something in a folder that is also its user's home; a first word without `/` is of this environment."""
         first, *words = map(str, command)
         first = first if "/" in first else str(self.bin / first)
-        told = {**clean_environment(cwd, self), **more}
-        return subprocess.run([first, *words], cwd=cwd, env=told, capture_output=True, text=True, timeout=600)
+        data = {**clean_environment(cwd, self), **more}
+        return subprocess.run([first, *words], cwd=cwd, env=data, capture_output=True, text=True, timeout=600)
 
     def pytest(self, cwd: Path, *words: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
         """Run pytest as one who has installed it, with every plugin that is there."""

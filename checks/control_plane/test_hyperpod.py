@@ -17,11 +17,11 @@ def test_cluster_in_service(cluster: ClusterFacts) -> None:
     Remedy: Wait where it is being updated; else read its failure message and its events.
     """
     cluster.require_hyperpod()
-    told = cluster.hyperpod
-    failure = f" ({told.failure})" if told.failure else ""
-    assert told.status == "InService", f"the cluster is {told.status}{failure}; expected InService"
-    if told.failure:
-        concern(f"the cluster is in service and still shows a failure: {told.failure}; expected none")
+    data = cluster.hyperpod
+    failure = f" ({data.failure})" if data.failure else ""
+    assert data.status == "InService", f"the cluster is {data.status}{failure}; expected InService"
+    if data.failure:
+        concern(f"the cluster is in service and still shows a failure: {data.failure}; expected none")
 
 
 @evidence("aws sagemaker list-cluster-nodes --cluster-name NAME; aws sagemaker describe-cluster --cluster-name NAME")

@@ -26,9 +26,9 @@ def test_node_recovery(cluster: ClusterFacts) -> None:
     Remedy: Set NodeRecovery to Automatic in UpdateCluster, unless somebody watches the cluster and replaces nodes.
     """
     cluster.require_hyperpod()
-    told = cluster.hyperpod.node_recovery
-    if told != "Automatic":
-        concern(f"NodeRecovery is {told}; expected Automatic")
+    data = cluster.hyperpod.node_recovery
+    if data != "Automatic":
+        concern(f"NodeRecovery is {data}; expected Automatic")
 
 
 @mark.hyperpod_node_debugger("F")
@@ -58,10 +58,10 @@ def test_mixed_instance_types(cluster: ClusterFacts) -> None:
     Remedy: Make a group of its own for each instance type.
     """
     if cluster.is_hyperpod:
-        told = [(node.group, node.ec2_type) for node in cluster.hyperpod_nodes]
+        data = [(node.group, node.ec2_type) for node in cluster.hyperpod_nodes]
     else:
-        told = [(member.group, member.ec2_type) for member in cluster.members]
-    mixed = list(_unlike(told))
+        data = [(member.group, member.ec2_type) for member in cluster.members]
+    mixed = list(_unlike(data))
     if mixed:
         concern(f"{', '.join(mixed)}; expected one instance type in each group")
 
@@ -74,22 +74,22 @@ def test_image_uniform(cluster: ClusterFacts) -> None:
     Remedy: Update the software of the whole group (UpdateClusterSoftware), or replace the nodes that are behind.
     """
     if cluster.is_hyperpod:
-        told = [(node.group, node.image) for node in cluster.hyperpod_nodes]
+        data = [(node.group, node.image) for node in cluster.hyperpod_nodes]
     else:
         group_of = {member.name: member.group for member in cluster.members}
-        told = [(group_of[one.hostname], one.image) for one in cluster.ec2_instances]
-    mixed = list(_unlike((group, image) for group, image in told if image))
+        data = [(group_of[one.hostname], one.image) for one in cluster.ec2_instances]
+    mixed = list(_unlike((group, image) for group, image in data if image))
     if mixed:
         concern(f"{', '.join(mixed)}; expected one image in each group")
-    silent = sum(not image for _, image in told)
+    silent = sum(not image for _, image in data)
     if silent:
-        incomplete(f"AWS tells no image of {silent} of {len(told)} nodes; expected that of each")
+        incomplete(f"AWS tells no image of {silent} of {len(data)} nodes; expected that of each")
 
 
-def _unlike(told: Iterable[tuple[str, object]]) -> Iterator[str]:
+def _unlike(data: Iterable[tuple[str, object]]) -> Iterator[str]:
     """The groups that have several values, each with how many nodes have which."""
     groups: dict[str, Counter[str]] = {}
-    for group, value in told:
+    for group, value in data:
         groups.setdefault(group, Counter())[str(value)] += 1
     for group, counts in groups.items():
         if len(counts) > 1:

@@ -20,15 +20,15 @@ def test_service_quotas(cluster: ClusterFacts) -> None:
 
     Remedy: Ask for the quota to be raised in the Service Quotas console, in this region.
     """
-    told = {(quota.service, quota.name): quota.value for quota in cluster.service_quotas}
+    data = {(quota.service, quota.name): quota.value for quota in cluster.service_quotas}
     wanted = list(needs(cluster))
     low = [
-        f"{need.name} is {told[need.key]:,.0f}, and {need.amount:,} are needed"
+        f"{need.name} is {data[need.key]:,.0f}, and {need.amount:,} are needed"
         for need in wanted
-        if need.amount is not None and need.key in told and told[need.key] < need.amount
+        if need.amount is not None and need.key in data and data[need.key] < need.amount
     ]
     assert not low, f"{', '.join(low)}; expected at least what the cluster needs"
-    unread = [need.name for need in wanted if need.key not in told]
+    unread = [need.name for need in wanted if need.key not in data]
     if unread:
         incomplete(f"AWS tells no quota {', '.join(unread)}; expected each")
     unknown = [need.name for need in wanted if need.amount is None]

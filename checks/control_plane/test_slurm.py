@@ -24,18 +24,18 @@ def test_slurm_nodes(node: Node) -> None:
     Remedy: Mend what the reason names, then resume the node (scontrol update nodename=NODE state=resume). Mend GRES in
     gres.conf and slurm.conf, and restart slurmd.
     """
-    told = node.slurm_node
-    bad = sorted(told.states & OUT_OF_USE)
-    assert not bad, f"Slurm has it as {told.state}{told.why}; expected a node that takes jobs"
-    if told.states & UNKNOWN or not told.states:
-        incomplete(f"Slurm has it as {told.state or 'nothing'}; expected a state")
-    if not told.answers:
-        concern(f"slurmctld does not hear from it ({told.state}{told.why}); expected slurmd to answer")
-    require_gpus(node, told)
+    data = node.slurm_node
+    bad = sorted(data.states & OUT_OF_USE)
+    assert not bad, f"Slurm has it as {data.state}{data.why}; expected a node that takes jobs"
+    if data.states & UNKNOWN or not data.states:
+        incomplete(f"Slurm has it as {data.state or 'nothing'}; expected a state")
+    if not data.answers:
+        concern(f"slurmctld does not hear from it ({data.state}{data.why}); expected slurmd to answer")
+    require_gpus(node, data)
 
 
-def require_gpus(node: Node, told: SlurmNode) -> None:
+def require_gpus(node: Node, data: SlurmNode) -> None:
     """Compare the GPUs in its GRES with those of its type."""
-    gpus, expected = told.gpus, node.expected("gpus")
+    gpus, expected = data.gpus, node.expected("gpus")
     if gpus != expected:
-        concern(f"GRES {told.gres or '(null)'}; expected {expected} GPUs")
+        concern(f"GRES {data.gres or '(null)'}; expected {expected} GPUs")

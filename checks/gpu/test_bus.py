@@ -57,17 +57,17 @@ def test_gpu_driver(node: Node) -> None:
     Remedy: Blacklist nouveau (modprobe.d and the initial RAM disk), then reboot the node.
     """
     gpus = gpus_of(node)
-    told = [readings(gpu, "address", "driver") for gpu in gpus]
-    others = ", ".join(f"{one['driver'][:40]} holds {one['address'][:20]}" for one, _ in told if is_of_others(one))
+    data = [readings(gpu, "address", "driver") for gpu in gpus]
+    others = ", ".join(f"{one['driver'][:40]} holds {one['address'][:20]}" for one, _ in data if is_of_others(one))
     assert not others, f"{others}; expected {DRIVER}"
     if "nouveau" in node.modules:
         concern("nouveau is loaded beside nvidia; expected not loaded")
-    require([why for _, unread in told for why in unread])
+    require([why for _, unread in data for why in unread])
 
 
-def is_of_others(told: dict[str, str]) -> bool:
+def is_of_others(data: dict[str, str]) -> bool:
     """Whether a driver holds a GPU, and not NVIDIA's; that none does is another check's finding."""
-    return told.get("driver", "") not in ("", DRIVER) and "address" in told
+    return data.get("driver", "") not in ("", DRIVER) and "address" in data
 
 
 @evidence("nvidia-smi topo -m; cat /sys/bus/pci/devices/*/numa_node")

@@ -77,7 +77,7 @@ def test_temperature(gpu: Gpu, node: Node) -> None:
 def evaluate_among_idle(gpu: Gpu, node: Node) -> None:
     """A concern where nobody uses the GPU, and it is far hotter than others that nobody uses."""
     idle = node.idle_gpus
-    celsius = {one.index: told["temperature_c"] for one in idle if (told := readings(one, "temperature_c")[0])}
+    celsius = {one.index: data["temperature_c"] for one in idle if (data := readings(one, "temperature_c")[0])}
     if gpu.index not in celsius or len(celsius) < LEAST_TO_COMPARE:
         return
     usual_c = median(celsius.values())

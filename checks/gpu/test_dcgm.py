@@ -64,6 +64,6 @@ def in_words(logs: Iterable[DiagLog], statuses: tuple[str, ...]) -> str:
 
 def _words(test: DiagTest, result: Result) -> str:
     where = f" on GPU {result.gpu}" if result.gpu[:1].isdigit() else f" on {result.gpu}" if result.gpu else ""
-    severity = next((told for told in (severity_in_words(one.severity) for one in result.messages) if told), "")
+    severity = next((data for data in (severity_in_words(one.severity) for one in result.messages) if data), "")
     why = " ".join(message.text.strip() for message in result.messages).replace("; expected ", ", expected ")
     return f"{test.name}{where}: {result.status}" + (f" ({severity})" if severity else "") + (f": {why}" if why else "")

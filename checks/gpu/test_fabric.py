@@ -39,10 +39,10 @@ def test_fabric_state(gpu: Gpu, node: Node) -> None:
     fabric = fabric_of(gpu, node)
     assert fabric.state == COMPLETED, f"fabric state is {fabric_state(fabric.state)}; expected completed"
     assert fabric.status == SUCCESS, f"fabric status is {fabric.status}; expected 0 (success)"
-    told, unread = readings(fabric, "health_mask", "health_summary")
-    faults = ", ".join(fabric_faults(told.get("health_mask", 0)))
+    data, unread = readings(fabric, "health_mask", "health_summary")
+    faults = ", ".join(fabric_faults(data.get("health_mask", 0)))
     assert not faults, f"fabric health: {faults}; expected no fault"
-    summary = fabric_summary(told.get("health_summary") or 0)
+    summary = fabric_summary(data.get("health_summary") or 0)
     assert summary.verdict != "fail", f"fabric health is {summary.words}; expected healthy"
     require([why for why in unread if isinstance(why, Incomplete)])  # a driver too old for the mask has none
     if summary.verdict == "concern":
@@ -106,9 +106,9 @@ def test_imex(node: Node) -> None:
 
     Remedy: Configure the trays of the domain (/etc/nvidia-imex/nodes_config.cfg), enable nvidia-imex and start it.
     """
-    told = [readings(gpu, "name") for gpu in node.gpus]
-    if not any(model in one.get("name", "") for one, _ in told for model in RACK_WIDE):
-        require([why for _, unread in told if not any(known for known, _ in told) for why in unread])
+    data = [readings(gpu, "name") for gpu in node.gpus]
+    if not any(model in one.get("name", "") for one, _ in data for model in RACK_WIDE):
+        require([why for _, unread in data if not any(known for known, _ in data) for why in unread])
         not_applicable("no GPU here shares its memory over a rack's NVLink")
     service = node.services.get("nvidia-imex")
     state = "not installed" if service is None or not service.is_installed else service.active
@@ -131,12 +131,12 @@ def test_fabric_manager(node: Node) -> None:
     state = "not installed" if service is None or not service.is_installed else service.active
     assert state == "active", f"nvidia-fabricmanager is {state}; expected active"
     try:
-        told = node.fabric_manager_version.output
+        data = node.fabric_manager_version.output
     except Absent:
         incomplete("fabric manager runs, and nv-fabricmanager is not found to tell its version; expected the driver's")
-    found = re.search(r"\d+\.\d+(?:\.\d+)?", told)
+    found = re.search(r"\d+\.\d+(?:\.\d+)?", data)
     if not found:
-        incomplete(f"nv-fabricmanager --version says {told.strip()[:60]!r}; expected a version")
+        incomplete(f"nv-fabricmanager --version says {data.strip()[:60]!r}; expected a version")
     assert found[0] == node.nvml.driver, (
         f"fabric manager {found[0]} with driver {node.nvml.driver}; expected the same version"
     )

@@ -35,17 +35,17 @@ def test_gpu_identity(node: Node) -> None:
     shared, unread = [], []
     for name in ("uuid", "serial"):
         read = [readings(gpu, name) for gpu in node.gpus]
-        told = Counter(value for values, _ in read for value in values.values())
+        data = Counter(value for values, _ in read for value in values.values())
         unread += [why for _, whys in read for why in whys if isinstance(why, Incomplete)]  # some have no serial
-        shared += [f"{name} {value[:60]} of {told[value]} GPUs" for value in told if is_shared(name, told, told[value])]
+        shared += [f"{name} {value[:60]} of {data[value]} GPUs" for value in data if is_shared(name, data, data[value])]
     require(unread)
     if shared:
         concern(f"{', '.join(shared)}; expected one each")
 
 
-def is_shared(name: str, told: Counter[str], count: int) -> bool:
+def is_shared(name: str, data: Counter[str], count: int) -> bool:
     """Whether more GPUs tell a value than may: a serial is the board's, and all boards of a node carry as many."""
-    if name == "serial" and set(told.values()) == {count} and len(told) > 1:
+    if name == "serial" and set(data.values()) == {count} and len(data) > 1:
         return count > ON_ONE_BOARD
     return count > 1
 
@@ -73,7 +73,7 @@ def values_of(node: Node, name: str) -> str:
     """The different values that the node's GPUs tell; `not told` where the driver does not have it."""
     values = set()
     for gpu in node.gpus:
-        told, unread = readings(gpu, name)
+        data, unread = readings(gpu, name)
         require([why for why in unread if isinstance(why, Incomplete)])
-        values.add(str(told.get(name, "not told"))[:40])
+        values.add(str(data.get(name, "not told"))[:40])
     return " and ".join(sorted(values))

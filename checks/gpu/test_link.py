@@ -65,7 +65,7 @@ def links_of_peers(gpu: Gpu, node: Node) -> list[tuple[bool | None, ...]]:
     """The links of the node's other GPUs of the same model, as far as these tell."""
     model = name_of(gpu)
     peers = [peer for peer in node.gpus if peer.index != gpu.index and name_of(peer) == model]
-    return [told["nvlink_states"] for told, _ in (readings(peer, "nvlink_states") for peer in peers) if told]
+    return [data["nvlink_states"] for data, _ in (readings(peer, "nvlink_states") for peer in peers) if data]
 
 
 def name_of(gpu: Gpu) -> str:
@@ -91,8 +91,8 @@ def test_pcie_link(gpu: Gpu, node: Node) -> None:
     width, most = gpu.pcie_width, min(gpu.pcie_width_max, lanes_of_type(node) or gpu.pcie_width_max)
     may_be_wired_so = width < most and is_wired_so(node, width)
     assert width >= most or may_be_wired_so, f"PCIe x{width}; expected x{most}"
-    told, _ = readings(gpu, "utilization_percent")
-    if told.get("utilization_percent", 0) >= threshold("gpu.busy_percent"):
+    data, _ = readings(gpu, "utilization_percent")
+    if data.get("utilization_percent", 0) >= threshold("gpu.busy_percent"):
         assert gpu.pcie_gen >= gpu.pcie_gen_max, (
             f"PCIe generation {gpu.pcie_gen} under load; expected {gpu.pcie_gen_max}"
         )
@@ -106,7 +106,7 @@ def evaluate_most_by_peers(gpu: Gpu, node: Node) -> None:
     model = name_of(gpu)
     alike = [one for one in node.gpus if name_of(one) == model]
     for name, words in (("pcie_gen_max", "PCIe generation "), ("pcie_width_max", "PCIe x")):
-        values = [told[name] for told, _ in (readings(one, name) for one in alike) if told]
+        values = [data[name] for data, _ in (readings(one, name) for one in alike) if data]
         own, most = readings(gpu, name)[0].get(name), max(values, default=0)
         if own is None or own >= most:
             continue

@@ -71,8 +71,8 @@ def test_pcie_errors(pci_device: PciDevice, node: Node) -> None:
 
     Remedy: Fatal: reboot the node, and replace it if errors return. Else watch the counters under load.
     """
-    told, unread = readings(pci_device.errors, "fatal", "nonfatal", "correctable")
-    counts = {kind: count for kind, count in told.items() if count is not None}
+    data, unread = readings(pci_device.errors, "fatal", "nonfatal", "correctable")
+    counts = {kind: count for kind, count in data.items() if count is not None}
     assert not counts.get("fatal"), f"{counts['fatal']} fatal PCIe errors; expected 0"
     replays = replays_of(pci_device, node, unread)
     if counts.get("nonfatal"):
@@ -97,9 +97,9 @@ def replays_of(pci_device: PciDevice, node: Node, unread: list[Incomplete | NotA
         return None
     for gpu in gpus:
         if not gpu.lost and pci_address(readings(gpu, "pci")[0].get("pci", "")) == pci_device.address:
-            told, unknown = readings(gpu, "pcie_replays")
+            data, unknown = readings(gpu, "pcie_replays")
             unread += [one for one in unknown if isinstance(one, Incomplete)]
-            return told.get("pcie_replays")
+            return data.get("pcie_replays")
     lost = [gpu.label for gpu in gpus if gpu.lost]  # one that does not answer tells no address either
     cause = f"{lost[0] if len(lost) == 1 else 'a GPU'} does not answer"
     unread.append(Incomplete("no GPU answers at this address", cause))

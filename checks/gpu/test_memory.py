@@ -38,8 +38,8 @@ def test_no_uncorrected_ecc(gpu: Gpu, node: Node) -> None:
 
 def ecc_is_off(gpu: Gpu) -> bool:
     """Whether ECC could be enabled and is not."""
-    told, _ = readings(gpu, "ecc_enabled")
-    return told.get("ecc_enabled") is False
+    data, _ = readings(gpu, "ecc_enabled")
+    return data.get("ecc_enabled") is False
 
 
 @mark.hyperpod_node_debugger("G.1.a")
@@ -125,7 +125,7 @@ def test_no_leftover_processes(gpu: Gpu, node: Node) -> None:
     limit_mib = threshold("gpu.idle_memory_mib")
     if gpu.memory_used_mib > limit_mib:
         concern(f"{gpu.memory_used_mib} MiB in use and no process owns it; expected less than {limit_mib:.0f} MiB")
-    told, _ = readings(gpu, "utilization_percent")
-    if told and is_busy(gpu) and node.idle_gpus:
-        busy_percent = told["utilization_percent"]
+    data, _ = readings(gpu, "utilization_percent")
+    if data and is_busy(gpu) and node.idle_gpus:
+        busy_percent = data["utilization_percent"]
         concern(f"busy to {busy_percent} % and no process owns it; expected idle, as other GPUs of the node are")

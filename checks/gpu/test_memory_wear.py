@@ -26,9 +26,9 @@ def test_sram_threshold(gpu: Gpu) -> None:
 
     Remedy: Flag raised: replace the node. Else watch it.
     """
-    told, unread = readings(gpu, "sram_threshold_exceeded", "ecc_aggregate_uncorrected_sram")
-    assert not told.get("sram_threshold_exceeded"), "the SRAM error threshold is exceeded; expected not to be"
-    errors, most = told.get("ecc_aggregate_uncorrected_sram", 0), threshold("ecc.aggregate_sram")
+    data, unread = readings(gpu, "sram_threshold_exceeded", "ecc_aggregate_uncorrected_sram")
+    assert not data.get("sram_threshold_exceeded"), "the SRAM error threshold is exceeded; expected not to be"
+    errors, most = data.get("ecc_aggregate_uncorrected_sram", 0), threshold("ecc.aggregate_sram")
     if errors > most:
         concern(f"{errors} uncorrected SRAM errors in its life; expected at most {most:.0f}")
     require(unread)

@@ -54,10 +54,10 @@ def require_on_bus(node: Node) -> None:
         on_bus, gpus = {device.address for device in node.gpus_on_bus}, node.gpus
     except (Incomplete, NotApplicable):
         return
-    told = {gpu.label: pci_address(readings(gpu, "pci")[0].get("pci", "")) for gpu in gpus}
-    gone = {label: address for label, address in told.items() if address and address not in on_bus}
+    data = {gpu.label: pci_address(readings(gpu, "pci")[0].get("pci", "")) for gpu in gpus}
+    gone = {label: address for label, address in data.items() if address and address not in on_bus}
     named = ", ".join(f"{label} at {address}" for label, address in gone.items())
-    assert not gone or on_bus.isdisjoint(told.values()), f"the PCI bus does not show {named}; expected all GPUs on it"
+    assert not gone or on_bus.isdisjoint(data.values()), f"the PCI bus does not show {named}; expected all GPUs on it"
 
 
 def has_just_booted(node: Node) -> bool:

@@ -62,13 +62,13 @@ def test_ecc_mode(gpu: Gpu, node: Node) -> None:
 
     Remedy: nvidia-smi -e 1, then reset the GPU or reboot the node.
     """
-    told, _ = readings(gpu, "ecc_enabled", "ecc_pending")
-    if told == {"ecc_enabled": True, "ecc_pending": False}:
+    data, _ = readings(gpu, "ecc_enabled", "ecc_pending")
+    if data == {"ecc_enabled": True, "ecc_pending": False}:
         deviates(node, "ECC is enabled until the next reset only; expected no change pending")
     if not node.of_type("ecc"):
         not_applicable(f"{node.instance_type} has no ECC")
     if not gpu.ecc_enabled:
-        until = " until the next reset" if told.get("ecc_pending") else ""
+        until = " until the next reset" if data.get("ecc_pending") else ""
         deviates(node, f"ECC is disabled{until}; expected enabled")
 
 

@@ -42,11 +42,11 @@ def test_mce_edac(node: Node) -> None:
     rates = [0.0]
     unread += no_counters
     for controller in controllers:
-        told, why = readings(controller, "label", "uncorrected", "corrected_per_day")
+        data, why = readings(controller, "label", "uncorrected", "corrected_per_day")
         unread += why
-        rates.append(told.get("corrected_per_day", 0.0))
-        if told.get("uncorrected"):
-            seen.append(f"{told.get('label', 'a memory controller')} counts {told['uncorrected']} uncorrected errors")
+        rates.append(data.get("corrected_per_day", 0.0))
+        if data.get("uncorrected"):
+            seen.append(f"{data.get('label', 'a memory controller')} counts {data['uncorrected']} uncorrected errors")
     assert not seen, f"{in_list(seen)}; expected no uncorrected error"
     require(unread)
     require_whole_log(node)

@@ -39,8 +39,8 @@ def test_job_leftovers(node: Node) -> None:
     left = node.jobs.left
     if left:
         more = [f"and {node.jobs.left_out} more"] if node.jobs.left_out else []
-        told = "; ".join([*_by_job(left), *more])
-        message = f"{told}; of no job that runs here; expected no process of an ended job"
+        data = "; ".join([*_by_job(left), *more])
+        message = f"{data}; of no job that runs here; expected no process of an ended job"
         assert node.occasion != "epilog", message
         concern(message)
     if node.jobs.unread:
@@ -75,12 +75,12 @@ def test_shm_leaked(node: Node) -> None:
         return
     kib = sum(owned.kib for owned in leaked)
     percent = 100 * kib / node.boot.memory_kib if node.boot.memory_kib else 100.0
-    told = in_list(
+    data = in_list(
         f"{owned.count} files of user {owned.uid}, the oldest {owned.oldest_s / MINUTE_S:.0f} minutes old"
         for owned in leaked
     )
     size = f"{kib / GIB_IN_KIB:.3g} GiB" if kib >= GIB_IN_KIB else f"{kib / MIB_IN_KIB:.3g} MiB"
     limit = threshold("shm.leaked_fail_percent")
-    message = f"{size}, {percent:.1f} % of the memory, of nobody who runs a process: {told}; expected none"
+    message = f"{size}, {percent:.1f} % of the memory, of nobody who runs a process: {data}; expected none"
     assert percent < limit or node.occasion not in ("prolog", "epilog"), message
     concern(message)

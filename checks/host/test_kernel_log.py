@@ -11,8 +11,8 @@ from clusterproof.plugins.evidence.kernel_log.wording import (
     gpus_by_address,
     grouped,
     in_list,
+    in_words,
     require_whole_log,
-    told,
     total,
 )
 from clusterproof.plugins.evidence.node import Node
@@ -39,12 +39,12 @@ def test_no_oom_kill(node: Node) -> None:
     promised = [
         event for event in failures if event.order is not None and event.order <= threshold("kernel_log.costly_order")
     ]
-    seen = [*told(of_node, _killed, node), *told(promised, _failed, node)]
+    seen = [*in_words(of_node, _killed, node), *in_words(promised, _failed, node)]
     assert not seen, f"{in_list(seen)}; expected no process killed for want of memory, and no failed allocation"
     require_whole_log(node)
     of_groups = [event for event in kills if event.group]
     costly = [event for event in failures if event not in promised]
-    noted = [*told(of_groups, _killed, node), *told(costly, _failed, node)]
+    noted = [*in_words(of_groups, _killed, node), *in_words(costly, _failed, node)]
     if noted:
         concern(f"{in_list(noted)}; expected none")
 
@@ -70,14 +70,14 @@ def test_pcie_aer(node: Node) -> None:
     detailed = grouped((event for event in errors if event.layer), device)
     events = announced | detailed  # of the same error the port above tells, and the device itself
     fatal = [event for found in events.values() for event in found if event.severity == "fatal"]
-    assert not fatal, f"{in_list(told(fatal, device, node))}; expected no fatal error"
+    assert not fatal, f"{in_list(in_words(fatal, device, node))}; expected no fatal error"
     require_whole_log(node)
     limit = threshold("pcie.correctable_concern")
     noted = [
         event for found in events.values() for event in found if event.severity == "nonfatal" or total(found) > limit
     ]
     if noted:
-        words = in_list(told(noted, device, node))
+        words = in_list(in_words(noted, device, node))
         concern(f"{words}; expected no uncorrected error, and at most {limit:.0f} corrected ones of a device")
 
 
@@ -98,7 +98,7 @@ def test_segfaults(node: Node) -> None:
     ]
     require_whole_log(node)
     if crashes:
-        concern(f"crashed: {in_list(told(crashes, _crashed, node))}; expected none")
+        concern(f"crashed: {in_list(in_words(crashes, _crashed, node))}; expected none")
 
 
 @mark.hyperpod_node_debugger("N")
@@ -113,10 +113,10 @@ def test_lockups(node: Node) -> None:
     """
     lockups = [event for event in node.kernel_events if isinstance(event, Lockup)]
     hard = [event for event in lockups if event.kind == "hard"]
-    assert not hard, f"{in_list(told(hard, _stood_still, node))}; expected no hard lockup"
+    assert not hard, f"{in_list(in_words(hard, _stood_still, node))}; expected no hard lockup"
     require_whole_log(node)
     if lockups:
-        concern(f"{in_list(told(lockups, _stood_still, node))}; expected none")
+        concern(f"{in_list(in_words(lockups, _stood_still, node))}; expected none")
 
 
 def _killed(event: OomKill) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern
 from clusterproof.plugins.evidence.kernel_log.events_host import Oops, Throttled
-from clusterproof.plugins.evidence.kernel_log.wording import how_often, in_list, require_whole_log, told
+from clusterproof.plugins.evidence.kernel_log.wording import how_often, in_list, in_words, require_whole_log
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
@@ -25,7 +25,7 @@ def test_kernel_oops(node: Node) -> None:
     node of the same kernel has it.
     """
     oopses = [event for event in node.kernel_events if isinstance(event, Oops)]
-    said = in_list(told(oopses, lambda oops: oops.words, node))
+    said = in_list(in_words(oopses, lambda oops: oops.words, node))
     assert not oopses, f"the kernel says {said}; expected no error of the kernel's own"
     require_whole_log(node)
 

@@ -26,42 +26,42 @@ def test_ulimits(node: Node) -> None:
     daemon's unit; restart it.
     """
     least = {"nofile": threshold("limits.nofile"), "nproc": threshold("limits.nproc")}
-    told, unread = _limits(node)
+    data, unread = _limits(node)
     stack_kib = threshold("stack.minimum_kib")
-    stacks = [(owner, size) for owner, limits in told.items() if (size := limits.get("stack")) is not None]
+    stacks = [(owner, size) for owner, limits in data.items() if (size := limits.get("stack")) is not None]
     small = ", ".join(f"{size // 1024} KiB for {owner}" for owner, size in stacks if size < stack_kib * 1024)
     assert not small, f"stack is {small}; expected at least {stack_kib:.0f} KiB"
     require(unread)
     few = [
         (f"{name} {has} for {owner}", f"{name} {limit:.0f}")
         for name, limit in least.items()
-        for owner, limits in told.items()
+        for owner, limits in data.items()
         if (has := limits[name]) is not None and has < limit
     ]
     if few:
         wanted = ", ".join(dict.fromkeys(words for _, words in few))
         concern(f"{', '.join(words for words, _ in few)}; expected at least {wanted}")
-    _look_at_threads(node, told)
+    _look_at_threads(node, data)
 
 
 def _limits(node: Node) -> tuple[dict[str, dict[str, int | None]], list[Incomplete | NotApplicable]]:
     """The limits that could be read, by their owner and their name, and why the others could not."""
-    told: dict[str, dict[str, int | None]] = {}
+    data: dict[str, dict[str, int | None]] = {}
     unread: list[Incomplete | NotApplicable] = []
     for owner, limits in node.process_limits.items():
-        told[owner] = {}
+        data[owner] = {}
         for name in ("stack", "nofile", "nproc", "memlock"):
             try:
-                told[owner][name] = limits.soft(name)
+                data[owner][name] = limits.soft(name)
             except Incomplete as why:
                 unread.append(why)
-    return told, unread
+    return data, unread
 
 
-def _look_at_threads(node: Node, told: dict[str, dict[str, int | None]]) -> None:
+def _look_at_threads(node: Node, data: dict[str, dict[str, int | None]]) -> None:
     """Worry about small stacks of threads where a job can be that large."""
     nodes, large = len(node.group.nodes), threshold("stack.large_job_nodes")
-    both = [owner for owner, limits in told.items() if limits["stack"] is None and limits["memlock"] is None]
+    both = [owner for owner, limits in data.items() if limits["stack"] is None and limits["memlock"] is None]
     if both and nodes >= large:
         concern(
             f"stack and memlock are both unlimited for {', '.join(both)}, and jobs can have {nodes} nodes; "
@@ -84,8 +84,8 @@ def test_daemon_memory(node: Node) -> None:
     daemons = {name: limits for name, limits in node.process_limits.items() if name != LOGIN}
     if not daemons:
         not_applicable("neither slurmd nor containerd runs here")
-    told = {name: limits.soft("memory") for name, limits in daemons.items()}
-    little = {name: most for name, most in told.items() if most is not None and most < total_kib * 1024 * percent / 100}
+    data = {name: limits.soft("memory") for name, limits in daemons.items()}
+    little = {name: most for name, most in data.items() if most is not None and most < total_kib * 1024 * percent / 100}
     if little:
         words = ", ".join(f"{name} may use {most / 2**30:.4g} GiB" for name, most in little.items())
         concern(f"{words} of {total_kib / 2**20:.0f} GiB; expected at least {percent:.0f} %, or no limit")

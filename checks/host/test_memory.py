@@ -94,11 +94,11 @@ def test_memory_uniform(node: Node) -> None:
     Remedy: Compare the kernel's command line (crashkernel, mem) with a node beside it; else replace the node.
     """
     total_gib = node.main_memory.total_gib
-    told = node.group.counts("memory", _memory_gib).get("memory")
-    telling, least = sum(told.values()) if told else 0, int(threshold("group.minimum_nodes"))
-    if not told or telling < least:
+    data = node.group.counts("memory", _memory_gib).get("memory")
+    telling, least = sum(data.values()) if data else 0, int(threshold("group.minimum_nodes"))
+    if not data or telling < least:
         not_applicable(f"{telling or 'no'} node of its kind to compare; needs {least}")
-    usual, alike = told.most_common(1)[0]
+    usual, alike = data.most_common(1)[0]
     if total_gib < int(usual) * (1 - threshold("memory.differs_concern_percent") / 100):
         others = alike - (_memory_gib(node)["memory"] == usual)  # in whole GiB it may be one of them
         concern(f"{apart(total_gib, int(usual))[0]} GiB; expected {usual} GiB as on {others} of {telling} nodes")

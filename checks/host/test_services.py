@@ -11,7 +11,7 @@ from clusterproof.plugins.core.verdict import concern, not_applicable
 from clusterproof.plugins.evidence.field import readings, require
 from clusterproof.plugins.evidence.host.facts import Service
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.manifest.told import unattached
+from clusterproof.plugins.manifest.values import unattached
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.host, mark.preflight, mark.prolog, mark.ami]
@@ -32,9 +32,9 @@ def test_services(node: Node) -> None:
     Remedy: Read its log (journalctl -u NAME), mend what it names and start it.
     """
     idle = deviceless(node)
-    told, unread = readings(node, "services", "failed_units", "restarting_units")
-    failed = [*told.get("failed_units", ()), *told.get("restarting_units", ())]
-    services = {name: service for name, service in told.get("services", {}).items() if service.is_installed}
+    data, unread = readings(node, "services", "failed_units", "restarting_units")
+    failed = [*data.get("failed_units", ()), *data.get("restarting_units", ())]
+    services = {name: service for name, service in data.get("services", {}).items() if service.is_installed}
     amiss = dict(_amiss(services)) | {
         name: "is failed" for name in map(_name, failed) if name in needed_services() and name not in services
     }

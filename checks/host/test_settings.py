@@ -66,10 +66,10 @@ def test_numa_balancing(node: Node) -> None:
 
 
 def _balancing(node: Node) -> str:
-    told = node.main_memory.numa_balancing
-    if not told:
+    data = node.main_memory.numa_balancing
+    if not data:
         not_applicable("this kernel has no NUMA balancing")
-    return WORDS.get(told, told)
+    return WORDS.get(data, data)
 
 
 def _wanted_balancing(node: Node) -> str | None:

@@ -61,10 +61,10 @@ def test_d_state(node: Node) -> None:
     if untold:
         named = ", ".join(f"{p.name} (pid {p.pid})" for p in untold)
         concern(f"in state D at both looks, the kernel does not tell for how long: {named}; expected none")
-    told = [event for event in node.kernel_events if isinstance(event, HungTask)]
-    if told:
-        last = f"{told[-1].process} (pid {told[-1].pid}) for more than {told[-1].seconds} s"
-        concern(f"since boot the kernel told {len(told)} times of a hung task, the last: {last}; expected none")
+    data = [event for event in node.kernel_events if isinstance(event, HungTask)]
+    if data:
+        last = f"{data[-1].process} (pid {data[-1].pid}) for more than {data[-1].seconds} s"
+        concern(f"since boot the kernel told {len(data)} times of a hung task, the last: {last}; expected none")
 
 
 def _waiting(processes: Iterable[BlockedProcess]) -> str:

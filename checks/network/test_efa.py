@@ -119,7 +119,7 @@ def test_efa_rate(efa_device: RdmaDevice, node: Node) -> None:
     Remedy: Compare with other nodes of the type; replace the node if only this one is slow.
     """
     due, driver = node.of_type("efa_gbps"), port_rate()
-    least = driver.told(due)
+    least = driver.least_version(due)
     ports = efa_device.ports
     if not ports:
         incomplete(f"no port tells its rate; expected at least {due} Gb/s")
@@ -167,15 +167,15 @@ def test_libfabric_efa(node: Node) -> None:
     if devices == 0:
         not_applicable("no EFA device on this node")
     try:
-        told = node.fi_info
+        data = node.fi_info
     except Absent:
         assert node.occasion != "ami", "fi_info is not installed; expected EFA's software in the image"
         not_applicable("fi_info is not installed here; the EFA software may live in the container")
-    problem = libfabric.error(told.output)
+    problem = libfabric.error(data.output)
     assert not problem, f"fi_info says {problem}; expected {devices} EFA domains"
-    domains = libfabric.domains(told.output)
-    if not domains and told.exit != 0:
-        incomplete(f"fi_info ended with {told.exit}: {told.output.strip()[-100:]}")
+    domains = libfabric.domains(data.output)
+    if not domains and data.exit != 0:
+        incomplete(f"fi_info ended with {data.exit}: {data.output.strip()[-100:]}")
     assert len(domains) >= devices, f"{len(domains)} EFA domains; expected {devices}, one for each device"
 
 

@@ -45,8 +45,8 @@ def test_efa_gdr(efa_device: RdmaDevice, node: Node) -> None:
         not_applicable(f"{node.type_name} has no GPUDirect RDMA")
     if efa_device.has_peer_memory:
         return
-    told = "told nothing of it" if efa_device.p2p is None and efa_device.gdr is None else "named nobody"
-    observed = f"the EFA driver {told}; expected one that lends it GPU memory"
+    data = "told nothing of it" if efa_device.p2p is None and efa_device.gdr is None else "named nobody"
+    observed = f"the EFA driver {data}; expected one that lends it GPU memory"
     if not node.nvidia_taint:
         incomplete(f"{observed}, and the NVIDIA module loaded")
     assert PROPRIETARY not in node.nvidia_taint, observed
@@ -63,7 +63,7 @@ def test_efa_counters(efa_device: RdmaDevice, node: Node) -> None:
     Remedy: Look at the peers that the job talks to; if several nodes blame one, drain that one. Commands that never
     complete (no_completion_cmds) are the device's own fault: replace the node.
     """
-    counters = next((told for told in node.efa_counters if told.name == efa_device.name), None)
+    counters = next((data for data in node.efa_counters if data.name == efa_device.name), None)
     if counters is None:
         incomplete("its counters were not told")
     seconds = node.efa_counted_s

@@ -144,10 +144,10 @@ def test_ib_errors(ib_device: RdmaDevice, node: Node) -> None:
     unread: list[Incomplete | NotApplicable] = []
     counted = 0
     for port in ib_device.ports:
-        told, missing = readings(port, "link_downed", "symbol_errors")
+        data, missing = readings(port, "link_downed", "symbol_errors")
         unread += missing
-        counted += sum(count is not None for count in told.values())
-        seen += _too_many(port, told, node.boot.uptime_s)
+        counted += sum(count is not None for count in data.values())
+        seen += _too_many(port, data, node.boot.uptime_s)
     if seen:
         concern(
             f"{', '.join(seen)}; expected less than {threshold('infiniband.link_downed_per_day'):.0f} lost links a day "
@@ -158,9 +158,9 @@ def test_ib_errors(ib_device: RdmaDevice, node: Node) -> None:
         not_applicable("this device counts neither lost links nor symbol errors")
 
 
-def _too_many(port: Port, told: Mapping[str, int | None], uptime_s: float) -> list[str]:
+def _too_many(port: Port, data: Mapping[str, int | None], uptime_s: float) -> list[str]:
     """What is above its threshold, in words; of a young node at least a day's, or an hour's, worth."""
-    lost, garbled = told.get("link_downed") or 0, told.get("symbol_errors") or 0
+    lost, garbled = data.get("link_downed") or 0, data.get("symbol_errors") or 0
     seen = []
     if lost >= threshold("infiniband.link_downed_per_day") * max(1.0, uptime_s / DAY_S):
         seen.append(f"port {port.number} lost its link {lost} times since boot")

@@ -23,10 +23,10 @@ def test_imds_v2(node: Node) -> None:
 
     Remedy: Require tokens: aws ec2 modify-instance-metadata-options --http-tokens required --http-endpoint enabled.
     """
-    told = _metadata(node)
-    if told.token != HTTP_OK:
-        concern(f"the metadata service refuses a token with HTTP {told.token}; expected 200")
-    if told.without_token == HTTP_OK:
+    data = _metadata(node)
+    if data.token != HTTP_OK:
+        concern(f"the metadata service refuses a token with HTTP {data.token}; expected 200")
+    if data.without_token == HTTP_OK:
         concern("the metadata service answers without a token; expected HTTP 401, as IMDSv2 requires")
 
 

@@ -7,7 +7,14 @@ from clusterproof.plugins.catalog.log_words import ena_error
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern
 from clusterproof.plugins.evidence.kernel_log.events_host import EnaMessage, LinkDown, TableFull
-from clusterproof.plugins.evidence.kernel_log.wording import grouped, how_often, in_list, require_whole_log, told, total
+from clusterproof.plugins.evidence.kernel_log.wording import (
+    grouped,
+    how_often,
+    in_list,
+    in_words,
+    require_whole_log,
+    total,
+)
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
@@ -29,7 +36,7 @@ def test_ena_driver_errors(node: Node) -> None:
     errors = [event for event in node.kernel_events if isinstance(event, EnaMessage)]
     require_whole_log(node)
     if errors:
-        concern(f"{in_list(told(errors, _meaning, node))}; expected no reset")
+        concern(f"{in_list(in_words(errors, _meaning, node))}; expected no reset")
 
 
 @mark.hyperpod_node_debugger("O")
@@ -47,7 +54,7 @@ def test_kernel_tables(node: Node) -> None:
     full = [event for event in node.kernel_events if isinstance(event, TableFull)]
     require_whole_log(node)
     if full:
-        concern(f"no room in {in_list(told(full, lambda event: event.table, node))}; expected room for every host")
+        concern(f"no room in {in_list(in_words(full, lambda event: event.table, node))}; expected room for every host")
 
 
 @mark.hyperpod_node_debugger("A")

@@ -53,8 +53,8 @@ def test_no_uncorrected_ecc(neuron_device: NeuronDevice) -> None:
     Remedy: Errors that can be repaired: reload the driver or reboot the node. Others: stop and start the instance, or
     replace the node.
     """
-    told, unread = readings(neuron_device, *COUNTERS)
-    found = ", ".join(f"{told[name]} {where}" for name, where in COUNTERS.items() if told.get(name))
+    data, unread = readings(neuron_device, *COUNTERS)
+    found = ", ".join(f"{data[name]} {where}" for name, where in COUNTERS.items() if data.get(name))
     assert not found, f"uncorrected ECC errors: {found}; expected 0"
     require(unread)
 
@@ -93,11 +93,11 @@ def test_devices_answer(node: Node) -> None:
         incomplete(f"{hangs}; expected an answer of {count} devices")
     assert not hangs, f"{hangs}; expected an answer of {count} devices"
     try:
-        told = node.neuron_ls
+        data = node.neuron_ls
     except Absent:
         assert node.occasion != "ami", "neuron-ls is not installed; expected Neuron's tools in the image"
         incomplete("neuron-ls is not installed here (aws-neuronx-tools); expected it to list every device")
-    assert told.exit == 0, f"neuron-ls says {told.output.strip()[-200:]}; expected {count} devices"
+    assert data.exit == 0, f"neuron-ls says {data.output.strip()[-200:]}; expected {count} devices"
     missing = sorted({device.index for device in node.neuron_devices} - {device.index for device in _listed(node)})
     named = ", ".join(str(index) for index in missing)
     assert not missing, f"neuron-ls does not list device {named}; expected all {count}"
@@ -115,11 +115,11 @@ def test_connected(neuron_device: NeuronDevice, node: Node) -> None:
     if len(node.neuron_devices) == 1:
         not_applicable("a single device has no link")
     own = set(neuron_device.connected) - {neuron_device.index}
-    told = ", ".join(str(index) for index in sorted(own)) or "none"
+    data = ", ".join(str(index) for index in sorted(own)) or "none"
     if node.neuron_devices_due == threshold("neuron.torus_devices"):
         links = int(threshold("neuron.torus_links"))
-        assert len(own) >= links, f"linked with {told}; expected {links} devices"
-    assert own, f"linked with {told}; expected others of the node"
+        assert len(own) >= links, f"linked with {data}; expected {links} devices"
+    assert own, f"linked with {data}; expected others of the node"
     one_sided = sorted(
         other.index
         for other in node.neuron_devices
@@ -139,8 +139,8 @@ def test_no_leftover_processes(node: Node) -> None:
     due = len(node.neuron_devices)
     busy = {process: device.index for device in _listed(node) for process in device.processes}
     if busy:
-        told = ", ".join(f"{process} on device {index}" for process, index in busy.items())
-        concern(f"{told}; expected no process on {due} devices")
+        data = ", ".join(f"{process} on device {index}" for process, index in busy.items())
+        concern(f"{data}; expected no process on {due} devices")
 
 
 def _listed(node: Node) -> tuple[Listed, ...]:

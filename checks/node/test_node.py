@@ -31,13 +31,13 @@ def test_reachable(node: Node) -> None:
     Remedy: Open a shell on it the same way and read the error. If nothing answers, look at the instance's state, then
     reboot or replace it.
     """
-    told = node.evidence
-    if told.probe.get("source") == "capture" and not told.unreached:
+    data = node.evidence
+    if data.probe.get("source") == "capture" and not data.unreached:
         not_applicable("a capture: nobody asked the node")
-    reason = told.unreached.value.replace("_", " ") if told.unreached else ""
-    if told.unreached in (Unreached.BUSY, Unreached.DRAINED):
-        incomplete(f"{reason}: {told.detail}; expected a place on the node for a moment")
-    assert not told.unreached, f"{reason}: {told.detail or 'no more is known'}; expected an answer from the probe"
+    reason = data.unreached.value.replace("_", " ") if data.unreached else ""
+    if data.unreached in (Unreached.BUSY, Unreached.DRAINED):
+        incomplete(f"{reason}: {data.detail}; expected a place on the node for a moment")
+    assert not data.unreached, f"{reason}: {data.detail or 'no more is known'}; expected an answer from the probe"
 
 
 @mark.hyperpod_node_debugger("G")
@@ -52,18 +52,18 @@ def test_evidence_complete(node: Node) -> None:
     Remedy: Run the named command by hand on the node. Where a driver hangs, drain the node and reboot it.
     """
     collectors = node.collectors
-    told = {
+    data = {
         name: f"{name} ({collector.detail})" if collector.detail else name for name, collector in collectors.items()
     }
     hanging = {
         name: waits_for(collector.waits) for name, collector in collectors.items() if collector.status is Status.STUCK
     }
-    stuck = [told[name] for name, waits in hanging.items() if waits != USER]
+    stuck = [data[name] for name, waits in hanging.items() if waits != USER]
     assert not stuck, f"hangs in the kernel and cannot be killed: {', '.join(stuck)}; expected an answer"
     silent = [
-        told[name] for name, collector in collectors.items() if collector.status in (Status.TIMED_OUT, Status.BROKE)
+        data[name] for name, collector in collectors.items() if collector.status in (Status.TIMED_OUT, Status.BROKE)
     ]
-    silent += [told[name] for name in hanging]
+    silent += [data[name] for name in hanging]
     if silent:
         concern(f"no answer from {', '.join(silent)}; expected one from every kind of evidence")
     cut = [name for name, collector in collectors.items() if collector.status is Status.CUT]

@@ -25,28 +25,28 @@ def test_fs_bandwidth(node: Node) -> None:
     Remedy: Compare the node's mount options, its network and Lustre's tunables with a node that is fast. Where all
     nodes are slow, look at the file system's own throughput (test_fsx_throughput).
     """
-    told = node.fs_bandwidth.gb_per_s
+    data = node.fs_bandwidth.gb_per_s
     folder = node.fs_bandwidth.folder
     least = threshold("load.fs_gb_per_s")
     low = [
         f"{direction} {apart(speed, least, 3, SIGNIFICANT)[0]} GB/s"
-        for direction, speed in told.items()
+        for direction, speed in data.items()
         if speed < least
     ]
     if low:
         concern(f"{folder}: {', '.join(low)}; expected at least {least:g} GB/s")
     shared = node.group.medians("fs_bandwidth", speeds)
     share = threshold("load.fs_percent")
-    usual = {one: shared[f"{one} in {folder}"] for one in told}
+    usual = {one: shared[f"{one} in {folder}"] for one in data}
     slow = [
         f"{one} {speed:.3g} GB/s where {usual[one].nodes} nodes have {usual[one].value:.3g}"
-        for one, speed in told.items()
+        for one, speed in data.items()
         if usual[one].is_telling and speed < share / 100 * usual[one].value
     ]
     if slow:
         concern(f"{folder}: {', '.join(slow)}; expected at least {share:g} % of their median")
     if not least and not all(one.is_telling for one in usual.values()):
-        values = ", ".join(f"{one} {speed:.3g} GB/s" for one, speed in told.items())
+        values = ", ".join(f"{one} {speed:.3g} GB/s" for one, speed in data.items())
         incomplete(f"{folder}: {values}; expected further nodes to compare with, or a limit (load.fs_gb_per_s)")
 
 

@@ -146,11 +146,11 @@ def medians(node: Node, read: Callable[[Node], Mapping[str, Speeds]]) -> Mapping
 
 def require_comparison(node: Node, read: Callable[[Node], Mapping[str, Speeds]], unit: str) -> None:
     """Say so where a single GPU was measured, and there is nothing to hold it against."""
-    told = read(node)
-    has_best = any(len(speeds) > 1 and any(speeds.values()) for speeds in told.values())
+    data = read(node)
+    has_best = any(len(speeds) > 1 and any(speeds.values()) for speeds in data.values())
     if has_best or any(one.is_telling for one in medians(node, read).values()):
         return
-    values = listed(f"{name}: {speed:.4g} {unit}" for name, speeds in told.items() for speed in speeds.values())
+    values = listed(f"{name}: {speed:.4g} {unit}" for name, speeds in data.items() for speed in speeds.values())
     incomplete(f"{values}; expected further GPUs or nodes to compare with")
 
 

@@ -168,13 +168,13 @@ def test_pairwise_correct(node: Node) -> None:
     Remedy: Drain the node, and find the GPU or the link: measure it alone, then with each neighbour.
     """
     pairs = node.pairwise
-    told = [one for one in pairs.measurements if one.reading.is_correct is not None]
-    if not told:
+    data = [one for one in pairs.measurements if one.reading.is_correct is not None]
+    if not data:
         if pairs.meter != NCCL_TESTS:
             not_applicable(f"{pairs.meter or 'the program that measured'} does not compare results")
         incomplete("no measurement compared its results; expected one that ended well")
-    wrong = sorted({one.pair.other(node.name) for one in told if one.reading.is_correct is False})
-    with_right = {one.pair.other(node.name) for one in told if one.reading.is_correct} - set(wrong)
+    wrong = sorted({one.pair.other(node.name) for one in data if one.reading.is_correct is False})
+    with_right = {one.pair.other(node.name) for one in data if one.reading.is_correct} - set(wrong)
     if wrong and with_right and len(wrong) == 1:
         concern(f"wrong results with {wrong[0]}, right ones with {len(with_right)} others; expected right ones")
     assert not wrong, f"wrong results with {len(wrong)} of {pairs.partners} partners; expected right ones"

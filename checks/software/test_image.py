@@ -111,8 +111,8 @@ def test_image_clean(node: Node) -> None:
     wrong += [f"not ended: {', '.join(image.under_way)}"] if image.under_way else []
     baked, unread_times = baked_in(image)
     wrong += [f"older than the instance: {', '.join(baked)}"] if baked else []
-    told, no_keys = readings(image, "keys")
-    wrong += strangers(told.get("keys", {}))
+    data, no_keys = readings(image, "keys")
+    wrong += strangers(data.get("keys", {}))
     assert not wrong, f"{', '.join(wrong)}; expected none of it in an image"
     require([*unread, *no_keys, *unread_times])
     if errors is None and node.platform.vendor == EC2:
@@ -124,20 +124,20 @@ def left_behind(image: Image) -> tuple[list[str], list[Incomplete | NotApplicabl
     left: list[str] = []
     unread: list[Incomplete | NotApplicable] = []
     for file in image.left:
-        told, why = readings(file, "bytes")
-        left += [file.path] if told else []
+        data, why = readings(file, "bytes")
+        left += [file.path] if data else []
         unread += [Incomplete(f"{file.path}: {reason}", "may not be looked at") for reason in why]
     return left, unread
 
 
 def baked_in(image: Image) -> tuple[list[str], list[Incomplete | NotApplicable]]:
     """The files that must be each machine's own and came with the image; where no first boot is known, none is."""
-    told, unread = readings(image, "first_boot", "identity")
-    if told.get("first_boot") is None:
+    data, unread = readings(image, "first_boot", "identity")
+    if data.get("first_boot") is None:
         return [], unread
-    before = told["first_boot"] - threshold("image.first_boot_s")
+    before = data["first_boot"] - threshold("image.first_boot_s")
     baked: list[str] = []
-    for file in told.get("identity", ()):
+    for file in data.get("identity", ()):
         written, why = readings(file, "written")
         baked += [file.path] if written and written["written"] < before else []
         unread += [Incomplete(f"{file.path}: {reason}", "may not be looked at") for reason in why]
@@ -147,9 +147,9 @@ def baked_in(image: Image) -> tuple[list[str], list[Incomplete | NotApplicable]]
 def strangers(keys: Mapping[str, Keys]) -> list[str]:
     """Who may log in that cloud-init did not let in."""
     found = []
-    for user, told in keys.items():
+    for user, data in keys.items():
         allowed = 1 if user in CLOUD_USERS else 0
-        usable = told.keys - told.commands
+        usable = data.keys - data.commands
         if usable > allowed:
             found.append(f"{usable} keys may log in as {user}, cloud-init gives {allowed}")
     return found

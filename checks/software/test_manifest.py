@@ -9,7 +9,7 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, not_app
 from clusterproof.plugins.evidence.field import require
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.software import version
-from clusterproof.plugins.manifest.told import (
+from clusterproof.plugins.manifest.values import (
     size_of,
     state_of_library,
     state_of_module,
@@ -137,17 +137,17 @@ def compare(node: Node, rows: Mapping[str, str], table: str, deviation: Callable
 
 def of_version(node: Node, name: str, rule: str) -> str:
     """How a component deviates, in words; empty where it does not. Raises Incomplete, NotApplicable."""
-    told = version_of(node, component(name))
+    data = version_of(node, component(name))
     if rule == ABSENT:
-        return f"{name} {told}; expected no {name}" if told else ""
-    if told is None:
+        return f"{name} {data}; expected no {name}" if data else ""
+    if data is None:
         excuse(unattached(node, component(name)))
         return f"no {name}; expected {name} {rule}"
     try:
-        condition = version.broken(told, rule)
+        condition = version.broken(data, rule)
     except ValueError as problem:
         raise Incomplete(f"{name}: {problem}") from None
-    return f"{name} {told}; expected {name} {condition}" if condition else ""
+    return f"{name} {data}; expected {name} {condition}" if condition else ""
 
 
 def of_module(node: Node, name: str, rule: str) -> str:
@@ -178,9 +178,9 @@ def of_service(node: Node, name: str, rule: str) -> str:
 
 def of_size(node: Node, name: str, rule: str) -> str:
     """How a size deviates, in words; empty where it does not. Raises Incomplete."""
-    told = size_of(node, name)
-    condition = version.broken(str(told), rule)
-    return f"{name} {told}; expected {name} {condition}" if condition else ""
+    data = size_of(node, name)
+    condition = version.broken(str(data), rule)
+    return f"{name} {data}; expected {name} {condition}" if condition else ""
 
 
 def excuse(reason: str) -> None:

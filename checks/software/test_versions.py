@@ -42,13 +42,13 @@ def versions(node: Node, place: str) -> Values:
     software = node.software
     if software.container != place:
         raise Incomplete("these are the versions of another kind of node")
-    told: dict[str, str | None] = {words(name): None for name in software.untold}
+    data: dict[str, str | None] = {words(name): None for name in software.untold}
     for name in (name for name in software.components if name != "packages"):
         try:
-            told[words(name)] = software.version(name)
+            data[words(name)] = software.version(name)
         except Incomplete:
-            told[words(name)] = None
-    return {**told, "CUDA toolkits": ", ".join(software.toolkits)} if software.toolkits else told
+            data[words(name)] = None
+    return {**data, "CUDA toolkits": ", ".join(software.toolkits)} if software.toolkits else data
 
 
 def words(component: str) -> str:
@@ -102,24 +102,24 @@ def in_one(clashes: Iterable[Clash]) -> str:
 
 def here(node: Node, component: str) -> str:
     """A component's version. Raises NotApplicable where the node does not have it, Incomplete where it is unread."""
-    told = node.software.version(component)
-    if told is None:
+    data = node.software.version(component)
+    if data is None:
         not_applicable(f"no {words(component)} here")
-    return told
+    return data
 
 
-def older(told: str, least: str) -> bool:
+def older(data: str, least: str) -> bool:
     """Whether a version is older than another. Raises Incomplete where it is no version."""
     try:
-        return version.is_older(told, least)
+        return version.is_older(data, least)
     except ValueError as problem:
         raise Incomplete(str(problem)) from None
 
 
-def numbers(told: str) -> tuple[int, ...]:
+def numbers(data: str) -> tuple[int, ...]:
     """A version's numbers. Raises Incomplete where it is no version."""
     try:
-        return version.parse(told).numbers
+        return version.parse(data).numbers
     except ValueError as problem:
         raise Incomplete(str(problem)) from None
 
@@ -200,8 +200,8 @@ def test_efa_installer_string(node: Node) -> None:
         not_applicable("no EFA device on this node")
     problem = node.software.names_no_version("efa_installer")
     assert not problem, f"{problem}; expected a line '# EFA installer version: X'"
-    told = node.software.version("efa_installer")
-    if told is None:
+    data = node.software.version("efa_installer")
+    if data is None:
         assert node.occasion != "ami", "no /opt/amazon/efa_installed_packages; expected EFA's software in the image"
         not_applicable("EFA's installer did not run here; the EFA software may live in the container")
-    assert LIBFABRIC not in told, f"EFA installer {told}, which is a version of libfabric; expected the installer's own"
+    assert LIBFABRIC not in data, f"EFA installer {data}, which is a version of libfabric; expected the installer's own"

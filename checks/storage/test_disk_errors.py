@@ -5,7 +5,7 @@ from __future__ import annotations
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern
 from clusterproof.plugins.evidence.kernel_log.events_host import DiskEvent
-from clusterproof.plugins.evidence.kernel_log.wording import in_list, require_whole_log, told
+from clusterproof.plugins.evidence.kernel_log.wording import in_list, in_words, require_whole_log
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
@@ -32,11 +32,11 @@ def test_disk_errors(node: Node) -> None:
         elif event.kind == "fresh":
             stopped.pop(event.device, None)
     in_use = [event for event in stopped.values() if event.device in _mounted(node)]
-    assert not in_use, f"{in_list(told(in_use, _words, node))}; expected its file system to take writes"
+    assert not in_use, f"{in_list(in_words(in_use, _words, node))}; expected its file system to take writes"
     require_whole_log(node)
     noted = [*stopped.values(), *(event for event in events if event.kind in ("error", "late"))]
     if noted:
-        concern(f"{in_list(told(noted, _words, node))}; expected no error of a disk")
+        concern(f"{in_list(in_words(noted, _words, node))}; expected no error of a disk")
 
 
 def _words(event: DiskEvent) -> str:

@@ -43,8 +43,8 @@ def test_fsx_throughput(file_system: FileSystem) -> None:
     if high:
         concern(f"{_throughput(file_system, high)}; expected less than {limit:g} % sustained")
     if may_be_sustained(points, limit):
-        told = sum(point is not None for point in points)
-        incomplete(f"throughput told of {told} of {len(points)} minutes; expected enough to rule out a sustained load")
+        data = sum(point is not None for point in points)
+        incomplete(f"throughput told of {data} of {len(points)} minutes; expected enough to rule out a sustained load")
 
 
 @evidence(
@@ -61,16 +61,16 @@ def test_fsx_utilization(file_system: FileSystem) -> None:
     Remedy: Where the pattern is to blame: larger reads and writes, fewer small files (shards, archives), no directory
     walks, striping over all targets. Where the throughput is high besides: provision more.
     """
-    told, unread = _percentages(file_system)
+    data, unread = _percentages(file_system)
     limit = threshold("fsx.load_fail_percent")
-    full = _loads(told, limit)
+    full = _loads(data, limit)
     assert not full, f"{_utilization(file_system, full)}; expected less than {limit:g} % sustained"
     limit = threshold("fsx.load_concern_percent")
-    high = _loads(told, limit)
+    high = _loads(data, limit)
     if high:
         concern(f"{_utilization(file_system, high)}; expected less than {limit:g} % sustained")
     require(unread)
-    dark = [_name(series) for series, points in told if may_be_sustained(points, limit)]
+    dark = [_name(series) for series, points in data if may_be_sustained(points, limit)]
     if dark:
         more = f" and {len(dark) - SHOWN} more" if len(dark) > SHOWN else ""
         names = f"{', '.join(dark[:SHOWN])}{more}"
@@ -115,7 +115,7 @@ def _throughput(file_system: FileSystem, period: Period) -> str:
 def _percentages(file_system: FileSystem) -> tuple[list[Told], list[Incomplete | NotApplicable]]:
     """Every percentage of a limit that CloudWatch has of a file system, and why others could not be read."""
     kind = file_system.kind
-    told: list[Told] = []
+    data: list[Told] = []
     unread: list[Incomplete | NotApplicable] = []
     for metric in fsx_metrics().values():
         found = file_system.series(metric.metric) if metric.words else ()
@@ -123,16 +123,16 @@ def _percentages(file_system: FileSystem) -> tuple[list[Told], list[Incomplete |
             unread.append(Incomplete(f"CloudWatch has no {metric.metric} of it", f"no {metric.metric} in CloudWatch"))
         for series in found:
             try:
-                told.append((series, series.points))
+                data.append((series, series.points))
             except Incomplete as why:
                 unread.append(why)
-    return told, unread
+    return data, unread
 
 
-def _loads(told: Sequence[Told], limit: float) -> list[tuple[str, Period]]:
+def _loads(data: Sequence[Told], limit: float) -> list[tuple[str, Period]]:
     """What is sustained above a limit: of each metric the worst server or target, and how many more; worst first."""
     found: list[tuple[str, Period]] = []
-    for _, alike in groupby(told, key=lambda one: one[0].metric):
+    for _, alike in groupby(data, key=lambda one: one[0].metric):
         hot = [(period, _name(series)) for series, points in alike if (period := sustained(points, limit))]
         worst, name = max(hot, key=lambda one: one[0].mean, default=(None, ""))
         if worst:

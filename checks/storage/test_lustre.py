@@ -93,13 +93,13 @@ def test_lustre_striping(node: Node) -> None:
     Remedy: Stripe new files of the folder wider, as with lfs setstripe -c -1 FOLDER; those that are there stay as they
     are.
     """
-    told = {folder.path: folder for folder in node.checkpoint_folders}
+    data = {folder.path: folder for folder in node.checkpoint_folders}
     if not node.policy.checkpoints:
         not_applicable("the policy names no checkpoint folder")
-    untold = ", ".join(path for path in node.policy.checkpoints if path not in told)
+    untold = ", ".join(path for path in node.policy.checkpoints if path not in data)
     if untold:
         incomplete(f"the node was not asked of {untold}; expected evidence gathered with this policy")
-    folders = [folder for folder in told.values() if folder.type == "lustre"]
+    folders = [folder for folder in data.values() if folder.type == "lustre"]
     if not folders:
         not_applicable("no checkpoint folder of the policy lies on Lustre")
     least = threshold("lustre.checkpoint_stripes")

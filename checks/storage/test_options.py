@@ -33,8 +33,8 @@ def test_mount_options(mount: Mount, node: Node) -> None:
     """
     if mount.type != "lustre" and mount.type not in NFS:
         not_applicable(f"{mount.type} is neither Lustre nor NFS")
-    told, unread = readings(node, "fstab")
-    entry = next((entry for entry in told.get("fstab", ()) if entry.path == mount.path), None)
+    data, unread = readings(node, "fstab")
+    entry = next((entry for entry in data.get("fstab", ()) if entry.path == mount.path), None)
     wrong = dict([*_wrong_of(mount), *_wrong_in_fstab(entry)])
     if wrong:
         concern(f"{', '.join(wrong)}; expected {', '.join(wrong.values())}")

@@ -34,11 +34,11 @@ def epilog(call: Call) -> Drain | None:
     """
     came = since_boot_s()
     of_job = f"jobs/{call.job.id}"
-    told = call.state.read(of_job)
-    if told.get("is_refused"):
+    data = call.state.read(of_job)
+    if data.get("is_refused"):
         call.state.forget(of_job)
         return None
-    begins = cursor_of(told.get("cursor")) or call.cursor
+    begins = cursor_of(data.get("cursor")) or call.cursor
     with call.alone():
         run = run_of(call.state.read("epilog"))
         if run is None or run.boot_id != boot_id() or run.began < came or not reaches(run.begins, begins):

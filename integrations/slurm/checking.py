@@ -62,10 +62,10 @@ def check(
         policy = policy_of(settings, frozenset(index))
         here.begin(collectors_of(entries) | ALWAYS, options_of(collector_s, policy, cursor))
         evaluate = prepared(entries, occasions, settings, policy)
-        told = here.evidence(os.uname().nodename or "localhost", deadline_s)
+        data = here.evidence(os.uname().nodename or "localhost", deadline_s)
     finally:
         here.end()
-    everything = evaluate(told)
+    everything = evaluate(data)
     for result in everything:
         each(result)
     results = [result for result in everything if result.verdict.value != "not applicable"]
@@ -73,7 +73,7 @@ def check(
         raise NoVerdict("no check applies")
     words = (Finding(result.check, result.verdict.value, result.message) for result in results)
     findings = [finding for finding in words if finding.verdict != "pass"]
-    log = told.collectors.get("kernel_log")
+    log = data.collectors.get("kernel_log")
     return Run(
         boot_id(),
         since_boot_s(),
@@ -143,10 +143,10 @@ def prepared(
         raise NoVerdict(f"a check cannot be loaded: {type(problem).__name__}: {problem}") from None
     occasion = occasions[0] if len(occasions) == 1 else HEALTH_CHECK  # as `-m` has it for rules that differ
 
-    def evaluate(told: NodeEvidence) -> list[Result]:
-        target = Target(told.node, instance_type=settings.instance_type, expect=policy.expect)
+    def evaluate(data: NodeEvidence) -> list[Result]:
+        target = Target(data.node, instance_type=settings.instance_type, expect=policy.expect)
         cluster = Cluster("local", "local", (target,))
-        node = nodes(cluster, {told.node: told}, occasion, policy)[told.node]
+        node = nodes(cluster, {data.node: data}, occasion, policy)[data.node]
         return [verdict_on(policy, check, node) for check in checks]
 
     return evaluate

@@ -31,7 +31,7 @@ class NodeState:
     flags: frozenset[str]  # IDLE, ALLOCATED, … and DRAIN, DOWN, …
     reason: str
     partitions: tuple[str, ...]
-    told: str = ""  # the reason with who gave it and when, which no two drains have alike
+    data: str = ""  # the reason with who gave it and when, which no two drains have alike
 
     @property
     def is_drained(self) -> bool:
@@ -109,8 +109,8 @@ def config() -> dict[str, str]:
 def parse_config(text: str) -> dict[str, str]:
     """The settings that `scontrol show config` tells; `(null)`, by which it says that there is none, is empty."""
     rows = (line.partition(" = ") for line in text.splitlines())
-    told = {name.strip(): value.strip() for name, is_setting, value in rows if is_setting}
-    return {name: "" if value == "(null)" else value for name, value in told.items()}
+    data = {name.strip(): value.strip() for name, is_setting, value in rows if is_setting}
+    return {name: "" if value == "(null)" else value for name, value in data.items()}
 
 
 def claims(partition: str) -> tuple[tuple[Claim, ...], int]:

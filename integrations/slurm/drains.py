@@ -70,8 +70,8 @@ class Drain:
 
     def to_json(self) -> dict[str, Any]:
         """The record that `drain_of` reads."""
-        told: dict[str, Any] = as_json(self)
-        return told
+        data: dict[str, Any] = as_json(self)
+        return data
 
 
 def drain_of(record: Mapping[str, Any]) -> Drain | None:
@@ -157,7 +157,7 @@ def unexplained(node: NodeState, drains: Iterable[Drain], in_use: str, asked: Dr
     Slurm's own words want it; so does a reason that the node had while it took jobs (`in_use`, with its date): where
     one stands, Slurm drains and leaves it as it is.
     """
-    if not node.is_unexplained and not (node.is_drained and in_use and node.told == in_use):
+    if not node.is_unexplained and not (node.is_drained and in_use and node.data == in_use):
         return None
     untold = [drain for drain in drains if not drain.is_told]
     mine = [drain for drain in untold if asked and drain.name == asked.name]

@@ -22,14 +22,14 @@ def tell_gaps(call: Call, run: Run) -> None:
     record = call.state.read(RECORD)
     now = {finding.check for finding in run.of("incomplete")}
     standing = now & _checks(record.get("checks"))
-    told = _checks(record.get("told")) & now
-    if standing - told:
+    data = _checks(record.get("told")) & now
+    if standing - data:
         call.log(
             f"a node that is drained stays so, until an administrator resumes it: {', '.join(sorted(standing))} could "
             "not be judged, twice; expected a verdict of each (clusterproof-prolog --check-installation)",
             WARNING,
         )
-    new: dict[str, object] = {"checks": sorted(now), "told": sorted(standing | told)}
+    new: dict[str, object] = {"checks": sorted(now), "told": sorted(standing | data)}
     if new != record:
         call.remember(RECORD, new)
 
@@ -43,5 +43,5 @@ def why_it_stays(state: State) -> str:
     return f"the health checks cannot judge {', '.join(sorted(standing))}" if standing else ""
 
 
-def _checks(told: Any) -> set[str]:
-    return {name for name in told if isinstance(name, str)} if isinstance(told, list) else set()
+def _checks(data: Any) -> set[str]:
+    return {name for name in data if isinstance(name, str)} if isinstance(data, list) else set()

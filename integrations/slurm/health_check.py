@@ -162,7 +162,7 @@ def in_use(call: Call, node: NodeState, drains: tuple[Drain, ...], jobs: frozens
 
     Slurm has drained it for those whose job it has no more; what it never came to has been looked at by nobody.
     """
-    call.remember(IN_USE, {"reason": node.told})
+    call.remember(IN_USE, {"reason": node.data})
     ended = [drain for drain in drains if drain.is_told or (jobs is not None and drain.job not in jobs)]
     release(call.state, [drain for drain in drains if drain not in ended and not drain.is_pending])
     forget(call, ended)
@@ -217,7 +217,7 @@ def stays(call: Call, claim: Drain) -> bool:
     node = control.node_state(call.node)
     if is_ours(node, (claim,)) and node.may_be_resumed:
         control.resume(call.node)
-        call.remember(IN_USE, {"reason": control.node_state(call.node).told})
+        call.remember(IN_USE, {"reason": control.node_state(call.node).data})
     release(call.state, (claim,))
     return False
 

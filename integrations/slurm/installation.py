@@ -13,9 +13,9 @@ from pathlib import Path
 from clusterproof import __version__
 from clusterproof.integrations.slurm import slurm_conf
 from clusterproof.integrations.slurm.rehearsal import OCCASIONS, Evaluated, Rehearsal, rehearsed
+from clusterproof.integrations.slurm.screen import Line, Mark, Section, count, fine, mend, rendered, unknown
 from clusterproof.integrations.slurm.settings import FILE, Settings, SettingsError, read_settings, told_settings
 from clusterproof.integrations.slurm.state import why_unusable
-from clusterproof.integrations.slurm.told import Line, Mark, Section, count, fine, mend, rendered, unknown
 from clusterproof.integrations.slurm.trust import distrust
 from clusterproof.integrations.slurm.verdict import shortened
 from clusterproof.plugins.evidence.expectation import UNKNOWN_TYPE
@@ -37,14 +37,14 @@ def check_installation(node: str) -> int:
     """Print what holds on this node; the exit code."""
     sections = [Section(f"clusterproof {__version__} on {node}: nothing is changed here", tuple(_program()))]
     try:
-        settings, told = read_settings(), told_settings()
+        settings, data = read_settings(), told_settings()
     except SettingsError as wrong:
         sections.append(Section("settings", (mend(f"{wrong}; until then the scripts do nothing"),)))
         return _shown(sections)
     place = slurm_conf.place_of(node)
     rehearsals = tuple(rehearsed(occasion, settings) for occasion in OCCASIONS)
     sections += [
-        Section("settings", tuple(_settings(settings, told))),
+        Section("settings", tuple(_settings(settings, data))),
         Section("checks", tuple(_checks(rehearsals, settings))),
         Section("resume", tuple(_resume(rehearsals[-1], settings, slurm_conf.why_nobody_resumes(place, settings)))),
         Section("state", tuple(_state(settings))),
@@ -74,15 +74,15 @@ def _program() -> Iterator[Line]:
         yield mend(f"this user is {os.geteuid()}; expected root, as whom slurmd runs its scripts", "user")
 
 
-def _settings(settings: Settings, told: frozenset[str]) -> Iterator[Line]:
+def _settings(settings: Settings, data: frozenset[str]) -> Iterator[Line]:
     yield fine(f"{settings.mode}: {MODES[settings.mode]}", "mode")
     values = settings.words()
-    own = [f"{name} = {value}" for name, value in values.items() if name in told]
-    rest = [f"{name} = {value}" for name, value in values.items() if name not in told]
+    own = [f"{name} = {value}" for name, value in values.items() if name in data]
+    rest = [f"{name} = {value}" for name, value in values.items() if name not in data]
     if own:
         yield fine(", ".join(own), "set")
     yield fine(", ".join(rest), "by default")
-    yield fine(f"{FILE}" if told else f"{FILE} is not there, or sets nothing", "file")
+    yield fine(f"{FILE}" if data else f"{FILE} is not there, or sets nothing", "file")
     for file in filter(Path.exists, (Path(FILE), *filter(Path.is_absolute, [Path(settings.policy)]))):
         why = distrust(str(file))
         if why:

@@ -28,12 +28,12 @@ def job_of(environment: Mapping[str, str]) -> Job:
     return Job(number if number.isdecimal() else "", uid if uid.isdecimal() else "", gpus)
 
 
-def gpus_of(told: str | None) -> frozenset[int] | None:
+def gpus_of(data: str | None) -> frozenset[int] | None:
     """The numbers of `0,2-3`; None where nothing is told, or nothing that is a list of numbers."""
-    if not told:
+    if not data:
         return None
     numbers: set[int] = set()
-    for part in told.split(","):
+    for part in data.split(","):
         first, _, last = part.strip().partition("-")
         if not first.isdecimal() or not (last or first).isdecimal() or len(first + last) > 8:
             return None

@@ -72,5 +72,5 @@ def _made_of() -> str:
     agent = os.path.dirname(collectors.__file__)
     made_by = [file for name, file in sorted(collectors.files().items()) if name.startswith("nvml")]
     read = [found.origin, *made_by, *(f"{agent}/{name}" for name in MADE_BY)]
-    told = [(file, stat.st_size, stat.st_mtime_ns) for file, stat in ((file, os.stat(file)) for file in read)]
-    return f"{zlib.crc32(repr(told).encode()):08x} {sys.hexversion:x}"
+    data = [(file, stat.st_size, stat.st_mtime_ns) for file, stat in ((file, os.stat(file)) for file in read)]
+    return f"{zlib.crc32(repr(data).encode()):08x} {sys.hexversion:x}"

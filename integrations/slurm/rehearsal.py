@@ -63,16 +63,16 @@ def rehearsed(occasion: str, settings: Settings) -> Rehearsal:
     deadline_s, began = deadline_of(occasion, settings), time.monotonic()
     try:
         ran = subprocess.run(command, capture_output=True, timeout=ENDS_S, check=False, env=environment, cwd="/")
-        told = json.loads(ran.stdout)
+        data = json.loads(ran.stdout)
     except subprocess.TimeoutExpired:
         return Rehearsal(occasion, deadline_s, ENDS_S, broken=f"no answer within {ENDS_S:.0f} s")
     except ValueError:
         said = ran.stderr.decode("utf-8", "replace").strip()[-500:]
         return Rehearsal(occasion, deadline_s, time.monotonic() - began, broken=said or f"ended with {ran.returncode}")
     took_s = time.monotonic() - began
-    evaluated = tuple(Evaluated(**one) for one in told["evaluated"])
+    evaluated = tuple(Evaluated(**one) for one in data["evaluated"])
     return Rehearsal(
-        occasion, deadline_s, took_s, evaluated, told["instance_type"], told["broken"], tuple(told["said"])
+        occasion, deadline_s, took_s, evaluated, data["instance_type"], data["broken"], tuple(data["said"])
     )
 
 
@@ -88,13 +88,13 @@ def rehearse(occasion: str, settings: Settings) -> None:
         broken = str(problem)
     evaluated = [Evaluated(one.check, one.verdict.value, one.message, one.cause) for one in heard]
     instance_type = next((one.instance_type for one in heard), "")
-    told = {
+    data = {
         "evaluated": [asdict(one) for one in evaluated],
         "instance_type": instance_type,
         "broken": broken,
         "said": said,
     }
-    print(json.dumps(told), flush=True)  # noqa: T201 - read by `rehearsed`
+    print(json.dumps(data), flush=True)  # noqa: T201 - read by `rehearsed`
 
 
 def deadline_of(occasion: str, settings: Settings) -> float:

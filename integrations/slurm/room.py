@@ -23,8 +23,8 @@ class Room:
 
 def room_of(state: State) -> Room | None:
     """What was left; None where nothing was that can be read."""
-    told = state.read(RECORD)
-    at, full, nodes = (told.get(key) for key in ("at", "full", "nodes"))
+    data = state.read(RECORD)
+    at, full, nodes = (data.get(key) for key in ("at", "full", "nodes"))
     if isinstance(at, bool) or not isinstance(at, (int, float)) or not isinstance(full, str) or type(nodes) is not int:
         return None
     return Room(float(at), full, nodes)

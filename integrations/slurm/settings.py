@@ -79,27 +79,27 @@ def told_settings(file: str = FILE) -> frozenset[str]:
     if not os.path.exists(file):
         return frozenset()
     try:
-        told = _toml(file)
+        data = _toml(file)
     except InventoryError as wrong:
         raise SettingsError(str(wrong)) from None
-    of_health_check = told.pop("health_check", {})
-    return frozenset(told) | {f"health_check.{name}" for name in Table.of("health_check", of_health_check).values}
+    of_health_check = data.pop("health_check", {})
+    return frozenset(data) | {f"health_check.{name}" for name in Table.of("health_check", of_health_check).values}
 
 
 def plain_toml(text: str) -> dict[str, object] | None:
     """What a text of plain lines sets, as `tomllib` reads it at ten times the cost; None where it is not so plain."""
-    told: dict[str, object] = {}
-    table = told
+    data: dict[str, object] = {}
+    table = data
     for line in text.split("\n"):
         found = PLAIN.fullmatch(line)
         key = found and (found[1] or found[5])
-        if not found or key in (told if found[5] else table):
+        if not found or key in (data if found[5] else table):
             return None
         if found[5]:
-            told[found[5]] = table = {}
+            data[found[5]] = table = {}
         elif key:
             table[key] = found[2] if found[2] is not None else found[3] == "true" if found[3] else int(found[4])
-    return told
+    return data
 
 
 def _toml(file: str) -> dict[str, object]:
@@ -144,14 +144,14 @@ def _health_check(table: Table) -> HealthCheck:
 
 
 def _one_of(table: Table, key: str, known: tuple[str, ...], default: str) -> str:
-    told = table.text(key, default)
-    if told not in known:
-        raise InventoryError(f"{table.where}: {key} is {told!r:.40}{nearest(told, known)}; expected {', '.join(known)}")
-    return told
+    data = table.text(key, default)
+    if data not in known:
+        raise InventoryError(f"{table.where}: {key} is {data!r:.40}{nearest(data, known)}; expected {', '.join(known)}")
+    return data
 
 
 def _path(table: Table, key: str, default: str) -> str:
-    told = table.text(key, default)
-    if told and not told.startswith("/"):
-        raise InventoryError(f"{table.where}: {key} is {told!r:.80}; expected a path that begins with /")
-    return os.path.normpath(told) if told else told
+    data = table.text(key, default)
+    if data and not data.startswith("/"):
+        raise InventoryError(f"{table.where}: {key} is {data!r:.80}; expected a path that begins with /")
+    return os.path.normpath(data) if data else data

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from clusterproof.integrations.slurm import control
 from clusterproof.integrations.slurm.control import NodeState, SlurmError
+from clusterproof.integrations.slurm.screen import Line, fine, mend
 from clusterproof.integrations.slurm.settings import Settings
-from clusterproof.integrations.slurm.told import Line, fine, mend
 
 SCRIPTS = {"Prolog": "prolog", "Epilog": "epilog", "HealthCheckProgram": "health-check"}
 LIMITS_S = {"Prolog": 15, "Epilog": 15}  # the scripts answer within 9 s, and slurmd kills what comes later
@@ -101,20 +101,20 @@ def _of_node(name: str, place: Place) -> Iterator[Line]:
 
 def _of_script(keyword: str, config: Mapping[str, str], *, is_any: bool) -> Iterator[Line]:
     script = f"clusterproof-{SCRIPTS[keyword]}"
-    told = ", ".join(_values(config, keyword))
-    if not told:
+    data = ", ".join(_values(config, keyword))
+    if not data:
         words = f"not set; expected the path of {script}"
         yield mend(words, keyword) if not is_any else fine(f"not set: {script} does not run", keyword)
         return
     files = _files(config, keyword)
     if not files:
-        yield mend(f"{told}: there is no such file on this node; expected one, or each job drains the node", keyword)
+        yield mend(f"{data}: there is no such file on this node; expected one, or each job drains the node", keyword)
     for file in files:
         if not os.access(file, os.X_OK):
             yield mend(f"{file} cannot be executed; expected a script that can", keyword)
     ours = [file for file in files if _calls(file, SCRIPTS[keyword])]
     if files and not ours:
-        yield mend(f"{told}, which does not name {script}; expected it there", keyword)
+        yield mend(f"{data}, which does not name {script}; expected it there", keyword)
     for file in ours:
         yield _of_file(file, keyword)
 
@@ -165,9 +165,9 @@ def _of_times(config: Mapping[str, str], named: list[str]) -> Iterator[Line]:
             yield mend(f"{setting} is {limit_s} s; expected {least_s} s or more, as a prolog may take 9 s", "Prolog")
 
 
-def _seconds(told: str) -> int | None:
+def _seconds(data: str) -> int | None:
     """`300 sec`, `300`; None where no number is told, or one that means no limit."""
-    match = _SECONDS.fullmatch(told)
+    match = _SECONDS.fullmatch(data)
     return int(match[1]) if match and int(match[1]) < NO_LIMIT else None
 
 

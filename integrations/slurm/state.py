@@ -68,10 +68,10 @@ class State:
         """A record; an empty one where there is none that can be read."""
         try:
             with os.fdopen(opened(self._file(name), os.O_RDONLY), "rb") as file:
-                told = json.loads(file.read(MAX_BYTES))
+                data = json.loads(file.read(MAX_BYTES))
         except (OSError, ValueError, RecursionError):
             return {}
-        return told if isinstance(told, dict) else {}
+        return data if isinstance(data, dict) else {}
 
     def write(self, name: str, record: Mapping[str, Any]) -> None:
         """Replace a record by another; whoever reads meanwhile sees the old one or the new one. Raises OSError."""
@@ -131,7 +131,7 @@ class State:
         """A lock's file, which no other user may open: whoever has a file open can lock it. Raises OSError."""
         file = self._own(f"{self.folder}/{name}")
         with contextlib.suppress(FileNotFoundError):
-            if not is_roots(told := os.lstat(file)) or told.st_mode & OTHERS_OPEN:
+            if not is_roots(data := os.lstat(file)) or data.st_mode & OTHERS_OPEN:
                 os.unlink(file)
         return opened(file, os.O_RDWR | os.O_CREAT)
 
@@ -157,7 +157,7 @@ def why_unusable(folder: str) -> str:
     """Why a folder could not hold the state, looked at without making it; empty where it could."""
     there = next(path for path in (folder, *parents(folder)) if os.path.exists(path))
     try:
-        told = os.statvfs(there)
+        data = os.statvfs(there)
         why = distrust(there)
     except OSError as problem:
         return f"{there}: {problem.strerror}"
@@ -165,9 +165,9 @@ def why_unusable(folder: str) -> str:
         return why
     if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
         return f"{there} cannot be written to"
-    free_kib = told.f_bavail * told.f_frsize // 1024
-    is_full = free_kib < MAX_BYTES // 1024 or (told.f_files > 0 and told.f_favail == 0)
-    return f"{there} is full: {free_kib} KiB and {told.f_favail} files are free" if is_full else ""
+    free_kib = data.f_bavail * data.f_frsize // 1024
+    is_full = free_kib < MAX_BYTES // 1024 or (data.f_files > 0 and data.f_favail == 0)
+    return f"{there} is full: {free_kib} KiB and {data.f_favail} files are free" if is_full else ""
 
 
 def boot_id() -> str:

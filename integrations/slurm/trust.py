@@ -20,17 +20,17 @@ def distrust(folder: str) -> str:
     here, links = "/", 0
     while ahead:
         within, here = here, os.path.join(here, ahead.pop())
-        told = os.lstat(here)
-        if not is_roots(told):
-            return f"{here} belongs to user {told.st_uid}"
-        if stat.S_ISLNK(told.st_mode):
+        data = os.lstat(here)
+        if not is_roots(data):
+            return f"{here} belongs to user {data.st_uid}"
+        if stat.S_ISLNK(data.st_mode):
             links += 1
             if links > MAX_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), folder)
             target = os.readlink(here)
             ahead += _names(target)
             here = "/" if target.startswith("/") else within
-        elif told.st_mode & OTHERS_WRITE and not (ahead and told.st_mode & stat.S_ISVTX):
+        elif data.st_mode & OTHERS_WRITE and not (ahead and data.st_mode & stat.S_ISVTX):
             return f"{here} may be written by others than root"
     return ""
 
@@ -43,13 +43,13 @@ def _names(path: str) -> list[str]:
 def opened(file: str, flags: int) -> int:
     """A descriptor of a file of root's. No link is followed, and nothing waited for. Raises OSError."""
     descriptor = os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-    told = os.fstat(descriptor)
-    if stat.S_ISREG(told.st_mode) and is_roots(told) and not told.st_mode & OTHERS_WRITE:
+    data = os.fstat(descriptor)
+    if stat.S_ISREG(data.st_mode) and is_roots(data) and not data.st_mode & OTHERS_WRITE:
         return descriptor
     os.close(descriptor)
     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), file)
 
 
-def is_roots(told: os.stat_result) -> bool:
+def is_roots(data: os.stat_result) -> bool:
     """Whether it belongs to root, or to the user that this is."""
-    return told.st_uid in (0, os.geteuid())
+    return data.st_uid in (0, os.geteuid())

@@ -105,8 +105,8 @@ class Run:
 
     def to_json(self) -> dict[str, Any]:
         """The record that `run_of` reads."""
-        told: dict[str, Any] = as_json(self)
-        return told
+        data: dict[str, Any] = as_json(self)
+        return data
 
 
 def run_of(record: Mapping[str, Any]) -> Run | None:
@@ -129,19 +129,19 @@ def run_of(record: Mapping[str, Any]) -> Run | None:
         return None
 
 
-def findings_of(told: Any) -> tuple[Finding, ...] | None:
+def findings_of(data: Any) -> tuple[Finding, ...] | None:
     """The findings out of JSON; None where they are none."""
     try:
-        return tuple(Finding(**{key: str(value) for key, value in one.items()}) for one in told)
+        return tuple(Finding(**{key: str(value) for key, value in one.items()}) for one in data)
     except (TypeError, AttributeError):
         return None
 
 
-def cursor_of(told: object) -> Cursor | None:
+def cursor_of(data: object) -> Cursor | None:
     """A cursor out of JSON; None where it is none."""
-    if not isinstance(told, (list, tuple)) or len(told) != 3:
+    if not isinstance(data, (list, tuple)) or len(data) != 3:
         return None
-    boot_id, sequence, seconds = told
+    boot_id, sequence, seconds = data
     if not isinstance(boot_id, str) or isinstance(sequence, bool) or not isinstance(sequence, int):
         return None
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < 1e12:

@@ -24,8 +24,8 @@ def live(module: str, node: Node, pipe: int, parts: Mapping[str, str] = {}) -> N
         _detach(pipe)
         signal.alarm(int(node.collector_s) + ALARM_GRACE_S)
         if parts:
-            told = {name: _timed(of_collector, node) for name, of_collector in parts.items()}
-            _tell({"status": "told", "value": told}, pipe)
+            data = {name: _timed(of_collector, node) for name, of_collector in parts.items()}
+            _tell({"status": "told", "value": data}, pipe)
         else:
             _tell(_record(module, node), pipe)
     finally:
@@ -83,6 +83,6 @@ def _tell(record: dict[str, object], pipe: int) -> None:
         line = json.dumps(record, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as crash:
         line = json.dumps(_broke(crash))
-    told = line.encode() + b"\n"
-    while told:
-        told = told[os.write(pipe, told) :]
+    data = line.encode() + b"\n"
+    while data:
+        data = data[os.write(pipe, data) :]

@@ -56,5 +56,5 @@ def _class_of(text: str) -> str:
     return next((name for name, begins in CLASSES if begins.match(text)), "others")
 
 
-def _size(told: object) -> int:
-    return len(zlib.compress(json.dumps(told).encode(), 6))
+def _size(data: object) -> int:
+    return len(zlib.compress(json.dumps(data).encode(), 6))

@@ -41,13 +41,13 @@ def decode(node: str, answer: Answer, nonce: str) -> NodeEvidence:
     cut = ""
     try:
         try:
-            told = unpacked(answer.output, nonce)
+            data = unpacked(answer.output, nonce)
         except FrameError as problem:
             if problem.unreached is not Unreached.CUT:
                 raise
-            cut, told = str(problem), _begun(answer.output, nonce, problem)
-        collectors = collectors_from_json(told.get("leaves"))
-        probe = told.get("probe")
+            cut, data = str(problem), _begun(answer.output, nonce, problem)
+        collectors = collectors_from_json(data.get("leaves"))
+        probe = data.get("probe")
         if not isinstance(probe, dict):
             raise EvidenceError("probe is not an object")
     except FrameError as problem:
@@ -72,13 +72,13 @@ def _begun(output: bytes, nonce: str, cut: FrameError) -> dict[str, Any]:
         raise cut
     try:
         packed = _vouched(numbered, {int(n): int(checksum, 16) for n, checksum in re.findall(mark + UNTIL, output)})
-        told = zlib.decompressobj().decompress(packed, MAX_DECODED_BYTES)
+        data = zlib.decompressobj().decompress(packed, MAX_DECODED_BYTES)
     except (binascii.Error, zlib.error):
         raise cut from None
-    if told.count(b'"') > 2 * MAX_VALUES:
+    if data.count(b'"') > 2 * MAX_VALUES:
         raise cut
     depth = whole = 0
-    for found in TOKEN.finditer(told):
+    for found in TOKEN.finditer(data):
         if found[0] == b'"':
             break  # a text that does not end
         depth += {b"{": 1, b"}": -1}.get(found[0], 0)
@@ -86,7 +86,7 @@ def _begun(output: bytes, nonce: str, cut: FrameError) -> dict[str, Any]:
             whole = found.end()
     if not whole:
         raise cut
-    return _object(told[:whole] + b"}" * OF_COLLECTORS)
+    return _object(data[:whole] + b"}" * OF_COLLECTORS)
 
 
 def _vouched(chunks: dict[int, bytes], sums: dict[int, int]) -> bytes:
@@ -161,20 +161,20 @@ def _cut(output: bytes, mark: bytes) -> str:
 def _inflate(packed: bytes) -> bytes:
     inflator = zlib.decompressobj()
     try:
-        told = inflator.decompress(packed, MAX_DECODED_BYTES)
+        data = inflator.decompress(packed, MAX_DECODED_BYTES)
     except zlib.error as problem:
         raise EvidenceError(f"it does not decompress ({problem})") from None
     if not inflator.eof or inflator.unused_data:
         raise EvidenceError(f"it is cut, followed by something, or larger than {MAX_DECODED_BYTES} bytes")
-    return told
+    return data
 
 
-def _object(told: bytes) -> dict[str, Any]:
+def _object(data: bytes) -> dict[str, Any]:
     """The one JSON object of an answer: bounded, and nothing that JSON does not have. Raises ValueError."""
-    if sum(map(told.count, (b",", b"[", b"{"))) > MAX_VALUES:
+    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise EvidenceError(f"it holds more than {MAX_VALUES} values")
     read = json.loads(
-        told.decode("utf-8"),
+        data.decode("utf-8"),
         object_pairs_hook=_unique,
         parse_int=_whole,
         parse_float=_finite,
@@ -183,16 +183,16 @@ def _object(told: bytes) -> dict[str, Any]:
     if not isinstance(read, dict):
         raise EvidenceError(f"it is a {type(read).__name__}; expected an object")
     _bound_depth(read)
-    if b"\\ud" in told.lower():  # half a surrogate pair is no text: it could not be written anywhere
+    if b"\\ud" in data.lower():  # half a surrogate pair is no text: it could not be written anywhere
         return dict(json.loads(json.dumps(read, ensure_ascii=False).encode("utf-8", "replace")))
     return read
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    told = dict(pairs)
-    if len(told) != len(pairs):
+    data = dict(pairs)
+    if len(data) != len(pairs):
         raise EvidenceError("a key is told twice in one object")
-    return told
+    return data
 
 
 def _whole(digits: str) -> int:
@@ -212,8 +212,8 @@ def _constant(word: str) -> None:
     raise EvidenceError(f"{word} is not JSON")
 
 
-def _bound_depth(told: dict[str, Any]) -> None:
-    level: list[Any] = [told]
+def _bound_depth(data: dict[str, Any]) -> None:
+    level: list[Any] = [data]
     for _ in range(MAX_DEPTH):
         level = [
             inner

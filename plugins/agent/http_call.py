@@ -54,14 +54,14 @@ def _connected(host: str, port: int, timeout_s: float) -> socket:
 
 
 def _answer(connection: socket) -> tuple[int, bytes]:
-    told = b""
+    data = b""
     while True:
         heard = connection.recv(MAX_BYTES)
-        told += heard
-        head, end, body = told.partition(b"\r\n\r\n")
+        data += heard
+        head, end, body = data.partition(b"\r\n\r\n")
         length = LENGTH.search(head)
         whole = min(int(length[1]), MAX_BYTES) if length else MAX_BYTES
-        if not heard or (len(body) >= whole if end else len(told) > MAX_BYTES):
+        if not heard or (len(body) >= whole if end else len(data) > MAX_BYTES):
             break
     status = STATUS.match(head)
     if not (status and end):

@@ -219,8 +219,8 @@ def _types(source: str) -> Iterator[tuple[int, int, int]]:
     said: list[ast.expr | None] = []
     for part in ast.walk(tree):
         if isinstance(part, ast.FunctionDef):
-            told = part.args
-            arguments = [*told.posonlyargs, *told.args, *told.kwonlyargs, told.vararg, told.kwarg]
+            data = part.args
+            arguments = [*data.posonlyargs, *data.args, *data.kwonlyargs, data.vararg, data.kwarg]
             said += [part.returns, *(argument.annotation for argument in arguments if argument)]
         elif isinstance(part, ast.AnnAssign) and part.simple and part.value and id(part) not in of_classes:
             said.append(part.annotation)

@@ -25,10 +25,10 @@ def living(group: int) -> tuple[str, list[str]]:
 
 def is_starved(pid: int, elapsed_s: float) -> bool:
     """Whether a process has waited for a processor, rather than for anything else, for most of this time."""
-    told, fields = _read(f"/proc/{pid}/schedstat").split(), stat_fields(_read(f"/proc/{pid}/stat"))
-    if len(told) < 2 or len(fields) < 3:
+    data, fields = _read(f"/proc/{pid}/schedstat").split(), stat_fields(_read(f"/proc/{pid}/stat"))
+    if len(data) < 2 or len(fields) < 3:
         return False  # the kernel does not tell, or it has ended
-    ran_s, waited_s = (int(number) / 1e9 for number in told[:2])  # without the time since it last waited
+    ran_s, waited_s = (int(number) / 1e9 for number in data[:2])  # without the time since it last waited
     return waited_s > elapsed_s / 2 or (fields[2] == "R" and ran_s < elapsed_s / 2)
 
 
@@ -38,8 +38,8 @@ def functions(wait: str, stack: str) -> list[str]:
 
 
 def _processes() -> list[tuple[int, str, str, int, int]]:
-    told = (stat_fields(_read(f"/proc/{pid}/stat")) for pid in os.listdir("/proc") if pid.isdigit())
-    return [(int(f[0]), f[1], f[2], int(f[4]), int(f[5])) for f in told if f]
+    data = (stat_fields(_read(f"/proc/{pid}/stat")) for pid in os.listdir("/proc") if pid.isdigit())
+    return [(int(f[0]), f[1], f[2], int(f[4]), int(f[5])) for f in data if f]
 
 
 def stat_fields(stat: str) -> list[str]:

@@ -78,11 +78,11 @@ def answer(
             "root": root,
             "sudo": sudo,
         }
-        told = {"probe": probe, "leaves": {collector.name: collector.record for collector in running if collector.name}}
+        data = {"probe": probe, "leaves": {collector.name: collector.record for collector in running if collector.name}}
         if room:
-            tell(fitted(told, room_bytes(room)), nonce, chunk_bytes=WIDE_BYTES)
+            tell(fitted(data, room_bytes(room)), nonce, chunk_bytes=WIDE_BYTES)
         else:
-            tell(json.dumps(told).encode(), nonce)
+            tell(json.dumps(data).encode(), nonce)
     except BrokenPipeError:
         pass  # nobody listens any more
     except Exception:

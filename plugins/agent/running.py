@@ -150,9 +150,9 @@ class Together(Running):
 
     def parts(self) -> list[Running]:
         """The collectors with the records that it told, or begun anew."""
-        told = self.record.get("value")
+        data = self.record.get("value")
         return [
-            Known(name, told[name]) if isinstance(told, dict) else Running(name, node, module)
+            Known(name, data[name]) if isinstance(data, dict) else Running(name, node, module)
             for name, (module, node) in self.nodes.items()
         ]
 

@@ -23,14 +23,14 @@ def lines(packed: bytes, nonce: str, chunk_bytes: int = CHUNK_BYTES) -> list[str
     Between them the checksum of all until then: of a frame that is cut, what comes before the last one is good.
     """
     chunks = [packed[start : start + chunk_bytes] for start in range(0, len(packed), chunk_bytes)]
-    told: list[str] = []
+    data: list[str] = []
     checksum = 0
     for n, chunk in enumerate(chunks, 1):
-        told.append(f"{nonce}:{n - 1}:{b2a_base64(chunk, newline=False).decode()}.")
+        data.append(f"{nonce}:{n - 1}:{b2a_base64(chunk, newline=False).decode()}.")
         checksum = zlib.crc32(chunk, checksum)
         if n % (WIDE_BYTES // chunk_bytes) == 0:
-            told.append(f"{nonce}:until:{n}:{checksum:08x}.")
-    return [*told, f"{nonce}:end:{len(chunks)}:{len(packed)}:{zlib.crc32(packed):08x}."]
+            data.append(f"{nonce}:until:{n}:{checksum:08x}.")
+    return [*data, f"{nonce}:end:{len(chunks)}:{len(packed)}:{zlib.crc32(packed):08x}."]
 
 
 def room_bytes(characters: int) -> int:

@@ -81,8 +81,8 @@ class Account:
         """One call. Raises AwsDenied, AwsError; ValueError for a call that the suite has no leave to make."""
         action = _action(service, operation)
         with _told(action):
-            told: Mapping[str, Any] = getattr(self._client(service), operation)(**arguments)
-            return told
+            data: Mapping[str, Any] = getattr(self._client(service), operation)(**arguments)
+            return data
 
     def listed(self, service: str, operation: str, key: str, **arguments: object) -> Iterator[Mapping[str, Any]]:
         """The entries under `key` of all pages. Raises as `call` does, also in the middle."""
@@ -112,8 +112,8 @@ class Account:
                 answer.set_result(ask())
             except BaseException as problem:  # it is everybody's
                 answer.set_exception(problem)
-        told: T = answer.result()
-        return told
+        data: T = answer.result()
+        return data
 
     def _client(self, service: str) -> Any:
         with self._lock:

@@ -36,9 +36,9 @@ def described(account: Account, cluster: Cluster) -> Told:
     return account.once("cluster", lambda: account.call("sagemaker", "describe_cluster", ClusterName=arn))
 
 
-def instance_groups(told: Told) -> list[Told]:
+def instance_groups(data: Told) -> list[Told]:
     """The instance groups of a described cluster, restricted ones too."""
-    return [*told.get("InstanceGroups", ()), *told.get("RestrictedInstanceGroups", ())]
+    return [*data.get("InstanceGroups", ()), *data.get("RestrictedInstanceGroups", ())]
 
 
 def types_of(group: Told) -> Mapping[str, int]:
@@ -84,10 +84,10 @@ def networks(account: Account, cluster: Cluster) -> Mapping[str, Network]:
         groups = {group for instance in found for group in security_groups_of(instance)}
         subnets_used = {str(instance["SubnetId"]) for instance in found if instance.get("SubnetId")}
         return {"": Network(tuple(sorted(subnets_used)), tuple(sorted(groups)))}
-    told = described(account, cluster)
+    data = described(account, cluster)
     return {
-        str(group["InstanceGroupName"]): _network(group.get("OverrideVpcConfig") or told.get("VpcConfig") or {})
-        for group in instance_groups(told)
+        str(group["InstanceGroupName"]): _network(group.get("OverrideVpcConfig") or data.get("VpcConfig") or {})
+        for group in instance_groups(data)
     }
 
 

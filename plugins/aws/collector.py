@@ -35,15 +35,15 @@ def ask(account: Account, cluster: Cluster, collectors: Iterable[str], timeout_s
     pool = ThreadPoolExecutor(max_workers=max(1, len(names)), thread_name_prefix="aws")
     try:
         asked = {name: pool.submit(_collector, name, account, cluster) for name in names}
-        told: dict[str, Collected] = {}
+        data: dict[str, Collected] = {}
         for name, answer in asked.items():
             try:
-                told[name] = answer.result(max(0.0, began + timeout_s - time.monotonic()))
+                data[name] = answer.result(max(0.0, began + timeout_s - time.monotonic()))
             except TooLate:
-                told[name] = Collected(Status.TIMED_OUT, detail=f"no answer within {timeout_s:g} s")
+                data[name] = Collected(Status.TIMED_OUT, detail=f"no answer within {timeout_s:g} s")
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    return NodeEvidence(cluster.name, told, seconds=time.monotonic() - began)
+    return NodeEvidence(cluster.name, data, seconds=time.monotonic() - began)
 
 
 def _is_of(name: str, cluster: Cluster) -> bool:
@@ -72,10 +72,10 @@ def _collector(name: str, account: Account, cluster: Cluster) -> Collected:
     return Collected(Status.TOLD, value, seconds=time.monotonic() - began)
 
 
-def _plain(told: object) -> Any:
+def _plain(data: object) -> Any:
     """The same as JSON has it: times as text."""
-    if isinstance(told, Mapping):
-        return {str(key): _plain(value) for key, value in told.items()}
-    if isinstance(told, (list, tuple)):
-        return [_plain(value) for value in told]
-    return told if told is None or isinstance(told, (str, int, float, bool)) else str(told)
+    if isinstance(data, Mapping):
+        return {str(key): _plain(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_plain(value) for value in data]
+    return data if data is None or isinstance(data, (str, int, float, bool)) else str(data)

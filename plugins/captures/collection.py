@@ -44,16 +44,16 @@ class _Told:
 
 def understood(node: NodeFiles, root: Path, collectors: Iterable[str], forms: Sequence[Form] = FORMS) -> Understood:
     """Everything that one node's files tell; every other collector says what to collect."""
-    told: list[_Told] = []
+    data: list[_Told] = []
     unknown: list[str] = []
     for file in node.files:
         name = _shown(file, root)
         found, problems = _of_file(file, forms)
-        told += found
+        data += found
         unknown += [f"{name}: {problem}" for problem in problems]
         if not found and not problems:
             unknown.append(f"{name} is none of the known forms")
-    return Understood(_evidence(node.name, told, collectors), tuple(unknown))
+    return Understood(_evidence(node.name, data, collectors), tuple(unknown))
 
 
 def read_capture(path: Path, cluster: Cluster, collectors: Iterable[str]) -> tuple[Understood, ...]:
@@ -65,13 +65,13 @@ def read_capture(path: Path, cluster: Cluster, collectors: Iterable[str]) -> tup
         return tuple(Understood(replace(gone, node=target.name)) for target in cluster.targets)
     files = {node.name: node for node in found.nodes}
     collectors = tuple(collectors)
-    told = [understood(files.get(one.name, NodeFiles(one.name, ())), found.root, collectors) for one in cluster.targets]
-    return (replace(told[0], unknown=(*found.strays, *told[0].unknown)), *told[1:])
+    data = [understood(files.get(one.name, NodeFiles(one.name, ())), found.root, collectors) for one in cluster.targets]
+    return (replace(data[0], unknown=(*found.strays, *data[0].unknown)), *data[1:])
 
 
-def not_understood(told: Iterable[Understood], is_redacted: bool = False) -> list[str]:
+def not_understood(data: Iterable[Understood], is_redacted: bool = False) -> list[str]:
     """A line for each file that told nothing, or not all that it seems to hold; where names are redacted, how many."""
-    unknown = [line for node in told for line in node.unknown]
+    unknown = [line for node in data for line in node.unknown]
     if unknown and is_redacted:
         return [f"capture: not understood: {len(unknown)} of its outputs, whose names are redacted"]
     more = [f"capture: and {len(unknown) - SHOWN} more"] if len(unknown) > SHOWN else []
@@ -80,8 +80,8 @@ def not_understood(told: Iterable[Understood], is_redacted: bool = False) -> lis
 
 def read_text(text: str, forms: Sequence[Form] = FORMS) -> tuple[dict[str, object], list[str]]:
     """What a text tells, by collector, and what is wrong with it."""
-    told, problems = _of_text(text, forms)
-    return _values(told), problems
+    data, problems = _of_text(text, forms)
+    return _values(data), problems
 
 
 def _of_file(file: Path, forms: Sequence[Form]) -> tuple[list[_Told], list[str]]:
@@ -90,14 +90,14 @@ def _of_file(file: Path, forms: Sequence[Form]) -> tuple[list[_Told], list[str]]
             content = stream.read(MAX_BYTES + 1)
     except OSError as problem:
         return [], [problem.strerror or str(problem)]
-    told, problems = _of_text(text_of(content), forms)
+    data, problems = _of_text(text_of(content), forms)
     if len(content) > MAX_BYTES:
         problems.append(f"is longer than {MAX_BYTES:,} bytes, and was read no further")
-    return told, problems
+    return data, problems
 
 
 def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[_Told], list[str]]:
-    told: list[_Told] = []
+    data: list[_Told] = []
     problems: list[str] = []
     for piece in pieces(text, forms):
         for form in forms:
@@ -108,21 +108,21 @@ def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[_Told], list[str]]:
             except CaptureError as problem:
                 problems.append(f"{form.name}: {problem}")
             else:
-                told += [_Told(collector, form.rank, value) for collector, value in collectors.items()]
-    return told, problems
+                data += [_Told(collector, form.rank, value) for collector, value in collectors.items()]
+    return data, problems
 
 
-def _evidence(name: str, told: Sequence[_Told], collectors: Iterable[str]) -> NodeEvidence:
-    values = _values(told)
+def _evidence(name: str, data: Sequence[_Told], collectors: Iterable[str]) -> NodeEvidence:
+    values = _values(data)
     answers = {collector: Collected(Status.UNCOLLECTED, detail=how_to_collect(collector)) for collector in collectors}
     answers |= {collector: Collected(Status.TOLD, value) for collector, value in values.items()}
     return NodeEvidence(name, dict(sorted(answers.items())), probe=PROBE)
 
 
-def _values(told: Iterable[_Told]) -> dict[str, object]:
+def _values(data: Iterable[_Told]) -> dict[str, object]:
     """What all outputs together tell, by collector."""
     by_collector: dict[str, list[tuple[int, object]]] = {}
-    for one in told:
+    for one in data:
         by_collector.setdefault(one.collector, []).append((one.rank, one.value))
     return {
         collector: _FINISHED.get(collector, _itself)(merged(several)) for collector, several in by_collector.items()

@@ -11,11 +11,11 @@ _LOGS = ("lines", "logs")  # lists to which every file of the same rank adds wha
 _MAX_DEPTH = 12  # of values in values; the evidence has 5
 
 
-def merged(told: Iterable[tuple[int, object]]) -> object:
+def merged(data: Iterable[tuple[int, object]]) -> object:
     """One value out of several, each with its rank. Of two of the same rank the first holds."""
     result: object = None
     result_rank = 0
-    for rank, value in sorted(told, key=lambda one: -one[0]):
+    for rank, value in sorted(data, key=lambda one: -one[0]):
         result = both(result, value, same_rank=rank == result_rank)
         result_rank = rank
     return result

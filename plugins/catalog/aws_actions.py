@@ -31,9 +31,9 @@ class AwsAction:
 @cache
 def aws_actions() -> Mapping[tuple[str, str], AwsAction]:
     """Every action by service and operation. Raises CatalogError."""
-    told = document(FILE)
+    data = document(FILE)
     rows = []
-    for name, row in told["action"].items():
+    for name, row in data["action"].items():
         words = {"action": name, **{key: value for key, value in row.items() if key != "for"}}
-        rows.append(build(AwsAction, {**words, "needed_for": row.get("for")}, f"{FILE}: {name}", told["sources"]))
+        rows.append(build(AwsAction, {**words, "needed_for": row.get("for")}, f"{FILE}: {name}", data["sources"]))
     return {(row.service, row.operation): row for row in rows}

@@ -19,13 +19,13 @@ class PortRate:
     told_gbps: tuple[int, ...]
     source: str
 
-    def told(self, gbps: float) -> int:
+    def least_version(self, gbps: float) -> int:
         """What the driver says of a device of that rate: 30 of one of 35 Gb/s."""
-        return next((told for told in sorted(self.told_gbps, reverse=True) if told <= gbps), min(self.told_gbps))
+        return next((data for data in sorted(self.told_gbps, reverse=True) if data <= gbps), min(self.told_gbps))
 
 
 @cache
 def port_rate() -> PortRate:
     """The table of efa_driver.toml. Raises CatalogError."""
-    told = document(FILE)
-    return build(PortRate, told["port_rate"], FILE, told["sources"])
+    data = document(FILE)
+    return build(PortRate, data["port_rate"], FILE, data["sources"])

@@ -67,5 +67,5 @@ def _rows(kind: str) -> Mapping[str, EfaError]:
 
 @cache
 def _crashes() -> Crashes:
-    told = document("crashes.toml")
-    return build(Crashes, told["crash"], "crashes.toml: crash", told["sources"])
+    data = document("crashes.toml")
+    return build(Crashes, data["crash"], "crashes.toml: crash", data["sources"])

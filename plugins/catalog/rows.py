@@ -43,30 +43,30 @@ def _parsed() -> Mapping[str, Any]:
     """The files as `written` had them, each with a number of the text that it was."""
     try:
         with open(PARSED, "rb") as file:
-            told = json.load(file)
+            data = json.load(file)
     except (OSError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return data if isinstance(data, dict) else {}
 
 
 def written() -> str:
     """The text of PARSED, a line for each file. Raises CatalogError."""
     texts = {file: _text(file) for file in sorted(os.listdir(FOLDER)) if file.endswith(".toml")}
     parsed = {name: {"of": zlib.crc32(text.encode()), "told": parse(text, name)} for name, text in texts.items()}
-    return "{" + ",\n".join(f"{json.dumps(name)}: {json.dumps(told)}" for name, told in parsed.items()) + "}\n"
+    return "{" + ",\n".join(f"{json.dumps(name)}: {json.dumps(data)}" for name, data in parsed.items()) + "}\n"
 
 
 def parse(text: str, file: str) -> Mapping[str, Any]:
     """Parse TOML whose table `sources` gives every short name of a source its text. Raises CatalogError."""
     toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        told: dict[str, Any] = toml.loads(text)
+        data: dict[str, Any] = toml.loads(text)
     except ValueError as problem:
         raise CatalogError(f"{file}: {problem}") from problem
-    sources = told.get("sources")
+    sources = data.get("sources")
     if not isinstance(sources, dict) or not all(isinstance(said, str) and said for said in sources.values()):
         raise CatalogError(f"{file}: expected a table [sources] of short names and texts")
-    return told
+    return data
 
 
 def table(kind: type[Row], file: str, name: str, key: str = "") -> Mapping[str, Row]:
@@ -81,8 +81,8 @@ class Rows(Mapping[str, Row]):
     """A table of the catalogue, of whose rows most runs look at few."""
 
     def __init__(self, kind: type[Row], file: str, name: str, key: str) -> None:
-        told = document(file)
-        self._rows, self._sources = told[name], told["sources"]
+        data = document(file)
+        self._rows, self._sources = data[name], data["sources"]
         self._kind, self._key = kind, key
         self._where = f"{file}: {name}"
         self._made: dict[str, Row] = {}
@@ -90,8 +90,8 @@ class Rows(Mapping[str, Row]):
     def __getitem__(self, label: str) -> Row:
         if label not in self._made:
             row = self._rows[label]
-            told = {self._key: label, **row} if self._key else row
-            self._made[label] = build(self._kind, told, f"{self._where} {label}", self._sources)
+            data = {self._key: label, **row} if self._key else row
+            self._made[label] = build(self._kind, data, f"{self._where} {label}", self._sources)
         return self._made[label]
 
     def __iter__(self) -> Iterator[str]:
@@ -101,28 +101,28 @@ class Rows(Mapping[str, Row]):
         return len(self._rows)
 
 
-def build(kind: type[Row], told: object, where: str, sources: Mapping[str, str]) -> Row:
+def build(kind: type[Row], data: object, where: str, sources: Mapping[str, str]) -> Row:
     """Make a record of one row: known keys, right types, sources that `[sources]` explains.
 
     A key that the row lacks gets the record's default (None: not known). Raises CatalogError.
     """
-    if not isinstance(told, dict):
-        raise CatalogError(f"{where}: expected a table, found {told!r:.60}")
+    if not isinstance(data, dict):
+        raise CatalogError(f"{where}: expected a table, found {data!r:.60}")
     shape: Any = kind
     hints = _hints(shape)
-    unknown = sorted(set(told) - set(hints))
+    unknown = sorted(set(data) - set(hints))
     if unknown:
         raise CatalogError(f"{where}: unknown key {unknown[0]!r}; known are {', '.join(hints)}")
-    missing = [name for name in _required(shape) if name not in told]
+    missing = [name for name in _required(shape) if name not in data]
     if missing:
         raise CatalogError(f"{where}: {missing[0]} is missing")
-    for name, value in told.items():
+    for name, value in data.items():
         if not _fits(value, hints[name]):
             raise CatalogError(f"{where}: {name} is {value!r:.60}; expected {_words(hints[name])}")
-    unexplained = [name for name in str(told["source"]).split() or [""] if name not in sources]
+    unexplained = [name for name in str(data["source"]).split() or [""] if name not in sources]
     if unexplained:
         raise CatalogError(f"{where}: source {unexplained[0]!r} is not explained in [sources]")
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in told.items()})
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
 
 
 @cache

@@ -24,9 +24,9 @@ class EndpointRow:
 @cache
 def vpc_endpoint_rows() -> tuple[EndpointRow, ...]:
     """Every row of vpc_endpoints.toml. Raises CatalogError."""
-    told = document(FILE)
+    data = document(FILE)
     rows = []
-    for service, row in told["endpoint"].items():
+    for service, row in data["endpoint"].items():
         words = {"service": service, **{key: value for key, value in row.items() if key != "for"}}
-        rows.append(build(EndpointRow, {**words, "needed_for": row.get("for")}, f"{FILE}: {service}", told["sources"]))
+        rows.append(build(EndpointRow, {**words, "needed_for": row.get("for")}, f"{FILE}: {service}", data["sources"]))
     return tuple(rows)

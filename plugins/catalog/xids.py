@@ -72,8 +72,8 @@ def xid(code: int) -> Xid:
 @cache
 def sxids() -> SXids:
     """How SXids are judged. Raises CatalogError."""
-    told = document(FILE)
-    return build(SXids, told["sxid"], f"{FILE}: sxid", told["sources"])
+    data = document(FILE)
+    return build(SXids, data["sxid"], f"{FILE}: sxid", data["sources"])
 
 
 def _xid(code: str, row: _Row, disagreement: Mapping[str, str]) -> Xid:

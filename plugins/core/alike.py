@@ -28,27 +28,27 @@ class Alike:
     def _collector(self, collector: Collected) -> Collected:
         return replace(collector, value=self._value(collector.value), detail=self._text(collector.detail))
 
-    def _value(self, told: Any, level: int = 0) -> Any:
-        if isinstance(told, str):
-            return self._text(told)
-        if not isinstance(told, (dict, list)) or level > DEEPEST:
-            return told
+    def _value(self, data: Any, level: int = 0) -> Any:
+        if isinstance(data, str):
+            return self._text(data)
+        if not isinstance(data, (dict, list)) or level > DEEPEST:
+            return data
         try:  # the second version's bytes are one for one value; they tell 1 from 1.0 and true, as == does not
-            key = blake2b(marshal.dumps(told, 2), digest_size=16).digest()
+            key = blake2b(marshal.dumps(data, 2), digest_size=16).digest()
         except ValueError:  # nested more deeply than marshal goes, or half of a surrogate pair
-            return told
+            return data
         if key not in self._kept:
             if len(self._kept) >= MOST:
                 self._kept.clear()
-            self._kept[key] = self._parts(told, level + 1)
+            self._kept[key] = self._parts(data, level + 1)
         return self._kept[key]
 
-    def _parts(self, told: dict[str, Any] | list[Any], level: int) -> dict[str, Any] | list[Any]:
-        if isinstance(told, list):
-            return [self._value(entry, level) for entry in told]
-        return {self._text(name): self._value(entry, level) for name, entry in told.items()}
+    def _parts(self, data: dict[str, Any] | list[Any], level: int) -> dict[str, Any] | list[Any]:
+        if isinstance(data, list):
+            return [self._value(entry, level) for entry in data]
+        return {self._text(name): self._value(entry, level) for name, entry in data.items()}
 
-    def _text(self, told: str) -> str:
+    def _text(self, data: str) -> str:
         if len(self._texts) >= MOST:
             self._texts.clear()
-        return self._texts.setdefault(told, told)
+        return self._texts.setdefault(data, data)

@@ -90,9 +90,9 @@ def to_json(evidence: NodeEvidence) -> dict[str, Any]:
     }
 
 
-def from_json(told: object) -> NodeEvidence:
+def from_json(data: object) -> NodeEvidence:
     """Decode `to_json`'s form strictly. Raises EvidenceError."""
-    record = _mapping(told, "evidence")
+    record = _mapping(data, "evidence")
     if record.get("schema") != SCHEMA:
         raise EvidenceError(f"schema is {record.get('schema')!r}; expected {SCHEMA}")
     unreached = record.get("unreached")
@@ -106,11 +106,11 @@ def from_json(told: object) -> NodeEvidence:
     )
 
 
-def collectors_from_json(told: object) -> dict[str, Collected]:
+def collectors_from_json(data: object) -> dict[str, Collected]:
     """Decode the collectors of a probe's answer. Raises EvidenceError."""
     return {
         _text(name, "collector name"): _collector(name, collector)
-        for name, collector in _mapping(told, "leaves").items()
+        for name, collector in _mapping(data, "leaves").items()
     }
 
 
@@ -122,8 +122,8 @@ def load(text: str | bytes) -> NodeEvidence:
         raise EvidenceError(f"not a node's evidence: {problem}") from problem
 
 
-def _collector(name: str, told: object) -> Collected:
-    record = _mapping(told, f"collector {name}")
+def _collector(name: str, data: object) -> Collected:
+    record = _mapping(data, f"collector {name}")
     return Collected(
         status=_member(Status, record.get("status"), f"collector {name} status"),
         value=record.get("value"),
@@ -147,35 +147,35 @@ def _collector_to_json(collector: Collected) -> dict[str, Any]:
     return record
 
 
-def _mapping(told: object, where: str) -> dict[str, Any]:
-    if not isinstance(told, dict):
-        raise EvidenceError(f"{where} is a {type(told).__name__}; expected an object")
-    return told
+def _mapping(data: object, where: str) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise EvidenceError(f"{where} is a {type(data).__name__}; expected an object")
+    return data
 
 
-def _text(told: object, where: str) -> str:
-    if not isinstance(told, str):
-        raise EvidenceError(f"{where} is a {type(told).__name__}; expected text")
-    return told
+def _text(data: object, where: str) -> str:
+    if not isinstance(data, str):
+        raise EvidenceError(f"{where} is a {type(data).__name__}; expected text")
+    return data
 
 
-def _texts(told: object, where: str) -> tuple[str, ...]:
-    if not isinstance(told, list) or len(told) > MAX_WAITS:
-        raise EvidenceError(f"{where} is {told!r:.60}; expected a short list")
-    return tuple(_text(entry, where) for entry in told)
+def _texts(data: object, where: str) -> tuple[str, ...]:
+    if not isinstance(data, list) or len(data) > MAX_WAITS:
+        raise EvidenceError(f"{where} is {data!r:.60}; expected a short list")
+    return tuple(_text(entry, where) for entry in data)
 
 
-def _seconds(told: object, where: str) -> float:
-    if isinstance(told, bool) or not isinstance(told, (int, float)):
-        raise EvidenceError(f"{where} is a {type(told).__name__}; expected a number")
-    if not 0 <= told < TOO_LONG_S:
-        raise EvidenceError(f"{where} is {told!r:.30}; expected seconds")
-    return float(told)
+def _seconds(data: object, where: str) -> float:
+    if isinstance(data, bool) or not isinstance(data, (int, float)):
+        raise EvidenceError(f"{where} is a {type(data).__name__}; expected a number")
+    if not 0 <= data < TOO_LONG_S:
+        raise EvidenceError(f"{where} is {data!r:.30}; expected seconds")
+    return float(data)
 
 
-def _member(kind: type[Any], told: object, where: str) -> Any:
+def _member(kind: type[Any], data: object, where: str) -> Any:
     try:
-        return kind(told)
+        return kind(data)
     except ValueError:
         known = ", ".join(member.value for member in kind)
-        raise EvidenceError(f"{where} is {told!r:.60}; expected one of {known}") from None
+        raise EvidenceError(f"{where} is {data!r:.60}; expected one of {known}") from None

@@ -9,6 +9,6 @@ MAX_LISTED = 8
 
 def listed(found: Iterable[str]) -> str:
     """The first few, each once, and how many more there are."""
-    told = list(dict.fromkeys(found))
-    more = f", and {len(told) - MAX_LISTED} more" if len(told) > MAX_LISTED else ""
-    return ", ".join(told[:MAX_LISTED]) + more
+    data = list(dict.fromkeys(found))
+    more = f", and {len(data) - MAX_LISTED} more" if len(data) > MAX_LISTED else ""
+    return ", ".join(data[:MAX_LISTED]) + more

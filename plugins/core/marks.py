@@ -24,15 +24,15 @@ class Mark:
         self.args = args
 
     @overload
-    def __call__(self, told: F) -> F: ...
+    def __call__(self, data: F) -> F: ...
     @overload
-    def __call__(self, told: str) -> Mark: ...
-    def __call__(self, told: Any) -> Any:
+    def __call__(self, data: str) -> Mark: ...
+    def __call__(self, data: Any) -> Any:
         """Put the mark on a function, or say what stands in its brackets."""
-        if not isinstance(told, FunctionType):
-            return Mark(self.name, (told,))
-        told.__dict__["pytestmark"] = [*getattr(told, "pytestmark", ()), self]
-        return told
+        if not isinstance(data, FunctionType):
+            return Mark(self.name, (data,))
+        data.__dict__["pytestmark"] = [*getattr(data, "pytestmark", ()), self]
+        return data
 
     @property
     def mark(self) -> pytest.Mark:
@@ -57,8 +57,8 @@ mark = Marks()
 
 def marks_on(marked: object) -> list[Mark | pytest.Mark]:
     """The marks on a function or a module, ours and those of pytest, as each was put there."""
-    told = getattr(marked, "pytestmark", ())
-    return list(told) if isinstance(told, (list, tuple)) else [told]
+    data = getattr(marked, "pytestmark", ())
+    return list(data) if isinstance(data, (list, tuple)) else [data]
 
 
 def marks_of_pytest(marked: object) -> list[pytest.Mark]:

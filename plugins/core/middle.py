@@ -7,6 +7,6 @@ from collections.abc import Iterable
 
 def median(values: Iterable[float]) -> float:
     """The middle one of the values, or the mean of the two in the middle. Raises IndexError where there is none."""
-    told = sorted(values)
-    half = len(told) // 2
-    return told[half] if len(told) % 2 else (told[half - 1] + told[half]) / 2
+    data = sorted(values)
+    half = len(data) // 2
+    return data[half] if len(data) % 2 else (data[half - 1] + data[half]) / 2

@@ -62,10 +62,10 @@ def record(kind: type[T]) -> type[T]:
     return made  # type: ignore[no-any-return]
 
 
-def replace(told: T, **changes: Any) -> T:
+def replace(data: T, **changes: Any) -> T:
     """The same record with other values for some names."""
-    kind: Any = type(told)
-    values = {name: getattr(told, name) for name in kind.__match_args__}
+    kind: Any = type(data)
+    values = {name: getattr(data, name) for name in kind.__match_args__}
     return kind(**{**values, **changes})  # type: ignore[no-any-return]
 
 
@@ -85,13 +85,13 @@ def required(kind: type) -> tuple[str, ...]:
     return tuple(name for name in names_of(kind) if name not in kind._defaults)  # type: ignore[attr-defined] # noqa: SLF001
 
 
-def as_json(told: Any) -> Any:
+def as_json(data: Any) -> Any:
     """A record as a dictionary, and so those in its lists."""
-    if isinstance(told, (list, tuple)):
-        return [as_json(one) for one in told]
-    if not is_record(type(told)):
-        return told
-    return {name: as_json(getattr(told, name)) for name in names_of(type(told))}
+    if isinstance(data, (list, tuple)):
+        return [as_json(one) for one in data]
+    if not is_record(type(data)):
+        return data
+    return {name: as_json(getattr(data, name)) for name in names_of(type(data))}
 
 
 def _is(default: object, said: str) -> bool:
@@ -104,7 +104,7 @@ def _getter(names: tuple[str, ...]) -> Any:
     if len(names) > 1:
         return attrgetter(*names)
     get = attrgetter(*names) if names else None
-    return staticmethod(lambda told: (get(told),) if get else ())
+    return staticmethod(lambda data: (get(data),) if get else ())
 
 
 def _init(self: Any, *values: Any, **named: Any) -> None:
@@ -183,9 +183,9 @@ class _Fields:
             return dataclasses.field(default=default)
 
         types = {
-            name: told
+            name: data
             for base in reversed(kind.__mro__)
-            for name, told in vars(base).get("__annotations__", {}).items()
+            for name, data in vars(base).get("__annotations__", {}).items()
         }
         spec = [(name, types[name], declared(name)) for name in kind.__match_args__]
         alike: Any = dataclasses.make_dataclass(kind.__name__, spec, frozen=True)

@@ -84,11 +84,11 @@ class Result:
 
 def from_json(record: dict[str, Any]) -> Result:
     """The inverse of `Result.to_json`."""
-    told = {name: value for name, value in record.items() if name in _NAMES}
-    told["verdict"] = Verdict(told["verdict"])
-    told["devices"] = tuple(told["devices"])
-    told["gpu_uuids"] = tuple(told["gpu_uuids"])
-    return Result(**told)
+    data = {name: value for name, value in record.items() if name in _NAMES}
+    data["verdict"] = Verdict(data["verdict"])
+    data["devices"] = tuple(data["devices"])
+    data["gpu_uuids"] = tuple(data["gpu_uuids"])
+    return Result(**data)
 
 
 _NAMES = names_of(Result)

@@ -71,11 +71,11 @@ class Table:
     values: Mapping[str, object]
 
     @classmethod
-    def of(cls, where: str, told: object) -> Table:
-        """`told` as a table."""
-        if not isinstance(told, Mapping):
-            raise InventoryError(f"{where} is {_kind(told)}; expected a table")
-        return cls(where, told)
+    def of(cls, where: str, data: object) -> Table:
+        """`data` as a table."""
+        if not isinstance(data, Mapping):
+            raise InventoryError(f"{where} is {_kind(data)}; expected a table")
+        return cls(where, data)
 
     def only(self, *known: str) -> None:
         """Reject a key that is not known: mostly a slip of the pen, which would silently change nothing."""
@@ -88,30 +88,30 @@ class Table:
 
     def text(self, key: str, default: str | None = "") -> str:
         """A text without control characters; a default of None makes it due."""
-        told = self.values.get(key, default)
-        if told is None:
+        data = self.values.get(key, default)
+        if data is None:
             raise InventoryError(f"{self.where} has no {key}; expected one")
-        if not isinstance(told, str):
-            raise InventoryError(f"{self.where}: {key} is {_kind(told)}; expected text")
-        if key in self.values and not (told.strip() and told.isprintable()):
-            raise InventoryError(f"{self.where}: {key} is {told!r:.60}; expected text on one line, and not empty")
-        return told
+        if not isinstance(data, str):
+            raise InventoryError(f"{self.where}: {key} is {_kind(data)}; expected text")
+        if key in self.values and not (data.strip() and data.isprintable()):
+            raise InventoryError(f"{self.where}: {key} is {data!r:.60}; expected text on one line, and not empty")
+        return data
 
     def number(self, key: str, least: int, most: int, default: int = 0) -> int:
         """A whole number between `least` and `most`."""
-        told = self.values.get(key, default)
-        if isinstance(told, bool) or not isinstance(told, int):
-            raise InventoryError(f"{self.where}: {key} is {_kind(told)}; expected a whole number")
-        if key in self.values and not least <= told <= most:
-            raise InventoryError(f"{self.where}: {key} is {told!r:.30}; expected {least} to {most}")
-        return told
+        data = self.values.get(key, default)
+        if isinstance(data, bool) or not isinstance(data, int):
+            raise InventoryError(f"{self.where}: {key} is {_kind(data)}; expected a whole number")
+        if key in self.values and not least <= data <= most:
+            raise InventoryError(f"{self.where}: {key} is {data!r:.30}; expected {least} to {most}")
+        return data
 
     def flag(self, key: str) -> bool:
         """True or false; false where nothing is said."""
-        told = self.values.get(key, False)
-        if not isinstance(told, bool):
-            raise InventoryError(f"{self.where}: {key} is {_kind(told)}; expected true or false")
-        return told
+        data = self.values.get(key, False)
+        if not isinstance(data, bool):
+            raise InventoryError(f"{self.where}: {key} is {_kind(data)}; expected true or false")
+        return data
 
     def table(self, key: str) -> Table:
         """A table; an empty one where nothing is said."""
@@ -119,10 +119,10 @@ class Table:
 
     def tables(self, key: str) -> list[Table]:
         """A list of tables, counted from 1 in messages."""
-        told = self.values.get(key, [])
-        if not isinstance(told, list):
-            raise InventoryError(f"{self.where}: {key} is {_kind(told)}; expected a list of tables")
-        return [Table.of(f"{self.where} {key} {number}", entry) for number, entry in enumerate(told, 1)]
+        data = self.values.get(key, [])
+        if not isinstance(data, list):
+            raise InventoryError(f"{self.where}: {key} is {_kind(data)}; expected a list of tables")
+        return [Table.of(f"{self.where} {key} {number}", entry) for number, entry in enumerate(data, 1)]
 
     def expect(self) -> dict[str, int]:
         """The numbers under `expect`."""
@@ -138,6 +138,6 @@ def _known_expectation(name: str, where: str) -> None:
         raise InventoryError(f"{where}: {name!r:.40} is not counted{hint}; expected {', '.join(EXPECTED)}")
 
 
-def _kind(told: object) -> str:
+def _kind(data: object) -> str:
     """The type of a value, in words for people."""
-    return _WORDS.get(type(told), f"a {type(told).__name__}")
+    return _WORDS.get(type(data), f"a {type(data).__name__}")

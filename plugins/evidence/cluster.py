@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.ec2.facts import (
     SecurityGroup,
     Subnet,
 )
-from clusterproof.plugins.evidence.fact import Told, list_told_as, told_as, told_by
+from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
 from clusterproof.plugins.evidence.field import at_least_one, objects
 from clusterproof.plugins.evidence.fsx.facts import Metrics
 from clusterproof.plugins.evidence.hyperpod.facts import HyperpodCluster, HyperpodNode, NodeZone
@@ -103,34 +103,34 @@ class ClusterFacts:
         if not self.is_hyperpod:
             raise NotApplicable(f"{self.name} is no HyperPod cluster")
 
-    hyperpod = told_as("hyperpod", HyperpodCluster)
+    hyperpod = collected_as("hyperpod", HyperpodCluster)
 
-    @told_by("hyperpod_nodes")
-    def hyperpod_nodes(self, told: Told) -> tuple[HyperpodNode, ...]:
+    @collected_by("hyperpod_nodes")
+    def hyperpod_nodes(self, data: CollectorData) -> tuple[HyperpodNode, ...]:
         """The nodes that SageMaker lists, at least one. Raises Incomplete."""
-        return tuple(HyperpodNode(entry) for entry in at_least_one(told.get("nodes", objects), "node"))
+        return tuple(HyperpodNode(entry) for entry in at_least_one(data.get("nodes", objects), "node"))
 
-    node_zones = list_told_as("zones", "nodes", NodeZone)
+    node_zones = list_collected_as("zones", "nodes", NodeZone)
 
-    @told_by("instances")
-    def ec2_instances(self, told: Told) -> tuple[Instance, ...]:
+    @collected_by("instances")
+    def ec2_instances(self, data: CollectorData) -> tuple[Instance, ...]:
         """The EC2 instances of the account that AWS describes, at least one. Raises Incomplete."""
-        return tuple(Instance(entry) for entry in at_least_one(told.get("instances", objects), "instance"))
+        return tuple(Instance(entry) for entry in at_least_one(data.get("instances", objects), "instance"))
 
-    instance_topologies = list_told_as("instance_topology", "instances", InstanceTopology)
+    instance_topologies = list_collected_as("instance_topology", "instances", InstanceTopology)
 
-    slurm = told_as("slurm", SlurmCluster)
+    slurm = collected_as("slurm", SlurmCluster)
 
     # Its network
 
-    vpc_subnets = list_told_as("subnets", "subnets", Subnet)
-    security_groups = list_told_as("security_groups", "groups", SecurityGroup)
-    route_tables = list_told_as("route_tables", "tables", RouteTable)
-    vpc_endpoints = list_told_as("vpc_endpoints", "endpoints", Endpoint)
+    vpc_subnets = list_collected_as("subnets", "subnets", Subnet)
+    security_groups = list_collected_as("security_groups", "groups", SecurityGroup)
+    route_tables = list_collected_as("route_tables", "tables", RouteTable)
+    vpc_endpoints = list_collected_as("vpc_endpoints", "endpoints", Endpoint)
 
-    service_quotas = list_told_as("quotas", "quotas", Quota)
+    service_quotas = list_collected_as("quotas", "quotas", Quota)
 
     # Storage
 
-    fsx_systems = list_told_as("fsx", "file_systems", dict)
-    fsx_metrics = told_as("fsx_metrics", Metrics)
+    fsx_systems = list_collected_as("fsx", "file_systems", dict)
+    fsx_metrics = collected_as("fsx_metrics", Metrics)

@@ -11,7 +11,7 @@ from clusterproof.plugins.catalog.machines import machine_type
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.ec2.facts_metadata import Metadata
-from clusterproof.plugins.evidence.fact import told_as, told_by
+from clusterproof.plugins.evidence.fact import collected_as, collected_by
 from clusterproof.plugins.evidence.host.facts import (
     Boot,
     Platform,
@@ -26,7 +26,7 @@ EC2 = "Amazon EC2"  # the vendor that the firmware of an instance names
 UNKNOWN_TYPE = "instance type unknown"
 
 
-@told_by()
+@collected_by()
 def instance_type(node: Node) -> str:
     """Its EC2 instance type, by the inventory, its metadata service or DMI; elsewhere which machine (`DGX H100`).
 
@@ -52,12 +52,12 @@ def _gpu_devices(node: Node) -> list[str]:
         return []
 
 
-platform = told_as("platform", Platform)
-metadata = told_as("imds", Metadata)
-resource_config = told_as("resource_config", ResourceConfig)
+platform = collected_as("platform", Platform)
+metadata = collected_as("imds", Metadata)
+resource_config = collected_as("resource_config", ResourceConfig)
 
 
-@told_by()
+@collected_by()
 def instance_type_by_metadata(node: Node) -> str:
     """Its instance type as EC2's metadata service tells it; empty where that does not."""
     try:
@@ -66,13 +66,13 @@ def instance_type_by_metadata(node: Node) -> str:
         return ""
 
 
-@told_by()
+@collected_by()
 def instance_id(node: Node) -> str:
     """Its EC2 instance id. Raises Incomplete."""
     return node.metadata.identity.instance_id
 
 
-@told_by()
+@collected_by()
 def type_row(node: Node) -> InstanceType:
     """Its row of the catalogue of instance types. Raises Incomplete where it is in none."""
     row = catalog.instance_type(node.instance_type)
@@ -85,7 +85,7 @@ def type_row(node: Node) -> InstanceType:
     return row
 
 
-@told_by()
+@collected_by()
 def is_build_host(node: Node) -> bool:
     """Whether an image is gated on a machine that only builds it: an EC2 type of a family without accelerators."""
     return node.occasion == "ami" and node.platform.vendor == EC2 and accelerators(node.instance_type) == 0
@@ -103,7 +103,7 @@ def expected(node: Node, what: str) -> int:
     return int(node.of_type({"nvlinks": "nvlinks_per_gpu"}.get(what, what)))
 
 
-@told_by()
+@collected_by()
 def nvlinks_due(node: Node) -> int | None:
     """How many active NVLinks each of its GPUs should have; None where nothing tells."""
     try:
@@ -112,7 +112,7 @@ def nvlinks_due(node: Node) -> int | None:
         return None
 
 
-@told_by()
+@collected_by()
 def is_outside_ec2(node: Node) -> bool:
     """Whether the firmware names another vendor, and nobody gave it an EC2 type: only EC2 has EFA."""
     return not node.target.instance_type and node.platform.vendor not in ("", EC2)
@@ -130,4 +130,4 @@ def of_type(node: Node, what: str) -> Any:
     return value
 
 
-boot = told_as("boot", Boot)
+boot = collected_as("boot", Boot)

@@ -31,7 +31,7 @@ NOT_COLLECTED = "evidence was not collected"  # one gap of a capture, however ma
 
 
 @record
-class Told:
+class CollectorData:
     """What one collector told: a JSON object, whose values are read one by one."""
 
     value: Mapping[str, Any]
@@ -98,7 +98,7 @@ class Fact(Generic[T]):
         try:
             if self.uncaptured and not all(_is_captured(node.collectors.get(name)) for name in self.collectors):
                 return NotApplicable(self.uncaptured)
-            return self.decode(node, *(told(name, node.collector(name)) for name in self.collectors))
+            return self.decode(node, *(answer_of(name, node.collector(name)) for name in self.collectors))
         except (Incomplete, NotApplicable) as unread:
             return unread
         except Exception as broke:  # kept as what it is: not told so that it can be understood
@@ -115,7 +115,7 @@ def _is_captured(collector: Collected | None) -> bool:
     return collector is not None and collector.status is not Status.UNCOLLECTED
 
 
-def told_by(*collectors: str) -> Callable[[Callable[..., T]], Fact[T]]:
+def collected_by(*collectors: str) -> Callable[[Callable[..., T]], Fact[T]]:
     """Make a fact of a method that takes what these collectors told, in this order."""
 
     def fact(decode: Callable[..., T]) -> Fact[T]:
@@ -124,11 +124,11 @@ def told_by(*collectors: str) -> Callable[[Callable[..., T]], Fact[T]]:
     return fact
 
 
-def told_as(collector: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[T]:
+def collected_as(collector: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[T]:
     """Make a fact of all that one collector told, as a class that reads its values."""
 
-    def decode(_node: Telling, told: Told) -> T:
-        return kind(told.value)
+    def decode(_node: Telling, data: CollectorData) -> T:
+        return kind(data.value)
 
     decode.__doc__ = kind.__doc__
     return Fact((collector,), decode)
@@ -138,23 +138,23 @@ def captured_as(collector: str, kind: Callable[[Mapping[str, Any]], T], what: st
     """Make a fact of one of ONLY_CAPTURED; not applicable where no `what` (`log of dcgmi diag`) was captured."""
     if collector not in ONLY_CAPTURED:
         raise ValueError(f"{collector} is told by the probe; expected one of {', '.join(sorted(ONLY_CAPTURED))}")
-    return Fact((collector,), told_as(collector, kind).decode, f"no {what} was captured")
+    return Fact((collector,), collected_as(collector, kind).decode, f"no {what} was captured")
 
 
-def list_told_as(collector: str, key: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[tuple[T, ...]]:
+def list_collected_as(collector: str, key: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[tuple[T, ...]]:
     """Make a fact of a list that one collector told, as a class that reads each entry's values."""
 
-    def decode(_node: Telling, told: Told) -> tuple[T, ...]:
-        return tuple(kind(entry) for entry in told.get(key, objects))
+    def decode(_node: Telling, data: CollectorData) -> tuple[T, ...]:
+        return tuple(kind(entry) for entry in data.get(key, objects))
 
     decode.__doc__ = kind.__doc__
     return Fact((collector,), decode)
 
 
-def told(name: str, collector: Collected) -> Told:
+def answer_of(name: str, collector: Collected) -> CollectorData:
     """What a collector told. Raises Absent, Incomplete."""
     if collector.status is Status.TOLD:
-        return Told(read(collector.value, table, name), name)
+        return CollectorData(read(collector.value, table, name), name)
     detail = f" ({collector.detail[:300]})" if collector.detail else ""
     if collector.status is Status.ABSENT:
         raise Absent(f"{name}: not on this node{detail}", cause=f"{name} is not on the node")

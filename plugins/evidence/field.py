@@ -22,7 +22,7 @@ class Device(Protocol):
     """Anything with the JSON object that the node told of it."""
 
     @property
-    def told(self) -> Mapping[str, Any]:
+    def data(self) -> Mapping[str, Any]:
         """The object as told."""
 
 
@@ -43,11 +43,11 @@ class Field(Generic[T]):
     def __get__(self, device: Device | None, owner: type) -> Field[T] | T:
         if device is None:
             return self
-        told = device.told.get(self.key)
+        data = device.data.get(self.key)
         try:
-            return self.decode(told)
+            return self.decode(data)
         except Exception:  # which `read` has words for
-            return read(told, self.decode, self.key)
+            return read(data, self.decode, self.key)
 
 
 def readings(device: object, *names: str) -> tuple[dict[str, Any], list[Incomplete | NotApplicable]]:
@@ -55,14 +55,14 @@ def readings(device: object, *names: str) -> tuple[dict[str, Any], list[Incomple
 
     For a check that looks at several values: a fault seen in one of them outranks that another could not be read.
     """
-    told: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     unread: list[Incomplete | NotApplicable] = []
     for name in names:
         try:
-            told[name] = getattr(device, name)
+            data[name] = getattr(device, name)
         except (Incomplete, NotApplicable) as why:
             unread.append(why)
-    return told, unread
+    return data, unread
 
 
 def require(unread: Iterable[Incomplete | NotApplicable]) -> None:
@@ -71,101 +71,101 @@ def require(unread: Iterable[Incomplete | NotApplicable]) -> None:
         raise why
 
 
-def read(told: object, decode: Callable[[object], T], where: str) -> T:
+def read(data: object, decode: Callable[[object], T], where: str) -> T:
     """Decode one value that may be an error object. Raises Incomplete, NotApplicable."""
     try:
-        return decode(told)
+        return decode(data)
     except (Incomplete, NotApplicable):
         raise
     except Exception:  # noqa: S110 - whatever is wrong with it, it is not understood
         pass
-    if isinstance(told, dict) and isinstance(told.get("error"), str):
-        word = told["error"][:40]
+    if isinstance(data, dict) and isinstance(data.get("error"), str):
+        word = data["error"][:40]
         if word in UNSUPPORTED:
             raise NotApplicable(f"{where} is not supported here ({word})")
         raise Incomplete(f"{where} could not be read ({word})", cause=f"could not be read: {word}")
-    if told is None:
+    if data is None:
         raise Incomplete(f"{where} was not told", cause="not told by the node")
-    raise Incomplete(f"{where} is not understood: {str(told)[:60]!r}", cause="not understood")
+    raise Incomplete(f"{where} is not understood: {str(data)[:60]!r}", cause="not understood")
 
 
-def whole(told: object) -> int:
+def whole(data: object) -> int:
     """A whole number of at most 24 digits; a boolean is none."""
-    if isinstance(told, bool) or not isinstance(told, int) or abs(told) >= TOO_LARGE:
+    if isinstance(data, bool) or not isinstance(data, int) or abs(data) >= TOO_LARGE:
         raise TypeError
-    return told
+    return data
 
 
-def number(told: object) -> float:
+def number(data: object) -> float:
     """A number that is neither infinite nor none at all."""
-    if isinstance(told, bool) or not isinstance(told, (int, float)) or not abs(told) < TOO_LARGE:
+    if isinstance(data, bool) or not isinstance(data, (int, float)) or not abs(data) < TOO_LARGE:
         raise TypeError
-    return float(told)
+    return float(data)
 
 
-def flag(told: object) -> bool:
+def flag(data: object) -> bool:
     """True or false."""
-    if not isinstance(told, bool):
+    if not isinstance(data, bool):
         raise TypeError
-    return told
+    return data
 
 
-def text(told: object) -> str:
+def text(data: object) -> str:
     """Text, cut at MAX_TEXT characters."""
-    if not isinstance(told, str):
+    if not isinstance(data, str):
         raise TypeError
-    return told[:MAX_TEXT]
+    return data[:MAX_TEXT]
 
 
-def word(told: object) -> str:
+def word(data: object) -> str:
     """The name that a process has given itself, as one word: it is no sentence about a job, a user or a GPU."""
-    return _SPACE.sub("_", text(told))
+    return _SPACE.sub("_", text(data))
 
 
-def output(told: object) -> str:
+def output(data: object) -> str:
     """What a tool printed, cut at MAX_OUTPUT characters."""
-    if not isinstance(told, str):
+    if not isinstance(data, str):
         raise TypeError
-    return told[:MAX_OUTPUT]
+    return data[:MAX_OUTPUT]
 
 
 def optional(decode: Callable[[object], T]) -> Callable[[object], T | None]:
     """What `decode` reads, or None where the node told null."""
 
-    def decode_optional(told: object) -> T | None:
-        return None if told is None else decode(told)
+    def decode_optional(data: object) -> T | None:
+        return None if data is None else decode(data)
 
     return decode_optional
 
 
-def objects(told: object) -> list[dict[str, Any]]:
+def objects(data: object) -> list[dict[str, Any]]:
     """A list of JSON objects."""
-    if not isinstance(told, list) or not all(isinstance(entry, dict) for entry in told):
+    if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
         raise TypeError
-    return told
+    return data
 
 
-def at_least_one(told: list[T], what: str) -> list[T]:
+def at_least_one(data: list[T], what: str) -> list[T]:
     """A list that cannot be empty where all was told. Raises Incomplete."""
-    if not told:
+    if not data:
         raise Incomplete(f"no {what} was told; expected at least one", cause=f"no {what} was told")
-    return told
+    return data
 
 
-def table(told: object) -> dict[str, Any]:
+def table(data: object) -> dict[str, Any]:
     """A JSON object that is not an error."""
-    if not isinstance(told, dict) or "error" in told:
+    if not isinstance(data, dict) or "error" in data:
         raise TypeError
-    return told
+    return data
 
 
-def values(told: object) -> list[object]:
+def values(data: object) -> list[object]:
     """A list of anything; each entry is to be read by itself."""
-    if not isinstance(told, list):
+    if not isinstance(data, list):
         raise TypeError
-    return told
+    return data
 
 
-def texts(told: object) -> tuple[str, ...]:
+def texts(data: object) -> tuple[str, ...]:
     """A list of texts."""
-    return tuple(text(entry) for entry in values(told))
+    return tuple(text(entry) for entry in values(data))

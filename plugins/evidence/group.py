@@ -105,12 +105,12 @@ class Group:
     def medians(self, what: str, read: Callable[[Node], Mapping[str, float]]) -> Mapping[str, Median]:
         """The median of what its nodes measure, by the measurement's name. A node that cannot tell counts nowhere."""
         if what not in self.measured:
-            told: dict[str, list[float]] = {}
+            data: dict[str, list[float]] = {}
             for node in self.nodes:
                 with suppress(Exception):
                     for name, value in read(node).items():
-                        told.setdefault(name, []).append(value)
-            self.measured[what] = {name: Median(median(values), len(values)) for name, values in told.items()}
+                        data.setdefault(name, []).append(value)
+            self.measured[what] = {name: Median(median(values), len(values)) for name, values in data.items()}
         return self.measured[what]
 
     def counts(self, what: str, read: Callable[[Node], Values]) -> Mapping[str, Counter[str]]:
@@ -144,15 +144,15 @@ def in_words(found: Iterable[Difference]) -> str:
 
 
 def _counts(nodes: Iterable[Node], read: Callable[[Node], Values]) -> dict[str, Counter[str]]:
-    told: list[Values] = []
+    data: list[Values] = []
     for node in nodes:
         try:
-            told.append(read(node))
+            data.append(read(node))
         except Exception:  # noqa: S112 - likewise
             continue
-    names = {name: None for values in told for name in values}  # in the order of the first node that has them
+    names = {name: None for values in data for name in values}  # in the order of the first node that has them
     return {
-        name: Counter(value for values in told if (value := values.get(name, ABSENT)) is not None) for name in names
+        name: Counter(value for values in data if (value := values.get(name, ABSENT)) is not None) for name in names
     }
 
 

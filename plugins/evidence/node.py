@@ -13,7 +13,7 @@ from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence import expectation
 from clusterproof.plugins.evidence import pairwise_of_node as between_nodes
-from clusterproof.plugins.evidence.fact import told
+from clusterproof.plugins.evidence.fact import answer_of
 from clusterproof.plugins.evidence.gpu import of_node as of_gpus
 from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.host import of_node as host
@@ -72,7 +72,7 @@ class Node:
 
     def answer(self, collector: str) -> Mapping[str, Any]:
         """The JSON object that a collector of one's own told, as it came. Raises Incomplete."""
-        return told(collector, self.collector(collector)).value
+        return answer_of(collector, self.collector(collector)).value
 
     # What it is expected to be
 
@@ -218,5 +218,5 @@ class Node:
             gpus = self.gpus
         except (Incomplete, NotApplicable):
             return []
-        told = [gpu.record.get("uuid") for gpu in gpus]
-        return [printable(uuid, MAX_NAME) for uuid in told[:MAX_GPUS] if isinstance(uuid, str)]
+        data = [gpu.record.get("uuid") for gpu in gpus]
+        return [printable(uuid, MAX_NAME) for uuid in data[:MAX_GPUS] if isinstance(uuid, str)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def nodes(
     cluster: Cluster,
-    told: Mapping[str, NodeEvidence],
+    data: Mapping[str, NodeEvidence],
     occasion: str = "preflight",
     policy: Policy = NO_POLICY,
     since: Window = BOOT,
@@ -30,7 +30,7 @@ def nodes(
     groups: dict[tuple[str, str], Group] = defaultdict(Group)
     made: dict[str, Node] = {}
     for target in cluster.targets:
-        node = Node(target, told[target.name], occasion, policy, since, between=between)
+        node = Node(target, data[target.name], occasion, policy, since, between=between)
         group = groups[target.group, node.type_name]
         made[target.name] = replace(node, group=group)
         group.nodes.append(made[target.name])

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.fact import told_by
+from clusterproof.plugins.evidence.fact import collected_by
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.pairwise.facts import PairsOfNode
     from clusterproof.plugins.evidence.node import Node
 
 
-@told_by()
+@collected_by()
 def pairwise(node: Node) -> PairsOfNode:
     """The measurements of pairs that it took part in. Raises Incomplete, NotApplicable."""
     if node.between is None:

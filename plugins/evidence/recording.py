@@ -42,10 +42,10 @@ def read_cluster(folder: Path) -> Cluster:
     path = folder / "cluster.json"
     text = read_text(path, expected="a folder that --record wrote")
     try:
-        told = json.loads(text)
+        data = json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise InventoryError(f"{path} is not JSON: {problem}; expected a file that --record wrote") from None
-    return _cluster(Table.of(str(path), told), folder)
+    return _cluster(Table.of(str(path), data), folder)
 
 
 def write_cluster(folder: Path, cluster: Cluster) -> None:
@@ -119,9 +119,9 @@ def _cluster(table: Table, folder: Path) -> Cluster:
     )
 
 
-def _told(told: Table, keys: tuple[str, ...]) -> dict[str, str]:
-    told.only(*keys)
-    return {key: told.text(key) for key in keys if key in told.values}
+def _told(data: Table, keys: tuple[str, ...]) -> dict[str, str]:
+    data.only(*keys)
+    return {key: data.text(key) for key in keys if key in data.values}
 
 
 def _target(node: Table) -> Target:
@@ -136,7 +136,7 @@ def _target(node: Table) -> Target:
 
 
 def _node_to_json(target: Target) -> dict[str, Any]:
-    told = {
+    data = {
         "name": target.name,
         "address": target.address,
         "group": target.group,
@@ -144,4 +144,4 @@ def _node_to_json(target: Target) -> dict[str, Any]:
         "expect": dict(target.expect),
     }
     attached = {} if target.efa_attached is None else {"efa_attached": target.efa_attached}
-    return {key: value for key, value in told.items() if value} | attached
+    return {key: value for key, value in data.items() if value} | attached

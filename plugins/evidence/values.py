@@ -18,9 +18,9 @@ _WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 _NUMBER = re.compile(r"[-+]?\d{1,18}(?:\.\d{0,18})?(?:[eE][-+]?\d{1,2})?", re.ASCII)
 
 
-def short(told: object) -> str:
+def short(data: object) -> str:
     """Text or a number as text, cut; anything else is empty."""
-    return str(told)[:MAX_TEXT] if isinstance(told, (str, int, float)) and not isinstance(told, bool) else ""
+    return str(data)[:MAX_TEXT] if isinstance(data, (str, int, float)) and not isinstance(data, bool) else ""
 
 
 def document_in(text: str) -> dict[str, Any]:
@@ -34,9 +34,9 @@ def document_in(text: str) -> dict[str, Any]:
     return document
 
 
-def objects(told: object) -> list[dict[str, Any]]:
+def objects(data: object) -> list[dict[str, Any]]:
     """The objects in a list; none where it is no list."""
-    return [entry for entry in told if isinstance(entry, dict)] if isinstance(told, list) else []
+    return [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
 
 
 def whole(word: str) -> int | None:
@@ -55,9 +55,9 @@ def bytes_of(word: str) -> int | None:
     return int(float(found[1]) * 1024 ** _POWERS[found[2].upper()]) if found else None
 
 
-def gpus_in(told: object) -> str:
+def gpus_in(data: object) -> str:
     """The numbers in `GPUs: 0, 3`, `0,3` or 0, as `0, 3`; empty where it has none."""
-    return ", ".join(_NUMBERS.findall(short(told)))
+    return ", ".join(_NUMBERS.findall(short(data)))
 
 
 def sections(begin: re.Pattern[str], text: str, most: int = 100_000) -> list[tuple[re.Match[str], str]]:

@@ -38,8 +38,8 @@ def asg(rest: str, options: Mapping[str, str]) -> Cluster:
     """The instances of an Auto Scaling group. Raises InventoryError."""
     account = _account(f"asg:{rest}", options)
     try:
-        told = account.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[rest])
-        groups = told["AutoScalingGroups"]
+        data = account.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[rest])
+        groups = data["AutoScalingGroups"]
         if not groups:
             raise InventoryError(f"no Auto Scaling group {rest!r:.80} in {account.region}; expected one of that name")
         ids = [str(instance["InstanceId"]) for instance in groups[0].get("Instances", ())]
@@ -67,7 +67,7 @@ def _cluster(name: str, account: Account, found: list[Mapping[str, Any]]) -> Clu
     stopped = len(found) - len(running)
     if not running:
         raise InventoryError(f"{name:.80} in {account.region} has no running instance; expected at least one")
-    targets = tuple(_target(instance) for instance in sorted(running, key=lambda told: str(told["InstanceId"])))
+    targets = tuple(_target(instance) for instance in sorted(running, key=lambda data: str(data["InstanceId"])))
     notes = (f"not validated: {stopped} that do not run",) if stopped else ()
     return Cluster(name, "ssm", _named_apart(targets), {"region": account.region}, notes)
 

@@ -36,15 +36,15 @@ def hyperpod(text: str, options: Mapping[str, str]) -> Cluster:
 
 def _cluster(account: Account, text: str) -> Cluster:
     try:
-        told = account.call("sagemaker", "describe_cluster", ClusterName=text)
+        data = account.call("sagemaker", "describe_cluster", ClusterName=text)
     except AwsDenied:
         raise
     except AwsError as problem:
         if problem.code in _NOT_FOUND or "could not find" in str(problem).lower():
             raise InventoryError(_unknown(account, text)) from None
         raise
-    arn, name = str(told["ClusterArn"]), str(told["ClusterName"])
-    roles = {str(group["InstanceGroupName"]): _role(group) for group in _groups(told)}
+    arn, name = str(data["ClusterArn"]), str(data["ClusterName"])
+    roles = {str(group["InstanceGroupName"]): _role(group) for group in _groups(data)}
     nodes = list(account.listed("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", **_page(name)))
     workers = [node for node in nodes if roles.get(node["InstanceGroupName"]) not in _LEFT_OUT]
     if not workers:
@@ -91,15 +91,15 @@ def _page(name: str) -> dict[str, Any]:
     return {"ClusterName": name, "PaginationConfig": {"PageSize": PAGE}}
 
 
-def _groups(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [*told.get("InstanceGroups", ()), *told.get("RestrictedInstanceGroups", ())]
+def _groups(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*data.get("InstanceGroups", ()), *data.get("RestrictedInstanceGroups", ())]
 
 
 def _role(group: Mapping[str, Any]) -> str:
     """Controller, Login or Compute, from the API, else from the group's name."""
-    told = group.get("SlurmConfig", {}).get("NodeType")
-    if told:
-        return str(told)
+    data = group.get("SlurmConfig", {}).get("NodeType")
+    if data:
+        return str(data)
     name = str(group["InstanceGroupName"])
     return next((role for role, words in _BY_NAME if words.search(name)), "Compute")
 

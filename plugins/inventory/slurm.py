@@ -10,7 +10,7 @@ from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.nodeset import NodesetError, expand, fold
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.fact import told
+from clusterproof.plugins.evidence.fact import answer_of
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmJobs, SlurmNode
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.slurm_asked import COLLECTOR, JOBS, ask_slurm
@@ -57,7 +57,9 @@ def _told(settings: Mapping[str, str], shown: str) -> tuple[SlurmCluster, SlurmJ
     """What Slurm tells on the host that the settings name. Raises InventoryError."""
     try:
         collectors = ask_slurm(submit_host(settings), Limits(), (COLLECTOR, JOBS))
-        return SlurmCluster(told(COLLECTOR, collectors[COLLECTOR]).value), SlurmJobs(told(JOBS, collectors[JOBS]).value)
+        return SlurmCluster(answer_of(COLLECTOR, collectors[COLLECTOR]).value), SlurmJobs(
+            answer_of(JOBS, collectors[JOBS]).value
+        )
     except Incomplete as problem:
         raise InventoryError(
             f"--cluster {shown!r:.90}: {problem}; expected a host where scontrol works (--via ssh:HOST for another)"

@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.services.collect import WANTED as SERVICES
 from clusterproof.plugins.evidence.software import version
 from clusterproof.plugins.evidence.software.collect_versions import FILES, LIBRARIES, PACKAGES
 from clusterproof.plugins.evidence.software.collect_versions import LOADED as LIBRARY_NAMES
-from clusterproof.plugins.manifest.told import (
+from clusterproof.plugins.manifest.values import (
     size_of,
     state_of_library,
     state_of_module,

@@ -36,13 +36,13 @@ def find_policy(named: str | None, folder: Path) -> Policy:
     project = folder / PYPROJECT
     if not project.is_file():
         return NO_POLICY
-    told = _toml(project).get("tool", {})
-    if not isinstance(told, Mapping) or "clusterproof" not in told:
+    data = _toml(project).get("tool", {})
+    if not isinstance(data, Mapping) or "clusterproof" not in data:
         return NO_POLICY
-    return _policy(Table.of(f"{PYPROJECT} [tool.clusterproof]", told["clusterproof"]))
+    return _policy(Table.of(f"{PYPROJECT} [tool.clusterproof]", data["clusterproof"]))
 
 
-def told_by(named: str | None, folder: Path) -> tuple[str, dict[str, Any]]:
+def collected_by(named: str | None, folder: Path) -> tuple[str, dict[str, Any]]:
     """What the file says that `find_policy` reads: its text, empty where it is another program's too, and as TOML.
 
     Raises InventoryError.
@@ -90,12 +90,12 @@ def _policy(table: Table) -> Policy:
 
 def _thresholds(table: Table) -> dict[str, float]:
     """The numbers by `table.key`."""
-    told: dict[str, float] = {}
+    data: dict[str, float] = {}
     for name in table.values:
         section = table.table(str(name))
         for key, value in section.values.items():
-            told[_known_threshold(f"{name}.{key}", table.where)] = _number(value, f"{section.where}: {key}")
-    return told
+            data[_known_threshold(f"{name}.{key}", table.where)] = _number(value, f"{section.where}: {key}")
+    return data
 
 
 def _known_threshold(name: str, where: str) -> str:
@@ -116,9 +116,9 @@ def _instance_types(table: Table) -> dict[str, InstanceType]:
     rows = {}
     for name in table.values:
         row = table.table(str(name))
-        told = {"name": name, "source": "policy", **row.values}
+        data = {"name": name, "source": "policy", **row.values}
         try:
-            rows[str(name)] = build(InstanceType, told, row.where, {"policy": "the site's own policy"})
+            rows[str(name)] = build(InstanceType, data, row.where, {"policy": "the site's own policy"})
         except CatalogError as wrong:
             raise InventoryError(str(wrong)) from None
     return rows
@@ -147,20 +147,20 @@ def _readings(table: Table) -> dict[str, dict[Verdict, Verdict]]:
 
 def _reading(rule: Table, verdict: Verdict) -> Verdict:
     allowed = [other.value for other in READINGS[verdict]]
-    told = rule.text(verdict.value)
-    if told not in allowed:
+    data = rule.text(verdict.value)
+    if data not in allowed:
         raise InventoryError(
-            f"{rule.where}: {verdict.value} is read as {told!r:.40}; expected {' or '.join(allowed)} "
+            f"{rule.where}: {verdict.value} is read as {data!r:.40}; expected {' or '.join(allowed)} "
             "(to do without a check, disable it to a date)"
         )
-    return Verdict(told)
+    return Verdict(data)
 
 
 def _paths(table: Table, key: str) -> tuple[str, ...]:
-    told = table.values.get(key, [])
-    if not isinstance(told, list) or not all(isinstance(path, str) and path.startswith("/") for path in told):
-        raise InventoryError(f"{table.where}: {key} is {told!r:.60}; expected a list of paths that begin with /")
-    return tuple(told)
+    data = table.values.get(key, [])
+    if not isinstance(data, list) or not all(isinstance(path, str) and path.startswith("/") for path in data):
+        raise InventoryError(f"{table.where}: {key} is {data!r:.60}; expected a list of paths that begin with /")
+    return tuple(data)
 
 
 def refuse_unknown(policy: Policy, checks: frozenset[str]) -> None:

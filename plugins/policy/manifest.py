@@ -38,13 +38,13 @@ def _rows(table: Table, known: Collection[str], read: Callable[[str], object]) -
                 f"{table.where}: the probe does not look at {name!r:.60}{nearest(name, known)}; "
                 f"expected {', '.join(known)}"
             )
-    told = {str(name): table.text(str(name)) for name in table.values}
-    for name, rule in told.items():
+    data = {str(name): table.text(str(name)) for name in table.values}
+    for name, rule in data.items():
         try:
             read(rule)
         except ValueError as wrong:
             raise InventoryError(f"{table.where}: {name}: {wrong}") from None
-    return told
+    return data
 
 
 def _is_version_rule(rule: str) -> object:

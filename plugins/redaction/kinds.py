@@ -71,9 +71,9 @@ def _places() -> Mapping[str, Place]:
         import tomllib
     else:
         import tomli as tomllib
-    told = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    data = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     collectors: dict[str, Place] = {}
-    for collector, kinds in told.items():
+    for collector, kinds in data.items():
         collectors[collector] = Place()
         for kind, paths in kinds.items():
             for path in paths.split():

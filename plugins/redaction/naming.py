@@ -43,13 +43,13 @@ class Names:
         pieces = _SEPARATORS.split(found[0])  # part, separator, part, …
         if self._first.isdisjoint(map(str.lower, pieces)):
             return found[0]
-        told: list[str] = []
+        data: list[str] = []
         at = 0
         while at < len(pieces):
             word, behind = self._longest(pieces, at)
-            told.append(word)
+            data.append(word)
             at = behind
-        return "".join(told)
+        return "".join(data)
 
     def _longest(self, pieces: list[str], at: int) -> tuple[str, int]:
         """The word for the longest name that begins with piece `at`, or the piece itself; and where it ends."""

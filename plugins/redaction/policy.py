@@ -33,41 +33,41 @@ def without_names(policy: Policy, text: Shown, type_: Shown, version: Shown) -> 
     )
 
 
-def file_without_names(told: Mapping[str, Any], text: Shown, type_: Shown, version: Shown) -> str:
+def file_without_names(data: Mapping[str, Any], text: Shown, type_: Shown, version: Shown) -> str:
     """The file as TOML, without its comments."""
-    return as_toml({key: _table(key, value, text, type_, version) for key, value in told.items()})
+    return as_toml({key: _table(key, value, text, type_, version) for key, value in data.items()})
 
 
-def _table(name: str, told: Any, text: Shown, type_: Shown, version: Shown) -> Any:
-    if not isinstance(told, dict):
-        return _value(told, text)
+def _table(name: str, data: Any, text: Shown, type_: Shown, version: Shown) -> Any:
+    if not isinstance(data, dict):
+        return _value(data, text)
     shown = type_ if name == _TYPES else text if name == _VERSIONS else str
     of_value = version if name in _OF_VERSIONS else text
-    values = {shown(key): _value(value, of_value) for key, value in told.items()}
-    return {key: type_(told[key]) if (name, key) == ("manifest", _TYPES) else value for key, value in values.items()}
+    values = {shown(key): _value(value, of_value) for key, value in data.items()}
+    return {key: type_(data[key]) if (name, key) == ("manifest", _TYPES) else value for key, value in values.items()}
 
 
-def _value(told: Any, text: Shown) -> Any:
-    if isinstance(told, str):
-        return text(told)
-    if isinstance(told, list):
-        return [_value(entry, text) for entry in told]
-    if isinstance(told, dict):
-        return {key: _value(entry, text) for key, entry in told.items()}
-    return told
+def _value(data: Any, text: Shown) -> Any:
+    if isinstance(data, str):
+        return text(data)
+    if isinstance(data, list):
+        return [_value(entry, text) for entry in data]
+    if isinstance(data, dict):
+        return {key: _value(entry, text) for key, entry in data.items()}
+    return data
 
 
-def as_toml(told: Mapping[str, Any]) -> str:
+def as_toml(data: Mapping[str, Any]) -> str:
     """Tables of plain values as TOML."""
-    return "\n".join(_lines(told, ())) + "\n"
+    return "\n".join(_lines(data, ())) + "\n"
 
 
-def _lines(told: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[str]:
-    plain = {key: value for key, value in told.items() if not isinstance(value, dict)}
+def _lines(data: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[str]:
+    plain = {key: value for key, value in data.items() if not isinstance(value, dict)}
     if plain and above:
         yield f"[{'.'.join(map(_quoted, above))}]"
     yield from (f"{_quoted(key)} = {_plain(value)}" for key, value in plain.items())
-    for key, value in told.items():
+    for key, value in data.items():
         if isinstance(value, dict):
             yield from _lines(value, (*above, key))
 

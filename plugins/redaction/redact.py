@@ -88,16 +88,16 @@ class Redaction:
     @contextmanager
     def rewriting(self, keep: Callable[[NodeEvidence], None]) -> Iterator[Callable[[NodeEvidence], None]]:
         """Yield what takes a node's evidence; at the end, even of a stopped run, `keep` gets it without names."""
-        told: list[NodeEvidence] = []
+        data: list[NodeEvidence] = []
 
         def learn(evidence: NodeEvidence) -> None:
             self.learn(evidence)
-            told.append(evidence)
+            data.append(evidence)
 
         try:
             yield learn
         finally:
-            for evidence in told:
+            for evidence in data:
                 keep(self.evidence(evidence))
 
     def learn(self, evidence: NodeEvidence) -> None:
@@ -112,20 +112,20 @@ class Redaction:
                 elif server := _SERVER.fullmatch(source):
                     self._is_known(server[1] or server[2], "host")
 
-    def _learn(self, told: Any, place: Place, node: str) -> None:
-        if isinstance(told, list):
-            for entry in told:
+    def _learn(self, data: Any, place: Place, node: str) -> None:
+        if isinstance(data, list):
+            for entry in data:
                 self._learn(entry, place, node)
-        elif isinstance(told, dict):
-            for key, entry in told.items():
+        elif isinstance(data, dict):
+            for key, entry in data.items():
                 self._learn(entry, place.at(key), node)
-        elif isinstance(told, str) and told and place.kind not in _OF_TEXT:
+        elif isinstance(data, str) and data and place.kind not in _OF_TEXT:
             if place.kind == "host" and node in self._nodes:
-                self._is_host(told, self._nodes[node] if place.is_own else self._word("host", told))
+                self._is_host(data, self._nodes[node] if place.is_own else self._word("host", data))
             elif place.kind == "host":
-                self._is_host(told, self._nodes.get(told) or self._word("host", told))
-            elif place.kind != "program" or not is_common(told):
-                self._is_known(told, place.kind)
+                self._is_host(data, self._nodes.get(data) or self._word("host", data))
+            elif place.kind != "program" or not is_common(data):
+                self._is_known(data, place.kind)
 
     def evidence(self, evidence: NodeEvidence) -> NodeEvidence:
         """One node's evidence without names."""
@@ -170,8 +170,8 @@ class Redaction:
         """A version, of which the numbers stay."""
         if any(map(str.isspace, text)):
             return self.text(text, has_addresses=False)
-        told = self._marked(_unmarkable(text), has_addresses=False)
-        return self._wording.kept(told) if BEGIN in told else self._wording.version(told)
+        data = self._marked(_unmarkable(text), has_addresses=False)
+        return self._wording.kept(data) if BEGIN in data else self._wording.version(data)
 
     def _kept(self, text: str, has_addresses: bool, is_login: bool) -> str:
         marked_text = self._marked(_unmarkable(text), has_addresses)
@@ -216,18 +216,18 @@ class Redaction:
         self._is_known(name, "type")
         return self._word("type", name)
 
-    def _value(self, told: Any, place: Place) -> Any:
-        if isinstance(told, str):
-            return self._told(told, place.kind)
-        if isinstance(told, list):
-            return [self._value(entry, place) for entry in told]
-        if isinstance(told, dict):
-            return {self._key(key, place): self._value(entry, place.at(key)) for key, entry in told.items()}
-        if isinstance(told, (int, float)) and not isinstance(told, bool):
+    def _value(self, data: Any, place: Place) -> Any:
+        if isinstance(data, str):
+            return self._told(data, place.kind)
+        if isinstance(data, list):
+            return [self._value(entry, place) for entry in data]
+        if isinstance(data, dict):
+            return {self._key(key, place): self._value(entry, place.at(key)) for key, entry in data.items()}
+        if isinstance(data, (int, float)) and not isinstance(data, bool):
             if place.kind in _OF_TEXT[1:]:
-                return told
-            return 0 if isinstance(told, int) and (place.kind or abs(told) >= _LARGEST) else told
-        return told
+                return data
+            return 0 if isinstance(data, int) and (place.kind or abs(data) >= _LARGEST) else data
+        return data
 
     def _key(self, key: str, place: Place) -> str:
         if key in place.within or key in ("error", "text"):
@@ -235,25 +235,25 @@ class Redaction:
         parts = key.lower().split("_")
         return key if all(part in words() or (part.isdecimal() and len(part) < 4) for part in parts) else self.text(key)
 
-    def _told(self, told: str, kind: str) -> str:
-        if not told or (kind == "hardware" and HARDWARE.fullmatch(told)):
-            return told
-        if kind == "symbol" and waits_for([told]):
-            return told
-        if kind == "version" and any(map(str.isdecimal, told)):
-            return self.version(told)
+    def _told(self, data: str, kind: str) -> str:
+        if not data or (kind == "hardware" and HARDWARE.fullmatch(data)):
+            return data
+        if kind == "symbol" and waits_for([data]):
+            return data
+        if kind == "version" and any(map(str.isdecimal, data)):
+            return self.version(data)
         if kind in _OF_TEXT:
-            return self.text(told)
-        if kind == "program" and is_common(told):
-            return told
-        return self._name(kind, told)
+            return self.text(data)
+        if kind == "program" and is_common(data):
+            return data
+        return self._name(kind, data)
 
-    def _name(self, kind: str, told: str) -> str:
+    def _name(self, kind: str, data: str) -> str:
         """The word for what names one thing, whatever it looks like."""
-        if not told or _NO_NAME.fullmatch(told):
-            return told
-        text = self._marked(_unmarkable(told), has_addresses=True)
-        return unmarked(self._wording.kept(text)) if BEGIN in text else self._word(kind, told)
+        if not data or _NO_NAME.fullmatch(data):
+            return data
+        text = self._marked(_unmarkable(data), has_addresses=True)
+        return unmarked(self._wording.kept(text)) if BEGIN in text else self._word(kind, data)
 
     def _is_host(self, name: str, word: str) -> None:
         """Let a word stand for a host: by its whole name, and by its first label."""

@@ -86,7 +86,7 @@ class Asking:
             return
         with progress(self.config, self.cluster) as shown:
 
-            def told(evidence: NodeEvidence) -> None:
+            def note(evidence: NodeEvidence) -> None:
                 keep(evidence)
                 shown(evidence)
 
@@ -97,7 +97,7 @@ class Asking:
                     collectors,
                     self._probe_options(),
                     self.limits(),
-                    told,
+                    note,
                     self._further_collectors(),
                 )
             except Unusable as problem:
@@ -112,11 +112,11 @@ class Asking:
         if self.cluster.connection == "replay":
             return read_control_plane(Path(self.cluster.settings["recording"]), self.cluster.name)
         of_aws = collectors - {SLURM_COLLECTOR}
-        told = self._aws(of_aws, noted) if of_aws else NodeEvidence(self.cluster.name)
+        data = self._aws(of_aws, noted) if of_aws else NodeEvidence(self.cluster.name)
         if SLURM_COLLECTOR not in collectors or not is_of_slurm(self.cluster):
-            return told
+            return data
         return replace(
-            told, collectors={**told.collectors, **ask_slurm(submit_host(self.cluster.settings), self.limits())}
+            data, collectors={**data.collectors, **ask_slurm(submit_host(self.cluster.settings), self.limits())}
         )
 
     def _aws(self, collectors: frozenset[str], noted: Noted) -> NodeEvidence:
@@ -152,8 +152,8 @@ class Asking:
 
     def _further_collectors(self) -> list[Path]:
         """Files of third parties, each a collector of the probe."""
-        told = self.config.hook.pytest_cluster_collectors(config=self.config)
-        return [Path(path) for paths in told for path in paths]
+        data = self.config.hook.pytest_cluster_collectors(config=self.config)
+        return [Path(path) for paths in data for path in paths]
 
     def _probe_options(self) -> ProbeOptions:
         option = self.config.option
@@ -173,7 +173,7 @@ class Asking:
         if option.accept_new_host_keys:
             settings["accept_new_host_keys"] = "yes"
         settings |= {
-            key: str(told) for key in ("ssm_rate", "ssm_output", "mpirun_options") if (told := getattr(option, key))
+            key: str(data) for key in ("ssm_rate", "ssm_output", "mpirun_options") if (data := getattr(option, key))
         }
         return Limits(
             fanout=option.fanout,

@@ -240,8 +240,8 @@ def _is_check(collector: pytest.Module, name: str, obj: object) -> bool:
 def _needs_fixtures(collector: pytest.Module, function: Callable[..., Any]) -> bool:
     """Whether a fixture that is not ours takes part: one of a device's name, which then wins, or an autouse one."""
     manager = collector.session._fixturemanager  # noqa: SLF001 - pytest has no public name for it
-    told = manager.getfixtureinfo(collector, function, None)  # type: ignore[arg-type] # a module will do
-    return any(not is_ours(made) for every in told.name2fixturedefs.values() for made in every)
+    data = manager.getfixtureinfo(collector, function, None)  # type: ignore[arg-type] # a module will do
+    return any(not is_ours(made) for every in data.name2fixturedefs.values() for made in every)
 
 
 def is_ours(made: Any) -> bool:
@@ -259,8 +259,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def asks_for_node(item: pytest.Item) -> bool:
     """Whether a test's `node` is ours: no fixture of another stands before it that does not itself ask for it."""
-    told = getattr(item, "_fixtureinfo", None)
-    for made in reversed(told.name2fixturedefs.get("node", ()) if told else ()):
+    data = getattr(item, "_fixtureinfo", None)
+    for made in reversed(data.name2fixturedefs.get("node", ()) if data else ()):
         if is_ours(made):
             return True
         if "node" not in made.argnames:

@@ -42,7 +42,7 @@ def _words(option: Option, value: Any) -> list[str]:
         return [option.flag] if value else []
     if value is None or value == option.more.get("default"):
         return []
-    told = f"{value:g}" if isinstance(value, float) else str(value)
+    data = f"{value:g}" if isinstance(value, float) else str(value)
     names_file = str(option.more.get("metavar", "")).startswith(("FILE", "DIR", "PATH"))
-    misleads = names_file or told.startswith("-")  # pytest takes the one for a test, the other for an option
-    return [f"{option.flag}={told}"] if misleads else [option.flag, told]
+    misleads = names_file or data.startswith("-")  # pytest takes the one for a test, the other for an option
+    return [f"{option.flag}={data}"] if misleads else [option.flag, data]

@@ -157,8 +157,8 @@ def _result(about: Route, subject: str, node: Owner, findings: list[Finding], se
         about = about.to(node.target.address)
     worst = min(findings, key=lambda finding: finding.verdict.rank)
     verdict = worst.verdict
-    told = [finding for finding in findings if finding.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)]
-    lines = _lines(told or [worst]) if told or worst.message else []  # mostly there is nothing to say
+    data = [finding for finding in findings if finding.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)]
+    lines = _lines(data or [worst]) if data or worst.message else []  # mostly there is nothing to say
     observed, expected = split_message(lines[0].partition("\n")[0]) if lines else ("", "")
     return Result(
         check=about.check,

@@ -35,12 +35,12 @@ def read_index(file: str | os.PathLike[str] = FILE) -> dict[str, Entry]:
     """The entry of every packaged check, by its id. Raises Stale."""
     try:
         with open(file, "rb") as opened:
-            told = json.load(opened)
+            data = json.load(opened)
     except (OSError, ValueError):
         raise Stale(f"{file} cannot be read") from None
-    if not _is_untouched(told.get("outline"), file) and told.get("of") != signature():
+    if not _is_untouched(data.get("outline"), file) and data.get("of") != signature():
         raise Stale(f"{os.path.basename(file)} is not of the checks that lie beside it")
-    entries: dict[str, Entry] = told["checks"]
+    entries: dict[str, Entry] = data["checks"]
     return entries
 
 
@@ -90,19 +90,19 @@ def load(entry: Entry) -> Any:
 
 def signature() -> int:
     """A number that changes with the files of which the index is made."""
-    told = 0
+    data = 0
     for folder in MADE_OF:
         for entry in sorted(_files(f"{PACKAGE}/{folder}"), key=lambda entry: entry.path):
             with open(entry.path, "rb") as file:
-                told = zlib.crc32(file.read(), zlib.crc32(entry.name.encode(), told))
-    return told
+                data = zlib.crc32(file.read(), zlib.crc32(entry.name.encode(), data))
+    return data
 
 
 def outline() -> tuple[int, float]:
     """A number that changes with their names and sizes, and when the last of them was written (s since 1970)."""
-    told = [(entry.name, entry.stat()) for folder in MADE_OF for entry in _files(f"{PACKAGE}/{folder}")]
-    names = sorted(f"{name} {stat.st_size}" for name, stat in told)
-    return zlib.crc32("\n".join(names).encode()), max((stat.st_mtime for _, stat in told), default=0.0)
+    data = [(entry.name, entry.stat()) for folder in MADE_OF for entry in _files(f"{PACKAGE}/{folder}")]
+    names = sorted(f"{name} {stat.st_size}" for name, stat in data)
+    return zlib.crc32("\n".join(names).encode()), max((stat.st_mtime for _, stat in data), default=0.0)
 
 
 def _is_untouched(known: object, file: str | os.PathLike[str]) -> bool:

@@ -78,7 +78,7 @@ def command_line(arguments: list[str], package: Path) -> tuple[list[str], WriteM
     parser.add_argument("--from", "--cluster", dest="source", required=True, metavar="X", help="what --cluster takes")
     parser.add_argument("--out", default="", metavar="FILE", help="where to write it (default: print it)")
     try:
-        told, further = parser.parse_known_args(arguments)
+        data, further = parser.parse_known_args(arguments)
     except SystemExit as end:
         raise SystemExit(BAD_COMMAND_LINE if end.code else 0) from None
-    return [*SILENT, "--cluster", told.source, str(package / CHECKS), *further], WriteManifest(told.source, told.out)
+    return [*SILENT, "--cluster", data.source, str(package / CHECKS), *further], WriteManifest(data.source, data.out)

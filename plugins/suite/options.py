@@ -79,10 +79,10 @@ def log_cursor(text: str) -> tuple[str, int, float]:
     """The cursor of `--log-cursor`. Raises pytest.UsageError."""
     if not text:
         return NO_CURSOR
-    told = _CURSOR.fullmatch(text)
-    if not told:
+    data = _CURSOR.fullmatch(text)
+    if not data:
         raise pytest.UsageError(f"--log-cursor is {text!r:.80}; expected BOOT_ID:SEQUENCE:SECONDS")
-    return told[1], int(told[2]), float(told[3])
+    return data[1], int(data[2]), float(data[3])
 
 
 _CURSOR = re.compile(r"([0-9a-f-]{1,64}):(-1|[0-9]{1,18}):([0-9]{1,12}(?:\.[0-9]{1,9})?)")

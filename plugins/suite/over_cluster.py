@@ -69,9 +69,9 @@ def resolve_cluster(config: pytest.Config, text: str, policy: Policy) -> Any:
 
 def inventory_settings(option: Any) -> dict[str, str]:
     """What the command line says of AWS and of Slurm."""
-    told = {key: getattr(option, key) for key in ("region", "profile", "via", "srun_options", "slurm_wait")}
-    told["include_drained"] = "yes" if option.include_drained else ""
-    return {key: str(value) for key, value in told.items() if value}
+    data = {key: getattr(option, key) for key in ("region", "profile", "via", "srun_options", "slurm_wait")}
+    data["include_drained"] = "yes" if option.include_drained else ""
+    return {key: str(value) for key, value in data.items() if value}
 
 
 @pytest.hookimpl(trylast=True)

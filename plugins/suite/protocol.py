@@ -153,8 +153,8 @@ def pytest_runtest_makereport(
     ended = call.excinfo.value if call.excinfo else None
     policy = item.config.stash.get(POLICY, NO_POLICY)
     result = _of_light(item, ended) or policy.read(result_of(about[0], about[1], ended, call.duration))
-    told = properties(result)  # JUnit takes them from the report of the teardown
-    item.user_properties[:] = [*(entry for entry in item.user_properties if entry[0] not in dict(told)), *told]
+    data = properties(result)  # JUnit takes them from the report of the teardown
+    item.user_properties[:] = [*(entry for entry in item.user_properties if entry[0] not in dict(data)), *data]
     return report_of(item, result, call.start, report.sections)
 
 

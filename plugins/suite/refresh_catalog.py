@@ -44,11 +44,11 @@ def refresh_catalog(region: str) -> int:
     try:
         if region and not REGION.fullmatch(region):
             raise RefreshError(f"{printable(region, 40)!r} is no region; expected one such as us-east-1")
-        told, asked = types_of_ec2(region)
+        data, asked = types_of_ec2(region)
     except RefreshError as problem:
         sys.stderr.write(f"ERROR: --refresh-catalog: {problem}\n")
         return int(USAGE)
-    found = compare(instance_types(), told)
+    found = compare(instance_types(), data)
     sys.stdout.write("".join(f"{line}\n" for line in lines(found, asked)))
     return DIFFERS if found.differences or found.missing or not found.compared else EQUAL
 
@@ -61,24 +61,24 @@ def lines(found: Comparison, region: str) -> list[str]:
     return [*found.differences, *found.missing, summary]
 
 
-def compare(rows: Mapping[str, InstanceType], told: Mapping[str, Mapping[str, Any]]) -> Comparison:
+def compare(rows: Mapping[str, InstanceType], data: Mapping[str, Mapping[str, Any]]) -> Comparison:
     """Hold the catalogue's rows against EC2's: fields that EC2 tells, and types with GPUs or Neuron and EFA."""
-    both = sorted(rows.keys() & told.keys())
+    both = sorted(rows.keys() & data.keys())
     return Comparison(
-        differences=tuple(line for name in both for line in _differences(rows[name], told[name])),
+        differences=tuple(line for name in both for line in _differences(rows[name], data[name])),
         missing=tuple(
-            f"{name}: missing in the catalogue; EC2 has {_in_words(told[name])}"
-            for name in sorted(told.keys() - rows.keys())
-            if told[name]["efa"] and (told[name]["gpus"] or told[name]["neuron_devices"])
+            f"{name}: missing in the catalogue; EC2 has {_in_words(data[name])}"
+            for name in sorted(data.keys() - rows.keys())
+            if data[name]["efa"] and (data[name]["gpus"] or data[name]["neuron_devices"])
         ),
-        not_offered=tuple(sorted(rows.keys() - told.keys())),
+        not_offered=tuple(sorted(rows.keys() - data.keys())),
         compared=len(both),
     )
 
 
-def _differences(row: InstanceType, told: Mapping[str, Any]) -> Iterable[str]:
+def _differences(row: InstanceType, data: Mapping[str, Any]) -> Iterable[str]:
     for name in FIELDS:
-        ours, theirs = getattr(row, name), told[name]
+        ours, theirs = getattr(row, name), data[name]
         if ours != theirs and (ours or theirs):  # 0 and not told are alike
             yield f"{row.name}: {name} is {_value(ours)} in the catalogue; EC2 has {_value(theirs)}"
 
@@ -87,8 +87,8 @@ def _value(value: object) -> str:
     return "not known" if value is None else str(value)
 
 
-def _in_words(told: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {told[name]}" for name in FIELDS if told[name])
+def _in_words(data: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {data[name]}" for name in FIELDS if data[name])
 
 
 def types_of_ec2(region: str) -> tuple[dict[str, dict[str, Any]], str]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 WHOLE_UP_TO = 1_000  # nodes; all that 10,000 recorded ones told would fill 3 GB
 RARELY = (100_000, 20, 100)  # objects until Python looks for cycles among the new ones, and how often among the old
-Told = TypeVar("Told")
+T = TypeVar("T")
 
 
 class Session:
@@ -178,10 +178,10 @@ class Session:
 
         def needed(evidence: NodeEvidence) -> NodeEvidence:
             """A node without what a recording has of it and no check asks for; what was not told stays."""
-            told = evidence.collectors.items()
+            data = evidence.collectors.items()
             asked = {
                 name: collector
-                for name, collector in told
+                for name, collector in data
                 if name not in left_out or collector.status is not Status.TOLD
             }
             return alike.once(replace(evidence, collectors=asked))
@@ -196,15 +196,15 @@ class Session:
         else:
             self.asking.nodes(collectors, loads, noted.before(keep))
         if control_collectors:
-            told = self.asking.control_plane(control_collectors, noted)
-            self.config.stash[CONTROL_PLANE] = self.redaction.of_control_plane(told) if self.redaction else told
+            data = self.asking.control_plane(control_collectors, noted)
+            self.config.stash[CONTROL_PLANE] = self.redaction.of_control_plane(data) if self.redaction else data
             self._write(folders, write_control_plane, self.config.stash[CONTROL_PLANE])
 
-    def _write(self, folders: list[Path], write: Callable[[Path, Told], None], told: Told) -> None:
+    def _write(self, folders: list[Path], write: Callable[[Path, T], None], data: T) -> None:
         """Write into every folder; one that takes no more is left as it is, and the run goes on."""
         for folder in list(folders):
             try:
-                write(folder, told)
+                write(folder, data)
             except OSError as problem:
                 folders.remove(folder)
                 note_unwritten(self.config, "--record", problem)
@@ -242,6 +242,6 @@ class OwnHeader:
     @pytest.hookimpl(wrapper=True)
     def pytest_report_header(self) -> Generator[None, list[str | list[str]], list[str]]:
         """Leave out the lines of pytest's own that name folders."""
-        told = yield
-        lines = (line for entry in told for line in ([entry] if isinstance(entry, str) else entry))
+        data = yield
+        lines = (line for entry in data for line in ([entry] if isinstance(entry, str) else entry))
         return [line for line in lines if not line.startswith(_FOLDERS)]

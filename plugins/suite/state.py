@@ -50,11 +50,11 @@ def cluster_of(config: pytest.Config) -> ClusterFacts:
     """The run's cluster, with what AWS told of it."""
     if WHOLE not in config.stash:
         cluster = config.stash[CLUSTER]
-        told = config.stash.get(CONTROL_PLANE, None) or NodeEvidence(cluster.name)
+        data = config.stash.get(CONTROL_PLANE, None) or NodeEvidence(cluster.name)
         instances = Instances.of(config.stash.get(EVIDENCE, {}).values()) if may_be_on_ec2(cluster) else None
         seen = instances.cluster(cluster) if instances else cluster
         policy = config.stash.get(POLICY, NO_POLICY)
-        config.stash[WHOLE] = ClusterFacts(seen, told, nodes_of(config), policy, instances)
+        config.stash[WHOLE] = ClusterFacts(seen, data, nodes_of(config), policy, instances)
     return config.stash[WHOLE]
 
 
@@ -84,10 +84,10 @@ def nodes_of(config: pytest.Config) -> Mapping[str, Node]:
     """The nodes of the run by name, with what each told."""
     if NODES not in config.stash:
         cluster, evidence = config.stash[CLUSTER], config.stash.get(EVIDENCE, {})
-        told = {target.name: evidence.get(target.name) or _not_asked(target.name) for target in cluster.targets}
+        data = {target.name: evidence.get(target.name) or _not_asked(target.name) for target in cluster.targets}
         config.stash[NODES] = nodes(
             cluster,
-            told,
+            data,
             occasion_of(config.option.markexpr),
             config.stash.get(POLICY, NO_POLICY),
             window(config.option.since),

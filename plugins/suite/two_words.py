@@ -19,27 +19,27 @@ def begin_again(arguments: Sequence[str]) -> None:
     Only where these are the words of the command line: what a program gives to `pytest.main` stays as it is.
     """
     words = list(arguments)
-    told = joined(words)
+    data = joined(words)
     before = len(sys.orig_argv) - len(words)
-    if told == words or sys.argv[1:] != words or sys.orig_argv[before:] != words:
+    if data == words or sys.argv[1:] != words or sys.orig_argv[before:] != words:
         return
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(sys.executable, [*sys.orig_argv[:before], *told])  # noqa: S606 - the same program
+    os.execv(sys.executable, [*sys.orig_argv[:before], *data])  # noqa: S606 - the same program
 
 
 def joined(words: Sequence[str]) -> list[str]:
     """The words of a command line, an option of ours and the word behind it as one where two mislead: `--opt=WORD`."""
     groups = (*flags.GROUPS.values(), *flags_of_perf.GROUPS.values())
     valued = {option.flag: option for group in groups for option in group if option.has_value}
-    told: list[str] = []
+    data: list[str] = []
     for word in words:
-        option = valued.get(told[-1]) if told and "--" not in told else None
+        option = valued.get(data[-1]) if data and "--" not in data else None
         if option and (misleads(word) or (option.takes_dashes and word.startswith("-"))):
-            told[-1] += f"={word}"
+            data[-1] += f"={word}"
         else:
-            told.append(word)
-    return told
+            data.append(word)
+    return data
 
 
 def misleads(word: str) -> bool:

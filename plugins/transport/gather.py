@@ -23,10 +23,10 @@ def gather(
     collectors: Iterable[str],
     options: ProbeOptions,
     limits: Limits,
-    told: Told,
+    on_answer: Told,
     further: Sequence[Path] = (),
 ) -> dict[str, NodeEvidence]:
-    """Probe every node once; `told` is called for each as it answers, one at a time.
+    """Probe every node once; `on_answer` is called for each as it answers, one at a time.
 
     `further` are files of third parties, each a collector that always runs. A node that does not answer is evidence
     too: every node of the cluster is in the result.
@@ -35,7 +35,7 @@ def gather(
     program = getattr(connection, "program", None) or _payload
     asked = frozenset({*collectors, *(path.stem for path in further)})
     to_run, nonce = program(asked, replace(options, room=room_of(connection, limits)), further, on_stdin)
-    return ask(cluster, connection, to_run, nonce, limits, told, asked)
+    return ask(cluster, connection, to_run, nonce, limits, on_answer, asked)
 
 
 def room_of(connection: Connection, limits: Limits) -> int:
@@ -50,10 +50,10 @@ def ask(
     to_run: Program,
     nonce: str,
     limits: Limits,
-    told: Told,
+    on_answer: Told,
     collectors: Iterable[str] = (),
 ) -> dict[str, NodeEvidence]:
-    """Run a program with these collectors on every node; `told` is called with what each answers, one at a time."""
+    """Run a program with these collectors on every node; `on_answer` takes each answer, one at a time."""
     import threading  # a prolog asks but one node
 
     gathered: dict[str, NodeEvidence] = {}
@@ -63,7 +63,7 @@ def ask(
         evidence = evidence_of(target, answer, nonce, collectors)
         with lock:
             gathered[target.name] = evidence
-            told(evidence)
+            on_answer(evidence)
 
     connection.run(cluster.targets, to_run, limits, answered)
     return gathered
@@ -85,15 +85,15 @@ def evidence_of(target: Target, answer: Answer, nonce: str, collectors: Iterable
     """
     from clusterproof.plugins.agent.frame import decode
 
-    told = decode(target.name, replace(answer, unreached=None), nonce)
-    was_cut = not told.unreached and bool(told.detail)
+    data = decode(target.name, replace(answer, unreached=None), nonce)
+    was_cut = not data.unreached and bool(data.detail)
     is_lost = answer.unreached not in (None, Unreached.CUT)
-    if answer.unreached and (told.unreached or (was_cut and is_lost)):
+    if answer.unreached and (data.unreached or (was_cut and is_lost)):
         return NodeEvidence(target.name, unreached=answer.unreached, detail=answer.detail, seconds=answer.seconds)
     if not was_cut:
-        return told  # a connection that breaks after the whole answer came does no harm
-    cut = Collected(Status.CUT, detail=answer.detail or told.detail)
-    return replace(told, collectors={**dict.fromkeys(collectors, cut), **told.collectors})
+        return data  # a connection that breaks after the whole answer came does no harm
+    cut = Collected(Status.CUT, detail=answer.detail or data.detail)
+    return replace(data, collectors={**dict.fromkeys(collectors, cut), **data.collectors})
 
 
 def replay(folder: Path, cluster: Cluster) -> dict[str, NodeEvidence]:
@@ -112,11 +112,11 @@ def _recorded(folder: Path, node: str) -> NodeEvidence:
 
     path = folder / "nodes" / recording_file(node)
     try:
-        told = load(path.read_bytes())
+        data = load(path.read_bytes())
     except FileNotFoundError:
         return NodeEvidence(node, unreached=Unreached.LOST, detail=f"the recording has no {path.name}")
     except (OSError, EvidenceError) as problem:
         return NodeEvidence(node, unreached=Unreached.GARBLED, detail=f"{path.name}: {problem}")
-    if told.node != node:
-        return NodeEvidence(node, unreached=Unreached.GARBLED, detail=f"{path.name} is of {told.node!r:.60}")
-    return told
+    if data.node != node:
+        return NodeEvidence(node, unreached=Unreached.GARBLED, detail=f"{path.name} is of {data.node!r:.60}")
+    return data

@@ -81,8 +81,8 @@ class Sessions:
 
     def start(self, target: str, command: str) -> dict[str, str]:
         """Open a session; what the plugin needs to know of it. Raises AwsError."""
-        told = self.account.call("ssm", "start_session", **_request(target, command))
-        return {key: str(told[key]) for key in ("SessionId", "TokenValue", "StreamUrl")}
+        data = self.account.call("ssm", "start_session", **_request(target, command))
+        return {key: str(data[key]) for key in ("SessionId", "TokenValue", "StreamUrl")}
 
     def read(self, session: dict[str, str], target: str, command: str) -> subprocess.Popen[bytes]:
         """The plugin, running: it prints what the command on the node prints, and ends with it.
@@ -120,11 +120,11 @@ def _look_at_version(plugin: str) -> None:
         ran = subprocess.run([plugin, "--version"], capture_output=True, text=True, timeout=VERSION_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise Unusable(f"{PLUGIN} does not start: {problem}") from None
-    told = ran.stdout.strip()
-    is_version = re.fullmatch(r"\d{1,6}(\.\d{1,6}){3}", told)
-    if is_version and tuple(map(int, told.split("."))) < TAKES_RESPONSE:
+    data = ran.stdout.strip()
+    is_version = re.fullmatch(r"\d{1,6}(\.\d{1,6}){3}", data)
+    if is_version and tuple(map(int, data.split("."))) < TAKES_RESPONSE:
         wanted = ".".join(map(str, TAKES_RESPONSE))
-        raise Unusable(f"{PLUGIN} is {told}; expected {wanted} or newer, which keeps tokens out of its arguments")
+        raise Unusable(f"{PLUGIN} is {data}; expected {wanted} or newer, which keeps tokens out of its arguments")
 
 
 def _request(target: str, command: str) -> dict[str, object]:

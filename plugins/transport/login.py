@@ -117,10 +117,10 @@ class JumpHost:
             try:
                 transport = login.open()
             except LoginFailed as failed:
-                told = f"jump host {self.name}: {failed}"
+                data = f"jump host {self.name}: {failed}"
                 if not failed.failure.may_pass and not self._has_let_in:
-                    self._failure = told
-                raise NoWay(told, failed.failure.may_pass) from None
+                    self._failure = data
+                raise NoWay(data, failed.failure.may_pass) from None
             self._has_let_in = True
             return transport
 

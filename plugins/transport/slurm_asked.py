@@ -28,7 +28,7 @@ def ask_slurm(host: SubmitHost, limits: Limits, collectors: tuple[str, ...] = (C
         on_stdin,
     )
     answer = ask(host, to_run, replace(limits, answer_s=2 * COLLECTOR_S))
-    told = evidence_of(Target(COLLECTOR), answer, nonce)
-    why = f"{told.unreached.value.replace('_', ' ')}: {told.detail}" if told.unreached else "it was not answered"
+    data = evidence_of(Target(COLLECTOR), answer, nonce)
+    why = f"{data.unreached.value.replace('_', ' ')}: {data.detail}" if data.unreached else "it was not answered"
     broke = Collected(Status.BROKE, detail=f"{host}: {why}")
-    return {collector: told.collectors.get(collector, broke) for collector in collectors}
+    return {collector: data.collectors.get(collector, broke) for collector in collectors}

@@ -14,7 +14,7 @@ from clusterproof.plugins.agent.payload import joined, new_nonce, packed, starte
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Limits, Program, connection_for
-from clusterproof.plugins.transport.submit_host import formless, submit_host, told_by
+from clusterproof.plugins.transport.submit_host import collected_by, formless, submit_host
 
 WAIT_S = 15.0  # for a place on nodes that others use; --slurm-wait
 END_S = 20.0  # beside the program itself: Slurm is asked about the nodes, and srun is ended
@@ -51,10 +51,10 @@ class Srun:
         answered: Callable[[Target, Answer], None],
     ) -> None:
         """Run `program` once on each target. Raises Unusable where Slurm cannot be asked."""
-        told = _launched([target.name for target in targets], program, limits)
+        data = _launched([target.name for target in targets], program, limits)
         elsewhere = []
         for target in targets:
-            answer = _answer(told.get(target.name))
+            answer = _answer(data.get(target.name))
             if answer.unreached in _ELSEWHERE and "beside" in limits.settings:
                 elsewhere.append(target)
             else:
@@ -84,10 +84,10 @@ def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping
     }
     host = submit_host(settings)
     patient = replace(limits, answer_s=whole_s + END_S, answer_bytes=BESIDE_BYTES + NODE_BYTES * len(names))
-    told = told_by(host, launch_program(request, nonce), nonce, patient)
-    if not isinstance(told.get("nodes"), dict):
+    data = collected_by(host, launch_program(request, nonce), nonce, patient)
+    if not isinstance(data.get("nodes"), dict):
         raise formless(host, ValueError("it names no nodes"))
-    return told["nodes"]  # type: ignore[no-any-return]
+    return data["nodes"]  # type: ignore[no-any-return]
 
 
 def launch_program(request: Mapping[str, object], nonce: str) -> Program:
@@ -104,11 +104,11 @@ def launch_program(request: Mapping[str, object], nonce: str) -> Program:
     raise ValueError(f"the program for srun has {len(made.command)} characters; expected at most {MAX_CHARACTERS}")
 
 
-def _answer(told: object) -> Answer:
+def _answer(data: object) -> Answer:
     """What one node said, or Slurm's word on why it said nothing."""
-    if not isinstance(told, dict):
+    if not isinstance(data, dict):
         return Answer(unreached=Unreached.LOST, detail="the submit host told nothing of it")
-    if isinstance(output := told.get("output"), str):
+    if isinstance(output := data.get("output"), str):
         return Answer(output.encode("latin-1", "replace"))
-    why = _WHY.get(str(told.get("why")), Unreached.LOST)
-    return Answer(unreached=why, detail=printable(str(told.get("detail", ""))))
+    why = _WHY.get(str(data.get("why")), Unreached.LOST)
+    return Answer(unreached=why, detail=printable(str(data.get("detail", ""))))

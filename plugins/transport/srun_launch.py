@@ -160,9 +160,9 @@ class Srun:
 
     def refusal(self) -> str:
         """Why Slurm gives it no nodes: its own word, or what it says of the job in its queue."""
-        told = [word for word in self.words if REFUSED in word]
-        if self.is_granted or told or not self.pipes:
-            return "".join(told[:1])
+        data = [word for word in self.words if REFUSED in word]
+        if self.is_granted or data or not self.pipes:
+            return "".join(data[:1])
         reason = ask("squeue", "-h", f"--name={job_name(self.launch, self.request)}", "-o", "%r")
         words = reason[1].split("\n")[0][:100] or "no reason"
         return f"no place within {self.request['wait_s']:g} s: {words}"
@@ -192,21 +192,21 @@ class Srun:
         """By node, what it said; a node is who srun says it is, and one that calls itself otherwise is not believed."""
         node_of = self.node_of or dict(enumerate(self.launch["nodes"]))
         asked = set(self.launch["nodes"])
-        told: dict[str, dict[str, str]] = {}
+        data: dict[str, dict[str, str]] = {}
         for task, kept in self.tasks.items():
             name, calls_itself = node_of.get(task, ""), named(kept, self.request["mark"])
             if name in asked:
-                told[name] = {"output": kept.decode("latin-1")}
+                data[name] = {"output": kept.decode("latin-1")}
                 if calls_itself not in ("", name):
-                    told[name] = {
+                    data[name] = {
                         "why": "another",
                         "detail": f"it answered as {calls_itself}, and srun has it as {name}",
                     }
         errors = {node_of[task]: words for task, words in self.errors.items() if task in node_of}
         for name in self.launch["nodes"]:
             words = self.failed.get(name) or errors.get(name) or (self.words or ["started nothing on it in time"])[0]
-            told.setdefault(name, {"why": "failed", "detail": f"srun: {words}"})
-        return told
+            data.setdefault(name, {"why": "failed", "detail": f"srun: {words}"})
+        return data
 
 
 def named(said: bytearray, mark: str) -> str:
@@ -217,7 +217,7 @@ def named(said: bytearray, mark: str) -> str:
 
 def run(launches: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Make the sruns. Where Slurm does not give several nodes together, each is asked for alone."""
-    told: dict[str, dict[str, str]] = {}
+    data: dict[str, dict[str, str]] = {}
     running: list[Srun] = []
     until = time.monotonic() + request["whole_s"]
     try:
@@ -228,15 +228,15 @@ def run(launches: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, di
             for srun in [one for one in running if not one.is_waited_for()]:
                 running.remove(srun)
                 answers, again = outcome(srun)
-                told.update(answers)
+                data.update(answers)
                 launches += again
     finally:
         for srun in running:
             end(srun)
     for srun in running:
-        told.update(srun.answers())
+        data.update(srun.answers())
     untried = {"why": "busy", "detail": "the time was over before srun was tried"}
-    return {**{name: untried for launch in launches for name in launch["nodes"]}, **told}
+    return {**{name: untried for launch in launches for name in launch["nodes"]}, **data}
 
 
 def outcome(srun: Srun) -> tuple[dict[str, dict[str, str]], list[dict[str, Any]]]:

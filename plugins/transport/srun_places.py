@@ -30,10 +30,10 @@ def clean() -> dict[str, str]:
     return {key: value for key, value in ours if key in KEPT or not key.startswith(("SLURM_", "SRUN_", "SBATCH_"))}
 
 
-def nodes_of(told: str) -> dict[str, dict[str, str]]:
+def nodes_of(data: str) -> dict[str, dict[str, str]]:
     """The nodes of `scontrol -o show node`: its words by key, and the reason."""
     records = {}
-    for line in told.splitlines():
+    for line in data.splitlines():
         record = dict(word.split("=", 1) for word in line.split() if "=" in word)
         reason = re.search(r" Reason=(.*)", line)
         if "NodeName" in record:

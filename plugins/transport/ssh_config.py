@@ -84,8 +84,8 @@ class _Block:
 
 def jumps(options: Mapping[str, Any]) -> list[str]:
     """The hosts of ProxyJump, in the order in which they are passed: `[user@]host[:port]` each."""
-    told = options.get("proxyjump") or "none"
-    return [] if told.lower() == "none" else [hop.strip() for hop in told.split(",")]
+    data = options.get("proxyjump") or "none"
+    return [] if data.lower() == "none" else [hop.strip() for hop in data.split(",")]
 
 
 def host_key_checking(options: Mapping[str, Any]) -> str:

@@ -43,20 +43,20 @@ def ask(host: SubmitHost, program: Program, limits: Limits) -> Answer:
     return answers[0] if answers else Answer(unreached=Unreached.LOST, detail="no answer")
 
 
-def told_by(host: SubmitHost, program: Program, nonce: str, limits: Limits) -> dict[str, Any]:
+def collected_by(host: SubmitHost, program: Program, nonce: str, limits: Limits) -> dict[str, Any]:
     """What a program of ours tells there. Raises Unusable where it tells nothing, or that all of it is wrong."""
     answer = ask(host, program, limits)
     try:
-        told = unpacked(answer.output, nonce)
+        data = unpacked(answer.output, nonce)
     except FrameError as problem:
         why = answer.detail or str(problem)
         raise Unusable(f"{host}: {why}; expected Slurm's commands and Python 3.8 there") from None
     except ValueError as problem:
         raise formless(host, problem) from None
-    if "wrong" in told:
-        words = printable(str(told["wrong"]))
+    if "wrong" in data:
+        words = printable(str(data["wrong"]))
         raise Unusable(f"{host}: {words}; expected a host of the cluster where srun and scontrol work")
-    return told
+    return data
 
 
 def formless(host: SubmitHost, problem: Exception) -> Unusable:

@@ -23,8 +23,8 @@ _CLASSES = {"not fit": "fail", "not proven": "incomplete", "fit as far as checke
 def document(run: Run) -> str:
     """The page of a run. What nodes and people named is text in it; no script runs but the page's own."""
     style, script = _joined(_STYLES), _joined(_SCRIPTS)
-    told = sections(run)
-    body = "\n".join([_header(run, told), '<main id="main">', *(section.html for section in told)])
+    raw = sections(run)
+    body = "\n".join([_header(run, raw), '<main id="main">', *(section.html for section in raw)])
     return "\n".join(
         (
             "<!DOCTYPE html>",
@@ -54,9 +54,9 @@ def _made_visible(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
 
 
-def _header(run: Run, told: list[Section]) -> str:
+def _header(run: Run, raw: list[Section]) -> str:
     stands = standing(run.results)
-    where = "".join(f'<a href="#{section.name}">{escape(section.title)}</a>' for section in told)
+    where = "".join(f'<a href="#{section.name}">{escape(section.title)}</a>' for section in raw)
     types = sorted({result.instance_type for result in run.results if result.instance_type})
     facts = (
         f"{run.began:%Y-%m-%d %H:%M:%S %Z}",

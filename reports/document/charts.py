@@ -34,7 +34,7 @@ class Line:
     points: Points
 
     @property
-    def told(self) -> list[float]:
+    def data(self) -> list[float]:
         """The points that there are."""
         return [point for point in self.points if point is not None]
 
@@ -84,15 +84,15 @@ def _lines(system: FileSystem, metric: str) -> list[Line]:
         lines = [Line(printable(one.place, MAX_NAME), one.points) for one in system.series(metric)]
     except (Incomplete, NotApplicable):
         return []
-    return sorted((line for line in lines if line.told), key=lambda line: -max(line.told))[:MAX_LINES]
+    return sorted((line for line in lines if line.data), key=lambda line: -max(line.data))[:MAX_LINES]
 
 
 def _figure(words: str, lines: list[Line], begin: float) -> str:
     points = max((len(line.points) for line in lines), default=0)
     if not points:
         return ""
-    top = max([FULL, *(value for line in lines for value in line.told)])
-    peak = max((value for line in lines for value in line.told), default=0.0)
+    top = max([FULL, *(value for line in lines for value in line.data)])
+    peak = max((value for line in lines for value in line.data), default=0.0)
     drawn = "".join(
         f'<path class="line line-{number}" d="{_path(line.points, top)}"/>' for number, line in enumerate(lines)
     )
@@ -128,6 +128,6 @@ def _is_told(point: float | None) -> bool:
 
 def _rows(words: str, lines: Iterable[Line]) -> Iterator[tuple[str, str, str, str]]:
     for line in lines:
-        told = line.told
-        if told:
-            yield words, line.place or "as a whole", f"{sum(told) / len(told):.1f} %", f"{max(told):.1f} %"
+        data = line.data
+        if data:
+            yield words, line.place or "as a whole", f"{sum(data) / len(data):.1f} %", f"{max(data):.1f} %"

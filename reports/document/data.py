@@ -11,8 +11,8 @@ from typing import Any
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.document.evidence import evidence
 from clusterproof.reports.document.known import tables
-from clusterproof.reports.document.told import evidence
 from clusterproof.reports.findings import shortened
 from clusterproof.reports.run import Run
 from clusterproof.reports.wording import owner_of
@@ -104,14 +104,14 @@ def _words(results: Sequence[Result], checks: dict[str, Result], nodes: dict[str
         if result.message and result.verdict is not Verdict.PASS and number is not None:
             alike[result.verdict, result.check, result.message].append(number)
     room = MAX_OF_ALL
-    told: list[list[Any]] = []
+    raw: list[list[Any]] = []
     for verdict in _WORST_FIRST:
         for (of, check, message), where in alike.items():
             if of is verdict:
                 words = shortened(message, MAX_WORDS)
                 room -= len(words)
-                told.append([numbers[check], verdict.letter, words if room > 0 else "", _ranges(where)])
-    return told
+                raw.append([numbers[check], verdict.letter, words if room > 0 else "", _ranges(where)])
+    return raw
 
 
 def _number(result: Result, nodes: dict[str, int]) -> int | None:

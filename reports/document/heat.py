@@ -61,10 +61,10 @@ def step(share: float | None) -> str:
 
 def legend() -> str:
     """What colours and numbers mean."""
-    told = [(name, _sample(least, name), words) for least, name, words in STEPS]
-    told.append((FAILED, "×", "failed"))
+    data = [(name, _sample(least, name), words) for least, name, words in STEPS]
+    data.append((FAILED, "×", "failed"))
     swatches = "".join(
-        f'<span><span class="swatch {name}">{sample}</span> {words}</span>' for name, sample, words in told
+        f'<span><span class="swatch {name}">{sample}</span> {words}</span>' for name, sample, words in data
     )
     return f'<p class="heat-legend">{swatches}<span>empty: not measured</span></p>'
 
@@ -104,14 +104,14 @@ def _fills(heat: HeatMap) -> Iterator[str]:
 
 def _numbers(heat: HeatMap) -> str:
     size = heat.cell_px
-    told = (
+    data = (
         f'<text class="on-{name}" x="{column * size + size // 2}" y="{row * size + size // 2 + 4}">{words}</text>'
         for cell in heat.cells
         if (name := step(cell.share)) != NORMAL
         for words in (_number(cell.share),)
         for row, column in cell.places
     )
-    return f'<g class="numbers{" small" if size < 20 else ""}">{"".join(told)}</g>'
+    return f'<g class="numbers{" small" if size < 20 else ""}">{"".join(data)}</g>'
 
 
 def _number(share: float | None) -> str:

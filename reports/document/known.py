@@ -23,7 +23,7 @@ Table = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]  # title, head,
 
 def tables(node: Node) -> Iterator[Table]:
     """The node itself, its GPUs, its RDMA devices, what is mounted, and its versions: what of it was told."""
-    yield "Node", (), tuple((word, told) for word, told in _itself(node) if told)
+    yield "Node", (), tuple((word, data) for word, data in _itself(node) if data)
     found = (
         ("GPUs", ("GPU", "UUID", "serial", "name", "PCI", "VBIOS"), _gpus(node)),
         ("RDMA devices", ("devices", "count", "driver", "firmware", "state", "rate"), _rdma(node)),
@@ -78,14 +78,14 @@ def _mounts(node: Node) -> tuple[tuple[str, ...], ...]:
     return _rows(_told(node, "mounts").get("mounts"), ("path", "type", "source", "alive"))
 
 
-def _rows(told: object, keys: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(_cell(record.get(key)) for key in keys) for record in _records(told))
+def _rows(data: object, keys: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(_cell(record.get(key)) for key in keys) for record in _records(data))
 
 
-def _records(told: object) -> Sequence[Mapping[str, Any]]:
-    if not isinstance(told, list):
+def _records(data: object) -> Sequence[Mapping[str, Any]]:
+    if not isinstance(data, list):
         return []
-    return [record for record in told if isinstance(record, dict)][:MAX_ROWS]
+    return [record for record in data if isinstance(record, dict)][:MAX_ROWS]
 
 
 def _told(node: Node, collector: str) -> Mapping[str, Any]:
@@ -93,19 +93,19 @@ def _told(node: Node, collector: str) -> Mapping[str, Any]:
     return _table(found.value) if found else {}
 
 
-def _table(told: object) -> Mapping[str, Any]:
-    return told if isinstance(told, dict) else {}
+def _table(data: object) -> Mapping[str, Any]:
+    return data if isinstance(data, dict) else {}
 
 
-def _number(told: object) -> float | None:
+def _number(data: object) -> float | None:
     """A number that one can reckon with, None for all else that a node may tell."""
     try:
-        return number(told)
+        return number(data)
     except TypeError:
         return None
 
 
-def _cell(told: object) -> str:
-    if isinstance(told, str):
-        return printable(told, MAX_CELL)
-    return str(told) if isinstance(told, (int, float)) else ""
+def _cell(data: object) -> str:
+    if isinstance(data, str):
+        return printable(data, MAX_CELL)
+    return str(data) if isinstance(data, (int, float)) else ""

@@ -81,16 +81,16 @@ def _findings(campaign: Campaign) -> str:
     if not found:
         is_enough = len(campaign.of_node) >= TOO_FEW
         return f"<p>{_NOBODY if is_enough else _TWO_NODES}</p>"
-    told = "".join(f"<li>{escape(shortened(finding_in_words(one), MAX_WORDS))}</li>" for one in found[:MAX_FINDINGS])
+    data = "".join(f"<li>{escape(shortened(finding_in_words(one), MAX_WORDS))}</li>" for one in found[:MAX_FINDINGS])
     more = f"<li>… and {len(found) - MAX_FINDINGS} more</li>" if len(found) > MAX_FINDINGS else ""
-    return f'<ul class="of-pairs">{told}{more}</ul>'
+    return f'<ul class="of-pairs">{data}{more}</ul>'
 
 
 def _facts(campaign: Campaign) -> str:
-    told = "".join(
+    data = "".join(
         f"<dt>{word}</dt><dd>{escape(shortened(words, 2 * MAX_WORDS))}</dd>" for word, words in facts(campaign) if words
     )
-    return f"<dl>{told}</dl>"
+    return f"<dl>{data}</dl>"
 
 
 def _marks(campaign: Campaign) -> dict[str, Finding]:
@@ -109,8 +109,8 @@ def _of_nodes(campaign: Campaign, nodes: Sequence[str], marks: Container[str]) -
     """Each node with each."""
     at = {node: number for number, node in enumerate(nodes)}
     cells = []
-    for pair, told in campaign.of_pair.items():
-        shares = _shares(campaign, told)
+    for pair, data in campaign.of_pair.items():
+        shares = _shares(campaign, data)
         row, column = (at[node] for node in pair)
         title = f"{_short(pair.a)} ~ {_short(pair.b)}: {_in_words(shares)}"
         cells.append(Cell(((row, column), (column, row)), _middle(shares), title))
@@ -128,8 +128,8 @@ def _of_places(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, Fin
     named = [node for node in marks if node in place][:MAX_MARKED]
     row_of = {node: len(folded) + number for number, node in enumerate(named)}
     shares: dict[tuple[int, int], list[float | None]] = defaultdict(list)
-    for pair, told in campaign.of_pair.items():
-        found = _shares(campaign, told)
+    for pair, data in campaign.of_pair.items():
+        found = _shares(campaign, data)
         row, column = sorted(place[node] for node in pair)
         shares[row, column] += found
         for node in pair:
@@ -163,42 +163,42 @@ def _starts(of_places: Sequence[Block]) -> dict[int, str]:
 
 def _lines(campaign: Campaign, marks: Mapping[str, Finding], known: Container[str]) -> Iterator[strip.Measured]:
     """The nodes that findings name, then the slowest; those that are left in one line."""
-    told = {node: _shares(campaign, found) for node, found in campaign.of_node.items()}
+    data = {node: _shares(campaign, found) for node, found in campaign.of_node.items()}
     slower = {node: one.slower for node, one in campaign.analysis.estimates.items()}
     order = {node: number for number, node in enumerate(marks)}
-    ranked = sorted(told, key=lambda node: (order.get(node, len(order)), -slower.get(node, 1.0), node))
+    ranked = sorted(data, key=lambda node: (order.get(node, len(order)), -slower.get(node, 1.0), node))
     if len(ranked) > strip.MAX_LINES:
-        worth = [node for node in ranked if node in marks or any(share is None or share < SLOW for share in told[node])]
+        worth = [node for node in ranked if node in marks or any(share is None or share < SLOW for share in data[node])]
         shown = worth[: strip.MAX_LINES - 1]
     else:
         shown = ranked
     for node in shown:
-        yield _line(campaign, node, told[node], marks.get(node), known)
+        yield _line(campaign, node, data[node], marks.get(node), known)
     others = set(ranked).difference(shown)
     if others:
-        rest = [share for node in others for share in told[node]]
+        rest = [share for node in others for share in data[node]]
         yield strip.Measured(f"{len(others)} others", tuple(share for share in rest if share), rest.count(None))
 
 
 def _line(
-    campaign: Campaign, node: str, told: Sequence[float | None], finding: Finding | None, known: Container[str]
+    campaign: Campaign, node: str, data: Sequence[float | None], finding: Finding | None, known: Container[str]
 ) -> strip.Measured:
     estimate = campaign.analysis.estimates.get(node)
     words = f": {estimate_in_words(estimate)}" if estimate else ""
     return strip.Measured(
         name=node,
-        shares=tuple(share for share in told if share),
-        failures=list(told).count(None),
+        shares=tuple(share for share in data if share),
+        failures=list(data).count(None),
         note=finding.kind.value if finding else "",
-        title=f"{_short(node)}{words}; {_in_words(told)}",
+        title=f"{_short(node)}{words}; {_in_words(data)}",
         href=f"#node={quote(printable(node, MAX_NAME), safe='')}" if node in known else "",
         is_marked=finding is not None,
     )
 
 
-def _shares(campaign: Campaign, told: Sequence[Measurement]) -> list[float | None]:
+def _shares(campaign: Campaign, data: Sequence[Measurement]) -> list[float | None]:
     """The measurements as shares of what is normal for their pairs; None for one that failed."""
-    return [_share(one.reading.busbw_gb_per_s, campaign.usual_gb_per_s(one.pair)) for one in told]
+    return [_share(one.reading.busbw_gb_per_s, campaign.usual_gb_per_s(one.pair)) for one in data]
 
 
 def _share(busbw: float | None, usual: float | None) -> float | None:

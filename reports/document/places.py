@@ -30,8 +30,8 @@ def in_order(nodes: Iterable[str], places: Mapping[str, str]) -> list[str]:
 def groups(ordered: Sequence[str], places: Mapping[str, str]) -> list[Block]:
     """The nodes of each place; one block without a name where no place is known."""
     runs = ((place, tuple(nodes)) for place, nodes in groupby(ordered, key=lambda node: places.get(node, "")))
-    told = [Block(place or NOWHERE, nodes) for place, nodes in runs]
-    return told if len(told) > 1 or told[0].name != NOWHERE else [Block("", told[0].nodes)]
+    data = [Block(place or NOWHERE, nodes) for place, nodes in runs]
+    return data if len(data) > 1 or data[0].name != NOWHERE else [Block("", data[0].nodes)]
 
 
 def blocks(ordered: Sequence[str], places: Mapping[str, str], alone: Container[str] = ()) -> list[Block]:

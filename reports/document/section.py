@@ -25,9 +25,9 @@ class Section:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
     """A table of texts, which scrolls by itself where it is too wide."""
     titles = "".join(f'<th scope="col">{escape(word)}</th>' for word in head)
-    told = "".join(_row(row) for row in rows)
+    data = "".join(_row(row) for row in rows)
     above = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f'<div class="scroll"><table>{above}<thead><tr>{titles}</tr></thead><tbody>{told}</tbody></table></div>'
+    return f'<div class="scroll"><table>{above}<thead><tr>{titles}</tr></thead><tbody>{data}</tbody></table></div>'
 
 
 def _row(row: Sequence[str]) -> str:

@@ -60,14 +60,14 @@ def _gaps(run: Run) -> Section | None:
 
 
 def _since(run: Run) -> Section | None:
-    told = since(run)
-    if told is None:
+    data = since(run)
+    if data is None:
         return None
-    listed = "".join(f"<li>{escape(shortened(line, MAX_WORDS))}</li>" for line in told.lines(NEW, GONE)[:MAX_ROWS])
-    still = "".join(f"<li>{escape(shortened(line, MAX_WORDS))}</li>" for line in told.lines(STILL)[:MAX_ROWS])
-    body = f"<p>{told.changes.headline}</p>" + (f"<ul>{listed}</ul>" if listed else "")
+    listed = "".join(f"<li>{escape(shortened(line, MAX_WORDS))}</li>" for line in data.lines(NEW, GONE)[:MAX_ROWS])
+    still = "".join(f"<li>{escape(shortened(line, MAX_WORDS))}</li>" for line in data.lines(STILL)[:MAX_ROWS])
+    body = f"<p>{data.changes.headline}</p>" + (f"<ul>{listed}</ul>" if listed else "")
     body += f"<details><summary>what is still there</summary><ul>{still}</ul></details>" if still else ""
-    return Section("since", told.title, body)
+    return Section("since", data.title, body)
 
 
 def _grid(run: Run) -> Section | None:
@@ -90,10 +90,10 @@ def _again(run: Run) -> Section | None:
     }
     if not commands:
         return None
-    told = "".join(f"<dt>{what}</dt><dd><pre>{escape(command)}</pre></dd>" for what, command in commands.items())
+    data = "".join(f"<dt>{what}</dt><dd><pre>{escape(command)}</pre></dd>" for what, command in commands.items())
     words = "<p>Checks that compare a node with its like need the others too: for those leave --nodes out.</p>"
     has_nodes = any("--nodes" in command for command in commands.values())
-    return Section("again", "Run once more", f"<dl>{told}</dl>{words if has_nodes else ''}")
+    return Section("again", "Run once more", f"<dl>{data}</dl>{words if has_nodes else ''}")
 
 
 def _topology(run: Run) -> Section | None:

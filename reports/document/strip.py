@@ -78,10 +78,10 @@ def _line(line: Measured, number: int, scale: _Scale) -> str:
         label = f'<a href="{escape(line.href)}">{label}</a>'
     note = escape(line.note if len(line.note) <= MAX_NOTE else f"{line.note[:MAX_NOTE]}…")
     failed = f'<tspan class="failures">{line.failures} × failed</tspan> ' if line.failures else ""
-    told = f'<text class="note" x="{LEFT + WIDTH + 12}" y="{base}">{failed}{note}</text>' if failed or note else ""
+    data = f'<text class="note" x="{LEFT + WIDTH + 12}" y="{base}">{failed}{note}</text>' if failed or note else ""
     title = f"<title>{escape(line.title[:MAX_TITLE], quote=False)}</title>" if line.title else ""
     hit = f'<path class="hit" d="M{LEFT} {top}h{WIDTH}v{ROW}h-{WIDTH}z">{title}</path>'
-    return f"<g>{label}{told}{''.join(_ticks(line.shares, top, scale))}{hit}</g>"
+    return f"<g>{label}{data}{''.join(_ticks(line.shares, top, scale))}{hit}</g>"
 
 
 def _ticks(shares: Sequence[float], top: int, scale: _Scale) -> Iterator[str]:

@@ -37,13 +37,13 @@ _HEAD = ("component", "group", "version", "nodes")
 
 def versions_of(node: Node) -> Mapping[str, str]:
     """The versions that a node tells, by component; empty where it cannot tell."""
-    told: dict[str, str] = {}
+    data: dict[str, str] = {}
     try:
         for component in node.software.components:
-            told[printable(component, MAX_VERSION)] = _version(node, component)
+            data[printable(component, MAX_VERSION)] = _version(node, component)
     except (Incomplete, NotApplicable):
         return {}
-    return {component: version for component, version in told.items() if version}
+    return {component: version for component, version in data.items() if version}
 
 
 def _version(node: Node, component: str) -> str:
@@ -62,11 +62,11 @@ def _groups(run: Run) -> Mapping[str, Sequence[Node]]:
 
 
 def _rows(group: str, nodes: Sequence[Node]) -> Iterator[tuple[str, str, str, str, str]]:
-    told: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    data: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for node in nodes:
         for component, version in versions_of(node).items():
-            told[component][version].append(node.name)
-    for component, versions in sorted(told.items()):
+            data[component][version].append(node.name)
+    for component, versions in sorted(data.items()):
         (usual, most), *odd = sorted(versions.items(), key=lambda entry: (-len(entry[1]), entry[0]))
         words = [f"{version}: {within(fold(names), MAX_NODES)}" for version, names in odd[:MAX_VERSIONS]]
         if len(odd) > MAX_VERSIONS:

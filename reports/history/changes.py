@@ -95,5 +95,5 @@ def between(past: Past, before: int, now: int) -> Changes:
 
 def is_green(verdicts: Iterable[Verdict]) -> bool:
     """Whether something was proven, nothing failed and nothing is incomplete."""
-    told = set(verdicts)
-    return bool(told & PROVEN) and told <= {*FINE, Verdict.CONCERN}
+    data = set(verdicts)
+    return bool(data & PROVEN) and data <= {*FINE, Verdict.CONCERN}

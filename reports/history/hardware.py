@@ -17,10 +17,10 @@ _INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}$")  # of an address in Systems Manag
 
 def identities(nodes: Mapping[str, Node]) -> dict[str, Identity]:
     """What each node told of itself. What two nodes both claim to be is believed of neither."""
-    told = {name: Identity(_instance_id(node), _serial(node), tuple(_gpus(node))) for name, node in nodes.items()}
-    instances = _claimed_twice(identity.instance_id for identity in told.values())
-    serials = _claimed_twice(identity.serial for identity in told.values())
-    uuids = _claimed_twice(gpu.uuid for identity in told.values() for gpu in identity.gpus)
+    data = {name: Identity(_instance_id(node), _serial(node), tuple(_gpus(node))) for name, node in nodes.items()}
+    instances = _claimed_twice(identity.instance_id for identity in data.values())
+    serials = _claimed_twice(identity.serial for identity in data.values())
+    uuids = _claimed_twice(gpu.uuid for identity in data.values() for gpu in identity.gpus)
     believed = {
         name: replace(
             identity,
@@ -28,7 +28,7 @@ def identities(nodes: Mapping[str, Node]) -> dict[str, Identity]:
             serial="" if identity.serial in serials else identity.serial,
             gpus=tuple(gpu for gpu in identity.gpus if gpu.uuid not in uuids),
         )
-        for name, identity in told.items()
+        for name, identity in data.items()
     }
     return {name: identity for name, identity in believed.items() if identity != NOBODY}
 
@@ -46,8 +46,8 @@ def _instance_id(node: Node) -> str:
 
 
 def _serial(node: Node) -> str:
-    told = node.evidence.collectors.get("platform")
-    serial = told.value.get("serial") if told and isinstance(told.value, dict) else None
+    data = node.evidence.collectors.get("platform")
+    serial = data.value.get("serial") if data and isinstance(data.value, dict) else None
     return printable(serial, MAX_NAME) if isinstance(serial, str) else ""
 
 

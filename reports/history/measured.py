@@ -21,6 +21,6 @@ def measured_between(run: PairwiseRun) -> Iterator[Measured]:
         meter = campaign.journal.about.get("meter", "")
         name = ", ".join(filter(None, (f"busbw with partners: {what(campaign)}", str(meter))))
         for node, measurements in campaign.of_node.items():
-            told = [busbw for one in measurements if (busbw := one.reading.busbw_gb_per_s)]
-            if told:
-                yield Measured(name, node, median(told), UNIT)
+            data = [busbw for one in measurements if (busbw := one.reading.busbw_gb_per_s)]
+            if data:
+                yield Measured(name, node, median(data), UNIT)

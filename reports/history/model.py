@@ -100,5 +100,5 @@ class Past:
 
     def identity(self, node: str, run: int) -> Identity:
         """Of what hardware a node was made in a run."""
-        told = [identity for since, identity in self.identities.get(node, ()) if since <= run]
-        return told[-1] if told else NOBODY
+        data = [identity for since, identity in self.identities.get(node, ()) if since <= run]
+        return data[-1] if data else NOBODY

@@ -97,11 +97,11 @@ def _past(database: sqlite3.Connection, cluster: str, most_runs: int) -> Past:
         (first, cluster),
     )
     for check, node, run, verdict, stands, devices, message in rows:
-        told = Verdict(verdict)
+        data = Verdict(verdict)
         entry = Entry(
             run,
-            told,
-            Verdict(stands) if stands else told,
+            data,
+            Verdict(stands) if stands else data,
             tuple(json.loads(devices)) if devices else (),
             message or "",
         )
@@ -123,7 +123,7 @@ def _past(database: sqlite3.Connection, cluster: str, most_runs: int) -> Past:
     return Past(
         runs,
         {pair: tuple(track) for pair, track in tracks.items()},
-        {node: tuple(told) for node, told in identities.items()},
+        {node: tuple(data) for node, data in identities.items()},
         {pair: tuple(values) for pair, values in measured.items()},
     )
 
@@ -134,11 +134,11 @@ def _runs(database: sqlite3.Connection, cluster: str, most: int) -> list[Run]:
         " WHERE cluster = ? ORDER BY id DESC LIMIT ?",
         (cluster, most),
     )
-    told = [
+    data = [
         Run(cluster, began, ended, occasion, exit_code, version, bool(is_green), nodes, number)
         for cluster, began, ended, occasion, exit_code, version, is_green, nodes, number in rows
     ]
-    return told[::-1]
+    return data[::-1]
 
 
 def _standing(database: sqlite3.Connection, cluster: str) -> dict[Pair, Verdict]:
@@ -180,13 +180,13 @@ def _worst(results: Iterable[Result]) -> list[Result]:
     return list(worst.values())
 
 
-def _identify(database: sqlite3.Connection, node: int, run: int, told: Identity) -> None:
+def _identify(database: sqlite3.Connection, node: int, run: int, data: Identity) -> None:
     """Note of what hardware a node is made, where that is not what was known."""
     row = database.execute(
         "SELECT instance_id, serial, gpus FROM identity WHERE node = ? ORDER BY run DESC LIMIT 1", (node,)
     ).fetchone()
     before = _identity(row) if row else NOBODY
-    now = told.completed(before)
+    now = data.completed(before)
     if now != before:
         gpus = json.dumps([astuple(gpu) for gpu in now.gpus])
         database.execute(

@@ -125,7 +125,7 @@ def offenders(past: Past) -> list[Offender]:
             record.checks.add(check)
             if identity.instance_id:
                 record.instances[identity.instance_id] = None
-    owners = {key: node for node, told in past.identities.items() for key in _keys(told[-1][1])}
+    owners = {key: node for node, data in past.identities.items() for key in _keys(data[-1][1])}
     found = [
         Offender(
             kind,
@@ -172,7 +172,7 @@ def trends(past: Past) -> list[Trend]:
 
 def _at_fault(entry: Entry, identity: Identity) -> Iterator[tuple[str, str, str]]:
     """The hardware that a failure speaks of: its GPUs where it names some, else the machine."""
-    numbers = [int(told[1]) for device in entry.devices if (told := _GPU.fullmatch(device))]
+    numbers = [int(data[1]) for device in entry.devices if (data := _GPU.fullmatch(device))]
     known = {gpu.index: gpu for gpu in identity.gpus}
     hit = [known[number] for number in numbers if number in known]
     if hit:

@@ -34,10 +34,10 @@ def lines_since(last: Run | None, changes: Changes) -> Iterator[str]:
         yield "since the last run: this is the first one in the history"
         return
     yield f"since the last run ({moment(last.began)}): {changes.headline}"
-    told = [line for kind, found in changes.kinds if kind != STILL for line in folded(kind, found)]
-    yield from told[:MAX_LINES]
-    if len(told) > MAX_LINES:
-        yield f"  … and {len(told) - MAX_LINES} more lines; `clusterproof history` has all"
+    data = [line for kind, found in changes.kinds if kind != STILL for line in folded(kind, found)]
+    yield from data[:MAX_LINES]
+    if len(data) > MAX_LINES:
+        yield f"  … and {len(data) - MAX_LINES} more lines; `clusterproof history` has all"
 
 
 def folded(kind: str, found: Iterable[Change]) -> Iterator[str]:
@@ -92,8 +92,8 @@ def _changes(changes: Changes) -> Table:
     for (kind, now, before, check), names in nodes.items():
         checks[kind, now, before, "" if now is Verdict.INCOMPLETE else check, fold(names)].append(check)
     rows = (
-        (kind, now.value, before, told[0] if len(told) == 1 else f"{len(told)} checks", names)
-        for (kind, now, before, _, names), told in checks.items()
+        (kind, now.value, before, data[0] if len(data) == 1 else f"{len(data)} checks", names)
+        for (kind, now, before, _, names), data in checks.items()
     )
     return Table(("change", "now", "before", "check", "nodes"), tuple(rows))
 

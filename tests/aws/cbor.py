@@ -18,21 +18,21 @@ def as_json(body: bytes) -> bytes:
     return json.dumps(parser.parse_data_item(parser.get_peekable_stream_from_bytes(body))).encode()
 
 
-def of_json(told: bytes) -> bytes:
+def of_json(data: bytes) -> bytes:
     """An answer that is told as JSON."""
-    return _item(json.loads(told))
+    return _item(json.loads(data))
 
 
-def _item(told: Any, key: str = "") -> bytes:
-    if told is None or isinstance(told, bool):
-        return {None: b"\xf6", False: b"\xf4", True: b"\xf5"}[told]
-    if isinstance(told, str):
-        return _head(3, len(told.encode())) + told.encode()
-    if isinstance(told, list):
-        return _head(4, len(told)) + b"".join(_time(entry) if key in _TIMES else _item(entry) for entry in told)
-    if isinstance(told, dict):
-        return _head(5, len(told)) + b"".join(_item(name) + _item(entry, name) for name, entry in told.items())
-    return b"\xfb" + struct.pack(">d", told)
+def _item(data: Any, key: str = "") -> bytes:
+    if data is None or isinstance(data, bool):
+        return {None: b"\xf6", False: b"\xf4", True: b"\xf5"}[data]
+    if isinstance(data, str):
+        return _head(3, len(data.encode())) + data.encode()
+    if isinstance(data, list):
+        return _head(4, len(data)) + b"".join(_time(entry) if key in _TIMES else _item(entry) for entry in data)
+    if isinstance(data, dict):
+        return _head(5, len(data)) + b"".join(_item(name) + _item(entry, name) for name, entry in data.items())
+    return b"\xfb" + struct.pack(">d", data)
 
 
 def _time(seconds: float) -> bytes:

@@ -16,9 +16,9 @@ def described(service: Service, change: Callable[[dict[str, Any]], None]) -> Non
     """Let DescribeCluster answer with this change."""
     before = service.changes["DescribeCluster"]
 
-    def changed(told: dict[str, Any]) -> None:
-        before(told)
-        change(told)
+    def changed(data: dict[str, Any]) -> None:
+        before(data)
+        change(data)
 
     service.rewrites("DescribeCluster", changed)
 
@@ -28,21 +28,21 @@ def listed(service: Service, change: Callable[[list[dict[str, Any]]], None]) -> 
     before = service.served["ListClusterNodes"]
 
     def changed(asked: dict[str, Any]) -> dict[str, Any]:
-        told = before(asked)
-        assert isinstance(told, dict)
-        rows = [dict(row) for row in told["ClusterNodeSummaries"]]
+        data = before(asked)
+        assert isinstance(data, dict)
+        rows = [dict(row) for row in data["ClusterNodeSummaries"]]
         change(rows)
-        return {**told, "ClusterNodeSummaries": rows}
+        return {**data, "ClusterNodeSummaries": rows}
 
     service.serves("ListClusterNodes", changed)
 
 
 def not_in_service(service: Service, vpc: Vpc) -> None:
-    described(service, lambda told: told.update(ClusterStatus="Failed", FailureMessage="no capacity"))
+    described(service, lambda data: data.update(ClusterStatus="Failed", FailureMessage="no capacity"))
 
 
 def recovered(service: Service, vpc: Vpc) -> None:
-    described(service, lambda told: told.update(FailureMessage="no capacity"))
+    described(service, lambda data: data.update(FailureMessage="no capacity"))
 
 
 def node_failed(service: Service, vpc: Vpc) -> None:
@@ -50,23 +50,23 @@ def node_failed(service: Service, vpc: Vpc) -> None:
 
 
 def group_short(service: Service, vpc: Vpc) -> None:
-    described(service, lambda told: told["InstanceGroups"][0].update(TargetCount=5))
+    described(service, lambda data: data["InstanceGroups"][0].update(TargetCount=5))
 
 
 def no_recovery(service: Service, vpc: Vpc) -> None:
-    described(service, lambda told: told.update(NodeRecovery="None"))
+    described(service, lambda data: data.update(NodeRecovery="None"))
 
 
 def recovery_not_told(service: Service, vpc: Vpc) -> None:
-    described(service, lambda told: told.pop("NodeRecovery"))
+    described(service, lambda data: data.pop("NodeRecovery"))
 
 
 def without_stress(service: Service, vpc: Vpc) -> None:
-    described(service, lambda told: told["InstanceGroups"][0].update(OnStartDeepHealthChecks=["InstanceConnectivity"]))
+    described(service, lambda data: data["InstanceGroups"][0].update(OnStartDeepHealthChecks=["InstanceConnectivity"]))
 
 
 def without_deep_checks(service: Service, vpc: Vpc) -> None:
-    described(service, lambda told: told["InstanceGroups"][0].pop("OnStartDeepHealthChecks"))
+    described(service, lambda data: data["InstanceGroups"][0].pop("OnStartDeepHealthChecks"))
 
 
 def another_type(service: Service, vpc: Vpc) -> None:
@@ -82,12 +82,12 @@ def image_not_told(service: Service, vpc: Vpc) -> None:
 
 
 def in_two_zones(service: Service, vpc: Vpc) -> None:
-    described(service, lambda told: told["VpcConfig"].update(Subnets=[vpc.near, vpc.far]))
+    described(service, lambda data: data["VpcConfig"].update(Subnets=[vpc.near, vpc.far]))
     listed(service, lambda rows: rows[2].update(PrivateDnsHostname="ip-10-181-1-9.us-west-2.compute.internal"))
 
 
 def zone_not_told(service: Service, vpc: Vpc) -> None:
-    described(service, lambda told: told["VpcConfig"].update(Subnets=[vpc.near, vpc.far]))
+    described(service, lambda data: data["VpcConfig"].update(Subnets=[vpc.near, vpc.far]))
     listed(service, lambda rows: rows[2].update(PrivateDnsHostname="somewhere.internal"))
     placed(service, {instance_id("workers-2"): None})
 
@@ -100,14 +100,14 @@ def zone_told_of_the_node_alone(service: Service, vpc: Vpc) -> None:
 
 def in_two_zones_of_sagemakers_own(service: Service, vpc: Vpc) -> None:
     """A cluster without a VpcConfig has no subnets that could tell zones."""
-    described(service, lambda told: told.pop("VpcConfig"))
+    described(service, lambda data: data.pop("VpcConfig"))
     placed(service, {instance_id("workers-2"): "us-west-2b"})
 
 
 def group_in_another_zone(service: Service, vpc: Vpc) -> None:
     """Each group in one zone of its own: no job group is spread."""
     described(
-        service, lambda told: told["InstanceGroups"][0].update(OverrideVpcConfig={**vpc.config, "Subnets": [vpc.far]})
+        service, lambda data: data["InstanceGroups"][0].update(OverrideVpcConfig={**vpc.config, "Subnets": [vpc.far]})
     )
 
 
@@ -165,7 +165,7 @@ def second_group_closed(service: Service, vpc: Vpc) -> None:
     other = client(service, "ec2").create_security_group(GroupName="other", Description="other", VpcId=vpc.id)[
         "GroupId"
     ]
-    described(service, lambda told: told["VpcConfig"].update(SecurityGroupIds=[vpc.security_group, other]))
+    described(service, lambda data: data["VpcConfig"].update(SecurityGroupIds=[vpc.security_group, other]))
 
 
 def public(service: Service, vpc: Vpc) -> None:
@@ -207,7 +207,7 @@ def few_nodes(service: Service, vpc: Vpc) -> None:
 
 def small_volumes(service: Service, vpc: Vpc) -> None:
     sizes = [{"EbsVolumeConfig": {"VolumeSizeInGB": 20_000}}]
-    described(service, lambda told: told["InstanceGroups"][0].update(InstanceStorageConfigs=sizes))
+    described(service, lambda data: data["InstanceGroups"][0].update(InstanceStorageConfigs=sizes))
 
 
 def quota_not_told(service: Service, vpc: Vpc) -> None:

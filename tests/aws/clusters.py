@@ -75,12 +75,12 @@ def _second_number(group: str) -> int:
 def _as_described(vpc: Vpc) -> Callable[[dict[str, Any]], None]:
     """What moto leaves out of an answer."""
 
-    def change(told: dict[str, Any]) -> None:
-        told["ClusterArn"] = ARN
-        told["ClusterStatus"] = "InService"
-        told["NodeRecovery"] = "Automatic"
-        told["VpcConfig"] = vpc.config
-        for group in told["InstanceGroups"]:
+    def change(data: dict[str, Any]) -> None:
+        data["ClusterArn"] = ARN
+        data["ClusterStatus"] = "InService"
+        data["NodeRecovery"] = "Automatic"
+        data["VpcConfig"] = vpc.config
+        for group in data["InstanceGroups"]:
             group["CurrentCount"] = group["TargetCount"]
             group["OnStartDeepHealthChecks"] = ["InstanceStress", "InstanceConnectivity"]
 

@@ -43,8 +43,8 @@ def aws_in(folder: Path) -> Iterator[None]:
 
     class Asked(StreamRequestHandler):
         def handle(self) -> None:
-            told = _answer(json.loads(self.rfile.readline()), clients)
-            self.wfile.write(json.dumps(told._asdict()).encode())
+            data = _answer(json.loads(self.rfile.readline()), clients)
+            self.wfile.write(json.dumps(data._asdict()).encode())
 
     with ThreadingTCPServer(("127.0.0.1", 0), Asked) as server:
         server.daemon_threads = True
@@ -89,8 +89,8 @@ def _said(words: list[str], clients: dict[str, Any]) -> str:
     for name, values in options.items():
         member = next(key for key in model.members if _kebab(key) == name)
         asked[member] = _value(model.members[member], values)
-    told = getattr(client, method)(**asked)
-    found = jmespath.search(query, told) if query else None
+    data = getattr(client, method)(**asked)
+    found = jmespath.search(query, data) if query else None
     assert output == "text" or not query
     lines = found if isinstance(found, list) else [found]
     return "\t".join(map(str, lines)) + "\n"
@@ -123,22 +123,22 @@ def _value(shape: object, values: list[str]) -> object:
 def _shorthand(shape: object, text: str) -> object:
     """AWS's shorthand, as far as it is used here: `Key=a,Values=b,c` and `Tags=[{Key=a,Value=b},{…}]`."""
     members = shape.members  # type: ignore[attr-defined]
-    told: dict[str, object] = {}
+    data: dict[str, object] = {}
     key = ""
     for part in _split(text):
         name, equals, value = part.partition("=")
         if not equals:
-            told[key].append(name)  # type: ignore[attr-defined] # a further value of the list before
+            data[key].append(name)  # type: ignore[attr-defined] # a further value of the list before
             continue
         key = next(one for one in members if one.lower() == name.lower())
         of = members[key]
         if of.type_name != "list":
-            told[key] = value
+            data[key] = value
         elif value.startswith("["):
-            told[key] = [_shorthand(of.member, one.strip("{}")) for one in _split(value[1:-1])]
+            data[key] = [_shorthand(of.member, one.strip("{}")) for one in _split(value[1:-1])]
         else:
-            told[key] = [value]
-    return told
+            data[key] = [value]
+    return data
 
 
 def _split(text: str) -> list[str]:

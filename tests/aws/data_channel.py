@@ -100,15 +100,15 @@ class Agent:
         with suppress(TimeoutError):
             while True:
                 heard = self._hear(RESEND_S)
-                is_its = heard.type == ACKNOWLEDGE and heard.told["AcknowledgedMessageId"] == str(message.id)
+                is_its = heard.type == ACKNOWLEDGE and heard.data["AcknowledgedMessageId"] == str(message.id)
                 if is_its:
                     return True
         return False
 
     def _hear(self, timeout_s: float | None) -> Message:
         """The next message; what the plugin puts in is acknowledged. Raises TimeoutError, ConnectionClosed."""
-        told = self._connection.recv(timeout_s)
-        message = read(told if isinstance(told, bytes) else told.encode())
+        data = self._connection.recv(timeout_s)
+        message = read(data if isinstance(data, bytes) else data.encode())
         if message.type == INPUT:
             self._answers.append(message)
             self._connection.send(acknowledging(message).packed())

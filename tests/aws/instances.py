@@ -53,7 +53,7 @@ def launched(
     """The ids of so many new instances."""
     if not count:
         return []
-    told = client(service, "ec2").run_instances(
+    data = client(service, "ec2").run_instances(
         ImageId=image,
         MinCount=count,
         MaxCount=count,
@@ -62,4 +62,4 @@ def launched(
         SecurityGroupIds=[group],
         TagSpecifications=[{"ResourceType": "instance", "Tags": [{"Key": "Team", "Value": "training"}]}],
     )
-    return sorted(instance["InstanceId"] for instance in told["Instances"])
+    return sorted(instance["InstanceId"] for instance in data["Instances"])

@@ -30,7 +30,7 @@ class Message:
     id: uuid.UUID = field(default_factory=uuid.uuid4)
 
     @property
-    def told(self) -> dict[str, object]:
+    def data(self) -> dict[str, object]:
         """The payload of one that carries JSON."""
         return dict(json.loads(self.payload))
 
@@ -62,13 +62,13 @@ def read(packed: bytes) -> Message:
 
 def acknowledging(message: Message) -> Message:
     """The message that says that another has come."""
-    told = {
+    data = {
         "AcknowledgedMessageType": message.type,
         "AcknowledgedMessageId": str(message.id),
         "AcknowledgedMessageSequenceNumber": message.sequence,
         "IsSequentialMessage": True,
     }
-    return Message(ACKNOWLEDGE, json.dumps(told).encode(), flags=OUT_OF_SEQUENCE)
+    return Message(ACKNOWLEDGE, json.dumps(data).encode(), flags=OUT_OF_SEQUENCE)
 
 
 def _swapped(number: bytes) -> bytes:

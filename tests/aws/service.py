@@ -129,12 +129,12 @@ def _proxy(moto_url: str, service: Service) -> type[BaseHTTPRequestHandler]:
             said = _said(service, action, cbor.as_json(body) if is_cbor else body)
             if said and is_cbor and said[1].startswith(b"{"):
                 said = said[0], cbor.of_json(said[1]), cbor.TYPE
-            status, told, kind = said or self._of_moto(action, body)
+            status, data, kind = said or self._of_moto(action, body)
             self.send_response(status)
             self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(told)))
+            self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            self.wfile.write(told)
+            self.wfile.write(data)
 
         do_GET = do_POST  # noqa: N815
 
@@ -143,12 +143,12 @@ def _proxy(moto_url: str, service: Service) -> type[BaseHTTPRequestHandler]:
                 asked = json.loads(body)
                 service.requests[action](asked)
                 body = json.dumps(asked).encode()
-            status, told, kind = _forward(self.command, f"{moto_url}{self.path}", dict(self.headers), body)
+            status, data, kind = _forward(self.command, f"{moto_url}{self.path}", dict(self.headers), body)
             if status == 200 and action in service.changes:
-                record = json.loads(told)
+                record = json.loads(data)
                 service.changes[action](record)
-                told = json.dumps(record).encode()
-            return status, told, kind
+                data = json.dumps(record).encode()
+            return status, data, kind
 
         def log_message(self, *_: object) -> None:
             pass
@@ -166,10 +166,10 @@ def _said(service: Service, action: str, body: bytes) -> Told | None:
         return _refused(answer, body)
     if action not in service.served:
         return None
-    told = service.served[action](json.loads(body) if _is_json(body) else _form(body))
-    if isinstance(told, Answer):
-        return _refused(told, body)
-    return (200, told.encode(), XML) if isinstance(told, str) else (200, json.dumps(told).encode(), JSON)
+    data = service.served[action](json.loads(body) if _is_json(body) else _form(body))
+    if isinstance(data, Answer):
+        return _refused(data, body)
+    return (200, data.encode(), XML) if isinstance(data, str) else (200, json.dumps(data).encode(), JSON)
 
 
 def _is_json(body: bytes) -> bool:
@@ -184,8 +184,8 @@ def _refused(answer: Answer, body: bytes) -> Told:
     """An error as the service would tell it: JSON, or XML where it was asked by a form."""
     if _is_json(body) or not answer.code:
         return answer.status, _error_of(answer), JSON
-    told = f"<Error><Code>{answer.code}</Code><Message>{answer.message}</Message></Error>"
-    return answer.status, f"<Response><Errors>{told}</Errors><RequestID>1</RequestID></Response>".encode(), XML
+    data = f"<Error><Code>{answer.code}</Code><Message>{answer.message}</Message></Error>"
+    return answer.status, f"<Response><Errors>{data}</Errors><RequestID>1</RequestID></Response>".encode(), XML
 
 
 def _signed_for(authorization: str) -> str:

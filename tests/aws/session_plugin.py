@@ -30,14 +30,14 @@ def main(words: list[str], version: str = VERSION) -> None:
     if words == ["--version"]:
         _say(f"{version}\n")
         return
-    told, _region, operation, *_ = words
-    if told.startswith(RESPONSE):
-        told = os.environ.pop(told, "")
+    data, _region, operation, *_ = words
+    if data.startswith(RESPONSE):
+        data = os.environ.pop(data, "")
     if operation != "StartSession":
         _say("Invalid Operation")
         return
     try:
-        session = json.loads(told)
+        session = json.loads(data)
     except ValueError:
         _say("Cannot perform start session: invalid character looking for beginning of value\n")
         return
@@ -50,8 +50,8 @@ def main(words: list[str], version: str = VERSION) -> None:
 def _follow(connection: ClientConnection, session: str) -> None:
     """Print what is sent, each message once, until the channel is closed."""
     expected = 0
-    for told in connection:
-        message = read(told if isinstance(told, bytes) else told.encode())
+    for data in connection:
+        message = read(data if isinstance(data, bytes) else data.encode())
         if message.type == CLOSED:
             _end(f"\n\nExiting session with sessionId: {session}.\n\n")
         if message.type != OUTPUT:

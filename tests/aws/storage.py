@@ -27,14 +27,14 @@ def lustre(
     service: Service, name: str = "oyuutbev", capacity_gib: int = 4800, kind: str = "LUSTRE", **configuration: object
 ) -> str:
     """A Lustre file system that is mounted by `name`; its id. Without more it is made for 240 MB/s."""
-    told = {"DeploymentType": "PERSISTENT_1", "PerUnitStorageThroughput": 50, **configuration, "MountName": name}
-    return _made(service, kind, capacity_gib, LustreConfiguration=told)
+    data = {"DeploymentType": "PERSISTENT_1", "PerUnitStorageThroughput": 50, **configuration, "MountName": name}
+    return _made(service, kind, capacity_gib, LustreConfiguration=data)
 
 
 def openzfs(service: Service, capacity_gib: int = 1000, **configuration: object) -> str:
     """An OpenZFS file system; its id. Without more it is made for 160 MB/s."""
-    told = {"DeploymentType": "SINGLE_AZ_2", "ThroughputCapacity": 160, **configuration}
-    return _made(service, "OPENZFS", capacity_gib, OpenZFSConfiguration=told)
+    data = {"DeploymentType": "SINGLE_AZ_2", "ThroughputCapacity": 160, **configuration}
+    return _made(service, "OPENZFS", capacity_gib, OpenZFSConfiguration=data)
 
 
 def _made(service: Service, kind: str, capacity_gib: int, **more: Any) -> str:
@@ -45,9 +45,9 @@ def _made(service: Service, kind: str, capacity_gib: int, **more: Any) -> str:
     name = str(made["FileSystem"]["FileSystemId"])
     before = service.changes.get("DescribeFileSystems", lambda _: None)
 
-    def change(told: dict[str, Any]) -> None:
-        before(told)
-        for system in told["FileSystems"]:
+    def change(data: dict[str, Any]) -> None:
+        before(data)
+        for system in data["FileSystems"]:
             if system["FileSystemId"] == name:
                 system.update(more, StorageType=more.get("StorageType", "SSD"))
 
@@ -64,14 +64,14 @@ def dns_name(name: str) -> str:
 class CloudWatch:
     """CloudWatch in place of moto's: pages, batches, any order, and points that end where the question ends."""
 
-    told: dict[tuple[str, str, tuple[tuple[str, str], ...]], Points] = field(default_factory=dict)
+    data: dict[tuple[str, str, tuple[tuple[str, str], ...]], Points] = field(default_factory=dict)
     codes: dict[str, str] = field(default_factory=dict)  # the status code of a metric's results
     asked: list[dict[str, Any]] = field(default_factory=list)
 
     def put(self, name: str, metric: str, statistic: str, points: Points, **place: str) -> None:
         """What a metric tells; the last point is of the last minute asked for."""
         dimensions = (("FileSystemId", name), *((_PLACES[key], value) for key, value in place.items()))
-        self.told[metric, statistic, dimensions] = points
+        self.data[metric, statistic, dimensions] = points
 
     def serve(self, service: Service) -> None:
         """Answer for moto."""
@@ -81,7 +81,7 @@ class CloudWatch:
     def _listed(self, asked: dict[str, Any]) -> dict[str, Any]:
         assert asked["Namespace"] == "AWS/FSx"
         own = {(entry["Name"], entry["Value"]) for entry in asked["Dimensions"]}
-        found = {(metric, dimensions): None for metric, _, dimensions in self.told if own <= set(dimensions)}
+        found = {(metric, dimensions): None for metric, _, dimensions in self.data if own <= set(dimensions)}
         first = int(asked.get("NextToken") or 0)
         metrics = [_metric(*one) for one in found][first : first + METRICS]
         return {"Metrics": metrics, **({"NextToken": str(first + METRICS)} if first + METRICS < len(found) else {})}
@@ -109,8 +109,8 @@ class CloudWatch:
         stat = query["MetricStat"]
         assert stat["Period"] == 60
         dimensions = tuple((entry["Name"], entry["Value"]) for entry in stat["Metric"]["Dimensions"])
-        told = self.told.get((stat["Metric"]["MetricName"], stat["Stat"], dimensions), ())
-        minutes = [(asked["EndTime"] - 60 * before, value) for before, value in enumerate(reversed(told), 1)]
+        data = self.data.get((stat["Metric"]["MetricName"], stat["Stat"], dimensions), ())
+        minutes = [(asked["EndTime"] - 60 * before, value) for before, value in enumerate(reversed(data), 1)]
         return [(time, value) for time, value in minutes if value is not None and time >= asked["StartTime"]]
 
 
@@ -118,8 +118,8 @@ _PLACES = {"server": "FileServer", "target": "StorageTargetId"}
 
 
 def _metric(metric: str, dimensions: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    told = [{"Name": name, "Value": value} for name, value in dimensions]
-    return {"Namespace": "AWS/FSx", "MetricName": metric, "Dimensions": told}
+    data = [{"Name": name, "Value": value} for name, value in dimensions]
+    return {"Namespace": "AWS/FSx", "MetricName": metric, "Dimensions": data}
 
 
 def quiet_lustre(watch: CloudWatch, name: str, minutes: int = 180) -> None:
@@ -165,10 +165,10 @@ def _flat(minutes: int) -> Any:
 
 def mounting(*mounts: Mount) -> dict[str, object]:
     """What the collector `mounts` tells of these, beside a root volume."""
-    told = [("ext4", "/dev/root", "/"), *mounts]
+    data = [("ext4", "/dev/root", "/"), *mounts]
     entry = {"options": "rw", "alive": "yes", "total_kib": 1, "free_kib": 1, "inodes": 1, "inodes_free": 1}
     return {
-        "mounts": [{"type": kind, "source": source, "path": path, **entry} for kind, source, path in told],
+        "mounts": [{"type": kind, "source": source, "path": path, **entry} for kind, source, path in data],
         "fstab": [],
         "passed_over": 0,
     }
@@ -181,7 +181,7 @@ def nodes_that_mount(
     if "ListClusterNodes" not in service.served:
         with_cluster(service, {"workers": ("ml.p5.48xlarge", 3)})
 
-    def told(cluster: Cluster, *arguments: Any) -> None:
+    def answer(cluster: Cluster, *arguments: Any) -> None:
         keep = arguments[4]
         for number, target in enumerate(cluster.targets):
             own = of.get(number, mounts)
@@ -197,4 +197,4 @@ def nodes_that_mount(
             )
             keep(answer)
 
-    monkeypatch.setattr(asking, "gather", told)
+    monkeypatch.setattr(asking, "gather", answer)

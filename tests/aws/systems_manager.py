@@ -115,10 +115,10 @@ class SystemsManager:
         target, command = self.open[session]
         with self.lock:
             failing = self.fails_first.pop(0) if self.fails_first else None
-        told = self.run(target, shlex.split(command)) if failing is None else failing
+        data = self.run(target, shlex.split(command)) if failing is None else failing
         for vice in self.vices:
-            told = vice(told)
-        return told
+            data = vice(data)
+        return data
 
     # Commands
 

@@ -53,12 +53,12 @@ def metadata_of(instance: str) -> Iterator[str]:
 
     class Answering(BaseHTTPRequestHandler):
         def do_PUT(self) -> None:
-            self.told("token")
+            self.output_of("token")
 
         def do_GET(self) -> None:
-            self.told(json.dumps({**identity, "region": "us-west-2"}) if self.path.endswith("document") else "[]")
+            self.output_of(json.dumps({**identity, "region": "us-west-2"}) if self.path.endswith("document") else "[]")
 
-        def told(self, text: str) -> None:
+        def output_of(self, text: str) -> None:
             self.send_response(200)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
@@ -76,13 +76,13 @@ def metadata_of(instance: str) -> Iterator[str]:
 def on_ec2(name: str, instance: str, zone: str = "us-west-2a", **collectors: object) -> NodeEvidence:
     """A node that says which instance it is."""
     identity = {"instance_id": instance, "instance_type": "p5.48xlarge", "availability_zone": zone}
-    told: dict[str, object] = {
+    data: dict[str, object] = {
         "boot": boot(hostname=name),
         "platform": {"vendor": "Amazon EC2", "product": "p5.48xlarge"},
         "imds": {"identity": {**identity, "region": "us-west-2", "image_id": "ami-12345678"}},
         "mounts": mounting(LUSTRE_MOUNT),
     }
-    return node(name, **told | collectors)
+    return node(name, **data | collectors)
 
 
 def elsewhere(name: str) -> NodeEvidence:
@@ -95,11 +95,11 @@ def elsewhere(name: str) -> NodeEvidence:
 def answering(monkeypatch: pytest.MonkeyPatch, *nodes: NodeEvidence) -> None:
     """Let the nodes of an ssh cluster answer with this."""
 
-    def told(_cluster: Cluster, *arguments: Any) -> None:
+    def answer(_cluster: Cluster, *arguments: Any) -> None:
         for evidence in nodes:
             arguments[4](evidence)
 
-    monkeypatch.setattr(asking, "gather", told)
+    monkeypatch.setattr(asking, "gather", answer)
 
 
 def ran(runs: Runs, *arguments: str, cluster: str = SSH) -> dict[str, tuple[Verdict, str]]:
@@ -166,8 +166,8 @@ def test_redacted_evidence_gives_the_same_verdicts_without_the_ids(
 ) -> None:
     recorded = tmp_path / "recorded"
     assert verdicts(ran(runs)) == verdicts(ran(runs, "--redact", "--record", str(recorded)))
-    told = "".join(file.read_text() for file in recorded.rglob("*.json"))
-    assert [one for one in ids if one in told] == []
+    data = "".join(file.read_text() for file in recorded.rglob("*.json"))
+    assert [one for one in ids if one in data] == []
 
 
 def test_workers_of_xdist_judge_by_what_the_controller_asked(runs: Runs, ids: Sequence[str]) -> None:
@@ -295,14 +295,14 @@ def test_a_run_over_nodes_elsewhere_loads_nothing_of_boto3(tmp_path: Path) -> No
         "print('LOADED', sorted(name for name in sys.modules if name.startswith(('boto3', 'botocore'))))"
     )
     words = ["--cluster", "local", "--host-root", str(root), "--no-report", "--results", str(tmp_path / "out")]
-    told = subprocess.run(
+    data = subprocess.run(
         [sys.executable, "-c", script, *words, *CHECKS, *OF_NODES],
         capture_output=True,
         text=True,
         cwd=ROOT,
         check=False,
     )
-    assert "LOADED []" in told.stdout, told.stdout + told.stderr
+    assert "LOADED []" in data.stdout, data.stdout + data.stderr
     records = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
     assert {record["message"] for record in records if "verdict" in record} == {NOWHERE}
 

@@ -18,7 +18,7 @@ pytest_plugins = ["pytester"]
 NAMESPACE = "clusterproof"
 
 
-def told(name: str, **dimensions: str) -> list[float]:
+def output_of(name: str, **dimensions: str) -> list[float]:
     """What CloudWatch has of a metric."""
     client: Any = boto3.client("cloudwatch")
     now = datetime.now(timezone.utc)
@@ -42,16 +42,16 @@ def test_cloudwatch_has_the_numbers_of_the_run(runs: Runs, service: Service) -> 
     assert service.calls == ["PutMetricData"]
     numbers = {"NodesFit": 3, "NodesFailed": 1, "NodesNotProven": 3, "NodesNotChecked": 1}
     numbers |= {"Failures": 1, "Concerns": 1, "Incomplete": 3}
-    assert {name: told(name, Cluster="small") for name in numbers} == {name: [n] for name, n in numbers.items()}
-    assert told("SubsystemFailures", Cluster="small", Subsystem="host") == [1]
-    assert told("New", Cluster="small") == []
+    assert {name: output_of(name, Cluster="small") for name in numbers} == {name: [n] for name, n in numbers.items()}
+    assert output_of("SubsystemFailures", Cluster="small", Subsystem="host") == [1]
+    assert output_of("New", Cluster="small") == []
 
 
 def test_changes_are_counted_where_there_is_a_history(runs: Runs, service: Service) -> None:
     runs.checks(test_it=LIGHT)
     for _ in range(2):
         runs.over(all_verdicts(), "--cloudwatch", NAMESPACE, "--history=history.sqlite")
-    assert told("New", Cluster="small") == [0]
+    assert output_of("New", Cluster="small") == [0]
 
 
 def test_nothing_is_sent_unasked_or_for_a_list_of_tests(runs: Runs, service: Service) -> None:

@@ -55,12 +55,12 @@ def test_the_subjects_of_the_cluster_are_those_that_results_know() -> None:
 
 def test_a_cluster_in_service_passes(runs: Runs, service: Service) -> None:
     with_cluster(service, WORKERS)
-    told = ran(runs)
+    data = ran(runs)
     assert verdicts(runs) == dict.fromkeys(verdicts(runs), PASSING) | NOWHERE
     assert len(verdicts(runs)) == len(OF_CONTROL_PLANE) - 1
-    told.stdout.fnmatch_lines(["cluster: ml-cluster: 3 nodes (ip-*) by hyperpod, p5.48xlarge"])
-    told.stdout.fnmatch_lines(["the cluster itself is fit as far as checked"])
-    told.stdout.no_fnmatch_line("*topology *")
+    data.stdout.fnmatch_lines(["cluster: ml-cluster: 3 nodes (ip-*) by hyperpod, p5.48xlarge"])
+    data.stdout.fnmatch_lines(["the cluster itself is fit as far as checked"])
+    data.stdout.no_fnmatch_line("*topology *")
 
 
 @pytest.mark.parametrize("put", FAULTS, ids=lambda put: put.__name__)
@@ -83,8 +83,8 @@ def test_every_check_of_the_control_plane_is_proven_to_fail_or_worry() -> None:
 
 def test_a_spread_is_a_line_of_the_summary_and_the_page_has_every_place(runs: Runs, service: Service) -> None:
     in_two_zones(service, with_cluster(service, WORKERS))
-    told = ran(runs, "--html", "page.html")
-    told.stdout.fnmatch_lines(["topology    workers in 2 availability zones: 2 in us-west-2a, 1 in us-west-2b"])
+    data = ran(runs, "--html", "page.html")
+    data.stdout.fnmatch_lines(["topology    workers in 2 availability zones: 2 in us-west-2a, 1 in us-west-2b"])
     page = (runs.folder / "page.html").read_text()
     assert "<td>workers</td><td>us-west-2a</td><td>–</td><td>2</td><td>ip-10-181-0-[1-2]</td>" in page
 
@@ -100,14 +100,14 @@ def test_quotas_that_nobody_raised_are_those_of_aws(runs: Runs, service: Service
 def test_groups_without_accelerators_are_no_job_groups(runs: Runs, service: Service) -> None:
     with_cluster(service, {"workers": ("ml.c5.large", 2)})
     ran(runs)
-    not_applicable = {name.partition(".")[2] for name, told in verdicts(runs).items() if told is Verdict.NOT_APPLICABLE}
+    not_applicable = {name.partition(".")[2] for name, data in verdicts(runs).items() if data is Verdict.NOT_APPLICABLE}
     assert found(runs) == {}
     assert not_applicable == {"single_az", "ultraserver_block", "deep_health_checks", "security_group_self_reference"}
 
 
 def test_a_cluster_in_a_network_of_sagemakers_own_cannot_be_asked_of_it(runs: Runs, service: Service) -> None:
     with_cluster(service, WORKERS)
-    described(service, lambda told: told.pop("VpcConfig"))
+    described(service, lambda data: data.pop("VpcConfig"))
     ran(runs)
     assert found(runs) == {}
     assert messages(runs).count("runs in a network of SageMaker's own") == 3
@@ -117,7 +117,7 @@ def test_a_cluster_in_a_network_of_sagemakers_own_cannot_be_asked_of_it(runs: Ru
 
 def test_a_denied_look_at_the_nodes_costs_the_zone_where_no_subnet_tells_it(runs: Runs, service: Service) -> None:
     with_cluster(service, WORKERS)
-    described(service, lambda told: told.pop("VpcConfig"))
+    described(service, lambda data: data.pop("VpcConfig"))
     service.says("DescribeClusterNode", DENIED)
     ran(runs)
     assert found(runs) == {"single_az": Verdict.INCOMPLETE}
@@ -179,12 +179,12 @@ def test_a_denied_action_costs_the_checks_that_need_it_and_is_named(runs: Runs, 
     with_cluster(service, WORKERS)
     with_quotas(service, ["ml.p5.48xlarge"], defaults=["VPCs per Region"])
     denied_after_inventory(service, action)
-    told = ran(runs)
+    data = ran(runs)
     prefix, needing = NEEDED_BY[action]
     assert found(runs) == dict.fromkeys(needing, Verdict.INCOMPLETE)
     incomplete = [result.message for result in runs.results if result.verdict is Verdict.INCOMPLETE]
     assert all(f"{prefix}:{action} is not allowed to this identity" in message for message in incomplete)
-    assert told.ret == 6
+    assert data.ret == 6
 
 
 def test_what_one_answer_tells_several_collectors_is_asked_once(runs: Runs, service: Service) -> None:
@@ -217,8 +217,8 @@ def test_a_recording_without_aws_has_no_checks_of_hyperpods_and_says_that_aws_wa
     runs.run("--cluster", "demo", "--results", str(runs.results_file), CHECKS, "-k", "not slurm")
     needs = {name: all_checks()[name].control_collectors - {"slurm"} for name in OF_CONTROL_PLANE}
     assert verdicts(runs).keys() == {name for name, collectors in needs.items() if collectors - OF_HYPERPOD}
-    told = {result.check: (result.verdict, result.message) for result in runs.results}
-    assert told.pop("control_plane.single_az") == (PASSING, "")  # an instance knows its zone itself
-    for verdict, message in told.values():
+    data = {result.check: (result.verdict, result.message) for result in runs.results}
+    assert data.pop("control_plane.single_az") == (PASSING, "")  # an instance knows its zone itself
+    for verdict, message in data.values():
         assert verdict is Verdict.NOT_APPLICABLE
         assert message.startswith("AWS was not asked: ")

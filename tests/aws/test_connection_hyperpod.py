@@ -45,66 +45,66 @@ def asked(
 ) -> list[NodeEvidence]:
     """What that many nodes tell, in their order."""
     to_run, nonce = program(collectors, ProbeOptions(), on_stdin=False)
-    told: dict[str, NodeEvidence] = {}
+    data: dict[str, NodeEvidence] = {}
 
     def answered(target: Target, answer: Answer) -> None:
-        assert target.name not in told
-        told[target.name] = evidence_of(target, answer, nonce)
+        assert target.name not in data
+        data[target.name] = evidence_of(target, answer, nonce)
 
     Hyperpod().run(targets(count), to_run, limits, answered)
-    return [told[target.name] for target in targets(count)]
+    return [data[target.name] for target in targets(count)]
 
 
 def test_a_node_answers_in_one_session_which_is_closed(manager: SystemsManager) -> None:
-    (told,) = asked()
-    assert not told.unreached
-    assert told.collectors["boot"].value["uptime_s"] > 0
+    (data,) = asked()
+    assert not data.unreached
+    assert data.collectors["boot"].value["uptime_s"] > 0
     assert manager.started == [targets()[0].address]
     assert manager.open == {}
 
 
 def test_every_collector_fits_into_one_parameter(manager: SystemsManager) -> None:
-    (told,) = asked(collectors=frozenset(collector_names()))
-    assert set(told.collectors) == set(collector_names())
+    (data,) = asked(collectors=frozenset(collector_names()))
+    assert set(data.collectors) == set(collector_names())
 
 
 def test_many_nodes_are_asked_side_by_side_and_no_more_than_wanted(manager: SystemsManager) -> None:
-    told = asked(12, replace(QUICK, fanout=4))
-    assert [evidence.unreached for evidence in told] == [None] * 12
+    data = asked(12, replace(QUICK, fanout=4))
+    assert [evidence.unreached for evidence in data] == [None] * 12
     assert 1 < manager.most_open <= 4
     assert manager.open == {}
 
 
 VICES: dict[str, Callable[[bytes], bytes]] = {
-    "carriage returns": lambda told: told.replace(b"\n", b"\r\n"),
-    "colours": lambda told: told.replace(b"\n", b"\x1b[0m\n"),
-    "newlines that became blanks": lambda told: told.replace(b"\n", b" "),
-    "a banner": lambda told: b"Welcome to Ubuntu 22.04\nLast login: today\n" + told,
-    "words after the end": lambda told: told + b"\n*** System restart required ***\n",
-    "an echo of the command": lambda told: b"$ /bin/sh -c 'n=...'\n" + told,
+    "carriage returns": lambda data: data.replace(b"\n", b"\r\n"),
+    "colours": lambda data: data.replace(b"\n", b"\x1b[0m\n"),
+    "newlines that became blanks": lambda data: data.replace(b"\n", b" "),
+    "a banner": lambda data: b"Welcome to Ubuntu 22.04\nLast login: today\n" + data,
+    "words after the end": lambda data: data + b"\n*** System restart required ***\n",
+    "an echo of the command": lambda data: b"$ /bin/sh -c 'n=...'\n" + data,
 }
 
 
 @pytest.mark.parametrize("vice", VICES.values(), ids=VICES)
 def test_what_comes_with_the_answer_does_no_harm(manager: SystemsManager, vice: Callable[[bytes], bytes]) -> None:
     manager.vices.append(vice)
-    (told,) = asked()
-    assert not told.unreached
+    (data,) = asked()
+    assert not data.unreached
 
 
 @pytest.mark.parametrize("failing", [b"", b"InternalServerError"], ids=["nothing", "an error of SSM's"])
 def test_a_session_that_fails_in_passing_is_tried_again(manager: SystemsManager, failing: bytes) -> None:
     manager.fails_first = [failing]
-    (told,) = asked()
-    assert not told.unreached
+    (data,) = asked()
+    assert not data.unreached
     assert len(manager.started) == 2
     assert manager.open == {}
 
 
 def test_the_end_of_standard_input_is_no_failure_that_passes(manager: SystemsManager) -> None:
     manager.fails_first = [b"Cannot perform start session: EOF\n"]
-    (told,) = asked()
-    assert "Cannot perform start session: EOF" in told.detail
+    (data,) = asked()
+    assert "Cannot perform start session: EOF" in data.detail
     assert len(manager.started) == 1
 
 
@@ -116,47 +116,47 @@ def test_nobody_who_lists_processes_sees_the_token(manager: SystemsManager) -> N
         return here(target, words)
 
     manager.run = run
-    (told,) = asked()
-    assert not told.unreached
+    (data,) = asked()
+    assert not data.unreached
     assert any(RESPONSE.encode() in words for words in seen)
     assert not any(b"token-of-" in words for words in seen)
 
 
 def _arguments_of_children() -> list[bytes]:
     """The arguments of the processes that this one has started, which anybody may read."""
-    told = " ".join(file.read_text() for file in Path("/proc/self/task").glob("*/children"))
-    return [Path(f"/proc/{child}/cmdline").read_bytes() for child in told.split()]
+    data = " ".join(file.read_text() for file in Path("/proc/self/task").glob("*/children"))
+    return [Path(f"/proc/{child}/cmdline").read_bytes() for child in data.split()]
 
 
 def test_an_answer_that_is_cut_is_no_answer(manager: SystemsManager) -> None:
-    manager.vices.append(lambda told: told[: len(told) // 2])
-    (told,) = asked()
-    assert told.unreached is Unreached.CUT
+    manager.vices.append(lambda data: data[: len(data) // 2])
+    (data,) = asked()
+    assert data.unreached is Unreached.CUT
 
 
 def test_a_node_without_its_agent_is_not_connected_and_costs_no_other(manager: SystemsManager) -> None:
     manager.refuses = {targets(3)[1].address}
-    assert [told.unreached for told in asked(3)] == [None, Unreached.NOT_CONNECTED, None]
+    assert [data.unreached for data in asked(3)] == [None, Unreached.NOT_CONNECTED, None]
 
 
 def test_a_denied_session_names_the_action(manager: SystemsManager, service: Service) -> None:
     service.says("StartSession", DENIED)
-    (told,) = asked()
-    assert told.unreached is Unreached.AUTH
-    assert "ssm:StartSession is not allowed" in told.detail
+    (data,) = asked()
+    assert data.unreached is Unreached.AUTH
+    assert "ssm:StartSession is not allowed" in data.detail
     assert service.calls.count("StartSession") == 1
 
 
 def test_throttled_starts_are_waited_out(manager: SystemsManager, service: Service) -> None:
     service.says("StartSession", THROTTLED, THROTTLED)
-    (told,) = asked()
-    assert not told.unreached
+    (data,) = asked()
+    assert not data.unreached
 
 
 def test_a_session_that_hangs_ends_at_its_deadline_and_is_closed(manager: SystemsManager) -> None:
     manager.run = lambda _target, _words: here("", ["/bin/sleep", "3"])
-    (told,) = asked(limits=replace(QUICK, connect_s=0.5, answer_s=0.5))
-    assert told.unreached is Unreached.TIMED_OUT
+    (data,) = asked(limits=replace(QUICK, connect_s=0.5, answer_s=0.5))
+    assert data.unreached is Unreached.TIMED_OUT
     until = time.monotonic() + 5
     while manager.open and time.monotonic() < until:
         time.sleep(0.02)

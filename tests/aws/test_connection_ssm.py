@@ -34,20 +34,20 @@ def targets(count: int) -> list[Target]:
 def asked(count: int = 1, limits: Limits = LIMITS) -> list[NodeEvidence]:
     """What that many instances tell, in their order."""
     to_run, nonce = program(frozenset({"boot"}), ProbeOptions(), on_stdin=False)
-    told: dict[str, NodeEvidence] = {}
+    data: dict[str, NodeEvidence] = {}
 
     def answered(target: Target, answer: Answer) -> None:
-        assert target.name not in told
-        told[target.name] = evidence_of(target, answer, nonce)
+        assert target.name not in data
+        data[target.name] = evidence_of(target, answer, nonce)
 
     Ssm().run(targets(count), to_run, limits, answered)
-    return [told[target.name] for target in targets(count)]
+    return [data[target.name] for target in targets(count)]
 
 
 def test_instances_answer(manager: SystemsManager) -> None:
-    told = asked(3)
-    assert [evidence.unreached for evidence in told] == [None] * 3
-    assert told[2].collectors["boot"].value["uptime_s"] > 0
+    data = asked(3)
+    assert [evidence.unreached for evidence in data] == [None] * 3
+    assert data[2].collectors["boot"].value["uptime_s"] > 0
 
 
 def test_more_than_fifty_take_several_commands(manager: SystemsManager, service: Service) -> None:
@@ -59,9 +59,9 @@ def test_more_than_fifty_take_several_commands(manager: SystemsManager, service:
 
 def test_an_instance_without_its_agent_costs_no_other(manager: SystemsManager) -> None:
     manager.refuses = {targets(3)[1].address}
-    told = asked(3)
-    assert [evidence.unreached for evidence in told] == [None, Unreached.NOT_CONNECTED, None]
-    assert "not registered with Systems Manager" in told[1].detail
+    data = asked(3)
+    assert [evidence.unreached for evidence in data] == [None, Unreached.NOT_CONNECTED, None]
+    assert "not registered with Systems Manager" in data[1].detail
 
 
 def test_how_a_command_ended_says_why_nothing_is_known(manager: SystemsManager) -> None:
@@ -77,9 +77,9 @@ def test_how_a_command_ended_says_why_nothing_is_known(manager: SystemsManager) 
 
 def test_an_answer_longer_than_ssm_shows_is_cut_and_says_what_helps(manager: SystemsManager) -> None:
     manager.run = lambda _target, words: run_with_noise(words)
-    (told,) = asked()
-    assert told.unreached is Unreached.CUT
-    assert "--ssm-output s3://BUCKET" in told.detail
+    (data,) = asked()
+    assert data.unreached is Unreached.CUT
+    assert "--ssm-output s3://BUCKET" in data.detail
 
 
 def test_an_answer_longer_than_ssm_shows_is_read_from_s3(manager: SystemsManager, service: Service) -> None:
@@ -89,23 +89,23 @@ def test_an_answer_longer_than_ssm_shows_is_read_from_s3(manager: SystemsManager
     send = service.served["SendCommand"]
 
     def send_and_store(wanted: dict[str, Any]) -> Any:
-        told = send(wanted)
+        data = send(wanted)
         for command_id, outputs in manager.commands.items():
             for instance, output in outputs.items():
                 key = f"probe/{command_id}/{instance}/awsrunShellScript/0.awsrunShellScript/stdout"
                 s3.put_object(Bucket=wanted["OutputS3BucketName"], Key=key, Body=output)
-        return told
+        return data
 
     service.serves("SendCommand", send_and_store)
-    (told,) = asked(limits=replace(LIMITS, settings=LIMITS.settings | {"ssm_output": "s3://answers/probe"}))
-    assert not told.unreached
+    (data,) = asked(limits=replace(LIMITS, settings=LIMITS.settings | {"ssm_output": "s3://answers/probe"}))
+    assert not data.unreached
 
 
 def test_a_denied_command_names_the_action(manager: SystemsManager, service: Service) -> None:
     service.says("SendCommand", DENIED)
-    (told,) = asked()
-    assert told.unreached is Unreached.AUTH
-    assert "ssm:SendCommand is not allowed" in told.detail
+    (data,) = asked()
+    assert data.unreached is Unreached.AUTH
+    assert "ssm:SendCommand is not allowed" in data.detail
 
 
 @pytest.mark.parametrize(

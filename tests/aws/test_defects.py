@@ -24,7 +24,7 @@ from tests.aws.clusters import NAME, instance_id, with_cluster
 from tests.aws.service import Service
 from tests.aws.systems_manager import SystemsManager
 from tests.aws.test_cluster_checks import CHECKS, messages, verdicts
-from tests.evaluated import results, told_by
+from tests.evaluated import collected_by, results
 from tests.faults import BY_NAME
 from tests.faults.fault import p5
 from tests.faults.infiniband import infiniband
@@ -43,7 +43,7 @@ GPUS = range(8)
 
 def evaluated(image: NodeImage, **target: str) -> dict[str, Result]:
     """The result of every check on a fake node."""
-    return results(told_by(image), **target)
+    return results(collected_by(image), **target)
 
 
 def on_all_gpus(image: NodeImage, **values: object) -> NodeImage:
@@ -76,28 +76,28 @@ def test_d1_a_node_that_tells_nothing_passes_no_check(
 
 @needs_nodes
 def test_d2_time_that_cpus_wait_for_storage_is_seen() -> None:
-    told = results(told_by(BY_NAME["CPUs that wait for I/O"].put(healthy_p5())))
-    assert told["host.iowait"].verdict is Verdict.CONCERN
+    data = results(collected_by(BY_NAME["CPUs that wait for I/O"].put(healthy_p5())))
+    assert data["host.iowait"].verdict is Verdict.CONCERN
 
 
 @needs_nodes
 def test_d3_the_installers_own_line_is_read_and_libfabrics_version_is_none() -> None:
-    found = results(told_by(healthy_p5()))["software.efa_installer_string"]
+    found = results(collected_by(healthy_p5()))["software.efa_installer_string"]
     assert found.verdict is Verdict.PASS
     mistaken = healthy_p5()
     mistaken = with_file(mistaken, EFA_RECORD, "# EFA installer version: 2.3.1amzn2.0\n")
-    assert results(told_by(mistaken))["software.efa_installer_string"].verdict is Verdict.FAIL
+    assert results(collected_by(mistaken))["software.efa_installer_string"].verdict is Verdict.FAIL
 
 
 @needs_nodes
 def test_d4_rdma_devices_that_are_no_efa_do_not_stand_for_those_that_are_missing() -> None:
     image = healthy_p5()
     image = without_efa(image, efa_names(image)[4])
-    other = {path: told for path, told in infiniband().sys.items() if "0000:17:00.0" in path or "mlx5_0" in path}
-    told = results(told_by(replace(image, sys=image.sys | other)), peers=peers(p5))["network.efa_count"]
-    assert told.verdict is Verdict.FAIL
-    assert "31" in told.observed
-    assert "32" in told.expected
+    other = {path: data for path, data in infiniband().sys.items() if "0000:17:00.0" in path or "mlx5_0" in path}
+    data = results(collected_by(replace(image, sys=image.sys | other)), peers=peers(p5))["network.efa_count"]
+    assert data.verdict is Verdict.FAIL
+    assert "31" in data.observed
+    assert "32" in data.expected
 
 
 @needs_nodes
@@ -113,9 +113,9 @@ def test_d4_rdma_devices_that_are_no_efa_do_not_stand_for_those_that_are_missing
 def test_d5_counts_are_held_against_the_instance_type(
     fault: str, check: str, attached: int | None, says: Verdict
 ) -> None:
-    told = told_by(BY_NAME[fault].put(healthy_p5()))
-    target = Target(told.node, instance_type="p5.48xlarge", efa_attached=attached)
-    node = nodes(Cluster("fakes", "local", (target,)), {told.node: told})[told.node]
+    data = collected_by(BY_NAME[fault].put(healthy_p5()))
+    target = Target(data.node, instance_type="p5.48xlarge", efa_attached=attached)
+    node = nodes(Cluster("fakes", "local", (target,)), {data.node: data})[data.node]
     assert evaluate(node_checks()[check], node).verdict is says
 
 
@@ -132,9 +132,9 @@ def test_d6_types_without_nvlink_and_gpus_in_mig_mode_are_not_called_healthy() -
 def test_d7_gpus_with_ecc_off_are_not_called_healthy() -> None:
     off = "error NOT_SUPPORTED"
     image = on_all_gpus(healthy_p5(), ecc_enabled=False, ecc_uncorrected_dram=off, ecc_uncorrected_sram=off)
-    told = evaluated(image)
-    assert told["gpu.no_uncorrected_ecc"].verdict is Verdict.CONCERN
-    assert told["gpu.ecc_mode"].verdict is Verdict.CONCERN
+    data = evaluated(image)
+    assert data["gpu.no_uncorrected_ecc"].verdict is Verdict.CONCERN
+    assert data["gpu.ecc_mode"].verdict is Verdict.CONCERN
 
 
 @needs_nodes
@@ -163,8 +163,8 @@ def test_d9_an_xid_is_judged_by_what_it_means(xid: str, verdict: Verdict) -> Non
 def test_d10_a_kernel_log_that_may_not_be_read_is_not_an_empty_one() -> None:
     refused = "#!/bin/sh\necho 'read kernel buffer failed: Operation not permitted' >&2\nexit 1\n"
     image = with_tool(with_tool(without_file(healthy_p5(), "/dev/kmsg"), "dmesg", refused), "journalctl", refused)
-    told = evaluated(image)
-    assert {told["gpu.no_xid"].verdict, told["gpu.no_sxid"].verdict} == {Verdict.INCOMPLETE}
+    data = evaluated(image)
+    assert {data["gpu.no_xid"].verdict, data["gpu.no_sxid"].verdict} == {Verdict.INCOMPLETE}
 
 
 @needs_nodes

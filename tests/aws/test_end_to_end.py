@@ -17,7 +17,7 @@ from tests.aws.clusters import ID, NAME, instance_id, private_name, with_cluster
 from tests.aws.service import Service
 from tests.aws.storage import CloudWatch, lustre, quiet_lustre
 from tests.aws.systems_manager import PLUGINS, SystemsManager, in_nodes, with_agent
-from tests.evaluated import results, told_by
+from tests.evaluated import collected_by, results
 from tests.faults import BY_NAME
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes
@@ -67,11 +67,11 @@ def test_a_hyperpod_cluster_by_name_gives_the_verdicts_that_a_login_would(
         text=True,
         check=False,
     )
-    told: dict[str, dict[str, Verdict]] = {}
+    data: dict[str, dict[str, Verdict]] = {}
     for result in read_results(written):
-        told.setdefault(result.node, {})[result.check] = result.verdict
-    of_cluster = told.pop(NAME)
-    direct = {name: told_by(image, name) for name, image in zip(nodes, images(), strict=True)}
+        data.setdefault(result.node, {})[result.check] = result.verdict
+    of_cluster = data.pop(NAME)
+    direct = {name: collected_by(image, name) for name, image in zip(nodes, images(), strict=True)}
     expected = {
         name: {
             check: result.verdict
@@ -82,7 +82,7 @@ def test_a_hyperpod_cluster_by_name_gives_the_verdicts_that_a_login_would(
         }
         for name, evidence in direct.items()
     }
-    assert told == expected, ran.stdout
+    assert data == expected, ran.stdout
     assert set(of_cluster.values()) == {Verdict.PASS, Verdict.NOT_APPLICABLE}
     assert of_cluster["storage.fsx_capacity"] is Verdict.PASS  # of the file system that the nodes say they mount
     assert ran.returncode == 1

@@ -122,9 +122,9 @@ def test_storage_that_grows_by_itself_cannot_be_full(
 ) -> None:
     before = service.changes["DescribeFileSystems"]
 
-    def elastic(told: dict[str, object]) -> None:
-        before(told)
-        for one in told["FileSystems"]:  # type: ignore[attr-defined]
+    def elastic(data: dict[str, object]) -> None:
+        before(data)
+        for one in data["FileSystems"]:  # type: ignore[attr-defined]
             one["StorageType"] = "INTELLIGENT_TIERING"
             one["LustreConfiguration"]["ThroughputCapacity"] = 4000
             one["LustreConfiguration"].pop("PerUnitStorageThroughput", None)

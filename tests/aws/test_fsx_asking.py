@@ -70,8 +70,8 @@ def test_more_metrics_than_one_call_takes_are_asked_for_in_several(runs: Runs, w
     for number in range(520):
         watch.put(system, "DiskIopsUtilization", "Average", [5.0] * 20, target=f"OST{number:04d}")
     watch.put(system, "DiskIopsUtilization", "Average", [99.0] * 20, target="OST0519")
-    for key, points in watch.told.items():
-        watch.told[key] = points[-20:]
+    for key, points in watch.data.items():
+        watch.data[key] = points[-20:]
     results = ran(runs, "--fsx-window", "20m")
     assert verdicts(results) == only(UTILIZATION, Verdict.FAIL)
     assert "OST0519" in results[UTILIZATION].message
@@ -95,9 +95,9 @@ def test_more_points_than_can_be_kept_are_refused_in_one_line(
 
 @pytest.mark.parametrize("window", ["", "3", "h", "14m", "16d", "361h", "-3h", "3 h", "1.5h", "٣h", "9999999m"])
 def test_a_window_that_makes_no_sense_is_one_clear_line(runs: Runs, service: Service, window: str) -> None:
-    told = runs.run("--cluster", NAME, f"--fsx-window={window}", CHECKS)
-    assert told.ret == 4
-    told.stderr.fnmatch_lines([f"ERROR: --fsx-window is '{window}'; expected from 15m to 15d, as 90m, 12h or 2d"])
+    raw = runs.run("--cluster", NAME, f"--fsx-window={window}", CHECKS)
+    assert raw.ret == 4
+    raw.stderr.fnmatch_lines([f"ERROR: --fsx-window is '{window}'; expected from 15m to 15d, as 90m, 12h or 2d"])
 
 
 def test_a_replay_gives_the_same_verdicts_without_aws(
@@ -121,8 +121,8 @@ def test_redacted_evidence_gives_the_same_verdicts_without_the_names(
     recorded = tmp_path / "recorded"
     results = ran(runs, "--redact", "--record", str(recorded))
     assert verdicts(results) == only(THROUGHPUT, Verdict.FAIL)
-    told = "".join(file.read_text() for file in [*recorded.rglob("*.json"), runs.results_file])
-    assert [name for name in (system, "oyuutbev", "10.1.71.197") if name in told] == []
+    raw = "".join(file.read_text() for file in [*recorded.rglob("*.json"), runs.results_file])
+    assert [name for name in (system, "oyuutbev", "10.1.71.197") if name in raw] == []
 
 
 def test_workers_of_xdist_judge_by_what_the_controller_asked(runs: Runs, watch: CloudWatch, system: str) -> None:

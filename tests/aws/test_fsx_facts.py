@@ -35,8 +35,8 @@ MENDED = {
 }
 
 
-def of(told: dict[str, Any]) -> FileSystem:
-    return FileSystem(told, ("/fsx",), "", lambda: NO_METRICS)
+def of(data: dict[str, Any]) -> FileSystem:
+    return FileSystem(data, ("/fsx",), "", lambda: NO_METRICS)
 
 
 def lustre(capacity: object, **configuration: object) -> FileSystem:
@@ -55,8 +55,8 @@ def test_documented_answers_are_understood(file: str, mb_s: float) -> None:
     wrong, right = MENDED[file]
     text = sample(f"aws-json/{file}").text
     assert wrong in text
-    (told,) = json.loads(text.replace(wrong, right, 1) if wrong else text)["FileSystems"]
-    system = of(told)
+    (data,) = json.loads(text.replace(wrong, right, 1) if wrong else text)["FileSystems"]
+    system = of(data)
     assert system.id == "fs-0123456789abcdef0"
     assert system.label == "/fsx (fs-0123456789abcdef0)"
     assert system.baseline_mb_s == mb_s
@@ -151,9 +151,9 @@ nonsense = st.recursive(
 def cluster(systems: object, metrics: object) -> ClusterFacts:
     """A cluster of one node that mounts the file system."""
     target = Target("gpu001")
-    told = node("gpu001", mounts=mounting(LUSTRE_MOUNT))
+    data = node("gpu001", mounts=mounting(LUSTRE_MOUNT))
     aws = node("small", fsx={"file_systems": systems}, fsx_metrics=metrics)
-    return ClusterFacts(Cluster("small", "hyperpod", (target,)), aws, {"gpu001": Node(target, told)})
+    return ClusterFacts(Cluster("small", "hyperpod", (target,)), aws, {"gpu001": Node(target, data)})
 
 
 FULL = 240e6 * 60  # bytes of a minute at the baseline of LUSTRE
@@ -233,8 +233,8 @@ def test_what_is_said_of_a_file_system_and_of_its_servers_and_targets(
     check: str, changed: Any, verdict: Verdict, words: str
 ) -> None:
     everything = {**QUIET, **changed}
-    told = [series(what, how, at, points) for (what, how, at), points in everything.items() if points is not None]
-    owner = cluster([LUSTRE], {"begin": 0.0, "minutes": 15, "series": told})
+    data = [series(what, how, at, points) for (what, how, at), points in everything.items() if points is not None]
+    owner = cluster([LUSTRE], {"begin": 0.0, "minutes": 15, "series": data})
     result = evaluate(all_checks()[f"storage.fsx_{check}"], owner)
     assert result.verdict is verdict, result.message
     assert words in result.message
@@ -258,5 +258,5 @@ def test_one_spoilt_value_never_breaks_a_check(key: str, put: object, of_series:
     series[0] = {**series[0], of_series: instead}
     begin = instead if of_series == "begin" else 0.0
     for check in CHECKS:
-        told = cluster([{**LUSTRE, key: put}], {"begin": begin, "minutes": 15, "series": series})
-        assert "the check itself broke" not in evaluate(check, told).message
+        data = cluster([{**LUSTRE, key: put}], {"begin": begin, "minutes": 15, "series": series})
+        assert "the check itself broke" not in evaluate(check, data).message

@@ -140,7 +140,7 @@ def test_the_worst_of_many_targets_is_named_and_the_others_counted(runs: Runs, w
 
 def test_a_limit_that_cloudwatch_does_not_have_is_incomplete(runs: Runs, watch: CloudWatch, system: str) -> None:
     for server in ("OSS0000", "OSS0001"):
-        del watch.told["NetworkThroughputUtilization", "Average", (("FileSystemId", system), ("FileServer", server))]
+        del watch.data["NetworkThroughputUtilization", "Average", (("FileSystemId", system), ("FileServer", server))]
     results = ran(runs)
     assert verdicts(results) == only(UTILIZATION, Verdict.INCOMPLETE)
     assert "CloudWatch has no NetworkThroughputUtilization of it" in results[UTILIZATION].message

@@ -56,7 +56,7 @@ def gate(
     folder: Path, subnet: str, *words: str, script: Path = CI / "gate.sh", **further: str
 ) -> subprocess.CompletedProcess[str]:
     """Run gate.sh as a pipeline does."""
-    told = {
+    data = {
         "RUN": "run-1",
         "IMAGE": "ami-12345678",
         "INSTANCE_TYPE": "p5.48xlarge",
@@ -71,7 +71,7 @@ def gate(
     return subprocess.run(
         ["sh", str(script), *words],
         cwd=folder,
-        env=os.environ | told,
+        env=os.environ | data,
         capture_output=True,
         text=True,
         check=False,
@@ -120,9 +120,9 @@ def test_the_gate_that_the_wheel_brings_gates_with_what_is_installed(
     exit_code: int,
 ) -> None:
     put, (line,) = DEVIATIONS[deviation] if deviation else (lambda image: image, ("6 passed",))
-    told = {"PATH": f"{installed.bin}:{os.environ['PATH']}", "CLUSTERPROOF": "", "OPTIONS": "-k manifest"}
+    data = {"PATH": f"{installed.bin}:{os.environ['PATH']}", "CLUSTERPROOF": "", "OPTIONS": "-k manifest"}
     for _ in launched_as(manager, put(healthy_p5())):
-        ran = gate(folder, subnet, script=installed.package / "integrations" / "ci" / "gate.sh", **told)
+        ran = gate(folder, subnet, script=installed.package / "integrations" / "ci" / "gate.sh", **data)
     assert ran.returncode == exit_code, ran.stdout + ran.stderr
     assert line in " ".join(ran.stdout.split())
     assert f"rootdir: {installed.package}" in ran.stdout
@@ -215,8 +215,8 @@ def test_the_instance_ends_itself_should_the_pipelines_machine_die(folder: Path,
     gate(folder, subnet, CLUSTERPROOF="true", LIFETIME_MINUTES="45")
     ec2 = boto3.client("ec2")
     (one,) = (i for r in ec2.describe_instances()["Reservations"] for i in r["Instances"])
-    told = ec2.describe_instance_attribute(InstanceId=one["InstanceId"], Attribute="instanceInitiatedShutdownBehavior")
-    assert told["InstanceInitiatedShutdownBehavior"]["Value"] == "terminate"
+    data = ec2.describe_instance_attribute(InstanceId=one["InstanceId"], Attribute="instanceInitiatedShutdownBehavior")
+    assert data["InstanceInitiatedShutdownBehavior"]["Value"] == "terminate"
     assert (folder / "reports" / "user-data").read_text() == "#!/bin/sh\nshutdown -P +45\n"
 
 
@@ -228,7 +228,7 @@ def test_its_policy_allows_what_it_calls_and_nothing_that_it_does_not(
         gate(folder, subnet, CLUSTERPROOF=CLUSTERPROOF, OPTIONS="-k manifest")
     statements = json.loads((CI / "iam.json").read_text())["Statement"]
     allowed = {
-        one for told in statements for one in ([told["Action"]] if isinstance(told["Action"], str) else told["Action"])
+        one for data in statements for one in ([data["Action"]] if isinstance(data["Action"], str) else data["Action"])
     }
     called = {call for call in service.signed if not call.endswith(":")}
     assert called <= allowed, called - allowed

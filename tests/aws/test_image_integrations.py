@@ -44,8 +44,8 @@ needs_systemd = pytest.mark.skipif(
 
 def component() -> dict[str, Any]:
     """The component of Image Builder."""
-    told: dict[str, Any] = yaml.safe_load(COMPONENT.read_text())
-    return told
+    data: dict[str, Any] = yaml.safe_load(COMPONENT.read_text())
+    return data
 
 
 def steps(options: str = "-m ami", path: Path = COMPONENT, **further: str) -> list[dict[str, Any]]:
@@ -77,21 +77,21 @@ def shell_parts() -> dict[str, str]:
 
 @pytest.mark.parametrize("name", shell_parts())
 def test_every_piece_of_shell_is_shell(name: str) -> None:
-    told = subprocess.run(["sh", "-n"], input=shell_parts()[name], capture_output=True, text=True, check=False)
-    assert (told.returncode, told.stderr) == (0, "")
+    data = subprocess.run(["sh", "-n"], input=shell_parts()[name], capture_output=True, text=True, check=False)
+    assert (data.returncode, data.stderr) == (0, "")
 
 
 @needs_shellcheck
 @pytest.mark.parametrize("name", shell_parts())
 def test_shellcheck_has_nothing_to_say(name: str) -> None:
-    told = subprocess.run(["shellcheck", "-"], input=shell_parts()[name], capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stdout
+    data = subprocess.run(["shellcheck", "-"], input=shell_parts()[name], capture_output=True, text=True, check=False)
+    assert data.returncode == 0, data.stdout
 
 
 def test_the_component_has_the_form_that_image_builder_reads() -> None:
-    told = component()
-    assert (told["schemaVersion"], [phase["name"] for phase in told["phases"]]) == (1.0, ["test"])
-    named = {name: rule for parameter in told["parameters"] for name, rule in parameter.items()}
+    data = component()
+    assert (data["schemaVersion"], [phase["name"] for phase in data["phases"]]) == (1.0, ["test"])
+    named = {name: rule for parameter in data["parameters"] for name, rule in parameter.items()}
     assert named.keys() == {*PARAMETERS, "Options"}
     assert all(rule["type"] == "string" and rule["description"] for rule in named.values())
     assert set(re.findall(r"\{\{ (\w+) \}\}", COMPONENT.read_text())) == named.keys()
@@ -164,8 +164,8 @@ def run_component(
 def test_the_component_passes_a_good_image_and_writes_its_reports() -> None:
     with entered(with_installer(healthy_p5())) as node:
         ended = run_component(node, "-m ami -k 'manifest or image'")
-        told = {name: ran.returncode for name, ran in ended.items()}
-        assert told == dict.fromkeys(("Install", "Settle", "Gate"), 0), ended["Gate"].stdout + ended["Gate"].stderr
+        data = {name: ran.returncode for name, ran in ended.items()}
+        assert data == dict.fromkeys(("Install", "Settle", "Gate"), 0), ended["Gate"].stdout + ended["Gate"].stderr
         written = {path.name for path in (node.root / "var/tmp/clusterproof/reports").iterdir()}
         assert written == {*FILES, "recording"}
         assert not (node.root / "var/tmp/clusterproof/runs").exists()
@@ -208,8 +208,8 @@ def test_the_component_that_the_wheel_brings_installs_the_wheel_and_gates(wheel:
     path = installed.package / "integrations" / "image-builder" / COMPONENT.name
     with entered(with_python(healthy_p5())) as node:
         ended = run_component(node, "-m ami -k 'manifest or image'", path, Package=str(wheel))
-        told = {name: (ran.returncode, ran.stderr) for name, ran in ended.items()}
-        assert told == dict.fromkeys(("Install", "Settle", "Gate"), (0, b"")), ended["Gate"].stdout
+        data = {name: (ran.returncode, ran.stderr) for name, ran in ended.items()}
+        assert data == dict.fromkeys(("Install", "Settle", "Gate"), (0, b"")), ended["Gate"].stdout
         assert b"rootdir: /var/tmp/clusterproof/lib/" in ended["Gate"].stdout
 
 
@@ -231,7 +231,7 @@ TOPIC = "arn:aws:sns:us-west-2:123456789012:nodes"
 
 
 @pytest.fixture
-def told(service: Service) -> list[dict[str, Any]]:
+def output_of(service: Service) -> list[dict[str, Any]]:
     """What the topic is told."""
     heard: list[dict[str, Any]] = []
 
@@ -258,28 +258,28 @@ def first_boot(
     image = with_tool(image, "systemd-run", SYSTEMD_RUN)
     image = with_file(image, "/var/lib/cloud/instance/user-data.txt", script.read_text())
     with entered(image) as node:
-        told = {**aws, "TOPIC": TOPIC, "PACKAGE": PACKAGE, **further}
-        ran = node.run(["sh", "/var/lib/cloud/instance/user-data.txt"], env=told, timeout=300)
+        data = {**aws, "TOPIC": TOPIC, "PACKAGE": PACKAGE, **further}
+        ran = node.run(["sh", "/var/lib/cloud/instance/user-data.txt"], env=data, timeout=300)
         assert (ran.returncode, ran.stdout + ran.stderr) == (0, b"")
         yield node, (node.root / "var/log/clusterproof/first-boot.log").read_text()
 
 
 @needs_nodes
-def test_a_node_that_is_fit_notifies_nobody(aws: dict[str, str], told: list[dict[str, Any]]) -> None:
+def test_a_node_that_is_fit_notifies_nobody(aws: dict[str, str], data: list[dict[str, Any]]) -> None:
     ready = with_file(healthy_p5(), "/opt/clusterproof/bin/clusterproof", Link("/bin/true"))
     for node, log in first_boot(ready, aws):
         assert "is fit as far as checked" in log
         assert (node.root / "var/log/clusterproof/first-boot.exit").read_text() == "0\n"
-    assert told == []
+    assert data == []
 
 
 @needs_nodes
 def test_a_node_that_fails_its_first_boot_notifies_with_the_log(
-    aws: dict[str, str], told: list[dict[str, Any]]
+    aws: dict[str, str], data: list[dict[str, Any]]
 ) -> None:
     for _, log in first_boot(BY_NAME["a GPU that is lost"].put(healthy_p5()), aws):
         assert "gpu.gpu_answers" in log
-    (message,) = told
+    (message,) = data
     assert message["TopicArn"] == TOPIC
     assert message["Subject"] == "clusterproof: node001 FAILED its checks"
     assert "the driver says GPU_IS_LOST" in message["Message"]
@@ -287,14 +287,14 @@ def test_a_node_that_fails_its_first_boot_notifies_with_the_log(
 
 @needs_nodes
 def test_the_script_that_the_wheel_brings_installs_the_wheel_and_checks(
-    aws: dict[str, str], told: list[dict[str, Any]], wheel: Path, installed: Installed
+    aws: dict[str, str], data: list[dict[str, Any]], wheel: Path, installed: Installed
 ) -> None:
     script = installed.package / "integrations" / "user-data" / FIRST_BOOT.name
     sick = BY_NAME["a GPU that is lost"].put(with_python(healthy_p5()))
     for node, log in first_boot(sick, aws, script, PACKAGE=str(wheel)):
         assert "rootdir: /opt/clusterproof/lib/" in log
         assert (node.root / "var/log/clusterproof/first-boot.exit").read_text() == "1\n"
-    assert [message["Subject"] for message in told] == ["clusterproof: node001 FAILED its checks"]
+    assert [message["Subject"] for message in data] == ["clusterproof: node001 FAILED its checks"]
 
 
 @needs_nodes
@@ -307,11 +307,11 @@ def test_the_script_that_the_wheel_brings_installs_the_wheel_and_checks(
     ],
 )
 def test_a_node_that_could_not_be_checked_notifies_too(
-    aws: dict[str, str], told: list[dict[str, Any]], further: dict[str, str], words: str
+    aws: dict[str, str], data: list[dict[str, Any]], further: dict[str, str], words: str
 ) -> None:
     for _ in first_boot(healthy_p5(), aws, **further):
         pass
-    assert [message["Subject"] for message in told] == [f"clusterproof: node001 {words}"[:100]]
+    assert [message["Subject"] for message in data] == [f"clusterproof: node001 {words}"[:100]]
 
 
 @needs_nodes
@@ -334,10 +334,10 @@ def test_the_units_are_what_systemd_reads(tmp_path: Path) -> None:
         text = (IDLE.parent / name).read_text().replace("/opt/clusterproof/bin/clusterproof-idle", str(IDLE))
         (tmp_path / name).write_text(text)
     units = [str(path) for path in tmp_path.iterdir()]
-    told = subprocess.run(
+    data = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True, check=False
     )
-    ours = [line for line in (told.stdout + told.stderr).splitlines() if "clusterproof" in line]
+    ours = [line for line in (data.stdout + data.stderr).splitlines() if "clusterproof" in line]
     assert ours == []
 
 

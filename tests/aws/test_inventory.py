@@ -54,9 +54,9 @@ def test_the_role_that_the_api_tells_stands_before_the_groups_name(service: Serv
     with_cluster(service, {"controller-lookalikes": ("ml.p5.48xlarge", 1), "brain": ("ml.m5.xlarge", 1)})
     describe = service.changes["DescribeCluster"]
 
-    def with_roles(told: dict[str, Any]) -> None:
-        describe(told)
-        for group, role in zip(told["InstanceGroups"], ("Compute", "Controller"), strict=True):
+    def with_roles(data: dict[str, Any]) -> None:
+        describe(data)
+        for group, role in zip(data["InstanceGroups"], ("Compute", "Controller"), strict=True):
             group["SlurmConfig"] = {"NodeType": role}
 
     service.rewrites("DescribeCluster", with_roles)
@@ -68,8 +68,8 @@ def test_nodes_of_one_name_are_told_apart_by_their_ids(service: Service) -> None
     listed = service.served["ListClusterNodes"]
 
     def nameless(asked: dict[str, Any]) -> dict[str, Any]:
-        told = listed(asked)
-        nodes = [{**node, "PrivateDnsHostname": "ip-10-0-0-1.internal"} for node in told["ClusterNodeSummaries"]]
+        data = listed(asked)
+        nodes = [{**node, "PrivateDnsHostname": "ip-10-0-0-1.internal"} for node in data["ClusterNodeSummaries"]]
         return {"ClusterNodeSummaries": nodes}
 
     service.serves("ListClusterNodes", nameless)
@@ -140,7 +140,7 @@ def test_the_command_lines_region_outranks_the_environments(service: Service) ->
 def launched(service: Service, count: int, **tags: str) -> list[str]:
     """Instances of EC2, running."""
     ec2 = client(service, "ec2")
-    told = ec2.run_instances(
+    data = ec2.run_instances(
         ImageId="ami-12345678",
         MinCount=count,
         MaxCount=count,
@@ -149,7 +149,7 @@ def launched(service: Service, count: int, **tags: str) -> list[str]:
             {"ResourceType": "instance", "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
         ],
     )
-    return sorted(instance["InstanceId"] for instance in told["Instances"])
+    return sorted(instance["InstanceId"] for instance in data["Instances"])
 
 
 def shown(cluster: Cluster) -> list[tuple[str, str]]:

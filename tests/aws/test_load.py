@@ -13,7 +13,7 @@ SPAN, HOT = int(threshold("fsx.span_minutes")), int(threshold("fsx.hot_minutes")
 LIMIT = 80.0
 
 points = st.lists(st.one_of(st.none(), st.integers(0, 120).map(float)), max_size=60)
-told = st.lists(st.integers(0, 120).map(float), min_size=SPAN, max_size=60)
+raw = st.lists(st.integers(0, 120).map(float), min_size=SPAN, max_size=60)
 
 
 def by_hand(values: list[float | None], limit: float) -> bool:
@@ -45,7 +45,7 @@ def test_what_cannot_be_ruled_out_is_what_some_load_of_the_missing_minutes_would
         assert may_be_sustained(values, LIMIT) or not by_hand(filled, LIMIT)
 
 
-@given(told)
+@given(raw)
 def test_where_every_minute_is_told_a_load_is_sustained_or_ruled_out(values: list[float]) -> None:
     assert may_be_sustained(values, LIMIT) == (sustained(values, LIMIT) is not None)
 

@@ -16,7 +16,7 @@ from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.ssm import Ssm
 from tests.aws.systems_manager import SystemsManager, in_nodes, with_agent
-from tests.evaluated import results, told_by
+from tests.evaluated import collected_by, results
 from tests.probed import PATIENT
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes
@@ -74,13 +74,13 @@ def evaluated(evidence: NodeEvidence) -> Mapping[str, Result]:
 
 
 def test_a_storm_in_the_log_of_lustre_leaves_an_instance_reached_with_all_its_verdicts(sick: NodeImage) -> None:
-    told = evaluated(through_ssm())
-    direct = evaluated(told_by(sick, NODE.name))
-    assert {check: result.verdict for check, result in told.items()} == {
+    data = evaluated(through_ssm())
+    direct = evaluated(collected_by(sick, NODE.name))
+    assert {check: result.verdict for check, result in data.items()} == {
         check: result.verdict for check, result in direct.items()
     }
-    assert told["gpu.no_xid"].verdict is Verdict.FAIL
-    assert told["storage.file_system_errors"].verdict is Verdict.CONCERN
+    assert data["gpu.no_xid"].verdict is Verdict.FAIL
+    assert data["storage.file_system_errors"].verdict is Verdict.CONCERN
 
 
 def test_what_was_cut_is_incomplete_with_a_word_and_never_a_pass(sick: NodeImage) -> None:
@@ -89,8 +89,8 @@ def test_what_was_cut_is_incomplete_with_a_word_and_never_a_pass(sick: NodeImage
     assert set(log["cut"]) == {"file_servers"}
     recovered = [line for line in log["lines"] if "OST" not in line[1]]
     healed = replace(evidence.collectors["kernel_log"], value={**log, "lines": recovered})
-    told = evaluated(replace(evidence, collectors={**evidence.collectors, "kernel_log": healed}))
-    result = told["storage.file_system_errors"]
+    data = evaluated(replace(evidence, collectors={**evidence.collectors, "kernel_log": healed}))
+    result = data["storage.file_system_errors"]
     assert result.verdict is Verdict.INCOMPLETE
     assert f"{log['cut']['file_servers'][0]} lines of the kernel log were cut" in result.message
 
@@ -105,7 +105,7 @@ def test_an_answer_that_ssm_has_cut_keeps_what_came_whole(sick: NodeImage, manag
     assert {Status.TOLD, Status.CUT} <= set(statuses.values())
     cut = next(collector for collector in evidence.collectors.values() if collector.status is Status.CUT)
     assert "24,000 characters that SSM shows" in cut.detail
-    told = evaluated(evidence)
-    assert told["node.reachable"].verdict is Verdict.PASS
-    assert told["node.evidence_complete"].verdict is Verdict.INCOMPLETE
-    assert told["node.evidence_complete"].message.startswith("cut from the answer: ")
+    data = evaluated(evidence)
+    assert data["node.reachable"].verdict is Verdict.PASS
+    assert data["node.evidence_complete"].verdict is Verdict.INCOMPLETE
+    assert data["node.evidence_complete"].message.startswith("cut from the answer: ")

@@ -43,7 +43,7 @@ def hyperpod(vpc: Vpc, count: int) -> None:
     boto3.client("sagemaker").create_cluster(ClusterName=NAME, VpcConfig=vpc.config, InstanceGroups=[workers])
 
 
-def told(cluster: Cluster, collector: str) -> Collected:
+def output_of(cluster: Cluster, collector: str) -> Collected:
     """What AWS tells of one thing."""
     return aws.ask(Account("us-west-2"), cluster_with(cluster, SETTINGS), [collector]).collectors[collector]
 
@@ -57,8 +57,8 @@ def test_a_page_of_nodes_is_a_cluster(vpc: Vpc) -> None:
     found = resolve(NAME)
     assert (found.connection, len(found.targets)) == ("hyperpod", PAGE)
     assert {target.instance_type for target in found.targets} == {"p5.48xlarge"}
-    assert told(found, "hyperpod").value["cluster"]["ClusterStatus"] == "InService"
-    assert len(told(found, "hyperpod_nodes").value["nodes"]) == PAGE
+    assert output_of(found, "hyperpod").value["cluster"]["ClusterStatus"] == "InService"
+    assert len(output_of(found, "hyperpod_nodes").value["nodes"]) == PAGE
 
 
 def test_a_service_that_tells_a_page_twice_is_refused_and_not_asked_for_ever(vpc: Vpc) -> None:
@@ -71,13 +71,13 @@ def test_a_service_that_tells_a_page_twice_is_refused_and_not_asked_for_ever(vpc
     "collector", ["instances", "subnets", "security_groups", "route_tables", "vpc_endpoints", "fsx"]
 )
 def test_what_moto_tells_of_instances_and_their_network_is_understood(vpc: Vpc, collector: str) -> None:
-    answer = told(instances(vpc), collector)
+    answer = output_of(instances(vpc), collector)
     assert answer.status is Status.TOLD, answer.detail
 
 
 @pytest.mark.parametrize("collector", ["quotas", "instance_topology"])
 def test_what_moto_does_not_know_is_one_line(vpc: Vpc, collector: str) -> None:
-    answer = told(instances(vpc), collector)
+    answer = output_of(instances(vpc), collector)
     assert answer.status is Status.BROKE
     assert "\n" not in answer.detail
 

@@ -98,15 +98,15 @@ def test_other_mounts_are_none_of_fsx(kind: str, source: str) -> None:
     ],
 )
 def test_what_the_probe_reads_off_the_kernel_is_understood(line: str, system: dict[str, Any]) -> None:
-    told = mounts._mount(line)
-    found = source_of(told["type"], told["source"])
+    data = mounts._mount(line)
+    found = source_of(data["type"], data["source"])
     assert found is not None
     assert found.is_of(system)
 
 
 def test_what_a_node_mounts_is_taken_from_what_it_tells() -> None:
-    told = node("gpu001", mounts=mounting(("lustre", "10.1.71.197@tcp:/oyuutbev", "/fsx")))
-    assert list(sources_of(told)) == [Source("lustre", "10.1.71.197@tcp:/oyuutbev")]
+    data = node("gpu001", mounts=mounting(("lustre", "10.1.71.197@tcp:/oyuutbev", "/fsx")))
+    assert list(sources_of(data)) == [Source("lustre", "10.1.71.197@tcp:/oyuutbev")]
 
 
 json = st.recursive(
@@ -120,17 +120,17 @@ json = st.recursive(
 
 
 @given(json)
-def test_whatever_a_node_tells_its_sources_are_read_without_an_error(told: object) -> None:
-    sources = list(sources_of(node("gpu001", mounts={"mounts": told})))
+def test_whatever_a_node_tells_its_sources_are_read_without_an_error(data: object) -> None:
+    sources = list(sources_of(node("gpu001", mounts={"mounts": data})))
     assert all(":/" in source.text for source in sources)
 
 
 @given(st.text(max_size=40), st.sampled_from(["lustre", "nfs", "nfs4"]))
 def test_every_source_survives_the_way_through_the_settings(text: str, kind: str) -> None:
-    told = list(sources_of(node("gpu001", mounts=mounting((kind, f"host:/{text}", "/x")))))
-    lines = as_setting(told).split("\n") if told else []
-    assert [Source(*line.split(" ", 1)) for line in lines] == told
-    assert bool(told) == ("\n" not in text)
+    data = list(sources_of(node("gpu001", mounts=mounting((kind, f"host:/{text}", "/x")))))
+    lines = as_setting(data).split("\n") if data else []
+    assert [Source(*line.split(" ", 1)) for line in lines] == data
+    assert bool(data) == ("\n" not in text)
 
 
 def test_only_so_many_sources_are_kept() -> None:

@@ -75,8 +75,8 @@ def test_the_page_has_every_network_layer(
     runs: Runs, service: Service, manager: SystemsManager, tmp_path: Path
 ) -> None:
     config = config_of(LAYERS | {"workers-2": ["nn-1", "<nn-5>", "nn-4"]})
-    told = ran_on_nodes(runs, service, manager, tmp_path / "root", config, "--html", "page.html")
-    told.stdout.fnmatch_lines(["topology    workers in 2 network nodes: 2 in nn-3, 1 in nn-4"])
+    data = ran_on_nodes(runs, service, manager, tmp_path / "root", config, "--html", "page.html")
+    data.stdout.fnmatch_lines(["topology    workers in 2 network nodes: 2 in nn-3, 1 in nn-4"])
     page = (runs.folder / "page.html").read_text()
     assert "<td>–</td><td>nn-1</td><td>&lt;nn-5&gt;</td><td>nn-4</td><td>–</td><td>1</td><td>ip-10-181-0-3</td>" in page
 
@@ -94,7 +94,7 @@ def test_instances_that_are_as_they_should_be_pass(runs: Runs, service: Service,
     with_instances(service)
     ran_on_instances(runs)
     assert found(runs) == {}, messages(runs)
-    not_applicable = {name.partition(".")[2] for name, told in verdicts(runs).items() if told is Verdict.NOT_APPLICABLE}
+    not_applicable = {name.partition(".")[2] for name, data in verdicts(runs).items() if data is Verdict.NOT_APPLICABLE}
     assert not_applicable == {*OF_HYPERPOD, "ultraserver_block", "slurm_nodes"}
     assert messages(runs).count(f"{TEAM} is no HyperPod cluster") == len(OF_HYPERPOD)
     assert not {"DescribeCluster", "ListClusterNodes"} & set(service.calls)
@@ -225,8 +225,8 @@ def deny_the_second(service: Service, action: str) -> None:
 @given(st.dictionaries(st.text("abc", min_size=1), st.sampled_from(["", "x", "y", "z"]), min_size=1))
 def test_every_node_is_in_one_place_or_unknown(place_of: Mapping[str, str]) -> None:
     (spread,) = spreads([JobGroup("g", tuple(place_of))], place_of)
-    told: Sequence[str] = [node for nodes in spread.places.values() for node in nodes]
-    assert sorted([*told, *spread.unknown]) == sorted(place_of)
+    data: Sequence[str] = [node for nodes in spread.places.values() for node in nodes]
+    assert sorted([*data, *spread.unknown]) == sorted(place_of)
     assert set(spread.places) == set(place_of.values()) - {""}
     counts = [len(nodes) for nodes in spread.places.values()]
     assert counts == sorted(counts, reverse=True)

@@ -54,7 +54,7 @@ def test_nothing_is_written_but_metrics_and_those_only_where_an_option_asks_for_
     assert {row.action: row.opt_in for row in aws_actions().values() if row.opt_in} == {
         "cloudwatch:PutMetricData": "--cloudwatch"
     }
-    (statement,) = (told for told in policy()["Statement"] if "cloudwatch:PutMetricData" in told["Action"])
+    (statement,) = (data for data in policy()["Statement"] if "cloudwatch:PutMetricData" in data["Action"])
     assert statement["Action"] == ["cloudwatch:PutMetricData"]
     assert statement["Condition"] == {"StringEquals": {"cloudwatch:namespace": "NAMESPACE"}}
 

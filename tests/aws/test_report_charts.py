@@ -21,17 +21,17 @@ def page(runs: Runs) -> str:
 def test_each_percentage_is_a_chart_with_its_peak(runs: Runs, watch: CloudWatch, system: str) -> None:
     watch.put(system, "DataReadBytes", "Sum", [0.1 * FULL] * 60 + [1.2 * FULL] * 20 + [0.1 * FULL] * 100)
     watch.put(system, "DataWriteBytes", "Sum", [0.0] * 180)
-    told = page(runs)
-    assert f"<h3>/fsx ({system})</h3>" in told
-    assert re.findall(r"<figcaption>(.*?)</figcaption>", told) == [
+    data = page(runs)
+    assert f"<h3>/fsx ({system})</h3>" in data
+    assert re.findall(r"<figcaption>(.*?)</figcaption>", data) == [
         "throughput, of what it is made for: at most 120 %",
         "network throughput: at most 20 %",
         "disk throughput: at most 25 %",
         "disk IOPS: at most 5 %",
         "CPU: at most 7 %",
     ]
-    assert [figure.count('class="line ') for figure in told.split("</figure>")] == [1, 2, 2, 5, 1, 0]
-    assert "OST0003" in told
+    assert [figure.count('class="line ') for figure in data.split("</figure>")] == [1, 2, 2, 5, 1, 0]
+    assert "OST0003" in data
 
 
 def test_minutes_that_are_not_told_are_gaps_and_no_zeros(runs: Runs, watch: CloudWatch, system: str) -> None:
@@ -42,7 +42,7 @@ def test_minutes_that_are_not_told_are_gaps_and_no_zeros(runs: Runs, watch: Clou
 
 
 def test_where_cloudwatch_told_nothing_there_is_no_chart(runs: Runs, watch: CloudWatch, system: str) -> None:
-    watch.told.clear()
+    watch.data.clear()
     assert page(runs) == ""
     runs.run("--cluster", NAME, "--results", str(runs.results_file), CHECKS)
     assert {result.verdict for result in runs.results} == {Verdict.INCOMPLETE}

@@ -27,7 +27,7 @@ def config(*instances: object) -> object:
     return {"InstanceGroups": [other, {"Name": "workers", "Instances": list(instances)}]}
 
 
-def told(root: Path, text: str | bytes, tag: str = OWN, hostname: str = "gpu001") -> Any:
+def output_of(root: Path, text: str | bytes, tag: str = OWN, hostname: str = "gpu001") -> Any:
     """What a node with this file tells."""
     for path, content in ((CONFIG, text), (TAG, f"{tag}\n"), ("proc/sys/kernel/hostname", f"{hostname}\n")):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -36,13 +36,13 @@ def told(root: Path, text: str | bytes, tag: str = OWN, hostname: str = "gpu001"
 
 
 def test_a_node_tells_the_layers_above_it_from_the_top(tmp_path: Path) -> None:
-    told_here = told(tmp_path, json.dumps(config(instance())))
+    told_here = output_of(tmp_path, json.dumps(config(instance())))
     assert told_here == {"file": True, "layers": ["nn-a", "nn-b", "nn-c"]}
 
 
 def test_where_the_firmware_tells_no_id_the_address_in_the_host_name_does(tmp_path: Path) -> None:
     text = json.dumps(config(instance(InstanceId="i-1"), instance(CustomerIpAddress="10.1.2.33", InstanceLabel={})))
-    assert told(tmp_path, text, tag="", hostname="ip-10-1-2-3")["layers"] == ["nn-a", "nn-b", "nn-c"]
+    assert output_of(tmp_path, text, tag="", hostname="ip-10-1-2-3")["layers"] == ["nn-a", "nn-b", "nn-c"]
 
 
 def test_a_node_without_the_file_says_so(tmp_path: Path) -> None:
@@ -54,12 +54,12 @@ def test_a_node_without_the_file_says_so(tmp_path: Path) -> None:
     [None, {}, [], "nn-a", {"zone": "a"}, {"network-node-layer-1": 5}, {"network-node-layer-x": "nn-a"}],
 )
 def test_an_instance_without_labels_has_no_layers(tmp_path: Path, labels: object) -> None:
-    assert told(tmp_path, json.dumps(config(instance(InstanceLabel=labels))))["layers"] == []
+    assert output_of(tmp_path, json.dumps(config(instance(InstanceLabel=labels))))["layers"] == []
 
 
 def test_labels_may_have_a_domain_and_are_cut(tmp_path: Path) -> None:
     labels = {"topology.k8s.aws/network-node-layer-1": "n" * 5_000}
-    assert told(tmp_path, json.dumps(config(instance(InstanceLabel=labels))))["layers"] == ["n" * 100]
+    assert output_of(tmp_path, json.dumps(config(instance(InstanceLabel=labels))))["layers"] == ["n" * 100]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_labels_may_have_a_domain_and_are_cut(tmp_path: Path) -> None:
 )
 def test_a_file_that_does_not_tell_of_this_node_is_broken(tmp_path: Path, text: str | bytes) -> None:
     with pytest.raises(Broke, match=r"is not JSON|this node is none of them"):
-        told(tmp_path, text)
+        output_of(tmp_path, text)
 
 
 def test_a_file_that_may_not_be_read_is_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ JSON = st.recursive(
 @given(JSON)
 def test_odd_files_tell_layers_or_are_broken(tmp_path: Path, content: object) -> None:
     try:
-        answer = told(tmp_path, json.dumps(content))
+        answer = output_of(tmp_path, json.dumps(content))
     except Broke:
         return
     assert answer["file"] is True

@@ -97,10 +97,10 @@ def ran(tmp_path: Path, *arguments: str) -> dict[str, dict[str, Verdict]]:
         check=False,
     )
     assert done.returncode in (1, 6), done.stdout
-    told: dict[str, dict[str, Verdict]] = {}
+    data: dict[str, dict[str, Verdict]] = {}
     for result in read_results(written):
-        told.setdefault(result.node, {})[result.check] = result.verdict
-    return told
+        data.setdefault(result.node, {})[result.check] = result.verdict
+    return data
 
 
 @needs_slurm
@@ -122,11 +122,11 @@ def test_one_session_to_the_controller_gives_the_verdicts_of_a_session_for_each_
 def test_a_node_that_slurm_starts_nothing_on_gets_a_session_of_its_own(
     bed: SlurmBed, manager: SystemsManager, tmp_path: Path
 ) -> None:
-    bed.told("scontrol", "update", f"NodeName={NAMES[2]}", "State=DRAIN", "Reason=the fan is loud")
-    told = ran(tmp_path, "--via", "controller", "-m", "(node and prolog) or control_plane")
-    assert {name: told[name]["node.reachable"] for name in NAMES} == dict.fromkeys(NAMES, Verdict.PASS)
+    bed.output_of("scontrol", "update", f"NodeName={NAMES[2]}", "State=DRAIN", "Reason=the fan is loud")
+    data = ran(tmp_path, "--via", "controller", "-m", "(node and prolog) or control_plane")
+    assert {name: data[name]["node.reachable"] for name in NAMES} == dict.fromkeys(NAMES, Verdict.PASS)
     assert sorted(manager.started, key=len) == sorted(
         [ADDRESS, ADDRESS, f"sagemaker-cluster:{ID}_workers-{instance_id('workers-2')}"], key=len
     )
-    assert told[NAME]["control_plane.slurm_nodes_take_jobs"] is Verdict.FAIL
-    assert told[NAME]["control_plane.slurm_gres"] is Verdict.PASS
+    assert data[NAME]["control_plane.slurm_nodes_take_jobs"] is Verdict.FAIL
+    assert data[NAME]["control_plane.slurm_gres"] is Verdict.PASS

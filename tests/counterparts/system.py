@@ -50,7 +50,7 @@ class System:
         inside = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--uts", "--ipc", "sh", "-c", ENTER, "sh"]
         return subprocess.run([*inside, layers, *command], input=stdin, capture_output=True, timeout=WITHIN_S)
 
-    def told(self) -> NodeEvidence:
+    def output_of(self) -> NodeEvidence:
         """What every collector of the probe tells here."""
         return self._answered(*program(collector_names(), PATIENT))
 

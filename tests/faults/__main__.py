@@ -61,7 +61,7 @@ class Proof:
 def _by_verdict(changed: Mapping[str, Verdict]) -> str:
     words = []
     for verdict in Verdict:
-        names = [name for name, told in changed.items() if told is verdict]
+        names = [name for name, data in changed.items() if data is verdict]
         if names:
             words.append(f"{verdict.value} {', '.join(names[:3])}{f' and {len(names) - 3} more' * (len(names) > 3)}")
     return "; ".join(words) or "nothing"
@@ -79,8 +79,8 @@ def prove(name: str) -> Proof:
     else:
         evidence = told_of(fault)
         found, otherwise = changes(fault, evidence), said_otherwise(fault, evidence)
-    told = found.get(next(iter(fault.expect)))
-    said = told.message if told and fault.words not in told.message else ""
+    data = found.get(next(iter(fault.expect)))
+    said = data.message if data and fault.words not in data.message else ""
     return Proof(
         name, {check: result.verdict for check, result in found.items()}, dict(fault.expect), skipped, said, otherwise
     )
@@ -120,14 +120,14 @@ def main(words: str) -> int:
     silent = sorted(node_checks().keys() - caught.keys())
     _say(f"{len(node_checks())} checks × {len(chosen)} faults; {len(silent)} checks found none: {', '.join(silent)}")
     detected = sum(proof.is_detected for proof in proofs)
-    told = {
+    data = {
         "faults": len(chosen),
         "detected": detected,
         "missed": len(chosen) - detected,
         "false": sum(len(proof.false) for proof in proofs) + len(of_healthy),
     }
-    _say(json.dumps(told))
-    return 1 if told["missed"] or told["false"] else 0
+    _say(json.dumps(data))
+    return 1 if data["missed"] or data["false"] else 0
 
 
 def _say(line: str) -> None:

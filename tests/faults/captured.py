@@ -54,14 +54,14 @@ def read(files: Mapping[str, str]) -> tuple[Cluster, NodeEvidence]:
         for name, text in files.items():
             here.joinpath(name).write_text(text, encoding="utf-8")
         cluster = resolve(f"capture:{folder}")
-        told = {one.evidence.node: one.evidence for one in read_capture(Path(folder), cluster, collector_names())}
-        return cluster, told[NODE]
+        data = {one.evidence.node: one.evidence for one in read_capture(Path(folder), cluster, collector_names())}
+        return cluster, data[NODE]
 
 
 def evaluated(files: Mapping[str, str]) -> dict[str, Result]:
     """What every check says of it."""
-    cluster, told = read(files)
-    node = nodes(cluster, {NODE: told})[NODE]
+    cluster, data = read(files)
+    node = nodes(cluster, {NODE: data})[NODE]
     return {name: evaluate(check, node) for name, check in node_checks().items()}
 
 

@@ -17,7 +17,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import verdict_on
 from clusterproof.plugins.suite.index import make_index, of_occasions
-from tests.evaluated import among, results, told_by
+from tests.evaluated import among, collected_by, results
 from tests.faults.fault import Fault
 from tests.testbed.image import NodeImage
 from tests.testbed.load import LOADABLE
@@ -32,7 +32,7 @@ NODE, PEERS = "gpu001", ("gpu002", "gpu003", "gpu004")
 @cache
 def healthy(base: Callable[[], NodeImage]) -> NodeEvidence:
     """What the node tells that a fault is put into."""
-    return told_by(base(), NODE, loads=COLLECTORS if base in LOADABLE else ())
+    return collected_by(base(), NODE, loads=COLLECTORS if base in LOADABLE else ())
 
 
 @cache
@@ -46,13 +46,13 @@ def peers(base: Callable[[], NodeImage]) -> list[NodeEvidence]:
     return [_with_address(replace(healthy(base), node=name), number) for number, name in enumerate(PEERS, 1)]
 
 
-def _with_address(told: NodeEvidence, number: int) -> NodeEvidence:
+def _with_address(data: NodeEvidence, number: int) -> NodeEvidence:
     """With an interface whose addresses no other node has."""
-    collector = told.collectors["naming"]
+    collector = data.collectors["naming"]
     address = {"name": "ens32", "driver": "ena", "mac": f"0a:53:00:00:00:{number:02x}", "ipv4": f"10.1.2.{number}"}
     return replace(
-        told,
-        collectors={**told.collectors, "naming": replace(collector, value={**collector.value, "addresses": [address]})},
+        data,
+        collectors={**data.collectors, "naming": replace(collector, value={**collector.value, "addresses": [address]})},
     )
 
 
@@ -64,29 +64,29 @@ def reason_to_skip(fault: Fault) -> str:
 
 def told_of(fault: Fault) -> NodeEvidence:
     """What a node tells that the fault was put into."""
-    told = told_by(
+    data = collected_by(
         fault.put(fault.base()), NODE, fault.collector_s, fault.beside, fault.policy.checkpoints, fault.loads
     )
     if fault.base not in LOADABLE:
-        return told
+        return data
     loads = {name: collector for name, collector in healthy(fault.base).collectors.items() if name in COLLECTORS}
-    return replace(told, collectors=loads | dict(told.collectors))
+    return replace(data, collectors=loads | dict(data.collectors))
 
 
-def changes(fault: Fault, told: NodeEvidence | None = None) -> dict[str, Result]:
-    """The results of those checks whose verdict the fault changes, by the check's id; `told` is what the node told."""
-    found = results(told or told_of(fault), fault.occasion, peers(fault.base), fault.policy)
+def changes(fault: Fault, data: NodeEvidence | None = None) -> dict[str, Result]:
+    """The results of those checks whose verdict the fault changes, by the check's id; `data` is what the node told."""
+    found = results(data or told_of(fault), fault.occasion, peers(fault.base), fault.policy)
     before = verdicts_of_healthy(fault.base)
     return {name: result for name, result in found.items() if result.verdict is not before[name]}
 
 
-def said_otherwise(fault: Fault, told: NodeEvidence) -> tuple[str, ...]:
+def said_otherwise(fault: Fault, data: NodeEvidence) -> tuple[str, ...]:
     """The ids of the checks of which Slurm's scripts, who have them from the index, say otherwise than pytest."""
     differing: list[str] = []
     for occasion in ("prolog", "epilog"):
         entries = of_occasions(index(), (occasion,))
-        by_index = prepared(entries.values(), (occasion,), Settings(), fault.policy)(told)
-        node = among(told, occasion, policy=fault.policy)
+        by_index = prepared(entries.values(), (occasion,), Settings(), fault.policy)(data)
+        node = among(data, occasion, policy=fault.policy)
         by_suite = [verdict_on(fault.policy, node_checks()[name], node) for name in entries]
         overrule({}, {})
         pairs = zip(by_index, by_suite, strict=True)

@@ -57,8 +57,8 @@ class Case:
 
     def _differs(self, name: str) -> bool:
         forget_groups(self.owner)
-        told = evaluate(self.checks[name], self.owner)
-        return told.verdict is not self.verdicts[name] or self.words.get(name, "") not in told.message
+        data = evaluate(self.checks[name], self.owner)
+        return data.verdict is not self.verdicts[name] or self.words.get(name, "") not in data.message
 
     def learn(self, root: str) -> None:
         """Note what each check says, twice, and what it runs; forget those that do not say the same again."""

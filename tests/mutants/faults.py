@@ -16,7 +16,7 @@ from tests.mutants.cases import Case
 from tests.testbed.image import NodeImage
 
 
-def told_by(executor: Executor) -> dict[str, Future[NodeEvidence]]:
+def collected_by(executor: Executor) -> dict[str, Future[NodeEvidence]]:
     """By fault, what a node tells that it was put into: beginning now, in the executor's processes."""
     faults = [fault for fault in ALL_FAULTS if isinstance(fault, Fault) and not proof.reason_to_skip(fault)]
     return {fault.name: executor.submit(_told_of, fault.name) for fault in faults}
@@ -26,15 +26,15 @@ def _told_of(name: str) -> NodeEvidence:
     return proof.told_of(next(fault for fault in ALL_FAULTS if fault.name == name and isinstance(fault, Fault)))
 
 
-def cases(told: dict[str, Future[NodeEvidence]]) -> Iterator[Case]:
+def cases(data: dict[str, Future[NodeEvidence]]) -> Iterator[Case]:
     """Them all, from what `told_by` began."""
     bases: dict[Callable[[], NodeImage], None] = {}
     for fault in ALL_FAULTS:
         if isinstance(fault, CapturedFault):
             yield _of_files(fault)
-        elif fault.name in told:
+        elif fault.name in data:
             bases[fault.base] = None
-            yield _of_fault(fault, told[fault.name].result())
+            yield _of_fault(fault, data[fault.name].result())
     for base in bases:
         evidence = proof.healthy(base)
         yield Case(f"a healthy {base.__name__}", among(evidence, peers=proof.peers(base)), asked_of(evidence))
@@ -49,6 +49,6 @@ def _of_fault(fault: Fault, evidence: NodeEvidence) -> Case:
 
 def _of_files(fault: CapturedFault) -> Case:
     files = {name: text for name, text in {**fault.healthy, **fault.files}.items() if text}
-    cluster, told = captured.read(files)
-    node = nodes(cluster, {captured.NODE: told})[captured.NODE]
+    cluster, data = captured.read(files)
+    node = nodes(cluster, {captured.NODE: data})[captured.NODE]
     return Case(fault.name, node, node_checks(), dict.fromkeys(list(fault.expect)[:1], fault.words))

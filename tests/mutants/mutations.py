@@ -141,14 +141,14 @@ def _compiled(function: Function, place: Place, file: Path) -> CodeType:
 
 def _lines(node: ast.AST) -> range:
     """The lines of which one at least is run where the change makes a difference."""
-    told = node.test if isinstance(node, ast.If) else node
-    assert isinstance(told, (ast.expr, ast.stmt))
-    return range(told.lineno, (told.end_lineno or told.lineno) + 1)
+    data = node.test if isinstance(node, ast.If) else node
+    assert isinstance(data, (ast.expr, ast.stmt))
+    return range(data.lineno, (data.end_lineno or data.lineno) + 1)
 
 
 def _words(node: ast.AST, source: str) -> str:
-    told = node.test if isinstance(node, (ast.If, ast.Assert)) else node
-    return " ".join((ast.get_source_segment(source, told) or "").split())
+    data = node.test if isinstance(node, (ast.If, ast.Assert)) else node
+    return " ".join((ast.get_source_segment(source, data) or "").split())
 
 
 def live_functions(root: Path) -> Mapping[Place, list[FunctionType]]:

@@ -148,8 +148,8 @@ def _real_folder(folder: str) -> Path:
 
 
 def _packed(folder: str, files: Mapping[str, Content]) -> bytes:
-    told = {path: content() if callable(content) else content for path, content in files.items()}
-    return _members(folder, tuple(told.items()))
+    raw = {path: content() if callable(content) else content for path, content in files.items()}
+    return _members(folder, tuple(raw.items()))
 
 
 @functools.lru_cache(maxsize=64)

@@ -41,9 +41,9 @@ class Browser:
     def requests(self) -> list[str]:
         """What it asked for since the page was opened, or since this was asked; not what its policy forbade."""
         events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        told = {name: [event["params"] for event in events if event["method"] == f"Network.{name}"] for name in _EVENTS}
-        blocked = {one["requestId"] for one in told["loadingFailed"] if one.get("blockedReason") == "csp"}
-        sent = [one["request"]["url"] for one in told["requestWillBeSent"] if one["requestId"] not in blocked]
+        data = {name: [event["params"] for event in events if event["method"] == f"Network.{name}"] for name in _EVENTS}
+        blocked = {one["requestId"] for one in data["loadingFailed"] if one.get("blockedReason") == "csp"}
+        sent = [one["request"]["url"] for one in data["requestWillBeSent"] if one["requestId"] not in blocked]
         return [url for url in sent if not url.startswith("about:")]
 
     def find(self, css: str) -> WebElement:

@@ -159,8 +159,8 @@ class Testbed:
     def set_environment(self, name: str, **variables: str) -> None:
         """What programs that are started over ssh find in their environment there, from now on."""
         config = self.nodes[name].root / sshd.CONFIG.lstrip("/")
-        told = " ".join(f'"{key}={value}"' for key, value in variables.items())
-        config.write_text(f"SetEnv {told}\n{config.read_text()}")
+        data = " ".join(f'"{key}={value}"' for key, value in variables.items())
+        config.write_text(f"SetEnv {data}\n{config.read_text()}")
         self.nodes[name].kill(self._sshds[name])
         self.start_sshd(name)
 

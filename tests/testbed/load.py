@@ -65,9 +65,9 @@ def neuron_node(image: NodeImage) -> NodeImage:
 
 def with_speed(image: NodeImage, *lines: str) -> NodeImage:
     """Its hardware does as these lines of the file of speeds say."""
-    told = image.files[SPEEDS]
-    assert isinstance(told, str)
-    return with_file(image, SPEEDS, told + "".join(f"{line}\n" for line in lines))
+    data = image.files[SPEEDS]
+    assert isinstance(data, str)
+    return with_file(image, SPEEDS, data + "".join(f"{line}\n" for line in lines))
 
 
 def without_torch(image: NodeImage) -> NodeImage:

@@ -75,7 +75,7 @@ class SlurmBed:
         """Run a command on the controller, where Slurm's are."""
         return self.controller.run(words, user=user, timeout=timeout)
 
-    def told(self, *words: str, user: int = 0) -> str:
+    def output_of(self, *words: str, user: int = 0) -> str:
         """What a command prints; an error is an error."""
         done = self.run(*words, user=user)
         if done.returncode:
@@ -115,7 +115,7 @@ class SlurmBed:
         return self.node(name).start(["/bin/sh", "-c", f"{limits}\nexec slurmd -D -N {name}"])
 
     def _of_node(self, name: str, key: str) -> str:
-        for line in self.told("scontrol", "show", "node", name).splitlines():
+        for line in self.output_of("scontrol", "show", "node", name).splitlines():
             if line.strip().startswith(key):
                 value = line.strip().removeprefix(key)
                 return value if key == "Reason=" else value.split()[0]

@@ -43,8 +43,8 @@ def _own() -> str:
     program = shutil.which("slurmctld", path=SYSTEM_PATH)
     if not program:
         return "none"
-    told = subprocess.run([program, "-V"], capture_output=True, text=True, check=False).stdout  # slurm-wlm 22.05.8
-    return ".".join(told.split()[-1].split(".")[:2]) if told else "none"
+    data = subprocess.run([program, "-V"], capture_output=True, text=True, check=False).stdout  # slurm-wlm 22.05.8
+    return ".".join(data.split()[-1].split(".")[:2]) if data else "none"
 
 
 @functools.cache

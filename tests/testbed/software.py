@@ -74,9 +74,9 @@ def dpkg(packages: dict[str, str]) -> str:
 
 def files(driver: str = "", toolkit: str = TOOLKIT_VERSION) -> dict[str, Content]:
     """The files of a healthy node, with GPUs and EFA where it has a driver, and none of the machine beneath."""
-    told = files_of_any() | (files_of_gpus(driver, toolkit) if driver else {})
+    data = files_of_any() | (files_of_gpus(driver, toolkit) if driver else {})
     hidden = (str(path) for pattern in BENEATH for path in Path("/").glob(pattern))
-    return {path: ABSENT for path in hidden if not any(f"{other}/".startswith(f"{path}/") for other in told)} | told
+    return {path: ABSENT for path in hidden if not any(f"{other}/".startswith(f"{path}/") for other in data)} | data
 
 
 def files_of_any() -> dict[str, Content]:

@@ -22,9 +22,9 @@ def read(account: Account, cluster: Cluster) -> object:
 
 
 def _told(system: Mapping[str, Any]) -> dict[str, Any]:
-    told = _of(system, KEPT)
-    return told | {name: _of(system[name], keys) for name, keys in CONFIGURATIONS.items() if system.get(name)}
+    data = _of(system, KEPT)
+    return data | {name: _of(system[name], keys) for name, keys in CONFIGURATIONS.items() if system.get(name)}
 
 
-def _of(told: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-    return {key: told[key] for key in keys if key in told}
+def _of(data: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    return {key: data[key] for key in keys if key in data}

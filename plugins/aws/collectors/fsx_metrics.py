@@ -31,7 +31,7 @@ class Series:
     statistic: str
     dimensions: tuple[tuple[str, str], ...]
 
-    def told(self, values: object) -> dict[str, object]:
+    def to_json(self, values: object) -> dict[str, object]:
         """The series as evidence: a value for each minute, null where CloudWatch has none."""
         places = dict(self.dimensions)
         return {
@@ -56,7 +56,7 @@ def read(account: Account, cluster: Cluster) -> object:
     return {
         "begin": begin.timestamp(),
         "minutes": minutes,
-        "series": [series.told(values) for series, values in _values(account, wanted, begin, end)],
+        "series": [series.to_json(values) for series, values in _values(account, wanted, begin, end)],
     }
 
 
@@ -78,7 +78,7 @@ def _values(
         points: dict[str, dict[int, float]] = defaultdict(dict)
         failed: dict[str, str] = {}
         queries = [_query(f"q{number}", series) for number, series in enumerate(batch)]
-        for told in account.listed(
+        for data in account.listed(
             "cloudwatch",
             "get_metric_data",
             "MetricDataResults",
@@ -86,9 +86,9 @@ def _values(
             StartTime=begin,
             EndTime=end,
         ):
-            points[told["Id"]].update(_by_minute(told, begin))
-            if told.get("StatusCode") in _FAILED:
-                failed[told["Id"]] = str(told["StatusCode"])
+            points[data["Id"]].update(_by_minute(data, begin))
+            if data.get("StatusCode") in _FAILED:
+                failed[data["Id"]] = str(data["StatusCode"])
         minutes = range(int((end - begin).total_seconds()) // PERIOD_S)
         for number, series in enumerate(batch):
             name = f"q{number}"
@@ -101,9 +101,9 @@ def _query(name: str, series: Series) -> dict[str, Any]:
     return {"Id": name, "MetricStat": {"Metric": metric, "Period": PERIOD_S, "Stat": series.statistic}}
 
 
-def _by_minute(told: Mapping[str, Any], begin: datetime) -> dict[int, float]:
+def _by_minute(data: Mapping[str, Any], begin: datetime) -> dict[int, float]:
     """The values of one result by their minute since `begin`; a result may come in several pages, in any order."""
     return {
         int((time - begin).total_seconds()) // PERIOD_S: round(float(value), 3)
-        for time, value in zip(told.get("Timestamps", ()), told.get("Values", ()))  # noqa: B905 - as CloudWatch tells
+        for time, value in zip(data.get("Timestamps", ()), data.get("Values", ()))  # noqa: B905 - as CloudWatch tells
     }

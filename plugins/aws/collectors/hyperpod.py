@@ -20,15 +20,15 @@ OF_GROUP = (
 
 def read(account: Account, cluster: Cluster) -> object:
     """The cluster with its instance groups."""
-    told = described(account, cluster)
-    kept: dict[str, object] = {key: told[key] for key in OF_CLUSTER if key in told}
+    data = described(account, cluster)
+    kept: dict[str, object] = {key: data[key] for key in OF_CLUSTER if key in data}
     for key in ("InstanceGroups", "RestrictedInstanceGroups"):
-        kept[key] = [_group(group) for group in told.get(key, ())]
+        kept[key] = [_group(group) for group in data.get(key, ())]
     return {"cluster": kept}
 
 
-def _group(told: Told) -> dict[str, object]:
-    volumes = [config.get("EbsVolumeConfig", {}) for config in told.get("InstanceStorageConfigs", ())]
+def _group(data: Told) -> dict[str, object]:
+    volumes = [config.get("EbsVolumeConfig", {}) for config in data.get("InstanceStorageConfigs", ())]
     sizes = [volume["VolumeSizeInGB"] for volume in volumes if "VolumeSizeInGB" in volume]
-    kept = {key: told[key] for key in OF_GROUP if key in told}
-    return {**kept, "CountsByType": types_of(told), "VolumeSizesInGB": sizes}
+    kept = {key: data[key] for key in OF_GROUP if key in data}
+    return {**kept, "CountsByType": types_of(data), "VolumeSizesInGB": sizes}

@@ -16,11 +16,11 @@ def read(account: Account, cluster: Cluster) -> object:
     return {"nodes": [_node(node, names.get(str(node["InstanceId"]), "")) for node in nodes(account, cluster)]}
 
 
-def _node(told: Told, name: str) -> dict[str, object]:
-    ultraserver = told.get("UltraServerInfo") or {}
+def _node(data: Told, name: str) -> dict[str, object]:
+    ultraserver = data.get("UltraServerInfo") or {}
     return {
         "hostname": name,
-        **{key: told[key] for key in KEPT if key in told},
+        **{key: data[key] for key in KEPT if key in data},
         "UltraServerId": ultraserver.get("Id", ""),
         "UltraServerType": ultraserver.get("Type", ""),
     }

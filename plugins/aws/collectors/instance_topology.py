@@ -13,7 +13,7 @@ AT_ONCE = 100  # instance ids in one call
 def read(account: Account, cluster: Cluster) -> object:
     """The instances whose type has a topology, with the network nodes above them, the topmost first."""
     names = hostnames(cluster)
-    told = [
+    data = [
         instance
         for ids in portions(known_ids(account, cluster), AT_ONCE)
         for instance in account.listed("ec2", "describe_instance_topology", "Instances", InstanceIds=ids)
@@ -26,6 +26,6 @@ def read(account: Account, cluster: Cluster) -> object:
                 "NetworkNodes": instance.get("NetworkNodes", []),
                 "CapacityBlockId": instance.get("CapacityBlockId", ""),
             }
-            for instance in told
+            for instance in data
         ]
     }

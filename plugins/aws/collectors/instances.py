@@ -15,13 +15,13 @@ def read(account: Account, cluster: Cluster) -> object:
     return {
         "instances": [
             {
-                "hostname": names[str(told["InstanceId"])],
-                "InstanceType": told.get("InstanceType", ""),
-                "ImageId": told.get("ImageId"),
-                "AvailabilityZone": told.get("Placement", {}).get("AvailabilityZone"),
-                "SubnetId": told.get("SubnetId", ""),
-                "SecurityGroupIds": sorted(security_groups_of(told)),
+                "hostname": names[str(data["InstanceId"])],
+                "InstanceType": data.get("InstanceType", ""),
+                "ImageId": data.get("ImageId"),
+                "AvailabilityZone": data.get("Placement", {}).get("AvailabilityZone"),
+                "SubnetId": data.get("SubnetId", ""),
+                "SecurityGroupIds": sorted(security_groups_of(data)),
             }
-            for told in instances(account, cluster)
+            for data in instances(account, cluster)
         ]
     }

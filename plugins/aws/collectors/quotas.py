@@ -17,9 +17,9 @@ def read(account: Account, cluster: Cluster) -> object:
     """Each by its service and the part of its name that the catalogue has."""
     return {
         "quotas": [
-            {"service": service, "name": name, "value": told.get("Value")}
+            {"service": service, "name": name, "value": data.get("Value")}
             for service, names in _wanted(account, cluster).items()
-            for name, told in _found(account, service, names).items()
+            for name, data in _found(account, service, names).items()
         ]
     }
 
@@ -44,15 +44,15 @@ def _found(account: Account, service: str, names: set[str]) -> Mapping[str, Told
     for operation in ("list_service_quotas", "list_aws_default_service_quotas"):
         missing = names - found.keys()
         listed = account.listed("service-quotas", operation, "Quotas", ServiceCode=service) if missing else ()
-        for told in listed:
+        for data in listed:
             for name in missing:
-                if name.lower() in _name(told) and len(_name(told)) < len(_name(found.get(name, _LONG))):
-                    found[name] = told
+                if name.lower() in _name(data) and len(_name(data)) < len(_name(found.get(name, _LONG))):
+                    found[name] = data
     return found
 
 
-def _name(told: Told) -> str:
-    return str(told.get("QuotaName", "")).lower()
+def _name(data: Told) -> str:
+    return str(data.get("QuotaName", "")).lower()
 
 
 _LONG: Told = {"QuotaName": " " * 1000}

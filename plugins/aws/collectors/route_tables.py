@@ -17,18 +17,18 @@ WAYS = (  # of a default route, by the beginning of an id
 def read(account: Account, cluster: Cluster) -> object:
     """Each with its VPC, its subnets, whether it is the VPC's main one, and what its default routes lead to."""
     within = in_vpcs(account, cluster)
-    told = account.listed("ec2", "describe_route_tables", "RouteTables", Filters=within) if within else ()
-    return {"tables": [_table(table) for table in told]}
+    data = account.listed("ec2", "describe_route_tables", "RouteTables", Filters=within) if within else ()
+    return {"tables": [_table(table) for table in data]}
 
 
-def _table(told: Told) -> dict[str, object]:
-    associations = told.get("Associations", ())
+def _table(data: Told) -> dict[str, object]:
+    associations = data.get("Associations", ())
     return {
-        "RouteTableId": told["RouteTableId"],
-        "VpcId": told["VpcId"],
+        "RouteTableId": data["RouteTableId"],
+        "VpcId": data["VpcId"],
         "main": any(one.get("Main") for one in associations),
         "SubnetIds": [one["SubnetId"] for one in associations if "SubnetId" in one],
-        "default": [_way(route) for route in told.get("Routes", ()) if _is_default(route)],
+        "default": [_way(route) for route in data.get("Routes", ()) if _is_default(route)],
     }
 
 

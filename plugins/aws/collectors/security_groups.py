@@ -14,7 +14,7 @@ EVERYWHERE = ("0.0.0.0/0", "::/0")
 def read(account: Account, cluster: Cluster) -> object:
     """Each with its rules: the protocol (`-1`: all traffic), the groups it names, and whether it is for everywhere."""
     ids = sorted({group for network in networks(account, cluster).values() for group in network.security_groups})
-    told = account.listed("ec2", "describe_security_groups", "SecurityGroups", GroupIds=ids) if ids else ()
+    data = account.listed("ec2", "describe_security_groups", "SecurityGroups", GroupIds=ids) if ids else ()
     return {
         "groups": [
             {
@@ -22,19 +22,19 @@ def read(account: Account, cluster: Cluster) -> object:
                 "inbound": _rules(group.get("IpPermissions", ())),
                 "outbound": _rules(group.get("IpPermissionsEgress", ())),
             }
-            for group in told
+            for group in data
         ]
     }
 
 
-def _rules(told: Iterable[Told]) -> list[dict[str, object]]:
+def _rules(data: Iterable[Told]) -> list[dict[str, object]]:
     return [
         {
             "protocol": rule["IpProtocol"],
             "groups": [pair["GroupId"] for pair in rule.get("UserIdGroupPairs", ()) if "GroupId" in pair],
             "everywhere": any(_ranges(rule) & {where} for where in EVERYWHERE),
         }
-        for rule in told
+        for rule in data
     ]
 
 

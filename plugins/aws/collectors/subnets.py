@@ -11,4 +11,4 @@ KEPT = ("SubnetId", "VpcId", "AvailabilityZone", "MapPublicIpOnLaunch")
 
 def read(account: Account, cluster: Cluster) -> object:
     """Each with its zone and whether it hands out public addresses."""
-    return {"subnets": [{key: told[key] for key in KEPT if key in told} for told in subnets(account, cluster)]}
+    return {"subnets": [{key: data[key] for key in KEPT if key in data} for data in subnets(account, cluster)]}

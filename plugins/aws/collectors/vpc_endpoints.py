@@ -12,12 +12,12 @@ KEPT = ("VpcId", "VpcEndpointType", "State", "RouteTableIds")
 def read(account: Account, cluster: Cluster) -> object:
     """Each with its service, without what every service of the region begins with."""
     within = in_vpcs(account, cluster)
-    told = account.listed("ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=within) if within else ()
+    data = account.listed("ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=within) if within else ()
     return {
         "endpoints": [
             {"service": _service(str(one["ServiceName"]), account.region)}
             | {key: one[key] for key in KEPT if key in one}
-            for one in told
+            for one in data
         ]
     }
 

@@ -49,19 +49,19 @@ def _placed(account: Account, cluster: Cluster, zones: Mapping[str, str | None])
         if denied:
             return denied[0]
         try:
-            told = account.call("sagemaker", "describe_cluster_node", ClusterName=cluster.settings["arn"], NodeId=node)
+            data = account.call("sagemaker", "describe_cluster_node", ClusterName=cluster.settings["arn"], NodeId=node)
         except AwsError as problem:
             denied.extend([problem] if isinstance(problem, AwsDenied) else [])
             return problem
-        return told["NodeDetails"].get("Placement", {}).get("AvailabilityZone")  # type: ignore[no-any-return]
+        return data["NodeDetails"].get("Placement", {}).get("AvailabilityZone")  # type: ignore[no-any-return]
 
     without = [node for node, zone in zones.items() if zone is None]
     with ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="aws-zone") as pool:
-        told = dict(zip(without, pool.map(ask, without), strict=True))
-    problem = next((answer for answer in told.values() if isinstance(answer, AwsError)), None)
-    if problem and len(without) == len(zones) and not any(isinstance(answer, str) for answer in told.values()):
+        data = dict(zip(without, pool.map(ask, without), strict=True))
+    problem = next((answer for answer in data.values() if isinstance(answer, AwsError)), None)
+    if problem and len(without) == len(zones) and not any(isinstance(answer, str) for answer in data.values()):
         raise problem
-    return {node: None if isinstance(answer, AwsError) else answer for node, answer in told.items()}
+    return {node: None if isinstance(answer, AwsError) else answer for node, answer in data.items()}
 
 
 def _zone(node: Told, group: Sequence[Told]) -> str | None:

@@ -52,7 +52,7 @@ def is_worth_another_port(server: Told) -> bool:
 def reading_of(campaign: Campaign, pair: Pair, server: Told, client: Told) -> Reading:
     """What both ends told, as a reading; where an end is to blame, it is named."""
     a, b = pair
-    silent = {node: told.unreached for node, told in ((a, server), (b, client)) if told.unreached}
+    silent = {node: data.unreached for node, data in ((a, server), (b, client)) if data.unreached}
     if silent:
         words = ", ".join(f"{node} did not answer: {why}" for node, why in silent.items())
         return Reading(problem=words, culprit=next(iter(silent)) if len(silent) == 1 else "")
@@ -68,5 +68,5 @@ def reading_of(campaign: Campaign, pair: Pair, server: Told, client: Told) -> Re
     reading = attributed(reading, {a: [server.name], b: [client.name]}, was_ended)
     if reading.busbw_gb_per_s is not None or reading.culprit:
         return reading
-    unable = [node for node, told in ((a, server), (b, client)) if any(o.exit in NOT_STARTED for o in told.outputs)]
+    unable = [node for node, data in ((a, server), (b, client)) if any(o.exit in NOT_STARTED for o in data.outputs)]
     return replace(reading, culprit=unable[0] if len(unable) == 1 else "")

@@ -52,10 +52,10 @@ def by_mpirun(turn: Turn) -> Outcome:
         "deadline_s": campaign.run_s,
         "most_bytes": MAX_BYTES,
     }
-    told = turn.visit(a, request, campaign.run_s + ENDS_S)
-    if told.unreached:
-        return Outcome(Reading(problem=f"{a} did not answer: {told.unreached}"), (a, b))
-    (output,) = told.outputs
+    data = turn.visit(a, request, campaign.run_s + ENDS_S)
+    if data.unreached:
+        return Outcome(Reading(problem=f"{a} did not answer: {data.unreached}"), (a, b))
+    (output,) = data.outputs
     stopped = re.search(rf"^({NOT_REACHED}|{NOT_THERE})(.*)", output.text, re.MULTILINE)
     if stopped and stopped[1] == NOT_REACHED:
         return Outcome(Reading(problem=_not_reached(a, b, stopped[2])))
@@ -64,18 +64,18 @@ def by_mpirun(turn: Turn) -> Outcome:
     reading = campaign.meter.read(campaign.settings, (merged(output, turn.run),))
     if reading.is_apart:
         reading = with_advice(reading, OWN_MPIRUN)
-    called = {node: [told.name, *told.addresses] for node, told in turn.where.items()}
+    called = {node: [data.name, *data.addresses] for node, data in turn.where.items()}
     return Outcome(attributed(reading, called, output.exit is None), () if output.exit == 0 else (b,))
 
 
 def start_shell(turn: Turn) -> str:
     """What the first node runs."""
-    told, name = turn.where[turn.pair.b], turn.pair.b
+    data, name = turn.where[turn.pair.b], turn.pair.b
     ranks = ranks_per_node(turn.campaign, turn.pair)
-    names = dict.fromkeys((told.name, name, *(address for address in told.addresses if ":" not in address)))
+    names = dict.fromkeys((data.name, name, *(address for address in data.addresses if ":" not in address)))
     return START.format(
         names=" ".join(map(shlex.quote, names)),
-        name=shlex.quote(told.name),
+        name=shlex.quote(data.name),
         login_s=LOGIN_S,
         not_reached=NOT_REACHED,
         not_there=NOT_THERE,

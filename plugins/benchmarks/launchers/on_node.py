@@ -65,15 +65,15 @@ def stop(number: int, _frame: object) -> None:
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """What this node is, and what its commands brought; `left` is what could not be ended."""
-    told: dict[str, Any] = {"name": os.uname().nodename, "addresses": addresses(), "outputs": [], "left": []}
+    data: dict[str, Any] = {"name": os.uname().nodename, "addresses": addresses(), "outputs": [], "left": []}
     if request.get("commands"):
         holding_off = guard(request["run"], request["deadline_s"] + GUARD_S)
-        told.update(Run(request).told())
-        told["left"] = clean_up(request["run"])
+        data.update(Run(request).to_json())
+        data["left"] = clean_up(request["run"])
         os.close(holding_off)
     elif "clean_up" in request:
-        told["left"] = [left for run in request["clean_up"] for left in clean_up(run)]
-    return told
+        data["left"] = [left for run in request["clean_up"] for left in clean_up(run)]
+    return data
 
 
 class Run:
@@ -89,7 +89,7 @@ class Run:
         self.is_done = False  # the other node
         self.is_lost = False
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Run them all."""
         before = sent_bytes()
         try:
@@ -98,7 +98,7 @@ class Run:
             self.unmet = str(problem)
         self.end()
         sent = between(before, sent_bytes())
-        outputs = [{**command.told(), "sent_bytes": sent} for command in self.commands]
+        outputs = [{**command.to_json(), "sent_bytes": sent} for command in self.commands]
         if self.other and not self.is_lost:
             self.say(DONE)
         return {"outputs": outputs, "unmet": self.unmet, "lost": self.is_lost}

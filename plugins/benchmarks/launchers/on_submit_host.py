@@ -78,10 +78,10 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 def reserve(request: dict[str, Any]) -> dict[str, Any]:
     """A job that has the nodes: one that runs already, or a new one for all of them that Slurm gives now."""
-    status, told = ask("scontrol", "-o", "show", "node")
+    status, data = ask("scontrol", "-o", "show", "node")
     if status:
-        return {"wrong": f"scontrol: {' '.join(told.split())[:300]}"}
-    records = nodes_of(told)
+        return {"wrong": f"scontrol: {' '.join(data.split())[:300]}"}
+    records = nodes_of(data)
     names = request["names"] or list(records)
     addresses = {name: addresses_of(records[name]) for name in names if name in records}
     if request["job"]:
@@ -243,9 +243,9 @@ class Step:
             self.process.kill()
         self.seconds = self.seconds or time.monotonic() - self.began
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """What there is to tell of it."""
-        said = NOISE.sub(b"", self.heard.told())
+        said = NOISE.sub(b"", self.heard.to_json())
         own = [line.decode("utf-8", "replace") for line in said.split(b"\n") if line.startswith(b"srun: ")]
         text = LABEL.sub(b"", said).decode("utf-8", "replace")
         return {"text": text, "own": own[:OWN_LINES], "exit": self.exit, "seconds": round(self.seconds, 3)}
@@ -259,13 +259,13 @@ def shell_of(request: dict[str, Any], program: dict[str, str]) -> str:
 
 def run(request: dict[str, Any]) -> dict[str, Any]:
     """All steps at once; then what those have left that failed is cleaned up, where their nodes still answer."""
-    told = together(request["steps"], request)
-    failed = [step for step in request["steps"] if told[step["key"]]["exit"] != 0]
+    data = together(request["steps"], request)
+    failed = [step for step in request["steps"] if data[step["key"]]["exit"] != 0]
     cleanups = [clean_up for step in failed for clean_up in step["cleanups"]]
     if not cleanups:
-        return {"steps": told, "cleaned": {}}
+        return {"steps": data, "cleaned": {}}
     cancel_steps(request["job"], [f"{request['name']}-{step['key']}" for step in failed])
-    return {"steps": told, "cleaned": together(cleanups, request)}
+    return {"steps": data, "cleaned": together(cleanups, request)}
 
 
 def together(asked: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -285,7 +285,7 @@ def together(asked: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, 
                 step.process.terminate()
         for step in running:
             step.end()
-    return {step.asked["key"]: step.told() for step in running}
+    return {step.asked["key"]: step.to_json() for step in running}
 
 
 def cancel_steps(job: str, names: list[str]) -> None:

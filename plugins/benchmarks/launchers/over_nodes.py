@@ -113,8 +113,8 @@ class OverNodes:
             cleaned = self.visitor.clean_up(targets, [run])
         except (Unusable, InventoryError):
             return {}
-        for node, told in cleaned.items():
-            if told.unreached:
+        for node, data in cleaned.items():
+            if data.unreached:
                 self._where.forget(node)
         return cleaned
 
@@ -122,8 +122,8 @@ class OverNodes:
 def _with(reading: Reading, cleaned: Mapping[str, Told]) -> Reading:
     """A failure with what the cleanup saw: the nodes that are silent, and what could not be ended on others."""
     if not reading.culprit:
-        reading = silenced(reading, {node: told.unreached for node, told in cleaned.items() if told.unreached})
-    stuck = [f"SIGKILL does not end {', '.join(told.left)} on {node}" for node, told in cleaned.items() if told.left]
+        reading = silenced(reading, {node: data.unreached for node, data in cleaned.items() if data.unreached})
+    stuck = [f"SIGKILL does not end {', '.join(data.left)} on {node}" for node, data in cleaned.items() if data.left]
     return replace(reading, problem="; ".join([reading.problem, *stuck]))
 
 

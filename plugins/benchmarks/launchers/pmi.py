@@ -15,9 +15,9 @@ _TOLD = re.compile(rf"(?:^| ){FLAG}[= ](\S+)")  # the value may be a word of its
 _LISTED_FROM = "types are"
 
 
-def listed(told: str) -> tuple[str, ...]:
+def listed(data: str) -> tuple[str, ...]:
     """What `srun --mpi=list` names."""
-    return tuple(dict.fromkeys(_LISTED.findall(told.partition(_LISTED_FROM)[2])))
+    return tuple(dict.fromkeys(_LISTED.findall(data.partition(_LISTED_FROM)[2])))
 
 
 def default(config: str) -> str:
@@ -28,9 +28,9 @@ def default(config: str) -> str:
 
 def chosen(options: Sequence[str], site: str, has: Sequence[str]) -> str:
     """What a user says, else what the site does, else the best that Slurm has."""
-    told = _TOLD.findall(" ".join(options))
-    if told:
-        return str(told[-1])
+    data = _TOLD.findall(" ".join(options))
+    if data:
+        return str(data[-1])
     return site if site != NONE else next((kind for kind in BEST if kind in has), NONE)
 
 

@@ -106,10 +106,10 @@ def listens(port: int) -> bool:
 
 def addresses() -> list[str]:
     """Of this node: first where it was logged in to, then those of its default route, then others."""
-    told = os.environ.get("SSH_CONNECTION", "").split()
+    data = os.environ.get("SSH_CONNECTION", "").split()
     names = sorted((name for _, name in socket.if_nameindex()), key=lambda name: name not in default_route())
     own = [ipv4_of(name) for name in names if not name.startswith(NO_NETWORK)]
-    found = [*told[2:3], *own, *ipv6()]
+    found = [*data[2:3], *own, *ipv6()]
     usable = [address for address in found if address and not address.startswith(("127.", "169.254.", "fe80:", "::"))]
     return list(dict.fromkeys(usable)) or ["127.0.0.1"]
 
@@ -118,10 +118,10 @@ def ipv4_of(interface: str) -> str:
     """The address of an interface; empty where it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         try:
-            told = fcntl.ioctl(asking.fileno(), IPV4_OF, struct.pack("256s", interface.encode()))
+            data = fcntl.ioctl(asking.fileno(), IPV4_OF, struct.pack("256s", interface.encode()))
         except OSError:
             return ""
-    return socket.inet_ntoa(told[20:24])
+    return socket.inet_ntoa(data[20:24])
 
 
 def ipv6() -> list[str]:

@@ -24,7 +24,7 @@ from clusterproof.plugins.benchmarks.pairwise.model import Pair
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.transport import Answer, Unusable, connection_for
 from clusterproof.plugins.transport.srun import WAIT_S
-from clusterproof.plugins.transport.submit_host import formless, submit_host, told_by
+from clusterproof.plugins.transport.submit_host import collected_by, formless, submit_host
 
 ASK_S = 30.0  # for Slurm's own commands: slurmctld answers slowly when many jobs start
 CLEANUP_S = 15.0  # for a step that only cleans up
@@ -76,14 +76,14 @@ class BySrun:
             return
         node_nonce = new_nonce()
         try:
-            told = self._ask(self._round(turns, reserved, node_nonce), self.campaign.run_s + ENDS_S + CLEANUP_S + ASK_S)
+            data = self._ask(self._round(turns, reserved, node_nonce), self.campaign.run_s + ENDS_S + CLEANUP_S + ASK_S)
         except Unusable as problem:
             for pair, _ in turns.values():
                 measured(pair, Reading(problem=str(problem)))
             return
         for key, (pair, run) in turns.items():
             try:
-                reading = self._reading(key, pair, run, told, node_nonce)
+                reading = self._reading(key, pair, run, data, node_nonce)
             except Exception as problem:  # a fault of ours, or of a meter's, costs one reading
                 reading = Reading(problem=printable(f"{type(problem).__name__}: {problem}"))
             measured(pair, reading)
@@ -124,12 +124,12 @@ class BySrun:
             "wait_s": wait_s,
             "minutes": math.ceil(self.campaign.whole_s / 60) + 1,
         }
-        told = self._ask(request, 2 * wait_s + 2 * ASK_S)
+        data = self._ask(request, 2 * wait_s + 2 * ASK_S)
         try:
-            refused = {str(node): printable(str(why)) for node, why in told["refused"].items()}
-            addresses = {str(node): tuple(map(str, names)) for node, names in told["addresses"].items()}
-            job, is_ours = str(told["job"]), told["is_ours"] is True
-            site, has_mpi = pmi.default(str(told["mpi"]["config"])), pmi.listed(str(told["mpi"]["listed"]))
+            refused = {str(node): printable(str(why)) for node, why in data["refused"].items()}
+            addresses = {str(node): tuple(map(str, names)) for node, names in data["addresses"].items()}
+            job, is_ours = str(data["job"]), data["is_ours"] is True
+            site, has_mpi = pmi.default(str(data["mpi"]["config"])), pmi.listed(str(data["mpi"]["listed"]))
         except (KeyError, TypeError, AttributeError) as problem:
             raise formless(submit_host(self._settings), problem) from None
         if not job:
@@ -174,22 +174,22 @@ class BySrun:
             for end, node, asked in (("server", pair.a, ends.server), ("client", pair.b, ends.client))
         ]
 
-    def _reading(self, key: str, pair: Pair, run: str, told: Mapping[str, Any], nonce: str) -> Reading:
+    def _reading(self, key: str, pair: Pair, run: str, data: Mapping[str, Any], nonce: str) -> Reading:
         """What the steps of one pair brought; a node on which nothing can be started any more is to blame."""
-        cleaned = {node: _told(told["cleaned"].get(f"{key}.{node}"), nonce) for node in pair}
+        cleaned = {node: _told(data["cleaned"].get(f"{key}.{node}"), nonce) for node in pair}
         if self.campaign.meter.is_collective:
-            output = output_of(told["steps"][key])
+            output = output_of(data["steps"][key])
             reading = self.campaign.meter.read(self.campaign.settings, (merged(output, run),))
             reading = attributed(reading, self._called(pair), output.exit is None)
             reading = replace(reading, seconds=reading.seconds or output.seconds)
             if reading.is_apart and self._reserved:
                 reading = with_advice(reading, pmi.advice(self._reserved.mpi, self._reserved.has_mpi))
-            own = "\n".join(map(str, told["steps"][key]["own"]))  # a rank that says so is no evidence of it
+            own = "\n".join(map(str, data["steps"][key]["own"]))  # a rank that says so is no evidence of it
             launched = _NOT_LAUNCHED.search(own)
             if launched and launched[1] in pair and reading.busbw_gb_per_s is None:
                 return Reading(problem=f"srun: {printable(launched[0])}", culprit=launched[1], seconds=output.seconds)
         else:
-            server, client = (told["steps"][f"{key}.{end}"] for end in ("server", "client"))
+            server, client = (data["steps"][f"{key}.{end}"] for end in ("server", "client"))
             reading = reading_of(self.campaign, pair, *(_told(one, nonce) or Told() for one in (server, client)))
             reading = replace(reading, seconds=reading.seconds or float(client["seconds"]))
         return silenced(reading, {node: one.unreached for node, one in cleaned.items() if one and one.unreached})
@@ -205,7 +205,7 @@ class BySrun:
         text = packed(joined(_TRAVELS) + f"\nmain({dict(request)!r}, *sys.argv[1:3])\n")
         on_stdin = getattr(connection_for(host.connection), "takes_stdin", True)
         program = started_by_shell(text, nonce, sudo=False, on_stdin=on_stdin)
-        return told_by(host, program, nonce, replace(self.campaign.limits, answer_s=timeout_s))
+        return collected_by(host, program, nonce, replace(self.campaign.limits, answer_s=timeout_s))
 
 
 def srun(campaign: Campaign) -> BySrun:
@@ -222,8 +222,8 @@ def _told(step: Mapping[str, Any] | None, nonce: str) -> Told | None:
     """What the program on a node told in a step; or srun's word on why it did not."""
     if step is None:
         return None
-    told = read(Answer(str(step["text"]).encode()), nonce)
-    if not told.unreached:
-        return told
+    data = read(Answer(str(step["text"]).encode()), nonce)
+    if not data.unreached:
+        return data
     words = [line.partition("error:")[2].strip() for line in map(str, step["own"]) if "error:" in line]
     return Told(unreached=printable(f"srun: {words[0]}") if words else f"no answer within {step['seconds']:.0f} s")

@@ -27,11 +27,11 @@ def ssh(campaign: Campaign) -> OverNodes:
 def two_ends(turn: Turn) -> Outcome:
     """Visit both nodes at the same time."""
     for _ in range(ATTEMPTS):
-        told = _visited(turn, ends_of(turn.campaign, turn.run, turn.where[turn.pair.a].addresses))
-        if not is_worth_another_port(told[turn.pair.a]):
+        data = _visited(turn, ends_of(turn.campaign, turn.run, turn.where[turn.pair.a].addresses))
+        if not is_worth_another_port(data[turn.pair.a]):
             break
-    server, client = (told[node] for node in turn.pair)
-    to_clean_up = tuple(node for node, one in told.items() if one.unreached)
+    server, client = (data[node] for node in turn.pair)
+    to_clean_up = tuple(node for node, one in data.items() if one.unreached)
     return Outcome(reading_of(turn.campaign, turn.pair, server, client), to_clean_up)
 
 
@@ -46,10 +46,10 @@ def _visited(turn: Turn, ends: Ends) -> Mapping[str, Told]:
 
     for node in requests:
         threading.Thread(target=visit, args=(node,), daemon=True).start()
-    first, told = answers.get()
-    has_failed = bool(told.unreached or told.unmet or told.is_lost)
+    first, data = answers.get()
+    has_failed = bool(data.unreached or data.unmet or data.is_lost)
     try:
-        return dict([(first, told), answers.get(timeout=GRACE_S if has_failed else None)])
+        return dict([(first, data), answers.get(timeout=GRACE_S if has_failed else None)])
     except Empty:
         silent = Told(unreached=f"nothing came within {GRACE_S:g} s after {first} had ended")
-        return {first: told, turn.pair.other(first): silent}
+        return {first: data, turn.pair.other(first): silent}

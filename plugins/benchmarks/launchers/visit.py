@@ -50,7 +50,7 @@ class Visitor:
     def visit(self, target: Target, request: Mapping[str, object], timeout_s: float) -> Told:
         """Send one request to one node. Raises Unusable."""
         found: list[Told] = []
-        self.visit_all([target], request, timeout_s, lambda _, told: found.append(told))
+        self.visit_all([target], request, timeout_s, lambda _, data: found.append(data))
         return found[0] if found else Told(unreached="no answer")
 
     def visit_all(
@@ -58,22 +58,22 @@ class Visitor:
         targets: Sequence[Target],
         request: Mapping[str, object],
         timeout_s: float,
-        told: Callable[[Target, Told], None],
+        on_answer: Callable[[Target, Told], None],
     ) -> None:
         """Send the same request to many nodes. Raises Unusable."""
         nonce = new_nonce()
         program = node_program(request, nonce, getattr(self.connection, "takes_stdin", True))
         limits = replace(self.limits, answer_s=timeout_s)
-        self.connection.run(targets, program, limits, lambda target, answer: told(target, read(answer, nonce)))
+        self.connection.run(targets, program, limits, lambda target, answer: on_answer(target, read(answer, nonce)))
 
     def clean_up(self, targets: Sequence[Target], runs: Sequence[str]) -> dict[str, Told]:
         """End what is left of these runs on these nodes. Raises Unusable."""
-        told: dict[str, Told] = {}
+        data: dict[str, Told] = {}
         brief = replace(self.limits, connect_s=min(self.limits.connect_s, CLEANUP_CONNECT_S))
         Visitor(self.connection, brief).visit_all(
-            targets, {"clean_up": list(runs)}, CLEANUP_S, lambda target, answer: told.update({target.name: answer})
+            targets, {"clean_up": list(runs)}, CLEANUP_S, lambda target, answer: data.update({target.name: answer})
         )
-        return told
+        return data
 
 
 def node_program(request: Mapping[str, object], nonce: str, on_stdin: bool) -> Program:
@@ -93,32 +93,32 @@ def read(answer: Answer, nonce: str) -> Told:
         return Told(unreached=printable(f"garbled: its answer does not have its form: {problem!r}"))
 
 
-def _told(told: Mapping[str, Any]) -> Told:
+def _told(data: Mapping[str, Any]) -> Told:
     return Told(
-        name=printable(str(told["name"])),
-        addresses=tuple(printable(str(address)) for address in _listed(told["addresses"])),
-        outputs=tuple(map(output_of, _listed(told["outputs"]))),
-        unmet=printable(str(told.get("unmet", ""))),
-        is_lost=told.get("lost") is True,
-        left=tuple(printable(str(left)) for left in _listed(told["left"])),
+        name=printable(str(data["name"])),
+        addresses=tuple(printable(str(address)) for address in _listed(data["addresses"])),
+        outputs=tuple(map(output_of, _listed(data["outputs"]))),
+        unmet=printable(str(data.get("unmet", ""))),
+        is_lost=data.get("lost") is True,
+        left=tuple(printable(str(left)) for left in _listed(data["left"])),
     )
 
 
-def output_of(told: Mapping[str, Any]) -> Output:
+def output_of(data: Mapping[str, Any]) -> Output:
     """One command's output. Raises KeyError, TypeError, ValueError."""
-    sent = told.get("sent_bytes") or {}
+    sent = data.get("sent_bytes") or {}
     return Output(
-        text=str(told["text"])[: 2 * MAX_BYTES],
-        exit=None if told["exit"] is None else int(told["exit"]),
+        text=str(data["text"])[: 2 * MAX_BYTES],
+        exit=None if data["exit"] is None else int(data["exit"]),
         sent_bytes={printable(str(name)): int(count) for name, count in sent.items()},
-        seconds=float(told["seconds"]),
+        seconds=float(data["seconds"]),
     )
 
 
-def _listed(told: Any) -> list[Any]:
-    if not isinstance(told, list):
-        raise TypeError(f"{type(told).__name__} where a list was due")
-    return told
+def _listed(data: Any) -> list[Any]:
+    if not isinstance(data, list):
+        raise TypeError(f"{type(data).__name__} where a list was due")
+    return data
 
 
 @dataclass(slots=True)
@@ -132,11 +132,11 @@ class Whereabouts:
         """Ask those that are not known yet; why not, for those that cannot be asked. Raises Unusable."""
         unreached: dict[str, str] = {}
 
-        def learned(target: Target, told: Told) -> None:
-            if told.unreached:
-                unreached[target.name] = told.unreached
+        def learned(target: Target, data: Told) -> None:
+            if data.unreached:
+                unreached[target.name] = data.unreached
             else:
-                self.known[target.name] = told
+                self.known[target.name] = data
 
         unknown = [target for target in targets if target.name not in self.known]
         if unknown:

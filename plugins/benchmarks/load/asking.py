@@ -25,9 +25,9 @@ def load(
     options: LoadOptions,
     limits: Limits,
     answered: Mapping[str, NodeEvidence],
-    told: Told,
+    on_answer: Told,
 ) -> None:
-    """Load every node that has answered; `told` is called with all it has told since, once for each round.
+    """Load every node that has answered; `on_answer` is called with all it has told since, once for each round.
 
     All nodes are loaded at once, but for what they share: there they take turns, each time as many as ever.
     """
@@ -36,7 +36,7 @@ def load(
 
     def merge(evidence: NodeEvidence) -> None:
         known[evidence.node] = merged(known[evidence.node], evidence, round_collectors)
-        told(known[evidence.node])
+        on_answer(known[evidence.node])
 
     reached = [target for target in cluster.targets if not known[target.name].unreached]
     for round_collectors, targets in rounds(frozenset(collectors), reached, options.fs_at_once):

@@ -27,10 +27,10 @@ def read(node: Node) -> object:
     """What the two ends print, domain by domain."""
     own = (*folders(node), *OWN)
     program = find(node, "fi_pingpong", own)
-    told = output_of(node, INFO, find(node, "fi_info", own), INFO_S)
-    names = [name for name in dict.fromkeys(DOMAIN.findall(str(told["output"]))) if not name.endswith("-dgrm")]
-    if not names and told["exit"]:
-        return {"none": " ".join(str(told["output"]).split())[:200]}
+    data = output_of(node, INFO, find(node, "fi_info", own), INFO_S)
+    names = [name for name in dict.fromkeys(DOMAIN.findall(str(data["output"]))) if not name.endswith("-dgrm")]
+    if not names and data["exit"]:
+        return {"none": " ".join(str(data["output"]).split())[:200]}
     exchanges = [{"domain": name, **exchanged(node, program, name)} for name in names[:MAX_DOMAINS]]
     return {"command": " ".join(EXCHANGE), "domains": exchanges}
 

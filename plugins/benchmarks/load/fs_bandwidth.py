@@ -52,8 +52,8 @@ def phase(node: Node, path: str, direction: str, size_mib: int, apart_mib: int =
     ran = measured(node, "fio", *words, timeout_s=(node.collector_s - END_S) / 2)
     if ran["exit"]:
         raise Broke(f"fio ended its {direction} with {ran['exit']}: {' '.join(str(ran['output']).split())[:200]}")
-    told = document_in(ran)
-    jobs = told.get("jobs") if isinstance(told, dict) else None
+    data = document_in(ran)
+    jobs = data.get("jobs") if isinstance(data, dict) else None
     if not isinstance(jobs, list) or len(jobs) != JOBS:
         raise Broke(f"fio told nothing of its {JOBS} jobs")
     return [{"bytes": job[direction]["io_bytes"], "ms": job[direction]["runtime"]} for job in jobs]

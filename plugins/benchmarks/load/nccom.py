@@ -19,8 +19,8 @@ def read(node: Node) -> object:
 
 def cores(node: Node) -> int:
     """The cores as neuron-ls counts them: logical ones, where the runtime joins physical ones. Raises Broke."""
-    told = document_in(measured(node, "neuron-ls", "-j", timeout_s=LS_S), "[")
-    devices = [device for device in told if isinstance(device, dict)] if isinstance(told, list) else []
+    data = document_in(measured(node, "neuron-ls", "-j", timeout_s=LS_S), "[")
+    devices = [device for device in data if isinstance(device, dict)] if isinstance(data, list) else []
     count = sum(int(device["nc_count"]) for device in devices if isinstance(device.get("nc_count"), int))
     if not count:
         raise Broke("neuron-ls -j tells no NeuronCore; expected nc_count of every device")

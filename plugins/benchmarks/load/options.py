@@ -53,11 +53,11 @@ class LoadOptions:
     @property
     def settings(self) -> dict[str, str]:
         """What the collectors are told."""
-        told = {
+        data = {
             "dcgm_level": str(self.dcgm_level),
             "folders": self.folders,
             "torch_python": self.torch_python,
             "fs_folder": self.fs_folder,
             "fs_mib": str(self.fs_mib),
         }
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in data.items() if value}

@@ -27,8 +27,8 @@ def main() -> None:
         about = torch.cuda.get_device_properties(gpu)
         with contextlib.suppress(AttributeError, OSError, ValueError):
             address = f"{about.pci_domain_id:04x}:{about.pci_bus_id:02x}:{about.pci_device_id:02x}.0"
-            with open(f"/sys/bus/pci/devices/{address}/local_cpulist") as told:
-                ends = [part.split("-") for part in told.read().strip().split(",")]
+            with open(f"/sys/bus/pci/devices/{address}/local_cpulist") as data:
+                ends = [part.split("-") for part in data.read().strip().split(",")]
             local = {cpu for end in ends for cpu in range(int(end[0]), int(end[-1]) + 1)}
             os.sched_setaffinity(0, (local & everywhere) or everywhere)
 
@@ -46,16 +46,16 @@ def main() -> None:
                 found.append(BYTES * COPIES / 1e9 / (begin.elapsed_time(end) / 1000))
         return found[1:]
 
-    told: dict[str, dict[str, list[float]]] = {"host to GPU": {}, "GPU to host": {}, "GPU to GPU": {}}
+    data: dict[str, dict[str, list[float]]] = {"host to GPU": {}, "GPU to host": {}, "GPU to GPU": {}}
     buffers = [torch.empty(BYTES, dtype=torch.uint8, device=f"cuda:{gpu}") for gpu in gpus]
     for gpu in gpus:
         near(gpu)
         host = torch.empty(BYTES, dtype=torch.uint8, pin_memory=True)
-        told["host to GPU"][str(gpu)] = speeds(buffers[gpu], host, gpu)
-        told["GPU to host"][str(gpu)] = speeds(host, buffers[gpu], gpu)
+        data["host to GPU"][str(gpu)] = speeds(buffers[gpu], host, gpu)
+        data["GPU to host"][str(gpu)] = speeds(host, buffers[gpu], gpu)
         del host
     for gpu in gpus:
         for other in gpus:
             if other != gpu:
-                told["GPU to GPU"][f"{gpu} {other}"] = speeds(buffers[other], buffers[gpu], gpu)
-    print(json.dumps({"torch": torch.__version__, "gb_per_s": told}))  # noqa: T201
+                data["GPU to GPU"][f"{gpu} {other}"] = speeds(buffers[other], buffers[gpu], gpu)
+    print(json.dumps({"torch": torch.__version__, "gb_per_s": data}))  # noqa: T201

@@ -48,5 +48,5 @@ def main() -> None:
     while warm_s < WARM_S and time.monotonic() < until:
         warm_s += max(all_at_once(products))
     rounds = [[2 * SIZE**3 * products / 1e12 / seconds for seconds in all_at_once(products)] for _ in range(ROUNDS)]
-    told = {"torch": torch.__version__, "type": str(kind), "size": SIZE, "products": products, "names": names}
-    print(json.dumps({**told, "tflops": list(zip(*rounds))}))  # noqa: T201
+    data = {"torch": torch.__version__, "type": str(kind), "size": SIZE, "products": products, "names": names}
+    print(json.dumps({**data, "tflops": list(zip(*rounds))}))  # noqa: T201

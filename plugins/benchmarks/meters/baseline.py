@@ -103,10 +103,10 @@ def read(path: Path) -> tuple[Figure, ...]:
     """The figures of a file. Raises BaselineError."""
     try:
         with path.open("rb") as file:
-            told = file.read(MAX_BYTES + 1)
-        if len(told) > MAX_BYTES:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
             raise BaselineError(f"{path} has more than {MAX_BYTES:,} bytes; expected {EXPECTED}")
-        return parse(told.decode("utf-8"), str(path))
+        return parse(data.decode("utf-8"), str(path))
     except UnicodeDecodeError as problem:
         raise BaselineError(f"{path}: byte {problem.start} is not UTF-8; expected {EXPECTED}") from None
     except (OSError, ValueError) as problem:
@@ -118,10 +118,10 @@ def read(path: Path) -> tuple[Figure, ...]:
 def parse(text: str, where: str) -> tuple[Figure, ...]:
     """The figures of such a file's text. Raises BaselineError."""
     try:
-        told = json.loads(text)
+        data = json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise BaselineError(f"{where}: its JSON cannot be read: {problem}; expected {EXPECTED}") from None
-    whole = _table(told, where, {"schema", "figures"})
+    whole = _table(data, where, {"schema", "figures"})
     if whole["schema"] != SCHEMA:
         raise BaselineError(f"{where}: schema is {whole['schema']!r:.60}; expected {SCHEMA!r}")
     rows = whole["figures"]
@@ -133,9 +133,9 @@ def parse(text: str, where: str) -> tuple[Figure, ...]:
     return figures
 
 
-def _figure(told: object, where: str) -> Figure:
+def _figure(data: object, where: str) -> Figure:
     names = {each.name for each in fields(BusbwKey)}
-    row = _table(told, where, names | {"busbw_gb_per_s", "readings", "stack"})
+    row = _table(data, where, names | {"busbw_gb_per_s", "readings", "stack"})
     parts = _table(row["stack"], f"{where}: stack", {each.name for each in fields(Stack)})
     busbw = row["busbw_gb_per_s"]
     if type(busbw) not in (int, float) or not 0 < busbw <= MAX_GB_PER_S:
@@ -155,14 +155,14 @@ def _figure(told: object, where: str) -> Figure:
     )
 
 
-def _table(told: object, where: str, names: set[str]) -> Mapping[str, Any]:
-    if not isinstance(told, dict):
-        raise BaselineError(f"{where}: {told!r:.40} is no object; expected {EXPECTED}")
-    if odd := sorted(names ^ set(told)):
+def _table(data: object, where: str, names: set[str]) -> Mapping[str, Any]:
+    if not isinstance(data, dict):
+        raise BaselineError(f"{where}: {data!r:.40} is no object; expected {EXPECTED}")
+    if odd := sorted(names ^ set(data)):
         raise BaselineError(
             f"{where}: {odd[0]!r:.60} is {'missing' if odd[0] in names else 'unknown'}; expected {EXPECTED}"
         )
-    return told
+    return data
 
 
 def _whole(row: Mapping[str, Any], name: str, where: str, least: int = 1) -> int:

@@ -46,21 +46,21 @@ def one_line(text: str) -> str:
     return printable(" ".join(text[: LONGEST * 4].split()))[:LONGEST]
 
 
-def problem_of(output: Output, told: Iterable[str] = ()) -> str:
-    """Why it failed: how it ended, and the line that says most. `told` are the problems that a parser found."""
+def problem_of(output: Output, data: Iterable[str] = ()) -> str:
+    """Why it failed: how it ended, and the line that says most. `data` are the problems that a parser found."""
     if output.exit is None:
         ended = "it did not end in its time"
     elif output.exit < 0:
         ended = f"signal {-output.exit} ended it"
     else:
         ended = f"it ended with {output.exit}" if output.exit else ""
-    return one_line("; ".join(part for part in (ended, _said(output.text, told)) if part))
+    return one_line("; ".join(part for part in (ended, _said(output.text, data)) if part))
 
 
-def of_largest(settings: MeterSettings, busbw_gb_per_s: float | None, size_bytes: int, told: Sequence[str] = ()) -> str:
-    """What is wrong with the bandwidth of the largest size; empty: nothing. `told` as in `problem_of`."""
+def of_largest(settings: MeterSettings, busbw_gb_per_s: float | None, size_bytes: int, data: Sequence[str] = ()) -> str:
+    """What is wrong with the bandwidth of the largest size; empty: nothing. `data` as in `problem_of`."""
     if busbw_gb_per_s is None:
-        return one_line("; ".join(["no row of its table has a bandwidth", *told[:1]]))
+        return one_line("; ".join(["no row of its table has a bandwidth", *data[:1]]))
     if settings.size_bytes and size_bytes != settings.size_bytes:
         return f"its largest size is {size_bytes} bytes; expected {settings.size_bytes}"
     if not is_believable(busbw_gb_per_s):
@@ -82,13 +82,13 @@ def _blamed(pattern: re.Pattern[str], lines: Sequence[str]) -> set[str]:
     return {found[1] for found in map(pattern.search, lines) if found}
 
 
-def _said(text: str, told: Iterable[str]) -> str:
+def _said(text: str, data: Iterable[str]) -> str:
     lines = [line for line in _lines(text) if any(char.isalnum() for char in line)]
     missing = next((found[0] for found in map(_MISSING.search, lines) if found), "")
     library = next(filter(_LIBRARY.search, lines), "")
     if library and not missing:
         return f"{library}; {_WHERE_LIBRARIES_ARE}"
-    first = missing or next(iter(told), "") or next(filter(_TELLING.search, lines), "")
+    first = missing or next(iter(data), "") or next(filter(_TELLING.search, lines), "")
     return first or (lines[-1] if lines else "it printed nothing")
 
 

@@ -80,9 +80,9 @@ def _words(settings: MeterSettings) -> str:
 
 def _provider(settings: MeterSettings) -> str:
     """The provider that the options name."""
-    told = shlex.split(settings.options)
-    following = [after for before, after in pairwise(told) if before == "-p"]
-    joined = [word[2:] for word in told if word.startswith("-p") and len(word) > 2]
+    data = shlex.split(settings.options)
+    following = [after for before, after in pairwise(data) if before == "-p"]
+    joined = [word[2:] for word in data if word.startswith("-p") and len(word) > 2]
     return next(iter(following + joined), "")
 
 

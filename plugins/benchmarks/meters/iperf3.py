@@ -98,14 +98,14 @@ METER = Meter("iperf3", read, server=server, client=client, by_hand=by_hand)
 
 def directions(text: str) -> tuple[Direction, Direction]:
     """What a client's two reports say: to the server, and from it. Raises UnreadableError."""
-    told = _documents(text, len(DIRECTIONS))
-    for direction, report in zip(DIRECTIONS, told, strict=False):
+    data = _documents(text, len(DIRECTIONS))
+    for direction, report in zip(DIRECTIONS, data, strict=False):
         if error := report.get("error"):
             raise UnreadableError(f"{direction}: {error if isinstance(error, str) else 'error'}")
-    if len(told) < len(DIRECTIONS):
-        said = failure.problem_of(Output(text, 0)) if not told else "it ended before"
-        raise UnreadableError(f"{DIRECTIONS[len(told)]}: no whole report of iperf3: {said}")
-    there, back = (_direction(name, report) for name, report in zip(DIRECTIONS, told, strict=True))
+    if len(data) < len(DIRECTIONS):
+        said = failure.problem_of(Output(text, 0)) if not data else "it ended before"
+        raise UnreadableError(f"{DIRECTIONS[len(data)]}: no whole report of iperf3: {said}")
+    there, back = (_direction(name, report) for name, report in zip(DIRECTIONS, data, strict=True))
     return there, back
 
 
@@ -150,12 +150,12 @@ def _direction(name: str, report: Mapping[str, Any]) -> Direction:
 
 
 def _table(report: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    told: Any = report
+    data: Any = report
     for name in names:
-        told = told.get(name) if isinstance(told, dict) else None
-    if not isinstance(told, dict):
+        data = data.get(name) if isinstance(data, dict) else None
+    if not isinstance(data, dict):
         raise UnreadableError(f"its report has no {'.'.join(names)}; expected a whole run of iperf3")
-    return told
+    return data
 
 
 def _whole(table: Mapping[str, Any], key: str, name: str) -> int:

@@ -154,5 +154,5 @@ def _network(network: Network) -> str:
     """`efa, 32 devices`, `Socket`; all that ranks named, where they do not agree."""
     names = [name for name in network.networks if not (network.providers and "Libfabric" in name)]
     nics = " or ".join(map(str, network.nics))
-    told = [efa_devices(nics) if name == "efa" and nics else name for name in network.providers]
-    return failure.one_line(" and ".join([*told, *names]))
+    data = [efa_devices(nics) if name == "efa" and nics else name for name in network.providers]
+    return failure.one_line(" and ".join([*data, *names]))

@@ -27,8 +27,8 @@ def exports(environment: Mapping[str, str]) -> str:
     wrong = next((name for name in environment if not _NAME.fullmatch(name)), None)
     if wrong is not None:
         raise ValueError(f"{wrong!r:.80} is no name of a variable; expected letters, digits and _")
-    told = {"LC_ALL": "C", **environment}
-    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in told.items())
+    data = {"LC_ALL": "C", **environment}
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in data.items())
 
 
 def found(name: str, chosen: str, places: Sequence[str], remedy: str) -> str:

@@ -81,13 +81,13 @@ def _too_few(screened: Screened, floor_gb_per_s: float | None, settings: Setting
 
 def _configuration(measurements: Sequence[Measurement], floor_gb_per_s: float | None) -> Finding | None:
     """That most pairs are under the floor: no one node does that. Contended pairs say nothing of it."""
-    told = succeeded(measurements)
-    busbw = [one.reading.busbw_gb_per_s or 0.0 for one in told]
-    under = [one for one, value in zip(told, busbw, strict=True) if floor_gb_per_s and value < floor_gb_per_s]
-    if not floor_gb_per_s or len(under) <= SHARE_UNDER_FLOOR * len(told):
+    data = succeeded(measurements)
+    busbw = [one.reading.busbw_gb_per_s or 0.0 for one in data]
+    under = [one for one, value in zip(data, busbw, strict=True) if floor_gb_per_s and value < floor_gb_per_s]
+    if not floor_gb_per_s or len(under) <= SHARE_UNDER_FLOOR * len(data):
         return None
     words = (
-        f"{len(under)} of {len(told)} measurements are under the floor of {floor_gb_per_s:.4g} GB/s, "
+        f"{len(under)} of {len(data)} measurements are under the floor of {floor_gb_per_s:.4g} GB/s, "
         f"their median is {median(busbw):.4g} GB/s"
     )
     nodes = tuple(sorted({node for one in under for node in one.pair.nodes}))

@@ -64,7 +64,7 @@ def drive(
     launcher: Measuring,
     budget_s: float,
     at_once: int,
-    told: Callable[[Progress], None],
+    on_progress: Callable[[Progress], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> Journal:
     """Measure until nothing is left to ask, or the budget is used up. Raises Unusable where nothing can be measured.
@@ -91,7 +91,7 @@ def drive(
             pace.took(clock() - started)
             rounds = len(plan.first) + (0 if plan.asked else RETEST_ROUNDS)
             batches_left = (rounds - number - 1) * most_batches + len(batches) - done - 1
-            told(Progress(number + 1, rounds, len(measurements), batches_left * pace.slowest_s))
+            on_progress(Progress(number + 1, rounds, len(measurements), batches_left * pace.slowest_s))
         if number == 0:
             plan = shortened(plan, pace.batches_left / len(batches), writer)
     words = "; ".join(filter(None, (_skipped(plan), left_out)))
@@ -117,15 +117,15 @@ def _measure(launcher: Measuring, writer: Writer, batch: Round, number: int) -> 
     is_over = False
 
     def measured(one: Pair, reading: Reading) -> None:
-        told = Measurement(one, number, len(batch), reading)
+        data = Measurement(one, number, len(batch), reading)
         with lock:
             if is_over:
                 return
             if reading.busbw_gb_per_s is None:
-                failed.append(told)
+                failed.append(data)
             else:
-                well.append(told)
-                writer.measured(told)
+                well.append(data)
+                writer.measured(data)
 
     try:
         launcher.measure(batch, measured)
@@ -136,8 +136,8 @@ def _measure(launcher: Measuring, writer: Writer, batch: Round, number: int) -> 
     finally:
         with lock:
             is_over = True
-            for told in failed:
-                writer.measured(told)
+            for data in failed:
+                writer.measured(data)
     return [*well, *failed]
 
 

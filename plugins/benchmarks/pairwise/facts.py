@@ -39,7 +39,7 @@ class Campaign:
         found: dict[Pair, list[Measurement]] = {}
         for one in self.journal.measurements:
             found.setdefault(one.pair, []).append(one)
-        return {pair: tuple(told) for pair, told in found.items()}
+        return {pair: tuple(data) for pair, data in found.items()}
 
     @cached_property
     def of_node(self) -> Mapping[str, tuple[Measurement, ...]]:
@@ -48,7 +48,7 @@ class Campaign:
         for one in self.journal.measurements:
             for node in one.pair:
                 found.setdefault(node, []).append(one)
-        return {node: tuple(told) for node, told in found.items()}
+        return {node: tuple(data) for node, data in found.items()}
 
     @property
     def is_partial(self) -> bool:
@@ -63,16 +63,16 @@ class Campaign:
     @cached_property
     def key(self) -> BusbwKey | None:
         """What its figures may be compared with; None where that is not known."""
-        told = self.journal.about.get("key")
+        data = self.journal.about.get("key")
         names = {each.name for each in fields(BusbwKey)}
-        return BusbwKey(**told) if isinstance(told, dict) and told.keys() == names else None
+        return BusbwKey(**data) if isinstance(data, dict) and data.keys() == names else None
 
     @cached_property
     def stack(self) -> Stack:
         """The software that was measured."""
-        told = self.journal.about.get("stack")
+        data = self.journal.about.get("stack")
         names = {each.name for each in fields(Stack)}
-        return Stack(**{key: str(value) for key, value in told.items() if key in names}) if told else Stack()
+        return Stack(**{key: str(value) for key, value in data.items() if key in names}) if data else Stack()
 
     @cached_property
     def baseline(self) -> Expectation | None:
@@ -94,8 +94,8 @@ class Campaign:
     @property
     def unclear(self) -> str:
         """Why its nodes cannot be told apart; empty where they can."""
-        told = (one for one in self.analysis.findings if one.kind is Kind.INCONCLUSIVE and not one.pairs)
-        return next((one.words for one in told if len(one.nodes) > 1), "")
+        data = (one for one in self.analysis.findings if one.kind is Kind.INCONCLUSIVE and not one.pairs)
+        return next((one.words for one in data if len(one.nodes) > 1), "")
 
     def usual_gb_per_s(self, pair: Pair) -> float | None:
         """What is normal for pairs like this one."""
@@ -207,8 +207,8 @@ class MeasuredPair:
     def shares(self) -> tuple[float, ...]:
         """Its bandwidths as shares of what is normal for such a pair; without those that failed."""
         usual = self.campaign.usual_gb_per_s(self.pair)
-        told = (one.reading.busbw_gb_per_s for one in self.measurements)
-        return tuple(busbw / usual for busbw in told if busbw and usual)
+        data = (one.reading.busbw_gb_per_s for one in self.measurements)
+        return tuple(busbw / usual for busbw in data if busbw and usual)
 
     @property
     def best_gb_per_s(self) -> float | None:

@@ -34,8 +34,8 @@ def slow_places(found: Sequence[Value], usual: Normal, settings: Settings) -> li
     while True:
         candidates = [
             place
-            for name, told in _by_place(left, settings).items()
-            if name and (place := _slow(name, told, inside.get(name, []), usual, settings))
+            for name, data in _by_place(left, settings).items()
+            if name and (place := _slow(name, data, inside.get(name, []), usual, settings))
         ]
         if not candidates:
             return named
@@ -61,11 +61,11 @@ def _explained(value: Value, slow: Mapping[str, SlowPlace], places: Mapping[str,
 
 
 def _by_place(found: Sequence[Value], settings: Settings) -> dict[str, list[Value]]:
-    told: dict[str, list[Value]] = defaultdict(list)
+    data: dict[str, list[Value]] = defaultdict(list)
     for value in found:
         for place in {settings.places.get(node, "") for node in value.pair.nodes}:
-            told[place].append(value)
-    return told
+            data[place].append(value)
+    return data
 
 
 def _slow(
@@ -82,7 +82,7 @@ def _slow(
     middle = median(value.x for value in across)
     if middle > -settings.min_effect + location_error(len(across), usual.sigma):
         return None
-    slow_by_itself = sum(median(told) < -settings.min_effect / 2 for told in of_nodes.values())
+    slow_by_itself = sum(median(data) < -settings.min_effect / 2 for data in of_nodes.values())
     if slow_by_itself < SHARE_OF_NODES * len(of_nodes):
         return None
     within = median(value.x for value in inside) if len(inside) >= FEWEST_VALUES else 0.0

@@ -22,15 +22,15 @@ def left_open(
     """What is said of those of these nodes, of which nothing else is."""
     found = []
     for node in sorted(screened.of_node.keys() & set(nodes)):
-        told = screened.with_good_partners(node)
-        if not _may_be_slow([value.x for value in told], screened.usual, settings):
+        data = screened.with_good_partners(node)
+        if not _may_be_slow([value.x for value in data], screened.usual, settings):
             continue
-        slowest, fastest = (pick(exp(value.x) for value in told) * 100 for pick in (min, max))
+        slowest, fastest = (pick(exp(value.x) for value in data) * 100 for pick in (min, max))
         words = (
             f"its measurements lie between {slowest:.0f} and {fastest:.0f} % of normal, and it may be "
             f"{TO_BE_NAMED * 100:.0f} % slower: measure it with more partners, or with --pairs full"
         )
-        pairs = tuple({value.pair: None for value in told})
+        pairs = tuple({value.pair: None for value in data})
         found.append(Finding(Kind.INCONCLUSIVE, (node,), estimate=estimates.get(node), words=words, pairs=pairs))
     return found
 

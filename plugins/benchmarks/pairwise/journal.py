@@ -65,10 +65,10 @@ class Writer:
 
     def measured(self, one: Measurement) -> None:
         """Keep a measurement."""
-        told = {key: value for key, value in asdict(one.reading).items() if value not in (None, "", 0, (), 0.0)}
+        data = {key: value for key, value in asdict(one.reading).items() if value not in (None, "", 0, (), 0.0)}
         if one.reading.is_correct is False:
-            told["is_correct"] = False
-        self._write({"pair": list(one.pair), "round": one.round, "at_once": one.at_once, "reading": told})
+            data["is_correct"] = False
+        self._write({"pair": list(one.pair), "round": one.round, "at_once": one.at_once, "reading": data})
 
     def limited(self, first_rounds: int) -> None:
         """Keep that there is only time for so many of the first rounds."""
@@ -82,8 +82,8 @@ class Writer:
         """Close the file."""
         self._file.close()
 
-    def _write(self, told: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(told) + "\n")
+    def _write(self, data: Mapping[str, Any]) -> None:
+        self._file.write(json.dumps(data) + "\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 
@@ -146,13 +146,13 @@ def read(path: Path) -> Journal:
         if not line:
             continue
         try:
-            told = json.loads(line)
-            if "first_rounds" in told:
-                plan = replace(plan, first_rounds=int(told["first_rounds"]))
-            elif "ended" in told:
-                ended = str(told["ended"])
+            data = json.loads(line)
+            if "first_rounds" in data:
+                plan = replace(plan, first_rounds=int(data["first_rounds"]))
+            elif "ended" in data:
+                ended = str(data["ended"])
             else:
-                measurements.append(_measurement(told, plan))
+                measurements.append(_measurement(data, plan))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
             is_cut = isinstance(problem, json.JSONDecodeError) and line.startswith("{")
             if not is_cut:
@@ -160,54 +160,54 @@ def read(path: Path) -> Journal:
     return replace(journal, plan=plan, measurements=tuple(measurements), ended=ended)
 
 
-def _of_header(told: Mapping[str, Any]) -> Journal:
-    if told["schema"] != SCHEMA:
-        raise ValueError(f"schema {told['schema']!r:.40} is not {SCHEMA!r}")
-    absent = {str(node): str(why) for node, why in told["absent"].items()}
+def _of_header(data: Mapping[str, Any]) -> Journal:
+    if data["schema"] != SCHEMA:
+        raise ValueError(f"schema {data['schema']!r:.40} is not {SCHEMA!r}")
+    absent = {str(node): str(why) for node, why in data["absent"].items()}
     plan = Plan(
-        nodes=tuple(_texts(told["nodes"])),
-        places={str(node): str(place) for node, place in told["places"].items()},
-        min_effect=float(told["min_effect"]),
-        is_full=bool(told["is_full"]),
-        asked=tuple(pair(*_two(one)) for one in told["asked"]),
-        seed=int(told["seed"]),
+        nodes=tuple(_texts(data["nodes"])),
+        places={str(node): str(place) for node, place in data["places"].items()},
+        min_effect=float(data["min_effect"]),
+        is_full=bool(data["is_full"]),
+        asked=tuple(pair(*_two(one)) for one in data["asked"]),
+        seed=int(data["seed"]),
         absent=frozenset(absent),
     )
-    return Journal(plan, dict(told["about"]), absent)
+    return Journal(plan, dict(data["about"]), absent)
 
 
-def _measurement(told: Mapping[str, Any], plan: Plan) -> Measurement:
-    one = pair(*_two(told["pair"]))
+def _measurement(data: Mapping[str, Any], plan: Plan) -> Measurement:
+    one = pair(*_two(data["pair"]))
     if not set(one) <= set(plan.nodes):
         raise ValueError(f"{one} is no pair of its nodes")
-    number, at_once = told["round"], told["at_once"]
+    number, at_once = data["round"], data["at_once"]
     if not (isinstance(number, int) and number >= 0):
         raise ValueError(f"{number!r:.40} is no round")
     if not (isinstance(at_once, int) and at_once >= 1):
         raise ValueError(f"{at_once!r:.40} pairs at once cannot be")
-    return Measurement(one, number, at_once, _reading(told["reading"]))
+    return Measurement(one, number, at_once, _reading(data["reading"]))
 
 
-def _reading(told: Mapping[str, Any]) -> Reading:
-    unknown = set(told) - {each.name for each in fields(Reading)}
+def _reading(data: Mapping[str, Any]) -> Reading:
+    unknown = set(data) - {each.name for each in fields(Reading)}
     if unknown:
         raise ValueError(f"a reading has no {sorted(unknown)[0]!r:.40}")
-    for name, value in told.items():
+    for name, value in data.items():
         is_rightly_bool = isinstance(value, bool) == (name == "is_correct")
         if name != "hosts" and value is not None and not (is_rightly_bool and isinstance(value, _KINDS[name])):
             raise ValueError(f"{value!r:.40} is no {name}")
-    busbw = told.get("busbw_gb_per_s")
+    busbw = data.get("busbw_gb_per_s")
     if busbw is not None and not is_believable(busbw):
         raise ValueError(f"{busbw!r:.40} is no bandwidth")
-    return Reading(**{**told, "hosts": tuple(_texts(told.get("hosts", ())))})
+    return Reading(**{**data, "hosts": tuple(_texts(data.get("hosts", ())))})
 
 
-def _texts(told: Sequence[Any]) -> list[str]:
-    if not all(isinstance(each, str) for each in told):
+def _texts(data: Sequence[Any]) -> list[str]:
+    if not all(isinstance(each, str) for each in data):
         raise ValueError("expected texts")
-    return list(told)
+    return list(data)
 
 
-def _two(told: Sequence[Any]) -> tuple[str, str]:
-    one, other = _texts(told)
+def _two(data: Sequence[Any]) -> tuple[str, str]:
+    one, other = _texts(data)
     return one, other

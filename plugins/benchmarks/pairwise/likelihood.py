@@ -79,16 +79,16 @@ def at_least(effect: float, values: Sequence[float], usual: Normal) -> float:
     """
     less = [-STEP * number for number in range(int(SLOWEST / STEP)) if STEP * number < effect]
     more = [-effect - STEP * number for number in range(int((SLOWEST - effect) / STEP))]
-    told = [_either(_with_noise([x - of for x in values], usual).values()) for of in (*less, *more)]
-    whole = _either(told)
-    return sum(exp(each - whole) for each in told[len(less) :])
+    data = [_either(_with_noise([x - of for x in values], usual).values()) for of in (*less, *more)]
+    whole = _either(data)
+    return sum(exp(each - whole) for each in data[len(less) :])
 
 
 def own_noise(values: Sequence[float], usual: Normal) -> dict[float, float]:
     """How likely a node's own noise is each of so many times the usual, by its values."""
     logs = _with_noise(values, usual)
     whole = _either(logs.values())
-    return {times: exp(told - whole) for times, told in logs.items()}
+    return {times: exp(data - whole) for times, data in logs.items()}
 
 
 def _with_noise(values: Sequence[float], usual: Normal) -> dict[float, float]:
@@ -119,8 +119,8 @@ def _slow(values: Sequence[float], usual: Normal, without: float, noise: Mapping
 def _known(noise: Mapping[float, float], values: Sequence[float], usual: Normal) -> float:
     """How likely they are of a node whose noise is larger than the usual, as far as that is known."""
     larger = {times: likely for times, likely in noise.items() if times > 1.0}
-    told = [_log(of) + _likelihood(values, 0.0, times * usual.sigma, usual.tails) for times, of in larger.items()]
-    return _either(told) if told else -inf
+    data = [_log(of) + _likelihood(values, 0.0, times * usual.sigma, usual.tails) for times, of in larger.items()]
+    return _either(data) if data else -inf
 
 
 def _log(likely: float) -> float:
@@ -137,8 +137,8 @@ def _beside(values: Sequence[float], usual: Normal) -> float:
 
 def _jittery(values: Sequence[float], usual: Normal) -> float:
     """How likely they are of a node whose noise is several times the usual, nobody knows how many."""
-    told = [_likelihood(values, 0.0, times * usual.sigma, usual.tails) for times in JITTERS]
-    return _either(told) - log(len(JITTERS))
+    data = [_likelihood(values, 0.0, times * usual.sigma, usual.tails) for times in JITTERS]
+    return _either(data) - log(len(JITTERS))
 
 
 def _odds(log_of_them: float) -> float:

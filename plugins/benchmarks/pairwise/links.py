@@ -73,8 +73,8 @@ def _slow_link(
 
     Whether it is known that its nodes are well with others, is said.
     """
-    told = sorted(of_pair[one], key=lambda value: value.round)
-    xs = [value.x for value in told]
+    data = sorted(of_pair[one], key=lambda value: value.round)
+    xs = [value.x for value in data]
     again = xs[1:]
     error = hypot(location_error(len(xs), usual.sigma), usual.error)
     is_slow = location(xs) <= -settings.min_effect + ONE_SIDED * error
@@ -82,7 +82,7 @@ def _slow_link(
         return None
     chance = surely(xs, replace(usual, sample=()), len(of_pair), noise, pairs)
     estimate = estimated(location(xs), error, len(xs), 1, chance)
-    rounds = {value.round for value in told[1:]}
+    rounds = {value.round for value in data[1:]}
     words = _more_of_a_link(rounds, is_known, slow_together(one, of_pair, settings))
     if not words and chance < SURE:
         words = _by_chance(noise)

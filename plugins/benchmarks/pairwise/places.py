@@ -16,8 +16,8 @@ def places_of(cluster: ClusterFacts, targets: Sequence[Target]) -> dict[str, str
     """The place of each node: its UltraServer, network node, switch or zone, else its group; the first that divides."""
     names = [target.name for target in targets]
     for read in (ultraservers, _network_nodes, _switches, zones):
-        told = _known(read, cluster)
-        found = {name: told.get(name) or "" for name in names}
+        data = _known(read, cluster)
+        found = {name: data.get(name) or "" for name in names}
         if _divides(found):
             return found
     return {target.name: target.group for target in targets}

@@ -40,11 +40,11 @@ def _journal(journal: Journal, shown: Mapping[str, str], text: Callable[[str], s
     )
 
 
-def _reading(told: Reading, words: Mapping[str, str], text: Callable[[str], str]) -> Reading:
+def _reading(data: Reading, words: Mapping[str, str], text: Callable[[str], str]) -> Reading:
     return replace(
-        told,
-        network=text(told.network),
-        problem=text(told.problem),
-        culprit=words.get(told.culprit, ""),
-        hosts=tuple(map(text, told.hosts)),
+        data,
+        network=text(data.network),
+        problem=text(data.problem),
+        culprit=words.get(data.culprit, ""),
+        hosts=tuple(map(text, data.hosts)),
     )

@@ -40,8 +40,8 @@ class Screened:
 
     def own_values(self, node: str) -> Sequence[Value]:
         """A node's values that no suspect partner and no suspect link explains."""
-        told = [value for value in self.of_node[node] if value.pair not in self.links] or list(self.of_node[node])
-        return unexplained(told, node, self.slow, _score(told))
+        data = [value for value in self.of_node[node] if value.pair not in self.links] or list(self.of_node[node])
+        return unexplained(data, node, self.slow, _score(data))
 
     def with_good_partners(self, node: str) -> list[Value]:
         """A node's values with partners that are not suspect, also in pairs that are."""
@@ -82,7 +82,7 @@ def screen(measurements: Sequence[Measurement], settings: Settings) -> Screened:
 
 def _lowest(of_node: Mapping[str, Sequence[Value]]) -> set[str]:
     """The lowest eighth, whoever they are: at first they may hide in the normal that they have a part in."""
-    scores = {node: _score(told) for node, told in of_node.items()}
+    scores = {node: _score(data) for node, data in of_node.items()}
     return set(sorted(scores, key=lambda node: (scores[node], node))[: max(1, len(scores) // 8)])
 
 
@@ -99,45 +99,45 @@ def slow_nodes(
     """Nodes whose middle value is low, less what partners among the suspects so far explain, and retests cleared."""
     found_slow = {}
     cut = -settings.min_effect * SUSPECT
-    for node, told in of_node.items():
-        if all(value.x >= cut for value in told) or (whole := _score(told)) >= cut:
+    for node, data in of_node.items():
+        if all(value.x >= cut for value in data) or (whole := _score(data)) >= cut:
             continue
-        own = unexplained(told, node, suspects, whole)
+        own = unexplained(data, node, suspects, whole)
         score = _score(own)
         if score < cut and not _is_cleared(own, settings):
             found_slow[node] = score
     return found_slow
 
 
-def _score(told: Sequence[Value]) -> float:
+def _score(data: Sequence[Value]) -> float:
     """The middle over partners but the worst, however often that one was measured."""
-    middles = sorted(_middles(told).values())
+    middles = sorted(_middles(data).values())
     return median(middles[1:] if len(middles) >= ENOUGH_PARTNERS else middles)
 
 
-def but_the_worst(told: Sequence[Value]) -> Sequence[Value]:
+def but_the_worst(data: Sequence[Value]) -> Sequence[Value]:
     """The values with all partners but the worst, where there are enough: one slow link makes no slow node."""
-    middles = _middles(told)
+    middles = _middles(data)
     if len(middles) < ENOUGH_PARTNERS:
-        return told
+        return data
     worst = min(middles, key=lambda one: (middles[one], one))
-    return [value for value in told if value.pair != worst]
+    return [value for value in data if value.pair != worst]
 
 
-def _middles(told: Sequence[Value]) -> dict[Pair, float]:
+def _middles(data: Sequence[Value]) -> dict[Pair, float]:
     of_partner: dict[Pair, list[float]] = {}
-    for value in told:
+    for value in data:
         of_partner.setdefault(value.pair, []).append(value.x)
     return {one: xs[0] if len(xs) == 1 else median(xs) for one, xs in of_partner.items()}
 
 
-def unexplained(told: Sequence[Value], node: str, suspects: Mapping[str, float], score: float) -> Sequence[Value]:
+def unexplained(data: Sequence[Value], node: str, suspects: Mapping[str, float], score: float) -> Sequence[Value]:
     """A node's values but those that a partner explains, which is at least half as slow; all where those are too few.
 
     A good value is evidence of both ends, whoever the partner is.
     """
-    own = [value for value in told if suspects.get(value.pair.other(node), 0.0) >= score / 2 or value.x > score / 2]
-    return own if len(own) >= FEWEST_OWN else told
+    own = [value for value in data if suspects.get(value.pair.other(node), 0.0) >= score / 2 or value.x > score / 2]
+    return own if len(own) >= FEWEST_OWN else data
 
 
 def _is_cleared(own: Sequence[Value], settings: Settings) -> bool:
@@ -156,11 +156,11 @@ def slow_links(
         if value.pair in low:
             of_pair[value.pair].append(value)
     suspects = {}
-    for one, told in of_pair.items():
-        score, middle = min(slow.get(node, 0.0) for node in one.nodes), median(value.x for value in told)
+    for one, data in of_pair.items():
+        score, middle = min(slow.get(node, 0.0) for node in one.nodes), median(value.x for value in data)
         if _explains(score, middle, settings):
             continue
-        beyond = [replace(value, x=value.x - score) for value in told]
+        beyond = [replace(value, x=value.x - score) for value in data]
         if min(value.x for value in beyond) < cut and not _is_well_again(beyond, settings):
             suspects[one] = middle
     return tuple(sorted(suspects, key=lambda one: (suspects[one], one)))
@@ -173,8 +173,8 @@ def _explains(score: float, middle: float, settings: Settings) -> bool:
     return True
 
 
-def _is_well_again(told: Sequence[Value], settings: Settings) -> bool:
-    again = [value.x for value in told if value.is_retest]
+def _is_well_again(data: Sequence[Value], settings: Settings) -> bool:
+    again = [value.x for value in data if value.is_retest]
     well = sum(x > -settings.min_effect / 2 for x in again)
     return well >= CLEARED_AFTER or any(x > -settings.min_effect / 4 for x in again)
 
@@ -192,7 +192,7 @@ def failing_nodes(measurements: Sequence[Measurement]) -> tuple[str, ...]:
             partners[node].add(one.pair.other(node))
             if not one.reading.busbw_gb_per_s:
                 failed[node].add(one.pair.other(node))
-    rates = {node: len(failed[node]) / len(told) for node, told in partners.items()}
+    rates = {node: len(failed[node]) / len(data) for node, data in partners.items()}
     own = {node: sum(rates[node] >= rates[other] for other in failed[node]) for node in partners}
     suspects = [node for node, count in own.items() if count > 1 or (count and rates[node] >= SHARE_OF_PARTNERS)]
     return tuple(sorted(suspects, key=lambda node: (-own[node], node)))
@@ -203,4 +203,4 @@ def _failed_links(measurements: Sequence[Measurement], failing: Sequence[str]) -
     for one in measurements:
         if not set(failing) & set(one.pair.nodes):
             found[one.pair].append(bool(one.reading.busbw_gb_per_s))
-    return tuple(one for one, told in found.items() if not all(told) and sum(told) < CLEARED_AFTER)
+    return tuple(one for one, data in found.items() if not all(data) and sum(data) < CLEARED_AFTER)

@@ -35,11 +35,11 @@ def normal(
     Of those without, and of what is untypical, it takes only what room brings, where too few others tell that: a slow
     one can but hide it. `placed` are nodes of slow places, whose pairs do not tell what a round has in common.
     """
-    told = succeeded(measurements)
-    if not told:
+    data = succeeded(measurements)
+    if not data:
         return None
     most = max(one.at_once for one in measurements)
-    trusted = [one for one in told if not set(one.pair.nodes) & set(without)] or told
+    trusted = [one for one in data if not set(one.pair.nodes) & set(without)] or data
     first = [one for one in trusted if not is_relaxed(one, most)] or trusted
     shared = _in_common(first, settings)
     logs: dict[bool, list[tuple[Pair, float]]] = defaultdict(list)
@@ -50,7 +50,7 @@ def normal(
     across = _across(logs[False], settings) if len(logs[False]) >= ENOUGH else whole
     found = Normal(inside, across, 0.0, rounds=shared.of_round)
     rest = [x - found.of(kind) for kind, told_logs in logs.items() for _, x in told_logs]
-    sigma = _sigma(rest, told, without, found, settings)
+    sigma = _sigma(rest, data, without, found, settings)
     found = replace(
         found,
         sigma=sigma,
@@ -60,16 +60,16 @@ def normal(
     )
     with_room = [one for one in trusted if is_relaxed(one, most)]
     if len(with_room) < ENOUGH_WITH_ROOM:
-        with_room = [one for one in (*told, *succeeded(untypical)) if is_relaxed(one, most)]
-    untelling = {*placed, *_low((one for one in told if not is_relaxed(one, most)), found, settings)}
-    first_rounds = _first_rounds(one for one in [*told, *succeeded(untypical)] if not untelling & set(one.pair))
+        with_room = [one for one in (*data, *succeeded(untypical)) if is_relaxed(one, most)]
+    untelling = {*placed, *_low((one for one in data if not is_relaxed(one, most)), found, settings)}
+    first_rounds = _first_rounds(one for one in [*data, *succeeded(untypical)] if not untelling & set(one.pair))
     return _with_room(found, with_room, first_rounds, {one.round for one in first}, shared.differ, settings)
 
 
-def _low(told: Iterable[Measurement], found: Normal, settings: Settings) -> set[str]:
+def _low(data: Iterable[Measurement], found: Normal, settings: Settings) -> set[str]:
     """Nodes that were slow at first: for that they are most of a round that asks again, which is not slow for it."""
     of_node: dict[str, list[float]] = defaultdict(list)
-    for one in told:
+    for one in data:
         for node in one.pair:
             of_node[node].append(_beyond(one, found, settings))
     return {node for node, xs in of_node.items() if median(xs) < -settings.min_effect / 2}
@@ -80,10 +80,10 @@ def _beyond(one: Measurement, found: Normal, settings: Settings) -> float:
     return log_of(one) - found.of(is_inside(one.pair, settings.places)) - found.rounds.get(one.round, 0.0)
 
 
-def _first_rounds(told: Iterable[Measurement]) -> dict[Pair, int]:
+def _first_rounds(data: Iterable[Measurement]) -> dict[Pair, int]:
     """In which round each pair was measured first."""
     found: dict[Pair, int] = {}
-    for one in told:
+    for one in data:
         found[one.pair] = min(one.round, found.get(one.pair, one.round))
     return found
 
@@ -96,10 +96,10 @@ class _Shared:
     differ: float
 
 
-def _in_common(told: Sequence[Measurement], settings: Settings) -> _Shared:
+def _in_common(data: Sequence[Measurement], settings: Settings) -> _Shared:
     """What pairs of each of these rounds have in common, beside what pairs of their kind have in all of these."""
     kinds: dict[bool, list[Measurement]] = defaultdict(list)
-    for one in told:
+    for one in data:
         kinds[is_inside(one.pair, settings.places)].append(one)
     of_rounds: dict[int, list[float]] = defaultdict(list)
     differ = 0.0
@@ -116,7 +116,7 @@ def _in_common(told: Sequence[Measurement], settings: Settings) -> _Shared:
 
 def _with_room(
     found: Normal,
-    told: Sequence[Measurement],
+    data: Sequence[Measurement],
     first: Mapping[Pair, int],
     full: Collection[int],
     differ: float,
@@ -127,10 +127,10 @@ def _with_room(
     `full` are the rounds in which all do, `differ` by how much those differ.
     """
     gained: dict[bool, list[tuple[Measurement, float]]] = {True: [], False: []}
-    for one in told:
+    for one in data:
         kind = is_inside(one.pair, settings.places)
         gained[kind].append((one, log_of(one) - found.of(kind)))
-    rounds = len({one.round for one in told})
+    rounds = len({one.round for one in data})
     chance = 4 * differ * (1 / max(rounds, 1) + 1 / max(len(full), 1)) ** 0.5
     relief = {kind: _relief([x for _, x in of_kind], found.sigma, chance, settings) for kind, of_kind in gained.items()}
     fresh = (
@@ -147,21 +147,21 @@ def _with_room(
     )
 
 
-def _by_round(told: Iterable[tuple[Measurement, float]]) -> dict[int, list[float]]:
+def _by_round(data: Iterable[tuple[Measurement, float]]) -> dict[int, list[float]]:
     of_rounds: dict[int, list[float]] = defaultdict(list)
-    for one, x in told:
+    for one, x in data:
         of_rounds[one.round].append(x)
     return of_rounds
 
 
 def _sigma(
-    rest: Sequence[float], told: Sequence[Measurement], suspects: Collection[str], usual: Normal, settings: Settings
+    rest: Sequence[float], data: Sequence[Measurement], suspects: Collection[str], usual: Normal, settings: Settings
 ) -> float:
     """The spread of good pairs; in a small cluster also that of each suspect's values about their own middle."""
     if len(rest) > MAX_VALUES:
         return normal_part(rest)[1]
     of_suspects: dict[str, list[float]] = defaultdict(list)
-    for one in told:
+    for one in data:
         mine = [node for node in one.pair.nodes if node in suspects]
         if len(mine) == 1:
             of_suspects[mine[0]].append(_beyond(one, usual, settings))

@@ -61,27 +61,27 @@ def values(measurements: Sequence[Measurement], usual: Normal, settings: Setting
 
 def by_node(found: Iterable[Value]) -> dict[str, list[Value]]:
     """The values of each node."""
-    told: dict[str, list[Value]] = defaultdict(list)
+    data: dict[str, list[Value]] = defaultdict(list)
     for value in found:
         for node in value.pair.nodes:
-            told[node].append(value)
-    return told
+            data[node].append(value)
+    return data
 
 
 def by_pair(found: Iterable[Value]) -> dict[Pair, list[Value]]:
     """The values of each pair."""
-    told: dict[Pair, list[Value]] = defaultdict(list)
+    data: dict[Pair, list[Value]] = defaultdict(list)
     for value in found:
-        told[value.pair].append(value)
-    return told
+        data[value.pair].append(value)
+    return data
 
 
 def slow_together(one: Pair, of_pair: Mapping[Pair, Sequence[Value]], settings: Settings) -> dict[Pair, set[int]]:
     """The pairs that were slow when this one was, again and again, and in which rounds: they may share a way."""
     rounds = {value.round for value in of_pair[one] if value.x <= -settings.min_effect}
     together: dict[Pair, set[int]] = defaultdict(set)
-    for other, told in of_pair.items():
-        for value in told:
+    for other, data in of_pair.items():
+        for value in data:
             if other != one and value.x <= -settings.min_effect and value.round in rounds:
                 together[other].add(value.round)
     return {other: shared for other, shared in together.items() if len(shared) >= OFTEN_TOGETHER}

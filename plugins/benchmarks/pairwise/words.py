@@ -13,17 +13,17 @@ def slower_in_words(finding: Finding) -> str:
     """`11 % slower than normal (9 to 13 %), 8 measurements with 8 partners, 99.99 % sure`."""
     if finding.estimate is None:
         return f"{finding.failures or 'none'} of {finding.attempts} measurements failed"
-    told = finding.estimate
-    sure = f", {min(told.surely, SURE_AT_MOST):.2%} sure".replace("%", " %") if told.surely else ""
-    return f"{estimate_in_words(told)}, {told.measurements} measurements with {told.partners} partners{sure}"
+    data = finding.estimate
+    sure = f", {min(data.surely, SURE_AT_MOST):.2%} sure".replace("%", " %") if data.surely else ""
+    return f"{estimate_in_words(data)}, {data.measurements} measurements with {data.partners} partners{sure}"
 
 
-def estimate_in_words(told: Estimate) -> str:
+def estimate_in_words(data: Estimate) -> str:
     """`11 % slower than normal (9 to 13 %)`."""
-    if told.slower <= 0:
+    if data.slower <= 0:
         return "as fast as normal"
-    low, high = sorted((told.low, told.high))
-    return f"{told.slower * 100:.3g} % slower than normal ({max(low, 0.0) * 100:.3g} to {high * 100:.3g} %)"
+    low, high = sorted((data.low, data.high))
+    return f"{data.slower * 100:.3g} % slower than normal ({max(low, 0.0) * 100:.3g} to {high * 100:.3g} %)"
 
 
 def blames(finding: Finding) -> str:
@@ -50,14 +50,14 @@ def finding_in_words(finding: Finding) -> str:
     is_of_link = kind in (Kind.SLOW_LINK, Kind.FAILING_LINK)
     who = "~".join(finding.nodes) if is_of_link else fold(finding.nodes)
     has_numbers = bool(finding.estimate or finding.attempts)
-    told = filter(None, (slower_in_words(finding) if has_numbers else "", finding.words))
-    return f"{kind.value} {who}: {'; '.join(told)}"
+    data = filter(None, (slower_in_words(finding) if has_numbers else "", finding.words))
+    return f"{kind.value} {who}: {'; '.join(data)}"
 
 
 def measured_in_words(pair: MeasuredPair) -> str:
     """`284 GB/s, 71 % of normal; again 99 %, 98 %`; what failed says why."""
-    told = [_reading(pair, number) for number in range(len(pair.measurements))]
-    return f"{told[0]}{'; again ' if told[1:] else ''}{', '.join(told[1:])}".replace("; expected", ", expected")
+    data = [_reading(pair, number) for number in range(len(pair.measurements))]
+    return f"{data[0]}{'; again ' if data[1:] else ''}{', '.join(data[1:])}".replace("; expected", ", expected")
 
 
 def _reading(pair: MeasuredPair, number: int) -> str:

@@ -13,7 +13,7 @@ from clusterproof.plugins.evidence.field import Field, flag, objects, optional, 
 class Message:
     """What DCGM says of a result; `severity` is its number, None where the form of output has none."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     text = Field(text)
     severity = Field(optional(whole))
@@ -23,7 +23,7 @@ class Message:
 class Result:
     """One result of a test; `gpu` is empty where it is of all GPUs. `status`: pass fail warn skip `not run` unknown."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     gpu = Field(text)
     status = Field(text)
@@ -31,21 +31,21 @@ class Result:
     @property
     def messages(self) -> tuple[Message, ...]:
         """Warnings and errors. Raises Incomplete."""
-        return tuple(Message(told) for told in read(self.told.get("messages"), objects, "dcgm_diag: messages"))
+        return tuple(Message(data) for data in read(self.data.get("messages"), objects, "dcgm_diag: messages"))
 
 
 @record
 class DiagTest:
     """One test of a run, with the results of all GPUs."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     name = Field(text)
 
     @property
     def results(self) -> tuple[Result, ...]:
         """A result for each GPU, or one for all, or both. Raises Incomplete."""
-        return tuple(Result(told) for told in read(self.told.get("results"), objects, "dcgm_diag: results"))
+        return tuple(Result(data) for data in read(self.data.get("results"), objects, "dcgm_diag: results"))
 
     def ending(self, statuses: Iterable[str]) -> tuple[Result, ...]:
         """The results that are one of these; of all GPUs only where no single GPU is named. Raises Incomplete."""
@@ -58,7 +58,7 @@ class DiagTest:
 class DiagLog:
     """One run of `dcgmi diag`; `exit` is None where nobody wrote it down, `is_complete` whether its end was reached."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     version = Field(text)
     exit = Field(optional(whole))
@@ -68,16 +68,16 @@ class DiagLog:
     @property
     def tests(self) -> tuple[DiagTest, ...]:
         """The tests in their order. Raises Incomplete."""
-        return tuple(DiagTest(told) for told in read(self.told.get("tests"), objects, "dcgm_diag: tests"))
+        return tuple(DiagTest(data) for data in read(self.data.get("tests"), objects, "dcgm_diag: tests"))
 
 
 @record
 class DcgmDiag:
     """Every captured run of `dcgmi diag`."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     @property
     def logs(self) -> tuple[DiagLog, ...]:
         """The runs, in the order of their files. Raises Incomplete."""
-        return tuple(DiagLog(told) for told in read(self.told.get("logs"), objects, "dcgm_diag: logs"))
+        return tuple(DiagLog(data) for data in read(self.data.get("logs"), objects, "dcgm_diag: logs"))

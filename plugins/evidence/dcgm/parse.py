@@ -81,11 +81,11 @@ def _tests(root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"name": short(test.get("name")), "category": short(category.get("category")), "results": results}
 
 
-def _result(told: Mapping[str, Any]) -> dict[str, object]:
+def _result(data: Mapping[str, Any]) -> dict[str, object]:
     """One result: DCGM 4 names an entity, which may be a CPU; before, `gpu_ids` is a number or a list in a string."""
-    entity, kind = told.get("gpu_ids", told.get("entity_id", "")), told.get("entity_group", "GPU")
-    warnings = told.get("warnings")
-    word = short(told.get("status")).strip().lower().replace("_", " ")
+    entity, kind = data.get("gpu_ids", data.get("entity_id", "")), data.get("entity_group", "GPU")
+    warnings = data.get("warnings")
+    word = short(data.get("status")).strip().lower().replace("_", " ")
     return {
         "gpu": gpus_in(entity) if kind == "GPU" else short(f"{kind} {entity}"),
         "status": word if word in STATUSES else "unknown",
@@ -138,8 +138,8 @@ def read_nvlink_errors(text: str) -> Mapping[str, object]:
     if not named or not isinstance(links, dict):
         raise CaptureError("dcgmi nvlink -e does not say of which GPU")
     errors: dict[str, dict[str, object]] = {kind: {} for kind in _COUNTERS.values()}
-    for link, told in list(links.items())[:MAX_LINKS]:
-        rows = told.get("children") if isinstance(told, dict) else None
+    for link, data in list(links.items())[:MAX_LINKS]:
+        rows = data.get("children") if isinstance(data, dict) else None
         number = short(link).removeprefix("Link ")
         for title, kind in _COUNTERS.items():
             row = rows.get(title) if isinstance(rows, dict) else None

@@ -38,10 +38,10 @@ class Instances:
     elsewhere: int = 0  # nodes that are none
 
     @classmethod
-    def of(cls, told: Iterable[NodeEvidence]) -> Instances:
+    def of(cls, data: Iterable[NodeEvidence]) -> Instances:
         """Those among the nodes that told this."""
         found = cls()
-        for evidence in told:
+        for evidence in data:
             found.note(evidence)
         return found
 
@@ -94,20 +94,20 @@ def may_be_on_ec2(cluster: Cluster) -> bool:
 
 
 def _identity(evidence: NodeEvidence) -> Identity | None:
-    told = _told(evidence, "imds").get("identity")
-    if not isinstance(told, dict):
+    data = _told(evidence, "imds").get("identity")
+    if not isinstance(data, dict):
         return None
     names = ("instance_id", "instance_type", "region", "availability_zone")
-    identity = Identity(*(_word(told.get(name)) for name in names))
+    identity = Identity(*(_word(data.get(name)) for name in names))
     return identity if identity.instance_id else None
 
 
 def _told(evidence: NodeEvidence, name: str) -> Mapping[str, Any]:
     """What a collector told; nothing where it did not. A node is not trusted."""
     collector = evidence.collectors.get(name)
-    told = collector.value if collector and collector.status is Status.TOLD else None
-    return told if isinstance(told, dict) else {}
+    data = collector.value if collector and collector.status is Status.TOLD else None
+    return data if isinstance(data, dict) else {}
 
 
-def _word(told: object) -> str:
-    return told if isinstance(told, str) and told.isprintable() and len(told) <= 100 else ""
+def _word(data: object) -> str:
+    return data if isinstance(data, str) and data.isprintable() and len(data) <= 100 else ""

@@ -60,12 +60,12 @@ def _is_instance(node: Node) -> bool:
 
 
 def _endpoint(node: Node) -> str:
-    told = os.environ.get(VARIABLE, "")
+    data = os.environ.get(VARIABLE, "")
     try:
-        told = told or [value for _, name, value, _ in plain(node.read("/etc/environment")) if name == VARIABLE][-1]
+        data = data or [value for _, name, value, _ in plain(node.read("/etc/environment")) if name == VARIABLE][-1]
     except (OSError, IndexError):
         return ENDPOINT
-    return told
+    return data
 
 
 def _ask(node: Node, endpoint: str, method: str, path: str, headers: dict[str, str]) -> Answer:
@@ -90,13 +90,13 @@ def _json(answer: Answer, kind: type) -> object:
     if status == 404:
         return kind()
     try:
-        told = json.loads(text) if status == 200 else None
+        data = json.loads(text) if status == 200 else None
     except (ValueError, RecursionError):
-        told = None
-    return told if isinstance(told, kind) else {"error": f"HTTP_{status}", "text": text[:MAX_TEXT]}
+        data = None
+    return data if isinstance(data, kind) else {"error": f"HTTP_{status}", "text": text[:MAX_TEXT]}
 
 
-def _chosen(told: object, names: dict[str, str]) -> object:
-    if not isinstance(told, dict) or "error" in told:
-        return told if isinstance(told, dict) else {"error": "EPROTO", "text": str(told)[:MAX_TEXT]}
-    return {name: str(told.get(word, ""))[:MAX_TEXT] for name, word in names.items()}
+def _chosen(data: object, names: dict[str, str]) -> object:
+    if not isinstance(data, dict) or "error" in data:
+        return data if isinstance(data, dict) else {"error": "EPROTO", "text": str(data)[:MAX_TEXT]}
+    return {name: str(data.get(word, ""))[:MAX_TEXT] for name, word in names.items()}

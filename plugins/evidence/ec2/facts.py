@@ -13,7 +13,7 @@ from clusterproof.plugins.evidence.field import Field, flag, number, objects, op
 class Instance:
     """One instance of DescribeInstances; `hostname` is its name in reports."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     hostname = Field(text)
     ec2_type = Field(text, "InstanceType")
@@ -27,7 +27,7 @@ class Instance:
 class InstanceTopology:
     """One instance of DescribeInstanceTopology."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     hostname = Field(text)
     layers = Field(texts, "NetworkNodes")  # the topmost first
@@ -38,7 +38,7 @@ class InstanceTopology:
 class Subnet:
     """One subnet."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     id = Field(text, "SubnetId")
     vpc_id = Field(text, "VpcId")
@@ -50,7 +50,7 @@ class Subnet:
 class RouteTable:
     """One route table."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     id = Field(text, "RouteTableId")
     vpc_id = Field(text, "VpcId")
@@ -68,7 +68,7 @@ class RouteTable:
 class Endpoint:
     """One VPC endpoint; `service` is `s3`, `ecr.api`, …"""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     service = Field(text)
     vpc_id = Field(text, "VpcId")
@@ -78,14 +78,14 @@ class Endpoint:
     @property
     def route_table_ids(self) -> tuple[str, ...]:
         """The route tables that lead to a gateway endpoint."""
-        return read(self.told.get("RouteTableIds", []), texts, "RouteTableIds")
+        return read(self.data.get("RouteTableIds", []), texts, "RouteTableIds")
 
 
 @record
 class SecurityGroup:
     """One security group with its rules."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     id = Field(text, "GroupId")
 
@@ -103,14 +103,14 @@ class SecurityGroup:
         return rule.get("protocol") == "-1" and self.id in read(rule.get("groups"), texts, "groups")
 
     def _rules(self, way: str) -> list[dict[str, Any]]:
-        return read(self.told.get(way), objects, f"{self.id}: {way}")
+        return read(self.data.get(way), objects, f"{self.id}: {way}")
 
 
 @record
 class Quota:
     """A service quota, by its service and the catalogue's name of it."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     service = Field(text)
     name = Field(text)

@@ -16,7 +16,7 @@ _OVER = ("completed", "canceled")
 class Identity:
     """Which instance it is; empty where the document lacks a word."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     instance_id = Field(text)
     instance_type = Field(text)
@@ -29,7 +29,7 @@ class Identity:
 class ScheduledEvent:
     """Something that AWS will do to the instance, or has done."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     code = Field(text)
     state = Field(text)
@@ -45,7 +45,7 @@ class ScheduledEvent:
 class Metadata:
     """The service's answers; `token` and `without_token` are HTTP's status of a request for, and without, a token."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     token = Field(whole)
     without_token = Field(whole)
@@ -53,9 +53,9 @@ class Metadata:
     @property
     def identity(self) -> Identity:
         """Which instance it is. Raises Incomplete."""
-        return Identity(read(self.told.get("identity"), table, "imds: identity"))
+        return Identity(read(self.data.get("identity"), table, "imds: identity"))
 
     @property
     def events(self) -> tuple[ScheduledEvent, ...]:
         """What AWS has scheduled for it. Raises Incomplete."""
-        return tuple(ScheduledEvent(event) for event in read(self.told.get("events"), objects, "imds: events"))
+        return tuple(ScheduledEvent(event) for event in read(self.data.get("events"), objects, "imds: events"))

@@ -94,11 +94,11 @@ def _may_have_efa(name: str) -> bool:
     return accelerators(name) != 0 if devices is None else devices > 0
 
 
-def _found(ids: set[str], told: Iterable[T], what: str) -> list[T]:
+def _found(ids: set[str], data: Iterable[T], what: str) -> list[T]:
     """Those that were told of these ids. Raises Incomplete where one was not, or where there is no id."""
     if not ids:
         raise Incomplete(f"AWS names no {what} of its nodes", cause=f"no {what} was told")
-    by_id = {one.id: one for one in told}
+    by_id = {one.id: one for one in data}
     lost = sorted(ids - by_id.keys())
     if lost:
         raise Incomplete(f"AWS tells nothing of the {what} {', '.join(lost[:5])}", cause=f"a {what} was not told")

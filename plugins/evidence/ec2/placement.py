@@ -35,10 +35,10 @@ class Spread:
     @property
     def in_words(self) -> str:
         """`workers: 2 nodes in us-west-2a (gpu[1-2]), 1 in us-west-2b (gpu3)`."""
-        told = [f"{len(nodes)} in {place} ({fold(nodes)})" for place, nodes in self.places.items()]
-        more = [f"{len(told) - MAX_PLACES} more places"] if len(told) > MAX_PLACES else []
+        data = [f"{len(nodes)} in {place} ({fold(nodes)})" for place, nodes in self.places.items()]
+        more = [f"{len(data) - MAX_PLACES} more places"] if len(data) > MAX_PLACES else []
         lost = [f"of {len(self.unknown)} nobody knows"] if self.unknown else []
-        return f"{self.group or 'the nodes'}: {', '.join([*told[:MAX_PLACES], *more, *lost])}"
+        return f"{self.group or 'the nodes'}: {', '.join([*data[:MAX_PLACES], *more, *lost])}"
 
 
 def job_groups(cluster: ClusterFacts) -> tuple[JobGroup, ...]:
@@ -78,8 +78,8 @@ def zones(cluster: ClusterFacts) -> dict[str, str | None]:
     """The availability zone of each node; None where AWS does not tell it. Raises Incomplete."""
     if cluster.instances:
         return dict(cluster.instances.zones)  # which an instance knows itself, without leave to ask AWS
-    told = cluster.node_zones if cluster.is_hyperpod else cluster.ec2_instances
-    return {node.hostname: node.zone for node in told}
+    data = cluster.node_zones if cluster.is_hyperpod else cluster.ec2_instances
+    return {node.hostname: node.zone for node in data}
 
 
 def network_layers(cluster: ClusterFacts) -> dict[str, tuple[str, ...]]:
@@ -88,7 +88,7 @@ def network_layers(cluster: ClusterFacts) -> dict[str, tuple[str, ...]]:
     Raises Incomplete, and NotApplicable where nobody tells any of any node.
     """
     if not cluster.is_hyperpod:
-        found = {told.hostname: told.layers for told in cluster.instance_topologies if told.layers}
+        found = {data.hostname: data.layers for data in cluster.instance_topologies if data.layers}
         if not found:
             raise NotApplicable("EC2 tells no network layers of these instance types")
         return found
@@ -116,7 +116,7 @@ def layers_on(node: Node) -> tuple[str, ...]:
 
 def lowest_layers(layers: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
     """The network node that each node hangs on: of the highest-numbered layer, the one nearest to it."""
-    return {node: told[-1] if told else None for node, told in layers.items()}
+    return {node: data[-1] if data else None for node, data in layers.items()}
 
 
 def ultraservers(cluster: ClusterFacts) -> dict[str, str | None]:
@@ -124,7 +124,7 @@ def ultraservers(cluster: ClusterFacts) -> dict[str, str | None]:
     if cluster.is_hyperpod:
         found = {node.hostname: node.ultraserver for node in cluster.hyperpod_nodes if node.hostname}
     else:
-        found = {told.hostname: told.capacity_block for told in cluster.instance_topologies}
+        found = {data.hostname: data.capacity_block for data in cluster.instance_topologies}
     if not any(found.values()):
         raise NotApplicable("no node of it is part of an UltraServer")
     return dict(found)
@@ -135,8 +135,8 @@ def instances_of_an_ultraserver(cluster: ClusterFacts, group: JobGroup) -> int |
     if not cluster.is_hyperpod:
         return None
     kinds = {node.hostname: (node.ultraserver_kind, node.ec2_type) for node in cluster.hyperpod_nodes}
-    told = {kinds[node] for node in group.nodes if node in kinds and kinds[node][0]}
-    sizes = {_instances_of(kind, ec2_type) for kind, ec2_type in told}
+    data = {kinds[node] for node in group.nodes if node in kinds and kinds[node][0]}
+    sizes = {_instances_of(kind, ec2_type) for kind, ec2_type in data}
     return sizes.pop() if len(sizes) == 1 else None
 
 

@@ -36,7 +36,7 @@ SHOWN_PATHS = 3
 class Series:
     """One metric and statistic of a file system, or of one of its servers or targets."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     file_system = Field(text)
     server = Field(text)
@@ -48,7 +48,7 @@ class Series:
     def points(self) -> Points:
         """A value for each minute, None where there is none. Raises Incomplete."""
         where = f"{self.metric} of {self.place or self.file_system}"
-        return tuple(read(entry, optional(number), where) for entry in read(self.told.get("values"), values, where))
+        return tuple(read(entry, optional(number), where) for entry in read(self.data.get("values"), values, where))
 
     @property
     def place(self) -> str:
@@ -60,7 +60,7 @@ class Series:
 class Metrics:
     """What CloudWatch told of all file systems."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     begin = Field(number)
     minutes = Field(whole)
@@ -68,14 +68,14 @@ class Metrics:
     @property
     def series(self) -> tuple[Series, ...]:
         """Every series. Raises Incomplete."""
-        return tuple(Series(entry) for entry in read(self.told.get("series"), objects, "fsx_metrics: series"))
+        return tuple(Series(entry) for entry in read(self.data.get("series"), objects, "fsx_metrics: series"))
 
 
 @record
 class FileSystem:
     """One file system that nodes mount. Every fact raises Incomplete where FSx does not show it, and says why."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
     paths: tuple[str, ...]
     unknown: str  # why nothing is known of it, else empty
     ask: Callable[[], Metrics]
@@ -84,7 +84,7 @@ class FileSystem:
     def label(self) -> str:
         """Where it is mounted, and its id: `/fsx (fs-0123456789abcdef0)`."""
         more = "" if len(self.paths) <= SHOWN_PATHS else f" and {len(self.paths) - SHOWN_PATHS} more"
-        name = self.told.get("FileSystemId")
+        name = self.data.get("FileSystemId")
         return f"{', '.join(self.paths[:SHOWN_PATHS])}{more}" + (f" ({name})" if isinstance(name, str) else "")
 
     @property
@@ -92,7 +92,7 @@ class FileSystem:
         """What DescribeFileSystems shows. Raises Incomplete."""
         if self.unknown:
             raise Incomplete(self.unknown, cause="a file system that FSx does not show")
-        return self.told
+        return self.data
 
     @property
     def id(self) -> str:
@@ -181,13 +181,13 @@ class FileSystem:
         Where CloudWatch does not tell it of each target, it is reckoned from the least free space of one, as if all
         were of one size.
         """
-        told = [
+        data = [
             (last, series.place)
             for series in self.series("StorageCapacityUtilization", "Maximum")
             if series.place and (last := _last(series.points)) is not None
         ]
-        if told:
-            used, name = max(told)
+        if data:
+            used, name = max(data)
             return name, used
         size = self.capacity_gib * GIB / max(1.0, self._last("FreeDataStorageCapacity", "SampleCount"))
         return "the fullest OST", 100 * (1 - self._last("FreeDataStorageCapacity", "Minimum") / size)

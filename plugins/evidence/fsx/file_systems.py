@@ -26,11 +26,11 @@ def file_systems(cluster: ClusterFacts) -> tuple[FileSystem, ...]:
         fitting = [system for system in shown if source.is_of(system)]
         if not fitting and not source.is_of_fsx:
             continue  # an NFS server of somebody else's
-        name, told, unknown = _one_of(fitting, source)
-        found.setdefault(name, (told, unknown, set()))[2].update(where)
+        name, data, unknown = _one_of(fitting, source)
+        found.setdefault(name, (data, unknown, set()))[2].update(where)
     return tuple(
-        FileSystem(told, tuple(sorted(where)), unknown, lambda: cluster.fsx_metrics)
-        for told, unknown, where in found.values()
+        FileSystem(data, tuple(sorted(where)), unknown, lambda: cluster.fsx_metrics)
+        for data, unknown, where in found.values()
     )
 
 

@@ -73,8 +73,8 @@ def source_of(kind: str, text: str) -> Source | None:
 def sources_of(evidence: NodeEvidence) -> Iterator[Source]:
     """What a node mounts that may be of FSx; nothing where it did not tell. It is not trusted."""
     collector = evidence.collectors.get("mounts")
-    told = collector.value if collector else None
-    mounts = told.get("mounts") if isinstance(told, dict) else None
+    data = collector.value if collector else None
+    mounts = data.get("mounts") if isinstance(data, dict) else None
     for mount in mounts if isinstance(mounts, list) else ():
         kind, text = (mount.get("type"), mount.get("source")) if isinstance(mount, dict) else (None, None)
         source = source_of(kind, text) if isinstance(kind, str) and isinstance(text, str) else None
@@ -93,5 +93,5 @@ def _names(host: str, system: Mapping[str, Any]) -> bool:
 
 
 def _of(system: Mapping[str, Any], configuration: str) -> Mapping[str, Any]:
-    told = system.get(configuration)
-    return told if isinstance(told, Mapping) else {}
+    data = system.get(configuration)
+    return data if isinstance(data, Mapping) else {}

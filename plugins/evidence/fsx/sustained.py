@@ -28,8 +28,8 @@ class Period:
 
     def mean_of(self, points: Points) -> float | None:
         """The mean of other points of the same minutes, None where none is told."""
-        told = [point for point in points[self.first : self.last + 1] if point is not None]
-        return sum(told) / len(told) if told else None
+        data = [point for point in points[self.first : self.last + 1] if point is not None]
+        return sum(data) / len(data) if data else None
 
 
 def sustained(points: Points, limit: float) -> Period | None:

@@ -9,7 +9,7 @@ import time
 import pynvml
 
 from clusterproof.plugins.agent.reading import Absent, Broke, Node
-from clusterproof.plugins.evidence.gpu.collect_nvml_call import told
+from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to
 from clusterproof.plugins.evidence.gpu.collect_nvml_gpu import gpu
 from clusterproof.plugins.evidence.gpu.collect_nvml_slowdown import watch
 from clusterproof.plugins.evidence.processes.collect_whose import daemon_users
@@ -32,19 +32,19 @@ def read(node: Node) -> object:
     _load(node)
     node.at("nvmlInit")
     start = time.monotonic()
-    init = told(pynvml.nvmlInit)
+    init = answer_to(pynvml.nvmlInit)
     init_s = round(time.monotonic() - start, 4)
     if init:
         return {"init": init, "init_s": init_s}
     node.at("nvmlDeviceGetCount")
-    count = told(pynvml.nvmlDeviceGetCount)
+    count = answer_to(pynvml.nvmlDeviceGetCount)
     gpus = [gpu(node, index) for index in range(count if isinstance(count, int) else 0)]
     watch(node, gpus)
     return {
         "init": None,
         "init_s": init_s,
-        "driver": told(pynvml.nvmlSystemGetDriverVersion),
-        "cuda": told(pynvml.nvmlSystemGetCudaDriverVersion_v2),
+        "driver": answer_to(pynvml.nvmlSystemGetDriverVersion),
+        "cuda": answer_to(pynvml.nvmlSystemGetCudaDriverVersion_v2),
         "count": count,
         "hidden": _hidden(node, count),
         "gpus": gpus,

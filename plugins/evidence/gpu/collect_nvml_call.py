@@ -18,7 +18,7 @@ MISMATCH = getattr(pynvml, "NVMLLibraryMismatchError", AttributeError)
 NOT_SUPPORTED = {"error": "NOT_SUPPORTED", "text": "the driver does not know this field"}
 
 
-def told(ask: Callable[..., object], *arguments: object) -> object:
+def answer_to(ask: Callable[..., object], *arguments: object) -> object:
     """What a call answers, or its error as a value: nothing that one GPU does costs another's evidence."""
     try:
         return ask(*arguments)
@@ -62,7 +62,7 @@ def newest(*asked: Callable[[object], object]) -> Callable[[object], object]:
     def ask(handle: object) -> object:
         answer: object = None
         for ask_so in asked:
-            answer = told(ask_so, handle)
+            answer = answer_to(ask_so, handle)
             if not is_unsupported(answer):
                 break
         return answer
@@ -81,7 +81,7 @@ def _field(field: Any) -> object:
         return NOT_SUPPORTED
     if field.nvmlReturn != pynvml.NVML_SUCCESS:
         return _error(field.nvmlReturn, str(pynvml.NVMLError(field.nvmlReturn)))
-    return told(lambda: getattr(field.value, FIELD_VALUES[field.valueType]))
+    return answer_to(lambda: getattr(field.value, FIELD_VALUES[field.valueType]))
 
 
 def _error(code: int, text: str) -> dict[str, str]:

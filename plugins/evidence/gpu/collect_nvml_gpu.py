@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pynvml
 
 from clusterproof.plugins.agent.reading import Node
-from clusterproof.plugins.evidence.gpu.collect_nvml_call import call, fields, filled, newest, told
+from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, call, fields, filled, newest
 from clusterproof.plugins.evidence.gpu.collect_nvml_link import fabric, nvlinks
 from clusterproof.plugins.evidence.processes.collect_whose import owner, parent, program
 
@@ -28,17 +28,17 @@ MAX_PROCESSES = 256
 def gpu(node: Node, index: int) -> dict[str, object]:
     """Everything that one GPU tells; only its index and why, where it does not even give a handle."""
     node.at(f"GPU {index}: handle")
-    handle = told(pynvml.nvmlDeviceGetHandleByIndex, index)
+    handle = answer_to(pynvml.nvmlDeviceGetHandleByIndex, index)
     if isinstance(handle, dict):
         return {"index": index, "lost": handle}
     values: dict[str, object] = {"index": index, "lost": None}
     for keys, ask in ASKED.items():
         node.at(f"GPU {index}: {keys}")
-        answer = told(ask, handle)
+        answer = answer_to(ask, handle)
         names = keys.split()
         values.update(zip(names, answer if isinstance(answer, tuple) else [answer] * len(names)))
     node.at(f"GPU {index}: processes")
-    values["processes"] = told(_processes, handle, node)
+    values["processes"] = answer_to(_processes, handle, node)
     return values
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pynvml
 
-from clusterproof.plugins.evidence.gpu.collect_nvml_call import fields, is_unsupported, newest, told
+from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, fields, is_unsupported, newest
 
 # Up to Hopper a link's counters are told one by one; the fields that tell them too are always 0 on Hopper.
 COUNTERS = {"replay": 0, "recovery": 1, "crc_flit": 2, "crc_data": 3}  # nvmlNvLinkErrorCounter_t
@@ -27,14 +27,14 @@ UP = (1, 2)  # active, and asleep to save power; 3 is active with its traffic di
 def nvlinks(handle: object) -> tuple[object, object]:
     """The states of the links, and the counters of their errors."""
     states = _states(handle)
-    return states, told(_errors, handle, len(states)) if isinstance(states, list) else states
+    return states, answer_to(_errors, handle, len(states)) if isinstance(states, list) else states
 
 
 def _states(handle: object) -> object:
     """Each link's state, to the last that the GPU has; one error where it has none at all."""
     links: list[object] = []
     for link in range(MAX_LINKS):
-        state = told(pynvml.nvmlDeviceGetNvLinkState, handle, link)
+        state = answer_to(pynvml.nvmlDeviceGetNvLinkState, handle, link)
         if isinstance(state, dict) and state["error"] == "INVALID_ARGUMENT":
             break
         links.append(state if isinstance(state, dict) else state in UP)
@@ -50,7 +50,7 @@ def _has_no_link(state: object) -> bool:
 
 def _errors(handle: object, links: int) -> object:
     """By kind, the links whose counter is not zero or cannot be read; one error where no kind is supported."""
-    replays = _counted([told(pynvml.nvmlDeviceGetNvLinkErrorCounter, handle, link, 0) for link in range(links)])
+    replays = _counted([answer_to(pynvml.nvmlDeviceGetNvLinkErrorCounter, handle, link, 0) for link in range(links)])
     if is_unsupported(replays):
         kinds = {kind: _of_field(handle, field, links) for kind, field in FIELDS.items()}
     else:
@@ -60,12 +60,12 @@ def _errors(handle: object, links: int) -> object:
 
 
 def _of_kind(handle: object, kind: str, links: int) -> object:
-    asked = (told(pynvml.nvmlDeviceGetNvLinkErrorCounter, handle, link, COUNTERS[kind]) for link in range(links))
+    asked = (answer_to(pynvml.nvmlDeviceGetNvLinkErrorCounter, handle, link, COUNTERS[kind]) for link in range(links))
     return _counted(list(asked))
 
 
 def _of_field(handle: object, field: int, links: int) -> object:
-    answer = told(fields, handle, [(field, link) for link in range(links)])
+    answer = answer_to(fields, handle, [(field, link) for link in range(links)])
     return _counted(list(answer)) if isinstance(answer, tuple) else answer
 
 
@@ -98,8 +98,8 @@ def _fabric(name: str, version: int) -> Callable[[object], object]:
     def ask(handle: object) -> object:
         info = _FabricInfo(version=version)
         getattr(pynvml, name)(handle, ctypes.byref(info, 0 if version else _FabricInfo.cluster_uuid.offset))
-        told = {key: getattr(info, key) for key in ("state", "status", "health_mask", "health_summary", "clique")}
-        return {**told, "cluster_uuid": bytes(info.cluster_uuid).hex()}
+        data = {key: getattr(info, key) for key in ("state", "status", "health_mask", "health_summary", "clique")}
+        return {**data, "cluster_uuid": bytes(info.cluster_uuid).hex()}
 
     return ask
 

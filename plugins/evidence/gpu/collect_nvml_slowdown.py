@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pynvml
 
 from clusterproof.plugins.agent.reading import Node
-from clusterproof.plugins.evidence.gpu.collect_nvml_call import fields, told
+from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, fields
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def _is_slowed(reasons: object) -> bool:
 
 def _moment(node: Node, index: int) -> dict[str, object]:
     node.at(f"GPU {index}: slowdown")
-    handle = told(pynvml.nvmlDeviceGetHandleByIndex, index)
-    counters = told(fields, handle, COUNTERS)
+    handle = answer_to(pynvml.nvmlDeviceGetHandleByIndex, index)
+    counters = answer_to(fields, handle, COUNTERS)
     return {
         "at_s": round(time.monotonic(), 4),
         "counters_ns": dict(zip(map(str, COUNTERS), counters)) if isinstance(counters, tuple) else counters,

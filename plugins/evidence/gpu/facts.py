@@ -35,7 +35,7 @@ READINGS_IN_READINGS = 4  # levels: a counter at one of several moments
 class GpuProcess:
     """A process that holds a GPU; `cgroup` tells the Slurm job it belongs to. Its name is its own to choose."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     pid = Field(whole)
     memory_mib = Field(optional(whole))
@@ -70,7 +70,7 @@ class GpuProcess:
 class Fabric:
     """A GPU's place in its NVLink fabric; numbers as in catalog/fabric.toml."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     state = Field(whole)
     status = Field(whole)
@@ -84,7 +84,7 @@ class Fabric:
 class Moment:
     """What a GPU that the hardware slows down told at one moment: how long it has done so, by NVML's fields."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     at_s = Field(number)
     counters_ns = Field(table)
@@ -116,7 +116,7 @@ class Gpu:
         return f"GPU at {address[:20]}" if isinstance(address, str) else "a GPU that the capture does not describe"
 
     @property
-    def told(self) -> Mapping[str, Any]:
+    def data(self) -> Mapping[str, Any]:
         """The object as told. Raises Incomplete for a GPU that does not answer."""
         lost = self._lost_by_any_reading
         if lost:
@@ -137,8 +137,8 @@ class Gpu:
     @property
     def _lost_by_any_reading(self) -> str:
         if "lost" not in self.known:  # it is asked for with every value
-            told = error_word(self.record.get("lost"))
-            self.known["lost"] = told or _lost_word(self.record, READINGS_IN_READINGS)
+            data = error_word(self.record.get("lost"))
+            self.known["lost"] = data or _lost_word(self.record, READINGS_IN_READINGS)
         return self.known["lost"]
 
     uuid = Field(text)
@@ -189,7 +189,7 @@ class Gpu:
     @property
     def nvlink_errors(self) -> tuple[NvlinkErrors, ...]:
         """The NVLink error counters that are not zero, or cannot be read. Raises Incomplete, NotApplicable."""
-        kinds = read(self.told.get("nvlink_errors"), table, "nvlink_errors")
+        kinds = read(self.data.get("nvlink_errors"), table, "nvlink_errors")
         supported = {kind: links for kind, links in kinds.items() if not _is_unsupported(links)}
         if not supported:
             raise Incomplete("no NVLink error counter was told", cause="not told by the node")
@@ -206,12 +206,12 @@ class Gpu:
     @property
     def fabric(self) -> Fabric:
         """Its NVLink fabric. Raises Incomplete, NotApplicable."""
-        return Fabric(read(self.told.get("fabric"), table, "fabric"))
+        return Fabric(read(self.data.get("fabric"), table, "fabric"))
 
     def slowed_share(self, counters: Iterable[int]) -> float | None:
         """The share of the time between two moments that one of these counters ran; None where there are not two."""
         try:
-            first, last = (Moment(told) for told in read(self.told.get("slowdown"), objects, "slowdown"))
+            first, last = (Moment(data) for data in read(self.data.get("slowdown"), objects, "slowdown"))
             apart_ns = (last.at_s - first.at_s) * 1e9
             before, after = first.counters_ns, last.counters_ns
         except (Incomplete, NotApplicable, ValueError):
@@ -223,15 +223,15 @@ class Gpu:
     @property
     def processes(self) -> tuple[GpuProcess, ...]:
         """The compute processes that hold it. Raises Incomplete, NotApplicable."""
-        told = read(self.told.get("processes"), objects, "processes")
-        return tuple(GpuProcess(entry) for entry in told)
+        data = read(self.data.get("processes"), objects, "processes")
+        return tuple(GpuProcess(entry) for entry in data)
 
 
 @record
 class Nvml:
     """What NVML tells of itself and of its GPUs."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     init_s = Field(number)
     driver = Field(text)
@@ -240,44 +240,44 @@ class Nvml:
     @property
     def error(self) -> str:
         """NVML's word where the driver does not start, else empty. Raises Incomplete where nobody asked."""
-        if "init" not in self.told:
+        if "init" not in self.data:
             raise Incomplete("whether the driver starts was not told", cause="not told by the node")
-        return error_word(self.told["init"])
+        return error_word(self.data["init"])
 
     @property
     def daemon_users(self) -> frozenset[int]:
         """The users that run the node's own daemons: root, and those of Slurm's. Raises Incomplete."""
-        told = read(self.told.get("daemon_users"), values, "the daemons' users")
-        return frozenset(read(user, whole, "a daemon's user") for user in told)
+        data = read(self.data.get("daemon_users"), values, "the daemons' users")
+        return frozenset(read(user, whole, "a daemon's user") for user in data)
 
     @property
     def hidden(self) -> tuple[str, ...]:
         """The device files of GPUs that the probe may not open, and NVML does not count. Raises Incomplete."""
-        return read(self.told.get("hidden") or [], texts, "hidden")
+        return read(self.data.get("hidden") or [], texts, "hidden")
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
         """Every GPU that it counts. Raises Incomplete."""
-        told = read(self.told.get("gpus"), objects, "GPUs")
+        data = read(self.data.get("gpus"), objects, "GPUs")
         return tuple(
-            Gpu(read(entry.get("index", place), whole, "GPU index"), entry) for place, entry in enumerate(told)
+            Gpu(read(entry.get("index", place), whole, "GPU index"), entry) for place, entry in enumerate(data)
         )
 
 
-def error_word(told: object) -> str:
+def error_word(data: object) -> str:
     """The word of an error object, empty where there is none."""
-    if told is None:
+    if data is None:
         return ""
-    return str(told.get("error", "UNKNOWN"))[:40] if isinstance(told, dict) else "UNKNOWN"
+    return str(data.get("error", "UNKNOWN"))[:40] if isinstance(data, dict) else "UNKNOWN"
 
 
-def _lost_word(told: object, levels: int) -> str:
+def _lost_word(data: object, levels: int) -> str:
     """The first word of LOST that stands in place of a reading, else empty."""
-    if isinstance(told, dict) and told.get("error") in LOST:
-        return str(told["error"])
-    if not levels or not isinstance(told, (dict, list)):
+    if isinstance(data, dict) and data.get("error") in LOST:
+        return str(data["error"])
+    if not levels or not isinstance(data, (dict, list)):
         return ""
-    for one in told.values() if isinstance(told, dict) else told:
+    for one in data.values() if isinstance(data, dict) else data:
         if isinstance(one, (dict, list)) and (word := _lost_word(one, levels - 1)):
             return word
     return ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.fact import Absent, Told, list_told_as, told_as, told_by
+from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_as, collected_by, list_collected_as
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts import Gpu, Nvml
 from clusterproof.plugins.evidence.pci.facts import PciDevice
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 HIDDEN = "may not be opened by the probe: it runs in a step or container that was not given all GPUs"
 
-nvml = told_as("nvml", Nvml)
+nvml = collected_as("nvml", Nvml)
 
 
-@told_by()
+@collected_by()
 def driver_hangs(node: Node) -> str:
     """What NVML was doing when it did not answer by its deadline, else empty. Raises Incomplete."""
     collector = node.collector("nvml")
@@ -32,7 +32,7 @@ def driver_hangs(node: Node) -> str:
     )
 
 
-@told_by()
+@collected_by()
 def driver_error(node: Node) -> str:
     """NVML's word where the driver does not start, else empty."""
     try:
@@ -41,7 +41,7 @@ def driver_error(node: Node) -> str:
         return "no NVML library"
 
 
-@told_by()
+@collected_by()
 def gpu_count(node: Node) -> int:
     """How many GPUs NVML counts; 0 where the driver does not start. Raises Incomplete where some are hidden from it."""
     if node.driver_error:
@@ -51,14 +51,14 @@ def gpu_count(node: Node) -> int:
     return node.nvml.count
 
 
-@told_by("nvml")
-def hidden_gpus(_node: Node, told: Told) -> str:
+@collected_by("nvml")
+def hidden_gpus(_node: Node, data: CollectorData) -> str:
     """Which GPUs a device cgroup keeps from the probe, in words; empty where none."""
-    hidden = Nvml(told.value).hidden
+    hidden = Nvml(data.value).hidden
     return f"{', '.join(hidden)} {HIDDEN}" if hidden else ""
 
 
-@told_by()
+@collected_by()
 def gpus(node: Node) -> tuple[Gpu, ...]:
     """The GPUs that NVML counts, at least one. Raises Incomplete where there should be some, else NotApplicable."""
     if not node.driver_error and node.nvml.gpus:
@@ -69,7 +69,7 @@ def gpus(node: Node) -> tuple[Gpu, ...]:
     raise Incomplete(f"no GPU answers: {why}", cause=f"no GPU answers: {why}")
 
 
-@told_by()
+@collected_by()
 def idle_gpus(node: Node) -> tuple[Gpu, ...]:
     """The GPUs of which is told that nobody uses them: no process holds them, and they do not compute."""
     return tuple(gpu for gpu in node.gpus if not is_busy(gpu) and _has_no_process(gpu))
@@ -77,13 +77,13 @@ def idle_gpus(node: Node) -> tuple[Gpu, ...]:
 
 def is_busy(gpu: Gpu) -> bool:
     """Whether a GPU computes; of one that does not tell, this is taken to be so."""
-    told, _ = readings(gpu, "utilization_percent")
-    return bool(told.get("utilization_percent", 100) >= threshold("gpu.busy_percent"))
+    data, _ = readings(gpu, "utilization_percent")
+    return bool(data.get("utilization_percent", 100) >= threshold("gpu.busy_percent"))
 
 
 def _has_no_process(gpu: Gpu) -> bool:
-    told, _ = readings(gpu, "processes")
-    return told.get("processes") == ()
+    data, _ = readings(gpu, "processes")
+    return data.get("processes") == ()
 
 
 def _gpus_are_expected(node: Node) -> bool:
@@ -93,10 +93,10 @@ def _gpus_are_expected(node: Node) -> bool:
         return False
 
 
-pci_devices = list_told_as("pci", "devices", PciDevice)
+pci_devices = list_collected_as("pci", "devices", PciDevice)
 
 
-@told_by()
+@collected_by()
 def gpus_on_bus(node: Node) -> tuple[PciDevice, ...]:
     """The NVIDIA GPUs that the PCI bus shows, whatever the driver says."""
     return tuple(device for device in node.pci_devices if device.is_nvidia_gpu)

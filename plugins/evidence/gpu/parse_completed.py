@@ -14,13 +14,13 @@ def completed(nvml: object) -> object:
     """
     if not isinstance(nvml, dict) or ("gpus" not in nvml and "count" not in nvml):
         return nvml
-    told = nvml.get("gpus", [])
-    if not isinstance(told, list) or not all(isinstance(entry, dict) for entry in told):
+    data = nvml.get("gpus", [])
+    if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
         return nvml
     count = nvml.get("count")
-    missing = max(0, count - len(told)) if isinstance(count, int) and count <= MAX_GPUS else 0
-    gpus = [*told, *({} for _ in range(missing))]
-    if len(gpus) == count and (not missing or all("index" in entry for entry in told)):
+    missing = max(0, count - len(data)) if isinstance(count, int) and count <= MAX_GPUS else 0
+    gpus = [*data, *({} for _ in range(missing))]
+    if len(gpus) == count and (not missing or all("index" in entry for entry in data)):
         gpus = _numbered(gpus)
     return {**nvml, "gpus": sorted(gpus, key=_place)} if gpus or "gpus" in nvml else nvml
 

@@ -25,7 +25,7 @@ _KEYS = {
 
 def processes(pairs: Iterable[tuple[str, str]]) -> object:
     """The compute processes of a GPU, an error, or None where its output does not speak of processes."""
-    told: list[dict[str, str]] = []
+    data: list[dict[str, str]] = []
     is_told = False
     for path, word in pairs:
         if path == "processes":  # `Processes : None`, or an error in the place of the list
@@ -36,12 +36,12 @@ def processes(pairs: Iterable[tuple[str, str]]) -> object:
             continue
         key = _KEYS.get(path.removeprefix("processes/"))
         if key == "pid":
-            told.append({})
-        if key and told:
-            told[-1][key] = word
-    if not is_told and not told:
+            data.append({})
+        if key and data:
+            data[-1][key] = word
+    if not is_told and not data:
         return None
-    return [process(one.get("pid", ""), one.get("name", ""), one.get("memory", "")) for one in told if _computes(one)]
+    return [process(one.get("pid", ""), one.get("name", ""), one.get("memory", "")) for one in data if _computes(one)]
 
 
 def process(pid: str, name: str, memory: str) -> dict[str, object]:

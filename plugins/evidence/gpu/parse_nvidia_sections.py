@@ -151,21 +151,21 @@ def recovery(words: Words) -> object:
 
 def fabric(words: Words) -> object:
     """A GPU's place in its fabric; an error where it is in none."""
-    told = {key: read(words) for key, read in _FABRIC.items()}
-    if told["state"] is None or is_error(told["state"]):
-        return told["state"]
+    data = {key: read(words) for key, read in _FABRIC.items()}
+    if data["state"] is None or is_error(data["state"]):
+        return data["state"]
     health = _health(words)
-    known = {key: found for key, found in told.items() if found is not None}
+    known = {key: found for key, found in data.items() if found is not None}
     return {**known, **({} if health is None else {"health_mask": health})}
 
 
 def _health(words: Words) -> object:
     """The health mask; a field of which nothing is known stays 0, as NVML's does."""
     bits, unknown = 0, None
-    told = [_health_word(words, name) for name, _, _ in _HEALTH]
-    if all(word is None for word in told):
+    data = [_health_word(words, name) for name, _, _ in _HEALTH]
+    if all(word is None for word in data):
         return None
-    for (name, shift, meanings), word in zip(_HEALTH, told, strict=True):
+    for (name, shift, meanings), word in zip(_HEALTH, data, strict=True):
         if word is None or error(word):
             continue
         found = meanings.get(word.strip().lower())
@@ -192,8 +192,8 @@ def _status(word: str) -> int:
 
 def _summary(words: Words) -> object:
     """NVML's summary of the fabric's health, 0 where the driver has none."""
-    told = value(one_of(_SUMMARIES), "fabric/health/summary", "fabric.health.summary")(words)
-    return 0 if told == unsupported("N/A") else told
+    data = value(one_of(_SUMMARIES), "fabric/health/summary", "fabric.health.summary")(words)
+    return 0 if data == unsupported("N/A") else data
 
 
 _FABRIC: dict[str, Reader] = {

@@ -57,7 +57,7 @@ def _rows(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:
 def _read(text: str) -> Mapping[str, object]:
     gpus: list[dict[str, object]] = []
     named: dict[str, dict[str, object]] = {}
-    told: dict[str, object] = {"init": None}
+    data: dict[str, object] = {"init": None}
     for columns, row in _rows(text):
         if not row:
             continue
@@ -67,28 +67,28 @@ def _read(text: str) -> Mapping[str, object]:
             _of_named(named, row)
         else:
             gpus.append(_gpu(row))
-            told |= _of_all(row)
+            data |= _of_all(row)
     if not gpus and not named and "pid" not in (_first_columns(text) or ()):
         raise CaptureError("no line below the column names")
     described = gpus + list(named.values())
-    return {"nvml": {**told, "gpus": described} if described else told}
+    return {"nvml": {**data, "gpus": described} if described else data}
 
 
 def _gpu(row: Mapping[str, str]) -> dict[str, object]:
-    told: dict[str, object] = gpu_of(row)
+    data: dict[str, object] = gpu_of(row)
     index = row.get("index", "")
-    return {**({"index": int(index)} if re.fullmatch(r"\d{1,3}", index) else {}), **told}
+    return {**({"index": int(index)} if re.fullmatch(r"\d{1,3}", index) else {}), **data}
 
 
 def _of_all(row: Mapping[str, str]) -> dict[str, object]:
     """What every line says of the driver and of the number of GPUs."""
-    told: dict[str, object] = {}
+    data: dict[str, object] = {}
     driver, count = row.get("driver_version", ""), row.get("count", "")
     if driver and not error(driver):
-        told["driver"] = driver[:40]
+        data["driver"] = driver[:40]
     if re.fullmatch(r"\d{1,3}", count):
-        told["count"] = int(count)
-    return told
+        data["count"] = int(count)
+    return data
 
 
 def _of_named(named: dict[str, dict[str, object]], row: Mapping[str, str]) -> dict[str, object] | None:

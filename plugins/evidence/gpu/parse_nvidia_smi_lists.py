@@ -75,8 +75,8 @@ def _read_list(text: str) -> Mapping[str, object]:
         partitions = any(_MIG.fullmatch(line) for line in below)
         gpus.append({**gpu, "mig_mode": True} if partitions else gpu)
     numbers = [gpu["index"] for gpu in gpus]
-    told: dict[str, object] = {"init": None, "gpus": gpus}
-    return {"nvml": {**told, "count": len(gpus)} if numbers == list(range(len(gpus))) else told}
+    data: dict[str, object] = {"init": None, "gpus": gpus}
+    return {"nvml": {**data, "count": len(gpus)} if numbers == list(range(len(gpus))) else data}
 
 
 def _is_status(text: str) -> bool:

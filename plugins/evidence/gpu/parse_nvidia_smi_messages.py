@@ -27,16 +27,16 @@ def _recognises(text: str) -> bool:
 
 
 def _read(text: str) -> Mapping[str, object]:
-    told: dict[str, object] = {}
+    data: dict[str, object] = {}
     gpus = [gpu for line in _lines(text, _NO_HANDLE) if (gpu := _lost(line))]
     init = _init(text)
     if init:
-        told["init"] = init
+        data["init"] = init
     elif gpus:
-        told |= {"init": None, "gpus": gpus}
+        data |= {"init": None, "gpus": gpus}
     elif _lines(text, _NONE):
-        told |= {"init": None, "count": 0, "gpus": []}
-    return {"nvml": told} if told else {}
+        data |= {"init": None, "count": 0, "gpus": []}
+    return {"nvml": data} if data else {}
 
 
 def _lines(text: str, words: str) -> list[str]:

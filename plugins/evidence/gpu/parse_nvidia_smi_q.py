@@ -37,35 +37,35 @@ def collector_of(head: Mapping[str, str], gpus: Iterable[Block]) -> dict[str, ob
     count = int(attached) if re.fullmatch(r"\d{1,4}", attached) else None
     driver = next((head[key] for key in ("driver version", "driver_version") if key in head), "").strip()
     version = cuda(next((head[key] for key in ("cuda version", "cuda_version") if key in head), "").strip())
-    told: dict[str, object] = {
+    data: dict[str, object] = {
         "init": None,
         "gpus": [_gpu(block, place, count == len(blocks)) for place, block in enumerate(blocks)],
     }
     if count is not None and count <= MAX_GPUS:
-        told["count"] = count
+        data["count"] = count
     if driver and not error(driver):
-        told["driver"] = driver[:40]
+        data["driver"] = driver[:40]
     if version is not None:
-        told["cuda"] = version
-    return told
+        data["cuda"] = version
+    return data
 
 
 def _gpu(block: Block, place: int, is_complete: bool) -> dict[str, object]:
     """One GPU. Its number is its place where all are there, else the number of its device file, if that is told."""
     words = block.words
-    told: dict[str, object] = gpu_of(words)
+    data: dict[str, object] = gpu_of(words)
     pci = address(block.pci)
     if pci:
-        told["pci"] = pci
+        data["pci"] = pci
     minor = next((words[key] for key in ("minor number", "minor_number") if key in words), "").strip()
     if is_complete:
-        told["index"] = place
+        data["index"] = place
     elif re.fullmatch(r"\d{1,3}", minor):
-        told["index"] = int(minor)
-    running = None if told["lost"] else processes(block.pairs)
+        data["index"] = int(minor)
+    running = None if data["lost"] else processes(block.pairs)
     if running is not None:
-        told["processes"] = running
-    return told
+        data["processes"] = running
+    return data
 
 
 def _recognises(text: str) -> bool:

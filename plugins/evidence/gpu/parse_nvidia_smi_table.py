@@ -36,13 +36,13 @@ def _read(text: str) -> Mapping[str, object]:
     if not gpus and not is_whole:
         raise CaptureError("it ends before the first GPU")
     head = next((found for line in lines if (found := _HEAD.match(line))), None)
-    told: dict[str, object] = {"init": None, "gpus": list(gpus.values())}
+    data: dict[str, object] = {"init": None, "gpus": list(gpus.values())}
     if head:
-        told["driver"] = head[1]
+        data["driver"] = head[1]
     if is_whole and sorted(gpus) == list(range(len(gpus))):  # of a piece of the table nothing says how many there are
-        told["count"] = len(gpus)
+        data["count"] = len(gpus)
     _add_processes(gpus, lines)
-    return {"nvml": told}
+    return {"nvml": data}
 
 
 def _gpus(lines: list[str]) -> dict[int, dict[str, object]]:
@@ -65,22 +65,22 @@ def _gpus(lines: list[str]) -> dict[int, dict[str, object]]:
 
 def _gpu(cells: list[list[str]]) -> dict[str, object]:
     """One GPU out of its one to three lines of three cells."""
-    told: dict[str, object] = {"lost": None}
+    data: dict[str, object] = {"lost": None}
     pci = _BUS.fullmatch(cells[0][1])
     if pci:
-        told["pci"] = address(pci[1])
+        data["pci"] = address(pci[1])
     if sum(cell.count("ERR!") for line in cells for cell in line) >= _MANY_ERRORS:
-        return {**told, "lost": {"error": "UNKNOWN", "text": "nvidia-smi prints ERR!"}}
+        return {**data, "lost": {"error": "UNKNOWN", "text": "nvidia-smi prints ERR!"}}
     named = _GPU.fullmatch(cells[0][0])
     if named:
-        told |= {"name": named[2]} if not named[2].endswith("...") else {}
-        told |= {"persistence_mode": _PERSISTENCE[named[3]]} if named[3] in _PERSISTENCE else {}
-    told |= _ecc(cells[0][2].strip())
+        data |= {"name": named[2]} if not named[2].endswith("...") else {}
+        data |= {"persistence_mode": _PERSISTENCE[named[3]]} if named[3] in _PERSISTENCE else {}
+    data |= _ecc(cells[0][2].strip())
     if len(cells) > 1:
-        told |= _second(cells[1])
+        data |= _second(cells[1])
     if len(cells) > 2:
-        told |= _mig(cells[2][2].strip())
-    return told
+        data |= _mig(cells[2][2].strip())
+    return data
 
 
 def _ecc(word: str) -> dict[str, object]:
@@ -94,17 +94,17 @@ def _ecc(word: str) -> dict[str, object]:
 def _second(cells: list[str]) -> dict[str, object]:
     """The second line: temperature, power, memory, utilisation, compute mode."""
     state, memory, use = _STATE.fullmatch(cells[0]), _MEMORY.fullmatch(cells[1]), _USE.fullmatch(cells[2])
-    told: dict[str, object] = {}
+    data: dict[str, object] = {}
     if state:
-        told["temperature_c"] = _number(state["temperature"], "C")
-        told["power_limit_w"] = _number(state["cap"], "W")
+        data["temperature_c"] = _number(state["temperature"], "C")
+        data["power_limit_w"] = _number(state["cap"], "W")
     if memory:
-        told["memory_used_mib"] = _number(memory["used"], "MiB")
-        told["memory_total_mib"] = _number(memory["total"], "MiB")
+        data["memory_used_mib"] = _number(memory["used"], "MiB")
+        data["memory_total_mib"] = _number(memory["total"], "MiB")
     if use:
-        told["utilization_percent"] = _number(use["utilization"], "%")
-        told["compute_mode"] = _MODES.get(use["mode"])
-    return {key: found for key, found in told.items() if found is not None}
+        data["utilization_percent"] = _number(use["utilization"], "%")
+        data["compute_mode"] = _MODES.get(use["mode"])
+    return {key: found for key, found in data.items() if found is not None}
 
 
 def _number(word: str, unit: str) -> object:

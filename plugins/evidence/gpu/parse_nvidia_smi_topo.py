@@ -27,10 +27,10 @@ def _read(text: str) -> Mapping[str, object]:
     rows = _rows(text)
     if not rows:
         raise CaptureError("it has no row of a GPU")
-    told: dict[str, object] = {"init": None, "gpus": [{"index": number} for number in sorted(rows)]}
+    data: dict[str, object] = {"init": None, "gpus": [{"index": number} for number in sorted(rows)]}
     if sorted(rows) == list(range(len(rows))):
-        told["count"] = len(rows)
-    return {"nvml": told}
+        data["count"] = len(rows)
+    return {"nvml": data}
 
 
 FORMS = (

@@ -195,11 +195,11 @@ GPU: dict[str, Reader] = {
 
 def gpu_of(words: Words) -> dict[str, object]:
     """What these words tell of a GPU; where one of them says that it is lost, only who it is and that."""
-    told = {key: found for key, read in GPU.items() if (found := read(words)) is not None}
+    data = {key: found for key, read in GPU.items() if (found := read(words)) is not None}
     lost = lost_in(words)
     if lost:
-        return {**{key: told[key] for key in ("uuid", "serial", "name", "pci") if key in told}, "lost": lost}
-    return {"lost": None, **told}
+        return {**{key: data[key] for key in ("uuid", "serial", "name", "pci") if key in data}, "lost": lost}
+    return {"lost": None, **data}
 
 
 def lost_in(words: Words) -> dict[str, str] | None:

@@ -86,10 +86,10 @@ def total(*readers: Reader) -> Reader:
     """The sum of numbers that are printed one by one; what was counted outranks what could not be read."""
 
     def read(words: Words) -> object:
-        told = [reader(words) for reader in readers]
-        counted = sum(count for count in told if isinstance(count, int))
-        errors = [one for one in told if is_error(one)]
-        if counted or all(isinstance(count, int) for count in told):
+        data = [reader(words) for reader in readers]
+        counted = sum(count for count in data if isinstance(count, int))
+        errors = [one for one in data if is_error(one)]
+        if counted or all(isinstance(count, int) for count in data):
             return counted
         return errors[0] if errors else None
 
@@ -100,8 +100,8 @@ def first(*readers: Reader) -> Reader:
     """The first value that is told; else the first error; else nothing."""
 
     def read(words: Words) -> object:
-        told = [found for reader in readers if (found := reader(words)) is not None]
-        return next((found for found in told if not is_error(found)), told[0] if told else None)
+        data = [found for reader in readers if (found := reader(words)) is not None]
+        return next((found for found in data if not is_error(found)), data[0] if data else None)
 
     return read
 
@@ -111,10 +111,10 @@ def between(reader: Reader, before: Iterable[str], after: Iterable[str]) -> Read
     before, after = tuple(before), tuple(after)
 
     def read(words: Words) -> object:
-        told = reader(words)
-        if told is None and _has_any(words, before) and _has_any(words, after):
+        data = reader(words)
+        if data is None and _has_any(words, before) and _has_any(words, after):
             return unsupported()
-        return told
+        return data
 
     return read
 

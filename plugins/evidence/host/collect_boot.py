@@ -40,5 +40,5 @@ def _os(node: Node) -> object:
         lines = node.read("/etc/os-release").splitlines()
     except OSError as problem:
         return error(problem)
-    told = dict(line.split("=", 1) for line in lines if "=" in line)
-    return (told.get("PRETTY_NAME") or told.get("NAME") or "").strip().strip("\"'")
+    data = dict(line.split("=", 1) for line in lines if "=" in line)
+    return (data.get("PRETTY_NAME") or data.get("NAME") or "").strip().strip("\"'")

@@ -27,7 +27,7 @@ from clusterproof.plugins.evidence.field import (
 class Boot:
     """The running system."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     uptime_s = Field(number)
     now = Field(number)
@@ -46,7 +46,7 @@ class Boot:
 class Platform:
     """What the firmware says that the machine is; empty where it says nothing."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     vendor = Field(text)
     product = Field(text)
@@ -56,7 +56,7 @@ class Platform:
 class BlockedProcess:
     """A process seen in uninterruptible sleep (D) at both looks; `blocked_s` is None where the kernel does not tell."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     pid = Field(whole)
     name = Field(word)
@@ -75,7 +75,7 @@ class BlockedProcess:
 class Service:
     """A systemd unit of those that matter here."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     load = Field(text)
     active = Field(text)
@@ -110,11 +110,11 @@ class Service:
 class ProcessLimits:
     """The soft limits of a process that starts jobs."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     def soft(self, name: str) -> int | None:
         """The limit by its name in limits.conf, memory in bytes; None is unlimited. Raises Incomplete."""
-        limits = read(self.told, table, "limits")
+        limits = read(self.data, table, "limits")
         if name not in limits:
             raise Incomplete(f"the limit {name} was not told", cause="not told by the node")
         return read(limits[name], optional(whole), f"limits: {name}")
@@ -124,7 +124,7 @@ class ProcessLimits:
 class Mount:
     """A mounted file system; sizes are None where it did not answer."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     path = Field(text)
     type = Field(text)
@@ -153,7 +153,7 @@ class Mount:
 class FstabEntry:
     """A line of /etc/fstab; `mounted` is whether anything is mounted there, of whatever type."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     path = Field(text)
     type = Field(text)
@@ -170,7 +170,7 @@ class FstabEntry:
 class Command:
     """What a tool printed, with its exit status."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     exit = Field(whole)
     output = Field(output)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.fact import Told, list_told_as, told_as, told_by
+from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
 from clusterproof.plugins.evidence.field import optional, read, table, texts, whole
 from clusterproof.plugins.evidence.host.facts import (
     BlockedProcess,
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
 
-memory_controllers = list_told_as("edac", "controllers", MemoryController)
+memory_controllers = list_collected_as("edac", "controllers", MemoryController)
 
 
-@told_by("processes")
-def zombies(node: Node, processes: Told) -> int:
+@collected_by("processes")
+def zombies(node: Node, processes: CollectorData) -> int:
     """How many processes are dead and not waited for."""
     return processes.get("zombies", whole)
 
 
-blocked_processes = list_told_as("processes", "blocked", BlockedProcess)
-processors = told_as("cpus", Processors)
-main_memory = told_as("memory", MainMemory)
-kernel_state = told_as("kernel", Kernel)
-jobs = told_as("jobs", Jobs)
+blocked_processes = list_collected_as("processes", "blocked", BlockedProcess)
+processors = collected_as("cpus", Processors)
+main_memory = collected_as("memory", MainMemory)
+kernel_state = collected_as("kernel", Kernel)
+jobs = collected_as("jobs", Jobs)
 
 
-@told_by("limits")
-def process_limits(node: Node, limits: Told) -> Mapping[str, ProcessLimits]:
+@collected_by("limits")
+def process_limits(node: Node, limits: CollectorData) -> Mapping[str, ProcessLimits]:
     """The limits that jobs inherit: of a login and of each daemon that starts jobs."""
-    return {name: ProcessLimits(told) for name, told in inherited(limits).items()}
+    return {name: ProcessLimits(data) for name, data in inherited(limits).items()}
 
 
-def inherited(limits: Told) -> Mapping[str, Any]:
+def inherited(limits: CollectorData) -> Mapping[str, Any]:
     """What was told of the limits that jobs inherit, by whose they are. Raises Incomplete where nobody starts any."""
     login, daemons = limits.get("login", optional(table)), limits.get("daemons", table)
     if login is None and not daemons:
@@ -55,22 +55,22 @@ def inherited(limits: Told) -> Mapping[str, Any]:
     return daemons if login is None else {"a login": login, **daemons}
 
 
-@told_by("services")
-def services(node: Node, systemd: Told) -> Mapping[str, Service]:
+@collected_by("services")
+def services(node: Node, systemd: CollectorData) -> Mapping[str, Service]:
     """The systemd units that matter here, by name."""
-    return {name: Service(read(told, table, name)) for name, told in systemd.get("services", table).items()}
+    return {name: Service(read(data, table, name)) for name, data in systemd.get("services", table).items()}
 
 
-@told_by("services")
-def failed_units(node: Node, systemd: Told) -> tuple[str, ...]:
+@collected_by("services")
+def failed_units(node: Node, systemd: CollectorData) -> tuple[str, ...]:
     """The systemd units that failed."""
     return systemd.get("failed", texts)
 
 
-@told_by("services")
-def restarting_units(node: Node, systemd: Told) -> tuple[str, ...]:
+@collected_by("services")
+def restarting_units(node: Node, systemd: CollectorData) -> tuple[str, ...]:
     """The systemd units that ended and are to be started once more; none where nobody asked."""
     return systemd.get("restarting", optional(texts)) or ()
 
 
-fabric_manager_version = told_as("fabric_manager", Command)
+fabric_manager_version = collected_as("fabric_manager", Command)

@@ -89,8 +89,8 @@ def read_dmidecode(text: str) -> Mapping[str, object]:
 def read_hostnamectl(text: str) -> Mapping[str, object]:
     """Its name and its kernel."""
     name, kernel = _HOSTNAMECTL.search(text), _HOSTNAMECTL_KERNEL.search(text)
-    told = {"hostname": name[1]} if name else {}
-    return {"boot": {**told, "kernel": kernel[1]} if kernel else told}
+    data = {"hostname": name[1]} if name else {}
+    return {"boot": {**data, "kernel": kernel[1]} if kernel else data}
 
 
 def read_fabric_manager(text: str) -> Mapping[str, object]:

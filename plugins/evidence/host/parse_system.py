@@ -34,7 +34,7 @@ def is_status(text: str) -> bool:
 def read_status(text: str) -> Mapping[str, object]:
     """The services that matter, of the collector `services`. Raises CaptureError."""
     services = dict(_of_status(found[1], rest) for found, rest in sections(_STATUS, text))
-    return {"services": {"services": {name: told for name, told in services.items() if name in WANTED and told}}}
+    return {"services": {"services": {name: data for name, data in services.items() if name in WANTED and data}}}
 
 
 def _of_status(name: str, text: str) -> tuple[str, dict[str, str]]:
@@ -59,8 +59,8 @@ def read_list(text: str) -> Mapping[str, object]:
     services = {
         name: {"load": load, "active": active, "sub": sub} for name, load, active, sub in rows if name in WANTED
     }
-    told: dict[str, object] = {"failed": failed[:MAX_FAILED]}
-    return {"services": {**told, "services": services} if services else told}
+    data: dict[str, object] = {"failed": failed[:MAX_FAILED]}
+    return {"services": {**data, "services": services} if services else data}
 
 
 # Limits
@@ -86,9 +86,9 @@ def is_ulimit(text: str) -> bool:
 def read_ulimit(text: str) -> Mapping[str, object]:
     """The limits of a login, of the collector `limits`: memory in bytes, None is unlimited."""
     login: dict[str, object] = {}
-    for words, _, told in _ULIMIT.findall(text):
+    for words, _, data in _ULIMIT.findall(text):
         if name := _ULIMITS.get(words):
-            login[name] = None if told == "unlimited" else int(told) * (KIB if name in _IN_KIB else 1)
+            login[name] = None if data == "unlimited" else int(data) * (KIB if name in _IN_KIB else 1)
     return {"limits": {"login": login}}
 
 

@@ -13,28 +13,28 @@ LAYER = re.compile(r"(?:.{0,60}/)?network-node-layer-([1-9])")
 OF_ADDRESS = re.compile(r"ip-([0-9]{1,3}(?:-[0-9]{1,3}){3})(?:\.|$)")
 LONGEST = 100  # characters of a name
 
-Told = Dict[str, Any]
+CollectorData = Dict[str, Any]
 
 
 def read(node: Node) -> object:
     """The network nodes above this node, the topmost first."""
     node.at(FILE)
     try:
-        told = json.loads(node.read(FILE))
+        data = json.loads(node.read(FILE))
     except FileNotFoundError:
         return {"file": False, "layers": []}
     except (ValueError, RecursionError) as problem:
         raise Broke("%s is not JSON: %s" % (FILE, str(problem)[:100])) from None
-    instances = list(_instances(told))
+    instances = list(_instances(data))
     own = _own(node, instances) or (instances if len(instances) == 1 else [])
     if not own:
         raise Broke("%s has %d instances, and this node is none of them" % (FILE, len(instances)))
     return {"file": True, "layers": _layers(own[0])}
 
 
-def _instances(told: Any) -> Iterator[Told]:
+def _instances(data: Any) -> Iterator[CollectorData]:
     """Every instance of every group."""
-    groups = told.get("InstanceGroups") if isinstance(told, dict) else None
+    groups = data.get("InstanceGroups") if isinstance(data, dict) else None
     for group in groups if isinstance(groups, list) else ():
         instances = group.get("Instances") if isinstance(group, dict) else None
         for instance in instances if isinstance(instances, list) else ():
@@ -42,7 +42,7 @@ def _instances(told: Any) -> Iterator[Told]:
                 yield instance
 
 
-def _own(node: Node, instances: List[Told]) -> List[Told]:
+def _own(node: Node, instances: List[CollectorData]) -> List[CollectorData]:
     """The entry of this node: by the instance id that the firmware has, else by the address in the host name."""
     own_id = node.text("/sys/class/dmi/id/board_asset_tag", absent="")
     found = OF_ADDRESS.match(str(node.text("/proc/sys/kernel/hostname", absent="")))
@@ -51,7 +51,7 @@ def _own(node: Node, instances: List[Told]) -> List[Told]:
     return by_id or [instance for instance in instances if address and instance.get("CustomerIpAddress") == address]
 
 
-def _layers(instance: Told) -> List[str]:
+def _layers(instance: CollectorData) -> List[str]:
     labels = instance.get("InstanceLabel")
     found = {}
     for key, value in labels.items() if isinstance(labels, dict) else ():

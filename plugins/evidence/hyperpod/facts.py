@@ -26,7 +26,7 @@ from clusterproof.plugins.evidence.field import (
 class Network:
     """The subnets and security groups of an instance group, by their ids."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     subnet_ids = Field(texts, "Subnets")
     security_group_ids = Field(texts, "SecurityGroupIds")
@@ -36,7 +36,7 @@ class Network:
 class InstanceGroup:
     """One instance group of a HyperPod cluster."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     name = Field(text, "InstanceGroupName")
     current = Field(whole, "CurrentCount")
@@ -51,18 +51,18 @@ class InstanceGroup:
     @property
     def counts(self) -> Mapping[str, int]:
         """How many nodes of each instance type it has or wants, by EC2's name of the type."""
-        told = read(self.told.get("CountsByType"), table, "CountsByType")
-        return {name.removeprefix("ml."): read(count, whole, name) for name, count in told.items()}
+        data = read(self.data.get("CountsByType"), table, "CountsByType")
+        return {name.removeprefix("ml."): read(count, whole, name) for name, count in data.items()}
 
     @property
     def deep_health_checks(self) -> tuple[str, ...]:
         """What is checked before a node of it is handed over: `InstanceStress`, `InstanceConnectivity`."""
-        return read(self.told.get("OnStartDeepHealthChecks", []), texts, "OnStartDeepHealthChecks")
+        return read(self.data.get("OnStartDeepHealthChecks", []), texts, "OnStartDeepHealthChecks")
 
     @property
     def volumes_gb(self) -> tuple[int, ...]:
         """The sizes of the EBS volumes that each of its nodes gets besides."""
-        sizes = read(self.told.get("VolumeSizesInGB"), values, "VolumeSizesInGB")
+        sizes = read(self.data.get("VolumeSizesInGB"), values, "VolumeSizesInGB")
         return tuple(read(size, whole, "VolumeSizesInGB") for size in sizes)
 
 
@@ -70,12 +70,12 @@ class InstanceGroup:
 class HyperpodCluster:
     """What DescribeCluster answered."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     @property
     def described(self) -> Mapping[str, Any]:
         """The answer itself. Raises Incomplete."""
-        return read(self.told.get("cluster"), table, "hyperpod: cluster")
+        return read(self.data.get("cluster"), table, "hyperpod: cluster")
 
     @property
     def status(self) -> str:
@@ -95,25 +95,25 @@ class HyperpodCluster:
     @property
     def groups(self) -> tuple[InstanceGroup, ...]:
         """Its instance groups, restricted ones too; at least one. Raises Incomplete."""
-        told = [
+        data = [
             *read(self.described.get("InstanceGroups", []), objects, "InstanceGroups"),
             *read(self.described.get("RestrictedInstanceGroups", []), objects, "RestrictedInstanceGroups"),
         ]
-        return tuple(InstanceGroup(entry) for entry in at_least_one(told, "instance group"))
+        return tuple(InstanceGroup(entry) for entry in at_least_one(data, "instance group"))
 
     def network_of(self, group: InstanceGroup) -> Network:
         """The group's own network, else the cluster's. Raises NotApplicable where it is one of SageMaker's."""
-        told = group.told.get("OverrideVpcConfig") or self.described.get("VpcConfig")
-        if not told:
+        data = group.data.get("OverrideVpcConfig") or self.described.get("VpcConfig")
+        if not data:
             raise NotApplicable(f"{group.name} runs in a network of SageMaker's own: nothing of it can be asked")
-        return Network(read(told, table, "VpcConfig"))
+        return Network(read(data, table, "VpcConfig"))
 
 
 @record
 class HyperpodNode:
     """One node of ListClusterNodes; `hostname` is the name in reports, empty where it is not validated."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     hostname = Field(text)
     instance_id = Field(text, "InstanceId")
@@ -130,7 +130,7 @@ class HyperpodNode:
     @property
     def ec2_type(self) -> str:
         """Its instance type as EC2 calls it."""
-        return read(self.told.get("InstanceType"), text, "InstanceType").removeprefix("ml.")
+        return read(self.data.get("InstanceType"), text, "InstanceType").removeprefix("ml.")
 
     @property
     def status(self) -> str:
@@ -144,14 +144,14 @@ class HyperpodNode:
 
     @property
     def _status(self) -> Mapping[str, Any]:
-        return read(self.told.get("InstanceStatus"), table, "InstanceStatus")
+        return read(self.data.get("InstanceStatus"), table, "InstanceStatus")
 
 
 @record
 class NodeZone:
     """The availability zone of a HyperPod node, None where its subnets do not tell."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     hostname = Field(text)
     zone = Field(optional(text))
@@ -161,7 +161,7 @@ class NodeZone:
 class ResourceConfig:
     """What HyperPod wrote on a node about the node itself."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     is_there = Field(flag, "file")
 
@@ -170,7 +170,7 @@ class ResourceConfig:
         """The network nodes above it, the topmost first. Raises NotApplicable where HyperPod does not tell them."""
         if not self.is_there:
             raise NotApplicable("HyperPod wrote no resource_config.json here, and tells network layers nowhere else")
-        told = read(self.told.get("layers"), texts, "layers")
-        if not told:
+        data = read(self.data.get("layers"), texts, "layers")
+        if not data:
             raise NotApplicable("HyperPod's resource_config.json has no network layers of this node")
-        return told
+        return data

@@ -18,21 +18,21 @@ MAX_DIGITS = 18
 class Clock:
     """How far the clock may be off; the kernel lets it grow until somebody corrects the clock."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     max_error_s = Field(number)
     synchronised = Field(flag)
 
 
-def _clock(told: object) -> Clock:
-    return Clock(table(told))
+def _clock(data: object) -> Clock:
+    return Clock(table(data))
 
 
 @record
 class Kernel:
     """The kernel; `clocksource` is empty where it has none to choose."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     running = Field(text)
     with_modules = Field(texts, "modules")

@@ -27,8 +27,8 @@ KERNEL_FACILITY = 8  # priorities from here on are of programs that wrote to the
 
 def read(node: Node) -> object:
     """The lines of this boot that name what matters, from the first source that may be read."""
-    told = node.text(BOOT_ID, absent="")
-    boot_id = told if isinstance(told, str) else ""
+    data = node.text(BOOT_ID, absent="")
+    boot_id = data if isinstance(data, str) else ""
     begins = node.log_cursor if node.log_cursor[0] == boot_id else NO_CURSOR
     refused, empty = [], []
     for source, lines in SOURCES.items():
@@ -138,20 +138,20 @@ def _dmesg(node: Node, _kept: Kept) -> Iterator[Line]:
 
 def _printed(tool: Tool, form: re.Pattern[bytes], timeout_s: float | None = None) -> Iterator[Line]:
     """The lines that a program prints. Raises Denied with its last words where there are none; Broke, when late."""
-    told = False
+    data = False
     other = b""
     stamp, head = b"", b""
     for line in _lines(tool.chunks(timeout_s)):
         printed = form.match(line)
         if printed:
-            told = True
+            data = True
             if form is PRINTED and printed[1] == stamp and float(stamp) >= BOOT_S and not head.startswith(b"NVRM:"):
                 continue  # of the same record, where syslog(2) stamps each line: anybody can have a newline logged
             stamp, head = printed[1], printed[2]
             yield float(stamp), head
         else:
             other = line.strip() or other
-    if not told:
+    if not data:
         raise Denied(f"{tool.line}: {other[:200].decode('utf-8', 'replace') or 'nothing told'}")
 
 

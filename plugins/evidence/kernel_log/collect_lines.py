@@ -73,11 +73,11 @@ class Kept:
             topic = HINT.search(small) and MATTERS.search(small)
             if topic:
                 self._keep(read, seconds, text.decode("utf-8", "replace")[:MAX_CHARACTERS], topic[0].decode())
-        told = self._told()
+        data = self._told()
         return {
-            "lines": told,
+            "lines": data,
             "read": read,
-            "dropped": sum(self._counts.values()) - len(told),
+            "dropped": sum(self._counts.values()) - len(data),
             "truncated": self.truncated,
             "whole_from": self._whole_from,
         }
@@ -110,11 +110,11 @@ class Kept:
         """
         each = EACH
         while True:
-            told = [(*line, left_out) for kind in self._first for line, left_out in self._of_kind(kind, each)]
-            if each == 1 or sum(len(text) for _, _, text, _ in told) <= MAX_TOLD:
+            data = [(*line, left_out) for kind in self._first for line, left_out in self._of_kind(kind, each)]
+            if each == 1 or sum(len(text) for _, _, text, _ in data) <= MAX_TOLD:
                 break
             each //= 2
-        return [[seconds, text, *([left_out] if left_out else [])] for _, seconds, text, left_out in sorted(told)]
+        return [[seconds, text, *([left_out] if left_out else [])] for _, seconds, text, left_out in sorted(data)]
 
     def _of_kind(self, kind: str, each: int) -> list[tuple[Line, int]]:
         """The first and the last lines of one kind, each with how many are left out before it."""

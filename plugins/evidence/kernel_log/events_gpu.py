@@ -180,8 +180,8 @@ def _of_one_line(message: str, time: float | None) -> GpuEvent | None:
 def _xid(time: float | None, found: re.Match[str]) -> XidEvent | None:
     address, code, text = found[1], int(found[2]), found[3] or ""
     pid, process = "", ""
-    if told := _PROCESS.match(text):
-        pid, process, text = told[1].strip(), (told[2] or "").strip(" '`"), told[3] or ""
+    if data := _PROCESS.match(text):
+        pid, process, text = data[1].strip(), (data[2] or "").strip(" '`"), data[3] or ""
     if not code:
         return None
     return XidEvent(
@@ -222,5 +222,5 @@ def _fallen(message: str) -> str:
 
 def _of_gpu_id(number: str) -> str:
     """The address of the driver's GPU ID: domain, bus and device in one number (`0000cc00`)."""
-    told = int(number, 16)
-    return f"{told >> 16:04x}:{told >> 8 & 0xFF:02x}:{told & 0xFF:02x}.0"
+    data = int(number, 16)
+    return f"{data >> 16:04x}:{data >> 8 & 0xFF:02x}:{data & 0xFF:02x}.0"

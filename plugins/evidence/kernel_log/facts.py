@@ -56,9 +56,9 @@ Line: TypeAlias = tuple[float | None, str] | tuple[float | None, str, int]
 Message: TypeAlias = tuple[float | None, str, int]
 
 
-def lines(told: object) -> list[Line]:
+def lines(data: object) -> list[Line]:
     """The lines as the probe tells them, for `parse`."""
-    return [_line(values(entry)) for entry in values(told)]
+    return [_line(values(entry)) for entry in values(data)]
 
 
 def _line(entry: list[object]) -> Line:
@@ -104,7 +104,7 @@ def _events(messages: Iterable[Message]) -> Iterator[Event]:
         if begins_with_a_name(message):
             event: Event | None = process_event(message, time)
         else:
-            event = driver.event(message, time) or disks.told(groups.named(message, host_event(message, time)))
+            event = driver.event(message, time) or disks.event_of(groups.named(message, host_event(message, time)))
         if event is None:
             continue
         if left_out and not isinstance(event, Cleared | GpuNamed):
@@ -116,8 +116,8 @@ def _messages(lines: Iterable[Line]) -> Iterator[Message]:
     """The kernel's own words of each line, with the time given, else the one that the line itself tells."""
     for time, line, *more in lines:
         head, *others = line[:LONGEST_LINE].splitlines() or [""]
-        told, message = unwrap(head)
-        when = told if time is None else time
+        data, message = unwrap(head)
+        when = data if time is None else time
         when = when if when is not None and math.isfinite(when) else None
         yield when, message, more[0] if more else 0
         if _is_of_driver(message):  # so its further lines may be too; a process's name can hold the end of a line

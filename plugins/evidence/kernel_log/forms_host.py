@@ -73,8 +73,8 @@ def _fork(found: re.Match[str], time: float | None) -> AllocationFailure:
 
 
 def _efa(found: re.Match[str], time: float | None) -> EfaMessage | None:
-    told = found.groupdict()
-    device, words = told["name"] or pci_address(told.get("address") or ""), told["words"]
+    data = found.groupdict()
+    device, words = data["name"] or pci_address(data.get("address") or ""), data["words"]
     return EfaMessage(device, words.strip(), time) if efa_error(words) else None
 
 

@@ -65,11 +65,11 @@ def begins_with_a_name(message: str) -> bool:
     return bool(_NAME_OF_PROCESS.match(message))
 
 
-def pci_address(told: str) -> str:
+def pci_address(data: str) -> str:
     """A PCI address in any form that driver and NVML write, as sysfs writes it; empty where it is none."""
-    if not _ADDRESS.fullmatch(told):
+    if not _ADDRESS.fullmatch(data):
         return ""
-    place, _, function = told.lower().partition(".")
+    place, _, function = data.lower().partition(".")
     domain, bus, device = [int(part, 16) for part in f"0:{place}".split(":")[-3:]]
     return f"{domain:04x}:{bus:02x}:{device:02x}.{function or 0}"
 
@@ -79,15 +79,15 @@ def _time(found: re.Match[str], before: float | None) -> float | None:
         return int(found["usec"]) / 1e6
     if found["seconds"]:
         return float(found["seconds"])
-    told = found["date"] or found["iso"]
-    return _epoch(told, found["zone"] or "Z") if told else before
+    data = found["date"] or found["iso"]
+    return _epoch(data, found["zone"] or "Z") if data else before
 
 
-def _epoch(told: str, zone: str) -> float | None:
+def _epoch(data: str, zone: str) -> float | None:
     """Seconds since 1970; what tells no zone is taken as UTC, which nodes keep."""
     from datetime import datetime
 
-    words, _, fraction = told.replace(",", ".").partition(".")
+    words, _, fraction = data.replace(",", ".").partition(".")
     form = "%Y-%m-%dT%H:%M:%S" if words[0].isdigit() else "%a %b %d %H:%M:%S %Y"
     try:
         seconds = datetime.strptime(f"{words} {zone}", f"{form} %z").timestamp()

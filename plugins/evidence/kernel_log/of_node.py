@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from clusterproof.plugins.evidence.fact import Told, told_by
+from clusterproof.plugins.evidence.fact import CollectorData, collected_by
 from clusterproof.plugins.evidence.field import flag, number, optional, read, table, values, whole
 from clusterproof.plugins.evidence.kernel_log import facts as log_of_the_kernel
 from clusterproof.plugins.evidence.kernel_log.window import since_boot
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
 
-@told_by("kernel_log")
-def kernel_events(node: Node, log: Told) -> log_of_the_kernel.Events:
+@collected_by("kernel_log")
+def kernel_events(node: Node, log: CollectorData) -> log_of_the_kernel.Events:
     """What the kernel log says of GPUs and of the host: of this boot, and within the window that counts."""
     events = log_of_the_kernel.of_this_boot(log_of_the_kernel.parse(log.get("lines", log_of_the_kernel.lines)))
     return events if node.since.is_boot else log_of_the_kernel.within(events, node.window_begins, node.boot.booted)
 
 
-@told_by("kernel_log")
-def kernel_log_is_cut(node: Node, log: Told) -> bool:
+@collected_by("kernel_log")
+def kernel_log_is_cut(node: Node, log: CollectorData) -> bool:
     """Whether the log had already lost records that count."""
     if node.since.is_boot or not log.get("truncated", flag):
         return log.get("truncated", flag)
@@ -31,27 +31,27 @@ def kernel_log_is_cut(node: Node, log: Told) -> bool:
     return whole_from is None or whole_from > node.window_begins
 
 
-@told_by("kernel_log")
-def kernel_lines_cut(node: Node, log: Told) -> Mapping[str, int]:
+@collected_by("kernel_log")
+def kernel_lines_cut(node: Node, log: CollectorData) -> Mapping[str, int]:
     """How many lines that may count were cut from what the node told, by their class: `file_servers`, `others`, …"""
-    cut = {name: read(told, values, name) for name, told in (log.get("cut", optional(table)) or {}).items()}
+    cut = {name: read(data, values, name) for name, data in (log.get("cut", optional(table)) or {}).items()}
     begins = -math.inf if node.since.is_boot else node.window_begins
     return {
-        name: read(told[0], whole, "cut")
-        for name, told in cut.items()
-        if len(told) == 2 and read(told[1], number, "cut") >= begins
+        name: read(data[0], whole, "cut")
+        for name, data in cut.items()
+        if len(data) == 2 and read(data[1], number, "cut") >= begins
     }
 
 
-def counting(node: Node, told: list[log_of_the_kernel.Line]) -> list[log_of_the_kernel.Line]:
+def counting(node: Node, data: list[log_of_the_kernel.Line]) -> list[log_of_the_kernel.Line]:
     """Those lines of the kernel log that may be within the window. Raises Incomplete."""
     if node.since.is_boot:
-        return told
+        return data
     begins, booted = node.window_begins, node.boot.booted
-    return [line for line in told if line[0] is None or since_boot(line[0], booted) >= begins]
+    return [line for line in data if line[0] is None or since_boot(line[0], booted) >= begins]
 
 
-@told_by()
+@collected_by()
 def window_begins(node: Node) -> float:
     """When what counts of the kernel log begins, in seconds since boot. Raises Incomplete."""
     return node.since.begins(node.boot.uptime_s, node.boot.booted)

@@ -55,24 +55,24 @@ def read(text: str) -> Mapping[str, object]:
     lines = list(_of_last_boot(text))
     if not lines:
         raise CaptureError("the kernel log has no line")
-    told: dict[str, Any] = Kept().of((seconds, line.encode("utf-8", "replace")) for seconds, line in lines)
-    kept = [[None if math.isnan(seconds) else seconds, *rest] for seconds, *rest in told["lines"]]
+    data: dict[str, Any] = Kept().of((seconds, line.encode("utf-8", "replace")) for seconds, line in lines)
+    kept = [[None if math.isnan(seconds) else seconds, *rest] for seconds, *rest in data["lines"]]
     begins, first = lines[0]
     is_whole = begins < BOOT_S or bool(_BOOTED.match(first))
     whole_from = 0.0 if is_whole else begins if begins < CALENDAR_S else None
-    log = {**told, "source": "capture", "lines": kept, "truncated": not is_whole, "whole_from": whole_from}
+    log = {**data, "source": "capture", "lines": kept, "truncated": not is_whole, "whole_from": whole_from}
     return {"kernel_log": log, **_machine(lines)}
 
 
 def _machine(lines: list[tuple[float, str]]) -> dict[str, object]:
     """What a boot says of the machine: its firmware's names, and the kernel."""
-    told: dict[str, object] = {}
+    data: dict[str, object] = {}
     for _, message in lines[:MAX_BOOT_LINES]:
         if found := _DMI.match(message):
-            told["platform"] = {"vendor": found[1], "product": found[2]}
+            data["platform"] = {"vendor": found[1], "product": found[2]}
         elif found := _VERSION.match(message):
-            told["boot"] = {"kernel": found[1]}
-    return told
+            data["boot"] = {"kernel": found[1]}
+    return data
 
 
 def _of_last_boot(text: str) -> list[tuple[float, str]]:

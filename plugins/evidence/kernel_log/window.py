@@ -42,19 +42,19 @@ class Window:
 BOOT = Window()
 
 
-def window(told: str) -> Window:
+def window(data: str) -> Window:
     """The window that `--since` asks for. Raises ValueError, whose message says what was expected."""
-    if told == BOOT.words:
+    if data == BOOT.words:
         return BOOT
-    span = _SPAN.fullmatch(told)
+    span = _SPAN.fullmatch(data)
     if span and float(span[1]) > 0:
-        return Window(last_s=float(span[1]) * SECONDS[span[2]], words=told)
+        return Window(last_s=float(span[1]) * SECONDS[span[2]], words=data)
     try:
-        moment = datetime.fromisoformat(re.sub(r"[zZ]\Z", "+00:00", told))
+        moment = datetime.fromisoformat(re.sub(r"[zZ]\Z", "+00:00", data))
         local = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
-        return Window(moment=local.timestamp(), words=told)
+        return Window(moment=local.timestamp(), words=data)
     except (ValueError, OverflowError):
-        raise ValueError(f"--since is {told[:60]!r}; expected {EXPECTED}") from None
+        raise ValueError(f"--since is {data[:60]!r}; expected {EXPECTED}") from None
 
 
 def since_boot(seconds: float, booted: float) -> float:

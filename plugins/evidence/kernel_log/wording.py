@@ -92,7 +92,7 @@ def when(seconds: float, node: Node) -> str:
     return f"at {moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def told(events: Iterable[E], words: Callable[[E], str], node: Node) -> list[str]:
+def in_words(events: Iterable[E], words: Callable[[E], str], node: Node) -> list[str]:
     """Events alike in one: in these words, how often and when."""
     return [f"{what} ({how_often(found, node)})" for what, found in grouped(events, words).items()]
 
@@ -120,8 +120,8 @@ def gpus_by_address(node: Node) -> Mapping[str, NamedGpu]:
         return {}
     named: dict[str, NamedGpu] = {}
     for gpu in gpus:
-        told, _ = readings(gpu, "pci", "uuid", "remap_pending", "remap_failed")
-        if "pci" in told:
-            is_due = bool(told.get("remap_pending") or told.get("remap_failed"))
-            named[told["pci"]] = NamedGpu(gpu.index, told.get("uuid", ""), is_due)
+        data, _ = readings(gpu, "pci", "uuid", "remap_pending", "remap_failed")
+        if "pci" in data:
+            is_due = bool(data.get("remap_pending") or data.get("remap_failed"))
+            named[data["pci"]] = NamedGpu(gpu.index, data.get("uuid", ""), is_due)
     return named

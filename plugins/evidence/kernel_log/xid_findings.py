@@ -73,9 +73,9 @@ def evaluate(
     not start, without an Xid is judged as the Xid for that.
     """
     events = [_as_xid(event) for event in events]
-    due = {pci_address(told) for told in remap_due}
+    due = {pci_address(data) for data in remap_due}
     named = {event.pci: event.uuid for event in events if isinstance(event, GpuNamed)}
-    named |= {pci_address(told): uuid for told, uuid in (uuids or {}).items() if uuid}
+    named |= {pci_address(data): uuid for data, uuid in (uuids or {}).items() if uuid}
     return _worst_first(
         _of_gpu(xid(code), pci, lines, pci in due, named.get(pci, ""))
         for (pci, code), lines in _grouped(events, XidEvent).items()
@@ -154,11 +154,11 @@ def _clears(event: Event) -> dict[tuple[str, int | None], str]:
 
 
 def _of_gpu(row: Xid, pci: str, lines: list[tuple[XidEvent, str]], remap_due: bool, uuid: str) -> Finding:
-    told, cleared_by = _standing(lines)
-    last = told[-1]
-    severity: Severity = "none" if cleared_by else RULES[row.verdict](told, remap_due)
-    recovery = _recovery(told) if row.verdict == "by-text" else None
-    with_process = next((line for line in reversed(told) if line.process or line.pid is not None), last)
+    data, cleared_by = _standing(lines)
+    last = data[-1]
+    severity: Severity = "none" if cleared_by else RULES[row.verdict](data, remap_due)
+    recovery = _recovery(data) if row.verdict == "by-text" else None
+    with_process = next((line for line in reversed(data) if line.process or line.pid is not None), last)
     return Finding(
         family="Xid",
         code=row.code,
@@ -166,9 +166,9 @@ def _of_gpu(row: Xid, pci: str, lines: list[tuple[XidEvent, str]], remap_due: bo
         severity=severity,
         pci=pci,
         uuid=uuid,
-        count=sum(line.lines for line in told),
-        occurrences=len(occurrences([line.time for line in told], [line.lines for line in told])),
-        first=told[0].time,
+        count=sum(line.lines for line in data),
+        occurrences=len(occurrences([line.time for line in data], [line.lines for line in data])),
+        first=data[0].time,
         last=last.time,
         text=last.text,
         action=recovery.remedy if recovery else row.action,
@@ -176,7 +176,7 @@ def _of_gpu(row: Xid, pci: str, lines: list[tuple[XidEvent, str]], remap_due: bo
         process=with_process.process,
         pid=with_process.pid,
         cleared_by=cleared_by,
-        part=_part(told),
+        part=_part(data),
     )
 
 
@@ -189,10 +189,10 @@ def _part(lines: Sequence[XidEvent]) -> str:
 
 
 def _of_switch(code: int, pci: str, lines: list[tuple[SXidEvent, str]]) -> Finding:
-    told, cleared_by = _standing(lines)
+    data, cleared_by = _standing(lines)
     rules = sxids()
-    fatal = [line for line in told if line.severity == "fatal" or (not line.severity and code in rules.fatal)]
-    worst = (fatal or told)[-1]
+    fatal = [line for line in data if line.severity == "fatal" or (not line.severity and code in rules.fatal)]
+    worst = (fatal or data)[-1]
     severity: Severity = "none" if cleared_by else "fail" if fatal else "concern"
     return Finding(
         family="SXid",
@@ -201,10 +201,10 @@ def _of_switch(code: int, pci: str, lines: list[tuple[SXidEvent, str]]) -> Findi
         severity=severity,
         pci=pci,
         uuid="",
-        count=sum(line.lines for line in told),
-        occurrences=len(occurrences([line.time for line in told], [line.lines for line in told])),
-        first=told[0].time,
-        last=told[-1].time,
+        count=sum(line.lines for line in data),
+        occurrences=len(occurrences([line.time for line in data], [line.lines for line in data])),
+        first=data[0].time,
+        last=data[-1].time,
         text=worst.text,
         action=rules.fatal_action if fatal else rules.other_action,
         source=rules.source,

@@ -40,9 +40,9 @@ def clients(node: Node, kind: str) -> list[str]:
     return sorted(names)
 
 
-def whole(told: object) -> object:
+def whole(data: object) -> object:
     """A file's text as a number, where it is one."""
-    return int(told) if isinstance(told, str) and told.isdigit() and len(told) < 20 else told
+    return int(data) if isinstance(data, str) and data.isdigit() and len(data) < 20 else data
 
 
 def _client(node: Node, kind: str, name: str) -> dict[str, object]:
@@ -52,9 +52,9 @@ def _client(node: Node, kind: str, name: str) -> dict[str, object]:
     files = {key: f"{kind}/{name}/{key}" for key in TUNING}
     files["lru_max_age_ms"] = f"ldlm/namespaces/{name}/lru_max_age"
     for key, file in files.items():
-        told = node.text(f"{FOLDER}/{file}", absent="")
-        if told != "":
-            client[key] = whole(told)
+        data = node.text(f"{FOLDER}/{file}", absent="")
+        if data != "":
+            client[key] = whole(data)
     return client
 
 
@@ -62,17 +62,17 @@ def _first(node: Node, path: str) -> object:
     """The text of a file under the first root that has it, else why the last that may have it cannot be read."""
     problem = error(FileNotFoundError(2, "", f"{FOLDER}/{path}"))
     for root in ROOTS:
-        told = node.text(f"{root}/{path}", absent="")
-        if isinstance(told, str) and told:
-            return told
-        if not isinstance(told, str):
-            problem = told
+        data = node.text(f"{root}/{path}", absent="")
+        if isinstance(data, str) and data:
+            return data
+        if not isinstance(data, str):
+            problem = data
     return problem
 
 
-def _state(told: object) -> object:
+def _state(data: object) -> object:
     """The word after `state:` in an import's text."""
-    if not isinstance(told, str):
-        return told
-    words = [line.split(":", 1)[1].strip() for line in told.splitlines() if line.strip().startswith("state:")]
+    if not isinstance(data, str):
+        return data
+    words = [line.split(":", 1)[1].strip() for line in data.splitlines() if line.strip().startswith("state:")]
     return words[0] if words else {"error": "EINVAL", "text": "an import without a state"}

@@ -39,5 +39,5 @@ def _target(node: Node, kind: str, name: str) -> dict[str, object]:
 
 def _text(node: Node, path: str) -> object:
     """From /sys, or from /proc where an older client has it."""
-    told = node.text(f"{FOLDER}/{path}", absent="")
-    return told if told != "" else node.text(f"{ROOTS[0]}/{path}")
+    data = node.text(f"{FOLDER}/{path}", absent="")
+    return data if data != "" else node.text(f"{ROOTS[0]}/{path}")

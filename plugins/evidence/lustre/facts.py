@@ -18,7 +18,7 @@ CONNECTED = ("FULL", "IDLE")  # a connection that was not used for a while is id
 class LustreClient:
     """One connection of this node: to an OST (osc), an MDT (mdc) or the management server (mgc)."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     kind = Field(text)
     name = Field(text)
@@ -43,7 +43,7 @@ class LustreClient:
 class LustreTarget:
     """One OST or MDT. Percentages are as `lfs df` reckons them: of what users may use."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     kind = Field(text)
     label = Field(text, "name")
@@ -70,7 +70,7 @@ class LustreTarget:
 class Lustre:
     """The Lustre client of the node."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     version = Field(text)
     health = Field(text)
@@ -80,20 +80,20 @@ class Lustre:
     @property
     def clients(self) -> tuple[LustreClient, ...]:
         """Its connections."""
-        return tuple(LustreClient(told) for told in read(self.told.get("clients"), objects, "lustre: clients"))
+        return tuple(LustreClient(data) for data in read(self.data.get("clients"), objects, "lustre: clients"))
 
     def parameter(self, name: str) -> int | None:
         """A number that a kernel module was loaded with; None where the module is not there. Raises Incomplete."""
-        told = self.modules.get(name)
-        is_absent = isinstance(told, dict) and told.get("error") == "ENOENT"
-        return None if is_absent else read(told, optional(whole), f"lustre: {name}")
+        data = self.modules.get(name)
+        is_absent = isinstance(data, dict) and data.get("error") == "ENOENT"
+        return None if is_absent else read(data, optional(whole), f"lustre: {name}")
 
 
 @record
 class CheckpointFolder:
     """A folder that jobs save to; `exit` and `output` are those of `lfs getstripe`, and are there on Lustre only."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     path = Field(text)
     type = Field(text)
@@ -126,7 +126,7 @@ LONGEST_LINE = 2048
 
 def parse_lfs_df(told_by_lfs: str) -> list[dict[str, Any]]:
     """The targets of `lfs df`, with or without -h or -i, in the form in which the probe tells them."""
-    told: dict[str, dict[str, Any]] = {}
+    data: dict[str, dict[str, Any]] = {}
     counts_inodes = False
     for line in told_by_lfs.splitlines():
         line = line[:LONGEST_LINE].strip()
@@ -134,10 +134,10 @@ def parse_lfs_df(told_by_lfs: str) -> list[dict[str, Any]]:
             counts_inodes = "inodes" in line.lower().split()
         elif found := _LINE.match(line):
             values = _inodes(found) if counts_inodes else _space(found)
-            told.setdefault(found[1], {"kind": found[8].lower(), "name": found[1], "active": True}).update(values)
+            data.setdefault(found[1], {"kind": found[8].lower(), "name": found[1], "active": True}).update(values)
         elif found := _INACTIVE.match(line):
-            told[found[1]] = {"kind": found[2].lower(), "name": found[1], "active": False}
-    return list(told.values())
+            data[found[1]] = {"kind": found[2].lower(), "name": found[1], "active": False}
+    return list(data.values())
 
 
 def _space(found: re.Match[str]) -> dict[str, float]:

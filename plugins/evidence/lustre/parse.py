@@ -42,11 +42,11 @@ def is_parameters(text: str) -> bool:
 
 def read_parameters(text: str) -> Mapping[str, object]:
     """The collector `lustre`, as far as the parameters go."""
-    told: dict[str, object] = {}
+    data: dict[str, object] = {}
     if health := _HEALTH.search(text):
-        told["health"] = health[1].strip()
+        data["health"] = health[1].strip()
     if version := _VERSION.search(text):
-        told["version"] = version[1]
+        data["version"] = version[1]
     clients: dict[str, dict[str, object]] = {}
     for found, rest in sections(_PARAMETER, text, MAX_TARGETS * 8):
         kind, name, key, value = found.groups()
@@ -58,8 +58,8 @@ def read_parameters(text: str) -> Mapping[str, object]:
             count = whole(value.strip())
             client[key] = short(value.strip()) if count is None else count
     if clients:
-        told |= {"clients": list(clients.values())[:MAX_TARGETS], "left_out": max(0, len(clients) - MAX_TARGETS)}
-    return {"lustre": told}
+        data |= {"clients": list(clients.values())[:MAX_TARGETS], "left_out": max(0, len(clients) - MAX_TARGETS)}
+    return {"lustre": data}
 
 
 FORMS = (

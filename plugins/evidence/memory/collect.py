@@ -66,8 +66,8 @@ def _huge_pages(node: Node) -> list[dict[str, object]]:
 
 
 def _count(node: Node, path: str) -> object:
-    told = node.text(path)
-    return int(told) if isinstance(told, str) and told.isdigit() else told
+    data = node.text(path)
+    return int(data) if isinstance(data, str) and data.isdigit() else data
 
 
 def _numa(node: Node) -> list[dict[str, object]]:

@@ -48,12 +48,12 @@ def _module(node: Node, at: str, name: str) -> dict[str, object]:
 
 def _count(node: Node, path: str) -> object:
     """A number, or an error object."""
-    told = node.text(path)
-    if not isinstance(told, str):
-        return told
-    if told.isascii() and told.isdigit() and len(told) < 20:
-        return int(told)
-    return {"error": "EINVAL", "text": f"{path}: {told[:60]!r} is no number"}
+    data = node.text(path)
+    if not isinstance(data, str):
+        return data
+    if data.isascii() and data.isdigit() and len(data) < 20:
+        return int(data)
+    return {"error": "EINVAL", "text": f"{path}: {data[:60]!r} is no number"}
 
 
 def _is(name: str, kind: str) -> bool:

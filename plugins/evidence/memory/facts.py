@@ -16,7 +16,7 @@ KIB_PER_GIB = 2**20
 class HugePages:
     """Pages of one size that are reserved, and how many of them nobody uses."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     size_kib = Field(whole)
     pages = Field(whole)
@@ -27,7 +27,7 @@ class HugePages:
 class NumaNode:
     """A NUMA node: memory, and the CPUs that are near it."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     node = Field(whole)
     memory_kib = Field(whole)
@@ -38,30 +38,30 @@ class NumaNode:
 class Segments:
     """NCCL's files in /dev/shm."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     count = Field(whole)
     kib = Field(whole)
     oldest_s = Field(number)
 
 
-def _huge_pages(told: object) -> tuple[HugePages, ...]:
-    return tuple(HugePages(entry) for entry in objects(told))
+def _huge_pages(data: object) -> tuple[HugePages, ...]:
+    return tuple(HugePages(entry) for entry in objects(data))
 
 
-def _numa(told: object) -> tuple[NumaNode, ...]:
-    return tuple(NumaNode(entry) for entry in objects(told))
+def _numa(data: object) -> tuple[NumaNode, ...]:
+    return tuple(NumaNode(entry) for entry in objects(data))
 
 
-def _segments(told: object) -> Segments:
-    return Segments(table(told))
+def _segments(data: object) -> Segments:
+    return Segments(table(data))
 
 
 @record
 class MainMemory:
     """The memory of a node; `transparent` and `numa_balancing` are empty where the kernel has no such thing."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     total_kib = Field(whole)
     available_kib = Field(whole)

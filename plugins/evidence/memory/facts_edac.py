@@ -11,15 +11,15 @@ from clusterproof.plugins.evidence.field import Field, objects, text, whole
 DAY_S = 86400
 
 
-def _modules(told: object) -> tuple[MemoryModule, ...]:
-    return tuple(MemoryModule(entry) for entry in objects(told))
+def _modules(data: object) -> tuple[MemoryModule, ...]:
+    return tuple(MemoryModule(entry) for entry in objects(data))
 
 
 @record
 class MemoryModule:
     """A memory module that has counted errors; `name` is its label where the firmware gives one."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     name = Field(text)
     corrected = Field(whole)
@@ -30,7 +30,7 @@ class MemoryModule:
 class MemoryController:
     """A memory controller. Counts are of the last `counted_s` seconds, as a rule since its driver was loaded."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     name = Field(text)
     corrected = Field(whole)

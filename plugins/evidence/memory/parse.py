@@ -25,11 +25,11 @@ def is_meminfo(text: str) -> bool:
 def read_meminfo(text: str) -> Mapping[str, object]:
     """The collector `memory`, and the memory of `boot`."""
     rows = {key: int(value) for key, value in _MEMINFO.findall(text)}
-    told: dict[str, object] = {key: rows[word] for key, word in KEYS.items() if word in rows}
+    data: dict[str, object] = {key: rows[word] for key, word in KEYS.items() if word in rows}
     if {"Hugepagesize", "HugePages_Total", "HugePages_Free"} <= rows.keys():
         pages = {"size_kib": rows["Hugepagesize"], "pages": rows["HugePages_Total"], "free": rows["HugePages_Free"]}
-        told["huge_pages"] = [pages]
-    return {"memory": told, "boot": {"memory_kib": rows["MemTotal"]}} if "MemTotal" in rows else {"memory": told}
+        data["huge_pages"] = [pages]
+    return {"memory": data, "boot": {"memory_kib": rows["MemTotal"]}} if "MemTotal" in rows else {"memory": data}
 
 
 def is_free(text: str) -> bool:
@@ -47,12 +47,12 @@ def read_free(text: str) -> Mapping[str, object]:
     numbers = [number for word in rows["Mem"].values() if (number := whole(word)) is not None]
     if len(numbers) == len(rows["Mem"]) and any(number % PAGE_KIB for number in numbers):
         raise CaptureError("free does not say its unit; expected it without options, or with -h")
-    told: dict[str, object] = {}
+    data: dict[str, object] = {}
     for key, (row, column) in _CELLS.items():
         size = _kib(rows.get(row, {}).get(column, ""))
         if size is not None:
-            told[key] = size
-    return {"memory": told, "boot": {"memory_kib": told["total_kib"]}} if "total_kib" in told else {"memory": told}
+            data[key] = size
+    return {"memory": data, "boot": {"memory_kib": data["total_kib"]}} if "total_kib" in data else {"memory": data}
 
 
 _CELLS = {

@@ -24,7 +24,7 @@ from clusterproof.plugins.evidence.field import (
 class Measured:
     """One half of a row, out of place or in place; None where nccl-tests says N/A or has no such column."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     time_us = Field(optional(number))
     algbw_gb_per_s = Field(optional(number))  # 10^9 bytes
@@ -42,7 +42,7 @@ class Measured:
 class Row:
     """One size."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     size_bytes = Field(whole)
     count = Field(whole)
@@ -52,12 +52,12 @@ class Row:
     @property
     def out_of_place(self) -> Measured:
         """With another buffer for the results. Raises Incomplete."""
-        return Measured(read(self.told.get("out_of_place"), table, "nccl_tests: out_of_place"))
+        return Measured(read(self.data.get("out_of_place"), table, "nccl_tests: out_of_place"))
 
     @property
     def in_place(self) -> Measured:
         """With the results in the same buffer. Raises Incomplete."""
-        return Measured(read(self.told.get("in_place"), table, "nccl_tests: in_place"))
+        return Measured(read(self.data.get("in_place"), table, "nccl_tests: in_place"))
 
     @property
     def wrong(self) -> int:
@@ -69,24 +69,24 @@ class Row:
 class Network:
     """What NCCL's own lines say. Names with the number of lines that have them."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     info_lines = Field(whole)
 
     @property
     def networks(self) -> tuple[str, ...]:
         """`Using network …`: AWS Libfabric, IB, Socket. Raises Incomplete."""
-        return tuple(read(self.told.get("networks"), table, "nccl_tests: networks"))
+        return tuple(read(self.data.get("networks"), table, "nccl_tests: networks"))
 
     @property
     def providers(self) -> tuple[str, ...]:
         """`Selected provider is …`: efa, tcp;ofi_rxm. Raises Incomplete."""
-        return tuple(read(self.told.get("providers"), table, "nccl_tests: providers"))
+        return tuple(read(self.data.get("providers"), table, "nccl_tests: providers"))
 
     @property
     def nics(self) -> tuple[int, ...]:
         """`(found N nics)`: every number that a rank told. Raises Incomplete."""
-        found = read(self.told.get("nics"), values, "nccl_tests: nics")
+        found = read(self.data.get("nics"), values, "nccl_tests: nics")
         return tuple(read(each, whole, "nccl_tests: nics") for each in found)
 
 
@@ -94,7 +94,7 @@ class Network:
 class NcclLog:
     """One log. Where nccl-tests did not write it, only `network` is told."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     version = Field(text)
     collective = Field(text)
@@ -109,26 +109,26 @@ class NcclLog:
     @property
     def is_of_nccl_tests(self) -> bool:
         """Whether nccl-tests wrote it, or should have."""
-        return "rows" in self.told
+        return "rows" in self.data
 
     @property
     def rows(self) -> tuple[Row, ...]:
         """The rows of all its tables. Raises Incomplete."""
-        return tuple(Row(told) for told in read(self.told.get("rows"), objects, "nccl_tests: rows"))
+        return tuple(Row(data) for data in read(self.data.get("rows"), objects, "nccl_tests: rows"))
 
     @property
     def network(self) -> Network:
         """What NCCL said of its network. Raises Incomplete."""
-        return Network(read(self.told.get("network"), table, "nccl_tests: network"))
+        return Network(read(self.data.get("network"), table, "nccl_tests: network"))
 
 
 @record
 class NcclTests:
     """Every captured log of NCCL."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     @property
     def logs(self) -> tuple[NcclLog, ...]:
         """The logs, in the order of their files. Raises Incomplete."""
-        return tuple(NcclLog(told) for told in read(self.told.get("logs"), objects, "nccl_tests: logs"))
+        return tuple(NcclLog(data) for data in read(self.data.get("logs"), objects, "nccl_tests: logs"))

@@ -13,7 +13,7 @@ from clusterproof.plugins.evidence.field import Field, flag, number, objects, op
 class Row:
     """One size; bandwidths in 10^9 bytes a second, whatever the version of nccom-test means by GB/s."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     size_bytes = Field(whole)
     count = Field(optional(whole))
@@ -27,7 +27,7 @@ class Row:
 class NccomLog:
     """One run; `is_checked` is None where the command line is not in the log, `problems` are its lines of errors."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     command = Field(text)
     ranks = Field(optional(whole))
@@ -40,16 +40,16 @@ class NccomLog:
     @property
     def rows(self) -> tuple[Row, ...]:
         """The rows of all its tables. Raises Incomplete."""
-        return tuple(Row(told) for told in read(self.told.get("rows"), objects, "nccom: rows"))
+        return tuple(Row(data) for data in read(self.data.get("rows"), objects, "nccom: rows"))
 
 
 @record
 class Nccom:
     """Every captured log of nccom-test."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     @property
     def logs(self) -> tuple[NccomLog, ...]:
         """The runs, in the order of their files. Raises Incomplete."""
-        return tuple(NccomLog(told) for told in read(self.told.get("logs"), objects, "nccom: logs"))
+        return tuple(NccomLog(data) for data in read(self.data.get("logs"), objects, "nccom: logs"))

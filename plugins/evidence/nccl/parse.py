@@ -49,8 +49,8 @@ def is_nccl_tests(text: str) -> bool:
 
 def read(text: str) -> Mapping[str, object]:
     """The collector `nccl_tests`. Raises CaptureError."""
-    told: dict[str, Any] = {"version": "", "nccl": "", "collective": "", "validation": None}
-    told |= {"out_of_bounds": None, "out_of_bounds_word": "", "avg_busbw_gb_per_s": None}
+    data: dict[str, Any] = {"version": "", "nccl": "", "collective": "", "validation": None}
+    data |= {"out_of_bounds": None, "out_of_bounds_word": "", "avg_busbw_gb_per_s": None}
     hosts: dict[str, None] = {}
     problems: dict[str, None] = {}
     ranks = 0
@@ -62,10 +62,10 @@ def read(text: str) -> Mapping[str, object]:
         elif _PROBLEM.match(words):
             problems[short(words.strip())] = None
         else:
-            _take(told, words)
-    collective = told["collective"] or next((found[1] for found in _BINARY.finditer(text)), "")
+            _take(data, words)
+    collective = data["collective"] or next((found[1] for found in _BINARY.finditer(text)), "")
     log = {
-        **told,
+        **data,
         "collective": collective,
         "ranks": ranks or None,
         "hosts": list(hosts)[:MAX_HOSTS],
@@ -92,22 +92,22 @@ def _words(text: str) -> Iterator[str]:
         yield line[found.end() :] if found else line
 
 
-def _take(told: dict[str, Any], words: str) -> None:
+def _take(data: dict[str, Any], words: str) -> None:
     """One line that is no row: what it tells of the run. Of several runs in one log the worst check holds."""
     if found := _OPTIONS.match(words):
-        told["validation"] = int(found[1])
+        data["validation"] = int(found[1])
     elif found := _BANNER.match(words):
-        told["version"] = found[1]
+        data["version"] = found[1]
     elif found := _STARTING.match(words):
-        told["collective"] = found[1]
+        data["collective"] = found[1]
     elif found := _OUT_OF_BOUNDS.match(words):
         count = int(found[1])
-        if count >= (told["out_of_bounds"] or 0) and told["out_of_bounds_word"] != "FAILED":
-            told["out_of_bounds"], told["out_of_bounds_word"] = count, found[2]
+        if count >= (data["out_of_bounds"] or 0) and data["out_of_bounds_word"] != "FAILED":
+            data["out_of_bounds"], data["out_of_bounds_word"] = count, found[2]
     elif found := _AVERAGE.match(words):
-        told["avg_busbw_gb_per_s"] = number(found[1])
+        data["avg_busbw_gb_per_s"] = number(found[1])
     elif found := _NCCL.search(words):
-        told["nccl"] = found[1]
+        data["nccl"] = found[1]
 
 
 def _rows(lines: Iterable[str]) -> Iterator[dict[str, object]]:
@@ -142,13 +142,13 @@ def _row(cells: list[str], columns: list[str]) -> dict[str, object]:
 
 def _measured(names: list[str], cells: list[str]) -> dict[str, object]:
     """Time and bandwidths of one half; None where nccl-tests says N/A. `wrong` counts, `deviation` is the largest."""
-    told = dict(zip(names, cells, strict=True))
+    data = dict(zip(names, cells, strict=True))
     return {
-        "time_us": number(told.get("time", "")),
-        "algbw_gb_per_s": number(told.get("algbw", "")),
-        "busbw_gb_per_s": number(told.get("busbw", "")),
-        "wrong": whole(told.get("wrong", "")),
-        "deviation": number(told.get("error", "")),
+        "time_us": number(data.get("time", "")),
+        "algbw_gb_per_s": number(data.get("algbw", "")),
+        "busbw_gb_per_s": number(data.get("busbw", "")),
+        "wrong": whole(data.get("wrong", "")),
+        "deviation": number(data.get("error", "")),
     }
 
 

@@ -99,21 +99,21 @@ def _rows(text: str) -> Iterator[dict[str, Any]]:
             yield _row(dict(zip(columns, cells, strict=True)))
 
 
-def _row(told: Mapping[str, Any]) -> dict[str, Any]:
+def _row(data: Mapping[str, Any]) -> dict[str, Any]:
     """One row as printed; bandwidths in whatever the version means by GB/s."""
     return {
-        "size_bytes": _number(told.get("size(B)")),
-        "count": _number(told.get("count(elems)")),
-        "type": short(told.get("type")),
-        "time_us": _number(told.get("time:avg(us)", told.get("time(us)"))),
-        "algbw": _number(told.get("algbw(GB/s)")),
-        "busbw": _number(told.get("busbw(GB/s)")),
+        "size_bytes": _number(data.get("size(B)")),
+        "count": _number(data.get("count(elems)")),
+        "type": short(data.get("type")),
+        "time_us": _number(data.get("time:avg(us)", data.get("time(us)"))),
+        "algbw": _number(data.get("algbw(GB/s)")),
+        "busbw": _number(data.get("busbw(GB/s)")),
     }
 
 
-def _number(told: object) -> float | None:
-    read = number(short(told))
-    return int(read) if read is not None and read == int(read) and "." not in short(told) else read
+def _number(data: object) -> float | None:
+    read = number(short(data))
+    return int(read) if read is not None and read == int(read) and "." not in short(data) else read
 
 
 def _unit(rows: list[dict[str, Any]]) -> tuple[float, str]:
@@ -132,10 +132,10 @@ def _unit(rows: list[dict[str, Any]]) -> tuple[float, str]:
 
 
 def _converted(row: Mapping[str, Any], unit: float) -> dict[str, object]:
-    told = {name: value for name, value in row.items() if name not in ("algbw", "busbw")}
+    data = {name: value for name, value in row.items() if name not in ("algbw", "busbw")}
     for name in ("algbw", "busbw"):
-        told[f"{name}_gb_per_s"] = None if row[name] is None else round(row[name] * unit, 6)
-    return told
+        data[f"{name}_gb_per_s"] = None if row[name] is None else round(row[name] * unit, 6)
+    return data
 
 
 FORMS = (

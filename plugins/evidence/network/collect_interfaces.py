@@ -33,18 +33,18 @@ def _interface(node: Node, name: str) -> dict[str, object]:
     }
 
 
-def _number(told: object, base: int = 10) -> object:
+def _number(data: object, base: int = 10) -> object:
     """The number that a file holds; what is none is an error in its place."""
-    if not isinstance(told, str):
-        return told
+    if not isinstance(data, str):
+        return data
     try:
-        return int(told, base)
+        return int(data, base)
     except ValueError:
-        return {"error": "EINVAL", "text": f"no number: {told[:40]!r}"}
+        return {"error": "EINVAL", "text": f"no number: {data[:40]!r}"}
 
 
-def _carrier(told: object) -> object:
+def _carrier(data: object) -> object:
     """Whether there is a link; null for an interface that is switched off, of which the kernel does not tell."""
-    if isinstance(told, dict):
-        return None if told["error"] == "EINVAL" else told
-    return {"0": False, "1": True}.get(str(told), {"error": "EINVAL", "text": f"carrier: {str(told)[:40]!r}"})
+    if isinstance(data, dict):
+        return None if data["error"] == "EINVAL" else data
+    return {"0": False, "1": True}.get(str(data), {"error": "EINVAL", "text": f"carrier: {str(data)[:40]!r}"})

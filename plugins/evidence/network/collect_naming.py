@@ -43,11 +43,11 @@ def read(node: Node) -> object:
 
 def _hosts(node: Node, hostname: str) -> object:
     """The addresses that /etc/hosts gives the node's own name, each with whether the node has it."""
-    told = node.text(HOSTS, absent="")
-    if isinstance(told, dict):
-        return told
+    data = node.text(HOSTS, absent="")
+    if isinstance(data, dict):
+        return data
     wanted = {hostname, hostname.partition(".")[0]}
-    rows = [line.partition("#")[0].split() for line in told.splitlines()]
+    rows = [line.partition("#")[0].split() for line in data.splitlines()]
     named = [row[0] for row in rows if wanted.intersection(row[1:])]
     owned = ((address, _is_own(address)) for address in named)
     return [{"address": address, "is_own": is_own} for address, is_own in owned if is_own is not None][:MAX_HOSTS]
@@ -77,8 +77,8 @@ def _nameservers(node: Node) -> list[str]:
 
 
 def _named_in(node: Node, path: str) -> list[str]:
-    told = node.text(path, absent="")
-    rows = [line.split() for line in told.splitlines()] if isinstance(told, str) else []
+    data = node.text(path, absent="")
+    rows = [line.split() for line in data.splitlines()] if isinstance(data, str) else []
     return [row[1] for row in rows if row[0:1] == ["nameserver"] and len(row) > 1][:MAX_SERVERS]
 
 
@@ -142,15 +142,15 @@ def _addresses(node: Node) -> list[dict[str, object]]:
 def _ipv4(name: str) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         try:
-            told = fcntl.ioctl(asking, SIOCGIFADDR, struct.pack("256s", name[:15].encode()))
+            data = fcntl.ioctl(asking, SIOCGIFADDR, struct.pack("256s", name[:15].encode()))
         except OSError:
             return ""
-    return socket.inet_ntoa(told[20:24])
+    return socket.inet_ntoa(data[20:24])
 
 
 def _duplicates(node: Node) -> list[str]:
     """The IPv6 addresses that another host was found to have."""
-    told = node.text("/proc/1/net/if_inet6" if node.root else "/proc/self/net/if_inet6", absent="")
-    rows = [line.split() for line in told.splitlines()] if isinstance(told, str) else []
+    data = node.text("/proc/1/net/if_inet6" if node.root else "/proc/self/net/if_inet6", absent="")
+    rows = [line.split() for line in data.splitlines()] if isinstance(data, str) else []
     found = [row for row in rows if len(row) == 6 and int(row[4], 16) & DUPLICATE]
     return [f"{socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0]))} on {row[5]}" for row in found[:MAX_HOSTS]]

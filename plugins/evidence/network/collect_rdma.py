@@ -68,13 +68,13 @@ def _told_if_there(node: Node, path: str) -> object:
 
 def _counted(node: Node, path: str) -> object:
     """A counter; null where this port has none ("N/A (no PMA)")."""
-    told = _told_if_there(node, path)
-    if not isinstance(told, str) or told.startswith("N/A"):
-        return None if isinstance(told, str) else told
-    return int(told) if told.isdecimal() else {"error": "EINVAL", "text": f"{path}: {told[:40]!r}"}
+    data = _told_if_there(node, path)
+    if not isinstance(data, str) or data.startswith("N/A"):
+        return None if isinstance(data, str) else data
+    return int(data) if data.isdecimal() else {"error": "EINVAL", "text": f"{path}: {data[:40]!r}"}
 
 
 def _hex(node: Node, path: str) -> object:
     """A vendor or device number without its 0x; empty where the device is of software, and has no place on the bus."""
-    told = node.text(path, absent="")
-    return told[2:] if isinstance(told, str) and told.startswith("0x") else told
+    data = node.text(path, absent="")
+    return data[2:] if isinstance(data, str) and data.startswith("0x") else data

@@ -20,7 +20,7 @@ _RATE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) Gb/sec")
 class Port:
     """One port of an RDMA device; `state` and `physical_state` as sysfs words them: `4: ACTIVE`."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     number = Field(whole, "port")
     state = Field(text)
@@ -48,7 +48,7 @@ class Port:
 class RdmaDevice:
     """One entry of /sys/class/infiniband; not every one is an EFA device."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     name = Field(text)
     vendor = Field(text)  # empty where it is made of software, as soft RoCE and soft iWARP are
@@ -80,14 +80,14 @@ class RdmaDevice:
     @property
     def ports(self) -> tuple[Port, ...]:
         """Its ports. Raises Incomplete."""
-        return tuple(Port(entry) for entry in read(self.told.get("ports"), objects, "ports"))
+        return tuple(Port(entry) for entry in read(self.data.get("ports"), objects, "ports"))
 
 
 @record
 class Interface:
     """A network interface that has a device of its own; a virtual one has none."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     name = Field(text)
     driver = Field(text)
@@ -111,13 +111,13 @@ class Interface:
 class EfaCounters:
     """An EFA device's error counters at two looks, by name; those that its driver has."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     name = Field(text)
 
     def counted(self, counter: str) -> int | None:
         """How far a counter went between the looks; None where the driver lacks it. Raises Incomplete."""
-        counters = read(self.told.get("counters"), table, "counters")
+        counters = read(self.data.get("counters"), table, "counters")
         if counter not in counters:
             return None
         first, second = (read(one, whole, counter) for one in read(counters[counter], _two, counter))
@@ -126,7 +126,7 @@ class EfaCounters:
         return second - first
 
 
-def _two(told: object) -> list[object]:
-    if len(values(told)) != 2:
+def _two(data: object) -> list[object]:
+    if len(values(data)) != 2:
         raise TypeError
-    return values(told)
+    return values(data)

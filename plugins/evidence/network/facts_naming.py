@@ -17,7 +17,7 @@ LINK_LOCAL = "169.254."
 class HostsEntry:
     """An address that /etc/hosts gives the node's own name."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     address = Field(text)
     is_own = Field(flag)
@@ -27,7 +27,7 @@ class HostsEntry:
 class Nameserver:
     """A server that the node asks for names."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     address = Field(text)
     answers = Field(flag)
@@ -37,7 +37,7 @@ class Nameserver:
 class InterfaceAddress:
     """What an interface is reached by; `mac` and `ipv4` are empty where it has none."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     name = Field(text)
     driver = Field(text)
@@ -50,27 +50,27 @@ class InterfaceAddress:
         if self.driver.startswith(OF_OTHER_MACHINES):
             return ()
         mac, ipv4 = self.mac.lower(), self.ipv4
-        told = ("" if mac == NO_MAC else mac, "" if ipv4.startswith(LINK_LOCAL) else ipv4)
-        return tuple(one for one in told if one)
+        data = ("" if mac == NO_MAC else mac, "" if ipv4.startswith(LINK_LOCAL) else ipv4)
+        return tuple(one for one in data if one)
 
 
-def _hosts(told: object) -> tuple[HostsEntry, ...]:
-    return tuple(HostsEntry(entry) for entry in objects(told))
+def _hosts(data: object) -> tuple[HostsEntry, ...]:
+    return tuple(HostsEntry(entry) for entry in objects(data))
 
 
-def _nameservers(told: object) -> tuple[Nameserver, ...]:
-    return tuple(Nameserver(entry) for entry in objects(told))
+def _nameservers(data: object) -> tuple[Nameserver, ...]:
+    return tuple(Nameserver(entry) for entry in objects(data))
 
 
-def _addresses(told: object) -> tuple[InterfaceAddress, ...]:
-    return tuple(InterfaceAddress(entry) for entry in objects(told))
+def _addresses(data: object) -> tuple[InterfaceAddress, ...]:
+    return tuple(InterfaceAddress(entry) for entry in objects(data))
 
 
 @record
 class Naming:
     """A node's own name and addresses; `duplicates` are IPv6 addresses that another host was found to have."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     hostname = Field(text)
     hosts = Field(_hosts)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.fact import Told, list_told_as, told_as, told_by
+from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
 from clusterproof.plugins.evidence.field import number, objects, optional, read, table, text, texts, whole
 from clusterproof.plugins.evidence.host.facts import (
     Command,
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 LEAST_S = 0.01  # between two looks at a counter: less says nothing of a rate
 
 
-@told_by("rdma")
-def rdma_devices(_node: Node, rdma: Told) -> tuple[RdmaDevice, ...]:
+@collected_by("rdma")
+def rdma_devices(_node: Node, rdma: CollectorData) -> tuple[RdmaDevice, ...]:
     """The RDMA devices of hardware: soft RoCE and soft iWARP are not what a cluster is built with."""
     return tuple(RdmaDevice(entry) for entry in rdma.get("devices", objects) if entry.get("vendor") != "")
 
 
-@told_by()
+@collected_by()
 def efa_devices(node: Node) -> tuple[RdmaDevice, ...]:
     """The EFA devices."""
     return tuple(device for device in node.rdma_devices if device.is_efa)
 
 
-@told_by("rdma")
-def efa_driver(_node: Node, rdma: Told) -> str:
+@collected_by("rdma")
+def efa_driver(_node: Node, rdma: CollectorData) -> str:
     """The version of EFA's driver; empty where it tells none, as that of Linux itself, or nobody asked."""
     return rdma.get("efa_version", optional(text)) or ""
 
 
-@told_by()
+@collected_by()
 def efa_seen(node: Node) -> int:
     """How many EFA devices the driver or the PCI bus shows, whichever shows more; none only by the bus's word.
 
@@ -58,14 +58,14 @@ def efa_seen(node: Node) -> int:
         raise
 
 
-@told_by()
+@collected_by()
 def efa_usual(node: Node) -> int | None:
     """How many EFA devices most nodes of its group have; None where no number has a majority."""
     usual = node.group.most("EFA devices", lambda one: [str(one.efa_seen)])
     return int(next(iter(usual))) if usual else None
 
 
-@told_by()
+@collected_by()
 def efa_attached(node: Node) -> int:
     """How many EFA devices are attached: as AWS says; else those it shows, or as many as most of its group have.
 
@@ -83,35 +83,35 @@ def efa_attached(node: Node) -> int:
         raise
 
 
-@told_by()
+@collected_by()
 def ib_devices(node: Node) -> tuple[RdmaDevice, ...]:
     """The RDMA devices that are not EFA."""
     return tuple(device for device in node.rdma_devices if not device.is_efa)
 
 
-@told_by("rdma")
-def modules(node: Node, rdma: Told) -> tuple[str, ...]:
+@collected_by("rdma")
+def modules(node: Node, rdma: CollectorData) -> tuple[str, ...]:
     """Which of the kernel modules that matter here are loaded."""
     return rdma.get("modules", texts)
 
 
-@told_by("rdma")
-def uverbs(node: Node, rdma: Told) -> tuple[str, ...]:
+@collected_by("rdma")
+def uverbs(node: Node, rdma: CollectorData) -> tuple[str, ...]:
     """The device files under /dev/infiniband."""
     return rdma.get("uverbs", texts)
 
 
-@told_by("rdma")
-def nvidia_taint(node: Node, rdma: Told) -> str:
+@collected_by("rdma")
+def nvidia_taint(node: Node, rdma: CollectorData) -> str:
     """How the NVIDIA module taints the kernel: with a P if it is not the open one; empty if none is loaded."""
     return rdma.get("nvidia_taint", text)
 
 
-efa_counters = list_told_as("efa_counters", "devices", EfaCounters)
+efa_counters = list_collected_as("efa_counters", "devices", EfaCounters)
 
 
-@told_by("efa_counters")
-def efa_counted_s(node: Node, counters: Told) -> float:
+@collected_by("efa_counters")
+def efa_counted_s(node: Node, counters: CollectorData) -> float:
     """The seconds between the two looks at EFA's counters."""
     seconds = counters.get("seconds", number)
     if seconds < LEAST_S:
@@ -119,30 +119,30 @@ def efa_counted_s(node: Node, counters: Told) -> float:
     return seconds
 
 
-interfaces = list_told_as("interfaces", "physical", Interface)
+interfaces = list_collected_as("interfaces", "physical", Interface)
 
 
-@told_by("interfaces")
-def interface_names(node: Node, interfaces: Told) -> tuple[str, ...]:
+@collected_by("interfaces")
+def interface_names(node: Node, interfaces: CollectorData) -> tuple[str, ...]:
     """The names of all network interfaces."""
     return interfaces.get("names", texts)
 
 
-naming = told_as("naming", Naming)
-environment = list_told_as("environment", "variables", Variable)
+naming = collected_as("naming", Naming)
+environment = list_collected_as("environment", "variables", Variable)
 
 
-@told_by("environment")
-def environment_unread(node: Node, environment: Told) -> tuple[str, ...]:
+@collected_by("environment")
+def environment_unread(node: Node, environment: CollectorData) -> tuple[str, ...]:
     """The files that set variables for jobs and could not be read."""
     return tuple(environment.get("unread", table))
 
 
-fi_info = told_as("libfabric", Command)
+fi_info = collected_as("libfabric", Command)
 
 
-@told_by("limits")
-def memlock_bytes(node: Node, limits: Told) -> Mapping[str, int | None]:
+@collected_by("limits")
+def memlock_bytes(node: Node, limits: CollectorData) -> Mapping[str, int | None]:
     """The locked-memory limit of a login and of each daemon that starts jobs; None is unlimited."""
-    limit_of = {name: Told(read(told, table, name), name) for name, told in inherited(limits).items()}
-    return {name: told.get("memlock", optional(whole)) for name, told in limit_of.items()}
+    limit_of = {name: CollectorData(read(data, table, name), name) for name, data in inherited(limits).items()}
+    return {name: data.get("memlock", optional(whole)) for name, data in limit_of.items()}

@@ -28,10 +28,10 @@ MELLANOX_OUI = "02c9"  # what verbs call the vendor of a Mellanox device, in pla
 _NAME = r"([\w.-]{1,64})"
 
 
-def _word(table: Mapping[str, str], told: str) -> str:
+def _word(table: Mapping[str, str], data: str) -> str:
     """The kernel's wording of a state: `Active`, `LINK_UP` and `4: ACTIVE` are told as sysfs tells them."""
-    plain = told.strip().lower()
-    return table.get(plain) or table.get(plain.replace("_", "").replace(" ", "")) or short(told.strip())
+    plain = data.strip().lower()
+    return table.get(plain) or table.get(plain.replace("_", "").replace(" ", "")) or short(data.strip())
 
 
 # ibstat
@@ -170,11 +170,11 @@ def read_rdma_tool(text: str) -> Mapping[str, object]:
         firmware = re.search(r"\bfw (\S{1,40})", rest)
         devices[name] = {"name": name, **({"firmware": firmware[1]} if firmware else {})}
     for name, port, rest in _LINK.findall(text)[:MAX_DEVICES]:
-        told: dict[str, object] = {"port": int(port)}
+        data: dict[str, object] = {"port": int(port)}
         for key, table, word in (("state", STATES, "state"), ("physical_state", PHYSICAL, "physical_state")):
             if found := re.search(rf"(?:^|\s){word} (\w{{1,40}})", rest):
-                told[key] = _word(table, found[1])
-        devices.setdefault(name, {"name": name}).setdefault("ports", []).append(told)
+                data[key] = _word(table, found[1])
+        devices.setdefault(name, {"name": name}).setdefault("ports", []).append(data)
     return {"rdma": {"devices": list(devices.values())}}
 
 
@@ -208,18 +208,18 @@ def read_sysfs(text: str) -> Mapping[str, object]:
             device[_KEYS[own]] = short(value.strip().removeprefix("0x"))
             continue
         ports = device.setdefault("ports", [])
-        told = next((one for one in ports if one["port"] == int(port)), None)
-        if told is None:
-            told = {"port": int(port)}
-            ports.append(told)
-        told[_PORT_KEYS.get(key, key)] = _count(value.strip()) if key.startswith("counters/") else short(value.strip())
+        data = next((one for one in ports if one["port"] == int(port)), None)
+        if data is None:
+            data = {"port": int(port)}
+            ports.append(data)
+        data[_PORT_KEYS.get(key, key)] = _count(value.strip()) if key.startswith("counters/") else short(value.strip())
     return {"rdma": {"devices": list(devices.values())}}
 
 
-def _count(told: str) -> object:
+def _count(data: str) -> object:
     """A counter; None where this port has none ("N/A (no PMA)")."""
-    count = whole(told)
-    return count if count is not None or told.startswith("N/A") else {"error": "EINVAL", "text": short(told)}
+    count = whole(data)
+    return count if count is not None or data.startswith("N/A") else {"error": "EINVAL", "text": short(data)}
 
 
 FORMS = (

@@ -55,14 +55,14 @@ def _counter(node: Node, path: str) -> object:
 
 
 def _number(node: Node, path: str) -> object:
-    told = node.text(path)
-    return int(told) if isinstance(told, str) and told.isdigit() and len(told) < 20 else told
+    data = node.text(path)
+    return int(data) if isinstance(data, str) and data.isdigit() and len(data) < 20 else data
 
 
 def _numbers(node: Node, path: str) -> object:
     """`12, 3, 4, 1` as a list."""
-    told = node.text(path)
-    if not isinstance(told, str):
-        return told
-    words = [word for word in re.split(r"[\s,]+", told) if word]
+    data = node.text(path)
+    if not isinstance(data, str):
+        return data
+    words = [word for word in re.split(r"[\s,]+", data) if word]
     return [int(word) for word in words[:MAX_DEVICES] if word.isdigit() and len(word) < 6]

@@ -19,7 +19,7 @@ MAX_NAME = 80  # characters of a process's name in a message
 class NeuronDevice:
     """One Trainium or Inferentia device. Counters are since the driver was loaded."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     index = Field(whole)
     serial = Field(text)
@@ -35,14 +35,14 @@ class NeuronDevice:
     @property
     def connected(self) -> tuple[int, ...]:
         """The devices that it is linked with. Raises Incomplete."""
-        return tuple(read(each, whole, "connected") for each in read(self.told.get("connected"), values, "connected"))
+        return tuple(read(each, whole, "connected") for each in read(self.data.get("connected"), values, "connected"))
 
 
 @record
 class Neuron:
     """The Neuron driver and its devices."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     driver = Field(text)
     on_bus = Field(whole)
@@ -50,7 +50,7 @@ class Neuron:
     @property
     def devices(self) -> tuple[NeuronDevice, ...]:
         """The devices that the driver runs."""
-        return tuple(NeuronDevice(told) for told in read(self.told.get("devices"), objects, "neuron: devices"))
+        return tuple(NeuronDevice(data) for data in read(self.data.get("devices"), objects, "neuron: devices"))
 
 
 @record
@@ -82,18 +82,18 @@ def parse_neuron_ls(output: str) -> tuple[Listed, ...] | None:
     if begin < 0:
         return None
     try:
-        told = json.JSONDecoder().raw_decode(output, begin)[0]
+        data = json.JSONDecoder().raw_decode(output, begin)[0]
     except (ValueError, RecursionError):
         return None
-    entries = _entries(told)
+    entries = _entries(data)
     return None if entries is None else tuple(_listed(entry) for entry in entries)
 
 
-def _entries(told: object) -> list[dict[str, Any]] | None:
+def _entries(data: object) -> list[dict[str, Any]] | None:
     """The list of devices: the whole answer, or a member of it."""
-    found = told if isinstance(told, list) else None
-    if isinstance(told, dict):
-        found = next((each for each in told.values() if isinstance(each, list) and each), None)
+    found = data if isinstance(data, list) else None
+    if isinstance(data, dict):
+        found = next((each for each in data.values() if isinstance(each, list) and each), None)
     if found is None or not all(isinstance(entry, dict) and type(entry.get("neuron_device")) is int for entry in found):
         return None
     return found
@@ -101,8 +101,8 @@ def _entries(told: object) -> list[dict[str, Any]] | None:
 
 def _listed(entry: Mapping[str, Any]) -> Listed:
     processes = entry.get("neuron_processes")
-    told = [process for process in processes if isinstance(process, dict)] if isinstance(processes, list) else []
-    return Listed(entry["neuron_device"], tuple(_process(process) for process in told))
+    data = [process for process in processes if isinstance(process, dict)] if isinstance(processes, list) else []
+    return Listed(entry["neuron_device"], tuple(_process(process) for process in data))
 
 
 def _process(process: Mapping[str, Any]) -> str:
@@ -122,10 +122,10 @@ _ACTION = Pattern(r"\baction=([A-Z0-9_]{1,60})")
 def hardware_errors(log: Iterable[str]) -> tuple[HardwareError, ...]:
     """The hardware errors of the last boot in a log; those that a new start of the driver repairs end with it."""
     found: list[HardwareError] = []
-    told = list(log)
-    if not any(_MARK in line for line in told):
+    data = list(log)
+    if not any(_MARK in line for line in data):
         return ()
-    for line in told:
+    for line in data:
         message = unwrap(line[:LONGEST_LINE])[1]
         if begins_with_a_name(message):
             continue  # which is its user's to choose

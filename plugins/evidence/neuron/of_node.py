@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.fact import Absent, Told, told_as, told_by
+from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_as, collected_by
 from clusterproof.plugins.evidence.host.facts import (
     Command,
 )
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
 
-neuron = told_as("neuron", Neuron)
+neuron = collected_as("neuron", Neuron)
 
 
-@told_by()
+@collected_by()
 def neuron_devices_due(node: Node) -> int:
     """How many Neuron devices its type has; where the type is not known, how many the PCI bus shows."""
     try:
@@ -36,7 +36,7 @@ def _neuron_devices_on_bus(node: Node) -> int:
         return 0
 
 
-@told_by()
+@collected_by()
 def neuron_devices(node: Node) -> tuple[NeuronDevice, ...]:
     """The Neuron devices that the driver runs, at least one. Raises NotApplicable where there should be none."""
     due = node.neuron_devices_due
@@ -51,17 +51,17 @@ def neuron_devices(node: Node) -> tuple[NeuronDevice, ...]:
     return devices
 
 
-neuron_ls = told_as("neuron_ls", Command)
+neuron_ls = collected_as("neuron_ls", Command)
 
 
-@told_by()
+@collected_by()
 def neuron_ls_hangs(node: Node) -> str:
     """What neuron-ls was doing when it did not answer by its deadline, else empty. Raises Incomplete."""
     collector = node.collector("neuron_ls")
     return collector.detail or "neuron-ls" if collector.status in (Status.TIMED_OUT, Status.STUCK) else ""
 
 
-@told_by("kernel_log")
-def neuron_hardware_errors(node: Node, log: Told) -> tuple[HardwareError, ...]:
+@collected_by("kernel_log")
+def neuron_hardware_errors(node: Node, log: CollectorData) -> tuple[HardwareError, ...]:
     """The hardware errors of Neuron devices since boot: what broke then is broken still."""
     return hardware_errors(line[1] for line in node.counting(log.get("lines", kernel_log.lines)))

@@ -47,23 +47,23 @@ def _device(node: Node, address: str, vendor: str, device: str, pci_class: str) 
 
 def _numa(node: Node, path: str) -> object:
     """The device's NUMA node; -1 where the firmware names none."""
-    told = node.text(path, absent="-1")
-    return int(told) if isinstance(told, str) and told.lstrip("-").isdigit() else told
+    data = node.text(path, absent="-1")
+    return int(data) if isinstance(data, str) and data.lstrip("-").isdigit() else data
 
 
 def _width(node: Node, path: str) -> object:
-    told = node.text(path, absent="")
-    if isinstance(told, str):
-        return int(told) if told.isdigit() else None
-    return told
+    data = node.text(path, absent="")
+    if isinstance(data, str):
+        return int(data) if data.isdigit() else None
+    return data
 
 
 def _total(node: Node, path: str, name: str) -> object:
     """The total that a file of error counters ends with; null where there is no such file."""
-    told = node.text(path, absent="")
-    if not isinstance(told, str) or not told:
-        return told or None
-    count = dict(line.rpartition(" ")[::2] for line in told.splitlines()).get(name, "")
+    data = node.text(path, absent="")
+    if not isinstance(data, str) or not data:
+        return data or None
+    count = dict(line.rpartition(" ")[::2] for line in data.splitlines()).get(name, "")
     if count.isascii() and count.isdigit() and len(count) < 20:
         return int(count)
     return {"error": "NOT_UNDERSTOOD", "text": f"{path}: no {name}"}

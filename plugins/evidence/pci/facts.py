@@ -36,7 +36,7 @@ NVME, NETWORK = "0108", "02"  # what the classes of NVMe controllers and of netw
 class PciErrors:
     """What PCIe's advanced error reporting counted since boot; None where the kernel does not report it."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     correctable = Field(optional(whole))
     nonfatal = Field(optional(whole))
@@ -47,7 +47,7 @@ class PciErrors:
 class PciDevice:
     """One PCI device of those that matter here."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     address = Field(text)
     vendor = Field(text)
@@ -128,7 +128,7 @@ class PciDevice:
     @property
     def errors(self) -> PciErrors:
         """The errors of its PCIe link. Raises Incomplete."""
-        return PciErrors(read(self.told.get("errors"), table, "errors"))
+        return PciErrors(read(self.data.get("errors"), table, "errors"))
 
 
 def _link(lanes: int | None, speed: str) -> PciLink | None:

@@ -71,11 +71,11 @@ def _by_name(words: str) -> str:
 
 def _device(address: str, kind: str, vendor: str, device: str) -> dict[str, Any]:
     """What is not told is left out."""
-    told = {"class": kind, "vendor": vendor, "device": device}
+    data = {"class": kind, "vendor": vendor, "device": device}
     full = address if address.count(":") == 2 else f"0000:{address}"
     is_neuron = vendor == AMAZON and bool(_NEURON.fullmatch(device))
     marked = {"neuron": True} if is_neuron else {}
-    return {"address": full[-12:], **{key: value for key, value in told.items() if value}, **marked}
+    return {"address": full[-12:], **{key: value for key, value in data.items() if value}, **marked}
 
 
 def _detail(device: dict[str, Any], line: str) -> None:
@@ -105,20 +105,20 @@ def read_records(text: str) -> Mapping[str, object]:
         kind, vendor, device = (rows.get(key, "")[:LONGEST_LINE] for key in ("Class", "Vendor", "Device"))
         known = next((number for name, number in VENDORS.items() if vendor.startswith(name)), "")
         name = kind.partition(" [")[0]
-        told = _device(
+        data = _device(
             slot[1],
             f"{number}00" if (number := _number(kind)) else CLASSES.get(name, ""),
             _number(vendor) or known,
             _number(device) or _by_name(device),
         )
         if rows.get("Driver"):
-            told["driver"] = short(rows["Driver"])
-        devices.append(told)
+            data["driver"] = short(rows["Driver"])
+        devices.append(data)
     return _collector(devices)
 
 
-def _number(told: str) -> str:
-    found = re.fullmatch(r"(?:.{0,300}\[)?([0-9a-f]{4})\]?", told)
+def _number(data: str) -> str:
+    found = re.fullmatch(r"(?:.{0,300}\[)?([0-9a-f]{4})\]?", data)
     return found[1] if found else ""
 
 
@@ -147,8 +147,8 @@ def _collector(devices: list[dict[str, Any]]) -> dict[str, object]:
         raise CaptureError("lspci lists no device")
     wanted = [device for device in devices if _matters(device)]
     neuron = sum(1 for device in devices if device.pop("neuron", False))
-    told: dict[str, object] = {"pci": {"devices": wanted[:MAX_DEVICES]}}
-    return {**told, "neuron": {"on_bus": neuron}} if neuron else told
+    data: dict[str, object] = {"pci": {"devices": wanted[:MAX_DEVICES]}}
+    return {**data, "neuron": {"on_bus": neuron}} if neuron else data
 
 
 def _matters(device: Mapping[str, Any]) -> bool:

@@ -16,7 +16,7 @@ DIRECTIONS = ("write", "read")
 class FsBandwidth:
     """One run in one folder."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     folder = Field(text)
 
@@ -26,7 +26,7 @@ class FsBandwidth:
         return {direction: self._speed(direction) for direction in DIRECTIONS}
 
     def _speed(self, direction: str) -> float:
-        run = read(self.told.get(direction), table, f"fs_bandwidth: {direction}")
+        run = read(self.data.get(direction), table, f"fs_bandwidth: {direction}")
         size, seconds = (read(run.get(key), number, f"fs_bandwidth: {direction} {key}") for key in ("bytes", "seconds"))
         if not (size > 0 and seconds > 0):
             raise Incomplete(f"fs_bandwidth: {direction} of {size:.0f} bytes in {seconds:g} s; expected more of both")

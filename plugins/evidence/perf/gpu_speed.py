@@ -31,14 +31,14 @@ Speeds = Mapping[str, float]  # by GPU
 class GpuBandwidth:
     """Copies of every GPU; `by` is the program that made them: each has its own way."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     by = Field(text)
 
     @property
     def runs(self) -> tuple[Ran, ...]:
         """The runs of that program. Raises Incomplete."""
-        return tuple(Ran(told) for told in read(self.told.get("runs"), objects, "gpu_bandwidth: runs"))
+        return tuple(Ran(data) for data in read(self.data.get("runs"), objects, "gpu_bandwidth: runs"))
 
     @property
     def speeds(self) -> Mapping[str, Speeds]:
@@ -48,23 +48,23 @@ class GpuBandwidth:
     @property
     def gb_per_s(self) -> Mapping[str, Speeds]:
         """By direction and GPU; between GPUs the median of all copies that one takes part in. Raises Incomplete."""
-        told = (_of_torch(run) if self.by == "PyTorch" else _of_nvbandwidth(run) for run in self.runs)
-        return {direction: speeds for one in told for direction, speeds in one.items()}
+        data = (_of_torch(run) if self.by == "PyTorch" else _of_nvbandwidth(run) for run in self.runs)
+        return {direction: speeds for one in data for direction, speeds in one.items()}
 
 
 @record
 class GpuGemm:
     """Matrix products of every GPU, all at once."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     @property
     def speeds(self) -> Mapping[str, Speeds]:
         """TFLOP/s by what was multiplied and by GPU, the median of all rounds. Raises Incomplete."""
-        told = _document(Ran(self.told))
-        kind = read(told.get("type"), text, "gpu_gemm: type").removeprefix("torch.")
-        size = read(told.get("size"), number, "gpu_gemm: size")
-        gpus = at_least_one(read(told.get("tflops"), values, "gpu_gemm: tflops"), "GPU")
+        data = _document(Ran(self.data))
+        kind = read(data.get("type"), text, "gpu_gemm: type").removeprefix("torch.")
+        size = read(data.get("size"), number, "gpu_gemm: size")
+        gpus = at_least_one(read(data.get("tflops"), values, "gpu_gemm: tflops"), "GPU")
         by_gpu = {str(gpu): _middle(rounds, f"gpu_gemm: GPU {gpu}") for gpu, rounds in enumerate(gpus)}
         return {f"{kind} products of {size:.0f} × {size:.0f}": by_gpu}
 
@@ -73,12 +73,12 @@ def _document(ran: Ran) -> Mapping[str, Any]:
     """The JSON object that ours in PyTorch prints. Raises Incomplete."""
     lines = [line for line in ran.output.splitlines() if line.startswith("{")] if ran.exit == 0 else []
     try:
-        told = json.loads(lines[-1], parse_constant=_constant)
+        data = json.loads(lines[-1], parse_constant=_constant)
     except (IndexError, ValueError, RecursionError):
         raise Incomplete(f"{ran.ended}; expected its measurements") from None
-    if isinstance(told, dict) and isinstance(told.get("error"), str):
-        raise Incomplete(f"{ran.command}: {told['error'][:200]}")
-    return read(told, table, ran.command)
+    if isinstance(data, dict) and isinstance(data.get("error"), str):
+        raise Incomplete(f"{ran.command}: {data['error'][:200]}")
+    return read(data, table, ran.command)
 
 
 def _constant(word: str) -> None:
@@ -86,10 +86,10 @@ def _constant(word: str) -> None:
 
 
 def _of_torch(ran: Ran) -> Mapping[str, Speeds]:
-    told = read(_document(ran).get("gb_per_s"), table, "gpu_bandwidth: gb_per_s")
+    data = read(_document(ran).get("gb_per_s"), table, "gpu_bandwidth: gb_per_s")
     found: dict[str, Speeds] = {}
     for direction in DIRECTIONS.values():
-        rounds = read(told.get(direction), table, f"gpu_bandwidth: {direction}")
+        rounds = read(data.get(direction), table, f"gpu_bandwidth: {direction}")
         copies = {name: _middle(each, f"gpu_bandwidth: {direction} {name}") for name, each in rounds.items()}
         if copies:
             found[direction] = _by_gpu([(name.split(), speed) for name, speed in copies.items()])
@@ -98,10 +98,10 @@ def _of_torch(ran: Ran) -> Mapping[str, Speeds]:
 
 def _middle(rounds: object, where: str) -> float:
     """The median of the rounds. Raises Incomplete."""
-    told = [read(one, number, where) for one in read(rounds, values, where)]
-    if not told:
+    data = [read(one, number, where) for one in read(rounds, values, where)]
+    if not data:
         raise Incomplete(f"{where} has no round; expected several")
-    return median(told)
+    return median(data)
 
 
 def _of_nvbandwidth(ran: Ran) -> Mapping[str, Speeds]:
@@ -128,14 +128,14 @@ def _matrices(output: str) -> Iterator[tuple[str, list[tuple[list[str], float]]]
             columns = cells
         elif len(cells) == len(columns) + 1 and cells[0].isdigit() and all(map(_CELL.fullmatch, cells[1:])):
             ends = [cells[0]] if DIRECTIONS.get(test) == GPU_TO_GPU else []
-            told = [(column, cell) for column, cell in zip(columns, cells[1:], strict=True) if cell != "N/A"]
-            copies += [([*ends, column], float(cell)) for column, cell in told]
+            data = [(column, cell) for column, cell in zip(columns, cells[1:], strict=True) if cell != "N/A"]
+            copies += [([*ends, column], float(cell)) for column, cell in data]
 
 
 def _by_gpu(copies: list[tuple[list[str], float]]) -> Speeds:
     """Of each GPU the median of the copies that it takes part in."""
-    told: dict[str, list[float]] = {}
+    data: dict[str, list[float]] = {}
     for gpus, speed in copies:
         for gpu in gpus:
-            told.setdefault(gpu, []).append(speed)
-    return {gpu: median(speeds) for gpu, speeds in told.items()}
+            data.setdefault(gpu, []).append(speed)
+    return {gpu: median(speeds) for gpu, speeds in data.items()}

@@ -21,7 +21,7 @@ _ROW = re.compile(
 class Exchange:
     """One domain's; `exit` is the client's, None where it was ended or there was no server."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     domain = Field(text)
     exit = Field(optional(whole))
@@ -46,9 +46,9 @@ class Exchange:
 class Loopback:
     """The exchanges of a node."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
         """Domain by domain. Raises Incomplete."""
-        return tuple(Exchange(told) for told in read(self.told.get("domains"), objects, "efa_loopback: domains"))
+        return tuple(Exchange(data) for data in read(self.data.get("domains"), objects, "efa_loopback: domains"))

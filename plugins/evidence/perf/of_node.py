@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.dcgm.facts import DcgmDiag
-from clusterproof.plugins.evidence.fact import Fact, Told
+from clusterproof.plugins.evidence.fact import CollectorData, Fact
 from clusterproof.plugins.evidence.nccl.facts import NcclLog
 from clusterproof.plugins.evidence.nccl.facts_nccom import Nccom
 from clusterproof.plugins.evidence.perf.fs_bandwidth import FsBandwidth
@@ -31,12 +31,12 @@ def told_under_load(collector: str, uncaptured: str = "") -> Callable[[Callable[
 
 
 @told_under_load("dcgm_diag", "no log of dcgmi diag was captured, and no diagnostic run (-m perf does)")
-def dcgm_diag(node: Node, told: Told) -> DcgmDiag:
+def dcgm_diag(node: Node, data: CollectorData) -> DcgmDiag:
     """Every run of `dcgmi diag`: those of a capture, or the one under load."""
-    if "logs" in told.value:
-        return DcgmDiag(told.value)
-    require_hardware(node, told, "gpus")
-    ran = Ran(told.value)
+    if "logs" in data.value:
+        return DcgmDiag(data.value)
+    require_hardware(node, data, "gpus")
+    ran = Ran(data.value)
     from clusterproof.plugins.evidence.dcgm import parse as dcgmi  # only where there is something for it to read
 
     if not dcgmi.is_json(ran.output):
@@ -45,23 +45,23 @@ def dcgm_diag(node: Node, told: Told) -> DcgmDiag:
 
 
 @told_under_load("nccom", "no log of nccom-test was captured, and none was run (-m perf does)")
-def nccom(node: Node, told: Told) -> Nccom:
+def nccom(node: Node, data: CollectorData) -> Nccom:
     """Every run of nccom-test: those of a capture, or the one under load."""
-    if "logs" in told.value:
-        return Nccom(told.value)
-    if "none" in told.value and not node.neuron_devices_due:
+    if "logs" in data.value:
+        return Nccom(data.value)
+    if "none" in data.value and not node.neuron_devices_due:
         raise NotApplicable("no Neuron device on this node")
-    ran = Ran(told.value)
+    ran = Ran(data.value)
     from clusterproof.plugins.evidence.nccl import parse_nccom as form
 
     return Nccom(understood(ran, form.read_table, ran.as_saved)["nccom"])
 
 
 @told_under_load("node_busbw")
-def node_busbw(node: Node, told: Told) -> NcclLog:
+def node_busbw(node: Node, data: CollectorData) -> NcclLog:
     """The all-reduce over this node's own GPUs. Raises NotApplicable where it has but one."""
-    require_hardware(node, told, "gpus", least=2)
-    ran = Ran(told.value)
+    require_hardware(node, data, "gpus", least=2)
+    ran = Ran(data.value)
     from clusterproof.plugins.evidence.nccl import parse as nccl_tests
 
     collector = understood(ran, nccl_tests.read, ran.as_saved)["nccl_tests"]
@@ -69,39 +69,39 @@ def node_busbw(node: Node, told: Told) -> NcclLog:
 
 
 @told_under_load("gpu_bandwidth")
-def gpu_bandwidth(node: Node, told: Told) -> GpuBandwidth:
+def gpu_bandwidth(node: Node, data: CollectorData) -> GpuBandwidth:
     """Copies from, to and between the GPUs."""
-    require_hardware(node, told, "gpus")
-    return GpuBandwidth(told.value)
+    require_hardware(node, data, "gpus")
+    return GpuBandwidth(data.value)
 
 
 @told_under_load("gpu_gemm")
-def gpu_gemm(node: Node, told: Told) -> GpuGemm:
+def gpu_gemm(node: Node, data: CollectorData) -> GpuGemm:
     """Matrix products of the GPUs."""
-    require_hardware(node, told, "gpus")
-    return GpuGemm(told.value)
+    require_hardware(node, data, "gpus")
+    return GpuGemm(data.value)
 
 
 @told_under_load("efa_loopback")
-def efa_loopback(node: Node, told: Told) -> Loopback:
+def efa_loopback(node: Node, data: CollectorData) -> Loopback:
     """Messages through the EFA devices."""
-    require_hardware(node, told, "efa")
-    return Loopback(told.value)
+    require_hardware(node, data, "efa")
+    return Loopback(data.value)
 
 
 @told_under_load("fs_bandwidth", "no folder is named to write into (--fs-bandwidth=DIR)")
-def fs_bandwidth(node: Node, told: Told) -> FsBandwidth:
+def fs_bandwidth(node: Node, data: CollectorData) -> FsBandwidth:
     """A file written and read."""
-    return FsBandwidth(told.value)
+    return FsBandwidth(data.value)
 
 
-def require_hardware(node: Node, told: Told, what: str, least: int = 1) -> None:
+def require_hardware(node: Node, data: CollectorData, what: str, least: int = 1) -> None:
     """Say why there was nothing to load. Raises NotApplicable, or Incomplete where there should have been."""
-    why = told.value.get("none")
+    why = data.value.get("none")
     if why is None:
         return
     if is_due(node, what, least):
-        raise Incomplete(f"{told.collector}: {str(why)[:200]}; expected {node.expected(what)} to load")
+        raise Incomplete(f"{data.collector}: {str(why)[:200]}; expected {node.expected(what)} to load")
     raise NotApplicable(str(why)[:200])
 
 

@@ -12,18 +12,18 @@ MAX_PRINTED = 300_000  # characters; the node sends at most 256 KiB
 MAX_WORDS = 200
 
 
-def printed(told: object) -> str:
+def printed(data: object) -> str:
     """All that a program printed."""
-    if not isinstance(told, str):
+    if not isinstance(data, str):
         raise TypeError
-    return told[:MAX_PRINTED]
+    return data[:MAX_PRINTED]
 
 
 @record
 class Ran:
     """One run; `exit` is None where it was ended."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     command = Field(text)
     exit = Field(optional(whole))

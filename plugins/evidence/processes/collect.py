@@ -94,5 +94,5 @@ def _blocked_s(node: Node, pid: str, processor: int) -> float | None:
 
 def _last_ran_ms(node: Node, path: str) -> float:
     """Raises OSError, ValueError."""
-    told = node.read(path)
-    return float(told[told.index(LAST_RAN) :].split(":", 1)[1].split()[0])
+    data = node.read(path)
+    return float(data[data.index(LAST_RAN) :].split(":", 1)[1].split()[0])

@@ -70,8 +70,8 @@ def _job(node: Node, pid: str) -> tuple[str, bool]:
     if group:
         return group[1], True
     environment = node.read(f"/proc/{pid}/environ")
-    told = JOB.search(environment) if STARTED_HERE.search(environment) else None
-    return (told[1] if told else ""), False
+    data = JOB.search(environment) if STARTED_HERE.search(environment) else None
+    return (data[1] if data else ""), False
 
 
 def _shm(node: Node, owners: set[int]) -> object:
@@ -89,10 +89,10 @@ def _shm(node: Node, owners: set[int]) -> object:
             continue  # it was removed meanwhile
         if file.st_uid in owners or file.st_uid == ROOT:
             continue
-        told = found.setdefault(file.st_uid, {"uid": file.st_uid, "count": 0, "kib": 0, "oldest_s": 0.0})
-        told["count"] += 1
-        told["kib"] += file.st_blocks // 2
-        told["oldest_s"] = max(told["oldest_s"], round(now - file.st_mtime, 1))
+        data = found.setdefault(file.st_uid, {"uid": file.st_uid, "count": 0, "kib": 0, "oldest_s": 0.0})
+        data["count"] += 1
+        data["kib"] += file.st_blocks // 2
+        data["oldest_s"] = max(data["oldest_s"], round(now - file.st_mtime, 1))
     if not found and len(names) > MAX_FILES:
         return {"error": "E2BIG", "text": f"{SHM}: more than {MAX_FILES} files"}
-    return sorted(found.values(), key=lambda told: -told["kib"])
+    return sorted(found.values(), key=lambda data: -data["kib"])

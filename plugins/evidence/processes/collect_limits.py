@@ -65,10 +65,10 @@ def _configured(node: Node) -> dict[str, object]:
     """What PAM sets for every user that logs in; an error where that may not be read."""
     limits: dict[str, object] = {}
     for path in (CONFIGURED, *(f"{FURTHER}/{name}" for name in node.names(FURTHER) if name.endswith(".conf"))):
-        told = node.text(path, absent="")
-        if isinstance(told, dict):
-            return dict(told)
-        for line in told.splitlines():
+        data = node.text(path, absent="")
+        if isinstance(data, dict):
+            return dict(data)
+        for line in data.splitlines():
             whose, kind, name, value, *_ = (*line.partition("#")[0].split(), "", "", "", "")
             if whose == "*" and kind in ("soft", "-") and name in LIMITS:
                 if value.isdigit():
@@ -97,11 +97,11 @@ def _of_process(node: Node, pid: str) -> dict[str, object]:
 
 def _memory_max(node: Node, pid: str) -> object:
     """The least limit of memory in bytes that its control group or one above has; null is none."""
-    told = node.text(f"/proc/{pid}/cgroup", absent="")
-    if isinstance(told, dict):
-        return told
+    data = node.text(f"/proc/{pid}/cgroup", absent="")
+    if isinstance(data, dict):
+        return data
     least = []
-    for line in told.splitlines():
+    for line in data.splitlines():
         number, kinds, group = (*line.split(":", 2), "", "")[:3]
         names = ("", "memory.max") if number == "0" else ("/memory", "memory.limit_in_bytes")
         if number != "0" and "memory" not in kinds.split(","):

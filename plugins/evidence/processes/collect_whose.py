@@ -50,11 +50,11 @@ def daemon_users(node: Node) -> frozenset[int]:
     return frozenset([ROOT, *(int(a[2]) for a in accounts if len(a) > 3 and a[2].isdigit() and named & {a[0], a[2]})])
 
 
-def in_turn(told: list[dict[str, Any]], whose: str, most: int) -> list[dict[str, Any]]:
+def in_turn(data: list[dict[str, Any]], whose: str, most: int) -> list[dict[str, Any]]:
     """At most so many of these, of each owner one after the other: nobody's many hide another's few."""
     count: dict[object, int] = {}
     turns = []
-    for one in told:
+    for one in data:
         turns.append(count.get(one[whose], 0))
         count[one[whose]] = turns[-1] + 1
-    return [told[place] for place in sorted(range(len(told)), key=turns.__getitem__)[:most]]
+    return [data[place] for place in sorted(range(len(data)), key=turns.__getitem__)[:most]]

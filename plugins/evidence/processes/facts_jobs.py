@@ -13,7 +13,7 @@ from clusterproof.plugins.evidence.field import Field, flag, number, objects, op
 class JobProcess:
     """A process of a job that runs on the node no more: surely by its control group, else by its own environment."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     pid = Field(whole)
     name = Field(word)
@@ -26,7 +26,7 @@ class JobProcess:
 class OwnedShm:
     """What one user, who has no process on the node, has in /dev/shm."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     uid = Field(whole)
     count = Field(whole)
@@ -34,19 +34,19 @@ class OwnedShm:
     oldest_s = Field(number)
 
 
-def _processes(told: object) -> tuple[JobProcess, ...]:
-    return tuple(JobProcess(entry) for entry in objects(told))
+def _processes(data: object) -> tuple[JobProcess, ...]:
+    return tuple(JobProcess(entry) for entry in objects(data))
 
 
-def _shm(told: object) -> tuple[OwnedShm, ...]:
-    return tuple(OwnedShm(entry) for entry in objects(told))
+def _shm(data: object) -> tuple[OwnedShm, ...]:
+    return tuple(OwnedShm(entry) for entry in objects(data))
 
 
 @record
 class Jobs:
     """Slurm's jobs; `unread` counts the processes that the probe's user may not look into."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     running = Field(texts)
     left = Field(_processes)

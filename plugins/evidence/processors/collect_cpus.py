@@ -23,7 +23,7 @@ TIMES = 8  # user, nice, system, idle, iowait, irq, softirq, steal
 def read(node: Node) -> object:
     """How many there are and which, how they are clocked, how deep they sleep, and what they did meanwhile."""
     first, since = _times(node), time.monotonic()
-    told = {
+    data = {
         "machine": os.uname().machine,
         "online": node.text(f"{CPU}/online"),
         "present": node.text(f"{CPU}/present"),
@@ -33,7 +33,7 @@ def read(node: Node) -> object:
         "idle_states": _idle_states(node),
     }
     time.sleep(max(0.0, BETWEEN_LOOKS_S - (time.monotonic() - since)))
-    return {**told, "times": [first, _times(node)]}
+    return {**data, "times": [first, _times(node)]}
 
 
 def _info(node: Node) -> object:
@@ -62,17 +62,17 @@ def _policies(node: Node) -> list[dict[str, object]]:
     for name in node.names(f"{CPU}/cpufreq"):
         if not name.startswith("policy"):
             continue
-        told = {key: _number_or_text(node.text(f"{CPU}/cpufreq/{name}/{file}")) for key, file in POLICY.items()}
-        alike = [kind for kind in kinds if all(kind[key] == value for key, value in told.items())]
+        data = {key: _number_or_text(node.text(f"{CPU}/cpufreq/{name}/{file}")) for key, file in POLICY.items()}
+        alike = [kind for kind in kinds if all(kind[key] == value for key, value in data.items())]
         if alike:
             alike[0]["count"] += 1  # type: ignore[operator]
         elif len(kinds) < MAX_KINDS:
-            kinds.append({**told, "first": name, "count": 1})
+            kinds.append({**data, "first": name, "count": 1})
     return kinds
 
 
-def _number_or_text(told: object) -> object:
-    return int(told) if isinstance(told, str) and told.isdigit() else told
+def _number_or_text(data: object) -> object:
+    return int(data) if isinstance(data, str) and data.isdigit() else data
 
 
 def _idle_states(node: Node) -> list[dict[str, object]]:

@@ -18,9 +18,9 @@ TICKS = "cpus: times"
 TIMES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
-def cpu_list(told: object) -> frozenset[int]:
+def cpu_list(data: object) -> frozenset[int]:
     """The CPUs of a list such as `0-47,96-143`."""
-    words = text(told)
+    words = text(data)
     cpus: set[int] = set()
     for part in words.split(",") if words else ():
         found = CPUS.fullmatch(part)
@@ -46,7 +46,7 @@ def in_ranges(cpus: Iterable[int]) -> str:
 class FrequencyPolicy:
     """How the kernel chooses the frequency of some CPUs; `count` policies are alike, `first` names one of them."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     driver = Field(text)
     governor = Field(text)
@@ -65,7 +65,7 @@ class FrequencyPolicy:
 class IdleState:
     """A state that an idle CPU may enter, and the time that it takes to wake from it."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     name = Field(text)
     latency_us = Field(whole)
@@ -76,7 +76,7 @@ class IdleState:
 class ProcessorInfo:
     """What /proc/cpuinfo says; empty and 0 where it does not name a thing."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     model = Field(text)
     microcode = Field(texts)
@@ -84,23 +84,23 @@ class ProcessorInfo:
     cores = Field(whole)
 
 
-def _info(told: object) -> ProcessorInfo:
-    return ProcessorInfo(table(told))
+def _info(data: object) -> ProcessorInfo:
+    return ProcessorInfo(table(data))
 
 
-def _policies(told: object) -> tuple[FrequencyPolicy, ...]:
-    return tuple(FrequencyPolicy(entry) for entry in objects(told))
+def _policies(data: object) -> tuple[FrequencyPolicy, ...]:
+    return tuple(FrequencyPolicy(entry) for entry in objects(data))
 
 
-def _idle_states(told: object) -> tuple[IdleState, ...]:
-    return tuple(IdleState(entry) for entry in objects(told))
+def _idle_states(data: object) -> tuple[IdleState, ...]:
+    return tuple(IdleState(entry) for entry in objects(data))
 
 
 @record
 class Processors:
     """The processors of a node."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     machine = Field(text)
     online = Field(cpu_list)

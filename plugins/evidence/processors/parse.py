@@ -35,28 +35,28 @@ def read_lscpu(text: str) -> Mapping[str, object]:
         cpus["smt"] = "on"  # with one thread it may be off, or the processor has none
     cpus["info"] = _info(rows)
     numa = [{"node": int(found[1]), "cpus": value} for key, value in rows.items() if (found := _NUMA.fullmatch(key))]
-    told: dict[str, object] = {"cpus": cpus}
+    data: dict[str, object] = {"cpus": cpus}
     online = _count(rows.get("On-line CPU(s) list", ""))
     if online:
-        told["boot"] = {"cpus": online}
-    return {**told, "memory": {"numa": numa}} if numa else told
+        data["boot"] = {"cpus": online}
+    return {**data, "memory": {"numa": numa}} if numa else data
 
 
 def _info(rows: Mapping[str, str]) -> dict[str, object]:
     sockets, cores = (whole(rows.get(key, "")) for key in ("Socket(s)", "Core(s) per socket"))
-    told: dict[str, object] = {"model": short(rows.get("Model name", ""))}
+    data: dict[str, object] = {"model": short(rows.get("Model name", ""))}
     if rows.get("Microcode version"):
-        told["microcode"] = [short(rows["Microcode version"])]
+        data["microcode"] = [short(rows["Microcode version"])]
     if sockets:
-        told["sockets"] = sockets
-    return {**told, "cores": sockets * cores} if sockets and cores else told
+        data["sockets"] = sockets
+    return {**data, "cores": sockets * cores} if sockets and cores else data
 
 
-def _count(told: str) -> int:
+def _count(data: str) -> int:
     """How many `0-3,8` are; 0 where it is no such list."""
-    if not re.fullmatch(r"\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?){0,2000}", told):
+    if not re.fullmatch(r"\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?){0,2000}", data):
         return 0
-    parts = [part.split("-") for part in told.split(",")]
+    parts = [part.split("-") for part in data.split(",")]
     return sum(int(part[-1]) - int(part[0]) + 1 for part in parts)
 
 
@@ -106,15 +106,15 @@ def read_cpupower(text: str) -> Mapping[str, object]:
 
 def _policy(cpu: str, text: str) -> dict[str, object]:
     driver, governor = _DRIVER.search(text), _GOVERNOR.search(text)
-    told: dict[str, object] = {"first": f"policy{cpu}"}
+    data: dict[str, object] = {"first": f"policy{cpu}"}
     if driver:
-        told["driver"] = driver[1]
+        data["driver"] = driver[1]
     if governor:
-        told["governor"] = governor[1]
+        data["governor"] = governor[1]
     for key, found in (("max_khz", _LIMITS.search(text)), ("limit_khz", _POLICY.search(text))):
         if found:
-            told[key] = round(float(found[1]) * (GHZ_IN_KHZ if found[2] == "GHz" else MHZ_IN_KHZ))
-    return told
+            data[key] = round(float(found[1]) * (GHZ_IN_KHZ if found[2] == "GHz" else MHZ_IN_KHZ))
+    return data
 
 
 _SYSFS = re.compile(

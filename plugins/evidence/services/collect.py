@@ -44,15 +44,15 @@ def read(node: Node) -> object:
 
 def _systemctl(node: Node, *arguments: str) -> str:
     """What systemctl prints. Raises Absent, Denied, Broke."""
-    told = command(node, "systemctl", *arguments)
-    output = str(told["output"])
-    if told["exit"] == 0:
+    data = command(node, "systemctl", *arguments)
+    output = str(data["output"])
+    if data["exit"] == 0:
         return output
     if "not been booted with systemd" in output:
         raise Absent("systemd does not run here")
     if "ccess denied" in output or "ermission denied" in output:
         raise Denied(output.strip()[:200])
-    raise Broke(f"{told['command']} exited with {told['exit']}: {output.strip()[:200]}")
+    raise Broke(f"{data['command']} exited with {data['exit']}: {output.strip()[:200]}")
 
 
 def _states(shown: str, now_s: float) -> dict[str, object]:
@@ -67,6 +67,6 @@ def _states(shown: str, now_s: float) -> dict[str, object]:
 
 
 def _state(unit: dict[str, str], now_s: float) -> dict[str, object]:
-    told: dict[str, object] = {key: unit.get(word, "") for key, word in PROPERTIES.items()}
+    data: dict[str, object] = {key: unit.get(word, "") for key, word in PROPERTIES.items()}
     restarts, since = (int(text) if text.isdigit() else None for text in (unit.get(RESTARTS, ""), unit.get(SINCE, "")))
-    return {**told, "restarts": restarts, "active_s": round(now_s - since / 1e6, 1) if since else None}
+    return {**data, "restarts": restarts, "active_s": round(now_s - since / 1e6, 1) if since else None}

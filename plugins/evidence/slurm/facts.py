@@ -33,7 +33,7 @@ _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,(]{1,100})?:(\d{1,4})(?=[,(]|$)")
 class SlurmNode:
     """One node as `scontrol show node` or `sinfo` tells of it."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     name = Field(text)
     state = Field(text)
@@ -46,12 +46,12 @@ class SlurmNode:
     @property
     def partitions(self) -> tuple[str, ...]:
         """The partitions that it is in. Raises Incomplete."""
-        return _words(read(self.told.get("partitions"), text, "partitions"))
+        return _words(read(self.data.get("partitions"), text, "partitions"))
 
     @property
     def features(self) -> tuple[str, ...]:
         """What jobs can ask for by name. Raises Incomplete."""
-        return _words(read(self.told.get("features"), text, "features"))
+        return _words(read(self.data.get("features"), text, "features"))
 
     @property
     def takes_jobs(self) -> bool:
@@ -76,11 +76,11 @@ class SlurmNode:
     @property
     def why(self) -> str:
         """` (kernel upgrade, by root at 2026-07-22T23:31:17)`; empty where nobody gave a reason."""
-        told = [value for value in (self.told.get(key) for key in ("reason", "reason_user", "reason_time")) if value]
-        if not told or not self.told.get("reason"):
+        data = [value for value in (self.data.get(key) for key in ("reason", "reason_user", "reason_time")) if value]
+        if not data or not self.data.get("reason"):
             return ""
-        user = f", by {self.reason_user}" if self.told.get("reason_user") else ""
-        time = f" at {self.reason_time}" if self.told.get("reason_time") else ""
+        user = f", by {self.reason_user}" if self.data.get("reason_user") else ""
+        time = f" at {self.reason_time}" if self.data.get("reason_time") else ""
         return f" ({self.reason}{user}{time})"
 
 
@@ -88,11 +88,11 @@ class SlurmNode:
 class SlurmNodes:
     """The nodes that were captured: this one, or the whole cluster."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     def named(self, *names: str) -> SlurmNode:
         """The node by one of its names; the only one of a capture that knows no other name. Raises Incomplete."""
-        found = read(self.told.get("nodes"), objects, "slurm_node: nodes")
+        found = read(self.data.get("nodes"), objects, "slurm_node: nodes")
         own = [entry for entry in found if entry.get("name") in names or entry.get("host") in names]
         if own or (len(found) == 1 and len(names) == 1):
             return SlurmNode((own or found)[0])
@@ -103,7 +103,7 @@ class SlurmNodes:
 class Partition:
     """One partition."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     name = Field(text, "partition")
     state = Field(text)
@@ -115,19 +115,19 @@ class Partition:
 class SlurmCluster:
     """A cluster as Slurm's commands tell of it."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     config = Field(table)
 
     @property
     def nodes(self) -> tuple[SlurmNode, ...]:
         """Its nodes, at least one. Raises Incomplete."""
-        return tuple(map(SlurmNode, at_least_one(read(self.told.get("nodes"), objects, "slurm: nodes"), "node")))
+        return tuple(map(SlurmNode, at_least_one(read(self.data.get("nodes"), objects, "slurm: nodes"), "node")))
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
         """Its partitions. Raises Incomplete."""
-        return tuple(map(Partition, read(self.told.get("partitions"), objects, "slurm: partitions")))
+        return tuple(map(Partition, read(self.data.get("partitions"), objects, "slurm: partitions")))
 
     def nodes_beside(self, names: Iterable[str]) -> tuple[SlurmNode, ...]:
         """Every node of the partitions that these nodes are in; these too. Raises Incomplete."""
@@ -137,8 +137,8 @@ class SlurmCluster:
 
     def setting(self, name: str) -> str:
         """A setting of slurm.conf, without its unit; empty where it is not set. Raises Incomplete."""
-        told = read(self.config.get(name), text, f"slurm: {name}")
-        return "" if told == "(null)" else told.removesuffix(" sec")
+        data = read(self.config.get(name), text, f"slurm: {name}")
+        return "" if data == "(null)" else data.removesuffix(" sec")
 
     def program(self, name: str) -> str:
         """The first `Prolog` or `Epilog`, which newer versions number; empty where there is none. Raises Incomplete."""
@@ -154,39 +154,39 @@ class SlurmCluster:
     @property
     def switches(self) -> Mapping[str, str]:
         """The switch or block of each node; empty where Slurm knows none of the network. Raises Incomplete."""
-        told = read(self.told.get("topology"), optional(objects), "slurm: topology") or ()
+        data = read(self.data.get("topology"), optional(objects), "slurm: topology") or ()
         return {
             name: read(switch.get("switch"), text, "slurm: topology")
-            for switch in told
+            for switch in data
             for name in read(switch.get("nodes"), texts, "slurm: topology")
         }
 
     @property
     def nodes_in_topology(self) -> frozenset[str] | None:
         """The nodes that a switch or block holds; None where Slurm knows none of the network. Raises Incomplete."""
-        told = read(self.told.get("topology"), optional(objects), "slurm: topology")
-        if told is None:
+        data = read(self.data.get("topology"), optional(objects), "slurm: topology")
+        if data is None:
             return None
-        return frozenset(name for switch in told for name in read(switch.get("nodes"), texts, "slurm: topology"))
+        return frozenset(name for switch in data for name in read(switch.get("nodes"), texts, "slurm: topology"))
 
 
 @record
 class SlurmJobs:
     """The jobs that run, as `squeue` tells of them."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     @property
     def job(self) -> str:
         """The job in which Slurm was asked; empty outside of any."""
-        return str(self.told.get("job") or "")
+        return str(self.data.get("job") or "")
 
     def nodes_of(self, job: str) -> tuple[str, ...]:
         """The nodes of a job that runs, by its number or as `squeue` shows it; nothing where none does."""
-        rows = [texts(row) for row in read(self.told.get("jobs"), values, "slurm_jobs: jobs")]
+        rows = [texts(row) for row in read(self.data.get("jobs"), values, "slurm_jobs: jobs")]
         found = [nodes for shown, number, nodes in rows if job in (shown, number)]
         return tuple(sorted({name for nodes in found for name in expand(nodes)}))
 
 
-def _words(told: str) -> tuple[str, ...]:
-    return tuple(word for word in told.split(",") if word)
+def _words(data: str) -> tuple[str, ...]:
+    return tuple(word for word in data.split(",") if word)

@@ -45,15 +45,15 @@ def read_scontrol(text: str) -> Mapping[str, object]:
 
 def _node(record: str) -> dict[str, object]:
     """One node; a value that scontrol writes as (null) is empty, one that it does not write is left out."""
-    told: dict[str, object] = {}
+    data: dict[str, object] = {}
     for name, form in _VALUES.items():
         if found := form.search(record):
-            told[name] = "" if found[1] == "(null)" else found[1]
+            data[name] = "" if found[1] == "(null)" else found[1]
     reason = _REASON.search(record)
-    told["reason"] = short(reason[1]) if reason else ""
-    told["reason_user"] = reason[2] or "" if reason else ""
-    told["reason_time"] = reason[3] or "" if reason else ""
-    return told
+    data["reason"] = short(reason[1]) if reason else ""
+    data["reason_user"] = reason[2] or "" if reason else ""
+    data["reason_time"] = reason[3] or "" if reason else ""
+    return data
 
 
 def is_sinfo(text: str) -> bool:

@@ -41,10 +41,10 @@ def read(node: Node) -> object:
 def _node(line: str) -> dict[str, str]:
     """One node; what scontrol writes as (null) is empty, as what it does not write."""
     words = dict(word.split("=", 1) for word in line.split() if "=" in word)
-    told = {ours: words.get(theirs, "") for ours, theirs in KEYS.items()}
+    data = {ours: words.get(theirs, "") for ours, theirs in KEYS.items()}
     reason = REASON.search(line)
-    told["reason"], told["reason_user"], told["reason_time"] = reason.groups("") if reason else ("", "", "")
-    return {key: "" if value == "(null)" else value[:4000] for key, value in told.items()}
+    data["reason"], data["reason_user"], data["reason_time"] = reason.groups("") if reason else ("", "", "")
+    return {key: "" if value == "(null)" else value[:4000] for key, value in data.items()}
 
 
 def _partition(line: str) -> dict[str, object]:
@@ -59,10 +59,10 @@ def _partition(line: str) -> dict[str, object]:
 def _topology(node: Node) -> list[dict[str, object]] | None:
     """Which nodes each switch or block holds itself; null where Slurm has no topology."""
     try:
-        told = lines(node, "scontrol", "show", "topology")
+        data = lines(node, "scontrol", "show", "topology")
     except Broke:
         return None
-    held = [found for found in map(HELD.search, told) if found and not ABOVE.search(found.string)]
+    held = [found for found in map(HELD.search, data) if found and not ABOVE.search(found.string)]
     return [
         {"switch": found[1], "nodes": lines(node, "scontrol", "show", "hostnames", found[2])}
         for found in held[:MAX_SWITCHES]

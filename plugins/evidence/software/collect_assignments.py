@@ -35,10 +35,10 @@ def exported(text: str) -> Iterator[Assignment]:
         commands = [] if is_here else _commands(line)
         for words, is_conditional in commands:
             is_export = words[0] == "export"
-            told = [_ASSIGNED.fullmatch(word) for word in words[is_export:]]
-            if not is_export and None in told:
+            data = [_ASSIGNED.fullmatch(word) for word in words[is_export:]]
+            if not is_export and None in data:
                 continue  # a command, with variables of its own at most
-            for word, found in zip(words[is_export:], told):
+            for word, found in zip(words[is_export:], data):
                 if found:
                     assigned[found[1]] = (number, found[1], found[2], depth > 0 or is_conditional)
                 if is_export and (found[1] if found else word) in assigned:

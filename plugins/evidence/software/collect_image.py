@@ -27,17 +27,17 @@ def read(node: Node) -> object:
     """Names and sizes; never what is in a file that may hold a secret."""
     node.at("what was left behind")
     homes = {"root": "/root", **{name: f"/home/{name}" for name in node.names("/home")[:MAX]}}
-    homely = [told for home in homes.values() for name in LEFT for told in _file(node, f"{home}/{name}")]
-    dumps = [told for folder in DUMPS for told in _dumps(node, folder)]
+    homely = [data for home in homes.values() for name in LEFT for data in _file(node, f"{home}/{name}")]
+    dumps = [data for folder in DUMPS for data in _dumps(node, folder)]
     updates = "/var/lib/dpkg/updates"
     return {
         "cloud_init": _cloud_init(node),
-        "left": [told for told in [*dumps, *homely] if told["bytes"]][:MAX],
+        "left": [data for data in [*dumps, *homely] if data["bytes"]][:MAX],
         "keys": {user: keys for user, home in homes.items() for keys in _keys(node, home)},
         "under_way": [path for path in UNDER_WAY if node.exists(path)]
         + [f"{updates}/{name}" for name in _names(node, updates)[:MAX] if name.isdigit()],
         "programs": {name: path for name in PROGRAMS for path in _program(node, name)},
-        "toolkit": [told["bytes"] for told in _file(node, TOOLKIT)],
+        "toolkit": [data["bytes"] for data in _file(node, TOOLKIT)],
         "enroot": node.exists(ENROOT),
         "plugins": _plugins(node)[:MAX],
         "first_boot": _first_boot(node),
@@ -59,7 +59,7 @@ def _dumps(node: Node, folder: str) -> list[dict[str, object]]:
         names = node.names(folder)
     except OSError as problem:
         return [{"path": folder, "bytes": error(problem)}]
-    return [told for name in names[:MAX] if name[0] != "." for told in _file(node, f"{folder}/{name}")]
+    return [data for name in names[:MAX] if name[0] != "." for data in _file(node, f"{folder}/{name}")]
 
 
 def _file(node: Node, path: str) -> list[dict[str, object]]:
@@ -118,12 +118,12 @@ def _identity(node: Node) -> list[dict[str, object]]:
 def _written(node: Node, path: str) -> list[object]:
     """When a file was written; nothing where it is not there or empty, as it should be in an image."""
     try:
-        told = os.stat(node.path(path))
+        data = os.stat(node.path(path))
     except FileNotFoundError:
         return []
     except OSError as problem:
         return [error(problem)]
-    return [int(told.st_mtime)] if told.st_size else []
+    return [int(data.st_mtime)] if data.st_size else []
 
 
 def _modules(node: Node) -> object:
@@ -131,12 +131,12 @@ def _modules(node: Node) -> object:
     release = node.text("/proc/sys/kernel/osrelease")
     if isinstance(release, dict):
         return release
-    told = [node.text(f"/lib/modules/{release}/{name}", absent="") for name in ("modules.dep", "modules.builtin")]
-    if isinstance(told[0], dict):
-        return told[0]
-    if not told[0] or len(told[0]) >= MAX_FILE_BYTES - 1:
-        return {"error": "EFBIG" if told[0] else "ENOENT", "text": f"/lib/modules/{release}/modules.dep"}
-    found = {match.replace("-", "_") for text in told for match in re.findall(r"(?m)^\S*?([^/\s]+)\.ko\b", str(text))}
+    data = [node.text(f"/lib/modules/{release}/{name}", absent="") for name in ("modules.dep", "modules.builtin")]
+    if isinstance(data[0], dict):
+        return data[0]
+    if not data[0] or len(data[0]) >= MAX_FILE_BYTES - 1:
+        return {"error": "EFBIG" if data[0] else "ENOENT", "text": f"/lib/modules/{release}/modules.dep"}
+    found = {match.replace("-", "_") for text in data for match in re.findall(r"(?m)^\S*?([^/\s]+)\.ko\b", str(text))}
     return [name for name in MODULES if name in found]
 
 
@@ -155,7 +155,7 @@ def _plugins(node: Node) -> list[object]:
     ]
     lines = [line.split() for file in files[:MAX] for line in str(node.text(file, absent="")).splitlines()]
     return [
-        {"need": words[0], "path": words[1], "bytes": next((told["bytes"] for told in _file(node, words[1])), None)}
+        {"need": words[0], "path": words[1], "bytes": next((data["bytes"] for data in _file(node, words[1])), None)}
         for words in lines
         if len(words) > 1 and words[0] in ("required", "optional") and words[1][0] == "/"
     ]

@@ -26,10 +26,10 @@ def packages(node: Node, wanted: Iterable[str]) -> Versions:
     if not any(node.exists(folder) for folder in RPM):
         return {}
     try:
-        told = command(node, "rpm", "-q", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\\n", *sorted(wanted))
+        data = command(node, "rpm", "-q", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\\n", *sorted(wanted))
     except (Absent, Denied) as why:
         return {"error": {"error": type(why).__name__.upper(), "text": str(why)}}
-    pairs = (line.split() for line in str(told["output"]).splitlines())
+    pairs = (line.split() for line in str(data["output"]).splitlines())
     return {pair[0]: {"version": pair[1], "from": "rpm"} for pair in pairs if len(pair) == 2}
 
 

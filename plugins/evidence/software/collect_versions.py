@@ -73,35 +73,35 @@ CONTAINERS = ("docker", "kubepods", "containerd", "libpod", "lxc")
 
 def read(node: Node) -> object:
     """Every component that is here with its version, and where the loader finds the libraries of GPUs and NCCL."""
-    told: dict[str, dict[str, str]] = {}
+    data: dict[str, dict[str, str]] = {}
     for component, path, pattern in FILES:
         node.at(path)
-        _tell(told, component, _from_file(node, path, pattern))
+        _tell(data, component, _from_file(node, path, pattern))
     libraries: dict[str, list[object]] = {name: [] for name in LOADED}
     for folder in _folders(node):
         names = _names(node, folder)
         for prefix, component in LIBRARIES.items():
-            _tell(told, component, _from_names(folder, names, prefix))
+            _tell(data, component, _from_names(folder, names, prefix))
         for name in libraries.keys() & set(names):
             libraries[name].append(_library(node, f"{folder}/{name}"))
     compat = f"{CUDA}/compat"
-    _tell(told, "cuda_compat", _from_names(compat, _names(node, compat), "libcuda.so"))
+    _tell(data, "cuda_compat", _from_names(compat, _names(node, compat), "libcuda.so"))
     installed = packages(node, {name for names in PACKAGES.values() for name in names.split()})
     for component, wanted in PACKAGES.items():
-        _tell(told, component, next((installed[name] for name in wanted.split() if name in installed), None))
-    _tell(told, "packages", installed.get("error"))
+        _tell(data, component, next((installed[name] for name in wanted.split() if name in installed), None))
+    _tell(data, "packages", installed.get("error"))
     return {
         "container": _container(node),
-        "components": told,
+        "components": data,
         "toolkits": [name[5:] for name in _names(node, "/usr/local") if re.fullmatch(r"cuda-\d+\.\d+", name)][:16],
         "libraries": {name: found[:8] for name, found in libraries.items()},
     }
 
 
-def _tell(told: dict[str, dict[str, str]], component: str, found: dict[str, str] | None) -> None:
+def _tell(data: dict[str, dict[str, str]], component: str, found: dict[str, str] | None) -> None:
     """Keep what was found, unless the component has its version already."""
-    if found and "version" not in told.get(component, {}):
-        told[component] = found
+    if found and "version" not in data.get(component, {}):
+        data[component] = found
 
 
 def _resolved(node: Node, path: str) -> str:

@@ -12,16 +12,16 @@ from clusterproof.plugins.evidence.software.collect_versions import PACKAGES
 MAX_COMPONENTS = 64
 
 
-def _versions(told: object) -> Mapping[str, object]:
+def _versions(data: object) -> Mapping[str, object]:
     """What was told of each component: an object with its version and where that is from, or an error object."""
-    return dict(list(table(told).items())[:MAX_COMPONENTS])
+    return dict(list(table(data).items())[:MAX_COMPONENTS])
 
 
 @record
 class Library:
     """A file by the name that the loader looks for."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     path = Field(text)
     bytes = Field(whole)
@@ -29,12 +29,12 @@ class Library:
     @property
     def dangles(self) -> bool:
         """Whether it is a link that leads nowhere."""
-        size = self.told.get("bytes")
+        size = self.data.get("bytes")
         return isinstance(size, dict) and size.get("error") == "ENOENT"
 
 
-def _libraries(told: object) -> Mapping[str, tuple[Library, ...]]:
-    return {name: tuple(Library(entry) for entry in objects(found)) for name, found in table(told).items()}
+def _libraries(data: object) -> Mapping[str, tuple[Library, ...]]:
+    return {name: tuple(Library(entry) for entry in objects(found)) for name, found in table(data).items()}
 
 
 @record
@@ -45,7 +45,7 @@ class Software:
     their own.
     """
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     container = Field(text)
     components = Field(_versions)
@@ -73,26 +73,26 @@ class Software:
 
     def names_no_version(self, component: str) -> str:
         """What was read where the file that should tell a component's version does not; else empty."""
-        told = self.components.get(component)
-        if not isinstance(told, dict) or told.get("error") != "EINVAL":
+        data = self.components.get(component)
+        if not isinstance(data, dict) or data.get("error") != "EINVAL":
             return ""
-        return read(told.get("text", ""), text, component)
+        return read(data.get("text", ""), text, component)
 
     def source(self, component: str) -> str:
         """Which file told the version; empty where none did."""
-        told = self.components.get(component)
-        return read(told.get("from", ""), text, component) if isinstance(told, dict) else ""
+        data = self.components.get(component)
+        return read(data.get("from", ""), text, component) if isinstance(data, dict) else ""
 
 
-def _version(told: object) -> str:
-    return text(table(told).get("version"))
+def _version(data: object) -> str:
+    return text(table(data).get("version"))
 
 
 @record
 class LeftFile:
     """A file that an image should not carry; of one that this user may not look at, the size cannot be read."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     path = Field(text)
     bytes = Field(whole)
@@ -102,7 +102,7 @@ class LeftFile:
 class Keys:
     """The keys that may log in to an account; those that may only run a command are of no use to a person."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     keys = Field(whole)
     commands = Field(whole)
@@ -112,7 +112,7 @@ class Keys:
 class OwnFile:
     """A file that must be each machine's own, and when it was written, in seconds since 1970."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     path = Field(text)
     written = Field(whole)
@@ -122,41 +122,41 @@ class OwnFile:
 class Plugin:
     """A plug-in that Slurm loads by plugstack.conf: `required` or `optional`; its size is None where it is absent."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     need = Field(text)
     path = Field(text)
     bytes = Field(optional(whole))
 
 
-def _errors(told: object) -> tuple[str, ...]:
-    return texts(table(told).get("errors"))
+def _errors(data: object) -> tuple[str, ...]:
+    return texts(table(data).get("errors"))
 
 
-def _left(told: object) -> tuple[LeftFile, ...]:
-    return tuple(LeftFile(entry) for entry in objects(told))
+def _left(data: object) -> tuple[LeftFile, ...]:
+    return tuple(LeftFile(entry) for entry in objects(data))
 
 
-def _own(told: object) -> tuple[OwnFile, ...]:
-    return tuple(OwnFile(entry) for entry in objects(told))
+def _own(data: object) -> tuple[OwnFile, ...]:
+    return tuple(OwnFile(entry) for entry in objects(data))
 
 
-def _plugins(told: object) -> tuple[Plugin, ...]:
-    return tuple(Plugin(entry) for entry in objects(told))
+def _plugins(data: object) -> tuple[Plugin, ...]:
+    return tuple(Plugin(entry) for entry in objects(data))
 
 
-def _keys(told: object) -> Mapping[str, Keys]:
-    return {user: Keys(read(entry, table, f"the keys of {user}")) for user, entry in table(told).items()}
+def _keys(data: object) -> Mapping[str, Keys]:
+    return {user: Keys(read(entry, table, f"the keys of {user}")) for user, entry in table(data).items()}
 
 
-def _paths(told: object) -> Mapping[str, str]:
-    return {name: text(path) for name, path in table(told).items()}
+def _paths(data: object) -> Mapping[str, str]:
+    return {name: text(path) for name, path in table(data).items()}
 
 
-def _sizes(told: object) -> tuple[int, ...]:
-    if not isinstance(told, list):
+def _sizes(data: object) -> tuple[int, ...]:
+    if not isinstance(data, list):
         raise TypeError
-    return tuple(read(entry, whole, "its size") for entry in told)
+    return tuple(read(entry, whole, "its size") for entry in data)
 
 
 @record
@@ -170,7 +170,7 @@ class Image:
     own; `modules` which kernel modules are installed for the kernel that runs.
     """
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     cloud_init = Field(optional(_errors))
     left = Field(_left)

@@ -15,7 +15,7 @@ NEVER_BY_ITSELF = ("lo", "docker")  # NCCL takes them only where nothing else is
 class Variable:
     """One variable that a file of the node sets."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     name = Field(text)
     value = Field(text)

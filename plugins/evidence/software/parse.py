@@ -31,8 +31,8 @@ _TITLED = (  # files that begin with words of their own
 
 def components(found: Mapping[str, str], source: str) -> dict[str, object]:
     """The collector `versions` with these components; the others are unknown, not absent: nobody looked for them."""
-    told = {name: {"version": version, "from": source} for name, version in found.items()}
-    return {"versions": {"components": {name: told.get(name, UNKNOWN) for name in sorted(COMPONENTS)}}}
+    data = {name: {"version": version, "from": source} for name, version in found.items()}
+    return {"versions": {"components": {name: data.get(name, UNKNOWN) for name in sorted(COMPONENTS)}}}
 
 
 def is_packages(text: str) -> bool:

@@ -30,22 +30,22 @@ class Rule:
     version: Version
     text: str
 
-    def holds(self, told: Version) -> bool:
+    def holds(self, data: Version) -> bool:
         """Whether a version keeps it."""
         if self.operator in ("==", "!="):
-            return self._is_same(told) == (self.operator == "==")
-        order = self._order(told)
+            return self._is_same(data) == (self.operator == "==")
+        order = self._order(data)
         return {">=": order >= 0, "<=": order <= 0, ">": order > 0, "<": order < 0}[self.operator]
 
-    def _is_same(self, told: Version) -> bool:
+    def _is_same(self, data: Version) -> bool:
         named = self.version
         if named.rest and not re.fullmatch(_REVISION, named.rest):
-            return _trimmed(told.numbers) == _trimmed(named.numbers) and told.rest == named.rest
-        return self._order(told) == 0
+            return _trimmed(data.numbers) == _trimmed(named.numbers) and data.rest == named.rest
+        return self._order(data) == 0
 
-    def _order(self, told: Version) -> int:
-        order = _compared(told.numbers, self.version.numbers)
-        return order or (_compared(told.revision, self.version.revision) if self.version.revision else 0)
+    def _order(self, data: Version) -> int:
+        order = _compared(data.numbers, self.version.numbers)
+        return order or (_compared(data.revision, self.version.revision) if self.version.revision else 0)
 
 
 def parse(text: str) -> Version:
@@ -63,15 +63,15 @@ def rules(text: str) -> tuple[Rule, ...]:
     return tuple(_rule(one) for part in parts for one in _ends(part))
 
 
-def broken(told: str, required: str) -> str:
+def broken(data: str, required: str) -> str:
     """The first condition that a version does not keep, as it is written; empty for all kept. Raises ValueError."""
-    version = parse(told)
+    version = parse(data)
     return next((rule.text for rule in rules(required) if not rule.holds(version)), "")
 
 
-def is_older(told: str, least: str) -> bool:
+def is_older(data: str, least: str) -> bool:
     """Whether a version is older than the least, of which only the numbers given count. Raises ValueError."""
-    return bool(broken(told, f">= {least}"))
+    return bool(broken(data, f">= {least}"))
 
 
 def _ends(part: str) -> list[str]:
@@ -89,10 +89,10 @@ def _rule(text: str) -> Rule:
     return Rule(operator, parse(text[len(operator) :]), text)
 
 
-def _compared(told: tuple[int, ...], named: tuple[int, ...]) -> int:
+def _compared(data: tuple[int, ...], named: tuple[int, ...]) -> int:
     """-1, 0 or 1: older, alike or newer, by the numbers that are named."""
-    told = told[: len(named)]
-    for one, other in zip_longest(told, named, fillvalue=0):
+    data = data[: len(named)]
+    for one, other in zip_longest(data, named, fillvalue=0):
         if one != other:
             return 1 if one > other else -1
     return 0

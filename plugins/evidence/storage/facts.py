@@ -21,7 +21,7 @@ _NODES_OWN = Pattern(r"(addr|clientaddr|mountaddr|mountport|port|fd|size|nr_inod
 class NvmeDisk:
     """One NVMe name space: a disk. `used_by`: partitions, RAID arrays and volumes made of it."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     name = Field(text)
     used_by = Field(texts)
@@ -32,7 +32,7 @@ class NvmeDisk:
 class NvmeController:
     """One NVMe controller, with its disks."""
 
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     label = Field(text, "name")
     model = Field(text)
@@ -41,7 +41,7 @@ class NvmeController:
     @property
     def disks(self) -> tuple[NvmeDisk, ...]:
         """Its disks."""
-        return tuple(NvmeDisk(told) for told in read(self.told.get("disks"), objects, "nvme: disks"))
+        return tuple(NvmeDisk(data) for data in read(self.data.get("disks"), objects, "nvme: disks"))
 
     @property
     def is_local(self) -> bool:

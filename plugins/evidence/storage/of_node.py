@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.fact import Told, list_told_as, told_as, told_by
+from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
 from clusterproof.plugins.evidence.field import objects, whole
 from clusterproof.plugins.evidence.host.facts import (
     FstabEntry,
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
 
-mounts = list_told_as("mounts", "mounts", Mount)
-fstab = list_told_as("mounts", "fstab", FstabEntry)
+mounts = list_collected_as("mounts", "mounts", Mount)
+fstab = list_collected_as("mounts", "fstab", FstabEntry)
 
 
-@told_by()
+@collected_by()
 def mount_points(node: Node) -> frozenset[str]:
     """Where the file systems that matter here are mounted."""
     return frozenset(mount.path for mount in node.mounts)
 
 
-@told_by()
+@collected_by()
 def mount_points_of_most(node: Node) -> frozenset[str]:
     """The mount points that most nodes of its group have."""
     return node.group.most("mount points", lambda node: node.mount_points)
@@ -39,10 +39,10 @@ def mount_at(node: Node, path: str) -> Mount | None:
     return next((mount for mount in reversed(node.mounts) if mount.path == path), None)
 
 
-lustre = told_as("lustre", Lustre)
+lustre = collected_as("lustre", Lustre)
 
 
-@told_by()
+@collected_by()
 def lustre_mounts(node: Node) -> tuple[Mount, ...]:
     """The Lustre file systems that are mounted, at least one. Raises NotApplicable where there is none."""
     mounts = tuple(mount for mount in node.mounts if mount.type == "lustre")
@@ -51,7 +51,7 @@ def lustre_mounts(node: Node) -> tuple[Mount, ...]:
     return mounts
 
 
-@told_by()
+@collected_by()
 def lustre_clients(node: Node) -> tuple[LustreClient, ...]:
     """The connections to the servers of the Lustre file systems that are mounted, at least one."""
     mounts = node.lustre_mounts
@@ -60,22 +60,22 @@ def lustre_clients(node: Node) -> tuple[LustreClient, ...]:
     return node.lustre.clients
 
 
-lustre_targets = list_told_as("lustre_space", "targets", LustreTarget)
+lustre_targets = list_collected_as("lustre_space", "targets", LustreTarget)
 
 
-@told_by("lustre_space")
-def lustre_targets_left_out(node: Node, space: Told) -> int:
+@collected_by("lustre_space")
+def lustre_targets_left_out(node: Node, space: CollectorData) -> int:
     """How many OSTs and MDTs were too many to tell."""
     return space.get("left_out", whole)
 
 
-@told_by()
+@collected_by()
 def osts(node: Node) -> tuple[LustreTarget, ...]:
     """The OSTs of the Lustre file systems that are mounted, at least one."""
     return _targets(node, "ost")
 
 
-@told_by()
+@collected_by()
 def mdts(node: Node) -> tuple[LustreTarget, ...]:
     """The MDTs of the Lustre file systems that are mounted, at least one."""
     return _targets(node, "mdt")
@@ -89,17 +89,17 @@ def _targets(node: Node, kind: str) -> tuple[LustreTarget, ...]:
     return targets
 
 
-checkpoint_folders = list_told_as("striping", "folders", CheckpointFolder)
+checkpoint_folders = list_collected_as("striping", "folders", CheckpointFolder)
 
 
-@told_by("nvme")
-def nvme_controllers(node: Node, nvme: Told) -> tuple[NvmeController, ...]:
+@collected_by("nvme")
+def nvme_controllers(node: Node, nvme: CollectorData) -> tuple[NvmeController, ...]:
     """The NVMe controllers that a driver runs. Raises Incomplete where there are such on the bus, and it runs none."""
-    told = tuple(NvmeController(entry) for entry in nvme.get("controllers", objects))
-    if not told and (dark := _nvme_on_bus(node)):
+    data = tuple(NvmeController(entry) for entry in nvme.get("controllers", objects))
+    if not data and (dark := _nvme_on_bus(node)):
         cause = "no NVMe controller has a driver"
         raise Incomplete(f"{cause}; on the PCI bus: {', '.join(dark)}", cause=cause)
-    return told
+    return data
 
 
 def _nvme_on_bus(node: Node) -> list[str]:

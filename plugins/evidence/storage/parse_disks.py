@@ -32,8 +32,8 @@ def read_nvme_list(text: str) -> Mapping[str, object]:
     """The controllers of the collector `nvme`, without their states and who uses the disks. Raises CaptureError."""
     controllers: dict[str, dict[str, Any]] = {}
     for name, disk, serial, model in _NVME.findall(text)[:MAX_CONTROLLERS]:
-        told = controllers.setdefault(name, {"name": name, "model": short(model), "serial": serial, "disks": []})
-        told["disks"].append({"name": f"{name}{disk}"})
+        data = controllers.setdefault(name, {"name": name, "model": short(model), "serial": serial, "disks": []})
+        data["disks"].append({"name": f"{name}{disk}"})
     if not controllers:
         raise CaptureError("nvme list has no disk")
     return {"nvme": {"controllers": list(controllers.values())}}
@@ -48,13 +48,13 @@ def read_edac(text: str) -> Mapping[str, object]:
     """The memory controllers of the collector `edac`; the modules it does not tell."""
     controllers: dict[str, dict[str, Any]] = {}
     for name, file, value in _EDAC.findall(text)[: MAX_CONTROLLERS * 4]:
-        told = controllers.setdefault(name, {"name": name, "modules": []})
+        data = controllers.setdefault(name, {"name": name, "modules": []})
         if file == "mc_name":
-            told["type"] = short(value.strip())
+            data["type"] = short(value.strip())
         elif value.strip().isdigit():
-            told[_EDAC_KEYS[file]] = int(value)
+            data[_EDAC_KEYS[file]] = int(value)
         else:
-            told[_EDAC_KEYS[file]] = {"error": "EINVAL", "text": short(value)}
+            data[_EDAC_KEYS[file]] = {"error": "EINVAL", "text": short(value)}
     return {"edac": {"controllers": list(controllers.values())}}
 
 

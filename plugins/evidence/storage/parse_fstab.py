@@ -45,12 +45,12 @@ def _of_fstab(text: str) -> list[str]:
     return [line for line in lines if _FSTAB.match(line) and (title or not mount_of(line))]
 
 
-def completed(told: object) -> object:
+def completed(data: object) -> object:
     """The collector `mounts` once every file is read: what of fstab is mounted, where a list of all mounts says it."""
-    if not isinstance(told, dict):
-        return told
-    value = {key: entry for key, entry in told.items() if key != "paths"}
-    paths, entries = told.get("paths"), told.get("fstab")
+    if not isinstance(data, dict):
+        return data
+    value = {key: entry for key, entry in data.items() if key != "paths"}
+    paths, entries = data.get("paths"), data.get("fstab")
     if isinstance(paths, list) and isinstance(entries, list):
         value["fstab"] = [{**entry, "mounted": entry.get("path") in paths} for entry in objects(entries)]
     return value

@@ -139,8 +139,8 @@ def read_findmnt(text: str) -> Mapping[str, object]:
     return _collector(_of_findmnt(document_in(text).get("filesystems")))
 
 
-def _of_findmnt(told: object, depth: int = 0) -> Iterator[dict[str, Any]]:
-    for entry in objects(told):
+def _of_findmnt(data: object, depth: int = 0) -> Iterator[dict[str, Any]]:
+    for entry in objects(data):
         path = entry.get("target")
         if isinstance(path, str) and path.startswith("/"):
             yield {key: value for key, value in _of_entry(path, entry).items() if value is not None}
@@ -162,8 +162,8 @@ def _of_entry(path: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _size(told: object) -> int | None:
-    size = bytes_of(short(told))
+def _size(data: object) -> int | None:
+    size = bytes_of(short(data))
     return None if size is None else size // KIB
 
 

@@ -22,7 +22,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evidence.recording import write_cluster, write_control_plane, write_node
-from clusterproof.plugins.policy.file import told_by
+from clusterproof.plugins.policy.file import collected_by
 from clusterproof.plugins.redaction.policy import as_toml, file_without_names
 from clusterproof.plugins.suite.state import CONTROL_PLANE, EVIDENCE, PAIRWISE, POLICY, occasion_of
 from clusterproof.reports.findings import headline
@@ -112,10 +112,10 @@ class BundleForm:
             yield from files_of(reporting.folder, self.began)
 
     def _policy(self) -> str:
-        text, told = told_by(self.config.option.policy, self.config.invocation_params.dir)
+        text, data = collected_by(self.config.option.policy, self.config.invocation_params.dir)
         if self.redaction:
-            return file_without_names(told, self.redaction.text, self.redaction.type_word, self.redaction.version)
-        return text or as_toml(told)
+            return file_without_names(data, self.redaction.text, self.redaction.type_word, self.redaction.version)
+        return text or as_toml(data)
 
     def _about(self, exit_code: int) -> dict[str, Any]:
         option = self.config.option
@@ -143,9 +143,9 @@ class BundleForm:
             write_cluster(folder, self.cluster)
             for evidence in self.config.stash.get(EVIDENCE, {}).values():
                 write_node(folder, evidence)
-            told = self.config.stash.get(CONTROL_PLANE, None)
-            if told:
-                write_control_plane(folder, told)
+            data = self.config.stash.get(CONTROL_PLANE, None)
+            if data:
+                write_control_plane(folder, data)
             between = self.config.stash.get(PAIRWISE, None)
             if between:
                 from clusterproof.plugins.suite.perf.pairs_of_session import write_journals  # few runs measure pairs

@@ -57,13 +57,13 @@ def metrics_of(cluster: str, results: Sequence[Result], has_history: bool) -> li
     if has_history:
         changes = since_last(results)
         counts |= {"New": len(changes.new), "Gone": len(changes.gone)}
-    told = [_metric(name, count, of_cluster) for name, count in counts.items()]
+    raw = [_metric(name, count, of_cluster) for name, count in counts.items()]
     for subsystem, count in sorted(failures.items()):
         if subsystem:
-            told.append(
+            raw.append(
                 _metric("SubsystemFailures", count, [*of_cluster, {"Name": "Subsystem", "Value": _ascii(subsystem)}])
             )
-    return told[:MAX_METRICS]
+    return raw[:MAX_METRICS]
 
 
 def _metric(name: str, count: int, dimensions: list[dict[str, str]]) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class HtmlForm:
 
     def _count(self, outcomes: dict[str, dict[str, Any]]) -> None:
         """Count verdicts where pytest-html counted rows."""
-        told = Counter(result.verdict for result in self._results)
+        raw = Counter(result.verdict for result in self._results)
         for verdict, (outcome, ours, mixed) in OUTCOMES.items():
             counted = self._listed[verdict]
             if verdict is Verdict.CONCERN:  # pytest-html saw a pass
@@ -118,7 +118,7 @@ class HtmlForm:
             if verdict is Verdict.PASS:
                 others = 0  # passes of other tests are passes too
             outcomes[outcome]["label"] = mixed if others else ours
-            outcomes[outcome]["value"] += told[verdict] - counted
+            outcomes[outcome]["value"] += raw[verdict] - counted
 
     def _foreign(self, report: Any, cells: list[str]) -> list[str]:
         """A row for a test that is not about a node."""
@@ -148,8 +148,8 @@ def _row(result: Result) -> list[str]:
     ]
 
 
-def _cells(*told: tuple[str, str]) -> list[str]:
-    return [f'<td class="col-{column}">{escape(text)}</td>' for column, text in told]
+def _cells(*raw: tuple[str, str]) -> list[str]:
+    return [f'<td class="col-{column}">{escape(text)}</td>' for column, text in raw]
 
 
 _SPELLED = {"xpassed": "XPassed"}  # as pytest-html's script sorts by it

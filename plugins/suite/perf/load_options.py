@@ -45,17 +45,17 @@ def load_options(option: Any) -> LoadOptions:
 
 def seconds(text: str) -> dict[str, float]:
     """The deadlines of `--load-timeout` by collector, "" for all. Raises pytest.UsageError."""
-    told: dict[str, float] = {}
+    data: dict[str, float] = {}
     for word in filter(None, text.split(",")):
         collector, _, number = word.rpartition("=")
         try:
-            told[collector] = float(number)
+            data[collector] = float(number)
         except ValueError:
-            told[collector] = 0.0
-        if (collector and collector not in COLLECTORS) or not 1 <= told[collector] < float("inf"):
+            data[collector] = 0.0
+        if (collector and collector not in COLLECTORS) or not 1 <= data[collector] < float("inf"):
             names = ", ".join(SECONDS)
             raise pytest.UsageError(f"--load-timeout has {word!r:.60}; expected S or NAME=S, NAME one of {names}")
-    return told
+    return data
 
 
 def collectors_to_load(items: Iterable[pytest.Item], option: Any) -> frozenset[str]:

@@ -32,11 +32,11 @@ def load_nodes(
         reporter.write_line(f"cluster: {in_words(collectors, options, reached)}")
     with progress(config, cluster, "loading the nodes") as shown:
 
-        def told(evidence: NodeEvidence) -> None:
+        def note(evidence: NodeEvidence) -> None:
             keep(evidence)
             shown(evidence)
 
-        load(cluster, connection, collectors, options, limits, answered, told)
+        load(cluster, connection, collectors, options, limits, answered, note)
 
 
 def in_words(collectors: frozenset[str], options: LoadOptions, nodes: int) -> str:

@@ -137,7 +137,7 @@ def _shown(ways: Ways) -> Iterator[Callable[[Progress], None]]:
     """Say each round as it begins."""
     last = 0
 
-    def told(progress: Progress) -> None:
+    def show(progress: Progress) -> None:
         nonlocal last
         if progress.round != last:
             last = progress.round
@@ -146,7 +146,7 @@ def _shown(ways: Ways) -> Iterator[Callable[[Progress], None]]:
                 f"pairs: round {progress.round} of at most {progress.rounds}, {progress.measured} measured, {left}"
             )
 
-    yield told
+    yield show
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class _Renamed:
         real = {pair(*(self.ways.real[node] for node in one)): one for one in pairs}
         shown_names = {name: shown for shown, name in self.ways.real.items()}
 
-        def told(one: Pair, reading: Reading) -> None:
+        def hide(one: Pair, reading: Reading) -> None:
             hidden = replace(
                 reading,
                 problem=self.ways.text(reading.problem),
@@ -170,7 +170,7 @@ class _Renamed:
             )
             measured(real[one], hidden)
 
-        self.launcher.measure(list(real), told)
+        self.launcher.measure(list(real), hide)
 
 
 def _files(path: Path) -> list[Path]:

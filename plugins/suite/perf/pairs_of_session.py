@@ -79,10 +79,10 @@ def write_journals(run: PairwiseRun, folder: Path) -> None:
 def _facts(config: pytest.Config, shown: Cluster) -> ClusterFacts:
     """What is known of the cluster before anything is measured between its nodes."""
     evidence = config.stash[EVIDENCE]
-    told = {one.name: evidence.get(one.name) or NodeEvidence(one.name) for one in shown.targets}
+    data = {one.name: evidence.get(one.name) or NodeEvidence(one.name) for one in shown.targets}
     policy = config.stash.get(POLICY, NO_POLICY)
     control_plane = config.stash.get(CONTROL_PLANE, None) or NodeEvidence(shown.name)
-    return ClusterFacts(shown, control_plane, nodes(shown, told, "perf", policy), policy)
+    return ClusterFacts(shown, control_plane, nodes(shown, data, "perf", policy), policy)
 
 
 def _folder(config: pytest.Config, cluster: str) -> Path:

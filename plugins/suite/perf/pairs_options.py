@@ -99,11 +99,11 @@ def asked_pairs(asked: Iterable[tuple[str, str]], nodes: Collection[str]) -> tup
     """The pairs that a person named, of these nodes. Raises pytest.UsageError."""
     from clusterproof.plugins.benchmarks.pairwise.model import pair
 
-    for told in asked:
-        for node in told:
+    for data in asked:
+        for node in data:
             if node not in nodes:
                 raise pytest.UsageError(f"--pairs names {node!r:.80}, which is no node of this run; expected A~B,…")
-    return tuple(dict.fromkeys(pair(*told) for told in asked))
+    return tuple(dict.fromkeys(pair(*data) for data in asked))
 
 
 def _asked(text: str) -> tuple[tuple[str, str], ...]:
@@ -120,18 +120,18 @@ def _named(text: str) -> Iterable[tuple[str, str]]:
 
 def seconds(text: str) -> float:
     """The seconds of `--pairs-budget`. Raises pytest.UsageError."""
-    told = re.fullmatch(r"(\d{1,6})([smh])", text)
-    if not told or not int(told[1]):
+    data = re.fullmatch(r"(\d{1,6})([smh])", text)
+    if not data or not int(data[1]):
         raise pytest.UsageError(f"--pairs-budget is {text!r:.40}; expected a time as 90s, 20m or 2h")
-    return int(told[1]) * _SECONDS[told[2]]
+    return int(data[1]) * _SECONDS[data[2]]
 
 
 def size_bytes(text: str) -> int:
     """The bytes of `--meter-size`, 0 where it is not given. Raises pytest.UsageError."""
-    told = re.fullmatch(r"(\d{1,15})([KMG]?)", text.upper())
-    if text and (not told or not int(told[1])):
+    data = re.fullmatch(r"(\d{1,15})([KMG]?)", text.upper())
+    if text and (not data or not int(data[1])):
         raise pytest.UsageError(f"--meter-size is {text!r:.40}; expected bytes, or a number with K, M or G")
-    return int(told[1]) * _BYTES[told[2]] if told else 0
+    return int(data[1]) * _BYTES[data[2]] if data else 0
 
 
 def environment(text: str) -> dict[str, str]:

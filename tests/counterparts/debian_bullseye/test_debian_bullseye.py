@@ -21,17 +21,17 @@ def system() -> System:
 
 
 def test_every_collector_of_the_probe_runs_on_its_python(system: System) -> None:
-    told = system.told()
-    assert told.unreached is None, told.detail
-    assert str(told.probe["python"]).startswith(PYTHON)
-    assert broken(told) == {}
-    assert told.collectors["boot"].value["os"].startswith("Debian GNU/Linux 11")
+    data = system.output_of()
+    assert data.unreached is None, data.detail
+    assert str(data.probe["python"]).startswith(PYTHON)
+    assert broken(data) == {}
+    assert data.collectors["boot"].value["os"].startswith("Debian GNU/Linux 11")
 
 
 def test_every_collector_that_loads_the_hardware_runs_on_its_python(system: System) -> None:
-    told = system.told_under_load()
-    assert told.unreached is None, told.detail
-    assert broken(told) == {}
+    data = system.told_under_load()
+    assert data.unreached is None, data.detail
+    assert broken(data) == {}
 
 
 @pytest.fixture(scope="module")

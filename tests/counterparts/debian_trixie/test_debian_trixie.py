@@ -37,18 +37,18 @@ def furnished(bare: System, tmp_path_factory: pytest.TempPathFactory) -> System:
 
 
 def test_every_collector_of_the_probe_runs_on_its_python(bare: System) -> None:
-    told = bare.told()
-    assert told.unreached is None, told.detail
-    assert str(told.probe["python"]).startswith(PYTHON)
-    assert broken(told) == {}
-    assert told.collectors["boot"].value["os"].startswith("Debian GNU/Linux 13")
-    assert told.collectors["services"].status is Status.ABSENT  # there is no systemd in this folder
+    data = bare.output_of()
+    assert data.unreached is None, data.detail
+    assert str(data.probe["python"]).startswith(PYTHON)
+    assert broken(data) == {}
+    assert data.collectors["boot"].value["os"].startswith("Debian GNU/Linux 13")
+    assert data.collectors["services"].status is Status.ABSENT  # there is no systemd in this folder
 
 
 def test_every_collector_that_loads_the_hardware_runs_on_its_python(bare: System) -> None:
-    told = bare.told_under_load()
-    assert told.unreached is None, told.detail
-    assert broken(told) == {}
+    data = bare.told_under_load()
+    assert data.unreached is None, data.detail
+    assert broken(data) == {}
 
 
 def test_an_installed_prolog_checks_the_node_and_keeps_its_verdict(furnished: System) -> None:

@@ -85,15 +85,15 @@ def of_fake(expressions: Iterable[str], scratch: Path) -> tuple[int, ...]:
 def parameters(text: str, function: str) -> list[int]:
     """How many parameters each declaration of a function has."""
     found = re.findall(rf"\b{function}\s*\(([^()]*)\)\s*[;{{]", text)
-    return [0 if told.strip() in ("", "void") else told.count(",") + 1 for told in found]
+    return [0 if data.strip() in ("", "void") else data.count(",") + 1 for data in found]
 
 
 @versions
 def test_every_function_of_the_fake_is_nvidia_s_with_as_many_parameters(cuda: str, tmp_path: Path) -> None:
     library = tmp_path / "fake.so"
     library.write_bytes(fake_nvml())
-    told = subprocess.check_output(["nm", "-D", "--defined-only", library], text=True)
-    names = [line.split()[-1] for line in told.splitlines() if " T nvml" in line]
+    data = subprocess.check_output(["nm", "-D", "--defined-only", library], text=True)
+    names = [line.split()[-1] for line in data.splitlines() if " T nvml" in line]
     assert len(names) > 40
     expanded = subprocess.check_output(["gcc", "-E", "-P", SOURCES[0]], text=True)
     ours = {name: set(parameters(expanded, name)) for name in names}
@@ -115,8 +115,8 @@ def test_the_errors_have_nvidia_s_numbers(cuda: str, tmp_path: Path) -> None:
     errors = {name: int(code) for code, name in re.findall(r'\{(\d+), "([A-Z_]+)"\}', text)}
     assert len(errors) > 30
     known = [name for name in errors if f"NVML_ERROR_{name} " in header(cuda)]
-    told = of_nvidia(cuda, [f"NVML_ERROR_{name}" for name in known], tmp_path)
-    assert dict(zip(known, told, strict=True)) == {name: errors[name] for name in known}
+    data = of_nvidia(cuda, [f"NVML_ERROR_{name}" for name in known], tmp_path)
+    assert dict(zip(known, data, strict=True)) == {name: errors[name] for name in known}
     assert cuda == "12" or set(known) == set(errors)
 
 
@@ -124,8 +124,8 @@ def test_the_probe_reads_a_fabric_as_nvidia_lays_it_out(tmp_path: Path) -> None:
     names = {"cluster_uuid": "clusterUuid", "health_mask": "healthMask", "health_summary": "healthSummary"}
     names |= {"status": "status", "clique": "cliqueId", "state": "state"}
     asked = [f"offsetof(nvmlGpuFabricInfo_v3_t, {theirs})" for theirs in names.values()]
-    told = of_nvidia("13", ["sizeof(nvmlGpuFabricInfo_v3_t)", *asked], tmp_path)
-    assert told == (ctypes.sizeof(_FabricInfo), *(getattr(_FabricInfo, ours).offset for ours in names))
+    data = of_nvidia("13", ["sizeof(nvmlGpuFabricInfo_v3_t)", *asked], tmp_path)
+    assert data == (ctypes.sizeof(_FabricInfo), *(getattr(_FabricInfo, ours).offset for ours in names))
 
 
 @versions
@@ -147,6 +147,6 @@ def test_the_probe_asks_for_nvlink_errors_by_nvidia_s_numbers(cuda: str, tmp_pat
 @versions
 def test_the_probe_counts_slowdowns_by_the_numbers_of_both_headers(cuda: str, tmp_path: Path) -> None:
     reasons = [f"NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_{name}_SLOWDOWN" for name in ("THERM", "POWER_BRAKE")]
-    told = of_nvidia(cuda, ["NVML_FI_DEV_PERF_POLICY_THERMAL", *reasons], tmp_path)
-    assert set(told) <= set(SLOWDOWN)
-    assert told[1:] == {"12": (252, 253), "13": (270, 271)}[cuda]
+    data = of_nvidia(cuda, ["NVML_FI_DEV_PERF_POLICY_THERMAL", *reasons], tmp_path)
+    assert set(data) <= set(SLOWDOWN)
+    assert data[1:] == {"12": (252, 253), "13": (270, 271)}[cuda]

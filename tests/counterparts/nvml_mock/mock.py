@@ -77,10 +77,10 @@ def told_by_mock(profile: str, scratch: Path, monkeypatch: pytest.MonkeyPatch, *
 
 def stub(scratch: Path) -> Path:
     """A library of the functions that the mock leaves undefined, without which it does not load at once."""
-    told = subprocess.run(
+    data = subprocess.run(
         ["nm", "-D", "--undefined-only", folder() / FILES[0]], check=True, capture_output=True, text=True
     )
-    names = [line.split()[-1] for line in told.stdout.splitlines() if " nvml" in line]
+    names = [line.split()[-1] for line in data.stdout.splitlines() if " nvml" in line]
     source, built = scratch / "stub.c", scratch / "libstub.so"
     source.write_text("".join(f"int {name}(void) {{ return {NOT_SUPPORTED}; }}\n" for name in names))
     built.write_bytes(shared_library(source, built.name))

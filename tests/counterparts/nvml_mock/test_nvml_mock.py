@@ -16,7 +16,7 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import evaluate
 from tests.counterparts.nvml_mock.mock import PROFILES, Profile, needs_mock, told_by_mock
-from tests.evaluated import told_by
+from tests.evaluated import collected_by
 from tests.testbed.gpus import healthy_gpu_node
 from tests.testbed.needs import needs_nodes
 
@@ -127,13 +127,13 @@ def test_a_sick_fabric_is_told_by_its_name(
     assert f"GPU 3: fabric health: {FABRIC_HEALTH[condition]}; expected" in results["fabric_state"].message
 
 
-def is_error(told: object) -> bool:
-    return isinstance(told, dict) and "error" in told
+def is_error(data: object) -> bool:
+    return isinstance(data, dict) and "error" in data
 
 
 @needs_nodes
 def test_the_fake_library_answers_in_the_forms_of_the_mock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake: Any = told_by(healthy_gpu_node("H100")).collectors["nvml"].value
+    fake: Any = collected_by(healthy_gpu_node("H100")).collectors["nvml"].value
     mock: Any = told_by_mock("h100", tmp_path, monkeypatch).collectors["nvml"].value
     assert fake.keys() == mock.keys()
     ours, theirs = fake["gpus"][0], mock["gpus"][0]

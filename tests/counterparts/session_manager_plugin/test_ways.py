@@ -63,11 +63,11 @@ def test_it_ends_with_the_end_of_its_input_and_calls_that_a_success(plugin: Plug
 
 
 def test_it_tells_its_version(plugin: Plugin) -> None:
-    told = subprocess.run([plugin.program, "--version"], capture_output=True, text=True, check=True)
-    assert re.fullmatch(r"\d+(\.\d+){3}\n", told.stdout)
+    data = subprocess.run([plugin.program, "--version"], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"\d+(\.\d+){3}\n", data.stdout)
 
 
 def test_it_takes_what_is_no_session_for_the_name_of_nothing(plugin: Plugin) -> None:
     words = [plugin.program, "no session", "us-west-2", "StartSession", "", '{"Target": ""}', ""]
-    told = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
-    assert told.stdout.startswith("Cannot perform start session: invalid character ")
+    data = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    assert data.stdout.startswith("Cannot perform start session: invalid character ")

@@ -27,10 +27,10 @@ def beside_others(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Inst
 @pytest.fixture(scope="session")
 def alone(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Told:
     """What a run says without those plugins."""
-    return told(installed, tmp_path_factory.mktemp("alone") / "run")
+    return output_of(installed, tmp_path_factory.mktemp("alone") / "run")
 
 
-def told(ran: Installed, folder: Path, *words: str) -> Told:
+def output_of(ran: Installed, folder: Path, *words: str) -> Told:
     """The exit code, and verdict and message by check and node."""
     folder.mkdir()
     made = ran.pytest(folder, *PACKAGED, "--results", "results.jsonl", *words)
@@ -58,11 +58,11 @@ def told(ran: Installed, folder: Path, *words: str) -> Told:
 def test_beside_a_plugin_the_verdicts_are_the_same(
     alone: Told, beside_others: Installed, tmp_path: Path, words: list[str]
 ) -> None:
-    assert told(beside_others, tmp_path / "beside", *words) == alone
+    assert output_of(beside_others, tmp_path / "beside", *words) == alone
 
 
 def test_allure_is_told_of_every_check_and_how_it_ended(beside_others: Installed, tmp_path: Path) -> None:
-    code, verdicts = told(beside_others, tmp_path / "run", "--alluredir", "allure")
+    code, verdicts = output_of(beside_others, tmp_path / "run", "--alluredir", "allure")
     assert code == 1
     cases = [json.loads(path.read_text()) for path in (tmp_path / "run" / "allure").glob("*-result.json")]
     status = {"pass": "passed", "fail": "failed", "incomplete": "broken", "not applicable": "skipped"}

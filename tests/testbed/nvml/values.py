@@ -59,8 +59,8 @@ def gpu_lines(node: str, index: int, address: str, values: Values) -> str:
     """One GPU's part of the file: at that PCI address, with an identity of its own, and what differs from an H100."""
     identity = uuid.uuid5(uuid.NAMESPACE_DNS, f"{node}-gpu{index}")
     own = {"uuid": f"GPU-{identity}", "serial": 1650000000000 + identity.int % 10**9, "pci": address}
-    told = {**H100, **own, **values}
-    told.setdefault("power_limit_default_w", told["power_limit_w"])
-    told["pcie_gen_max"] = max(told["pcie_gen"], values.get("pcie_gen_max", 0))  # type: ignore[call-overload]
-    lines = [f"{key} = {str(value).lower() if isinstance(value, bool) else value}" for key, value in told.items()]
+    data = {**H100, **own, **values}
+    data.setdefault("power_limit_default_w", data["power_limit_w"])
+    data["pcie_gen_max"] = max(data["pcie_gen"], values.get("pcie_gen_max", 0))  # type: ignore[call-overload]
+    lines = [f"{key} = {str(value).lower() if isinstance(value, bool) else value}" for key, value in data.items()]
     return "\n".join([f"[gpu {index}]", *lines]) + "\n"

@@ -26,10 +26,10 @@ def evidence(run: Run) -> str:
     known: dict[int, int] = {}  # by the value's identity: large clusters hold once what nodes told alike
     room = MAX_OF_ALL
     for name in _worst_first(run):
-        told = run.nodes[name].evidence
-        ending = endings.setdefault(_endings(told), len(endings))
+        data = run.nodes[name].evidence
+        ending = endings.setdefault(_endings(data), len(endings))
         numbers: list[int] = []
-        for collector in told.collectors.values() if room > 0 else ():
+        for collector in data.collectors.values() if room > 0 else ():
             if collector.value is None:
                 numbers.append(-1)
                 continue
@@ -55,11 +55,11 @@ def _worst_first(run: Run) -> Sequence[str]:
     return sorted(ranks, key=lambda name: ranks[name])
 
 
-def _endings(told: NodeEvidence) -> str:
+def _endings(data: NodeEvidence) -> str:
     """`[[collector, how it ended, detail], …]`."""
     rows = [
         [name, collector.status.value, printable(collector.detail, MAX_DETAIL)]
-        for name, collector in told.collectors.items()
+        for name, collector in data.collectors.items()
     ]
     return json.dumps(rows, separators=(",", ":"))
 

@@ -32,21 +32,21 @@ def version_of(node: Node, component: str) -> str | None:
     """A component's version; None where the node does not have it. Raises Incomplete."""
     if component == FABRIC_MANAGER:
         return fabric_manager(node)
-    told = node.software.version(component)
-    if told is None:
+    data = node.software.version(component)
+    if data is None:
         node.software.packages  # noqa: B018 - absent only where the database could be read
-    return told
+    return data
 
 
 def fabric_manager(node: Node) -> str | None:
     """Fabric manager's version by its own program; None where there is none. Raises Incomplete."""
     try:
-        told = node.fabric_manager_version.output
+        data = node.fabric_manager_version.output
     except Absent:
         return None
-    found = re.search(r"\d+\.\d+(?:\.\d+)?", told)
+    found = re.search(r"\d+\.\d+(?:\.\d+)?", data)
     if not found:
-        raise Incomplete(f"nv-fabricmanager --version says {told.strip()[:60]!r}, which is no version")
+        raise Incomplete(f"nv-fabricmanager --version says {data.strip()[:60]!r}, which is no version")
     return found[0]
 
 
@@ -74,10 +74,10 @@ def state_of_file(library: Library) -> str:
     """`whole`, what is wrong with one of a library's files, or empty where that may not be known."""
     if library.dangles:
         return f"{library.path} leads nowhere"
-    told, _ = readings(library, "bytes")
-    if not told:
+    data, _ = readings(library, "bytes")
+    if not data:
         return ""
-    return WHOLE if told["bytes"] else f"{library.path} is empty"
+    return WHOLE if data["bytes"] else f"{library.path} is empty"
 
 
 def states_of_service(node: Node, name: str) -> list[str]:
