@@ -23,6 +23,7 @@ STANDING = (
 )
 XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1234, name=python3, GPU has fallen off the bus."
 WORDS = ("RMA 4711: the fan is loud", "clusterproof: looked at by hand", "firmware, ask Kim", "Prolog of mine")
+SCRIPTS = ("prolog", "epilog", "health-check")
 NOT_TOLD = re.compile(" incomplete: | no verdict")
 TIMEOUT_S = 300.0
 
@@ -206,7 +207,7 @@ class SoakedNode:
         eventually(lambda: "" if begun & self._scripts() else "ended", TIMEOUT_S)
 
     def _scripts(self) -> set[str]:
-        return set(self.slurm.processes(self.name, "main() ").split())
+        return set(self.slurm.processes(self.name, *(f"main() {script}" for script in SCRIPTS)).split())
 
     def _is_checked(self) -> None:
         """Run the health check, again where it neither found a fault nor could tell that there is none."""

@@ -100,6 +100,11 @@ def test_ranks_have_a_home_and_the_paths_of_who_starts_them(bed: SlurmBed) -> No
     assert "\n/root /site/bin /site/lib not set not told\n" in data.problem
 
 
+def test_ranks_meet_by_the_fence_that_lets_none_on_before_all_have_come(bed: SlurmBed) -> None:
+    told = round_of(bed, campaign(bed, all_reduce(before='echo "by $SLURM_PMIX_FENCE"; exit 3')), ROUND[:1])
+    assert "\nby ring\n" in told["gpu001~gpu002"].problem
+
+
 NCCOM_TEST = f"""#!/bin/sh
 while [ "$1" != --hosts ]; do shift; done
 [ "$(mpirun --host "$2,$3" -np 2 uname -n | sort | xargs)" = "$2 $3" ] || exit 1

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 
-from clusterproof.integrations.slurm.drains import Drain, held, hold, release
+from clusterproof.integrations.slurm.drains import Drain, hold, release
 from clusterproof.integrations.slurm.gaps import why_it_stays
 from clusterproof.integrations.slurm.job import Job
 from clusterproof.integrations.slurm.log import CRITICAL, ERROR, INFO, WARNING, Log
@@ -135,7 +135,6 @@ def end(call: Call, drain: Drain | None) -> None:
     if not call.settings.drains:
         call.log(f"would drain, but only observes: {drain.reason}", ERROR)
         leave(0)
-    is_explained = any(one.is_pending for one in held(call.state))
     try:
         hold(call.state, drain)
     except OSError as problem:
@@ -154,8 +153,7 @@ def end(call: Call, drain: Drain | None) -> None:
     if call.occasion == "prolog" and call.job.id:
         call.remember(f"jobs/{call.job.id}", {"is_refused": True})
     print(drain.reason, flush=True)  # noqa: T201 - slurmd logs what a script that fails has printed
-    if not is_explained:
-        explain(call, drain)
+    explain(call, drain)
     leave(DRAIN)
 
 

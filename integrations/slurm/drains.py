@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FOLDER = "drained"
 IN_USE = "in_use"  # the record of a reason that Slurm still shows of a node that it has taken back
 LOOKED_AT = "looked_at"  # the record of how far the kernel log was judged for drains that an administrator took back
-EXPLAIN_S = 60.0  # how long to wait for Slurm to drain a node for a script that failed
+EXPLAIN_S = 60.0  # how long to wait for Slurm to drain a node for a script that failed, and for who resumes it
 
 
 @record
@@ -64,9 +64,14 @@ class Drain:
         return bool(draining(run, Job(self.job, self.uid), is_epilog=self.occasion == "epilog"))
 
     @property
+    def is_young(self) -> bool:
+        """Whether it was so short a time ago that Slurm may not have come to it yet."""
+        return time.time() - self.at <= EXPLAIN_S
+
+    @property
     def is_pending(self) -> bool:
         """Whether Slurm may yet drain the node for it, as far as a clock tells."""
-        return not self.is_told and time.time() - self.at <= EXPLAIN_S
+        return not self.is_told and self.is_young
 
     def to_json(self) -> dict[str, Any]:
         """The record that `drain_of` reads."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 from clusterproof.integrations.slurm import control
@@ -11,6 +12,7 @@ from clusterproof.integrations.slurm.checking import check, evaluated_by_the_log
 from clusterproof.integrations.slurm.control import NodeState, SlurmError
 from clusterproof.integrations.slurm.drains import (
     EXPLAIN_S,
+    FOLDER,
     IN_USE,
     LOOKED_AT,
     Drain,
@@ -30,6 +32,7 @@ from clusterproof.integrations.slurm.verdict import SEEN_TWICE, Cursor, Finding,
 from clusterproof.plugins.core.record import replace
 
 LOOK_S = 1.0
+FOLLOW_S = 3.0  # between two looks at a node that is drained for a reason of ours
 AGAIN_S = 5.0  # between two looks at what did not answer
 OCCASIONS = ("prolog", "epilog")
 
@@ -88,47 +91,62 @@ def leave_word(call: Call, full: str, nodes: int) -> None:
 
 
 def explain(call: Call, drain: Drain | None) -> None:
-    """Wait until Slurm has drained the node for the script that failed, give it the reason, and look back.
+    """Follow the node, one process at a time, until a minute after its last drain.
+
+    Of many calls that drain at once, one follows, another waits to, and begins after the rest have left their records.
+    """
+    with contextlib.ExitStack() as turn:
+        with call.state.tried("next_to_follow.lock") as is_next:
+            if not is_next:
+                return
+            turn.enter_context(call.state.locked("follow.lock"))
+        follow(call, drain)
+
+
+def follow(call: Call, asked: Drain | None) -> None:
+    """Give Slurm the reason once it has drained the node for a script that failed, look back, and see who resumes it.
 
     A prolog goes by what the last health check left on its node, and many may fail in the meantime.
     """
-    until = time.monotonic() + EXPLAIN_S
-    while time.monotonic() < until:
-        time.sleep(LOOK_S)
+    is_told = False
+    while any(one.is_young for one in known_drains(call, asked)):
+        time.sleep(FOLLOW_S if is_told else LOOK_S)
         try:
-            ours = our_drains(call, drain)
-            is_drained = ours or control.node_state(call.node).is_drained
+            ours = our_drains(call, asked)
+            is_told = bool(ours)
+            for claim in ours:
+                if claim.is_claim:
+                    stays(call, claim)
         except SlurmError as problem:
             call.log(f"asks again: {problem}", WARNING)
-            continue
-        if is_drained:
-            for claim in ours:
-                if claim.is_claim and not stays(call, claim):
-                    return
-            return
-    call.log(f"Slurm has not drained {call.node} within {EXPLAIN_S:.0f} s; its reason is not set", WARNING)
+    if not is_told and any(not one.is_told for one in known_drains(call, asked)):
+        call.log(f"Slurm has not drained {call.node} within {EXPLAIN_S:.0f} s; its reason is not set", WARNING)
+
+
+def known_drains(call: Call, asked: Drain | None) -> tuple[Drain, ...]:
+    """The drains that are remembered; the one that was `asked` for, where nothing is."""
+    return held(call.state) or (() if asked is None or call.state.has(FOLDER) else (asked,))
 
 
 def our_drains(call: Call, asked: Drain | None = None) -> tuple[Drain, ...]:
     """The drains of ours, where the node is drained for them, with Slurm told a reason. Raises SlurmError, OSError.
 
-    `asked` is one that counts though its record were lost.
+    `asked` is one that counts where all records are lost.
     """
-    drains = held(call.state)
-    if asked and asked.name not in {drain.name for drain in drains}:
-        drains = (*drains, asked)
+    drains = known_drains(call, asked)
     if not drains:
         return ()
     jobs = jobs_here(call, drains)
     node = control.node_state(call.node)  # after that: for a job that was gone by then the node has been drained
     if is_ours(node, drains):
-        return not_ended(call, drains, node.reason)
+        return not_ended(call, drains, [drain for drain in drains if drain.is_told and drain.reason != node.reason])
     untold = unexplained(node, drains, str(call.state.read(IN_USE).get("reason", "")), asked)
     if untold:
         control.drain(call.node, untold.reason)
         claim = replace(untold, is_told=True, is_claim=True)
         hold(call.state, claim)
-        return not_ended(call, tuple(claim if drain is untold else drain for drain in drains), claim.reason)
+        drains = tuple(claim if drain is untold else drain for drain in drains)
+        return not_ended(call, drains, [drain for drain in drains if drain.is_told and drain is not claim])
     if node.is_drained:
         release(call.state, drains)  # somebody has drained it for a reason of theirs
     else:
@@ -147,13 +165,13 @@ def jobs_here(call: Call, drains: tuple[Drain, ...]) -> frozenset[str] | None:
         return None
 
 
-def not_ended(call: Call, drains: tuple[Drain, ...], reason: str) -> tuple[Drain, ...]:
-    """Those that the node may be drained for where it shows this reason, with the others forgotten.
+def not_ended(call: Call, drains: tuple[Drain, ...], ended: list[Drain]) -> tuple[Drain, ...]:
+    """Those that the node may be drained for, with the others forgotten: they were taken back meanwhile.
 
-    Slurm lets a reason stand that a drained node has: one that was given and is another now was taken back meanwhile.
+    Slurm lets a reason stand that a drained node has: one that was given, and has given way to another, has ended.
     """
-    looked = forget(call, [drain for drain in drains if drain.is_told and drain.reason != reason])
-    left = (drain for drain in drains if not drain.is_told or drain.reason == reason)
+    looked = forget(call, ended)
+    left = (drain for drain in drains if drain not in ended)
     return tuple(since_looked_at(drain, looked, call.cursor, evaluated_by_the_log) for drain in left)
 
 

@@ -64,6 +64,24 @@ class State:
         finally:
             os.close(lock)
 
+    @contextlib.contextmanager
+    def tried(self, name: str) -> Iterator[bool]:
+        """Whether nobody else has this lock, which is held meanwhile; True where none can be made."""
+        try:
+            lock = self._lock(name)
+        except OSError:
+            yield True
+            return
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                yield False
+            else:
+                yield True
+        finally:
+            os.close(lock)
+
     def read(self, name: str) -> Mapping[str, Any]:
         """A record; an empty one where there is none that can be read."""
         try:
@@ -95,6 +113,10 @@ class State:
         """Remove a record."""
         with contextlib.suppress(OSError):
             os.unlink(self._file(name))
+
+    def has(self, folder: str) -> bool:
+        """Whether a folder of records is there: where it is not, all that was in it is lost."""
+        return os.path.isdir(f"{self.folder}/{folder}")
 
     def names(self, folder: str) -> tuple[str, ...]:
         """The names of the records in a folder of this one."""
