@@ -82,7 +82,7 @@ def borne(cell: NoisyCell) -> Borne:
         cluster = disturbed(noise, cell.size, Random(f"{cell.noise} {cell.slower} {seed}"))
         if cell.slower is not None:
             slow_nodes(cluster, cell.slower)
-        data += _told(cluster, concluded(cluster, seed))
+        data += _borne(cluster, concluded(cluster, seed))
     return data
 
 
@@ -103,7 +103,7 @@ def concluded(cluster: Simulated, seed: int) -> Analysis:
         data += cluster.measure(pairs, number)
 
 
-def _told(cluster: Simulated, analysis: Analysis) -> Borne:
+def _borne(cluster: Simulated, analysis: Analysis) -> Borne:
     slow = set(cluster.slow_nodes)
     accused = {node for one in analysis.findings if one.kind in OF_NODES for node in one.nodes}
     of_all = {one.nodes for one in analysis.findings if one.kind is Kind.INCONCLUSIVE and not one.pairs}

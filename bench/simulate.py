@@ -20,7 +20,7 @@ from bench.clusters import NOMINAL_GB_PER_S, Simulated, names, racks_of
 from bench.faults import FAULTS, SLOWER, Fault, slow_nodes
 from bench.noisy import under_noise
 from bench.peer_rules import RULES
-from bench.tables import GOAL_EFFECT, GOAL_NOISE, OURS, Told, figures, noise_table, tables
+from bench.tables import GOAL_EFFECT, GOAL_NOISE, OURS, Tallies, figures, noise_table, tables
 from bench.tally import Tally
 from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, next_round, plan
@@ -128,7 +128,7 @@ def _kinds(cell: Cell, fault: Fault) -> dict[str, Tally]:
     return tallies
 
 
-def simulate(share: float, sizes: Sequence[int] = SIZES, processes: int = PROCESSES) -> Told:
+def simulate(share: float, sizes: Sequence[int] = SIZES, processes: int = PROCESSES) -> Tallies:
     """Every cell, in processes side by side."""
     asked = list(cells(share, sizes))
     if processes < 2:
@@ -136,7 +136,7 @@ def simulate(share: float, sizes: Sequence[int] = SIZES, processes: int = PROCES
     else:
         with ProcessPoolExecutor(processes) as pool:
             found = dict(pool.map(run, asked))
-    data = Told()
+    data = Tallies()
     for cell, tallies in found.items():
         for name, tally in tallies.items():
             data.add((cell.what, cell.slower, cell.noise, cell.size), name, tally)

@@ -17,7 +17,7 @@ Key = tuple[str, float | None, float, int]  # the fault, how much slower, the no
 
 
 @dataclass
-class Told:
+class Tallies:
     """Every rule's tally of every cell."""
 
     cells: dict[str, dict[Key, Tally]] = field(default_factory=lambda: defaultdict(dict))
@@ -51,7 +51,7 @@ class Told:
         return list(dict.fromkeys(key[index] for key in self.cells[OURS] if key[index] is not None))
 
 
-def tables(data: Told, most_for_a_sweep: int) -> str:
+def tables(data: Tallies, most_for_a_sweep: int) -> str:
     """All tables, one after the other."""
     rules = list(data.cells)
     effects = sorted(float(str(each)) for each in data.values(1))
@@ -137,7 +137,7 @@ def _table(title: str, heads: list[str], rows: Iterator[list[str]] | list[list[s
     return "\n".join([title, *("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)])
 
 
-def figures(data: Told) -> dict[str, object]:
+def figures(data: Tallies) -> dict[str, object]:
     """The figures that count."""
     ours, *peers = ({"rule": rule, **_figures_of(data, rule)} for rule in data.cells)
     return {**_without_name(ours), "peers": {str(peer["rule"]): _without_name(peer) for peer in peers}}
@@ -147,7 +147,7 @@ def _without_name(data: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in data.items() if name != "rule"}
 
 
-def _figures_of(data: Told, rule: str) -> dict[str, object]:
+def _figures_of(data: Tallies, rule: str) -> dict[str, object]:
     whole, of_nodes = data.sum(rule), data.sum(rule, "slow nodes", GOAL_EFFECT)
     return {
         "detected_7pct": round(of_nodes.detection, 5),

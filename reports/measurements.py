@@ -56,19 +56,19 @@ def _rows(campaign: Campaign) -> Iterator[tuple[object, ...]]:
             _cell(one.pair.b),
             one.round + 1,
             one.at_once,
-            _told(busbw),
+            _number(busbw),
             f"{busbw / usual:.4f}" if busbw and usual else "",
-            _told(reading.algbw_gb_per_s),
-            _told(reading.time_us),
+            _number(reading.algbw_gb_per_s),
+            _number(reading.time_us),
             reading.size_bytes or "",
             "" if reading.is_correct is None else "yes" if reading.is_correct else "no",
             _cell(reading.network),
             _cell(reading.problem),
-            _told(reading.seconds or None),
+            _number(reading.seconds or None),
         )
 
 
-def _told(number: float | None) -> str:
+def _number(number: float | None) -> str:
     return "" if number is None else f"{number:.6g}"
 
 

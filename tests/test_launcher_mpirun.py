@@ -17,7 +17,7 @@ from clusterproof.plugins.benchmarks.launchers.choose import launcher_for
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
 from clusterproof.plugins.benchmarks.launchers.mpirun import mpirun, start_shell
 from clusterproof.plugins.benchmarks.launchers.over_nodes import Turn
-from clusterproof.plugins.benchmarks.launchers.visit import Told, Visitor
+from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.benchmarks.pairwise.model import Pair
@@ -151,7 +151,7 @@ def test_further_options_reach_mpirun_word_by_word(pytester: pytest.Pytester) ->
     nodes = cluster_of(dict.fromkeys(NAMES, ""), "ssh")
     words = ["-p", "clusterproof.plugins.cluster", "--mpirun-options", "--mca btl_tcp_if_include 'eth 0'"]
     campaign = Campaign(all_reduce(), MeterSettings(), nodes, Asking(pytester.parseconfig(*words), nodes).limits())
-    where = {name: Told(name=name) for name in NAMES}
+    where = {name: NodeAnswer(name=name) for name in NAMES}
     shell = start_shell(Turn(campaign, Visitor(connection_for("ssh"), campaign.limits), ROUND[0], "run1", where))
     (words,) = (shlex.split(line) for line in shell.splitlines() if line.startswith("set -- "))
     assert words[-3:] == ["--mca", "btl_tcp_if_include", "eth 0"]

@@ -18,7 +18,7 @@ from clusterproof.plugins.agent.payload import new_nonce
 from clusterproof.plugins.benchmarks.launchers import visit
 from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE, clean_up
 from clusterproof.plugins.benchmarks.launchers.rendezvous import READY, accept_client, find_server, listen
-from clusterproof.plugins.benchmarks.launchers.visit import MAX_BYTES, Told, Visitor, node_program
+from clusterproof.plugins.benchmarks.launchers.visit import MAX_BYTES, NodeAnswer, Visitor, node_program
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.transport import Answer, Limits, connection_for
 from tests.pythons import interpreter
@@ -33,7 +33,7 @@ def request(*commands: str, deadline_s: float = 30.0, run: str = "", **more: obj
     return {"run": run or new_nonce(), "commands": asked, "deadline_s": deadline_s, "most_bytes": MAX_BYTES, **more}
 
 
-def visited(*commands: str, **more: Any) -> Told:
+def visited(*commands: str, **more: Any) -> NodeAnswer:
     return LOCAL.visit(HERE, request(*commands, **more), 60.0)
 
 

@@ -9,25 +9,25 @@ import pytest
 from bench.faults import FAULTS
 from bench.peer_rules import RULES
 from bench.simulate import Cell, run, simulate
-from bench.tables import GOAL_EFFECT, GOAL_NOISE, OURS, Told, figures, tables
+from bench.tables import GOAL_EFFECT, GOAL_NOISE, OURS, Tallies, figures, tables
 
 FIGURES = {"detected_7pct", "false_accusation", "kind_right", "rounds_max"}
 
 
 @pytest.fixture(scope="module")
-def output_of() -> Told:
+def output_of() -> Tallies:
     """A few clusters of 8 and of 32 nodes."""
     return simulate(0.02, (8, 32), processes=1)
 
 
-def test_the_figures_are_complete(data: Told) -> None:
+def test_the_figures_are_complete(data: Tallies) -> None:
     shown = json.loads(json.dumps(figures(data)))
     assert set(shown) == FIGURES | {"peers"}
     assert set(shown["peers"]) == set(RULES)
     assert all(set(peer) == FIGURES for peer in shown["peers"].values())
 
 
-def test_no_goal_is_grossly_missed(data: Told) -> None:
+def test_no_goal_is_grossly_missed(data: Tallies) -> None:
     ours = data.sum(OURS)
     assert data.sum(OURS, "slow nodes", GOAL_EFFECT).detection >= 0.9
     assert ours.accused == 0
@@ -35,7 +35,7 @@ def test_no_goal_is_grossly_missed(data: Told) -> None:
     assert ours.rounds <= 8
 
 
-def test_from_the_goal_on_no_rule_finds_more_without_accusing_the_innocent(data: Told) -> None:
+def test_from_the_goal_on_no_rule_finds_more_without_accusing_the_innocent(data: Tallies) -> None:
     for effect in sorted({key[1] for key in data.cells[OURS] if key[1] and key[1] >= GOAL_EFFECT}):
         ours = data.sum(OURS, "slow nodes", effect)
         for rule in RULES:
@@ -43,7 +43,7 @@ def test_from_the_goal_on_no_rule_finds_more_without_accusing_the_innocent(data:
             assert theirs.accused or theirs.detection <= ours.detection, (rule, effect)
 
 
-def test_the_tables_show_every_rule_fault_and_size(data: Told) -> None:
+def test_the_tables_show_every_rule_fault_and_size(data: Tallies) -> None:
     shown = tables(data, 256)
     assert all(name in shown for name in (OURS, *RULES, *(fault.name for fault in FAULTS), "8 nodes", "32 nodes"))
     assert "the full sweep up to 256 nodes only, for its cost" in shown

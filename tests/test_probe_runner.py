@@ -16,7 +16,7 @@ from clusterproof.plugins.agent.collectors import files
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.agent.run import MOSTLY_QUICK, QUICK
-from clusterproof.plugins.agent.running import MAX_TOLD_BYTES
+from clusterproof.plugins.agent.running import MAX_RECORD_BYTES
 from clusterproof.plugins.core.evidence import Collected, Status
 from tests.probed import PATH, PATIENT, SOON, probe, probe_node
 from tests.testbed.needs import needs_frozen
@@ -115,7 +115,7 @@ def test_a_collector_with_a_mistake_in_its_text_is_its_own_evidence(tmp_path: Pa
 def test_a_collector_that_tells_without_end_is_stopped(tmp_path: Path) -> None:
     collector = odd(tmp_path, "return 'x' * 100_000_000")
     assert collector.status is Status.BROKE
-    assert collector.detail == f"told more than {MAX_TOLD_BYTES} bytes"
+    assert collector.detail == f"told more than {MAX_RECORD_BYTES} bytes"
 
 
 def test_a_collector_may_tell_much(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_of_two_hundred_at_once_no_more_than_the_limit_stay_drained(
     hasty: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keeps_reason: bool, is_drawn: bool
 ) -> None:
     controller = Controller([f"gpu{number:03}" for number in range(NODES)], keeps_reason=keeps_reason)
-    monkeypatch.setattr(control, "_told", controller)
+    monkeypatch.setattr(control, "_output_of", controller)
     if not is_drawn:
         monkeypatch.setattr(breaker, "MAX_DRAWN_S", 0.0)
     settled = drain_at_once(controller.names, tmp_path, HealthCheck(max_drained_percent=10, max_drained_nodes=10))
@@ -116,7 +116,7 @@ def test_a_node_that_was_drained_and_resumed_takes_nobodys_place(
     hasty: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     controller = Controller(["gpu001", "gpu002"], keeps_reason=True)
-    monkeypatch.setattr(control, "_told", controller)
+    monkeypatch.setattr(control, "_output_of", controller)
     control.drain("gpu001", "clusterproof: gpu.no_xid: Xid 79")
     control.resume("gpu001")
     assert drain_at_once(controller.names, tmp_path, HealthCheck(max_drained_nodes=1)).count(True) == 1

@@ -45,7 +45,7 @@ def output_of(bed: SlurmBed, monkeypatch: pytest.MonkeyPatch) -> None:
             raise SlurmError(done.stderr.decode())
         return done.stdout.decode()
 
-    monkeypatch.setattr(control, "_told", answer)
+    monkeypatch.setattr(control, "_output_of", answer)
 
 
 def drained(bed: SlurmBed) -> list[str]:

@@ -17,7 +17,7 @@ from clusterproof.plugins.suite.routing import evidence
 pytestmark = [mark.storage, mark.preflight, mark.hyperpod_performance_debugger("B")]
 
 SHOWN = 3  # servers or targets that a message names
-Told = tuple[Series, Points]
+Metric = tuple[Series, Points]
 
 
 @evidence(
@@ -112,10 +112,10 @@ def _throughput(file_system: FileSystem, period: Period) -> str:
     )
 
 
-def _percentages(file_system: FileSystem) -> tuple[list[Told], list[Incomplete | NotApplicable]]:
+def _percentages(file_system: FileSystem) -> tuple[list[Metric], list[Incomplete | NotApplicable]]:
     """Every percentage of a limit that CloudWatch has of a file system, and why others could not be read."""
     kind = file_system.kind
-    data: list[Told] = []
+    data: list[Metric] = []
     unread: list[Incomplete | NotApplicable] = []
     for metric in fsx_metrics().values():
         found = file_system.series(metric.metric) if metric.words else ()
@@ -129,7 +129,7 @@ def _percentages(file_system: FileSystem) -> tuple[list[Told], list[Incomplete |
     return data, unread
 
 
-def _loads(data: Sequence[Told], limit: float) -> list[tuple[str, Period]]:
+def _loads(data: Sequence[Metric], limit: float) -> list[tuple[str, Period]]:
     """What is sustained above a limit: of each metric the worst server or target, and how many more; worst first."""
     found: list[tuple[str, Period]] = []
     for _, alike in groupby(data, key=lambda one: one[0].metric):

@@ -64,7 +64,7 @@ class Claim:
 
 def node_state(name: str) -> NodeState:
     """What slurmctld says of a node. Raises SlurmError."""
-    return parse_node(_told("scontrol", "show", "node", name))
+    return parse_node(_output_of("scontrol", "show", "node", name))
 
 
 def parse_node(text: str) -> NodeState:
@@ -88,22 +88,22 @@ def parse_node(text: str) -> NodeState:
 
 def jobs_on(name: str) -> frozenset[str]:
     """The jobs that a node has, until slurmctld knows how their prolog and epilog ended. Raises SlurmError."""
-    return frozenset(_told("squeue", "-h", "-w", name, "-o", "%A").split())
+    return frozenset(_output_of("squeue", "-h", "-w", name, "-o", "%A").split())
 
 
 def drain(name: str, reason: str) -> None:
     """Drain a node. Raises SlurmError."""
-    _told("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
+    _output_of("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
 
 
 def resume(name: str) -> None:
     """Take a node back into use. Raises SlurmError."""
-    _told("scontrol", "update", f"NodeName={name}", "State=RESUME")
+    _output_of("scontrol", "update", f"NodeName={name}", "State=RESUME")
 
 
 def config() -> dict[str, str]:
     """The settings of slurm.conf as slurmctld has them. Raises SlurmError."""
-    return parse_config(_told("scontrol", "show", "config"))
+    return parse_config(_output_of("scontrol", "show", "config"))
 
 
 def parse_config(text: str) -> dict[str, str]:
@@ -115,7 +115,7 @@ def parse_config(text: str) -> dict[str, str]:
 
 def claims(partition: str) -> tuple[tuple[Claim, ...], int]:
     """The nodes of a partition that we have drained, and how many nodes it has. Raises SlurmError."""
-    return parse_claims(_told("sinfo", "-h", "-N", "-p", partition, "-o", CLAIMS))
+    return parse_claims(_output_of("sinfo", "-h", "-N", "-p", partition, "-o", CLAIMS))
 
 
 def parse_claims(listing: str) -> tuple[tuple[Claim, ...], int]:
@@ -139,7 +139,7 @@ def allowed(total: int, percent: int, nodes: int) -> int:
     return max(1, min(nodes, total * percent // 100))
 
 
-def _told(*command: str) -> str:
+def _output_of(*command: str) -> str:
     """What a command of Slurm's prints. Raises SlurmError."""
     try:
         done = subprocess.run(command, capture_output=True, timeout=ANSWER_S, check=False, env={**os.environ, **TIMES})

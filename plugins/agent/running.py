@@ -12,7 +12,7 @@ from clusterproof.plugins.agent.collector import live
 from clusterproof.plugins.agent.process_group import is_starved, living
 from clusterproof.plugins.agent.reading import Node
 
-MAX_TOLD_BYTES = 4 * 1024 * 1024
+MAX_RECORD_BYTES = 4 * 1024 * 1024
 NOTE_BYTES = 1024
 END_PATIENCE_S = 0.5  # from SIGKILL to giving a process up
 
@@ -30,7 +30,7 @@ class Running:
         self._pid = 0
         self._status: int | None = None  # of the process, once it is reaped
         self._outcome = ("", "")  # the status and detail that it will have when its end has come
-        self._told = bytearray()
+        self._record = bytearray()
         self._starved = False
         self._note = mmap(-1, NOTE_BYTES)  # shared: what it was reading is known even where it cannot speak
         self._began = time.monotonic()
@@ -57,13 +57,13 @@ class Running:
     def hear(self) -> None:
         """Take what came over its pipe: more of its record, the end of it, or the end of the process."""
         heard = os.read(self.pipe, 65536)
-        self._told += heard
+        self._record += heard
         if heard.endswith(b"\n"):
             self._settle_told()
         elif not heard:
             self.end("broke", "")
-        elif len(self._told) > MAX_TOLD_BYTES:
-            self.end("broke", f"told more than {MAX_TOLD_BYTES} bytes")
+        elif len(self._record) > MAX_RECORD_BYTES:
+            self.end("broke", f"told more than {MAX_RECORD_BYTES} bytes")
 
     def end(self, status: str, detail: str) -> None:
         """Kill it and all that it started; `has_ended` says when that is over, and makes the record."""
@@ -114,7 +114,7 @@ class Running:
 
     def _settle_told(self) -> None:
         try:
-            record = json.loads(self._told)
+            record = json.loads(self._record)
             self._settle(record["status"], record.get("detail", ""), record.get("value"))
         except (ValueError, KeyError):
             self._settle("broke", "told no record")

@@ -80,14 +80,14 @@ class Account:
     def call(self, service: str, operation: str, **arguments: object) -> Mapping[str, Any]:
         """One call. Raises AwsDenied, AwsError; ValueError for a call that the suite has no leave to make."""
         action = _action(service, operation)
-        with _told(action):
+        with _errors_of(action):
             data: Mapping[str, Any] = getattr(self._client(service), operation)(**arguments)
             return data
 
     def listed(self, service: str, operation: str, key: str, **arguments: object) -> Iterator[Mapping[str, Any]]:
         """The entries under `key` of all pages. Raises as `call` does, also in the middle."""
         action = _action(service, operation)
-        with _told(action):
+        with _errors_of(action):
             pages = self._client(service).get_paginator(operation).paginate(**arguments)
             for number, page in enumerate(pages):
                 if number == MAX_PAGES:
@@ -172,7 +172,7 @@ def _action(service: str, operation: str) -> str:
 
 
 @contextmanager
-def _told(action: str) -> Iterator[None]:
+def _errors_of(action: str) -> Iterator[None]:
     """Turns botocore's exceptions into ours, each one line."""
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError

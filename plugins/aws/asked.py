@@ -10,7 +10,7 @@ from clusterproof.plugins.aws.account import Account
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.evidence.ec2.by_evidence import SETTING
 
-Told = Mapping[str, Any]
+Description = Mapping[str, Any]
 
 PAGE = 100
 AT_ONCE = 500  # instance ids in one call
@@ -30,25 +30,25 @@ def is_hyperpod(cluster: Cluster) -> bool:
     return "arn" in cluster.settings
 
 
-def described(account: Account, cluster: Cluster) -> Told:
+def described(account: Account, cluster: Cluster) -> Description:
     """The HyperPod cluster. Raises AwsError."""
     arn = cluster.settings["arn"]
     return account.once("cluster", lambda: account.call("sagemaker", "describe_cluster", ClusterName=arn))
 
 
-def instance_groups(data: Told) -> list[Told]:
+def instance_groups(data: Description) -> list[Description]:
     """The instance groups of a described cluster, restricted ones too."""
     return [*data.get("InstanceGroups", ()), *data.get("RestrictedInstanceGroups", ())]
 
 
-def types_of(group: Told) -> Mapping[str, int]:
+def types_of(group: Description) -> Mapping[str, int]:
     """The instance types of a group and how many of each there are or are wanted; flexible groups have several."""
     if group.get("InstanceType"):
         return {str(group["InstanceType"]): max(int(group.get("CurrentCount", 0)), int(group.get("TargetCount", 0)))}
     return {str(one["InstanceType"]): int(one.get("CurrentCount", 0)) for one in group.get("InstanceTypeDetails", ())}
 
 
-def nodes(account: Account, cluster: Cluster) -> Sequence[Told]:
+def nodes(account: Account, cluster: Cluster) -> Sequence[Description]:
     """Every node of the HyperPod cluster. Raises AwsError."""
     asked = {"ClusterName": cluster.settings["arn"], "PaginationConfig": {"PageSize": PAGE}}
     return account.once(
@@ -56,11 +56,11 @@ def nodes(account: Account, cluster: Cluster) -> Sequence[Told]:
     )
 
 
-def instances(account: Account, cluster: Cluster) -> Sequence[Told]:
+def instances(account: Account, cluster: Cluster) -> Sequence[Description]:
     """The cluster's EC2 instances. Raises AwsError."""
 
-    def ask() -> list[Told]:
-        found: list[Told] = []
+    def ask() -> list[Description]:
+        found: list[Description] = []
         for asked in _by_id(cluster):
             for reservation in account.listed("ec2", "describe_instances", "Reservations", **asked):
                 found += reservation["Instances"]
@@ -91,27 +91,27 @@ def networks(account: Account, cluster: Cluster) -> Mapping[str, Network]:
     }
 
 
-def security_groups_of(instance: Told) -> set[str]:
+def security_groups_of(instance: Description) -> set[str]:
     """The security groups of all network interfaces of an EC2 instance."""
     interfaces = instance.get("NetworkInterfaces", ())
     every = [*instance.get("SecurityGroups", ()), *(group for one in interfaces for group in one.get("Groups", ()))]
     return {str(group["GroupId"]) for group in every}
 
 
-def subnets(account: Account, cluster: Cluster) -> Sequence[Told]:
+def subnets(account: Account, cluster: Cluster) -> Sequence[Description]:
     """The subnets of all instance groups; none where SageMaker runs the cluster in a network of its own.
 
     Raises AwsError.
     """
 
-    def ask() -> list[Told]:
+    def ask() -> list[Description]:
         ids = sorted({subnet for network in networks(account, cluster).values() for subnet in network.subnets})
         return list(account.listed("ec2", "describe_subnets", "Subnets", SubnetIds=ids)) if ids else []
 
     return account.once("subnets", ask)
 
 
-def in_vpcs(account: Account, cluster: Cluster) -> list[Told]:
+def in_vpcs(account: Account, cluster: Cluster) -> list[Description]:
     """The filter for what belongs to the cluster's VPCs; empty where it has none. Raises AwsError."""
     vpcs = sorted({str(subnet["VpcId"]) for subnet in subnets(account, cluster)})
     return [{"Name": "vpc-id", "Values": vpcs}] if vpcs else []
@@ -144,5 +144,5 @@ def portions(ids: Sequence[str], most: int) -> Iterable[list[str]]:
     return (list(ids[first : first + most]) for first in range(0, len(ids), most))
 
 
-def _network(config: Told) -> Network:
+def _network(config: Description) -> Network:
     return Network(tuple(config.get("Subnets", ())), tuple(config.get("SecurityGroupIds", ())))

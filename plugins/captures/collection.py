@@ -34,7 +34,7 @@ class Understood:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Part:
     """What one output told of one collector."""
 
     collector: str
@@ -44,7 +44,7 @@ class _Told:
 
 def understood(node: NodeFiles, root: Path, collectors: Iterable[str], forms: Sequence[Form] = FORMS) -> Understood:
     """Everything that one node's files tell; every other collector says what to collect."""
-    data: list[_Told] = []
+    data: list[_Part] = []
     unknown: list[str] = []
     for file in node.files:
         name = _shown(file, root)
@@ -84,7 +84,7 @@ def read_text(text: str, forms: Sequence[Form] = FORMS) -> tuple[dict[str, objec
     return _values(data), problems
 
 
-def _of_file(file: Path, forms: Sequence[Form]) -> tuple[list[_Told], list[str]]:
+def _of_file(file: Path, forms: Sequence[Form]) -> tuple[list[_Part], list[str]]:
     try:
         with file.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
@@ -96,8 +96,8 @@ def _of_file(file: Path, forms: Sequence[Form]) -> tuple[list[_Told], list[str]]
     return data, problems
 
 
-def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[_Told], list[str]]:
-    data: list[_Told] = []
+def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[_Part], list[str]]:
+    data: list[_Part] = []
     problems: list[str] = []
     for piece in pieces(text, forms):
         for form in forms:
@@ -108,18 +108,18 @@ def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[_Told], list[str]]:
             except CaptureError as problem:
                 problems.append(f"{form.name}: {problem}")
             else:
-                data += [_Told(collector, form.rank, value) for collector, value in collectors.items()]
+                data += [_Part(collector, form.rank, value) for collector, value in collectors.items()]
     return data, problems
 
 
-def _evidence(name: str, data: Sequence[_Told], collectors: Iterable[str]) -> NodeEvidence:
+def _evidence(name: str, data: Sequence[_Part], collectors: Iterable[str]) -> NodeEvidence:
     values = _values(data)
     answers = {collector: Collected(Status.UNCOLLECTED, detail=how_to_collect(collector)) for collector in collectors}
     answers |= {collector: Collected(Status.TOLD, value) for collector, value in values.items()}
     return NodeEvidence(name, dict(sorted(answers.items())), probe=PROBE)
 
 
-def _values(data: Iterable[_Told]) -> dict[str, object]:
+def _values(data: Iterable[_Part]) -> dict[str, object]:
     """What all outputs together tell, by collector."""
     by_collector: dict[str, list[tuple[int, object]]] = {}
     for one in data:

@@ -30,7 +30,7 @@ def document(file: str) -> Mapping[str, Any]:
     """One file of the catalogue, parsed once. Raises CatalogError."""
     text = _text(file)
     known: Mapping[str, Any] = _parsed().get(file, {})
-    return known["told"] if known.get("of") == zlib.crc32(text.encode()) else parse(text, file)
+    return known["data"] if known.get("of") == zlib.crc32(text.encode()) else parse(text, file)
 
 
 def _text(file: str) -> str:
@@ -52,7 +52,7 @@ def _parsed() -> Mapping[str, Any]:
 def written() -> str:
     """The text of PARSED, a line for each file. Raises CatalogError."""
     texts = {file: _text(file) for file in sorted(os.listdir(FOLDER)) if file.endswith(".toml")}
-    parsed = {name: {"of": zlib.crc32(text.encode()), "told": parse(text, name)} for name, text in texts.items()}
+    parsed = {name: {"of": zlib.crc32(text.encode()), "data": parse(text, name)} for name, text in texts.items()}
     return "{" + ",\n".join(f"{json.dumps(name)}: {json.dumps(data)}" for name, data in parsed.items()) + "}\n"
 
 

@@ -173,7 +173,7 @@ METHODS: Mapping[str, Callable[..., Any]] = {
 class _Fields:
     """What the functions of `dataclasses` ask a class for: made when one of them does."""
 
-    def __get__(self, _told: object, kind: Any) -> Any:
+    def __get__(self, _of: object, kind: Any) -> Any:
         import dataclasses  # costs more than all records of a prolog
 
         def declared(name: str) -> Any:

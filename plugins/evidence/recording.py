@@ -113,13 +113,13 @@ def _cluster(table: Table, folder: Path) -> Cluster:
         targets=targets,
         settings={
             "recording": str(folder),
-            **_told(table.table("aws"), OF_AWS),
-            **_told(table.table("slurm"), OF_SLURM),
+            **_of_source(table.table("aws"), OF_AWS),
+            **_of_source(table.table("slurm"), OF_SLURM),
         },
     )
 
 
-def _told(data: Table, keys: tuple[str, ...]) -> dict[str, str]:
+def _of_source(data: Table, keys: tuple[str, ...]) -> dict[str, str]:
     data.only(*keys)
     return {key: data.text(key) for key in keys if key in data.values}
 

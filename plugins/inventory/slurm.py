@@ -31,7 +31,7 @@ def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
     if via not in ("controller", "auto", "nodes") and not via.startswith("ssh:"):
         raise InventoryError(f"--via {via!r:.80} is no way to a Slurm cluster; expected {VIA}")
     settings = {SETTING: via if via.startswith("ssh:") else "local"}
-    cluster, jobs = _told(settings, f"slurm:{rest}")
+    cluster, jobs = _asked_slurm(settings, f"slurm:{rest}")
     name, nodes = _chosen(cluster, jobs, rest)
     kept = [node for node in nodes if node.takes_jobs or options.get("include_drained")]
     if not kept:
@@ -53,7 +53,7 @@ def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
     )
 
 
-def _told(settings: Mapping[str, str], shown: str) -> tuple[SlurmCluster, SlurmJobs]:
+def _asked_slurm(settings: Mapping[str, str], shown: str) -> tuple[SlurmCluster, SlurmJobs]:
     """What Slurm tells on the host that the settings name. Raises InventoryError."""
     try:
         collectors = ask_slurm(submit_host(settings), Limits(), (COLLECTOR, JOBS))

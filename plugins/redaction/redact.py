@@ -152,7 +152,7 @@ class Redaction:
                 collector,
                 value=self._value(collector.value, place_of(name)),
                 detail=self.text(collector.detail),
-                waits=tuple(self._told(name, "symbol") for name in collector.waits),
+                waits=tuple(self._replaced(name, "symbol") for name in collector.waits),
             )
             for name, collector in evidence.collectors.items()
         }
@@ -218,7 +218,7 @@ class Redaction:
 
     def _value(self, data: Any, place: Place) -> Any:
         if isinstance(data, str):
-            return self._told(data, place.kind)
+            return self._replaced(data, place.kind)
         if isinstance(data, list):
             return [self._value(entry, place) for entry in data]
         if isinstance(data, dict):
@@ -235,7 +235,7 @@ class Redaction:
         parts = key.lower().split("_")
         return key if all(part in words() or (part.isdecimal() and len(part) < 4) for part in parts) else self.text(key)
 
-    def _told(self, data: str, kind: str) -> str:
+    def _replaced(self, data: str, kind: str) -> str:
         if not data or (kind == "hardware" and HARDWARE.fullmatch(data)):
             return data
         if kind == "symbol" and waits_for([data]):

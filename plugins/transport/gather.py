@@ -14,7 +14,7 @@ TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
     from pathlib import Path
 
-Told = Callable[[NodeEvidence], None]
+OnAnswer = Callable[[NodeEvidence], None]
 
 
 def gather(
@@ -23,7 +23,7 @@ def gather(
     collectors: Iterable[str],
     options: ProbeOptions,
     limits: Limits,
-    on_answer: Told,
+    on_answer: OnAnswer,
     further: Sequence[Path] = (),
 ) -> dict[str, NodeEvidence]:
     """Probe every node once; `on_answer` is called for each as it answers, one at a time.
@@ -50,7 +50,7 @@ def ask(
     to_run: Program,
     nonce: str,
     limits: Limits,
-    on_answer: Told,
+    on_answer: OnAnswer,
     collectors: Iterable[str] = (),
 ) -> dict[str, NodeEvidence]:
     """Run a program with these collectors on every node; `on_answer` takes each answer, one at a time."""

@@ -36,9 +36,9 @@ def tables(node: Node) -> Iterator[Table]:
 
 
 def _itself(node: Node) -> Iterator[tuple[str, str]]:
-    target, boot, nvml = node.target, _told(node, "boot"), _told(node, "nvml")
-    identity = _table(_told(node, "imds").get("identity"))
-    platform = _told(node, "platform")
+    target, boot, nvml = node.target, _value(node, "boot"), _value(node, "nvml")
+    identity = _table(_value(node, "imds").get("identity"))
+    platform = _value(node, "platform")
     unreached = node.evidence.unreached
     yield "unreachable", f"{unreached.value.replace('_', ' ')}: {_cell(node.evidence.detail)}" if unreached else ""
     yield "group", _cell(target.group)
@@ -59,13 +59,13 @@ def _itself(node: Node) -> Iterator[tuple[str, str]]:
 
 
 def _gpus(node: Node) -> tuple[tuple[str, ...], ...]:
-    return _rows(_told(node, "nvml").get("gpus"), ("index", "uuid", "serial", "name", "pci", "vbios"))
+    return _rows(_value(node, "nvml").get("gpus"), ("index", "uuid", "serial", "name", "pci", "vbios"))
 
 
 def _rdma(node: Node) -> tuple[tuple[str, ...], ...]:
     """Devices that are alike share a row."""
     alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for device in _records(_told(node, "rdma").get("devices")):
+    for device in _records(_value(node, "rdma").get("devices")):
         ports = _records(device.get("ports"))
         states, rates = (", ".join(filter(None, (_cell(port.get(key)) for port in ports))) for key in ("state", "rate"))
         alike[_cell(device.get("driver")), _cell(device.get("firmware")), states, rates].append(
@@ -75,7 +75,7 @@ def _rdma(node: Node) -> tuple[tuple[str, ...], ...]:
 
 
 def _mounts(node: Node) -> tuple[tuple[str, ...], ...]:
-    return _rows(_told(node, "mounts").get("mounts"), ("path", "type", "source", "alive"))
+    return _rows(_value(node, "mounts").get("mounts"), ("path", "type", "source", "alive"))
 
 
 def _rows(data: object, keys: Sequence[str]) -> tuple[tuple[str, ...], ...]:
@@ -88,7 +88,7 @@ def _records(data: object) -> Sequence[Mapping[str, Any]]:
     return [record for record in data if isinstance(record, dict)][:MAX_ROWS]
 
 
-def _told(node: Node, collector: str) -> Mapping[str, Any]:
+def _value(node: Node, collector: str) -> Mapping[str, Any]:
     found = node.evidence.collectors.get(collector)
     return _table(found.value) if found else {}
 

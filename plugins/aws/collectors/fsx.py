@@ -18,10 +18,10 @@ CONFIGURATIONS = {
 
 def read(account: Account, cluster: Cluster) -> object:
     """What of each file system is needed to know it and its limits, and no more."""
-    return {"file_systems": [_told(system) for system in mounted_systems(account, cluster)]}
+    return {"file_systems": [_record(system) for system in mounted_systems(account, cluster)]}
 
 
-def _told(system: Mapping[str, Any]) -> dict[str, Any]:
+def _record(system: Mapping[str, Any]) -> dict[str, Any]:
     data = _of(system, KEPT)
     return data | {name: _of(system[name], keys) for name, keys in CONFIGURATIONS.items() if system.get(name)}
 

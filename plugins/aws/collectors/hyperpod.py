@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.aws.account import Account
-from clusterproof.plugins.aws.asked import Told, described, types_of
+from clusterproof.plugins.aws.asked import Description, described, types_of
 from clusterproof.plugins.core.cluster import Cluster
 
 KINDS = ("hyperpod",)
@@ -27,7 +27,7 @@ def read(account: Account, cluster: Cluster) -> object:
     return {"cluster": kept}
 
 
-def _group(data: Told) -> dict[str, object]:
+def _group(data: Description) -> dict[str, object]:
     volumes = [config.get("EbsVolumeConfig", {}) for config in data.get("InstanceStorageConfigs", ())]
     sizes = [volume["VolumeSizeInGB"] for volume in volumes if "VolumeSizeInGB" in volume]
     kept = {key: data[key] for key in OF_GROUP if key in data}

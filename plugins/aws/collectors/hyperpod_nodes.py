@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.aws.account import Account
-from clusterproof.plugins.aws.asked import Told, hostnames, nodes
+from clusterproof.plugins.aws.asked import Description, hostnames, nodes
 from clusterproof.plugins.core.cluster import Cluster
 
 KINDS = ("hyperpod",)
@@ -16,7 +16,7 @@ def read(account: Account, cluster: Cluster) -> object:
     return {"nodes": [_node(node, names.get(str(node["InstanceId"]), "")) for node in nodes(account, cluster)]}
 
 
-def _node(data: Told, name: str) -> dict[str, object]:
+def _node(data: Description, name: str) -> dict[str, object]:
     ultraserver = data.get("UltraServerInfo") or {}
     return {
         "hostname": name,

@@ -10,7 +10,7 @@ from clusterproof.plugins.aws.asked import described, instance_groups, is_hyperp
 from clusterproof.plugins.catalog.quotas import PER_TYPE, SAGEMAKER, quotas
 from clusterproof.plugins.core.cluster import Cluster
 
-Told = Mapping[str, Any]
+Description = Mapping[str, Any]
 
 
 def read(account: Account, cluster: Cluster) -> object:
@@ -38,9 +38,9 @@ def _wanted(account: Account, cluster: Cluster) -> Mapping[str, set[str]]:
     return wanted
 
 
-def _found(account: Account, service: str, names: set[str]) -> Mapping[str, Told]:
+def _found(account: Account, service: str, names: set[str]) -> Mapping[str, Description]:
     """The quotas of these names; one that is called just so stands before one that only has the name in its own."""
-    found: dict[str, Told] = {}
+    found: dict[str, Description] = {}
     for operation in ("list_service_quotas", "list_aws_default_service_quotas"):
         missing = names - found.keys()
         listed = account.listed("service-quotas", operation, "Quotas", ServiceCode=service) if missing else ()
@@ -51,8 +51,8 @@ def _found(account: Account, service: str, names: set[str]) -> Mapping[str, Told
     return found
 
 
-def _name(data: Told) -> str:
+def _name(data: Description) -> str:
     return str(data.get("QuotaName", "")).lower()
 
 
-_LONG: Told = {"QuotaName": " " * 1000}
+_LONG: Description = {"QuotaName": " " * 1000}

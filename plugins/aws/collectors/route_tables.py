@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.aws.account import Account
-from clusterproof.plugins.aws.asked import Told, in_vpcs
+from clusterproof.plugins.aws.asked import Description, in_vpcs
 from clusterproof.plugins.core.cluster import Cluster
 
 EVERYWHERE = ("0.0.0.0/0", "::/0")
@@ -21,7 +21,7 @@ def read(account: Account, cluster: Cluster) -> object:
     return {"tables": [_table(table) for table in data]}
 
 
-def _table(data: Told) -> dict[str, object]:
+def _table(data: Description) -> dict[str, object]:
     associations = data.get("Associations", ())
     return {
         "RouteTableId": data["RouteTableId"],
@@ -32,11 +32,11 @@ def _table(data: Told) -> dict[str, object]:
     }
 
 
-def _is_default(route: Told) -> bool:
+def _is_default(route: Description) -> bool:
     to = route.get("DestinationCidrBlock") or route.get("DestinationIpv6CidrBlock")
     return to in EVERYWHERE and route.get("State") != "blackhole"
 
 
-def _way(route: Told) -> str:
+def _way(route: Description) -> str:
     ids = [str(value) for key, value in route.items() if key.endswith("Id")]
     return next((words for start, words in WAYS if any(one.startswith(start) for one in ids)), "another way")

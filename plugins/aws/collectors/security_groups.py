@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from clusterproof.plugins.aws.account import Account
-from clusterproof.plugins.aws.asked import Told, networks
+from clusterproof.plugins.aws.asked import Description, networks
 from clusterproof.plugins.core.cluster import Cluster
 
 EVERYWHERE = ("0.0.0.0/0", "::/0")
@@ -27,7 +27,7 @@ def read(account: Account, cluster: Cluster) -> object:
     }
 
 
-def _rules(data: Iterable[Told]) -> list[dict[str, object]]:
+def _rules(data: Iterable[Description]) -> list[dict[str, object]]:
     return [
         {
             "protocol": rule["IpProtocol"],
@@ -38,7 +38,7 @@ def _rules(data: Iterable[Told]) -> list[dict[str, object]]:
     ]
 
 
-def _ranges(rule: Told) -> set[str]:
+def _ranges(rule: Description) -> set[str]:
     return {
         *(str(one.get("CidrIp")) for one in rule.get("IpRanges", ())),
         *(str(one.get("CidrIpv6")) for one in rule.get("Ipv6Ranges", ())),

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address, ip_address, ip_network
 
 from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
-from clusterproof.plugins.aws.asked import Told, hostnames, networks, nodes, subnets
+from clusterproof.plugins.aws.asked import Description, hostnames, networks, nodes, subnets
 from clusterproof.plugins.core.cluster import Cluster
 
 KINDS = ("hyperpod",)
@@ -64,7 +64,7 @@ def _placed(account: Account, cluster: Cluster, zones: Mapping[str, str | None])
     return {node: None if isinstance(answer, AwsError) else answer for node, answer in data.items()}
 
 
-def _zone(node: Told, group: Sequence[Told]) -> str | None:
+def _zone(node: Description, group: Sequence[Description]) -> str | None:
     found = _zones(group)
     if len(found) > 1:
         address = _address(str(node.get("PrivateDnsHostname", "")))
@@ -72,11 +72,11 @@ def _zone(node: Told, group: Sequence[Told]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _zones(group: Iterable[Told]) -> set[str]:
+def _zones(group: Iterable[Description]) -> set[str]:
     return {str(subnet["AvailabilityZone"]) for subnet in group}
 
 
-def _has(subnet: Told, address: IPv4Address) -> bool:
+def _has(subnet: Description, address: IPv4Address) -> bool:
     return address in ip_network(str(subnet["CidrBlock"]), strict=False)
 
 

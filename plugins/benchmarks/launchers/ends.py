@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from clusterproof.plugins.benchmarks.launchers.attribution import NOT_STARTED, attributed
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
-from clusterproof.plugins.benchmarks.launchers.visit import MAX_BYTES, Told
+from clusterproof.plugins.benchmarks.launchers.visit import MAX_BYTES, NodeAnswer
 from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.benchmarks.pairwise.model import Pair
 
@@ -44,12 +44,12 @@ def ends_of(campaign: Campaign, run: str, addresses: tuple[str, ...]) -> Ends:
     )
 
 
-def is_worth_another_port(server: Told) -> bool:
+def is_worth_another_port(server: NodeAnswer) -> bool:
     """Whether the pair may be measured on other ports."""
     return server.unmet.startswith("port ")
 
 
-def reading_of(campaign: Campaign, pair: Pair, server: Told, client: Told) -> Reading:
+def reading_of(campaign: Campaign, pair: Pair, server: NodeAnswer, client: NodeAnswer) -> Reading:
     """What both ends told, as a reading; where an end is to blame, it is named."""
     a, b = pair
     silent = {node: data.unreached for node, data in ((a, server), (b, client)) if data.unreached}

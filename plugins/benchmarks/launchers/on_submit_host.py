@@ -29,7 +29,7 @@ ENDS_S = 2.0
 OWN_LINES = 32  # of srun's own words: what tasks say has their numbers before it
 OTHERS_S = 10  # for the other ranks, once one has ended; 0 is for ever
 OF_STEPS = ("--mpi", "--export", "--container", "--cpu-bind", "--label")  # options that salloc does not know
-OF_RANKS = ("PATH", "LD_LIBRARY_PATH", "OPAL_PREFIX")  # of the environment here: what modules say of where MPI is
+OF_RANKS = "PATH,LD_LIBRARY_PATH,OPAL_PREFIX"  # of the environment here: what modules say of where MPI is
 # Slurm's other fences of PMIx let a rank on before all have come, and Open MPI 5 crashes on what it then sends
 # (open-mpi/ompi#12495): 15 of 300 runs of four ranks with Slurm 24.11's own choice, 0 of 300 with this one.
 FENCE = "SLURM_PMIX_FENCE=ring"
@@ -221,11 +221,7 @@ class Step:
         others_s = self.asked.get("others_s", OTHERS_S)
         words += ["--kill-on-bad-exit=0", f"--wait={others_s}"]  # killed at once, ranks could not say why they failed
         words += ["--propagate=NONE", "--chdir=/", "--cpu-bind=none"]
-        words += (
-            [f"--export={','.join((*OF_RANKS, FENCE))}", f"--mpi={self.asked['mpi']}"]
-            if "mpi" in self.asked
-            else NO_RANKS
-        )
+        words += [f"--export={OF_RANKS},{FENCE}", f"--mpi={self.asked['mpi']}"] if "mpi" in self.asked else NO_RANKS
         words += request["options"]
         return [*words, "/bin/sh", "-c", self.asked.get("shell") or shell_of(self.asked["visit"], request["program"])]
 

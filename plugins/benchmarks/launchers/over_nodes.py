@@ -12,7 +12,7 @@ from types import TracebackType
 from clusterproof.plugins.agent.payload import new_nonce
 from clusterproof.plugins.benchmarks.launchers.attribution import silenced
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measured
-from clusterproof.plugins.benchmarks.launchers.visit import Told, Visitor, Whereabouts
+from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor, Whereabouts
 from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.benchmarks.pairwise.model import Pair
 from clusterproof.plugins.core.cluster import InventoryError, Target
@@ -27,14 +27,14 @@ class Turn:
     visitor: Visitor
     pair: Pair
     run: str
-    where: Mapping[str, Told]
+    where: Mapping[str, NodeAnswer]
 
-    def visit(self, node: str, request: Mapping[str, object], timeout_s: float) -> Told:
+    def visit(self, node: str, request: Mapping[str, object], timeout_s: float) -> NodeAnswer:
         """Send one request to one of its nodes. Never raises: a connection that fails has not reached the node."""
         try:
             return self.visitor.visit(self.campaign.target(node), {**request, "run": self.run}, timeout_s)
         except (Unusable, InventoryError) as problem:
-            return Told(unreached=str(problem))
+            return NodeAnswer(unreached=str(problem))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class OverNodes:
         self._running.pop(turn.run, None)
         return reading if reading.busbw_gb_per_s is not None else _with(reading, cleaned)
 
-    def _clean_up(self, targets: list[Target], run: str) -> dict[str, Told]:
+    def _clean_up(self, targets: list[Target], run: str) -> dict[str, NodeAnswer]:
         """End what a run has left; nodes that do not answer are asked again what they are, before the next run."""
         if not targets:
             return {}
@@ -119,7 +119,7 @@ class OverNodes:
         return cleaned
 
 
-def _with(reading: Reading, cleaned: Mapping[str, Told]) -> Reading:
+def _with(reading: Reading, cleaned: Mapping[str, NodeAnswer]) -> Reading:
     """A failure with what the cleanup saw: the nodes that are silent, and what could not be ended on others."""
     if not reading.culprit:
         reading = silenced(reading, {node: data.unreached for node, data in cleaned.items() if data.unreached})

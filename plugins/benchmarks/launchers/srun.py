@@ -18,7 +18,7 @@ from clusterproof.plugins.benchmarks.launchers.ends import ends_of, reading_of
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measured, check
 from clusterproof.plugins.benchmarks.launchers.over_nodes import not_reached
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, ranks_per_node, with_advice
-from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, TRAVELS, Told, output_of, read
+from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, TRAVELS, NodeAnswer, output_of, read
 from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.benchmarks.pairwise.model import Pair
 from clusterproof.plugins.core.nodeset import fold
@@ -176,7 +176,7 @@ class BySrun:
 
     def _reading(self, key: str, pair: Pair, run: str, data: Mapping[str, Any], nonce: str) -> Reading:
         """What the steps of one pair brought; a node on which nothing can be started any more is to blame."""
-        cleaned = {node: _told(data["cleaned"].get(f"{key}.{node}"), nonce) for node in pair}
+        cleaned = {node: _answer(data["cleaned"].get(f"{key}.{node}"), nonce) for node in pair}
         if self.campaign.meter.is_collective:
             output = output_of(data["steps"][key])
             reading = self.campaign.meter.read(self.campaign.settings, (merged(output, run),))
@@ -190,7 +190,9 @@ class BySrun:
                 return Reading(problem=f"srun: {printable(launched[0])}", culprit=launched[1], seconds=output.seconds)
         else:
             server, client = (data["steps"][f"{key}.{end}"] for end in ("server", "client"))
-            reading = reading_of(self.campaign, pair, *(_told(one, nonce) or Told() for one in (server, client)))
+            reading = reading_of(
+                self.campaign, pair, *(_answer(one, nonce) or NodeAnswer() for one in (server, client))
+            )
             reading = replace(reading, seconds=reading.seconds or float(client["seconds"]))
         return silenced(reading, {node: one.unreached for node, one in cleaned.items() if one and one.unreached})
 
@@ -218,7 +220,7 @@ def _step(key: str, nodes: list[str], tasks: int = 1, **more: object) -> dict[st
     return {"key": key, "nodes": nodes, "tasks": tasks, "cleanups": [], **more}
 
 
-def _told(step: Mapping[str, Any] | None, nonce: str) -> Told | None:
+def _answer(step: Mapping[str, Any] | None, nonce: str) -> NodeAnswer | None:
     """What the program on a node told in a step; or srun's word on why it did not."""
     if step is None:
         return None
@@ -226,4 +228,6 @@ def _told(step: Mapping[str, Any] | None, nonce: str) -> Told | None:
     if not data.unreached:
         return data
     words = [line.partition("error:")[2].strip() for line in map(str, step["own"]) if "error:" in line]
-    return Told(unreached=printable(f"srun: {words[0]}") if words else f"no answer within {step['seconds']:.0f} s")
+    return NodeAnswer(
+        unreached=printable(f"srun: {words[0]}") if words else f"no answer within {step['seconds']:.0f} s"
+    )

@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 from clusterproof.plugins.benchmarks.launchers.ends import Ends, ends_of, is_worth_another_port, reading_of
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, check
 from clusterproof.plugins.benchmarks.launchers.over_nodes import Outcome, OverNodes, Turn
-from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, Told
+from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, NodeAnswer
 from clusterproof.plugins.transport import Unusable
 
 ATTEMPTS = 3  # at ports that nobody else uses
@@ -35,9 +35,9 @@ def two_ends(turn: Turn) -> Outcome:
     return Outcome(reading_of(turn.campaign, turn.pair, server, client), to_clean_up)
 
 
-def _visited(turn: Turn, ends: Ends) -> Mapping[str, Told]:
+def _visited(turn: Turn, ends: Ends) -> Mapping[str, NodeAnswer]:
     """What both nodes told. An end that is silent after the other has told of a failure is not waited for."""
-    answers: SimpleQueue[tuple[str, Told]] = SimpleQueue()
+    answers: SimpleQueue[tuple[str, NodeAnswer]] = SimpleQueue()
     requests = {turn.pair.a: ends.server, turn.pair.b: ends.client}
     timeout_s = turn.campaign.run_s + ENDS_S
 
@@ -51,5 +51,5 @@ def _visited(turn: Turn, ends: Ends) -> Mapping[str, Told]:
     try:
         return dict([(first, data), answers.get(timeout=GRACE_S if has_failed else None)])
     except Empty:
-        silent = Told(unreached=f"nothing came within {GRACE_S:g} s after {first} had ended")
+        silent = NodeAnswer(unreached=f"nothing came within {GRACE_S:g} s after {first} had ended")
         return {first: data, turn.pair.other(first): silent}

@@ -25,7 +25,7 @@ TRAVELS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class NodeAnswer:
     """What a node told; `unreached` says why it told nothing.
 
     `unmet` is what it saw of the other node where they did not meet, and `is_lost` that the other fell silent.
@@ -47,18 +47,18 @@ class Visitor:
     connection: Connection
     limits: Limits
 
-    def visit(self, target: Target, request: Mapping[str, object], timeout_s: float) -> Told:
+    def visit(self, target: Target, request: Mapping[str, object], timeout_s: float) -> NodeAnswer:
         """Send one request to one node. Raises Unusable."""
-        found: list[Told] = []
+        found: list[NodeAnswer] = []
         self.visit_all([target], request, timeout_s, lambda _, data: found.append(data))
-        return found[0] if found else Told(unreached="no answer")
+        return found[0] if found else NodeAnswer(unreached="no answer")
 
     def visit_all(
         self,
         targets: Sequence[Target],
         request: Mapping[str, object],
         timeout_s: float,
-        on_answer: Callable[[Target, Told], None],
+        on_answer: Callable[[Target, NodeAnswer], None],
     ) -> None:
         """Send the same request to many nodes. Raises Unusable."""
         nonce = new_nonce()
@@ -66,9 +66,9 @@ class Visitor:
         limits = replace(self.limits, answer_s=timeout_s)
         self.connection.run(targets, program, limits, lambda target, answer: on_answer(target, read(answer, nonce)))
 
-    def clean_up(self, targets: Sequence[Target], runs: Sequence[str]) -> dict[str, Told]:
+    def clean_up(self, targets: Sequence[Target], runs: Sequence[str]) -> dict[str, NodeAnswer]:
         """End what is left of these runs on these nodes. Raises Unusable."""
-        data: dict[str, Told] = {}
+        data: dict[str, NodeAnswer] = {}
         brief = replace(self.limits, connect_s=min(self.limits.connect_s, CLEANUP_CONNECT_S))
         Visitor(self.connection, brief).visit_all(
             targets, {"clean_up": list(runs)}, CLEANUP_S, lambda target, answer: data.update({target.name: answer})
@@ -82,19 +82,19 @@ def node_program(request: Mapping[str, object], nonce: str, on_stdin: bool) -> P
     return started_by_shell(text, nonce, sudo=False, on_stdin=on_stdin)
 
 
-def read(answer: Answer, nonce: str) -> Told:
+def read(answer: Answer, nonce: str) -> NodeAnswer:
     """What an answer says. Never raises: what cannot be understood is a node that was not reached."""
     try:
-        return _told(unpacked(answer.output, nonce))
+        return _node_answer(unpacked(answer.output, nonce))
     except FrameError as problem:
         kind = (answer.unreached or problem.unreached).value.replace("_", " ")
-        return Told(unreached=f"{kind}: {answer.detail or problem}")
+        return NodeAnswer(unreached=f"{kind}: {answer.detail or problem}")
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
-        return Told(unreached=printable(f"garbled: its answer does not have its form: {problem!r}"))
+        return NodeAnswer(unreached=printable(f"garbled: its answer does not have its form: {problem!r}"))
 
 
-def _told(data: Mapping[str, Any]) -> Told:
-    return Told(
+def _node_answer(data: Mapping[str, Any]) -> NodeAnswer:
+    return NodeAnswer(
         name=printable(str(data["name"])),
         addresses=tuple(printable(str(address)) for address in _listed(data["addresses"])),
         outputs=tuple(map(output_of, _listed(data["outputs"]))),
@@ -126,13 +126,13 @@ class Whereabouts:
     """What nodes are and by which addresses others reach them, asked of each once."""
 
     visitor: Visitor
-    known: dict[str, Told] = field(default_factory=dict)
+    known: dict[str, NodeAnswer] = field(default_factory=dict)
 
     def learn(self, targets: Sequence[Target]) -> dict[str, str]:
         """Ask those that are not known yet; why not, for those that cannot be asked. Raises Unusable."""
         unreached: dict[str, str] = {}
 
-        def learned(target: Target, data: Told) -> None:
+        def learned(target: Target, data: NodeAnswer) -> None:
             if data.unreached:
                 unreached[target.name] = data.unreached
             else:

@@ -11,7 +11,7 @@ from clusterproof.plugins.benchmarks.load.options import SECONDS, TAKES_TURNS, L
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.transport import Connection, Limits, Program
-from clusterproof.plugins.transport.gather import Told, ask, room_of
+from clusterproof.plugins.transport.gather import OnAnswer, ask, room_of
 
 T = TypeVar("T")
 ROOM = "clusterproof.plugins.benchmarks.load"
@@ -25,7 +25,7 @@ def load(
     options: LoadOptions,
     limits: Limits,
     answered: Mapping[str, NodeEvidence],
-    on_answer: Told,
+    on_answer: OnAnswer,
 ) -> None:
     """Load every node that has answered; `on_answer` is called with all it has told since, once for each round.
 

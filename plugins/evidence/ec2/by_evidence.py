@@ -47,7 +47,7 @@ class Instances:
 
     def note(self, evidence: NodeEvidence) -> None:
         """Take note of what a node told of itself."""
-        identity, vendor = _identity(evidence), _word(_told(evidence, "platform").get("vendor"))
+        identity, vendor = _identity(evidence), _word(_value(evidence, "platform").get("vendor"))
         if identity:
             self.identities[evidence.node] = identity
         elif vendor == EC2:
@@ -94,7 +94,7 @@ def may_be_on_ec2(cluster: Cluster) -> bool:
 
 
 def _identity(evidence: NodeEvidence) -> Identity | None:
-    data = _told(evidence, "imds").get("identity")
+    data = _value(evidence, "imds").get("identity")
     if not isinstance(data, dict):
         return None
     names = ("instance_id", "instance_type", "region", "availability_zone")
@@ -102,7 +102,7 @@ def _identity(evidence: NodeEvidence) -> Identity | None:
     return identity if identity.instance_id else None
 
 
-def _told(evidence: NodeEvidence, name: str) -> Mapping[str, Any]:
+def _value(evidence: NodeEvidence, name: str) -> Mapping[str, Any]:
     """What a collector told; nothing where it did not. A node is not trusted."""
     collector = evidence.collectors.get(name)
     data = collector.value if collector and collector.status is Status.TOLD else None

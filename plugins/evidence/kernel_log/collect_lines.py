@@ -73,7 +73,7 @@ class Kept:
             topic = HINT.search(small) and MATTERS.search(small)
             if topic:
                 self._keep(read, seconds, text.decode("utf-8", "replace")[:MAX_CHARACTERS], topic[0].decode())
-        data = self._told()
+        data = self._lines()
         return {
             "lines": data,
             "read": read,
@@ -103,7 +103,7 @@ class Kept:
         self._mixed.add(kind)
         return kind
 
-    def _told(self) -> list[list[object]]:
+    def _lines(self) -> list[list[object]]:
         """The kept lines in their order; fewer of each kind where all would be too much.
 
         The first line after those of its kind that are left out says how many they are.

@@ -83,11 +83,11 @@ class HistoryForm:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what changed, where that was asked for, and what went wrong."""
-        for line in self._told():
+        for line in self._lines():
             terminalreporter.write_line(line)
         if self.warning:
             terminalreporter.write_line(f"warning: {self.warning}", yellow=True)
 
-    def _told(self) -> Iterator[str]:
+    def _lines(self) -> Iterator[str]:
         if self.config.option.since_last and self.results and self.is_compared:
             yield from lines_since(self.last, since_last(self.results))

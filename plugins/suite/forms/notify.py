@@ -47,11 +47,11 @@ def message_of(cluster: str, results: Sequence[Result], exit_code: int, changes:
         return None
     broke_off = f"the run broke off (exit code {exit_code}); nothing is proven"
     title = f"{cluster}: {headline(results) if results else broke_off}"
-    lines = [*_told(results, changes), f"exit code {exit_code}"]
+    lines = [*_lines(results, changes), f"exit code {exit_code}"]
     return Message(_one_line(title, MAX_TITLE), _bounded(lines), "success" if exit_code == 0 else "failure")
 
 
-def _told(results: Sequence[Result], changes: Changes) -> Iterator[str]:
+def _lines(results: Sequence[Result], changes: Changes) -> Iterator[str]:
     if results:
         yield headline(results)
     if changes:
