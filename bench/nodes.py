@@ -17,7 +17,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.transport import Limits, connection_for
 from clusterproof.plugins.transport.gather import gather
-from tests.evaluated import collected_by
+from tests.evaluated import probed
 from tests.testbed import needs
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.node import healthy_p5
@@ -32,7 +32,7 @@ def probe() -> Iterator[Figure]:
     if needs.needs_nodes.args[0]:
         yield Figure("probe_wall_vs_slowest_collector", None, "≤ 1.2", str(needs.needs_nodes.kwargs["reason"]))
         return
-    data = [collected_by(healthy_p5()) for _ in range(9)]
+    data = [probed(healthy_p5()) for _ in range(9)]
     ratios = [
         float(node.probe["seconds"]) / max(collector.seconds for collector in node.collectors.values()) for node in data
     ]

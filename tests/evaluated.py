@@ -28,7 +28,7 @@ from tests.testbed.load import OPTIONS
 from tests.testbed.node import Node, entered
 
 
-def collected_by(
+def probed(
     image: NodeImage,
     name: str = "gpu001",
     collector_s: float = 5.0,

@@ -14,7 +14,7 @@ from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.manifest.compose import manifest_of
 from clusterproof.plugins.manifest.text import text_of
 from clusterproof.plugins.policy.file import read_policy
-from tests.evaluated import collected_by
+from tests.evaluated import probed
 from tests.testbed import software
 from tests.testbed.healthy import DRIVER, healthy_cpu, healthy_p5
 from tests.testbed.image import NodeImage, Service
@@ -25,7 +25,7 @@ WITHOUT_GPU = Service("loaded", "inactive", "dead", "enabled")  # enabled, and i
 @cache
 def good() -> NodeEvidence:
     """What a p5 known to be good tells."""
-    return collected_by(healthy_p5())
+    return probed(healthy_p5())
 
 
 def build_host() -> NodeImage:

@@ -72,7 +72,7 @@ DEVICES = (
 
     def test_word_of_gpu(gpu):
         \"\"\"A GPU says a wrong word.\"\"\"
-        say(gpu.told["word"])
+        say(gpu.data["word"])
 """
 )
 WORDS = {

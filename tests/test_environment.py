@@ -119,7 +119,7 @@ def test_of_a_huge_file_only_the_beginning_is_read(kind: Callable[[str], Iterabl
     assert settled(kind, text) == []
 
 
-def told_of(root: Path, files: dict[str, str]) -> Any:
+def evidence_of(root: Path, files: dict[str, str]) -> Any:
     """What the collector tells of a host root with these files."""
     for path, text in files.items():
         file = root / path.lstrip("/")
@@ -130,13 +130,13 @@ def told_of(root: Path, files: dict[str, str]) -> Any:
 
 def test_only_variables_of_the_transport_are_told(tmp_path: Path) -> None:
     files = {"/etc/environment": "AWS_SECRET_ACCESS_KEY=x\nNCCL_DEBUG=WARN\nMY_NCCL_KEY=y\nLD_PRELOAD=/x.so\n"}
-    data = told_of(tmp_path, files)
+    data = evidence_of(tmp_path, files)
     assert [variable["name"] for variable in data["variables"]] == ["NCCL_DEBUG", "LD_PRELOAD"]
     assert data["unread"] == {}
 
 
 def test_each_variable_is_told_with_its_file_and_line(tmp_path: Path) -> None:
-    data = told_of(
+    data = evidence_of(
         tmp_path,
         {
             "/etc/profile.d/efa.sh": "# EFA\nexport FI_PROVIDER=efa\n",
@@ -156,7 +156,7 @@ def test_each_variable_is_told_with_its_file_and_line(tmp_path: Path) -> None:
 
 def test_a_prolog_that_does_not_exist_and_a_file_that_is_none_are_unread(tmp_path: Path) -> None:
     (tmp_path / "etc/nccl.conf").mkdir(parents=True)
-    data = told_of(tmp_path, {"/etc/slurm/slurm.conf": "TaskProlog=/opt/none.sh\n"})
+    data = evidence_of(tmp_path, {"/etc/slurm/slurm.conf": "TaskProlog=/opt/none.sh\n"})
     assert {path: error["error"] for path, error in data["unread"].items()} == {
         "/etc/nccl.conf": "EISDIR",
         "/opt/none.sh": "ENOENT",
@@ -165,7 +165,7 @@ def test_a_prolog_that_does_not_exist_and_a_file_that_is_none_are_unread(tmp_pat
 
 def test_a_file_of_very_many_variables_is_told_in_part(tmp_path: Path) -> None:
     text = "".join(f"NCCL_X{number}={'y' * 1000}\n" for number in range(1000))
-    data = told_of(tmp_path, {"/etc/environment": text})
+    data = evidence_of(tmp_path, {"/etc/environment": text})
     assert len(data["variables"]) == environment.MAX_VARIABLES
     assert {len(variable["value"]) for variable in data["variables"]} == {environment.MAX_VALUE}
 

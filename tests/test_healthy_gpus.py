@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.evaluated import collected_by, results
+from tests.evaluated import probed, results
 from tests.testbed.gpus import MODELS, healthy_gpu_node
 from tests.testbed.needs import needs_nodes
 
@@ -52,7 +52,7 @@ WITH_MIG = NO_FABRIC | {"gpu.nvlink_active", "gpu.nvlink_errors", "gpu.row_remap
 
 @cache
 def evaluated(model: str, mig: bool, loaded: bool) -> dict[str, Result]:
-    data = collected_by(healthy_gpu_node(model, mig=mig, loaded=loaded))
+    data = probed(healthy_gpu_node(model, mig=mig, loaded=loaded))
     peers: list[NodeEvidence] = [replace(data, node=name) for name in ("gpu002", "gpu003", "gpu004")]
     return results(data, peers=peers)
 

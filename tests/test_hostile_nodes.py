@@ -25,7 +25,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.recording import recording_file, write_cluster
 from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.reports.results import read_results
-from tests.evaluated import collected_by
+from tests.evaluated import probed
 from tests.faults.infiniband import infiniband
 from tests.mutations import mutated, written
 from tests.runs import ROOT
@@ -63,8 +63,8 @@ def recordings() -> list[dict[str, Any]]:
     demo = [json.loads((DEMO / "nodes" / f"{name}.json").read_text()) for name in ("gpu001", "gpu003", "gpu012")]
     if needs_nodes.args[0]:
         return demo
-    loaded = [to_json(collected_by(image(), loads=("gpu_gemm", "gpu_bandwidth"))) for image in (loadable_p5,)]
-    return [*demo, *loaded, *(to_json(collected_by(image())) for image in (infiniband, loadable_trn2))]
+    loaded = [to_json(probed(image(), loads=("gpu_gemm", "gpu_bandwidth"))) for image in (loadable_p5,)]
+    return [*demo, *loaded, *(to_json(probed(image())) for image in (infiniband, loadable_trn2))]
 
 
 @pytest.fixture(scope="module", params=range(SEED, SEED + RUNS))

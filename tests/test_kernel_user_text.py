@@ -54,7 +54,7 @@ OVER_LOG = (
 )
 
 
-def told_of(record: str) -> tuple[Event, ...]:
+def evidence_of(record: str) -> tuple[Event, ...]:
     return parse([(1.0, record)])
 
 
@@ -65,17 +65,17 @@ def kinds(events: tuple[Event, ...]) -> set[type[Event]]:
 @pytest.mark.parametrize("deed", ANY_LENGTH)
 def test_text_of_users_in_a_record_is_nothing_that_the_kernel_says(deed: str) -> None:
     record = ANY_LENGTH[deed]
-    own = kinds(told_of(record.format("x")))
-    believed = [text for text in (*EVERY_TEXT, *INDENTED) if not kinds(told_of(record.format(text))) <= own]
+    own = kinds(evidence_of(record.format("x")))
+    believed = [text for text in (*EVERY_TEXT, *INDENTED) if not kinds(evidence_of(record.format(text))) <= own]
     assert believed == []
 
 
 @pytest.mark.parametrize("deed", OF_A_PROCESS)
 def test_a_process_that_names_itself_after_a_fault_is_none(deed: str) -> None:
     record = OF_A_PROCESS[deed]
-    own = told_of(record.format("x"))
+    own = evidence_of(record.format("x"))
     names = [text[:COMM_CHARACTERS] for text in EVERY_TEXT]
-    found = {name: told_of(record.format(name)) for name in names}
+    found = {name: evidence_of(record.format(name)) for name in names}
     assert {name: events for name, events in found.items() if kinds(events) != kinds(own)} == {}
     xids = [event for events in found.values() for event in events if isinstance(event, XidEvent)]
     assert [event for event in xids if event.code != 31] == []
@@ -99,7 +99,7 @@ def test_a_process_that_calls_itself_a_kernel_ends_no_boot() -> None:
 
 
 def test_a_process_that_calls_itself_fatal_does_not_say_how_bad_an_xid_is() -> None:
-    (event,) = told_of(
+    (event,) = evidence_of(
         "NVRM: Xid (PCI:0000:53:00): 145, pid=77, name=x, Fatal, y, RLW_SRC_TRACK Nonfatal XC1 i0 Link 12"
     )
     assert isinstance(event, XidEvent)
@@ -151,5 +151,5 @@ def test_the_running_kernel_logs_what_users_mount_and_crash_and_nothing_is_made_
     os.close(log)
     ours = [record for record in records if mark in record or record.startswith("EDAC MC0: 1 UE[")]
     assert sum(mark in record for record in ours) == 3
-    events = [event for record in ours for event in told_of(record.replace("\\x0a", "\n"))]
+    events = [event for record in ours for event in evidence_of(record.replace("\\x0a", "\n"))]
     assert {type(event) for event in events} <= {Segfault}

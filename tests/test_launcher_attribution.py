@@ -78,6 +78,6 @@ def test_settings_that_a_meter_does_not_take_are_told_before_anything_starts(nam
 def test_a_submit_host_that_answers_in_another_form_is_told_in_one_line(
     data: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clusterproof.plugins.benchmarks.launchers.srun.told_by", lambda *_: data)
+    monkeypatch.setattr("clusterproof.plugins.benchmarks.launchers.srun.ask_submit_host", lambda *_: data)
     with pytest.raises(Unusable, match="this host: its answer does not have its form"):
         measured(LAUNCHERS["srun"](Campaign(all_reduce(), MeterSettings(), cluster_of({}, "local"), PATIENT)), ROUND)

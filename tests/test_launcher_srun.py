@@ -101,8 +101,8 @@ def test_ranks_have_a_home_and_the_paths_of_who_starts_them(bed: SlurmBed) -> No
 
 
 def test_ranks_meet_by_the_fence_that_lets_none_on_before_all_have_come(bed: SlurmBed) -> None:
-    told = round_of(bed, campaign(bed, all_reduce(before='echo "by $SLURM_PMIX_FENCE"; exit 3')), ROUND[:1])
-    assert "\nby ring\n" in told["gpu001~gpu002"].problem
+    data = round_of(bed, campaign(bed, all_reduce(before='echo "by $SLURM_PMIX_FENCE"; exit 3')), ROUND[:1])
+    assert "\nby ring\n" in data["gpu001~gpu002"].problem
 
 
 NCCOM_TEST = f"""#!/bin/sh

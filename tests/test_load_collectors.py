@@ -39,7 +39,7 @@ def loaded(collectors: Iterable[str], chosen: LoadOptions) -> NodeEvidence:
     return decode("here", Answer(answer(to_run)), nonce)
 
 
-def told_of(image: NodeImage, collector: str, chosen: LoadOptions = OPTIONS) -> Collected:
+def evidence_of(image: NodeImage, collector: str, chosen: LoadOptions = OPTIONS) -> Collected:
     """What one collector tells of a fake node."""
     to_run, nonce = program([collector], chosen)
     with entered(image, "gpu001") as node:
@@ -117,7 +117,7 @@ def test_collectors_run_one_after_another() -> None:
 
 @needs_nodes
 def test_the_first_python_that_has_pytorch_runs_the_products() -> None:
-    value = told_of(loadable_p5(), "gpu_gemm").value
+    value = evidence_of(loadable_p5(), "gpu_gemm").value
     assert value["command"] == f"{TORCH}/bin/python3: torch_gemm"
     data = json.loads(value["output"])
     assert (data["torch"], data["type"], len(data["tflops"]), len(data["tflops"][0])) == (
@@ -129,12 +129,12 @@ def test_the_first_python_that_has_pytorch_runs_the_products() -> None:
 @needs_nodes
 def test_the_python_that_the_user_names_is_the_only_one_tried() -> None:
     named = LoadOptions(torch_python="/usr/bin/python3")
-    assert told_of(loadable_p5(), "gpu_gemm", named).status is Status.ABSENT
+    assert evidence_of(loadable_p5(), "gpu_gemm", named).status is Status.ABSENT
 
 
 @needs_nodes
 def test_copies_are_made_by_pytorch_where_there_is_no_nvbandwidth() -> None:
-    value = told_of(without_file(loadable_p5(), "/usr/bin/nvbandwidth"), "gpu_bandwidth").value
+    value = evidence_of(without_file(loadable_p5(), "/usr/bin/nvbandwidth"), "gpu_bandwidth").value
     assert value["by"] == "PyTorch"
     data = json.loads(value["runs"][0]["output"])["gb_per_s"]
     assert {direction: len(copies) for direction, copies in data.items()} == {
@@ -147,13 +147,13 @@ def test_copies_are_made_by_pytorch_where_there_is_no_nvbandwidth() -> None:
 @needs_nodes
 def test_a_measurement_that_is_too_long_for_the_connection_is_cut_and_said_to_be() -> None:
     talkative = with_tool(loadable_p5(), "nvbandwidth", "#!/bin/sh\nhead -c 40000 /dev/urandom | base64\n")
-    assert told_of(talkative, "gpu_bandwidth").status is Status.TOLD
-    assert told_of(talkative, "gpu_bandwidth", replace(OPTIONS, room=23_000)).status is Status.CUT
+    assert evidence_of(talkative, "gpu_bandwidth").status is Status.TOLD
+    assert evidence_of(talkative, "gpu_bandwidth", replace(OPTIONS, room=23_000)).status is Status.CUT
 
 
 @needs_nodes
 def test_what_is_missing_is_named() -> None:
-    collector = told_of(without_torch(without_file(loadable_p5(), "/usr/bin/nvbandwidth")), "gpu_bandwidth")
+    collector = evidence_of(without_torch(without_file(loadable_p5(), "/usr/bin/nvbandwidth")), "gpu_bandwidth")
     assert collector.status is Status.ABSENT
     assert "no nvbandwidth on PATH" in collector.detail
     assert "Pythons has PyTorch" in collector.detail
@@ -186,7 +186,7 @@ def test_the_gpus_that_a_container_was_given_count_and_not_those_of_the_bus(tmp_
 @needs_nodes
 def test_a_diagnostic_that_hangs_is_asked_to_end_and_its_last_words_are_told() -> None:
     hanging = "#!/bin/sh\ntrap 'echo stopped by SIGINT; exit 1' INT\necho busy; while :; do sleep 0.05; done\n"
-    collector = told_of(
+    collector = evidence_of(
         with_tool(loadable_p5(), "dcgmi", hanging), "dcgm_diag", LoadOptions(seconds={"dcgm_diag": 16.0})
     )
     assert collector.status is Status.TIMED_OUT
@@ -299,12 +299,12 @@ def test_the_real_fi_pingpong_without_an_efa_device_is_no_exchange() -> None:
 
 @needs_nodes
 def test_shared_memory_is_off_and_every_domain_has_its_turn() -> None:
-    data = told_of(loadable_p5(), "efa_loopback").value["domains"]
+    data = evidence_of(loadable_p5(), "efa_loopback").value["domains"]
     assert len({one["domain"] for one in data}) == len(data) == 32
     assert {one["exit"] for one in data} == {0}  # the fake refuses to run with shared memory
 
 
 @needs_nodes
 def test_a_folder_that_is_not_there_is_absent() -> None:
-    collector = told_of(without_file(loadable_p5(), SCRATCH), "fs_bandwidth")
+    collector = evidence_of(without_file(loadable_p5(), SCRATCH), "fs_bandwidth")
     assert (collector.status, collector.detail) == (Status.ABSENT, f"no folder {SCRATCH}")

@@ -20,7 +20,7 @@ from clusterproof.plugins.manifest.compose import Manifest
 from clusterproof.plugins.manifest.text import text_of
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from tests.deviations import DEVIATIONS, ON_BUILD_HOST, Put, with_fabric_manager
-from tests.evaluated import collected_by, results
+from tests.evaluated import probed, results
 from tests.faults.software import with_package
 from tests.manifests import build_host, golden, golden_of_good, good, manifest_text
 from tests.testbed.cluster import Testbed, testbed
@@ -59,7 +59,7 @@ def test_the_machine_that_a_manifest_was_made_from_keeps_it() -> None:
 @needs_nodes
 @pytest.mark.parametrize(("put", "said"), DEVIATIONS.values(), ids=DEVIATIONS)
 def test_a_deviation_is_named_and_none_is_invented(put: Put, said: list[str]) -> None:
-    found = gate(collected_by(put(healthy_p5())))
+    found = gate(probed(put(healthy_p5())))
     assert lines(found) == sorted(line.replace("NCCL/", f"{folder_of_nccl()}/") for line in said)
     assert {result.verdict for result in found.values()} == {PASS, FAIL}
 
@@ -72,7 +72,7 @@ def folder_of_nccl() -> str:
 
 @needs_nodes
 def test_what_a_node_could_not_tell_is_incomplete_and_no_deviation() -> None:
-    data = collected_by(healthy_p5())
+    data = probed(healthy_p5())
     for collector, checks in {
         "services": ["services"],
         "rdma": ["drivers", "modules", "sizes"],
@@ -88,7 +88,7 @@ def test_what_a_node_could_not_tell_is_incomplete_and_no_deviation() -> None:
 
 @needs_nodes
 def test_a_build_host_is_gated_on_what_can_be_known_there_and_the_rest_is_not_applicable() -> None:
-    found = gate(collected_by(build_host()))
+    found = gate(probed(build_host()))
     assert {name: result.verdict for name, result in found.items()} == {
         "software.versions_expected": PASS,
         "software.drivers_expected": NA,
@@ -106,7 +106,7 @@ def test_a_build_host_is_gated_on_what_can_be_known_there_and_the_rest_is_not_ap
 
 @needs_nodes
 def test_no_check_of_the_gate_fails_or_is_incomplete_on_a_good_build_host() -> None:
-    found = results(collected_by(build_host()), "ami", policy=golden_of_good())
+    found = results(probed(build_host()), "ami", policy=golden_of_good())
     chosen = [name for name, check in node_checks().items() if "ami" in occasions(check)]
     assert {name: found[name].message for name in chosen if found[name].verdict not in (PASS, NA)} == {}
     of_gpus = [name for name in chosen if name.startswith("gpu.")]
@@ -117,13 +117,13 @@ def test_no_check_of_the_gate_fails_or_is_incomplete_on_a_good_build_host() -> N
 @needs_nodes
 @pytest.mark.parametrize(("put", "said"), ON_BUILD_HOST.values(), ids=ON_BUILD_HOST)
 def test_a_deviation_that_a_build_host_can_show_is_named(put: Put, said: list[str]) -> None:
-    assert lines(gate(collected_by(put(build_host())))) == said
+    assert lines(gate(probed(put(build_host())))) == said
 
 
 @needs_nodes
 def test_a_manifest_says_what_it_leaves_out_and_why() -> None:
     assert "#   neuron_driver: no Neuron device is attached to this p5.48xlarge" in manifest_text(good())
-    text = manifest_text(collected_by(build_host(), "builder"))
+    text = manifest_text(probed(build_host(), "builder"))
     assert "#   driver, gdrcopy: no NVIDIA GPU is attached to this m5.2xlarge" in text
     assert golden(text).versions["nccl"] == "== 2.27.7"
     assert golden(text).services["nvidia-fabricmanager"] == "installed, enabled"
@@ -131,7 +131,7 @@ def test_a_manifest_says_what_it_leaves_out_and_why() -> None:
 
 @needs_nodes
 def test_a_manifest_of_several_machines_has_what_they_share() -> None:
-    other = collected_by(with_package(without_efa(healthy_p5("gpu002"), "rdmap113s0"), "enroot", "3.5.2-1"), "gpu002")
+    other = probed(with_package(without_efa(healthy_p5("gpu002"), "rdmap113s0"), "enroot", "3.5.2-1"), "gpu002")
     policy = golden(manifest_text(good(), other))
     assert (policy.versions["enroot"], policy.versions["cuda"]) == ("3.5.0-1 to 3.5.2-1", "== 12.9.1")
     assert policy.sizes["efa"] == "31 to 32"

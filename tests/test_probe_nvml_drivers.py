@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.agent import payload, pynvml_part
-from tests.evaluated import collected_by, results
+from tests.evaluated import probed, results
 from tests.test_probe_nvml import changed, healthy, value
 from tests.testbed.gpus import DRIVER_515, healthy_gpu_node
 from tests.testbed.image import NodeImage
@@ -195,7 +195,7 @@ def test_all_of_sixteen_gpus_are_told() -> None:
 
 @needs_nodes
 def test_a_node_with_more_gpus_than_its_type_has_is_not_passed_on_their_count() -> None:
-    found = results(collected_by(healthy_gpu_node("V100", gpus=16)))
+    found = results(probed(healthy_gpu_node("V100", gpus=16)))
     assert found["gpu.gpu_count"].message == "NVML counts 16 GPUs, 16 on the PCI bus; expected 8"
     assert found["gpu.gpu_answers"].verdict == "pass"
 

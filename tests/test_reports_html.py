@@ -153,7 +153,7 @@ def test_the_matrix_has_a_cell_for_each_verdict_that_is_not_a_pass(runs: Runs) -
 @WAYS
 @WORKERS
 def test_nothing_that_a_node_says_becomes_markup(runs: Runs, checks: str, workers: list[str]) -> None:
-    devices = SAYING + "    pytestmark = pytest.mark.gpu\n    def test_gpu(gpu): say(gpu.told['word'])"
+    devices = SAYING + "    pytestmark = pytest.mark.gpu\n    def test_gpu(gpu): say(gpu.data['word'])"
     runs.checks(test_it=checks, test_gpu=devices)
     nodes = [
         node(

@@ -123,7 +123,7 @@ def test_somebody_elses_test_is_written_as_pytest_writes_it(runs: Runs) -> None:
 def test_whatever_a_node_says_the_file_stays_valid(runs: Runs, checks: str, workers: list[str]) -> None:
     runs.checks(
         test_it=checks.replace("host,", "gpu,"),
-        test_gpu=SAYING + "    def test_gpu(gpu): say(gpu.told['word'])",
+        test_gpu=SAYING + "    def test_gpu(gpu): say(gpu.data['word'])",
     )
     loud = node(
         "gpu001",

@@ -14,7 +14,7 @@ import pytest
 from clusterproof.plugins.core.result import Result, from_json
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.results import read_results
-from tests.evaluated import collected_by, results
+from tests.evaluated import probed, results
 from tests.faults import BY_NAME
 from tests.testbed.image import File, NodeImage
 from tests.testbed.needs import needs_slurm
@@ -102,7 +102,7 @@ def busy(bed: SlurmBed, name: str, user: int) -> subprocess.Popen[bytes]:
 def test_a_partition_gives_the_verdicts_of_a_direct_probe_with_one_srun(bed: SlurmBed) -> None:
     before = next_job(bed)
     run = ran(bed, "--cluster", "slurm:gpu", "-m", "prolog")
-    direct = {name: collected_by(image, name) for name, image in images().items()}
+    direct = {name: probed(image, name) for name, image in images().items()}
     for name, evidence in direct.items():
         expected = {
             check: result.verdict.value

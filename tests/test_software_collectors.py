@@ -55,13 +55,13 @@ def root(folder: Path, files: dict[str, str | bytes]) -> Node:
     return Node(str(folder))
 
 
-def told_of(folder: Path, files: dict[str, str | bytes]) -> dict[str, Any]:
+def evidence_of(folder: Path, files: dict[str, str | bytes]) -> dict[str, Any]:
     data: Any = versions.read(root(folder, files))
     return dict(data)
 
 
 def component(folder: Path, name: str, path: str, content: str | bytes) -> Any:
-    return told_of(folder, {path: content})["components"].get(name)
+    return evidence_of(folder, {path: content})["components"].get(name)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_file_that_names_no_version_is_an_error_in_its_place(tmp_path: Path, c
 
 
 def test_of_several_libraries_of_a_folder_the_newest_counts(tmp_path: Path) -> None:
-    data = told_of(tmp_path, {f"/usr/lib64/libnccl.so.2.{minor}.1": "" for minor in (9, 10)})
+    data = evidence_of(tmp_path, {f"/usr/lib64/libnccl.so.2.{minor}.1": "" for minor in (9, 10)})
     assert data["components"]["nccl"]["version"] == "2.10.1"
 
 
@@ -106,7 +106,7 @@ def test_the_folders_of_the_loader_come_before_the_usual_ones(tmp_path: Path) ->
         "/opt/own/libnccl.so.2.20.1": "",
         "/usr/lib64/libnccl.so.2.27.5": "",
     }
-    assert told_of(tmp_path, dict(files))["components"]["nccl"]["version"] == "2.20.1"
+    assert evidence_of(tmp_path, dict(files))["components"]["nccl"]["version"] == "2.20.1"
 
 
 def test_a_toolkit_behind_links_is_the_nodes_own_and_not_the_machines(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_library_whose_link_leads_nowhere_says_so(tmp_path: Path) -> None:
 
 def test_only_packages_that_are_wholly_installed_count(tmp_path: Path) -> None:
     text = package("enroot", "3.5.0-1", "deinstall ok config-files") + package("rdma-core", "60.0-1")
-    data = told_of(tmp_path, {DPKG: text + package("vim", "9.1")})["components"]
+    data = evidence_of(tmp_path, {DPKG: text + package("vim", "9.1")})["components"]
     assert data == {"rdma_core": {"version": "60.0-1", "from": DPKG}}
 
 
@@ -175,7 +175,7 @@ def test_a_database_that_may_not_be_read_is_told_as_such() -> None:
     ],
 )
 def test_a_container_is_told_from_a_host(tmp_path: Path, files: dict[str, str | bytes], kind: str) -> None:
-    assert told_of(tmp_path, files)["container"] == kind
+    assert evidence_of(tmp_path, files)["container"] == kind
 
 
 def test_an_empty_root_tells_nothing_and_no_error(tmp_path: Path) -> None:

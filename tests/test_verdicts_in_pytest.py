@@ -253,7 +253,7 @@ def test_k_chooses_by_name_and_by_node(runs: Runs) -> None:
 )
 @pytest.mark.parametrize("usual", [False, True], ids=["light", "usual way"])
 def test_m_chooses_by_subsystem_occasion_and_owner(runs: Runs, expression: str, chosen: set[str], usual: bool) -> None:
-    devices = DEVICES.replace("(gpu)", "(node, tmp_path)").replace('gpu.told["word"]', "node.boot.kernel")
+    devices = DEVICES.replace("(gpu)", "(node, tmp_path)").replace('gpu.data["word"]', "node.boot.kernel")
     runs.checks(test_one=USUAL if usual else LIGHT, test_two=devices if usual else DEVICES)
     runs.over([saying("gpu001", "pass")], "-m", expression)
     assert {result.check.rpartition(".")[2] for result in runs.results} == chosen

@@ -122,17 +122,15 @@ class Asking:
     def _aws(self, collectors: frozenset[str], noted: Noted) -> NodeEvidence:
         """What AWS tells of its cluster, or of one whose nodes have turned out to be instances; else nothing."""
         if is_of_aws(self.cluster):
-            return self._told_by_aws(self.cluster, collectors, noted, aws.COLLECTOR_S)
+            return self._from_aws(self.cluster, collectors, noted, aws.COLLECTOR_S)
         instances, option = noted.instances, self.config.option
         if not (may_be_on_ec2(self.cluster) and (instances.identities or instances.nameless)):
             return NodeEvidence(self.cluster.name)
         seen = instances.cluster(self.cluster, option.region or "")
         seen = replace(seen, settings={**seen.settings, "profile": option.profile or ""})
-        return self._told_by_aws(seen, collectors, noted, UNNAMED_S)
+        return self._from_aws(seen, collectors, noted, UNNAMED_S)
 
-    def _told_by_aws(
-        self, cluster: Cluster, collectors: frozenset[str], noted: Noted, timeout_s: float
-    ) -> NodeEvidence:
+    def _from_aws(self, cluster: Cluster, collectors: frozenset[str], noted: Noted, timeout_s: float) -> NodeEvidence:
         settings = cluster.settings
         try:
             account = Account(settings.get("region", ""), settings.get("profile", ""))

@@ -14,7 +14,7 @@ from clusterproof.plugins.agent.payload import joined, new_nonce, packed, starte
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Limits, Program, connection_for
-from clusterproof.plugins.transport.submit_host import collected_by, formless, submit_host
+from clusterproof.plugins.transport.submit_host import ask_submit_host, formless, submit_host
 
 WAIT_S = 15.0  # for a place on nodes that others use; --slurm-wait
 END_S = 20.0  # beside the program itself: Slurm is asked about the nodes, and srun is ended
@@ -84,7 +84,7 @@ def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping
     }
     host = submit_host(settings)
     patient = replace(limits, answer_s=whole_s + END_S, answer_bytes=BESIDE_BYTES + NODE_BYTES * len(names))
-    data = collected_by(host, launch_program(request, nonce), nonce, patient)
+    data = ask_submit_host(host, launch_program(request, nonce), nonce, patient)
     if not isinstance(data.get("nodes"), dict):
         raise formless(host, ValueError("it names no nodes"))
     return data["nodes"]  # type: ignore[no-any-return]

@@ -43,7 +43,7 @@ def ask(host: SubmitHost, program: Program, limits: Limits) -> Answer:
     return answers[0] if answers else Answer(unreached=Unreached.LOST, detail="no answer")
 
 
-def collected_by(host: SubmitHost, program: Program, nonce: str, limits: Limits) -> dict[str, Any]:
+def ask_submit_host(host: SubmitHost, program: Program, nonce: str, limits: Limits) -> dict[str, Any]:
     """What a program of ours tells there. Raises Unusable where it tells nothing, or that all of it is wrong."""
     answer = ask(host, program, limits)
     try:

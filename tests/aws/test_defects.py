@@ -24,7 +24,7 @@ from tests.aws.clusters import NAME, instance_id, with_cluster
 from tests.aws.service import Service
 from tests.aws.systems_manager import SystemsManager
 from tests.aws.test_cluster_checks import CHECKS, messages, verdicts
-from tests.evaluated import collected_by, results
+from tests.evaluated import probed, results
 from tests.faults import BY_NAME
 from tests.faults.fault import p5
 from tests.faults.infiniband import infiniband
@@ -43,7 +43,7 @@ GPUS = range(8)
 
 def evaluated(image: NodeImage, **target: str) -> dict[str, Result]:
     """The result of every check on a fake node."""
-    return results(collected_by(image), **target)
+    return results(probed(image), **target)
 
 
 def on_all_gpus(image: NodeImage, **values: object) -> NodeImage:
@@ -76,17 +76,17 @@ def test_d1_a_node_that_tells_nothing_passes_no_check(
 
 @needs_nodes
 def test_d2_time_that_cpus_wait_for_storage_is_seen() -> None:
-    data = results(collected_by(BY_NAME["CPUs that wait for I/O"].put(healthy_p5())))
+    data = results(probed(BY_NAME["CPUs that wait for I/O"].put(healthy_p5())))
     assert data["host.iowait"].verdict is Verdict.CONCERN
 
 
 @needs_nodes
 def test_d3_the_installers_own_line_is_read_and_libfabrics_version_is_none() -> None:
-    found = results(collected_by(healthy_p5()))["software.efa_installer_string"]
+    found = results(probed(healthy_p5()))["software.efa_installer_string"]
     assert found.verdict is Verdict.PASS
     mistaken = healthy_p5()
     mistaken = with_file(mistaken, EFA_RECORD, "# EFA installer version: 2.3.1amzn2.0\n")
-    assert results(collected_by(mistaken))["software.efa_installer_string"].verdict is Verdict.FAIL
+    assert results(probed(mistaken))["software.efa_installer_string"].verdict is Verdict.FAIL
 
 
 @needs_nodes
@@ -94,7 +94,7 @@ def test_d4_rdma_devices_that_are_no_efa_do_not_stand_for_those_that_are_missing
     image = healthy_p5()
     image = without_efa(image, efa_names(image)[4])
     other = {path: data for path, data in infiniband().sys.items() if "0000:17:00.0" in path or "mlx5_0" in path}
-    data = results(collected_by(replace(image, sys=image.sys | other)), peers=peers(p5))["network.efa_count"]
+    data = results(probed(replace(image, sys=image.sys | other)), peers=peers(p5))["network.efa_count"]
     assert data.verdict is Verdict.FAIL
     assert "31" in data.observed
     assert "32" in data.expected
@@ -113,7 +113,7 @@ def test_d4_rdma_devices_that_are_no_efa_do_not_stand_for_those_that_are_missing
 def test_d5_counts_are_held_against_the_instance_type(
     fault: str, check: str, attached: int | None, says: Verdict
 ) -> None:
-    data = collected_by(BY_NAME[fault].put(healthy_p5()))
+    data = probed(BY_NAME[fault].put(healthy_p5()))
     target = Target(data.node, instance_type="p5.48xlarge", efa_attached=attached)
     node = nodes(Cluster("fakes", "local", (target,)), {data.node: data})[data.node]
     assert evaluate(node_checks()[check], node).verdict is says

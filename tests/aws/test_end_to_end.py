@@ -17,7 +17,7 @@ from tests.aws.clusters import ID, NAME, instance_id, private_name, with_cluster
 from tests.aws.service import Service
 from tests.aws.storage import CloudWatch, lustre, quiet_lustre
 from tests.aws.systems_manager import PLUGINS, SystemsManager, in_nodes, with_agent
-from tests.evaluated import collected_by, results
+from tests.evaluated import probed, results
 from tests.faults import BY_NAME
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes
@@ -71,7 +71,7 @@ def test_a_hyperpod_cluster_by_name_gives_the_verdicts_that_a_login_would(
     for result in read_results(written):
         data.setdefault(result.node, {})[result.check] = result.verdict
     of_cluster = data.pop(NAME)
-    direct = {name: collected_by(image, name) for name, image in zip(nodes, images(), strict=True)}
+    direct = {name: probed(image, name) for name, image in zip(nodes, images(), strict=True)}
     expected = {
         name: {
             check: result.verdict

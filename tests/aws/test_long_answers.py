@@ -16,7 +16,7 @@ from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.ssm import Ssm
 from tests.aws.systems_manager import SystemsManager, in_nodes, with_agent
-from tests.evaluated import collected_by, results
+from tests.evaluated import probed, results
 from tests.probed import PATIENT
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes
@@ -75,7 +75,7 @@ def evaluated(evidence: NodeEvidence) -> Mapping[str, Result]:
 
 def test_a_storm_in_the_log_of_lustre_leaves_an_instance_reached_with_all_its_verdicts(sick: NodeImage) -> None:
     data = evaluated(through_ssm())
-    direct = evaluated(collected_by(sick, NODE.name))
+    direct = evaluated(probed(sick, NODE.name))
     assert {check: result.verdict for check, result in data.items()} == {
         check: result.verdict for check, result in direct.items()
     }

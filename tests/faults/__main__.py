@@ -19,7 +19,7 @@ from clusterproof.plugins.suite.all_checks import node_checks
 from tests.faults import ALL_FAULTS, captured
 from tests.faults.captured import CapturedFault
 from tests.faults.fault import Fault
-from tests.faults.proof import changes, reason_to_skip, said_otherwise, told_of, verdicts_of_healthy
+from tests.faults.proof import changes, evidence_of, reason_to_skip, said_otherwise, verdicts_of_healthy
 from tests.testbed.image import NodeImage
 
 FINDINGS = (Verdict.FAIL, Verdict.CONCERN)
@@ -77,7 +77,7 @@ def prove(name: str) -> Proof:
     elif isinstance(fault, CapturedFault):
         found = captured.changes(fault)
     else:
-        evidence = told_of(fault)
+        evidence = evidence_of(fault)
         found, otherwise = changes(fault, evidence), said_otherwise(fault, evidence)
     data = found.get(next(iter(fault.expect)))
     said = data.message if data and fault.words not in data.message else ""

@@ -17,7 +17,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import verdict_on
 from clusterproof.plugins.suite.index import make_index, of_occasions
-from tests.evaluated import among, collected_by, results
+from tests.evaluated import among, probed, results
 from tests.faults.fault import Fault
 from tests.testbed.image import NodeImage
 from tests.testbed.load import LOADABLE
@@ -32,7 +32,7 @@ NODE, PEERS = "gpu001", ("gpu002", "gpu003", "gpu004")
 @cache
 def healthy(base: Callable[[], NodeImage]) -> NodeEvidence:
     """What the node tells that a fault is put into."""
-    return collected_by(base(), NODE, loads=COLLECTORS if base in LOADABLE else ())
+    return probed(base(), NODE, loads=COLLECTORS if base in LOADABLE else ())
 
 
 @cache
@@ -62,11 +62,9 @@ def reason_to_skip(fault: Fault) -> str:
     return next((mark.kwargs["reason"] for mark in needed if mark.name == "skipif" and mark.args[0]), "")
 
 
-def told_of(fault: Fault) -> NodeEvidence:
+def evidence_of(fault: Fault) -> NodeEvidence:
     """What a node tells that the fault was put into."""
-    data = collected_by(
-        fault.put(fault.base()), NODE, fault.collector_s, fault.beside, fault.policy.checkpoints, fault.loads
-    )
+    data = probed(fault.put(fault.base()), NODE, fault.collector_s, fault.beside, fault.policy.checkpoints, fault.loads)
     if fault.base not in LOADABLE:
         return data
     loads = {name: collector for name, collector in healthy(fault.base).collectors.items() if name in COLLECTORS}
@@ -75,7 +73,7 @@ def told_of(fault: Fault) -> NodeEvidence:
 
 def changes(fault: Fault, data: NodeEvidence | None = None) -> dict[str, Result]:
     """The results of those checks whose verdict the fault changes, by the check's id; `data` is what the node told."""
-    found = results(data or told_of(fault), fault.occasion, peers(fault.base), fault.policy)
+    found = results(data or evidence_of(fault), fault.occasion, peers(fault.base), fault.policy)
     before = verdicts_of_healthy(fault.base)
     return {name: result for name, result in found.items() if result.verdict is not before[name]}
 

@@ -40,7 +40,7 @@ def main(words: str) -> int:
 def _cases() -> list[Case]:
     """Every case, with what checks say of it. What they do not say twice is told, and left out."""
     with ProcessPoolExecutor(os.cpu_count()) as readers:
-        data = faults.collected_by(readers)  # which goes on meanwhile
+        data = faults.begin(readers)  # which goes on meanwhile
         of_tests = list(evaluated.cases(ROOT))
         cases = [*faults.cases(data), *of_tests]
     for case in cases:

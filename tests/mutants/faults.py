@@ -16,18 +16,18 @@ from tests.mutants.cases import Case
 from tests.testbed.image import NodeImage
 
 
-def collected_by(executor: Executor) -> dict[str, Future[NodeEvidence]]:
+def begin(executor: Executor) -> dict[str, Future[NodeEvidence]]:
     """By fault, what a node tells that it was put into: beginning now, in the executor's processes."""
     faults = [fault for fault in ALL_FAULTS if isinstance(fault, Fault) and not proof.reason_to_skip(fault)]
-    return {fault.name: executor.submit(_told_of, fault.name) for fault in faults}
+    return {fault.name: executor.submit(_evidence_of, fault.name) for fault in faults}
 
 
-def _told_of(name: str) -> NodeEvidence:
-    return proof.told_of(next(fault for fault in ALL_FAULTS if fault.name == name and isinstance(fault, Fault)))
+def _evidence_of(name: str) -> NodeEvidence:
+    return proof.evidence_of(next(fault for fault in ALL_FAULTS if fault.name == name and isinstance(fault, Fault)))
 
 
 def cases(data: dict[str, Future[NodeEvidence]]) -> Iterator[Case]:
-    """Them all, from what `told_by` began."""
+    """Them all, from what `begin` began."""
     bases: dict[Callable[[], NodeImage], None] = {}
     for fault in ALL_FAULTS:
         if isinstance(fault, CapturedFault):

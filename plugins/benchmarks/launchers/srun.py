@@ -24,7 +24,7 @@ from clusterproof.plugins.benchmarks.pairwise.model import Pair
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.transport import Answer, Unusable, connection_for
 from clusterproof.plugins.transport.srun import WAIT_S
-from clusterproof.plugins.transport.submit_host import collected_by, formless, submit_host
+from clusterproof.plugins.transport.submit_host import ask_submit_host, formless, submit_host
 
 ASK_S = 30.0  # for Slurm's own commands: slurmctld answers slowly when many jobs start
 CLEANUP_S = 15.0  # for a step that only cleans up
@@ -207,7 +207,7 @@ class BySrun:
         text = packed(joined(_TRAVELS) + f"\nmain({dict(request)!r}, *sys.argv[1:3])\n")
         on_stdin = getattr(connection_for(host.connection), "takes_stdin", True)
         program = started_by_shell(text, nonce, sudo=False, on_stdin=on_stdin)
-        return collected_by(host, program, nonce, replace(self.campaign.limits, answer_s=timeout_s))
+        return ask_submit_host(host, program, nonce, replace(self.campaign.limits, answer_s=timeout_s))
 
 
 def srun(campaign: Campaign) -> BySrun:

@@ -124,11 +124,11 @@ _INACTIVE = Pattern(r"((?:\S{1,90}-)?(OST|MDT)[0-9a-f]{4})(?:_UUID)?\s*:\s*inact
 LONGEST_LINE = 2048
 
 
-def parse_lfs_df(told_by_lfs: str) -> list[dict[str, Any]]:
+def parse_lfs_df(text: str) -> list[dict[str, Any]]:
     """The targets of `lfs df`, with or without -h or -i, in the form in which the probe tells them."""
     data: dict[str, dict[str, Any]] = {}
     counts_inodes = False
-    for line in told_by_lfs.splitlines():
+    for line in text.splitlines():
         line = line[:LONGEST_LINE].strip()
         if line.startswith("UUID"):
             counts_inodes = "inodes" in line.lower().split()

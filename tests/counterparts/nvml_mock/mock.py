@@ -56,7 +56,7 @@ def needs_mock() -> pytest.MarkDecorator:
     return pytest.mark.skipif(not is_there, reason=words)
 
 
-def told_by_mock(profile: str, scratch: Path, monkeypatch: pytest.MonkeyPatch, *faults: str) -> NodeEvidence:
+def probed_mock(profile: str, scratch: Path, monkeypatch: pytest.MonkeyPatch, *faults: str) -> NodeEvidence:
     """What the probe tells of the mock's machine, with these faults as nvml-mock-ctl words them."""
     config, overrides = folder() / f"mock-nvml-config-{profile}.yaml", scratch / "overrides.yaml"
     for fault in faults:

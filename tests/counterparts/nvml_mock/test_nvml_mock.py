@@ -15,8 +15,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import evaluate
-from tests.counterparts.nvml_mock.mock import PROFILES, Profile, needs_mock, told_by_mock
-from tests.evaluated import collected_by
+from tests.counterparts.nvml_mock.mock import PROFILES, Profile, needs_mock, probed_mock
+from tests.evaluated import probed
 from tests.testbed.gpus import healthy_gpu_node
 from tests.testbed.needs import needs_nodes
 
@@ -88,7 +88,7 @@ def findings(results: dict[str, Result]) -> dict[str, Verdict]:
 def test_a_healthy_machine_has_nothing_to_complain_of(
     profile: Profile, is_known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    results = evaluated(told_by_mock(profile.name, tmp_path, monkeypatch), profile if is_known else None)
+    results = evaluated(probed_mock(profile.name, tmp_path, monkeypatch), profile if is_known else None)
     assert {name: results[name].message for name in findings(results)} == {}
     assert results["gpu_answers"].verdict is Verdict.PASS
     assert results["gpu_count"].verdict is (Verdict.PASS if is_known else Verdict.INCOMPLETE)
@@ -99,7 +99,7 @@ def test_a_healthy_machine_has_nothing_to_complain_of(
 def test_a_gpu_that_is_lost_fails_one_check_and_costs_the_others_its_readings(
     profile: Profile, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    evidence = told_by_mock(profile.name, tmp_path, monkeypatch, f"fail --gpu 3 --mode {mode}")
+    evidence = probed_mock(profile.name, tmp_path, monkeypatch, f"fail --gpu 3 --mode {mode}")
     results = evaluated(evidence, profile)
     assert findings(results) == {"gpu_answers": FAIL}
     assert results["gpu_answers"].message == "GPU 3: the driver says GPU_IS_LOST; expected an answer"
@@ -110,7 +110,7 @@ def test_a_gpu_that_is_lost_fails_one_check_and_costs_the_others_its_readings(
 def test_each_fault_is_found_by_its_check(
     fault: str, expected: dict[str, Verdict], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    results = evaluated(told_by_mock("h100", tmp_path, monkeypatch, fault), H100)
+    results = evaluated(probed_mock("h100", tmp_path, monkeypatch, fault), H100)
     assert findings(results) == expected
     assert not words or words in results[next(iter(expected))].message
 
@@ -121,7 +121,7 @@ def test_each_fault_is_found_by_its_check(
 def test_a_sick_fabric_is_told_by_its_name(
     profile: Profile, condition: str, is_known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    evidence = told_by_mock(profile.name, tmp_path, monkeypatch, f"fabric-health --gpu 3 {condition}")
+    evidence = probed_mock(profile.name, tmp_path, monkeypatch, f"fabric-health --gpu 3 {condition}")
     results = evaluated(evidence, profile if is_known else None)
     assert findings(results) == {"fabric_state": FAIL}
     assert f"GPU 3: fabric health: {FABRIC_HEALTH[condition]}; expected" in results["fabric_state"].message
@@ -133,8 +133,8 @@ def is_error(data: object) -> bool:
 
 @needs_nodes
 def test_the_fake_library_answers_in_the_forms_of_the_mock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake: Any = collected_by(healthy_gpu_node("H100")).collectors["nvml"].value
-    mock: Any = told_by_mock("h100", tmp_path, monkeypatch).collectors["nvml"].value
+    fake: Any = probed(healthy_gpu_node("H100")).collectors["nvml"].value
+    mock: Any = probed_mock("h100", tmp_path, monkeypatch).collectors["nvml"].value
     assert fake.keys() == mock.keys()
     ours, theirs = fake["gpus"][0], mock["gpus"][0]
     assert ours.keys() == theirs.keys()
