@@ -454,7 +454,7 @@ def test_what_is_read_fast_is_what_the_toml_says() -> None:
         assert rows.document(path.name) == rows.parse(path.read_text(encoding="utf-8"), path.name), path.name
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"waits.toml": {"of": 1, "told": {"sources": {}}}}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"waits.toml": {"of": 1, "data": {"sources": {}}}}'])
 def test_what_was_parsed_of_another_text_is_not_believed(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

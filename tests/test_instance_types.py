@@ -20,7 +20,7 @@ from xml.sax.saxutils import escape
 import pytest
 
 from clusterproof.plugins.catalog import InstanceType, instance_types
-from clusterproof.plugins.suite.refresh_catalog import RefreshError, compare, evidence_of, refresh_catalog
+from clusterproof.plugins.suite.refresh_catalog import RefreshError, compare, row_of_type, refresh_catalog
 
 ROOT = Path(__file__).parents[1]
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
@@ -281,7 +281,7 @@ class Answers:
 
 
 def test_what_ec2_does_not_tell_of_a_type_is_none_or_zero() -> None:
-    data = evidence_of(Answers.plain)
+    data = row_of_type(Answers.plain)
     assert {name: value for name, value in data.items() if value} == {"vcpus": 2, "memory_mib": 4096}
     assert data["network_gbps"] is None
 
@@ -289,7 +289,7 @@ def test_what_ec2_does_not_tell_of_a_type_is_none_or_zero() -> None:
 @pytest.mark.parametrize("key", ["VCpuInfo", "MemoryInfo", "NetworkInfo"])
 def test_an_answer_without_what_every_type_has_is_not_understood(key: str) -> None:
     with pytest.raises(RefreshError, match=r"c1\.large is not understood"):
-        evidence_of({name: value for name, value in Answers.plain.items() if name != key})
+        row_of_type({name: value for name, value in Answers.plain.items() if name != key})
 
 
 @pytest.mark.parametrize(
@@ -297,12 +297,12 @@ def test_an_answer_without_what_every_type_has_is_not_understood(key: str) -> No
     [("3200 Gigabit", 3200), ("8x 100 Gigabit", 800), ("High", None), ("Up to 25 Gigabit", None)],
 )
 def test_network_performance_is_a_number_where_it_is_fixed(performance: str, gbps: int | None) -> None:
-    assert evidence_of({**Answers.plain, "NetworkInfo": {"NetworkPerformance": performance}})["network_gbps"] == gbps
+    assert row_of_type({**Answers.plain, "NetworkInfo": {"NetworkPerformance": performance}})["network_gbps"] == gbps
 
 
 def test_what_is_not_known_and_what_there_is_none_of_are_alike() -> None:
     row = InstanceType(name="c1.large", source="ec2", vcpus=2, memory_mib=4096)
-    found = compare({"c1.large": row}, {"c1.large": evidence_of(Answers.plain)})
+    found = compare({"c1.large": row}, {"c1.large": row_of_type(Answers.plain)})
     assert found.differences == ()
     assert found.compared == 1
 

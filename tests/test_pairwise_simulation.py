@@ -15,7 +15,7 @@ FIGURES = {"detected_7pct", "false_accusation", "kind_right", "rounds_max"}
 
 
 @pytest.fixture(scope="module")
-def output_of() -> Tallies:
+def data() -> Tallies:
     """A few clusters of 8 and of 32 nodes."""
     return simulate(0.02, (8, 32), processes=1)
 

@@ -119,7 +119,7 @@ def test_what_a_node_says_is_text(name: str) -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**400, "\ud800", [[[[]]]], {"a": {"__proto__": 1}}])
 def test_the_script_is_given_json_whatever_a_node_told(value: object) -> None:
-    raw = page(result("gpu.ecc", "gpu001"), raw=[node("gpu001", odd={"value": value})])
+    raw = page(result("gpu.ecc", "gpu001"), data=[node("gpu001", odd={"value": value})])
     assert len(raw.data["evidence"]["values"]) == 1
 
 
@@ -135,7 +135,7 @@ def test_a_nodes_page_has_its_identity_its_gpus_its_versions_and_how_each_collec
     components = {"components": {"kernel": {"version": "6.8.0"}, "driver": {"version": "580.1"}}, "toolkits": []}
     collectors = {"boot": boot(), "nvml": nvml(gpu(0), gpu(1)), "versions": components}
     raw = node("gpu001", **collectors, nvme=Collected(Status.TIMED_OUT, detail="no answer within 5 s"))
-    data = page(result("gpu.ecc", "gpu001"), raw=[raw]).data
+    data = page(result("gpu.ecc", "gpu001"), data=[raw]).data
     tables = {title: rows for title, _, rows in (data["tables"][number] for number in data["known"][0])}
     assert ["kernel", "6.8.0-1021-aws"] in tables["Node"]
     assert [row[1] for row in tables["GPUs"]] == [gpu(0)["uuid"], gpu(1)["uuid"]]
@@ -154,7 +154,7 @@ def test_a_nodes_page_has_its_identity_its_gpus_its_versions_and_how_each_collec
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**400, -(10**400), True, "many", None, [8]])
 def test_a_number_that_no_node_can_have_is_left_out_of_its_table(value: object) -> None:
     raw = node("gpu001", boot=boot(memory_kib=value, uptime_s=value))
-    rows = dict(page(result("gpu.ecc", "gpu001"), raw=[raw]).data["tables"][0][2])
+    rows = dict(page(result("gpu.ecc", "gpu001"), data=[raw]).data["tables"][0][2])
     assert rows["kernel"] == "6.8.0-1021-aws"
     assert rows.keys().isdisjoint({"memory", "up for"})
 
@@ -163,7 +163,7 @@ def test_devices_and_evidence_that_are_alike_stand_once() -> None:
     device = {"driver": "efa", "ports": [{"state": "4: ACTIVE", "rate": "100 Gb/sec"}]}
     rdma = {"devices": [{"name": f"rdmap{number}s0", **device} for number in (79, 80, 81)]}
     nodes = [node(f"gpu{number:03d}", rdma=rdma) for number in range(1, 50)]
-    data = page(*(result("gpu.ecc", one.node) for one in nodes), raw=nodes).data
+    data = page(*(result("gpu.ecc", one.node) for one in nodes), data=nodes).data
     tables = [table for table in data["tables"] if table[0] == "RDMA devices"]
     assert [rows for _, _, rows in tables] == [[["rdmap[79-81]s0", "3", "efa", "", "4: ACTIVE", "100 Gb/sec"]]]
     assert data["evidence"]["values"] == [rdma]
@@ -175,7 +175,7 @@ def test_evidence_has_a_bound_and_the_sick_nodes_come_first() -> None:
 
     nodes = [heavy(f"gpu{number:03d}") for number in range(1, 201)]
     results = [result("gpu.ecc", one.node, Verdict.FAIL if one is nodes[-1] else Verdict.PASS) for one in nodes]
-    raw = page(*results, raw=nodes)
+    raw = page(*results, data=nodes)
     kept = [number for number, (_, values) in enumerate(raw.data["evidence"]["nodes"]) if values]
     assert 199 in kept
     assert 10 < len(kept) < 150
@@ -183,7 +183,7 @@ def test_evidence_has_a_bound_and_the_sick_nodes_come_first() -> None:
 
 
 def test_a_collector_that_is_too_long_is_cut_and_says_so() -> None:
-    data = page(result("gpu.ecc", "gpu001"), raw=[node("gpu001", log={"text": HUGE})]).data
+    data = page(result("gpu.ecc", "gpu001"), data=[node("gpu001", log={"text": HUGE})]).data
     (value,) = data["evidence"]["values"]
     assert len(value) < MAX_OF_COLLECTOR + 100
     assert value.endswith("--record keeps all)")
@@ -194,7 +194,7 @@ def test_versions_tell_who_differs_in_each_group() -> None:
         return node(name, versions={"components": {"driver": {"version": version}, "slurm": {"version": "24"}}})
 
     nodes = [of("gpu001", "580"), of("gpu002", "580"), of("gpu003", "575"), unreached("gpu004")]
-    words = page(*(result("gpu.ecc", one.node) for one in nodes), raw=nodes).text
+    words = page(*(result("gpu.ecc", one.node) for one in nodes), data=nodes).text
     assert "driver5802 of 3575: gpu003" in words.replace("p5.48xlarge", "")
     assert "1 components are the same" in words
 

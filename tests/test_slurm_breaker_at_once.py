@@ -36,7 +36,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[SlurmBed]:
 
 
 @pytest.fixture(autouse=True)
-def output_of(bed: SlurmBed, monkeypatch: pytest.MonkeyPatch) -> None:
+def on_the_controller(bed: SlurmBed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slurm's commands run on the controller, with a patience that suits two processors."""
 
     def answer(*command: str) -> str:

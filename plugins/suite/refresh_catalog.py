@@ -103,10 +103,10 @@ def types_of_ec2(region: str) -> tuple[dict[str, dict[str, Any]], str]:
         raise RefreshError("boto3 is not installed; pip install boto3") from None
     except AwsError as problem:
         raise RefreshError(printable(str(problem), 300)) from None
-    return {str(entry.get("InstanceType")): told_of(entry) for entry in answers}, account.region
+    return {str(entry.get("InstanceType")): row_of_type(entry) for entry in answers}, account.region
 
 
-def told_of(answer: Mapping[str, Any]) -> dict[str, Any]:
+def row_of_type(answer: Mapping[str, Any]) -> dict[str, Any]:
     """The catalogue's fields out of one of EC2's answers. Raises RefreshError for one that is not understood."""
     try:
         gpus = answer.get("GpuInfo", {}).get("Gpus", [])

@@ -231,7 +231,7 @@ TOPIC = "arn:aws:sns:us-west-2:123456789012:nodes"
 
 
 @pytest.fixture
-def output_of(service: Service) -> list[dict[str, Any]]:
+def published(service: Service) -> list[dict[str, Any]]:
     """What the topic is told."""
     heard: list[dict[str, Any]] = []
 
@@ -265,21 +265,21 @@ def first_boot(
 
 
 @needs_nodes
-def test_a_node_that_is_fit_notifies_nobody(aws: dict[str, str], data: list[dict[str, Any]]) -> None:
+def test_a_node_that_is_fit_notifies_nobody(aws: dict[str, str], published: list[dict[str, Any]]) -> None:
     ready = with_file(healthy_p5(), "/opt/clusterproof/bin/clusterproof", Link("/bin/true"))
     for node, log in first_boot(ready, aws):
         assert "is fit as far as checked" in log
         assert (node.root / "var/log/clusterproof/first-boot.exit").read_text() == "0\n"
-    assert data == []
+    assert published == []
 
 
 @needs_nodes
 def test_a_node_that_fails_its_first_boot_notifies_with_the_log(
-    aws: dict[str, str], data: list[dict[str, Any]]
+    aws: dict[str, str], published: list[dict[str, Any]]
 ) -> None:
     for _, log in first_boot(BY_NAME["a GPU that is lost"].put(healthy_p5()), aws):
         assert "gpu.gpu_answers" in log
-    (message,) = data
+    (message,) = published
     assert message["TopicArn"] == TOPIC
     assert message["Subject"] == "clusterproof: node001 FAILED its checks"
     assert "the driver says GPU_IS_LOST" in message["Message"]
@@ -287,14 +287,14 @@ def test_a_node_that_fails_its_first_boot_notifies_with_the_log(
 
 @needs_nodes
 def test_the_script_that_the_wheel_brings_installs_the_wheel_and_checks(
-    aws: dict[str, str], data: list[dict[str, Any]], wheel: Path, installed: Installed
+    aws: dict[str, str], published: list[dict[str, Any]], wheel: Path, installed: Installed
 ) -> None:
     script = installed.package / "integrations" / "user-data" / FIRST_BOOT.name
     sick = BY_NAME["a GPU that is lost"].put(with_python(healthy_p5()))
     for node, log in first_boot(sick, aws, script, PACKAGE=str(wheel)):
         assert "rootdir: /opt/clusterproof/lib/" in log
         assert (node.root / "var/log/clusterproof/first-boot.exit").read_text() == "1\n"
-    assert [message["Subject"] for message in data] == ["clusterproof: node001 FAILED its checks"]
+    assert [message["Subject"] for message in published] == ["clusterproof: node001 FAILED its checks"]
 
 
 @needs_nodes
@@ -307,11 +307,11 @@ def test_the_script_that_the_wheel_brings_installs_the_wheel_and_checks(
     ],
 )
 def test_a_node_that_could_not_be_checked_notifies_too(
-    aws: dict[str, str], data: list[dict[str, Any]], further: dict[str, str], words: str
+    aws: dict[str, str], published: list[dict[str, Any]], further: dict[str, str], words: str
 ) -> None:
     for _ in first_boot(healthy_p5(), aws, **further):
         pass
-    assert [message["Subject"] for message in data] == [f"clusterproof: node001 {words}"[:100]]
+    assert [message["Subject"] for message in published] == [f"clusterproof: node001 {words}"[:100]]
 
 
 @needs_nodes
