@@ -20,7 +20,7 @@ from xml.sax.saxutils import escape
 import pytest
 
 from clusterproof.plugins.catalog import InstanceType, instance_types
-from clusterproof.plugins.suite.refresh_catalog import RefreshError, compare, row_of_type, refresh_catalog
+from clusterproof.plugins.suite.refresh_catalog import RefreshError, compare, refresh_catalog, row_of_type
 
 ROOT = Path(__file__).parents[1]
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
