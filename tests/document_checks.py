@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from clusterproof.plugins.catalog import rows, thresholds
+from clusterproof.plugins.catalog import rows
 from clusterproof.plugins.core.result import SUBSYSTEMS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import all_checks, occasions, table
 from clusterproof.plugins.suite.check import Check
+from clusterproof.plugins.suite.explain import compared_with, reads, worst_first
 from clusterproof.plugins.suite.index import FILE, written
-from clusterproof.plugins.suite.subjects import WHOLE
+from clusterproof.plugins.suite.rules import rules
 from clusterproof.reports.wording import owner_of
 from tests.aws.cluster_faults import FAULTS as CLUSTER_FAULTS
 from tests.faults import ALL_FAULTS
 from tests.pair_faults import PAIR_FAULTS
-from tests.rules import Rule, rules, thresholds_of
 from tests.slurm_faults import SLURM_FAULTS
 
 ROOT = Path(__file__).parents[1]
@@ -65,33 +65,17 @@ def _check(name: str) -> Iterator[str]:
     yield f"**{about.title}.** {about.meaning}\n"
     yield f"- **do**: {about.remedy}"
     yield f"- **see it by hand**: `{about.evidence}`"
-    yield f"- **reads**: {_reads(check)}"
+    yield f"- **reads**: {reads(check)}"
     yield f"- **runs**: {', '.join(occasions(check))}; **owner**: {owner_of(about)}"
-    yield from (f"- **{rule.verdict}**: {rule.sentence}" for rule in _worst_first(rules(check.function)))
-    yield from (f"- **threshold** {words}" for words in _thresholds(check))
+    yield from (f"- **{rule.verdict}**: {rule.sentence}" for rule in worst_first(rules(check.function)))
+    yield from (f"- **threshold** `{name}`: {words}" for name, words in _thresholds(check))
     yield f"- **proven on**: {_faults(name)}\n"
 
 
-def _reads(check: Check) -> str:
-    if check.needs_pairs:
-        return "measurements of pairs of nodes" + ("; once for each pair" if check.is_of_pair else "")
-    what = f"{', '.join(f'`{collector}`' for collector in sorted(check.collectors))}" or "whether the node answered"
-    if check.is_of_cluster:
-        data = ", ".join(f"`{collector}`" for collector in sorted(check.control_collectors))
-        who = "Slurm" if check.control_collectors == {"slurm"} else "AWS"
-        what = f"of {who} {data}" + (f"; of the nodes {what}" if check.collectors else "")
-    return what if check.subject in WHOLE else f"{what}; once for each `{check.subject}`"
-
-
-def _worst_first(found: list[Rule]) -> list[Rule]:
-    ranks = {verdict.value: verdict.rank for verdict in Verdict}
-    return sorted(found, key=lambda rule: ranks[rule.verdict])
-
-
-def _thresholds(check: Check) -> Iterator[str]:
-    for name in thresholds_of(check.function):
-        row = thresholds()[name]
-        yield f"`{name}`: {row.value:g} {row.unit} ({row.source})"
+def _thresholds(check: Check) -> Iterator[tuple[str, str]]:
+    for row in compared_with(check):
+        name, _, words = row.partition(": ")
+        yield name, words
 
 
 def _faults(name: str) -> str:

@@ -10,8 +10,8 @@ import pytest
 from clusterproof.plugins.catalog import rows
 from clusterproof.plugins.suite.all_checks import all_checks, table
 from clusterproof.plugins.suite.index import FILE, written
+from clusterproof.plugins.suite.rules import Rule, rules, thresholds_of
 from tests.document_checks import BEGIN, END, PATH, README, document, with_table
-from tests.rules import Rule, rules, thresholds_of
 from tests.wheel import ROOT
 
 HOW = "run `python -m tests.document_checks`"

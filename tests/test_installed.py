@@ -69,6 +69,10 @@ def test_workers_judge_the_same(installed: Installed, tmp_path: Path) -> None:
     ("arguments", "exit_code", "words"),
     [
         (["--version"], 0, "clusterproof 0."),
+        (["checks", "-m", "prolog and gpu"], 0, "gpu.no_xid  "),
+        (["explain", "no_xid"], 0, "  by hand         journalctl -k -b | grep -E 'NVRM: (Xid|GPU)'\n"),
+        (["explain", "xid:79"], 0, "Xid 79: GPU has fallen off the bus\n"),
+        (["explain", "no_xidd"], 4, "no check is called 'no_xidd' (did you mean no_xid?)"),
         (["--help"], 0, "6  nothing failed, but something could not be measured"),
         (["--help"], 0, "clusterproof: which nodes:"),
         ([], 4, "no cluster to validate; say which: --cluster local, demo"),

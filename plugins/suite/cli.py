@@ -7,11 +7,18 @@ import sys
 from pathlib import Path
 
 from clusterproof import __version__
+from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.suite.two_words import joined
 
 PACKAGE = Path(__file__).resolve().parents[2]
 
-EXIT_CODES = """\
+HELP = """\
+commands:
+  clusterproof checks [-m MARKS]       the packaged checks, a line for each
+  clusterproof explain CHECK...        what a check means, when it says what, what to do then: offline
+  clusterproof history                 what is new, what flaps, which hardware fails again
+  clusterproof manifest --from X       the golden manifest of a machine known to be good
+
 exit codes:
   0  nothing failed
   1  a check failed
@@ -21,6 +28,9 @@ exit codes:
   5  nothing was checked: no check was selected, or none applies
   6  nothing failed, but something could not be measured (see --incomplete)"""
 
+BAD_COMMAND_LINE = 4
+WITHOUT_A_RUN = ("checks", "explain", "history")
+COMMANDS = (*WITHOUT_A_RUN, "manifest")
 _ALWAYS = ("clusterproof.plugins.cluster", "clusterproof.plugins.suite.packaged")
 # Plugins that are worth their start-up time only when the command line asks for them.
 _ON_REQUEST = {
@@ -39,8 +49,11 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments == ["--version"]:
         print(f"clusterproof {__version__}")
         return 0
-    if arguments[:1] == ["history"]:
-        return _history(arguments[1:])
+    if arguments[:1] and arguments[0] in WITHOUT_A_RUN:
+        return _print(*_answer(arguments[0], arguments[1:]))
+    near = _near_command(arguments)
+    if near:
+        return _print(BAD_COMMAND_LINE, f"clusterproof: no command is called {arguments[0]!r}{near}\n")
     plugins_of_run: list[object] = []
     if arguments[:1] == ["manifest"]:
         from clusterproof.plugins.suite.manifest_command import command_line
@@ -55,15 +68,31 @@ def main(arguments: list[str] | None = None) -> int:
     plugins = [word for plugin in (*_ALWAYS, *requested(arguments)) for word in ("-p", plugin)]
     status = pytest.main([*own, *plugins, *arguments], plugins=plugins_of_run)
     if wants_help(arguments):
-        print(EXIT_CODES)
+        print(HELP)
     return int(status)
 
 
-def _history(arguments: list[str]) -> int:
-    """`clusterproof history`: no run, and so no pytest. A pipe that is closed early, as by `head`, is no error."""
-    from clusterproof.reports.history.command import history
+def _answer(command: str, arguments: list[str]) -> tuple[int, str]:
+    """The exit code and the text of a command that needs no run."""
+    if command == "history":
+        from clusterproof.reports.history.command import history
 
-    status, text = history(arguments)
+        return history(arguments)
+    from clusterproof.plugins.suite.explain import checks, explain
+
+    return checks(arguments) if command == "checks" else explain(arguments)
+
+
+def _near_command(arguments: list[str]) -> str:
+    """` (did you mean …?)` where the first word is no command, no path and no option, and a command is near."""
+    word = arguments[0] if arguments else "-"
+    if word.startswith("-") or word in COMMANDS or Path(word.partition("::")[0]).exists():
+        return ""
+    return nearest(word, COMMANDS)
+
+
+def _print(status: int, text: str) -> int:
+    """Print what a command answers. A pipe that is closed early, as by `head`, is no error."""
     try:
         print(text, end="", file=sys.stderr if status else sys.stdout, flush=True)
     except BrokenPipeError:

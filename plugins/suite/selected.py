@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -30,6 +30,15 @@ def are_alike(config: pytest.Config) -> bool:
     """Whether nobody tells items of one check from each other before all are collected: one stands for them."""
     is_by_name = config.option.keyword or config.option.deselect or any("::" in word for word in config.args)
     return not (is_by_name or any(config.getoption(name, False) for name in _BY_LAST_RUN) or _marks_may_follow(config))
+
+
+def chooses(markexpr: str, names: Collection[str]) -> bool:
+    """Whether `-m` chooses what has marks of these names. Raises SyntaxError."""
+
+    def is_marked(name: str, /, **_: str | int | bool | None) -> bool:
+        return name in names
+
+    return _compiled(markexpr).evaluate(is_marked)
 
 
 @cache

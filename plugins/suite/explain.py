@@ -1,0 +1,156 @@
+"""`clusterproof checks` and `clusterproof explain`: what the packaged checks are, offline and without a run."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from clusterproof.plugins.catalog import thresholds
+from clusterproof.plugins.catalog.xids import Xid, xid, xids
+from clusterproof.plugins.core.result import SUBSYSTEMS
+from clusterproof.plugins.core.strict import nearest
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import all_checks, marks_of, occasions
+from clusterproof.plugins.suite.check import Check
+from clusterproof.plugins.suite.rules import Rule, rules, thresholds_of
+from clusterproof.plugins.suite.subjects import WHOLE
+from clusterproof.reports.wording import owner_of
+
+EXIT_UNKNOWN = 4  # as pytest's for a bad command line
+MAX_WIDTH = 110
+WHEN = {  # of an Xid, by its verdict in the catalogue
+    "none": "never a finding",
+    "concern": "concern, from the first one on",
+    "fail": "fail, from the first one on, until a reset of the GPU or a reboot",
+    "repeat-concern": "concern, where it repeats on one GPU",
+    "repeat-fail": "concern, and fail where it repeats on one GPU",
+    "by-remap": "concern, and fail while the GPU's row remapping is pending or has failed",
+    "by-severity": "by the word in its line: fail where it says Fatal, nothing where Nonfatal, else concern",
+    "by-text": "by the recovery action that its line names",
+}
+_XID = re.compile(r"xid[ :=]?(\d{1,4})", re.IGNORECASE)
+LABEL = 16
+
+
+def checks(arguments: Sequence[str]) -> tuple[int, str]:
+    """The exit code and what to print: a line for each check. Raises SystemExit where argparse does."""
+    parser = argparse.ArgumentParser(prog="clusterproof checks", description="The packaged checks, a line for each.")
+    parser.add_argument("-m", metavar="MARKS", default="", help="those that `-m MARKS` would choose: 'prolog and gpu'")
+    marks = parser.parse_args(arguments).m
+    try:
+        chosen = [check for check in all_checks().values() if _has(check, marks)]
+    except SyntaxError as wrong:
+        expected = "expected marks with and, or, not and brackets (pytest --markers lists them)"
+        return EXIT_UNKNOWN, f"clusterproof checks: -m {marks!r}: {wrong.msg}; {expected}\n"
+    if not chosen:
+        return EXIT_UNKNOWN, f"clusterproof checks: no check has the marks {marks!r}; pytest --markers lists them\n"
+    return 0, "\n".join(_listed(chosen)) + "\n"
+
+
+def explain(arguments: Sequence[str]) -> tuple[int, str]:
+    """The exit code and what to print: all that is known of some checks. Raises SystemExit where argparse does."""
+    parser = argparse.ArgumentParser(
+        prog="clusterproof explain",
+        description="What a check or an Xid means, what is said and when, what to do then, and whose it is: offline.",
+    )
+    parser.add_argument("name", nargs="+", help="as reports have it: gpu.no_xid; or no_xid, or test_no_xid; or xid:79")
+    pages: list[str] = []
+    for word in parser.parse_args(arguments).name:
+        code = _XID.fullmatch(word)
+        found = [xid_page(xid(int(code[1])))] if code else [page(check) for check in named(word)]
+        if not found:
+            near = nearest(word, [*all_checks(), *map(_name, all_checks())])
+            expected = "clusterproof checks lists all; an Xid is xid:79"
+            return EXIT_UNKNOWN, f"clusterproof explain: no check is called {word!r}{near}; {expected}\n"
+        pages += ["\n".join(lines) for lines in found]
+    return 0, "\n\n".join(pages) + "\n"
+
+
+def named(word: str) -> list[Check]:
+    """The checks of this id, or of this name in any subsystem; else those whose names begin so."""
+    name = word.rpartition("::")[2].removeprefix("test_")
+    every = all_checks()
+    found = [every[word]] if word in every else [every[known] for known in every if _name(known) == name]
+    return found or [every[known] for known in every if _name(known).startswith(name)]
+
+
+def xid_page(row: Xid) -> Iterator[str]:
+    """All that is known of an Xid, in lines for a terminal."""
+    yield f"Xid {row.code}: {row.name}"
+    yield from _rows("kind", row.kind)
+    yield from _rows("verdict", WHEN[row.verdict])
+    yield from _rows("do", row.action)
+    yield from _rows("cleared by", ", ".join(f"Xid {one.code}" for one in xids().values() if row.code in one.clears))
+    yield from _rows("source", row.source)
+    yield from _rows("others say", row.disagreement)
+    yield from _rows("check", "gpu.no_xid")
+
+
+def page(check: Check) -> Iterator[str]:
+    """All that is known of one check, in lines for a terminal."""
+    about = check.route
+    yield f"{about.check}: {about.title}"
+    yield from _rows("means", about.meaning)
+    yield from _rows("do", about.remedy)
+    yield from _rows("by hand", about.evidence)
+    yield from _rows("owner", owner_of(about))
+    yield from _rows("runs", ", ".join(occasions(check)))
+    yield from _rows("reads", reads(check).replace("`", ""))
+    for rule in worst_first(rules(check.function)):
+        yield from _rows(rule.verdict, rule.sentence)
+    for words in compared_with(check):
+        yield from _rows("threshold", words)
+
+
+def reads(check: Check) -> str:
+    """What a check goes by: collectors of nodes, answers of AWS or Slurm, measurements; names are in backticks."""
+    if check.needs_pairs:
+        return "measurements of pairs of nodes" + ("; once for each pair" if check.is_of_pair else "")
+    what = f"{', '.join(f'`{collector}`' for collector in sorted(check.collectors))}" or "whether the node answered"
+    if check.is_of_cluster:
+        asked = ", ".join(f"`{collector}`" for collector in sorted(check.control_collectors))
+        who = "Slurm" if check.control_collectors == {"slurm"} else "AWS"
+        what = f"of {who} {asked}" + (f"; of the nodes {what}" if check.collectors else "")
+    return what if check.subject in WHOLE else f"{what}; once for each `{check.subject}`"
+
+
+def worst_first(found: list[Rule]) -> list[Rule]:
+    """What a check can say, fails before all else."""
+    ranks = {verdict.value: verdict.rank for verdict in Verdict}
+    return sorted(found, key=lambda rule: ranks[rule.verdict])
+
+
+def compared_with(check: Check) -> Iterator[str]:
+    """The thresholds that a check compares with: name, value, unit and source."""
+    for name in thresholds_of(check.function):
+        row = thresholds()[name]
+        yield f"{name}: {row.value:g} {row.unit} ({row.source})"
+
+
+def _name(check: str) -> str:
+    return check.partition(".")[2]
+
+
+def _has(check: Check, marks: str) -> bool:
+    from clusterproof.plugins.suite.selected import chooses  # needs pytest
+
+    return not marks or chooses(marks, marks_of(check))
+
+
+def _listed(chosen: Sequence[Check]) -> Iterator[str]:
+    ordered = sorted(chosen, key=lambda check: (SUBSYSTEMS.index(check.route.subsystem), check.route.check))
+    width = max(len(check.route.check) for check in ordered)
+    for check in ordered:
+        yield f"{check.route.check:<{width}}  {check.route.title} ({', '.join(occasions(check))})"
+
+
+def _rows(label: str, words: str) -> list[str]:
+    width = min(MAX_WIDTH, shutil.get_terminal_size().columns)
+    indent = " " * (LABEL + 2)
+    room = max(width, LABEL + 32)
+    return textwrap.wrap(
+        words, room, initial_indent=f"  {label:<{LABEL}}", subsequent_indent=indent, break_on_hyphens=False
+    )
