@@ -86,7 +86,9 @@ def test_workers_judge_the_same(installed: Installed, tmp_path: Path) -> None:
         (["--cluster", "demo", "--fanout", "0"], 4, "--fanout is 0; expected at least 1"),
         (["--cluster", "demo", "--host-root", "here"], 4, "expected a folder that begins with /"),
         (["--cluster", "demo", "-m", "no_such_mark"], 4, "no_such_mark"),
-        (["--cluster", "demo", "-k", "no_such_check"], 5, "deselected"),
+        (["--cluster", "demo", "-k", "no_such_check"], 5, "-k 'no_such_check' chooses nothing; clusterproof checks"),
+        (["--cluster", "demo", "-k", "no_xidd"], 5, "-k 'no_xidd' chooses nothing (did you mean no_xid?)"),
+        (["--cluster", "demo", "-m", "prologg"], 4, "no mark is called 'prologg' (did you mean prolog?)"),
     ],
 )
 def test_a_command_line_answers_in_one_clear_line(

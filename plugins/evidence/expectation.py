@@ -80,9 +80,18 @@ def type_row(node: Node) -> InstanceType:
         nothing = InstanceType(name=node.instance_type, source="")
         return replace(nothing, gpus=0, nvlinks_per_gpu=0, nvswitch=False, efa=0, neuron_devices=0)
     if row is None:
-        words = f"instance type {node.instance_type!r} is not in the catalogue; give --expect gpus=N,efa=N"
+        near = _near_type(node.instance_type)
+        words = f"instance type {node.instance_type!r} is not in the catalogue{near}; give --expect gpus=N,efa=N"
         raise Incomplete(words, cause=UNKNOWN_TYPE)
     return row
+
+
+def _near_type(name: str) -> str:
+    """` (did you mean …?)`, by the types of the same family."""
+    from clusterproof.plugins.core.strict import nearest  # few types are unknown
+
+    family = name.partition(".")[0]
+    return nearest(name, (known for known in catalog.instance_types() if known.partition(".")[0] == family))
 
 
 @collected_by()

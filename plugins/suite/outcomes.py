@@ -98,6 +98,14 @@ class Outcomes:
             self.file = None
             note_unwritten(self.config, "--results", problem)
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self) -> None:
+        """Refuse a mark that is misspelt before pytest looks for it."""
+        if self.config.option.markexpr:
+            from clusterproof.plugins.suite.unmatched import refuse_misspelt_mark
+
+            refuse_misspelt_mark(self.config)
+
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A file that cannot be collected is a failure of its own."""
         self.broken += report.failed
@@ -143,6 +151,7 @@ class Outcomes:
         for option, words in self.config.stash.get(UNWRITTEN, {}).items():
             terminalreporter.write_line(f"warning: {option} is not whole: {printable(words)}", yellow=True)
         if not self.results:
+            self._tell_of_nothing(terminalreporter)
             return
         terminalreporter.section(self.cluster.name, sep="=")
         for line in summary(self.results, self.config.get_terminal_writer().fullwidth, self.config.get_verbosity() > 0):
@@ -151,6 +160,13 @@ class Outcomes:
         for text in lines(places) if places else ():
             terminalreporter.write_line(text)
         self._tell_of_pairs(terminalreporter)
+
+    def _tell_of_nothing(self, terminalreporter: pytest.TerminalReporter) -> None:
+        keyword = self.config.option.keyword
+        if keyword and not self.broken and terminalreporter.stats.get("deselected"):
+            from clusterproof.plugins.suite.unmatched import nothing_chosen  # most runs choose something
+
+            terminalreporter.write_line(printable(nothing_chosen(keyword, self.cluster)), yellow=True)
 
     def _tell_of_pairs(self, terminalreporter: pytest.TerminalReporter) -> None:
         between = self.config.stash.get(PAIRWISE, None)
