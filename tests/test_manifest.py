@@ -165,7 +165,7 @@ REFUSED = [
     ('[sizes]\ngpu = "== 8"', "the probe does not look at 'gpu' (did you mean gpus?)"),
     ('[sizes]\ngpus = "8"', "gpus: '8' is no rule; expected one of"),
     ("[sizes]\ngpus = 8", "gpus is a whole number; expected text"),
-    ('[manifest]\nmade_by = "me"', "'made_by' means nothing here"),
+    ('[manifest]\nmade_by = "me"', "'made_by' is not a known key"),
 ]
 
 

@@ -15,6 +15,7 @@ from clusterproof.plugins.benchmarks.pairwise.findings import Analysis, Estimate
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.model import Measurement, pair
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
+from clusterproof.plugins.benchmarks.pairwise.words import slower_in_words
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
@@ -78,7 +79,7 @@ def of_node(check: str, made: Campaign, instance_type: str = "p5.48xlarge") -> R
         (WELL, None, USUAL + 1, FAIL, "400 GB/s, 100 % of normal; expected 401 GB/s at least"),
         (WELL, Finding(Kind.SLOW_LINK, AB.nodes), None, FAIL, "though each node is well with others"),
         (WELL, Finding(Kind.INCONCLUSIVE, AB.nodes, words="asked once"), None, INCOMPLETE, "asked once; expected"),
-        (WELL, Finding(Kind.INCONCLUSIVE, tuple("abc"), words="who"), None, INCOMPLETE, "who; expected to tell"),
+        (WELL, Finding(Kind.INCONCLUSIVE, tuple("abc"), words="who"), None, INCOMPLETE, "who; expected to find"),
         (WELL, Finding(Kind.CONFIGURATION, pairs=(AB,)), 200.0, FAIL, "expected 200 GB/s at least"),
         (WELL, Finding(Kind.SLOW_GROUP, words="slow rack", pairs=(AB,)), None, FAIL, "slow rack; expected"),
         (WELL, Finding(Kind.SLOW_NODE, ("a",), estimate=SLOW, pairs=(AB,)), None, PASS, ""),
@@ -105,14 +106,14 @@ def test_a_pair_is_judged_by_what_explains_it(
         (Finding(Kind.SLOW_NODE, ("a",), estimate=SLOW), FAIL, "20 % slower than normal (10 to 30 %), 3 measurements"),
         (Finding(Kind.FAILING_NODE, ("a",), failures=3, attempts=4), FAIL, "3 of 4 measurements failed, whoever the"),
         (Finding(Kind.INTERMITTENT, ("a",), words="3 of 9 are slow"), CONCERN, "3 of 9 are slow; expected it to be as"),
-        (Finding(Kind.INCONCLUSIVE, ("a",), words="once more"), INCOMPLETE, "expected to tell: once more"),
+        (Finding(Kind.INCONCLUSIVE, ("a",), words="once more"), INCOMPLETE, "this is not certain: once more"),
         (Finding(Kind.SLOW_NODE, ("b",), estimate=SLOW), PASS, ""),
         (
             Finding(Kind.SLOW_GROUP, tuple("ab"), words="slow rack"),
             CONCERN,
             "slow rack; expected all pairs to be alike",
         ),
-        (Finding(Kind.INCONCLUSIVE, tuple("abc"), words="who of us"), INCOMPLETE, "who of us; expected to tell which"),
+        (Finding(Kind.INCONCLUSIVE, tuple("abc"), words="who of us"), INCOMPLETE, "who of us; expected to find which"),
     ],
 )
 def test_a_node_is_judged_by_what_is_found_of_it(finding: Finding, verdict: Verdict, words: str) -> None:
@@ -183,3 +184,12 @@ def test_results_are_right_with_every_partner(
     result = of_node("pairwise_correct", campaign(data, meter=meter))
     assert result.verdict is verdict, result.message
     assert words in result.message
+
+
+@pytest.mark.parametrize(
+    ("estimate", "words"),
+    [(Estimate(0.2, 0.1, 0.3, 1, 1), "1 measurement with 1 partner"), (SLOW, "3 measurements with 2 partners")],
+)
+def test_one_measurement_is_not_said_of_several(estimate: Estimate, words: str) -> None:
+    said = slower_in_words(Finding(Kind.SLOW_NODE, ("a",), estimate=estimate))
+    assert said.endswith(f", {words}")

@@ -36,18 +36,18 @@ def policy_of(folder: Path, text: str) -> Policy:
 
 
 REFUSED = [
-    ("[treshold.shm]\nminimum_gib = 1", "'treshold' means nothing here (did you mean thresholds?)"),
+    ("[treshold.shm]\nminimum_gib = 1", "'treshold' is not a known key (did you mean thresholds?)"),
     ("[thresholds.shm]\nminimum_gb = 1", "no 'shm.minimum_gb' (did you mean shm.minimum_gib?)"),
     ('[thresholds.shm]\nminimum_gib = "16"', "minimum_gib is '16'; expected a number"),
     ("[thresholds.shm]\nminimum_gib = -1", "minimum_gib is -1; expected a number that is not negative"),
     ("[thresholds.shm]\nminimum_gib = nan", "minimum_gib is nan"),
-    ("[expect]\ngpu = 8", "'gpu' is not counted (did you mean gpus?)"),
+    ("[expect]\ngpu = 8", "'gpu' is no known resource (did you mean gpus?)"),
     ("[disabled]\nx = 1", "[disabled] [x] is a whole number; expected a table"),
     ('[disabled.x]\nreason = "r"', "until is None; expected a day, such as 2026-12-31"),
     ("[disabled.x]\nuntil = 2026-12-31", "has no reason; expected one"),
     ('[disabled.x]\nreason = "r"\nuntil = "2026-12-31"', "expected a day"),
     ('[verdicts.x]\nfail = "pass"', "fail is read as 'pass'; expected concern"),
-    ('[verdicts.x]\npass = "fail"', "'pass' means nothing here"),
+    ('[verdicts.x]\npass = "fail"', "'pass' is not a known key"),
     ('[instance_type.mine]\ngpus = "eight"', "gpus is 'eight'; expected"),
     ("[instance_type.mine]\ngpsu = 8", "unknown key 'gpsu'"),
     ('[mounts]\nexpected = "/fsx"', "expected is '/fsx'; expected a list of paths"),

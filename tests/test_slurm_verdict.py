@@ -212,11 +212,11 @@ def test_all_evidence_comes_before_the_deadline_and_the_health_check_has_the_tim
     [
         ('mode = "drian"', "mode is 'drian' (did you mean drain?); expected observe, drain, off"),
         ("mode = true", "mode is true or false; expected text"),
-        ("dedline_s = 5", "'dedline_s' means nothing here (did you mean deadline_s?)"),
+        ("dedline_s = 5", "'dedline_s' is not a known key (did you mean deadline_s?)"),
         ("deadline_s = 60", "deadline_s is 60; expected 3 to 8"),
         ('state = "var"', "state is 'var'; expected a path that begins with /"),
         ("[health_check]\nresume = 1", "resume is a whole number; expected true or false"),
-        ("[health_check]\nmax_drained = 3", "'max_drained' means nothing here"),
+        ("[health_check]\nmax_drained = 3", "'max_drained' is not a known key"),
         ("mode = ", "is not TOML"),
     ],
 )

@@ -42,7 +42,7 @@ def test_single_az(cluster: ClusterFacts) -> None:
 
 @evidence("aws ec2 describe-instance-topology; on a HyperPod node: cat /opt/ml/config/resource_config.json")
 def test_network_layers(cluster: ClusterFacts) -> None:
-    """Nodes of one job group hang on several network nodes of the highest-numbered layer.
+    """Nodes of one job group are spread over several network nodes of the highest-numbered layer.
 
     The highest-numbered layer is the one nearest to the instance: traffic between its network nodes takes more hops. A
     large group cannot avoid it; a site says by placement.network_nodes how many it expects.

@@ -43,7 +43,7 @@ def test_reachable(node: Node) -> None:
 @mark.hyperpod_node_debugger("G")
 @evidence("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /^D/'")
 def test_evidence_complete(node: Node) -> None:
-    """Some evidence did not come.
+    """Some evidence was not collected.
 
     What did not answer in its deadline was abandoned. A process that cannot even be killed (state D) is a hung driver
     or a dead file system; one that a user can hold so, as by FUSE, is a concern. A broken or slow reading costs the

@@ -48,7 +48,7 @@ def test_not_a_straggler(node: Node) -> None:
     pairs = node.pairwise
     found = pairs.finding
     if found and found.kind is Kind.INCONCLUSIVE:
-        incomplete(f"{slower_in_words(found)}; expected to tell: {found.words}")
+        incomplete(f"{slower_in_words(found)}; this is not certain: {found.words}")
     if found and found.kind is Kind.INTERMITTENT:
         concern(f"{found.words}; expected it to be as fast each time")
     assert found is None or found.kind is not Kind.FAILING_NODE, (
@@ -82,7 +82,7 @@ def require_measured(pairs: PairsOfNode) -> None:
             f"all {len(pairs.measurements)} measurements failed: {_as_observed(why)}; expected one that succeeds"
         )
     if pairs.unclear:
-        incomplete(f"{pairs.unclear}; expected to tell which node is slow")
+        incomplete(f"{pairs.unclear}; expected to find which node is slow")
     if pairs.succeeded_with < FEWEST_PARTNERS and not pairs.is_one_of_two:
         incomplete(f"measured well with {pairs.succeeded_with} partner; expected {FEWEST_PARTNERS} at least")
 
@@ -123,7 +123,7 @@ def require_normal(pair: MeasuredPair, said: str) -> None:
     best = pair.best_gb_per_s or 0.0
     assert not floor or best >= floor, f"{said}; expected {apart(floor, best, 4, SIGNIFICANT)[0]} GB/s at least"
     if pair.campaign.unclear:
-        incomplete(f"{said}: {pair.campaign.unclear}; expected to tell which node is slow")
+        incomplete(f"{said}: {pair.campaign.unclear}; expected to find which node is slow")
     if is_slow and max(pair.shares) < SLOW:
         incomplete(f"{said}, and it was not measured often enough to tell why; expected what is usual")
     if is_slow:

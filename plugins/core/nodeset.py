@@ -131,5 +131,5 @@ def _length(part: str, node: str) -> int:
     if padded and len(first) != len(last):
         raise NodesetError(f"{node!r:.80}: {first} and {last} differ in width; expected both with as many digits")
     if int(last) < int(first) or step < 1:
-        raise NodesetError(f"{node!r:.80}: the range {part} counts nothing; expected the smaller number first")
+        raise NodesetError(f"{node!r:.80}: the range {part} is empty; expected the smaller number first")
     return (int(last) - int(first)) // step + 1

@@ -38,7 +38,7 @@ def parse_expect(text: str) -> dict[str, int]:
     for part in text.split(",") if text else []:
         match = _EXPECTATION.fullmatch(part)
         if not match:
-            raise InventoryError(f"--expect {text!r:.80}: {part!r:.40} counts nothing; expected gpus=8,efa=32")
+            raise InventoryError(f"--expect {text!r:.80}: {part!r:.40} is not NAME=NUMBER; expected gpus=8,efa=32")
         name, count = match.groups()
         _known_expectation(name, f"--expect {text!r:.80}")
         if name in expected:
@@ -82,7 +82,7 @@ class Table:
         for key in self.values:
             if key not in known:
                 raise InventoryError(
-                    f"{self.where}: {key!r:.60} means nothing here{nearest(str(key), known)}; "
+                    f"{self.where}: {key!r:.60} is not a known key{nearest(str(key), known)}; "
                     f"expected {', '.join(known)}"
                 )
 
@@ -135,7 +135,7 @@ class Table:
 def _known_expectation(name: str, where: str) -> None:
     if name not in EXPECTED:
         hint = nearest(name, EXPECTED)
-        raise InventoryError(f"{where}: {name!r:.40} is not counted{hint}; expected {', '.join(EXPECTED)}")
+        raise InventoryError(f"{where}: {name!r:.40} is no known resource{hint}; expected {', '.join(EXPECTED)}")
 
 
 def _kind(data: object) -> str:

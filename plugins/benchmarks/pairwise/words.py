@@ -15,7 +15,12 @@ def slower_in_words(finding: Finding) -> str:
         return f"{finding.failures or 'none'} of {finding.attempts} measurements failed"
     data = finding.estimate
     sure = f", {min(data.surely, SURE_AT_MOST):.2%} sure".replace("%", " %") if data.surely else ""
-    return f"{estimate_in_words(data)}, {data.measurements} measurements with {data.partners} partners{sure}"
+    measured = f"{_number(data.measurements, 'measurement')} with {_number(data.partners, 'partner')}"
+    return f"{estimate_in_words(data)}, {measured}{sure}"
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def estimate_in_words(data: Estimate) -> str:
