@@ -1,37 +1,106 @@
-"""What a person sees while the nodes are asked: one line on a terminal, nothing elsewhere."""
+"""What a person sees while the nodes are asked: a bar on a terminal, elsewhere (as in CI) a line each ten seconds."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.nodeset import fold
+
+Shown = Callable[[NodeEvidence], None]
+LINE_S = 10.0
+MAX_NAMES = 60  # characters
+FEW, FEW_OF_MANY = 4, 0.1  # nodes, and of all: only so many are named
 
 
 @contextmanager
-def progress(
-    config: pytest.Config, cluster: Cluster, doing: str = "asking the nodes"
-) -> Iterator[Callable[[NodeEvidence], None]]:
-    """Yield a function to call for each node that answered."""
+def progress(config: pytest.Config, cluster: Cluster, doing: str = "asking the nodes") -> Iterator[Shown]:
+    """Yield a function to call for each node that answered; each node may answer once in each of several rounds."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None or not reporter.isatty or config.option.verbose < 0:
-        yield lambda _evidence: None
+    awaited = Awaited(doing, [target.name for target in cluster.targets], are_named=not config.option.redact)
+    if reporter is None or config.option.verbose < 0:
+        yield awaited.answered
         return
-    from rich.console import Console  # imported here: only a person at a terminal needs it
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    show: AbstractContextManager[Shown] = _bar(awaited) if reporter.isatty else _lines(awaited, reporter.write_line)
+    with show as shown:
+        yield shown
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+
+class Awaited:
+    """Who has not answered yet, in words; answers come from many threads."""
+
+    def __init__(self, doing: str, names: list[str], *, are_named: bool) -> None:
+        self._doing, self._names, self._are_named = doing, names, are_named
+        self._awaited = dict.fromkeys(names)
+        self._unreached = 0
+        self._lock = threading.Lock()
+
+    def answered(self, evidence: NodeEvidence) -> None:
+        """Note an answer, or that there is none to come."""
+        with self._lock:
+            if not self._awaited:
+                self._awaited, self._unreached = dict.fromkeys(self._names), 0
+            self._awaited.pop(evidence.node, None)
+            self._unreached += evidence.unreached is not None
+
+    @property
+    def total(self) -> int:
+        """How many are asked."""
+        return len(self._names)
+
+    @property
+    def done(self) -> int:
+        """How many are waited for no more."""
+        return len(self._names) - len(self._awaited)
+
+    @property
+    def words(self) -> str:
+        """`asking the nodes: 124 of 128 done, 1 not reached; waiting for gpu[003,017]`."""
+        with self._lock:
+            unreached = f", {self._unreached} not reached" if self._unreached else ""
+            are_few = 0 < len(self._awaited) <= max(FEW, len(self._names) * FEW_OF_MANY)
+            names = f"; waiting for {_cut(fold(self._awaited))}" if are_few and self._are_named else ""
+            return f"{self._doing}: {self.done} of {len(self._names)} done{unreached}{names}"
+
+
+def _cut(names: str) -> str:
+    return names if len(names) <= MAX_NAMES else f"{names[: MAX_NAMES - 1]}…"
+
+
+@contextmanager
+def _lines(awaited: Awaited, say: Callable[[str], object]) -> Iterator[Shown]:
+    """Say who is awaited each LINE_S seconds, for as long as anybody is."""
+    is_over = threading.Event()
+
+    def tell() -> None:
+        while not is_over.wait(LINE_S):
+            say(awaited.words)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield awaited.answered
+    finally:
+        is_over.set()
+        teller.join()
+
+
+@contextmanager
+def _bar(awaited: Awaited) -> Iterator[Shown]:
+    from rich.console import Console  # imported here: only a person at a terminal needs it
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(doing, total=len(cluster.targets))
-        unreached = 0
+        task = bar.add_task(awaited.words, total=awaited.total)
 
         def shown(evidence: NodeEvidence) -> None:
-            nonlocal unreached
-            unreached += evidence.unreached is not None
-            words = f"{doing}, {unreached} not reached" if unreached else doing
-            bar.update(task, advance=1, description=words)
+            awaited.answered(evidence)
+            bar.update(task, completed=awaited.done, description=awaited.words)
 
         yield shown
