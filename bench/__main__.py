@@ -34,6 +34,7 @@ def measure(words: Sequence[str]) -> Iterator[Figure]:
             yield figure
 
 
-figures = list(measure(sys.argv[1:]))
-print(json.dumps({figure.name: figure.value for figure in figures}))
-sys.exit(0 if figures else 1)
+if __name__ == "__main__":
+    figures = list(measure(sys.argv[1:]))
+    print(json.dumps({figure.name: figure.value for figure in figures}))
+    sys.exit(0 if figures else 1)
