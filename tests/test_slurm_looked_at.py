@@ -9,7 +9,7 @@ import pytest
 
 from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.control import NodeState
-from clusterproof.integrations.slurm.drains import LOOKED_AT, Drain, held, hold, since_looked_at
+from clusterproof.integrations.slurm.drains import EXPLAIN_S, LOOKED_AT, Drain, held, hold, since_looked_at
 from clusterproof.integrations.slurm.health_check import in_use
 from clusterproof.integrations.slurm.log import Log
 from clusterproof.integrations.slurm.settings import Settings
@@ -101,3 +101,11 @@ def test_what_slurm_drained_a_node_for_that_is_in_use_again_has_been_looked_at(
     call = Call("health-check", "gpu001", NO_JOB, Settings("drain"), state, Log("test", ""))
     in_use(call, NodeState(frozenset({"IDLE"}), "", ()), (drain,), frozenset(jobs) if jobs is not None else None)
     assert (XID in state.read(LOOKED_AT), bool(held(state))) == (is_looked_at, is_kept)
+
+
+@pytest.mark.parametrize(
+    ("age_s", "is_young"), [(0.0, True), (EXPLAIN_S - 5, True), (EXPLAIN_S + 5, False), (-5.0, True), (-3600.0, False)]
+)
+def test_a_clock_that_is_set_back_keeps_no_drain_young(age_s: float, is_young: bool) -> None:
+    drain = Drain("prolog", "41", (), "clusterproof: why", None, time.time() - age_s)
+    assert (drain.is_young, drain.is_pending) == (is_young, is_young)

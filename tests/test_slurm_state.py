@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import socket
 import threading
@@ -71,6 +73,24 @@ def test_a_record_that_cannot_be_written_leaves_the_old_one(state: State) -> Non
     with pytest.raises(OSError, match="Is a directory"):
         state.write("verdict", {"number": 2})
     assert state.read("verdict") == {"number": 1}
+
+
+def test_a_lock_is_tried_without_waiting_for_who_has_it(state: State) -> None:
+    state.prepare()
+    with state.tried("next.lock") as first, state.tried("next.lock") as second, state.tried("other.lock") as other:
+        assert (first, second, other) == (True, False, True)
+    with state.tried("next.lock") as again:
+        assert again
+
+
+def test_where_a_disk_knows_no_locks_nobody_has_one(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_file: int, _how: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    state.prepare()
+    monkeypatch.setattr(fcntl, "flock", unknown)
+    with state.tried("next.lock") as is_ours:
+        assert is_ours
 
 
 def test_what_is_old_is_removed_and_what_is_young_or_in_use_is_not(state: State) -> None:

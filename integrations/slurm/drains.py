@@ -65,8 +65,8 @@ class Drain:
 
     @property
     def is_young(self) -> bool:
-        """Whether it was so short a time ago that Slurm may not have come to it yet."""
-        return time.time() - self.at <= EXPLAIN_S
+        """Whether it was so short a time ago that Slurm may not have come to it yet; a clock may be set back."""
+        return abs(time.time() - self.at) <= EXPLAIN_S
 
     @property
     def is_pending(self) -> bool:

@@ -66,19 +66,21 @@ class State:
 
     @contextlib.contextmanager
     def tried(self, name: str) -> Iterator[bool]:
-        """Whether nobody else has this lock, which is held meanwhile; True where none can be made."""
+        """Whether nobody else has this lock, which is held meanwhile; True where there are no locks."""
         try:
             lock = self._lock(name)
         except OSError:
             yield True
             return
         try:
+            is_ours = True
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                is_ours = False
             except OSError:
-                yield False
-            else:
-                yield True
+                pass  # a file system without locks
+            yield is_ours
         finally:
             os.close(lock)
 
