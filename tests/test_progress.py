@@ -100,3 +100,12 @@ def test_a_run_that_is_to_be_quiet_says_nothing(monkeypatch: pytest.MonkeyPatch)
     with progress(config_of(reporter, verbose=-1), Cluster("one", "ssh", (Target("a"),))) as shown:
         shown(node("a"))
     assert reporter.lines == []
+
+
+def test_on_a_large_cluster_no_more_are_named_than_can_be_read() -> None:
+    awaited = Awaited("asking the nodes", [f"n{number}" for number in range(1000)], are_named=True)
+    for number in range(967):
+        awaited.answered(node(f"n{number}"))
+    assert awaited.words == "asking the nodes: 967 of 1000 done"
+    awaited.answered(node("n967"))
+    assert awaited.words == "asking the nodes: 968 of 1000 done; waiting for n[968-999]"

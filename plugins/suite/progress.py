@@ -11,11 +11,12 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.printable import printable
 
 Shown = Callable[[NodeEvidence], None]
 LINE_S = 10.0
 MAX_NAMES = 60  # characters
-FEW, FEW_OF_MANY = 4, 0.1  # nodes, and of all: only so many are named
+FEW, FEW_OF_MANY, MAX_NAMED = 4, 0.1, 32  # nodes, of all, at most: only so many are named
 
 
 @contextmanager
@@ -63,13 +64,13 @@ class Awaited:
         """`asking the nodes: 124 of 128 done, 1 not reached; waiting for gpu[003,017]`."""
         with self._lock:
             unreached = f", {self._unreached} not reached" if self._unreached else ""
-            are_few = 0 < len(self._awaited) <= max(FEW, len(self._names) * FEW_OF_MANY)
+            are_few = 0 < len(self._awaited) <= min(MAX_NAMED, max(FEW, len(self._names) * FEW_OF_MANY))
             names = f"; waiting for {_cut(fold(self._awaited))}" if are_few and self._are_named else ""
             return f"{self._doing}: {self.done} of {len(self._names)} done{unreached}{names}"
 
 
 def _cut(names: str) -> str:
-    return names if len(names) <= MAX_NAMES else f"{names[: MAX_NAMES - 1]}…"
+    return printable(names if len(names) <= MAX_NAMES else f"{names[: MAX_NAMES - 1]}…")
 
 
 @contextmanager
