@@ -40,6 +40,7 @@ def test_a_threshold_is_explained_with_its_value_its_unit_and_its_source() -> No
         ("test_no_xid", ["gpu.no_xid"]),
         ("checks/gpu/test_kernel_log.py::test_no_xid", ["gpu.no_xid"]),
         ("pairwise", ["network.pairwise_busbw", "network.pairwise_correct", "network.pairwise_transport"]),
+        ("checks/gpu/test_kernel_log.py::test_no_xid[gpu001-GPU 3]", ["gpu.no_xid"]),
         ("xid:79", ["Xid 79"]),
         ("XID 79", ["Xid 79"]),
         ("xid79", ["Xid 79"]),
@@ -77,6 +78,8 @@ def test_every_verdict_of_an_xid_has_words() -> None:
             "no check is called 'gpu.no_xidd' (did you mean gpu.no_xid?); clusterproof",
         ),
         (["explain", "qqqqqqq"], "no check is called 'qqqqqqq'; clusterproof checks lists all; an Xid is xid:79"),
+        (["explain", ""], "no check is called ''; clusterproof checks lists all"),
+        (["explain", "test_"], "no check is called 'test_'; clusterproof checks lists all"),
         (["checks", "-m", "prolog and"], "-m 'prolog and': "),
         (["checks", "-m", "nosuch"], "no check has the marks 'nosuch'; pytest --markers lists them"),
         (["explian", "no_xid"], "clusterproof: no command is called 'explian' (did you mean explain?)"),
@@ -91,6 +94,20 @@ def test_what_nobody_knows_is_one_line_that_says_what_is_near(
     out, wrong = capsys.readouterr()
     assert (out, wrong.count("\n")) == ("", 1)
     assert said in wrong
+
+
+@pytest.mark.parametrize("words", [["explain"], ["checks", "--nosuch"], ["history", "--nosuch"]])
+def test_a_bad_command_line_ends_with_4_as_everywhere(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 4
+
+
+def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["explain", "--help"])
+    assert end.value.code == 0
+    assert "xid:79" in capsys.readouterr().out
 
 
 def test_checks_are_listed_by_subsystem_with_when_they_run() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.suite.unmatched import misspelt_mark, nothing_chosen
+from tests.runs import LIGHT, Runs, all_verdicts
 
 MARKS = ("prolog: before each job", "gpu: checks of this subsystem", "hyperpod_nccl(section): of an owner", "slow")
 CLUSTER = Cluster("demo", "demo", (Target("gpu001"), Target("gpu002")))
@@ -31,6 +32,18 @@ def test_a_mark_that_is_misspelt_is_named_with_the_one_that_is_meant(expression:
 )
 def test_marks_that_are_known_and_those_that_are_near_to_none_are_left_to_pytest(expression: str) -> None:
     assert misspelt_mark(expression, MARKS) == ""
+
+
+def test_a_mark_that_nobody_registered_and_a_test_has_is_no_mistake() -> None:
+    assert misspelt_mark("gpus", MARKS, {"gpus"}) == ""
+
+
+def test_where_other_tests_ran_k_has_chosen_something(runs: Runs) -> None:
+    runs.pytester.makepyfile(test_own="def test_of_my_own(): pass\ndef test_another(): pass")
+    runs.checks(test_it=LIGHT)
+    data = runs.over(all_verdicts(), "-k", "of_my_own", str(runs.pytester.path))
+    assert "1 passed" in data.stdout.str()
+    data.stdout.no_fnmatch_line("*chooses nothing*")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parents[2]
 HELP = """\
 commands:
   clusterproof checks [-m MARKS]       the packaged checks, a line for each
-  clusterproof explain CHECK...        what a check means, when it says what, what to do then: offline
+  clusterproof explain CHECK...        what a check means, or an Xid (xid:79), and what to do then: offline
   clusterproof history                 what is new, what flaps, which hardware fails again
   clusterproof manifest --from X       the golden manifest of a machine known to be good
 
@@ -73,14 +73,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _answer(command: str, arguments: list[str]) -> tuple[int, str]:
-    """The exit code and the text of a command that needs no run."""
-    if command == "history":
-        from clusterproof.reports.history.command import history
+    """The exit code and the text of a command that needs no run. Raises SystemExit after its help, or a usage error."""
+    try:
+        if command == "history":
+            from clusterproof.reports.history.command import history
 
-        return history(arguments)
-    from clusterproof.plugins.suite.explain import checks, explain
+            return history(arguments)
+        from clusterproof.plugins.suite.explain import checks, explain
 
-    return checks(arguments) if command == "checks" else explain(arguments)
+        return checks(arguments) if command == "checks" else explain(arguments)
+    except SystemExit as end:  # argparse's own 2 is an interruption here
+        raise SystemExit(BAD_COMMAND_LINE if end.code else 0) from None
 
 
 def _near_command(arguments: list[str]) -> str:

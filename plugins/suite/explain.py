@@ -64,15 +64,17 @@ def explain(arguments: Sequence[str]) -> tuple[int, str]:
         if not found:
             near = nearest(word, [*all_checks(), *map(_name, all_checks())])
             expected = "clusterproof checks lists all; an Xid is xid:79"
-            return EXIT_UNKNOWN, f"clusterproof explain: no check is called {word!r}{near}; {expected}\n"
+            return EXIT_UNKNOWN, f"clusterproof explain: no check is called {word!r:.80}{near}; {expected}\n"
         pages += ["\n".join(lines) for lines in found]
     return 0, "\n\n".join(pages) + "\n"
 
 
 def named(word: str) -> list[Check]:
     """The checks of this id, or of this name in any subsystem; else those whose names begin so."""
-    name = word.rpartition("::")[2].removeprefix("test_")
+    name = word.rpartition("::")[2].partition("[")[0].removeprefix("test_")
     every = all_checks()
+    if not name:
+        return []
     found = [every[word]] if word in every else [every[known] for known in every if _name(known) == name]
     return found or [every[known] for known in every if _name(known).startswith(name)]
 

@@ -45,6 +45,7 @@ class Outcomes:
         self.broken = 0  # failures that are nobody's verdict: a test of another kind, a collection error
         self.is_others = False  # whether a test ran that is about no node
         self.is_large = False
+        self.is_empty = False  # whether no test was chosen
         path = config.option.results
         self.history = history_form(config, cluster, self.results)
         self.file = results_file(Path(path)) if path and not config.option.collectonly else None
@@ -63,6 +64,7 @@ class Outcomes:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """On a large cluster a letter for each pass is noise."""
+        self.is_empty = not session.items
         self.is_large = len(session.items) > QUIET_ABOVE and self.config.get_verbosity() <= 0
 
     @pytest.hookimpl(tryfirst=True)
@@ -99,12 +101,12 @@ class Outcomes:
             note_unwritten(self.config, "--results", problem)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self) -> None:
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Refuse a mark that is misspelt before pytest looks for it."""
         if self.config.option.markexpr:
             from clusterproof.plugins.suite.unmatched import refuse_misspelt_mark
 
-            refuse_misspelt_mark(self.config)
+            refuse_misspelt_mark(self.config, items)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A file that cannot be collected is a failure of its own."""
@@ -163,7 +165,7 @@ class Outcomes:
 
     def _tell_of_nothing(self, terminalreporter: pytest.TerminalReporter) -> None:
         keyword = self.config.option.keyword
-        if keyword and not self.broken and terminalreporter.stats.get("deselected"):
+        if keyword and self.is_empty and terminalreporter.stats.get("deselected"):
             from clusterproof.plugins.suite.unmatched import nothing_chosen  # most runs choose something
 
             terminalreporter.write_line(printable(nothing_chosen(keyword, self.cluster)), yellow=True)

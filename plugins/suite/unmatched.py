@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import pytest
 
@@ -17,9 +17,12 @@ _WORD = re.compile(r"[^\W\d][\w.\-]*")
 _IN_BRACKETS = re.compile(r"\(\s*\w+\s*=[^)]*\)")  # what is said of a mark: `mark(section="G")`
 
 
-def misspelt_mark(markexpr: str, known: Iterable[str]) -> str:
-    """One clear line where a mark is unknown and another is near; else empty."""
-    names = frozenset(re.split(r"[:(]", line, maxsplit=1)[0].strip() for line in known)
+def misspelt_mark(markexpr: str, lines: Iterable[str], borne: Collection[str] = ()) -> str:
+    """One clear line where a mark is unknown and another is near; else empty.
+
+    `lines` are those by which marks are registered; `borne` are marks that tests have, registered or not.
+    """
+    names = {re.split(r"[:(]", line, maxsplit=1)[0].strip() for line in lines} | set(borne)
     for word in _words(_IN_BRACKETS.sub("", markexpr)):
         near = "" if word in names else nearest(word, names)
         if near:
@@ -40,8 +43,10 @@ def _words(expression: str) -> Iterator[str]:
     return (word for word in _WORD.findall(expression) if word not in _OPERATORS)
 
 
-def refuse_misspelt_mark(config: pytest.Config) -> None:
+def refuse_misspelt_mark(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
     """Raise pytest.UsageError where `-m` has a mark that nobody has, and one is near."""
-    wrong = misspelt_mark(config.option.markexpr, config.getini("markers"))
-    if wrong:
-        raise pytest.UsageError(wrong)
+    lines, markexpr = config.getini("markers"), config.option.markexpr
+    if misspelt_mark(markexpr, lines):
+        wrong = misspelt_mark(markexpr, lines, {mark.name for item in items for mark in item.iter_markers()})
+        if wrong:
+            raise pytest.UsageError(wrong)
