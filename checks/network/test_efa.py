@@ -119,7 +119,7 @@ def test_efa_rate(efa_device: RdmaDevice, node: Node) -> None:
     Remedy: Compare with other nodes of the type; replace the node if only this one is slow.
     """
     due, driver = node.of_type("efa_gbps"), port_rate()
-    least = driver.least_version(due)
+    least = driver.reported_gbps(due)
     ports = efa_device.ports
     if not ports:
         incomplete(f"no port tells its rate; expected at least {due} Gb/s")

@@ -19,9 +19,9 @@ class PortRate:
     told_gbps: tuple[int, ...]
     source: str
 
-    def least_version(self, gbps: float) -> int:
+    def reported_gbps(self, gbps: float) -> int:
         """What the driver says of a device of that rate: 30 of one of 35 Gb/s."""
-        return next((data for data in sorted(self.told_gbps, reverse=True) if data <= gbps), min(self.told_gbps))
+        return next((known for known in sorted(self.told_gbps, reverse=True) if known <= gbps), min(self.told_gbps))
 
 
 @cache

@@ -42,7 +42,7 @@ def find_policy(named: str | None, folder: Path) -> Policy:
     return _policy(Table.of(f"{PYPROJECT} [tool.clusterproof]", data["clusterproof"]))
 
 
-def policy_texts(named: str | None, folder: Path) -> tuple[str, dict[str, Any]]:
+def policy_as_written(named: str | None, folder: Path) -> tuple[str, dict[str, Any]]:
     """What the file says that `find_policy` reads: its text, empty where it is another program's too, and as TOML.
 
     Raises InventoryError.

@@ -63,7 +63,7 @@ class Command:
     def to_json(self) -> dict[str, Any]:
         """What there is to tell of it; without an exit status where it was ended."""
         return {
-            "text": self._heard.to_json().decode("utf-8", "replace"),
+            "text": self._heard.kept().decode("utf-8", "replace"),
             "exit": self.exit,
             "seconds": round(self.seconds or time.monotonic() - self._began, 3),
         }

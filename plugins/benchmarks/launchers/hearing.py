@@ -40,7 +40,7 @@ class Heard:
         self._left_out += max(0, len(self._tail) - self._most_of_each)
         del self._tail[: -self._most_of_each]
 
-    def to_json(self) -> bytes:
+    def kept(self) -> bytes:
         """All that was kept."""
         left_out = f"\n[{self._left_out} bytes left out]\n".encode() if self._left_out else b""
         return bytes(self._head + left_out + self._tail)

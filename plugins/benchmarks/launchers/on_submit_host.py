@@ -248,7 +248,7 @@ class Step:
 
     def to_json(self) -> dict[str, Any]:
         """What there is to tell of it."""
-        said = NOISE.sub(b"", self.heard.to_json())
+        said = NOISE.sub(b"", self.heard.kept())
         own = [line.decode("utf-8", "replace") for line in said.split(b"\n") if line.startswith(b"srun: ")]
         text = LABEL.sub(b"", said).decode("utf-8", "replace")
         return {"text": text, "own": own[:OWN_LINES], "exit": self.exit, "seconds": round(self.seconds, 3)}

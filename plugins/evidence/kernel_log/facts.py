@@ -104,7 +104,7 @@ def _events(messages: Iterable[Message]) -> Iterator[Event]:
         if begins_with_a_name(message):
             event: Event | None = process_event(message, time)
         else:
-            event = driver.event(message, time) or disks.event_of(groups.named(message, host_event(message, time)))
+            event = driver.event(message, time) or disks.followed(groups.named(message, host_event(message, time)))
         if event is None:
             continue
         if left_out and not isinstance(event, Cleared | GpuNamed):

@@ -24,7 +24,7 @@ class Disks:
     def __init__(self) -> None:
         self._stopped: set[str] = set()
 
-    def event_of(self, event: HostEvent | None) -> HostEvent | None:
+    def followed(self, event: HostEvent | None) -> HostEvent | None:
         """The event, unless it is a mount of a file system that was never in trouble."""
         if not isinstance(event, DiskEvent):
             return event

@@ -22,7 +22,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evidence.recording import write_cluster, write_control_plane, write_node
-from clusterproof.plugins.policy.file import policy_texts
+from clusterproof.plugins.policy.file import policy_as_written
 from clusterproof.plugins.redaction.policy import as_toml, file_without_names
 from clusterproof.plugins.suite.state import CONTROL_PLANE, EVIDENCE, PAIRWISE, POLICY, occasion_of
 from clusterproof.reports.findings import headline
@@ -112,7 +112,7 @@ class BundleForm:
             yield from files_of(reporting.folder, self.began)
 
     def _policy(self) -> str:
-        text, data = policy_texts(self.config.option.policy, self.config.invocation_params.dir)
+        text, data = policy_as_written(self.config.option.policy, self.config.invocation_params.dir)
         if self.redaction:
             return file_without_names(data, self.redaction.text, self.redaction.type_word, self.redaction.version)
         return text or as_toml(data)
