@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
 import pytest
 
 from tests import slurm_controller as controller
 from tests.faults import BY_NAME
-from tests.slurm_controller import drained_by_slurm, with_controller
-from tests.slurm_scripts import ROOM, SCRIPTS, STATE, eventually
-from tests.test_slurm_node import PATIENT, node, output_of, script
+from tests.slurm_controller import drained_by_slurm
+from tests.slurm_drained import explained, log_an_xid, of
+from tests.slurm_scripts import ROOM, STATE, eventually
+from tests.test_slurm_node import PATIENT, output_of, script
 from tests.testbed.image import ABSENT, NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, healthy_p5, with_file, with_tmpfs
@@ -25,23 +21,12 @@ HEALTHY = healthy_p5()
 LOST = BY_NAME["a GPU that is lost"].put(HEALTHY)
 HELD = BY_NAME["a GPU that somebody holds"].put(HEALTHY)
 OURS = "clusterproof: gpu."
-XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1234, name=python3, GPU has fallen off the bus."
 versions = pytest.mark.parametrize("keeps_reason", [False, True], ids=["22.05", "24.11"])
-
-
-@contextmanager
-def of(image: NodeImage, *, keeps_reason: bool = False, toml: str = PATIENT) -> Iterator[Node]:
-    with node(with_controller(image, keeps_reason=keeps_reason), toml) as running:
-        yield running
 
 
 def put(running: Node, image: NodeImage) -> None:
     """From now on the driver answers as this image's."""
     (running.root / VALUES_PATH.lstrip("/")).write_text(image.nvml or "")
-
-
-def explained(running: Node) -> str:
-    return eventually(lambda: text if (text := controller.reason(running)).startswith("clusterproof: ") else "")
 
 
 @versions
@@ -220,70 +205,6 @@ def test_what_a_job_met_since_an_administrator_has_taken_the_node_back_is_looked
         controller.has_jobs(running)
         said = output_of(script(running, "health-check")) + output_of(script(running, "health-check"))
         assert controller.state(running) == "IDLE+DRAIN", said
-
-
-def test_what_two_jobs_met_at_once_is_not_judged_again_once_an_administrator_has_taken_the_node_back() -> None:
-    with of(HEALTHY) as running:
-        assert script(running, "prolog", "40").returncode == 0
-        log_an_xid(running)
-        (running.root / STATE / "verdict.json").unlink()
-        controller.has_jobs(running, "41", "42")
-        words = f"for job in 41 42; do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-prolog & done; wait"
-        running.run(["/bin/sh", "-c", words])
-        drained_by_slurm(running, "Prolog error")
-        assert explained(running).startswith(f"{OURS}no_xid: ")
-        running.run(["pkill", "-f", "explain$"])  # by which who resumes it would be noticed
-        records = {file.stem.partition("-")[2]: json.loads(file.read_text()) for file in kept(running)}
-        controller.has_jobs(running, *(job for job, record in records.items() if not record["is_told"]))
-        running.run(["scontrol", "update", f"NodeName={controller.NAME}", "State=RESUME"])
-        drained_by_slurm(running, "Prolog error")
-        said = output_of(script(running, "health-check"))
-        assert len({record["reason"] for record in records.values()}) == 1
-        assert controller.state(running) == "IDLE", said
-
-
-@versions
-def test_an_administrator_who_takes_a_node_back_at_once_is_noticed(keeps_reason: bool) -> None:
-    with of(HEALTHY, keeps_reason=keeps_reason) as running:
-        assert script(running, "prolog", "40").returncode == 0
-        log_an_xid(running)
-        (running.root / STATE / "verdict.json").unlink()
-        assert script(running, "prolog", "41").returncode == 1
-        drained_by_slurm(running, "Prolog error")
-        assert explained(running).startswith(f"{OURS}no_xid: ")
-        running.run(["scontrol", "update", f"NodeName={controller.NAME}", "State=RESUME"])
-        eventually(lambda: "" if kept(running) else "forgotten")
-        again = script(running, "prolog", "42")
-        assert again.returncode == 0, output_of(again)
-
-
-def test_of_many_calls_that_drain_one_follows_the_node_and_one_waits_to() -> None:
-    jobs = [str(number) for number in range(41, 47)]
-    with of(LOST) as running:
-        controller.has_jobs(running, *jobs)
-        assert [script(running, "prolog", job).returncode for job in jobs] == [1] * len(jobs)
-        eventually(lambda: "two" if len(explaining(running)) <= 2 else "")
-        drained_by_slurm(running, "Prolog error")
-        assert explained(running).startswith(f"{OURS}gpu_answers: GPU 3")
-
-
-def kept(running: Node) -> list[Path]:
-    """The records of drains."""
-    return list((running.root / STATE / "drained").iterdir())
-
-
-def explaining(running: Node) -> list[str]:
-    """The processes on the node that wait for Slurm to drain it."""
-    listed = running.run(["ps", "-eo", "args"]).stdout.decode()
-    return [line for line in listed.splitlines() if line.endswith(" explain")]
-
-
-def log_an_xid(running: Node) -> None:
-    """The driver logs that a GPU has fallen off the bus."""
-    file = running.root / "dev/kmsg"
-    _, sequence, time_us, _ = file.read_text().splitlines()[-1].split(",", 3)
-    with file.open("a") as log:
-        log.write(f"3,{int(sequence) + 1},{int(time_us) + 1_000_000},-;{XID}\n")
 
 
 def test_a_job_that_the_prolog_did_not_let_in_is_blamed_for_nothing() -> None:
