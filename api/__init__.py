@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.core.verdict import NotApplicable as NotApplicable
     from clusterproof.plugins.core.verdict import Verdict as Verdict
     from clusterproof.plugins.core.verdict import concern as concern
+    from clusterproof.plugins.core.verdict import fail as fail
     from clusterproof.plugins.core.verdict import incomplete as incomplete
     from clusterproof.plugins.core.verdict import not_applicable as not_applicable
     from clusterproof.plugins.evidence.cluster import ClusterFacts as ClusterFacts
@@ -65,6 +66,7 @@ _HOMES = {  # module of clusterproof.plugins: what of it is public, each since 0
         "NotApplicable",
         "Verdict",
         "concern",
+        "fail",
         "incomplete",
         "not_applicable",
     ),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.result import ALL_PAIRS, Result
+from clusterproof.plugins.core.result import ALL_PAIRS, UNREACHABLE, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.wording import owner_of
 
@@ -36,6 +36,8 @@ class Finding:
     @property
     def suspicion(self) -> str:
         """What so many alike nodes suggest, or empty."""
+        if self.first.is_of_unreachable:
+            return _all_unreachable(self.results, self.evaluated)
         if not self.is_probably_configuration:
             return ""
         of_what = "pairs" if self.first.is_of_pair else "nodes"
@@ -77,6 +79,7 @@ class Gap:
 
     cause: str
     results: tuple[Result, ...]
+    evaluated: int  # nodes
 
     @property
     def nodes(self) -> str:
@@ -92,6 +95,18 @@ class Gap:
     def what(self) -> str:
         """`12 checks`, or the one check by its id."""
         return self.checks[0] if len(self.checks) == 1 else f"{len(self.checks)} checks"
+
+    @property
+    def of_reaching(self) -> tuple[Result, ...]:
+        """What was found in reaching the nodes, where that is the reason."""
+        if not self.cause.startswith(UNREACHABLE):
+            return ()
+        return tuple(result for result in self.results if result.subsystem == "node")
+
+    @property
+    def suspicion(self) -> str:
+        """What it suggests that no node was reached, or empty."""
+        return _all_unreachable(self.of_reaching, self.evaluated)
 
     @property
     def messages(self) -> list[str]:
@@ -197,11 +212,13 @@ def findings(results: Sequence[Result], verdict: Verdict) -> list[Finding]:
 
 def gaps(results: Iterable[Result]) -> list[Gap]:
     """Why verdicts are missing, the cause of most first."""
+    results = list(results)
+    nodes = len({result.node for result in results if result.is_of_node})
     causes: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         if result.verdict is Verdict.INCOMPLETE:
             causes[result.cause or result.message].append(result)
-    found = [Gap(cause, tuple(hit)) for cause, hit in causes.items()]
+    found = [Gap(cause, tuple(hit), nodes) for cause, hit in causes.items()]
     return sorted(found, key=lambda gap: (-len(gap.results), gap.cause))
 
 
@@ -215,6 +232,13 @@ def within(nodes: str, most: int) -> str:
 def shortened(text: str, most: int) -> str:
     """A text in so many characters."""
     return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _all_unreachable(results: Sequence[Result], evaluated: int) -> str:
+    """What it suggests that all nodes cannot be reached for one reason; empty where it is not so."""
+    is_all = 1 < evaluated == len({result.node for result in results})
+    is_alike = is_all and len({result.cause for result in results}) == 1
+    return f"all {evaluated} nodes alike: look first at where you ask from: its key, user, network" if is_alike else ""
 
 
 def _is_probably_configuration(hit: Sequence[Result], evaluated: int) -> bool:

@@ -11,6 +11,7 @@ from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
 from clusterproof.reports.since import since
+from clusterproof.reports.to_do import to_do_line
 
 MOST = 50  # findings of each kind: GitHub shows a mebibyte at most
 MAX_LINES = 10  # of what was seen, per finding
@@ -27,6 +28,7 @@ def markdown(run: Run) -> str:
     stands = standing(run.results)
     parts = [
         f"## {_STANDS.get(stands, '✅')} {plain(run.cluster.name)}: {stands}",
+        *(f"**{plain(words)}**" for words in [to_do_line(run.results)] if words),
         plain(headline(run.results) or "no check was run"),
         *_since(run),
         *_table(run),

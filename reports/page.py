@@ -10,6 +10,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline, shortened, within
 from clusterproof.reports.matrix import legend, matrix
+from clusterproof.reports.to_do import to_do_line
 
 MAX_LINES = 12  # of what was seen, per finding; the rows below have more
 MAX_NODES = 1_500  # characters of a nodeset; the matrix has all
@@ -25,7 +26,8 @@ def proof(results: Sequence[Result], nodes: Sequence[str], left_out: Mapping[Ver
         return ""
     parts = [
         '<div class="proof">',
-        f'<p class="headline">{escape(headline(results))}</p>',
+        f'<p class="headline">{escape(to_do_line(results))}</p>',
+        f"<p>{escape(headline(results))}</p>",
         *(
             finding_block(finding, verdict)
             for verdict in (Verdict.FAIL, Verdict.CONCERN)
@@ -57,8 +59,8 @@ def finding_block(finding: Finding, verdict: Verdict) -> str:
     where = escape(finding.where(within(finding.nodes, MAX_NODES)))
     about = f'data-checks="{escape(first.check)}" data-owner="{escape(first.owner)}"'
     return (
-        f'<details class="{verdict.value}" {about}{is_open}><summary><b>{verdict.value}</b> {where}: '
-        f"{escape(first.title)}</summary>{more}{_listed(finding.lines, MAX_LINES)}<dl>{data}</dl></details>"
+        f'<details class="{verdict.value}" {about}{is_open}><summary><b>{verdict.value}</b> '
+        f"{escape(first.title)}: {where}</summary>{more}{_listed(finding.lines, MAX_LINES)}<dl>{data}</dl></details>"
     )
 
 

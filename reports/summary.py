@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline, within
+from clusterproof.reports.to_do import to_do_line
 
 MAX_LINES = 4  # of what was seen, per finding; the reports have all
 MAX_NODES = 300  # characters of a nodeset
@@ -45,6 +46,10 @@ def summary(results: Sequence[Result], width: int = 100, verbose: bool = False) 
 
 
 def _lines(results: Sequence[Result], verbose: bool) -> Iterator[Line]:
+    tasks = to_do_line(results)
+    if tasks:
+        yield Line(tasks, {"bold": True})
+        yield Line("")
     for verdict in (Verdict.FAIL, Verdict.CONCERN):
         for finding in findings(results, verdict):
             yield from _finding(finding, verdict, verbose)
@@ -54,27 +59,37 @@ def _lines(results: Sequence[Result], verbose: bool) -> Iterator[Line]:
         yield Line("")
     if results:
         yield Line(headline(results))
+        if tasks:  # once more, where a screen ends
+            yield Line(tasks, {"bold": True})
 
 
 def _finding(finding: Finding, verdict: Verdict, verbose: bool) -> Iterator[Line]:
     first = finding.first
     owner = f" → {finding.owner}" if finding.owner else ""
     where = finding.where(_shown(finding.nodes, verbose))
-    yield Line(f"{verdict.name:<12}{where}: {first.title}{owner}", _MARKUP[verdict])
+    yield Line(f"{verdict.name:<12}{first.title}: {where}{owner}", _MARKUP[verdict])
     if finding.suspicion:
         yield Line(f"{_INDENT}{finding.suspicion}", {"bold": True})
     yield from _some(finding.lines, verbose)
-    if first.evidence:
-        yield Line(f"{_INDENT}see it: {first.evidence}")
-    if first.remedy:
-        yield Line(f"{_INDENT}do:     {first.remedy}")
+    yield from _by_hand(first)
     yield Line(f"{_INDENT}check:  {first.check}", {"light": True})
+
+
+def _by_hand(result: Result) -> Iterator[Line]:
+    if result.evidence:
+        yield Line(f"{_INDENT}see it: {result.evidence}")
+    if result.remedy:
+        yield Line(f"{_INDENT}do:     {result.remedy}")
 
 
 def _gap(gap: Gap, verbose: bool) -> Iterator[Line]:
     nodes = _shown(gap.nodes, verbose)
     yield Line(f"{Verdict.INCOMPLETE.name:<12}{nodes}: {gap.cause} ({gap.what})", _MARKUP[Verdict.INCOMPLETE])
+    if gap.suspicion:
+        yield Line(f"{_INDENT}{gap.suspicion}", {"bold": True})
     yield from _some(gap.messages, verbose, _FURTHER)
+    for result in gap.of_reaching[:1]:
+        yield from _by_hand(result)
     if verbose and len(gap.checks) > 1:
         yield Line(f"{_INDENT}checks: {', '.join(gap.checks)}", {"light": True})
 

@@ -11,6 +11,7 @@ from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
 from clusterproof.reports.since import since
+from clusterproof.reports.to_do import to_do_line
 
 WIDTH = 100  # columns
 MOST = 20  # findings of each kind
@@ -22,7 +23,9 @@ _AGAIN = "once more:"
 
 def text(run: Run) -> str:
     """The summary of a run, one paragraph for each finding."""
+    tasks = to_do_line(run.results)
     paragraphs = [
+        *([[tasks]] if tasks else []),
         [f"{run.cluster.name}: {standing(run.results)}", headline(run.results) or "no check was run"],
         *_since(run),
         *_findings(run),
@@ -54,7 +57,7 @@ def _finding(finding: Finding, verdict: Verdict) -> list[str]:
     lines = finding.lines
     more = f" (and {len(lines) - 1} more lines)" if len(lines) > 1 else ""
     data = [
-        f"{verdict.name} {first.check}: {finding.where(within(finding.nodes, MAX_NODES))}: {first.title}",
+        f"{verdict.name} {first.check}: {first.title}: {finding.where(within(finding.nodes, MAX_NODES))}",
         finding.suspicion,
         *(f"{shortened(line, MAX_WORDS)}{more}" for line in lines[:1]),
         f"do: {first.remedy}" if first.remedy else "",
@@ -96,7 +99,7 @@ def _fitted(line: str, indent: str) -> list[str]:
         line,
         WIDTH,
         initial_indent=indent,
-        subsequent_indent=f"{indent}{_INDENT}",
+        subsequent_indent=_INDENT * 2,
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -28,7 +28,7 @@ def test_{name}(node: Node) -> None:
 
     WHY IT COSTS A TRAINING RUN.
 
-    Remedy: WHAT TO DO.
+    Remedy (investigate): WHAT TO DO.
     """
     observed = node.boot.kernel
     assert observed, f"OBSERVED {{observed}}; expected EXPECTED"

@@ -117,7 +117,7 @@ def test_checks_are_listed_by_subsystem_with_when_they_run() -> None:
     assert sorted(names) == sorted(all_checks())
     assert [name.partition(".")[0] for name in names].index("gpu") > 0
     assert next(line for line in text.splitlines() if line.startswith("gpu.no_xid ")).endswith(
-        "The driver reported Xid errors (preflight, prolog, epilog)"
+        "Xid errors (preflight, prolog, epilog)"
     )
 
 

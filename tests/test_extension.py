@@ -52,6 +52,6 @@ def test_a_third_party_extends_the_suite_the_pytest_way(pytester: pytest.Pyteste
     ran = pytester.runpytest_subprocess(
         "-p", "clusterproof.plugins.cluster", "--cluster", "rack:7", "-s", "-p", "no:cacheprovider"
     )
-    ran.stdout.fnmatch_lines(["relayed to *left*right*", "*2 of 2 nodes (left,right): The sky is grey*"])
+    ran.stdout.fnmatch_lines(["relayed to *left*right*", "*The sky is grey: 2 of 2 nodes (left,right)*"])
     ran.stdout.fnmatch_lines(["*the sky is blue; expected grey*"])
     assert ran.ret == 1

@@ -115,12 +115,12 @@ def test_a_failure_is_one_message_to_each_and_its_password_is_nowhere(
     assert data.ret == 1
     (posted,) = webhook.posted
     (sent,) = box.mails
-    assert posted["title"] == sent["subject"] == "small: 2 nodes: 1 fit as far as checked, 1 failed"
+    assert posted["title"] == sent["subject"] == "small: INVESTIGATE gpu001 (word) · 1 fit"
     assert posted["type"] == "failure"
-    assert "FAIL 1 of 2 nodes (gpu001): The word is wrong → hyperpod-node-debugger § G" in posted["message"]
+    assert "FAIL The word is wrong: 1 of 2 nodes (gpu001) → hyperpod-node-debugger § G" in posted["message"]
     body = sent.get_body()
     assert body is not None
-    assert "FAIL 1 of 2 nodes (gpu001): The word is wrong" in body.get_content()
+    assert "FAIL The word is wrong: 1 of 2 nodes (gpu001)" in body.get_content()
     assert "warning: " not in data.stdout.str()
     shows_no_secret(data, runs)
 

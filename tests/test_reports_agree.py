@@ -97,12 +97,12 @@ def of_the_grid(folder: Path) -> Iterable[tuple[str, ...]]:
 
 def of_the_suites(folder: Path) -> Iterable[tuple[str, ...]]:
     for case in ET.parse(folder / "junit.xml").getroot().iter("testcase"):
-        raw = dict(line.split(": ", 1) for line in (case[0].text or "").splitlines()[:3])
-        is_right = {"failure": "fail", "error": "incomplete", "skipped": "not applicable"}.get(case[0].tag)
-        assert is_right in (None, raw["verdict"])
-        for node in named(raw["pairs" if "pairs" in raw else "nodes"]):
-            assert ("~" in node) is ("pairs" in raw)
-            yield raw["check"], node, raw["verdict"]
+        for block_of_verdict in (case[0].text or "").split("\n\n"):
+            raw = dict(line.split(": ", 1) for line in block_of_verdict.splitlines()[:3])
+            assert raw["check"] == case.get("name")
+            for node in named(raw["pairs" if "pairs" in raw else "nodes"]):
+                assert ("~" in node) is ("pairs" in raw)
+                yield raw["check"], node, raw["verdict"]
 
 
 def of_pytests_junit(folder: Path) -> Iterable[tuple[str, ...]]:
@@ -212,7 +212,7 @@ def in_the_mail(folder: Path) -> Iterable[tuple[str, str, str]]:
 def in_the_terminal(folder: Path) -> Iterable[tuple[str, str, str]]:
     text = (folder / "terminal.txt").read_text(encoding="utf-8")
     for verdict, words, check in re.findall(
-        r"^(FAIL|CONCERN)  +(\d.*?)^ +check:  (\S+)$", text, re.MULTILINE | re.DOTALL
+        r"^(FAIL|CONCERN)  +(\S.*?)^ +check:  (\S+)$", text, re.MULTILINE | re.DOTALL
     ):
         yield verdict.lower(), check, words
 

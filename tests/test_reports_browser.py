@@ -167,7 +167,7 @@ def test_filters_leave_what_was_chosen(chromium: Browser, demo: Path) -> None:
     chromium.find("input[name=F]").click()
     Select(chromium.find("#subsystem")).select_by_value("storage")
     assert len(chromium.texts(SHOWN)) == 1 < everything
-    assert "A mounted file system does not answer" in chromium.texts(SHOWN)[0]
+    assert "Mount responsiveness" in chromium.texts(SHOWN)[0]
 
 
 def test_a_nodes_page_has_all_that_is_known_of_it(chromium: Browser, demo: Path) -> None:

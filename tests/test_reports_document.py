@@ -58,8 +58,9 @@ def page(*results: Any, **more: Any) -> Page:
 def test_the_verdict_and_the_findings_read_without_script() -> None:
     words = " ".join(page().text.split())
     assert "not fit 8 nodes: 4 fit as far as checked, 2 failed, 1 not proven" in words
+    assert "2 investigategpu[002-003]ecc" in words
     for raw in (
-        "fail 2 of 7 nodes (gpu[002-003]), 2 GPUs: Title of ecc",
+        "fail Title of ecc: 2 of 7 nodes (gpu[002-003]), 2 GPUs",
         "gpu[002-003]: GPU 1: 14 errors; expected 0",
         "see itnvidia-smi -q | grep 'x'",
         "meansIt means something.",

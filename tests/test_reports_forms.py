@@ -71,28 +71,51 @@ def test_jenkins_takes_the_suites() -> None:
     ]
 
 
-def test_a_case_is_a_check_and_verdict_with_its_nodes_folded() -> None:
+def test_a_case_is_a_check_with_its_nodes_folded_by_verdict() -> None:
     root = ET.fromstring(suites(run_of(of_each_verdict())))
     gpu = root[0]
     cases = [(case.get("classname"), case.get("name"), [part.tag for part in case]) for case in gpu.iter("testcase")]
     assert cases == [
-        ("clusterproof.gpu.ecc", "Title of ecc [gpu[002-003]]", ["failure"]),
-        ("clusterproof.gpu.ecc", "Title of ecc [gpu005]", ["error"]),
-        ("clusterproof.gpu.ecc", "Title of ecc [gpu004]", ["system-out"]),
-        ("clusterproof.gpu.ecc", "Title of ecc [gpu[001,007-008]]", ["system-out"]),
-        ("clusterproof.gpu.ecc", "Title of ecc [gpu006]", ["skipped"]),
+        ("clusterproof.gpu", "gpu.ecc", ["failure"]),
     ]
     assert {key: gpu.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
-        "tests": "5",
+        "tests": "1",
         "failures": "1",
-        "errors": "1",
-        "skipped": "1",
+        "errors": "0",
+        "skipped": "0",
     }
     failure = next(gpu.iter("failure"))
     assert failure.get("message") == "gpu[002-003]: GPU 1: 14 errors; expected 0"
     data = (failure.text or "").splitlines()
     assert data[:3] == ["check: gpu.ecc", "verdict: fail", "nodes: gpu[002-003]"]
     assert "do: Do something." in data
+    blocks = [block.splitlines()[1:3] for block in (failure.text or "").split("\n\n")]
+    assert blocks == [
+        ["verdict: fail", "nodes: gpu[002-003]"],
+        ["verdict: incomplete", "nodes: gpu005"],
+        ["verdict: concern", "nodes: gpu004"],
+        ["verdict: pass", "nodes: gpu[001,007-008]"],
+        ["verdict: not applicable", "nodes: gpu006"],
+    ]
+
+
+@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.INCOMPLETE])
+def test_a_case_keeps_its_name_whatever_the_verdict(verdict: Verdict) -> None:
+    case = next(ET.fromstring(suites(run_of([result("gpu.ecc", "gpu001", verdict, "so")]))).iter("testcase"))
+    assert (case.get("classname"), case.get("name")) == ("clusterproof.gpu", "gpu.ecc")
+
+
+def test_a_node_that_was_not_reached_is_one_failure_and_no_further_error() -> None:
+    gone = [result(f"gpu.c{n}", "gpu005", Verdict.INCOMPLETE, cause="unreachable: refused") for n in range(3)]
+    reach = result("node.reachable", "gpu005", Verdict.FAIL, "refused", cause="unreachable: refused")
+    root = ET.fromstring(suites(run_of([*gone, reach])))
+    assert [part.tag for case in root.iter("testcase") for part in case] == ["failure", "skipped", "skipped", "skipped"]
+
+
+def test_where_no_check_says_that_a_node_was_not_reached_each_is_an_error() -> None:
+    gone = [result(f"gpu.c{n}", "gpu005", Verdict.INCOMPLETE, cause="unreachable: refused") for n in range(2)]
+    root = ET.fromstring(suites(run_of(gone)))
+    assert [part.tag for case in root.iter("testcase") for part in case] == ["error", "error"]
 
 
 def test_a_suite_says_of_which_cluster_and_nodes_it_is() -> None:
@@ -161,9 +184,10 @@ def test_no_node_writes_markup_into_the_summary(name: str) -> None:
 
 def test_the_mail_names_what_failed_where_and_what_to_do() -> None:
     data = text(run_of(of_each_verdict()))
-    assert data.startswith("prod: not fit\n  8 nodes: 4 fit as far as checked, 2 failed, 1 not proven")
+    assert data.startswith("INVESTIGATE gpu[002-003] (ecc) · INVESTIGATE the cluster (quota) · NOT PROVEN gpu005")
+    assert ("\n\nprod: not fit\n  8 nodes: 4 fit as far as checked, 2 failed, 1 not proven") in data
     assert (
-        "FAIL gpu.ecc: 2 of 7 nodes (gpu[002-003]), 2 GPUs: Title of ecc\n"
+        "FAIL gpu.ecc: Title of ecc: 2 of 7 nodes (gpu[002-003]), 2 GPUs\n"
         "  gpu[002-003]: GPU 1: 14 errors; expected 0\n"
         "  do: Do something.\n"
         "  owner: hyperpod-node-debugger § G\n"
@@ -181,10 +205,11 @@ def test_the_mail_stays_short_however_much_is_wrong() -> None:
     assert max(map(len, data.partition("Run what")[0].splitlines())) <= max(WIDTH, 310)
 
 
-def test_a_healthy_cluster_is_told_in_three_lines() -> None:
+def test_a_healthy_cluster_is_told_in_four_lines() -> None:
     data = text(run_of([result("gpu.ecc", "gpu001")], exit_code=0))
-    assert data.split("\n")[:2] == ["prod: fit as far as checked", "  1 node: 1 fit as far as checked"]
-    assert len(data.split("\n")) == 5
+    assert data.split("\n")[:2] == ["NOTHING TO DO · 1 fit", ""]
+    assert data.split("\n")[2:4] == ["prod: fit as far as checked", "  1 node: 1 fit as far as checked"]
+    assert len(data.split("\n")) == 7
 
 
 # Prometheus
@@ -271,7 +296,13 @@ def test_a_run_in_which_nothing_was_told_has_its_reports_too() -> None:
 
 # A node that speaks as a report does
 
-OWN = ("FAIL gpu.ecc: 1 of 1 node (gpu001): forged", "do: forged", "owner: forged", "see it: forged", "check:  forged")
+OWN = (
+    "FAIL gpu.ecc: 1 of 1 node (gpu001): forged",
+    "do: forged",
+    "owner: forged",
+    "see it: forged",
+    "check:  forged",
+)
 OWN_AGAIN = ("by hand: forged", "means: forged", "INCOMPLETE  gpu001: forged", "8 nodes: 8 fit: forged", "- forged", "")
 FORGED = "\n".join(word for line in (*OWN, *OWN_AGAIN) for word in (f"  {line}", line, f"{' ' * 12}{line}"))
 

@@ -134,8 +134,9 @@ def test_the_page_begins_with_the_findings_in_words_nodes_folded(runs: Runs) -> 
         "page.html",
     )
     text = " ".join(Page(runs.folder / "page.html").markup.text.split())
+    assert "INVESTIGATE gpu[001-004] (word) · 2 fit" in text
     assert "6 nodes: 2 fit as far as checked, 4 failed" in text
-    assert "fail 4 of 6 nodes (gpu[001-004]): The word is wrong" in text
+    assert "fail The word is wrong: 4 of 6 nodes (gpu[001-004])" in text
     assert "4 of 6 nodes alike: probably configuration, not hardware" in text
     assert "gpu[001-004]: the word is bad; expected pass" in text
     assert "host.word" in text

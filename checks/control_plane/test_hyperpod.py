@@ -12,9 +12,9 @@ pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_cluster_debugger
 
 @evidence("aws sagemaker describe-cluster --cluster-name NAME")
 def test_cluster_in_service(cluster: ClusterFacts) -> None:
-    """The HyperPod cluster is not in service.
+    """HyperPod cluster state.
 
-    Remedy: Wait where it is being updated; else read its failure message and its events.
+    Remedy (restore service): Wait where it is being updated; else read its failure message and its events.
     """
     cluster.require_hyperpod()
     data = cluster.hyperpod
@@ -26,10 +26,10 @@ def test_cluster_in_service(cluster: ClusterFacts) -> None:
 
 @evidence("aws sagemaker list-cluster-nodes --cluster-name NAME; aws sagemaker describe-cluster --cluster-name NAME")
 def test_nodes_running(cluster: ClusterFacts) -> None:
-    """Nodes of the HyperPod cluster do not run, or are missing from their group.
+    """HyperPod node state.
 
-    Remedy: Read the node's status message. A group that stays short of its target waits for capacity or for a failing
-    lifecycle script.
+    Remedy (restore service): Read the node's status message. A group that stays short of its target waits for capacity
+    or for a failing lifecycle script.
     """
     cluster.require_hyperpod()
     ill = [

@@ -21,9 +21,10 @@ LIST = "aws sagemaker list-cluster-nodes --cluster-name NAME; EC2: aws ec2 descr
 @mark.hyperpod_node_debugger("F")
 @evidence(f"{DESCRIBE} --query NodeRecovery")
 def test_node_recovery(cluster: ClusterFacts) -> None:
-    """Faulty nodes are not replaced by themselves.
+    """Automatic node recovery.
 
-    Remedy: Set NodeRecovery to Automatic in UpdateCluster, unless somebody watches the cluster and replaces nodes.
+    Remedy (fix configuration): Set NodeRecovery to Automatic in UpdateCluster, unless somebody watches the cluster and
+    replaces nodes.
     """
     cluster.require_hyperpod()
     data = cluster.hyperpod.node_recovery
@@ -34,9 +35,9 @@ def test_node_recovery(cluster: ClusterFacts) -> None:
 @mark.hyperpod_node_debugger("F")
 @evidence(f"{DESCRIBE} --query 'InstanceGroups[].[InstanceGroupName,OnStartDeepHealthChecks]'")
 def test_deep_health_checks(cluster: ClusterFacts) -> None:
-    """Nodes are handed over without deep health checks.
+    """Deep health checks at start.
 
-    Remedy: Set OnStartDeepHealthChecks of the group to InstanceStress and InstanceConnectivity.
+    Remedy (fix configuration): Set OnStartDeepHealthChecks of the group to InstanceStress and InstanceConnectivity.
     """
     cluster.require_hyperpod()
     groups = [group for group in cluster.hyperpod.groups if any(accelerators(name) != 0 for name in group.counts)]
@@ -51,11 +52,11 @@ def test_deep_health_checks(cluster: ClusterFacts) -> None:
 @mark.hyperpod_cluster_debugger("B")
 @evidence(LIST)
 def test_mixed_instance_types(cluster: ClusterFacts) -> None:
-    """Nodes of one group have different instance types.
+    """Instance types in a group.
 
     A collective is as slow as its slowest node.
 
-    Remedy: Make a group of its own for each instance type.
+    Remedy (fix configuration): Make a group of its own for each instance type.
     """
     if cluster.is_hyperpod:
         data = [(node.group, node.ec2_type) for node in cluster.hyperpod_nodes]
@@ -69,9 +70,10 @@ def test_mixed_instance_types(cluster: ClusterFacts) -> None:
 @mark.hyperpod_version_checker
 @evidence(LIST)
 def test_image_uniform(cluster: ClusterFacts) -> None:
-    """Nodes of one group run different machine images.
+    """Machine images in a group.
 
-    Remedy: Update the software of the whole group (UpdateClusterSoftware), or replace the nodes that are behind.
+    Remedy (fix configuration): Update the software of the whole group (UpdateClusterSoftware), or replace the nodes
+    that are behind.
     """
     if cluster.is_hyperpod:
         data = [(node.group, node.image) for node in cluster.hyperpod_nodes]

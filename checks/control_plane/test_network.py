@@ -20,12 +20,13 @@ MOST = 10  # of one kind in words
     "aws ec2 describe-security-groups --group-ids SG --query 'SecurityGroups[].[IpPermissions,IpPermissionsEgress]'"
 )
 def test_security_group_self_reference(cluster: ClusterFacts) -> None:
-    """A security group does not let its own members' traffic through.
+    """Traffic within security groups.
 
     EFA needs a rule for all traffic from the group to itself, in both directions, in every security group of the nodes.
     A rule to 0.0.0.0/0 does not stand for it.
 
-    Remedy: Add the rule in the missing direction: all traffic, with the group itself as its source or destination.
+    Remedy (fix configuration): Add the rule in the missing direction: all traffic, with the group itself as its source
+    or destination.
     """
     bad = [
         f"{group.id} lets no traffic of its own through {' and '.join(group.missing_directions)}"
@@ -41,12 +42,13 @@ def test_security_group_self_reference(cluster: ClusterFacts) -> None:
     "aws ec2 describe-subnets --subnet-ids SUBNET; aws ec2 describe-route-tables --filters Name=vpc-id,Values=VPC"
 )
 def test_subnet_private(cluster: ClusterFacts) -> None:
-    """Nodes are in a public subnet.
+    """Node subnets.
 
     Nodes of HyperPod and instances with several network cards get no public address: in a subnet that routes to an
     internet gateway they reach nothing outside, and what does get an address can be reached from outside.
 
-    Remedy: Use subnets whose default route leads to a NAT gateway, and that hand out no public addresses.
+    Remedy (fix configuration): Use subnets whose default route leads to a NAT gateway, and that hand out no public
+    addresses.
     """
     bad = list(_public(cluster))
     if bad:
@@ -65,12 +67,13 @@ def _public(cluster: ClusterFacts) -> Iterator[str]:
 @mark.hyperpod_node_debugger("B")
 @evidence("aws ec2 describe-vpc-endpoints --filters Name=vpc-id,Values=VPC")
 def test_vpc_endpoints(cluster: ClusterFacts) -> None:
-    """A VPC endpoint is missing.
+    """VPC endpoints.
 
     Without an endpoint traffic to S3 goes through a NAT gateway, slowly and at a price; from a subnet without a way to
     the internet the service is not reached at all.
 
-    Remedy: Create the endpoint in the VPC; add a gateway endpoint to the route tables of the nodes' subnets.
+    Remedy (fix configuration): Create the endpoint in the VPC; add a gateway endpoint to the route tables of the nodes'
+    subnets.
     """
     missing = missing_endpoints(cluster)
     if missing:

@@ -28,11 +28,12 @@ pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_cluster_debugger
     "EC2: aws ec2 describe-instances --instance-ids ID --query 'Reservations[].Instances[].Placement'"
 )
 def test_single_az(cluster: ClusterFacts) -> None:
-    """Nodes of one job group are in several availability zones.
+    """Availability zones of a job group.
 
     EFA does not cross availability zones. A job group is an instance group whose nodes have accelerators.
 
-    Remedy: Give the instance group subnets of one zone only, and let the nodes outside it be replaced.
+    Remedy (fix configuration): Give the instance group subnets of one zone only, and let the nodes outside it be
+    replaced.
     """
     found = spreads(job_groups(cluster), zones(cluster))
     wide = [spread for spread in found if len(spread.places) > threshold("placement.zones")]
@@ -42,12 +43,12 @@ def test_single_az(cluster: ClusterFacts) -> None:
 
 @evidence("aws ec2 describe-instance-topology; on a HyperPod node: cat /opt/ml/config/resource_config.json")
 def test_network_layers(cluster: ClusterFacts) -> None:
-    """Nodes of one job group are spread over several network nodes of the highest-numbered layer.
+    """Network distance within a job group.
 
     The highest-numbered layer is the one nearest to the instance: traffic between its network nodes takes more hops. A
     large group cannot avoid it; a site says by placement.network_nodes how many it expects.
 
-    Remedy: Let the scheduler place jobs by topology, or ask for capacity in one block.
+    Remedy (fix configuration): Let the scheduler place jobs by topology, or ask for capacity in one block.
     """
     found = spreads(job_groups(cluster), lowest_layers(network_layers(cluster)))
     most = int(threshold("placement.network_nodes"))
@@ -59,11 +60,11 @@ def test_network_layers(cluster: ClusterFacts) -> None:
 
 @evidence("aws sagemaker list-cluster-nodes --cluster-name NAME --query 'ClusterNodeSummaries[].UltraServerInfo'")
 def test_ultraserver_block(cluster: ClusterFacts) -> None:
-    """Nodes of one job group are in more UltraServers than they need.
+    """UltraServers of a job group.
 
     Between UltraServers there is EFA, within one there is NVLink.
 
-    Remedy: Give the scheduler UltraServers as its blocks, and ask for nodes in whole UltraServers.
+    Remedy (fix configuration): Give the scheduler UltraServers as its blocks, and ask for nodes in whole UltraServers.
     """
     found = {group: spreads([group], ultraservers(cluster))[0] for group in job_groups(cluster)}
     outside = [

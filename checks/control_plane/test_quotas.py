@@ -13,12 +13,12 @@ pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_node_debugger("C
 
 @evidence("aws service-quotas list-service-quotas --service-code sagemaker | vpc | ec2")
 def test_service_quotas(cluster: ClusterFacts) -> None:
-    """A service quota is too low for the cluster.
+    """Service quotas.
 
     What a quota must allow is reckoned for this cluster alone; others in the account need more. A node takes a network
     interface for each EFA device.
 
-    Remedy: Ask for the quota to be raised in the Service Quotas console, in this region.
+    Remedy (fix configuration): Ask for the quota to be raised in the Service Quotas console, in this region.
     """
     data = {(quota.service, quota.name): quota.value for quota in cluster.service_quotas}
     wanted = list(needs(cluster))

@@ -16,13 +16,13 @@ UNKNOWN = frozenset({"UNKNOWN", "UNK"})
 
 @evidence("scontrol show node NODE; sinfo -R")
 def test_slurm_nodes(node: Node) -> None:
-    """Slurm does not use the node, or not all of it.
+    """Slurm node state.
 
     A node that is down, drained or failing gets no job. One whose GRES differ from the GPUs of its type gets jobs that
     cannot use all of them, or jobs that do not start.
 
-    Remedy: Mend what the reason names, then resume the node (scontrol update nodename=NODE state=resume). Mend GRES in
-    gres.conf and slurm.conf, and restart slurmd.
+    Remedy (fix configuration): Mend what the reason names, then resume the node (scontrol update nodename=NODE
+    state=resume). Mend GRES in gres.conf and slurm.conf, and restart slurmd.
     """
     data = node.slurm_node
     bad = sorted(data.states & OUT_OF_USE)

@@ -21,12 +21,13 @@ NO_LIMIT = ("", "65534", "INFINITE", "UNLIMITED")
 
 @evidence("sinfo -R; scontrol show node NODE")
 def test_slurm_nodes_take_jobs(cluster: ClusterFacts) -> None:
-    """Nodes of the partition get no jobs.
+    """Slurm nodes accepting jobs.
 
     A job that wants all of them waits. What this suite's own health check has drained is told as a concern: its reason
     says which check failed.
 
-    Remedy: Mend what the reason names, then resume the node (scontrol update nodename=NODE state=resume).
+    Remedy (restore service): Mend what the reason names, then resume the node (scontrol update nodename=NODE
+    state=resume).
     """
     out = [node for node in cluster.slurm.nodes_beside(_names(cluster)) if not node.takes_jobs]
     foreign = [node for node in out if not node.reason.startswith(OUR_REASON)]
@@ -37,11 +38,12 @@ def test_slurm_nodes_take_jobs(cluster: ClusterFacts) -> None:
 
 @evidence("sinfo -N -o '%N %G'; nvidia-smi -L | wc -l")
 def test_slurm_gres(cluster: ClusterFacts) -> None:
-    """Slurm counts other GPUs on a node than its type has.
+    """GPUs in Slurm (GRES).
 
     A job for all GPUs of such a node never starts, or starts with fewer than the node has.
 
-    Remedy: Mend Gres= in slurm.conf and gres.conf, then restart slurmd and reconfigure (scontrol reconfigure).
+    Remedy (fix configuration): Mend Gres= in slurm.conf and gres.conf, then restart slurmd and reconfigure (scontrol
+    reconfigure).
     """
     slurm = {node.name: node for node in cluster.slurm.nodes}
     wrong: dict[str, list[str]] = defaultdict(list)
@@ -65,11 +67,12 @@ def test_slurm_gres(cluster: ClusterFacts) -> None:
 
 @evidence("scontrol show topology; scontrol show config | grep Topology")
 def test_slurm_topology(cluster: ClusterFacts) -> None:
-    """Slurm does not know the network, or not all of it.
+    """Slurm topology.
 
     It then spreads a job over racks without need, and nodes that no switch holds cannot share a job with others.
 
-    Remedy: Write topology.conf (on HyperPod out of the network layers that EC2 tells), and set TopologyPlugin.
+    Remedy (fix configuration): Write topology.conf (on HyperPod out of the network layers that EC2 tells), and set
+    TopologyPlugin.
     """
     nodes = [node.name for node in cluster.slurm.nodes_beside(_names(cluster))]
     held = cluster.slurm.nodes_in_topology
@@ -85,12 +88,13 @@ def test_slurm_topology(cluster: ClusterFacts) -> None:
 
 @evidence("scontrol show config | grep -E 'Prolog|Epilog|HealthCheck'")
 def test_slurm_config(cluster: ClusterFacts) -> None:
-    """A setting of slurm.conf will hurt when a node fails.
+    """slurm.conf settings.
 
     Without a limit a prolog that hangs holds its node for ever; without a health check nobody looks at idle nodes; and
     without PrologFlags=Alloc a prolog runs only when a job's first step reaches the node.
 
-    Remedy: Set PrologEpilogTimeout, HealthCheckProgram with HealthCheckInterval, and PrologFlags=Alloc.
+    Remedy (fix configuration): Set PrologEpilogTimeout, HealthCheckProgram with HealthCheckInterval, and
+    PrologFlags=Alloc.
     """
     seen = list(_risks(cluster.slurm))
     if seen:

@@ -28,12 +28,12 @@ PATTERN = "NUMA nodes of the GPUs"
 @mark.prolog
 @evidence("lspci -d 10de: -nn | grep -i bridge")
 def test_nvswitch_count(node: Node) -> None:
-    """NVSwitches are missing.
+    """NVSwitch count.
 
     Each NVSwitch carries a part of what every GPU sends to the others. With one gone fabric manager does not start, or
     leaves the GPUs with fewer links. From Blackwell on switches are not on the node's PCI bus.
 
-    Remedy: Reboot the node. If a switch is still missing, replace the node.
+    Remedy (reset or reboot): Reboot the node. If a switch is still missing, replace the node.
     """
     found = sum(device.is_nvswitch for device in node.pci_devices)
     with suppress(Incomplete):  # GPUs that do not answer are GPUs
@@ -49,12 +49,12 @@ def test_nvswitch_count(node: Node) -> None:
 
 @evidence("lspci -d 10de: -nnk; lsmod | grep nouveau")
 def test_gpu_driver(node: Node) -> None:
-    """Another driver than NVIDIA's holds GPUs, or waits to.
+    """GPU driver binding.
 
     A GPU that nouveau or a hypervisor's driver holds is not there for CUDA. Where nouveau is loaded beside NVIDIA's
     driver, the next start decides which of them takes the GPUs.
 
-    Remedy: Blacklist nouveau (modprobe.d and the initial RAM disk), then reboot the node.
+    Remedy (fix configuration): Blacklist nouveau (modprobe.d and the initial RAM disk), then reboot the node.
     """
     gpus = gpus_of(node)
     data = [readings(gpu, "address", "driver") for gpu in gpus]
@@ -72,13 +72,13 @@ def is_of_others(data: dict[str, str]) -> bool:
 
 @evidence("nvidia-smi topo -m; cat /sys/bus/pci/devices/*/numa_node")
 def test_gpu_numa(node: Node) -> None:
-    """GPUs are near other CPUs than they should be.
+    """GPU NUMA nodes.
 
     Each process of a job is bound to the CPUs near its GPU. A GPU in another slot, or firmware that places it
     elsewhere, sends all that it gets from the host through the link between the processors.
 
-    Remedy: Compare nvidia-smi topo -m, the slots and the firmware's settings (NUMA nodes per socket) with a node beside
-    it; replace the node.
+    Remedy (investigate): Compare nvidia-smi topo -m, the slots and the firmware's settings (NUMA nodes per socket) with
+    a node beside it; replace the node.
     """
     gpus = gpus_of(node)
     try:

@@ -25,12 +25,13 @@ LEAST_TO_COMPARE = 3  # idle GPUs of which one can be the odd one
 @mark.prolog
 @evidence("nvidia-smi -q -d PERFORMANCE; sleep 1; nvidia-smi -q -d PERFORMANCE | grep -A5 Counters")
 def test_no_throttle(gpu: Gpu) -> None:
-    """GPUs are slowed down by heat or power.
+    """GPU clock throttling.
 
     A hardware slowdown, thermal or by the power brake, at least halves the clocks. That one holds at a moment is a
     concern; it fails a GPU where the driver counts that it goes on. An idle GPU and the software power cap are normal.
 
-    Remedy: Look at temperature, power and cooling. If one GPU stays slow while its neighbours do not, replace the node.
+    Remedy (investigate): Look at temperature, power and cooling. If one GPU stays slow while its neighbours do not,
+    replace the node.
     """
     mask = gpu.clocks_event_reasons
     reasons = [reason for reason in clocks_event_reasons(mask) if reason.verdict != "none"]
@@ -51,13 +52,13 @@ def goes_on(gpu: Gpu, counters: tuple[int, ...]) -> bool:
 
 @evidence("nvidia-smi --query-gpu=index,temperature.gpu,temperature.gpu.tlimit --format=csv")
 def test_temperature(gpu: Gpu, node: Node) -> None:
-    """GPUs are too hot.
+    """GPU temperature.
 
     Judged is the margin to the temperature at which the GPU slows itself down, which differs by model; the absolute
     temperature only where the driver tells no margin. Of GPUs that nobody uses, one that is far hotter than the others
     is cooled badly.
 
-    Remedy: Look at fans, airflow and the neighbours. One hot GPU among cool ones: replace the node.
+    Remedy (investigate): Look at fans, airflow and the neighbours. One hot GPU among cool ones: replace the node.
     """
     try:
         margin_c = gpu.temperature_margin_c

@@ -19,13 +19,13 @@ NOT_PASSED = ("skip", "not run", "unknown")
 
 @evidence("dcgmi diag -r 2 -j; echo exit: $?")
 def test_dcgm_diag(node: Node) -> None:
-    """DCGM's diagnostic fails or warns.
+    """DCGM diagnostic.
 
     With -m perf it is run (--dcgm-level); else every captured run counts. A test that was skipped is no pass, nor is a
     run that ended with an error, or whose log ends too early. DCGM's own severity says what is to be done.
 
-    Remedy: Do what the severity names: isolate means replace the node, reset means reset the GPU, config means mend its
-    settings. Run the failed test alone (dcgmi diag -r NAME) where it names none.
+    Remedy (investigate): Do what the severity names: isolate means replace the node, reset means reset the GPU, config
+    means mend its settings. Run the failed test alone (dcgmi diag -r NAME) where it names none.
     """
     logs = node.dcgm_diag.logs
     failed = in_words(logs, ("fail",))

@@ -29,12 +29,13 @@ WITHOUT_REGISTRATION = ("V100", "A100")  # GPUs registered with a fabric begin w
 
 @evidence("nvidia-smi -q | grep -A12 Fabric")
 def test_fabric_state(gpu: Gpu, node: Node) -> None:
-    """The NVLink fabric is not ready or not healthy.
+    """NVLink fabric state.
 
     On types with NVSwitch a GPU must be registered with its fabric before CUDA starts. Links can be up while the fabric
     is dead.
 
-    Remedy: Restart fabric manager when no job runs, or reboot the node. If it stays, replace the node.
+    Remedy (reset or reboot): Restart fabric manager when no job runs, or reboot the node. If it stays, replace the
+    node.
     """
     fabric = fabric_of(gpu, node)
     assert fabric.state == COMPLETED, f"fabric state is {fabric_state(fabric.state)}; expected completed"
@@ -51,12 +52,13 @@ def test_fabric_state(gpu: Gpu, node: Node) -> None:
 
 @evidence("nvidia-smi --query-gpu=index,fabric.cliqueId,fabric.clusterUuid --format=csv")
 def test_fabric_uniform(node: Node) -> None:
-    """GPUs of one node are in different NVLink fabrics.
+    """NVLink fabric membership.
 
     Two GPUs reach each other by NVLink only inside one clique of one cluster. All GPUs of a node, and of a tray of a
     rack, share theirs.
 
-    Remedy: Reset the GPUs or reboot the node. On NVL72 trays look at the rack's fabric manager and its partitions.
+    Remedy (reset or reboot): Reset the GPUs or reboot the node. On NVL72 trays look at the rack's fabric manager and
+    its partitions.
     """
     places, unread = places_of(node)
     usual = Counter(places.values()).most_common(1)[0][0] if places else ""
@@ -99,12 +101,13 @@ def fabric_of(gpu: Gpu, node: Node) -> Fabric:
 
 @evidence("systemctl status nvidia-imex; nvidia-imex-ctl -q")
 def test_imex(node: Node) -> None:
-    """IMEX does not run on a tray of a rack.
+    """IMEX service.
 
     The GPUs of a rack share their memory over NVLink through nvidia-imex on every tray. Without it jobs of several
     trays fall back to the network, or do not start. On Kubernetes pods may bring their own.
 
-    Remedy: Configure the trays of the domain (/etc/nvidia-imex/nodes_config.cfg), enable nvidia-imex and start it.
+    Remedy (restore service): Configure the trays of the domain (/etc/nvidia-imex/nodes_config.cfg), enable nvidia-imex
+    and start it.
     """
     data = [readings(gpu, "name") for gpu in node.gpus]
     if not any(model in one.get("name", "") for one, _ in data for model in RACK_WIDE):
@@ -118,12 +121,12 @@ def test_imex(node: Node) -> None:
 
 @evidence("systemctl status nvidia-fabricmanager; nv-fabricmanager --version")
 def test_fabric_manager(node: Node) -> None:
-    """Fabric manager does not run, or is not of the driver's version.
+    """Fabric manager.
 
     On types whose NVSwitches belong to the node, fabric manager must run and be of exactly the driver's version, else
     CUDA does not start on more than one GPU. On NVL72 trays the rack runs it.
 
-    Remedy: Start nvidia-fabricmanager; install the version that the driver has.
+    Remedy (restore service): Start nvidia-fabricmanager; install the version that the driver has.
     """
     if not node.of_type("nvswitch"):
         not_applicable(f"{node.instance_type} needs no fabric manager on the node")

@@ -22,12 +22,13 @@ PROPRIETARY = "P"  # in a kernel module's taint
 
 @evidence("lsmod | grep -E 'nvidia_peermem|gdrdrv'; cat /sys/module/nvidia/taint; uname -r")
 def test_peermem(node: Node) -> None:
-    """GPUDirect RDMA lacks its kernel support.
+    """GPUDirect RDMA kernel support.
 
     Without it, what the network sends and receives is copied through the host's memory. It needs nvidia_peermem, or a
     kernel with DMA-BUF and NVIDIA's open kernel modules; gdrcopy's gdrdrv makes small messages fast.
 
-    Remedy: Load nvidia_peermem, or install the open kernel modules; install gdrcopy and load gdrdrv.
+    Remedy (fix configuration): Load nvidia_peermem, or install the open kernel modules; install gdrcopy and load
+    gdrdrv.
     """
     if node.expected("efa") == 0:
         not_applicable(f"{node.type_name or 'this node'} has no EFA device")

@@ -25,12 +25,12 @@ KIND = {"name": "GPU", "vbios": "VBIOS", "memory_total_mib": "memory (MiB)", "po
 
 @evidence("nvidia-smi --query-gpu=index,uuid,serial --format=csv")
 def test_gpu_identity(node: Node) -> None:
-    """GPUs cannot be told from each other.
+    """GPU identity.
 
     UUID and serial say which hardware a finding is about, after a node was replaced too; every result carries them. Two
     GPUs that tell the same are one seen twice, or have damaged firmware.
 
-    Remedy: Reboot the node. If two GPUs still tell the same, replace it.
+    Remedy (reset or reboot): Reboot the node. If two GPUs still tell the same, replace it.
     """
     shared, unread = [], []
     for name in ("uuid", "serial"):
@@ -52,12 +52,13 @@ def is_shared(name: str, data: Counter[str], count: int) -> bool:
 
 @evidence("nvidia-smi --query-gpu=name,vbios_version,memory.total,enforced.power.limit --format=csv")
 def test_gpu_uniform(node: Node) -> None:
-    """GPUs differ from those of the other nodes.
+    """GPUs compared with the group.
 
     Jobs run at the pace of the slowest GPU: another model, memory size, VBIOS or power limit than the others of the
     group have makes a node the odd one out.
 
-    Remedy: Lower power limit: set it back (nvidia-smi -pl). Else ask for a replacement of the node if it is slow.
+    Remedy (investigate): Lower power limit: set it back (nvidia-smi -pl). Else ask for a replacement of the node if it
+    is slow.
     """
     found = differences(node, "GPUs", kind_of_gpus)
     if found:

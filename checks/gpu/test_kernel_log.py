@@ -23,13 +23,13 @@ pytestmark = [
 
 @evidence("journalctl -k -b | grep -E 'NVRM: (Xid|GPU)'")
 def test_no_xid(node: Node) -> None:
-    """The driver reported Xid errors.
+    """Xid errors.
 
     Each Xid of this boot is judged by the catalogue: errors of applications are passed over unless they repeat, errors
     of the hardware fail until a reset of the GPU or a reboot clears them. With --since only those of the window count.
 
-    Remedy: Do what the finding names: reset the GPU, reboot or replace the node. An Xid that returns on the same GPU
-    means replace.
+    Remedy (reset or reboot): Do what the finding names: reset the GPU, reboot or replace the node. An Xid that returns
+    on the same GPU means replace.
     """
     events = node.kernel_events
     gpus = gpus_by_address(node)
@@ -45,11 +45,12 @@ def test_no_xid(node: Node) -> None:
 
 @evidence("journalctl -k -b | grep SXid")
 def test_no_sxid(node: Node) -> None:
-    """NVSwitches reported SXid errors.
+    """NVSwitch SXid errors.
 
     A fatal SXid takes down every GPU behind the switch; others are noted.
 
-    Remedy: Fatal: reset all GPUs and NVSwitches together, or reboot the node; if it returns, replace the node.
+    Remedy (reset or reboot): Fatal: reset all GPUs and NVSwitches together, or reboot the node; if it returns, replace
+    the node.
     """
     findings = evaluate_switches(node.kernel_events)
     failing = [finding for finding in findings if finding.severity == "fail"]

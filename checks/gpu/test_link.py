@@ -23,13 +23,13 @@ pytestmark = [
 @mark.ami
 @evidence("nvidia-smi nvlink -s")
 def test_nvlink_active(gpu: Gpu, node: Node) -> None:
-    """NVLinks are down.
+    """Active NVLinks.
 
     Every GPU of a type has the same number of links, and as many must be up: with one down, collectives inside the node
     are slow or fail. Where nothing tells how many there should be, a link that is down among others, or fewer than the
     node's other GPUs have, is a fault all the same.
 
-    Remedy: Reset the GPU or reboot the node. If a link stays down, replace the node.
+    Remedy (reset or reboot): Reset the GPU or reboot the node. If a link stays down, replace the node.
     """
     if node.nvlinks_due == 0:
         not_applicable(f"{node.type_name or 'this node'} has no NVLink")
@@ -80,13 +80,13 @@ def inactive(states: Iterable[bool | None]) -> str:
 
 @evidence("nvidia-smi --query-gpu=index,pcie.link.width.current,pcie.link.width.max,pcie.link.gen.current --format=csv")
 def test_pcie_link(gpu: Gpu, node: Node) -> None:
-    """The PCIe link is narrower or slower than it can be.
+    """GPU PCIe link.
 
     A link that lost lanes halves what moves between host, network and GPU. Some types wire fewer lanes than the GPU
     has; the catalogue knows of them. The generation is judged on a busy GPU only: an idle one lowers it to save power.
     What a link can do at most is as much as its slot and its GPU came to when the node started: alike on all GPUs.
 
-    Remedy: Reboot the node. If the link stays narrow, replace the node.
+    Remedy (reset or reboot): Reboot the node. If the link stays narrow, replace the node.
     """
     width, most = gpu.pcie_width, min(gpu.pcie_width_max, lanes_of_type(node) or gpu.pcie_width_max)
     may_be_wired_so = width < most and is_wired_so(node, width)

@@ -23,12 +23,13 @@ MAX_NAMED = 8  # of many links with errors, those that a message names
 
 @evidence("nvidia-smi nvlink -e")
 def test_nvlink_errors(gpu: Gpu, node: Node) -> None:
-    """NVLinks counted errors.
+    """NVLink error counters.
 
     A replay repairs one packet and a recovery retrains the link: neither loses data, both cost time, and a link that
     counts them is on its way down. Recoveries of a GPU that also has a fatal Xid in this boot are no longer repairs.
 
-    Remedy: With a fatal Xid: reset the GPU, and replace the node if it returns. Else watch the counters under load.
+    Remedy (reset or reboot): With a fatal Xid: reset the GPU, and replace the node if it returns. Else watch the
+    counters under load.
     """
     if node.nvlinks_due == 0:
         not_applicable(f"{node.type_name or 'this node'} has no NVLink")
@@ -63,13 +64,14 @@ def in_words(found: Iterable[NvlinkErrors]) -> str:
 
 @evidence("grep -H TOTAL /sys/bus/pci/devices/*/aer_dev_*; nvidia-smi -q | grep -i replays")
 def test_pcie_errors(pci_device: PciDevice, node: Node) -> None:
-    """PCIe links counted errors.
+    """PCIe error counters.
 
     The kernel counts errors of each link by severity (AER), the GPU counts how often it sent a packet again. A fatal
     error ends the link; correctable ones by the hundred slow it down. A virtual machine often sees no AER counters:
     there a GPU is judged by its replays alone.
 
-    Remedy: Fatal: reboot the node, and replace it if errors return. Else watch the counters under load.
+    Remedy (reset or reboot): Fatal: reboot the node, and replace it if errors return. Else watch the counters under
+    load.
     """
     data, unread = readings(pci_device.errors, "fatal", "nonfatal", "correctable")
     counts = {kind: count for kind, count in data.items() if count is not None}

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, not_applicable
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, fail, not_applicable
 from clusterproof.plugins.evidence.field import readings, require
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.gpu.of_node import is_busy
@@ -20,11 +20,11 @@ pytestmark = [mark.gpu, mark.preflight, mark.prolog]
 @mark.hyperpod_node_debugger("G")
 @evidence("nvidia-smi -q -d ECC")
 def test_no_uncorrected_ecc(gpu: Gpu, node: Node) -> None:
-    """Uncorrected ECC errors.
+    """Uncorrected GPU memory errors.
 
     Errors since the driver loaded that ECC could not correct mean corrupted data.
 
-    Remedy: Drain the node and reset the GPU. If errors return, replace the node.
+    Remedy (reset or reboot): Drain the node and reset the GPU. If errors return, replace the node.
     """
     counts, unread = readings(gpu, "ecc_uncorrected_dram", "ecc_uncorrected_sram")
     seen = " and ".join(f"{count} in {name[-4:].upper()}" for name, count in counts.items() if count)
@@ -45,12 +45,12 @@ def ecc_is_off(gpu: Gpu) -> bool:
 @mark.hyperpod_node_debugger("G.1.a")
 @evidence("nvidia-smi --query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure --format=csv")
 def test_row_remap(gpu: Gpu, node: Node) -> None:
-    """Row remapping is pending, has failed, or has few spare rows left.
+    """Row remapping.
 
     A failed remapping means that the memory has no spare left to repair itself with. A pending one takes effect at the
     next reset of the GPU; until then the bad row is in use. GPUs before Ampere retire pages instead.
 
-    Remedy: Pending: reset the GPU or reboot the node before the next long job. Failed: replace the node.
+    Remedy (replace): Pending: reset the GPU or reboot the node before the next long job. Failed: replace the node.
     """
     try:
         pending, failed = gpu.remap_pending, gpu.remap_failed
@@ -64,7 +64,8 @@ def test_row_remap(gpu: Gpu, node: Node) -> None:
     assert not failed, "row remapping failed; expected no failure"
     if pending and node.occasion == "prolog":  # another job may hold the GPU: it cannot be reset now
         concern("row remapping is pending; expected none")
-    assert not pending, "row remapping is pending; expected none"
+    if pending:
+        fail("row remapping is pending; expected none", action="reset or reboot")
     evaluate_spare_rows(gpu)
 
 
@@ -86,7 +87,8 @@ def evaluate_spare_rows(gpu: Gpu) -> None:
 
 def evaluate_retired_pages(gpu: Gpu) -> None:
     """The verdict on a GPU that retires pages; what is pending is in use until its next reset."""
-    assert not gpu.retired_pages_pending, "page retirement is pending; expected none"
+    if gpu.retired_pages_pending:
+        fail("page retirement is pending; expected none", action="reset or reboot")
     counts, unread = readings(gpu, "retired_pages_single_bit", "retired_pages_double_bit")
     pages, most = sum(counts.values()), threshold("retired_pages.concern")
     if pages > most:
@@ -107,13 +109,13 @@ def few_spare_rows(gpu: Gpu) -> int:
 @mark.hyperpod_node_debugger("I")
 @evidence("nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv")
 def test_no_leftover_processes(gpu: Gpu, node: Node) -> None:
-    """GPUs are already in use.
+    """Processes on idle GPUs.
 
     A process that belongs to no job, or memory that no process owns, takes memory and time from the next job. Before a
     job and after it this fails; at any other time it is a concern, since somebody may be at work.
 
-    Remedy: Find the process's owner and end it if its work is over. Memory that no process owns is freed by resetting
-    the GPU.
+    Remedy (clean up): Find the process's owner and end it if its work is over. Memory that no process owns is freed by
+    resetting the GPU.
     """
     strays = [process for process in gpu.processes if not (process.is_of_a_job or process.serves_jobs(node.nvml))]
     named = ", ".join(f"{process.name or 'a process'} (pid {process.pid})" for process in strays)

@@ -19,12 +19,12 @@ DAY_S = 86_400
 @mark.ami
 @evidence("nvidia-smi -q -d ECC | grep -i -A3 sram")
 def test_sram_threshold(gpu: Gpu) -> None:
-    """SRAM has had too many uncorrected errors.
+    """SRAM error threshold.
 
     The driver raises a flag when a GPU's SRAM meets NVIDIA's criterion for replacement. A count above four without
     the flag is close to it.
 
-    Remedy: Flag raised: replace the node. Else watch it.
+    Remedy (replace): Flag raised: replace the node. Else watch it.
     """
     data, unread = readings(gpu, "sram_threshold_exceeded", "ecc_aggregate_uncorrected_sram")
     assert not data.get("sram_threshold_exceeded"), "the SRAM error threshold is exceeded; expected not to be"
@@ -36,12 +36,12 @@ def test_sram_threshold(gpu: Gpu) -> None:
 
 @evidence("nvidia-smi --query-gpu=index,ecc.errors.corrected.volatile.total --format=csv")
 def test_corrected_ecc_rate(gpu: Gpu, node: Node) -> None:
-    """ECC corrects errors at a high rate.
+    """Corrected GPU memory error rate.
 
     Corrected errors do no harm one by one. A rising rate comes before uncorrected ones, and thousands a second stall
     the driver while every tool calls the GPU healthy. The rate is reckoned since boot.
 
-    Remedy: Above a thousand a second: drain the node and replace it. Above a thousand a day: watch it.
+    Remedy (replace): Above a thousand a second: drain the node and replace it. Above a thousand a day: watch it.
     """
     per_s = gpu.ecc_corrected_total / max(node.boot.uptime_s, 1.0)
     most_per_s, most_per_day = threshold("ecc.corrected_per_s"), threshold("ecc.corrected_per_day")

@@ -24,13 +24,13 @@ NO_ACTION = 0  # nvmlDeviceGpuRecoveryAction_t
 
 @evidence("nvidia-smi -L; lspci -d 10de: -nn")
 def test_gpu_count(node: Node) -> None:
-    """GPUs are missing.
+    """GPU count.
 
     The driver's count is held against what the instance type has. A GPU that the PCI bus still shows was lost by the
     driver ("fell off"); one that the bus does not show either failed before the driver saw it. One that the driver
     counts and the bus does not show has left the bus since.
 
-    Remedy: Reboot the node. If a GPU is still missing, replace the node.
+    Remedy (reset or reboot): Reboot the node. If a GPU is still missing, replace the node.
     """
     try:
         expected = node.expected("gpus")
@@ -79,23 +79,23 @@ def on_bus_in_words(node: Node) -> str:
 
 @evidence("nvidia-smi -L")
 def test_gpu_answers(gpu: Gpu) -> None:
-    """GPUs do not answer.
+    """GPU responsiveness.
 
     The driver counts the GPU and cannot talk to it: it is lost, needs a reset, or fell off the bus. One reading that
     says so is enough, for the driver may still hand out what it knew of the GPU before.
 
-    Remedy: Reset the GPU, or reboot the node. If it happens again, replace the node.
+    Remedy (reset or reboot): Reset the GPU, or reboot the node. If it happens again, replace the node.
     """
     assert not gpu.lost, f"the driver says {gpu.lost}; expected an answer"
 
 
 @evidence("nvidia-smi --query-gpu=index,gpu_recovery_action --format=csv")
 def test_recovery_action(gpu: Gpu) -> None:
-    """The driver asks for a recovery action.
+    """Recovery action requested by the driver.
 
     NVIDIA's own verdict on the GPU: anything but None means that it must not run work until the action is done.
 
-    Remedy: Do what the driver asks for: reset the GPU, drain and reset it, or reboot the node.
+    Remedy (reset or reboot): Do what the driver asks for: reset the GPU, drain and reset it, or reboot the node.
     """
     number = gpu.recovery_action
     action = recovery_action(number)
@@ -105,12 +105,13 @@ def test_recovery_action(gpu: Gpu) -> None:
 
 @evidence("time nvidia-smi -L")
 def test_driver_answers_in_time(node: Node) -> None:
-    """The NVIDIA driver is slow or does not start.
+    """NVIDIA driver response time.
 
     Without persistence mode the driver initialises every GPU each time somebody asks. A driver that is slow in
     persistence mode is often one that waits for a sick GPU.
 
-    Remedy: Enable persistence mode (nvidia-persistenced). If it stays slow, look at the kernel log and reboot the node.
+    Remedy (reset or reboot): Enable persistence mode (nvidia-persistenced). If it stays slow, look at the kernel log
+    and reboot the node.
     """
     assert not node.driver_hangs, f"{node.driver_hangs}; expected an answer by the deadline"
     if node.driver_error and not node.gpus:

@@ -30,11 +30,11 @@ def deviates(node: Node, message: str) -> None:
 
 @evidence("nvidia-smi --query-gpu=index,persistence_mode --format=csv")
 def test_persistence_mode(gpu: Gpu, node: Node) -> None:
-    """Persistence mode is off.
+    """Persistence mode.
 
     The driver then forgets every GPU when the last program ends, and starts it anew for the next: seconds for each.
 
-    Remedy: Enable nvidia-persistenced.
+    Remedy (fix configuration): Enable nvidia-persistenced.
     """
     if not gpu.persistence_mode:
         deviates(node, "persistence mode is off; expected on")
@@ -42,11 +42,11 @@ def test_persistence_mode(gpu: Gpu, node: Node) -> None:
 
 @evidence("nvidia-smi --query-gpu=index,compute_mode --format=csv")
 def test_compute_mode(gpu: Gpu, node: Node) -> None:
-    """The compute mode is not the default.
+    """Compute mode.
 
     In an exclusive or prohibited mode programs that share a GPU, MPS and some profilers fail.
 
-    Remedy: nvidia-smi -c DEFAULT, unless the site wants it so.
+    Remedy (fix configuration): nvidia-smi -c DEFAULT, unless the site wants it so.
     """
     mode = gpu.compute_mode
     if mode:
@@ -56,11 +56,11 @@ def test_compute_mode(gpu: Gpu, node: Node) -> None:
 
 @evidence("nvidia-smi --query-gpu=index,ecc.mode.current --format=csv")
 def test_ecc_mode(gpu: Gpu, node: Node) -> None:
-    """ECC is off.
+    """ECC mode.
 
     Without ECC a flipped bit goes unnoticed into the model. A change of the mode waits for the next reset of the GPU.
 
-    Remedy: nvidia-smi -e 1, then reset the GPU or reboot the node.
+    Remedy (fix configuration): nvidia-smi -e 1, then reset the GPU or reboot the node.
     """
     data, _ = readings(gpu, "ecc_enabled", "ecc_pending")
     if data == {"ecc_enabled": True, "ecc_pending": False}:
@@ -74,11 +74,11 @@ def test_ecc_mode(gpu: Gpu, node: Node) -> None:
 
 @evidence("nvidia-smi --query-gpu=index,clocks.applications.graphics,clocks.default_applications.graphics --format=csv")
 def test_application_clocks(gpu: Gpu, node: Node) -> None:
-    """The application clocks are not the default.
+    """Application clocks.
 
     Somebody has set the clock that work runs at; it stays set after that work has ended.
 
-    Remedy: nvidia-smi -rac, unless the site wants it so.
+    Remedy (fix configuration): nvidia-smi -rac, unless the site wants it so.
     """
     clock_mhz, default_mhz = gpu.app_clock_mhz, gpu.app_clock_default_mhz
     if clock_mhz != default_mhz:
@@ -87,9 +87,9 @@ def test_application_clocks(gpu: Gpu, node: Node) -> None:
 
 @evidence("nvidia-smi --query-gpu=index,mig.mode.current --format=csv")
 def test_mig_uniform(node: Node) -> None:
-    """MIG is on for some GPUs of the node and off for others.
+    """MIG mode within a node.
 
-    Remedy: Set MIG alike on all GPUs (nvidia-smi -mig 0 or 1) and reset them.
+    Remedy (fix configuration): Set MIG alike on all GPUs (nvidia-smi -mig 0 or 1) and reset them.
     """
     partitioned = [str(gpu.index) for gpu in node.gpus if gpu.is_partitioned]
     if partitioned and len(partitioned) < len(node.gpus):
@@ -98,11 +98,11 @@ def test_mig_uniform(node: Node) -> None:
 
 @evidence("nvidia-smi --query-gpu=index,vbios_version --format=csv")
 def test_vbios_uniform(node: Node) -> None:
-    """GPUs of one node have different VBIOS versions.
+    """VBIOS versions within a node.
 
     Mixed versions come from a GPU that was replaced, and can differ in clocks and power.
 
-    Remedy: Compare with other nodes of the type; ask for a replacement if the odd one is slow.
+    Remedy (investigate): Compare with other nodes of the type; ask for a replacement if the odd one is slow.
     """
     versions = Counter(gpu.vbios for gpu in node.gpus)
     if len(versions) > 1:
@@ -112,11 +112,11 @@ def test_vbios_uniform(node: Node) -> None:
 
 @evidence("nvidia-smi --query-gpu=index,power.limit,power.default_limit --format=csv")
 def test_power_limit(gpu: Gpu) -> None:
-    """The power limit is lower than the default.
+    """GPU power limit.
 
     A lower limit caps the clocks under load.
 
-    Remedy: Set it back (nvidia-smi -pl), unless the site wants it so.
+    Remedy (fix configuration): Set it back (nvidia-smi -pl), unless the site wants it so.
     """
     limit_w, default_w = gpu.power_limit_w, gpu.power_limit_default_w
     if limit_w < default_w:

@@ -13,14 +13,15 @@ pytestmark = [mark.host, mark.preflight, mark.prolog]
 @mark.hyperpod_node_debugger("F")
 @evidence("lspci -Dnnk")
 def test_device_drivers(pci_device: PciDevice) -> None:
-    """A device has no driver.
+    """Device drivers.
 
     The PCI bus lists a GPU, a network adapter or an NVMe controller, and no driver holds it: its start failed, the
     driver gave it up, or none is installed. To the rest of the system it is not there. A virtual function waits for the
     machine or the container that it is for, and needs none. A port on the board that nobody uses may have none: only
     those that a cluster is made of, EC2's and NVIDIA's, fail.
 
-    Remedy: Look for its address in the kernel log. Load or install its driver; replace the node if it does not start.
+    Remedy (fix configuration): Look for its address in the kernel log. Load or install its driver; replace the node if
+    it does not start.
     """
     if not pci_device.kind:
         not_applicable("neither a GPU nor a network adapter nor an NVMe controller")

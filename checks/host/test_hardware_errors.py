@@ -27,13 +27,13 @@ T = TypeVar("T")
     "journalctl -k -b | grep -E 'EDAC|Hardware Error|Memory fail'; grep . /sys/devices/system/edac/mc/mc*/*_count"
 )
 def test_mce_edac(node: Node) -> None:
-    """Main memory or CPUs have errors.
+    """Memory and CPU errors.
 
     Told by the kernel log (machine checks, EDAC, firmware) and by the counters of the memory controllers, where the
     machine shows any; most virtual ones do not. An uncorrected error has destroyed data. Corrected ones are harmless
     until they become many. What the firmware has kept of the boot before is a concern.
 
-    Remedy: Uncorrected: drain and replace the node. Many corrected ones: replace it when it is next idle.
+    Remedy (replace): Uncorrected: drain and replace the node. Many corrected ones: replace it when it is next idle.
     """
     logged, unread = known(lambda: errors(node))
     controllers, no_counters = known(lambda: node.memory_controllers)

@@ -27,14 +27,14 @@ MINUTE_S = 60
 
 @evidence("grep -H job_ /proc/[0-9]*/cgroup; grep -lz SLURM_JOB_ID= /proc/[0-9]*/environ; pgrep -af slurmstepd")
 def test_job_leftovers(node: Node) -> None:
-    """Processes of an ended job still run.
+    """Leftover job processes.
 
     A process that Slurm started for a job, and that no step of that job on this node accounts for any more, takes
     processors and memory from the jobs after it. Its control group says whose it is, else what a step puts into its
     environment: salloc's own shell is none. After a job this fails; at any other time it is a concern. What is in an
     environment is its process's own to write: an epilog believes it of its own job's user alone.
 
-    Remedy: End the processes. ProctrackType=proctrack/cgroup lets none escape.
+    Remedy (clean up): End the processes. ProctrackType=proctrack/cgroup lets none escape.
     """
     left = node.jobs.left
     if left:
@@ -63,12 +63,12 @@ def _by_job(left: Iterable[JobProcess]) -> Iterator[str]:
 
 @evidence("ls -la /dev/shm; ps -eo uid= | sort -u")
 def test_shm_leaked(node: Node) -> None:
-    """Users who have gone have left files in /dev/shm.
+    """Orphaned files in /dev/shm.
 
     They hold memory until they are removed or the node reboots. Before a job and after it this fails where it is much
     of the memory; at any other time, and where it is little, it is a concern.
 
-    Remedy: Remove the files while their owner has no job here; find out why the job was killed.
+    Remedy (clean up): Remove the files while their owner has no job here; find out why the job was killed.
     """
     leaked = node.jobs.shm
     if not leaked:

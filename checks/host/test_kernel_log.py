@@ -24,14 +24,14 @@ pytestmark = [mark.host, mark.preflight, mark.prolog, mark.epilog]
 @mark.hyperpod_node_debugger("I")
 @evidence("journalctl -k -b | grep -iE 'out of memory|allocation failure|fork rejected'")
 def test_no_oom_kill(node: Node) -> None:
-    """The node ran out of memory.
+    """Out-of-memory kills.
 
     The kernel killed a process for want of the node's memory, or had no memory to give. What reaches the limit of its
     own control group, of memory or of processes, or of the NUMA nodes that it is bound to, is its job's affair, and a
     concern; so is a failed allocation of many pages together, which is never promised.
 
-    Remedy: Find what took the memory: processes of ended jobs, files in /dev/shm. Limit jobs by control groups. Reboot
-    the node if the kernel killed a service.
+    Remedy (clean up): Find what took the memory: processes of ended jobs, files in /dev/shm. Limit jobs by control
+    groups. Reboot the node if the kernel killed a service.
     """
     kills = [event for event in node.kernel_events if isinstance(event, OomKill)]
     failures = [event for event in node.kernel_events if isinstance(event, AllocationFailure)]
@@ -52,12 +52,12 @@ def test_no_oom_kill(node: Node) -> None:
 @mark.hyperpod_node_debugger("G")
 @evidence("journalctl -k -b | grep -E 'AER|PCIe Bus Error'")
 def test_pcie_aer(node: Node) -> None:
-    """PCIe devices reported errors.
+    """PCIe errors (AER).
 
     After a fatal error the link cannot be trusted, and the device is reset or lost. A non-fatal one lost a transaction.
     Corrected ones matter when they are many.
 
-    Remedy: Reboot the node. If the device reports errors again, replace the node.
+    Remedy (reset or reboot): Reboot the node. If the device reports errors again, replace the node.
     """
     gpus = {address: gpu.words for address, gpu in gpus_by_address(node).items()}
 
@@ -84,12 +84,13 @@ def test_pcie_aer(node: Node) -> None:
 @mark.hyperpod_nccl
 @evidence("journalctl -k -b | grep -E 'segfault at|general protection'")
 def test_segfaults(node: Node) -> None:
-    """Training processes crashed.
+    """Training process crashes.
 
     A process of Python, or one in the libraries of NCCL, CUDA or EFA, ended with a segmentation fault. That is as a
     rule the application's fault; the same crash on one node only points at the node.
 
-    Remedy: Look for core files and the job's log. Compare NCCL's, CUDA's and EFA's versions with other nodes.
+    Remedy (investigate): Look for core files and the job's log. Compare NCCL's, CUDA's and EFA's versions with other
+    nodes.
     """
     crashes = [
         event
@@ -104,12 +105,13 @@ def test_segfaults(node: Node) -> None:
 @mark.hyperpod_node_debugger("N")
 @evidence("journalctl -k -b | grep -iE 'lockup|detected.*stall'")
 def test_lockups(node: Node) -> None:
-    """CPUs stood still.
+    """CPU lockups.
 
     A hard lockup is a CPU that takes no interrupt any more. Soft lockups and stalls are CPUs kept by one task for many
     seconds: a driver that waits for its device, or a host that is overloaded.
 
-    Remedy: Reboot the node; replace it if a CPU locks up again. Look at what the CPU ran: it is in the log.
+    Remedy (reset or reboot): Reboot the node; replace it if a CPU locks up again. Look at what the CPU ran: it is in
+    the log.
     """
     lockups = [event for event in node.kernel_events if isinstance(event, Lockup)]
     hard = [event for event in lockups if event.kind == "hard"]

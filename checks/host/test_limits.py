@@ -17,13 +17,13 @@ LOGIN = "a login"
 @mark.hyperpod_nccl("17")
 @evidence("ulimit -s -n -u; cat /proc/$(pgrep -o slurmd)/limits")
 def test_ulimits(node: Node) -> None:
-    """A job may have too small a stack, or too few files or processes.
+    """Stack, file and process limits.
 
     Jobs inherit the limits of the daemon that starts them. A training process has a connection to many others and many
     threads; with a stack and locked memory that are both unlimited, glibc gives threads a stack of 2 MiB.
 
-    Remedy: Set nofile, nproc and stack in /etc/security/limits.conf, and LimitNOFILE, LimitNPROC and LimitSTACK in the
-    daemon's unit; restart it.
+    Remedy (fix configuration): Set nofile, nproc and stack in /etc/security/limits.conf, and LimitNOFILE, LimitNPROC
+    and LimitSTACK in the daemon's unit; restart it.
     """
     least = {"nofile": threshold("limits.nofile"), "nproc": threshold("limits.nproc")}
     data, unread = _limits(node)
@@ -72,12 +72,13 @@ def _look_at_threads(node: Node, data: dict[str, dict[str, int | None]]) -> None
 @mark.hyperpod_node_debugger("I")
 @evidence("systemctl show -p MemoryMax slurmd containerd; cat /sys/fs/cgroup/system.slice/slurmd.service/memory.max")
 def test_daemon_memory(node: Node) -> None:
-    """A daemon that starts jobs may use only part of the memory.
+    """Job daemon memory limit.
 
     What it starts shares the limit of its control group, or of one above, unless it is put into another. A job that is
     then killed has used no more than it was given, and the node has memory left.
 
-    Remedy: Take MemoryMax and MemoryHigh out of the daemon's unit and of its slice (systemctl edit), and restart it.
+    Remedy (fix configuration): Take MemoryMax and MemoryHigh out of the daemon's unit and of its slice (systemctl
+    edit), and restart it.
     """
     total_kib = node.main_memory.total_kib
     percent = threshold("memory.daemon_percent")

@@ -21,11 +21,11 @@ EFA_PAGE_KIB = 2048  # what libfabric's EFA provider asks for: MAP_HUGETLB of th
 @mark.ami
 @evidence("df -h /dev/shm; ls -la /dev/shm")
 def test_dev_shm(node: Node) -> None:
-    """/dev/shm is absent, too small or nearly full.
+    """/dev/shm size.
 
     NCCL and data loaders exchange data through /dev/shm; with too little of it they die with a bus error.
 
-    Remedy: Mount a tmpfs of at least 16 GiB on /dev/shm; remove what ended jobs have left there.
+    Remedy (fix configuration): Mount a tmpfs of at least 16 GiB on /dev/shm; remove what ended jobs have left there.
     """
     mount = node.mount_at("/dev/shm")
     assert mount is not None, "nothing is mounted on /dev/shm; expected a tmpfs"
@@ -48,11 +48,11 @@ def test_dev_shm(node: Node) -> None:
 @mark.epilog
 @evidence("ls -la /dev/shm/nccl-*; nvidia-smi --query-compute-apps=pid,name --format=csv")
 def test_shm_leftovers(node: Node) -> None:
-    """Ended jobs have left NCCL segments in /dev/shm.
+    """NCCL segments in /dev/shm.
 
     They hold memory until they are removed or the node reboots.
 
-    Remedy: Remove /dev/shm/nccl-* while no job runs; find out why the job was killed.
+    Remedy (clean up): Remove /dev/shm/nccl-* while no job runs; find out why the job was killed.
     """
     left = node.main_memory.nccl_shm
     if left.count and not _is_busy(node):
@@ -71,11 +71,11 @@ def _is_busy(node: Node) -> bool:
 @mark.ami
 @evidence("grep MemTotal /proc/meminfo; dmidecode -t memory")
 def test_memory_size(node: Node) -> None:
-    """Memory is missing.
+    """Main memory size.
 
     The kernel deals out a few percent less than there is. Much less is a memory module that failed, or a balloon.
 
-    Remedy: Look for mem= on the kernel's command line and for memory errors in its log; replace the node.
+    Remedy (replace): Look for mem= on the kernel's command line and for memory errors in its log; replace the node.
     """
     if node.is_outside_ec2:
         not_applicable("how much memory there should be only an EC2 type says")
@@ -89,9 +89,10 @@ def test_memory_size(node: Node) -> None:
 
 @evidence("grep MemTotal /proc/meminfo")
 def test_memory_uniform(node: Node) -> None:
-    """The node has less memory than its group.
+    """Main memory compared with the group.
 
-    Remedy: Compare the kernel's command line (crashkernel, mem) with a node beside it; else replace the node.
+    Remedy (investigate): Compare the kernel's command line (crashkernel, mem) with a node beside it; else replace the
+    node.
     """
     total_gib = node.main_memory.total_gib
     data = node.group.counts("memory", _memory_gib).get("memory")
@@ -110,9 +111,9 @@ def _memory_gib(node: Node) -> dict[str, str]:
 
 @evidence("free -g; ps -eo rss,pid,comm --sort=-rss | head")
 def test_memory_available(node: Node) -> None:
-    """Memory is in use before the job begins.
+    """Available memory.
 
-    Remedy: Find what holds it (ps, df /dev/shm, huge pages); end what an earlier job has left.
+    Remedy (clean up): Find what holds it (ps, df /dev/shm, huge pages); end what an earlier job has left.
     """
     memory = node.main_memory
     percent = 100 * memory.available_kib / memory.total_kib if memory.total_kib else 0.0
@@ -128,11 +129,11 @@ def test_memory_available(node: Node) -> None:
 @mark.ami
 @evidence("swapon --show; grep Swap /proc/meminfo")
 def test_swap(node: Node) -> None:
-    """Swap is configured or in use.
+    """Swap.
 
     A training job that swaps does not fail, it crawls, and every other node waits for it.
 
-    Remedy: swapoff -a, and take swap out of /etc/fstab.
+    Remedy (fix configuration): swapoff -a, and take swap out of /etc/fstab.
     """
     memory = node.main_memory
     total_gib = memory.swap_total_kib / GIB_IN_KIB
@@ -147,11 +148,11 @@ def test_swap(node: Node) -> None:
 @mark.ami
 @evidence("grep -i huge /proc/meminfo; sysctl vm.nr_hugepages")
 def test_hugepages(node: Node) -> None:
-    """Huge pages are reserved that nobody uses.
+    """Huge pages.
 
     They are taken from every job's memory. What EFA's software reserves is small.
 
-    Remedy: Lower vm.nr_hugepages in /etc/sysctl.d, and hugepages= on the kernel's command line.
+    Remedy (fix configuration): Lower vm.nr_hugepages in /etc/sysctl.d, and hugepages= on the kernel's command line.
     """
     memory = node.main_memory
     unused_gib = sum(pages.size_kib * pages.free for pages in memory.huge_pages) / GIB_IN_KIB
@@ -165,13 +166,13 @@ def test_hugepages(node: Node) -> None:
 @mark.ami
 @evidence("grep HugePages_Total /proc/meminfo; grep -r FI_EFA_USE_HUGE_PAGE /etc/environment /etc/profile.d")
 def test_efa_huge_pages(node: Node) -> None:
-    """No huge pages are reserved, and EFA would use them.
+    """Huge pages for EFA.
 
     libfabric's EFA provider puts its buffers into huge pages of 2 MiB and does with small ones where there are none:
     each then takes more of the device's registrations. Pods that ask for hugepages-2Mi are not scheduled.
 
-    Remedy: Set vm.nr_hugepages in /etc/sysctl.d as EFA's installer does (5128 pages), or FI_EFA_USE_HUGE_PAGE=0 where
-    that is meant so.
+    Remedy (fix configuration): Set vm.nr_hugepages in /etc/sysctl.d as EFA's installer does (5128 pages), or
+    FI_EFA_USE_HUGE_PAGE=0 where that is meant so.
     """
     if not node.efa_devices:
         not_applicable("no EFA device on this node")

@@ -22,12 +22,13 @@ ARM = ("aarch64", "arm64")
 @mark.hyperpod_performance_debugger("A")
 @evidence("cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor | sort | uniq -c")
 def test_cpu_governor(node: Node) -> None:
-    """CPUs do not run as fast as they can.
+    """CPU frequency governor.
 
     Launching kernels and feeding GPUs is work of single CPUs: at a low frequency the GPUs wait. Drivers that set their
     own pace (intel_pstate, amd-pstate-epp) may say powersave and still be fast.
 
-    Remedy: Set the governor to performance on every CPU (cpupower frequency-set -g performance), and at every boot.
+    Remedy (fix configuration): Set the governor to performance on every CPU (cpupower frequency-set -g performance),
+    and at every boot.
     """
     policies = node.processors.policies
     if not policies:
@@ -44,11 +45,12 @@ def test_cpu_governor(node: Node) -> None:
 @mark.hyperpod_version_checker
 @evidence("lscpu")
 def test_cpu_uniform(node: Node) -> None:
-    """The processors differ from those of the group.
+    """Processors compared with the group.
 
     A job is as fast as its slowest node.
 
-    Remedy: Compare lscpu with a node beside it: settings are of the image or the boot, model and microcode of the host.
+    Remedy (investigate): Compare lscpu with a node beside it: settings are of the image or the boot, model and
+    microcode of the host.
     """
     found = differences(node, "processors", _of_processors)
     if found:
@@ -72,10 +74,10 @@ def _of_processors(node: Node) -> Values:
 @mark.hyperpod_node_debugger("I")
 @evidence("cat /sys/devices/system/cpu/online /sys/devices/system/cpu/present; nproc")
 def test_cpus_online(node: Node) -> None:
-    """CPUs are missing.
+    """CPU count.
 
-    Remedy: Bring them online, or look for maxcpus and nr_cpus on the kernel's command line. If the machine itself has
-    fewer than its type, replace it.
+    Remedy (fix configuration): Bring them online, or look for maxcpus and nr_cpus on the kernel's command line. If the
+    machine itself has fewer than its type, replace it.
     """
     cpus = node.processors
     online, offline = len(cpus.online), cpus.present - cpus.online
@@ -93,12 +95,13 @@ def test_cpus_online(node: Node) -> None:
 @mark.hyperpod_node_debugger("J")
 @evidence("lscpu | grep Thread; cat /sys/devices/system/cpu/smt/control")
 def test_thread_siblings(node: Node) -> None:
-    """Hyper-threading is off.
+    """Hyper-threading.
 
     An x86 type of EC2 has two threads per core unless ThreadsPerCore, the CPU options or the kernel say otherwise: with
     one, data loaders have half the CPUs, and a Slurm configuration that counts all of them drains the node.
 
-    Remedy: Where that is not wanted, set ThreadsPerCore=2 for the instance group; take nosmt off the command line.
+    Remedy (fix configuration): Where that is not wanted, set ThreadsPerCore=2 for the instance group; take nosmt off
+    the command line.
     """
     cpus = node.processors
     if cpus.machine in ARM or node.is_outside_ec2 or not (node.type_name and cpus.threads_per_core):
@@ -113,11 +116,12 @@ def test_thread_siblings(node: Node) -> None:
 @mark.hyperpod_performance_debugger("A")
 @evidence("cpupower idle-info; cat /sys/devices/system/cpu/cpu0/cpuidle/state*/{name,latency,disable}")
 def test_c_states(node: Node) -> None:
-    """Idle CPUs sleep deeply.
+    """CPU sleep states.
 
     A CPU that waits for the network or a GPU falls asleep; from C6 it takes tens of microseconds to wake, each time.
 
-    Remedy: Start the kernel with intel_idle.max_cstate=1 processor.max_cstate=1, or disable the states at boot.
+    Remedy (fix configuration): Start the kernel with intel_idle.max_cstate=1 processor.max_cstate=1, or disable the
+    states at boot.
     """
     if not node.gpus_on_bus:
         not_applicable("no GPU waits for the CPUs of this node")
@@ -134,9 +138,9 @@ def test_c_states(node: Node) -> None:
 @mark.hyperpod_performance_debugger("B")
 @evidence("vmstat 1 3; iostat -x 1 2")
 def test_iowait(node: Node) -> None:
-    """CPUs wait for disks or file servers.
+    """CPU I/O wait.
 
-    Remedy: Find who reads or writes (iotop, pidstat -d) and which mount is slow.
+    Remedy (investigate): Find who reads or writes (iotop, pidstat -d) and which mount is slow.
     """
     waiting, limit = node.processors.time_percent["iowait"], threshold("cpu.iowait_concern_percent")
     if waiting > limit:
@@ -147,9 +151,9 @@ def test_iowait(node: Node) -> None:
 @mark.hyperpod_performance_debugger("A")
 @evidence("vmstat 1 3")
 def test_cpu_steal(node: Node) -> None:
-    """The hypervisor takes CPU time away.
+    """CPU steal.
 
-    Remedy: GPU types own their CPUs and lose none: replace the node.
+    Remedy (replace): GPU types own their CPUs and lose none: replace the node.
     """
     stolen, limit = node.processors.time_percent["steal"], threshold("cpu.steal_concern_percent")
     if stolen > limit:

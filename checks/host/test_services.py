@@ -22,14 +22,14 @@ DCGM = ("nvidia-dcgm", "dcgm")
 @mark.hyperpod_node_debugger("D")
 @evidence("systemctl --failed; systemctl status slurmd munge containerd nvidia-persistenced")
 def test_services(node: Node) -> None:
-    """A service that the node needs does not run.
+    """Services.
 
     One that jobs, launchers or operators need has failed, ends again and again, or is enabled and does not run. What
     is not installed or not enabled is not missed, but for DCGM: without it nobody watches the GPUs while jobs run.
     Other units that failed are worth a look, and of no account before a job; a user's own are nobody's service. A
     machine that only builds an image need not run those that are there for a device it has not.
 
-    Remedy: Read its log (journalctl -u NAME), mend what it names and start it.
+    Remedy (restore service): Read its log (journalctl -u NAME), mend what it names and start it.
     """
     idle = deviceless(node)
     data, unread = readings(node, "services", "failed_units", "restarting_units")

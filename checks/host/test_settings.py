@@ -22,12 +22,12 @@ WORDS = {"0": "off", "1": "on"}
 @mark.hyperpod_node_debugger("I")
 @evidence("numactl --hardware; cat /sys/bus/pci/devices/*/numa_node")
 def test_numa(node: Node) -> None:
-    """A NUMA node lacks memory, or a device has no NUMA node.
+    """NUMA layout.
 
     A socket with less memory than its sisters has lost a memory channel, and its CPUs reach over to the other's. Where
     the firmware does not say near which socket a GPU is, nothing can be bound to it.
 
-    Remedy: Compare numactl --hardware and nvidia-smi topo -m with a node beside it; replace the node.
+    Remedy (investigate): Compare numactl --hardware and nvidia-smi topo -m with a node beside it; replace the node.
     """
     sockets = node.main_memory.sockets
     if len(sockets) < 2:
@@ -47,12 +47,13 @@ def test_numa(node: Node) -> None:
 @mark.hyperpod_performance_debugger("A")
 @evidence("sysctl kernel.numa_balancing")
 def test_numa_balancing(node: Node) -> None:
-    """Automatic NUMA balancing is not as the type or the group has it.
+    """Automatic NUMA balancing.
 
     The kernel takes pages away from processes to see who uses them; each look is a fault. Where processes are bound to
     their NUMA node, as on the superchips, it only costs.
 
-    Remedy: Set kernel.numa_balancing in /etc/sysctl.d as on the other nodes; to 0 where the type wants it off.
+    Remedy (fix configuration): Set kernel.numa_balancing in /etc/sysctl.d as on the other nodes; to 0 where the type
+    wants it off.
     """
     if len(node.main_memory.sockets) < 2:
         not_applicable("the CPUs are of one NUMA node")
@@ -83,9 +84,9 @@ def _wanted_balancing(node: Node) -> str | None:
 @mark.hyperpod_performance_debugger("A")
 @evidence("cat /sys/kernel/mm/transparent_hugepage/enabled")
 def test_thp(node: Node) -> None:
-    """Transparent huge pages are not as the group has them.
+    """Transparent huge pages.
 
-    Remedy: Set transparent_hugepage on the kernel's command line as on the other nodes.
+    Remedy (fix configuration): Set transparent_hugepage on the kernel's command line as on the other nodes.
     """
     found = differences(node, "transparent huge pages", _transparent)
     if found:
@@ -102,11 +103,12 @@ def _transparent(node: Node) -> Values:
 @mark.hyperpod_node_debugger("N")
 @evidence("uname -r; ls /boot/vmlinuz-* /lib/modules")
 def test_kernel_running_is_installed(node: Node) -> None:
-    """The kernel that runs is not the newest that is installed, or not installed any more.
+    """Running kernel.
 
     Modules are built for the installed kernel: the next reboot changes drivers, and until then none may load.
 
-    Remedy: Reboot the node when no job runs, and rebuild the image with the kernel that it should have.
+    Remedy (reset or reboot): Reboot the node when no job runs, and rebuild the image with the kernel that it should
+    have.
     """
     kernel = node.kernel_state
     installed = kernel.images or kernel.with_modules
@@ -122,9 +124,9 @@ def test_kernel_running_is_installed(node: Node) -> None:
 @mark.hyperpod_node_debugger("N")
 @evidence("cat /run/reboot-required /run/reboot-required.pkgs")
 def test_reboot_required(node: Node) -> None:
-    """An update waits for a reboot.
+    """Pending reboot.
 
-    Remedy: Reboot the node when no job runs; turn unattended upgrades off on nodes that train.
+    Remedy (reset or reboot): Reboot the node when no job runs; turn unattended upgrades off on nodes that train.
     """
     kernel = node.kernel_state
     if kernel.reboot_required:
@@ -137,11 +139,12 @@ def test_reboot_required(node: Node) -> None:
 @mark.hyperpod_node_debugger("I")
 @evidence("chronyc tracking; timedatectl")
 def test_clock_sync(node: Node) -> None:
-    """The clock is not kept right.
+    """Clock synchronization.
 
     With clocks apart logs cannot be put in order, and munge and TLS refuse what seems too old or too new.
 
-    Remedy: Start chrony (on EC2 with the server 169.254.169.123) and see why it finds no source: chronyc sources.
+    Remedy (restore service): Start chrony (on EC2 with the server 169.254.169.123) and see why it finds no source:
+    chronyc sources.
     """
     clock, limit_s = node.kernel_state.clock, threshold("clock.error_concern_s")
     if clock.max_error_s > limit_s:
@@ -153,11 +156,12 @@ def test_clock_sync(node: Node) -> None:
 @mark.hyperpod_performance_debugger("A")
 @evidence("cat /sys/devices/system/clocksource/clocksource0/{current,available}_clocksource")
 def test_clocksource(node: Node) -> None:
-    """Reading the time is slow.
+    """Kernel clock source.
 
     Frameworks read the clock all the time. The kernel leaves the TSC for a slow source when it finds it unreliable.
 
-    Remedy: Look for "clocksource" in the kernel's log; on Xen types choose tsc at boot (clocksource=tsc).
+    Remedy (fix configuration): Look for "clocksource" in the kernel's log; on Xen types choose tsc at boot
+    (clocksource=tsc).
     """
     kernel = node.kernel_state
     if not kernel.clocksource:

@@ -20,11 +20,12 @@ pytestmark = [mark.host, mark.preflight, mark.prolog]
 @mark.hyperpod_node_debugger("I.2")
 @evidence("df -h /; df -i /")
 def test_root_volume(node: Node) -> None:
-    """The root volume is full.
+    """Root volume space.
 
     A full root volume breaks logging, containers and SSM sessions, and so every attempt to repair the node.
 
-    Remedy: Remove old logs, images and core files; move checkpoints and caches to the shared or the NVMe file system.
+    Remedy (clean up): Remove old logs, images and core files; move checkpoints and caches to the shared or the NVMe
+    file system.
     """
     root = node.mount_at("/")
     if root is None or root.total_kib is None or root.free_kib is None or not root.total_kib:
@@ -41,13 +42,14 @@ def test_root_volume(node: Node) -> None:
 @mark.hyperpod_node_debugger("G")
 @evidence("ps -eo pid,stat,etimes,wchan:32,comm | awk '$2 ~ /^D/'; cat /proc/PID/stack")
 def test_d_state(node: Node) -> None:
-    """Processes hang in the kernel.
+    """Processes in uninterruptible sleep.
 
     A process in uninterruptible sleep cannot be killed. One that stays in the functions of a driver or of a file system
     waits for a device, a disk or a file server that does not answer, and whoever waits for it hangs as well. What waits
     in others is a concern; what any user can hold for as long as he likes, as vfork and FUSE, is of no account.
 
-    Remedy: Find what it waits for (wchan). A hung GPU driver or a dead mount that does not come back needs a reboot.
+    Remedy (reset or reboot): Find what it waits for (wchan). A hung GPU driver or a dead mount that does not come back
+    needs a reboot.
     """
     limit_s = threshold("processes.d_state_fail_s")
     blocked = [process for process in node.blocked_processes if process.waits_for != USER]
@@ -74,9 +76,9 @@ def _waiting(processes: Iterable[BlockedProcess]) -> str:
 @mark.hyperpod_node_debugger("I")
 @evidence("ps -eo stat | grep -c ^Z")
 def test_zombies(node: Node) -> None:
-    """Many dead processes are not waited for.
+    """Zombie processes.
 
-    Remedy: Find their parent (ps -eo ppid,stat | grep Z) and restart it.
+    Remedy (clean up): Find their parent (ps -eo ppid,stat | grep Z) and restart it.
     """
     limit = threshold("processes.zombies_concern")
     if node.zombies > limit:

@@ -30,14 +30,14 @@ DRIVERS = 64  # versions of EFA's driver whose age is remembered: it is asked of
 @mark.hyperpod_node_debugger("A")
 @evidence("lspci -n -d 1d0f: | grep -c efa; ls /sys/class/infiniband")
 def test_efa_count(node: Node) -> None:
-    """EFA devices are missing.
+    """EFA device count.
 
     Counted are RDMA devices of Amazon's EFA, not every RDMA device, against those that are attached: what the inventory
     or --expect efa=N says, else what the PCI bus lists or most nodes of the group have. An instance may have fewer than
     its type allows; that is a concern where others of the group have more, or where there are none to compare.
 
-    Remedy: If the bus shows them all, reload the efa driver. Else compare with the interfaces attached to the
-    instance; replace the node if they differ.
+    Remedy (investigate): If the bus shows them all, reload the efa driver. Else compare with the interfaces attached to
+    the instance; replace the node if they differ.
     """
     due = node.expected("efa")
     count = len(node.efa_devices)
@@ -92,12 +92,12 @@ def _seen(node: Node) -> dict[str, str]:
 @mark.hyperpod_node_debugger("A")
 @evidence("cat /sys/class/infiniband/*/ports/1/state /sys/class/infiniband/*/ports/1/phys_state")
 def test_efa_port_active(efa_device: RdmaDevice) -> None:
-    """EFA ports are not active.
+    """EFA port state.
 
     The EFA driver reports ACTIVE for every port that it has brought up, whatever the network does: this finds a device
     that the driver could not start, and cannot prove that packets flow. The pairwise test proves that.
 
-    Remedy: Look for efa in the kernel log; reload the driver or reboot the node.
+    Remedy (reset or reboot): Look for efa in the kernel log; reload the driver or reboot the node.
     """
     ports = efa_device.ports
     assert ports, "no port; expected port 1"
@@ -111,12 +111,12 @@ def test_efa_port_active(efa_device: RdmaDevice) -> None:
 @mark.hyperpod_node_debugger("A")
 @evidence("cat /sys/class/infiniband/*/ports/1/rate")
 def test_efa_rate(efa_device: RdmaDevice, node: Node) -> None:
-    """EFA ports are slower than the instance type's.
+    """EFA port speed.
 
     The driver rounds a rate down to one that InfiniBand has a word for, 35 to 30 Gb/s, and says 100 Gb/s of a device
     whose rate it does not know: before 2.13 of every device. That figure is held against the group's other nodes alone.
 
-    Remedy: Compare with other nodes of the type; replace the node if only this one is slow.
+    Remedy (investigate): Compare with other nodes of the type; replace the node if only this one is slow.
     """
     due, driver = node.of_type("efa_gbps"), port_rate()
     least = driver.reported_gbps(due)
@@ -156,12 +156,12 @@ def _others_tell(node: Node, least: int) -> bool:
 @mark.hyperpod_nccl("13")
 @evidence("fi_info -p efa -t FI_EP_RDM | grep domain | sort -u")
 def test_libfabric_efa(node: Node) -> None:
-    """libfabric does not offer every EFA device.
+    """EFA devices in libfabric.
 
     NCCL reaches EFA through libfabric's reliable datagram endpoint (FI_EP_RDM). Newer versions list each device twice;
     counted are different domains. Without the provider NCCL falls back to TCP.
 
-    Remedy: Reinstall EFA's software. Where only some devices are missing, look at test_efa_count.
+    Remedy (fix configuration): Reinstall EFA's software. Where only some devices are missing, look at test_efa_count.
     """
     devices = efa_due(node)
     if devices == 0:
@@ -187,9 +187,10 @@ def efa_due(node: Node) -> int:
 @mark.hyperpod_node_debugger("A")
 @evidence("lsmod | grep -E '^(efa|ib_uverbs|ib_core) '; ls /dev/infiniband")
 def test_efa_modules(node: Node) -> None:
-    """EFA's kernel modules or device files are missing.
+    """EFA kernel modules and device files.
 
-    Remedy: Load the efa module (modprobe efa). If that fails, reinstall EFA's software for the running kernel.
+    Remedy (fix configuration): Load the efa module (modprobe efa). If that fails, reinstall EFA's software for the
+    running kernel.
     """
     devices = efa_due(node)
     if devices == 0:

@@ -33,13 +33,13 @@ LIMITS: Mapping[str, str] = {
 @mark.ami
 @evidence("cat /sys/class/infiniband/*/device/p2p; cat /sys/module/nvidia/taint")
 def test_efa_gdr(efa_device: RdmaDevice, node: Node) -> None:
-    """EFA cannot reach GPU memory (GPUDirect RDMA).
+    """GPUDirect RDMA over EFA.
 
     The EFA driver names who lends it GPU memory. Where nobody does, every byte goes through the host's memory. Only
     NVIDIA's open kernel modules have another way (DMA-BUF), of which nothing on the node tells whether it is used.
 
-    Remedy: Load efa_nv_peermem or reinstall EFA's software after the NVIDIA driver; fi_info -p efa -c FI_HMEM shows
-    whether libfabric can use GPU memory.
+    Remedy (fix configuration): Load efa_nv_peermem or reinstall EFA's software after the NVIDIA driver; fi_info -p efa
+    -c FI_HMEM shows whether libfabric can use GPU memory.
     """
     if not node.type.gdr:
         not_applicable(f"{node.type_name} has no GPUDirect RDMA")
@@ -55,13 +55,13 @@ def test_efa_gdr(efa_device: RdmaDevice, node: Node) -> None:
 
 @evidence("grep . /sys/class/infiniband/*/ports/1/hw_counters/* /sys/class/infiniband/*/hw_counters/*; sleep 1; again")
 def test_efa_counters(efa_device: RdmaDevice, node: Node) -> None:
-    """EFA drops, repeats or fails to send.
+    """EFA error counters.
 
     Judged is how far the counters went during the probe, never how far they are: they run since boot, and old errors
     prove nothing. On an idle node they stand still; this finds trouble under the load of a running job.
 
-    Remedy: Look at the peers that the job talks to; if several nodes blame one, drain that one. Commands that never
-    complete (no_completion_cmds) are the device's own fault: replace the node.
+    Remedy (investigate): Look at the peers that the job talks to; if several nodes blame one, drain that one. Commands
+    that never complete (no_completion_cmds) are the device's own fault: replace the node.
     """
     counters = next((data for data in node.efa_counters if data.name == efa_device.name), None)
     if counters is None:

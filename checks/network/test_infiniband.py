@@ -28,11 +28,11 @@ ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"  # as sysfs calls the link layer
 @mark.prolog
 @evidence("ls /sys/class/infiniband")
 def test_ib_count(node: Node) -> None:
-    """InfiniBand or RoCE devices are missing.
+    """InfiniBand or RoCE device count.
 
     Counted are RDMA devices that are not EFA, against --expect ib=N, or else against most nodes of the group.
 
-    Remedy: Look for the device with lspci and in the kernel log; reseat it, or replace the node.
+    Remedy (investigate): Look for the device with lspci and in the kernel log; reseat it, or replace the node.
     """
     count, due = len(node.ib_devices), node.target.expect.get("ib")
     if due is not None:
@@ -53,13 +53,13 @@ def _count(node: Node) -> Mapping[str, str]:
 @mark.prolog
 @evidence("ibstat; cat /sys/class/infiniband/*/ports/*/state /sys/class/infiniband/*/ports/*/rate")
 def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
-    """InfiniBand or RoCE ports are down, or slower than their like.
+    """InfiniBand or RoCE port state and speed.
 
     Every port that has a cable must be active, at the rate of most ports of its model on this node, and of the same
     port of most nodes of the group; one slow rail slows every collective. A port whose physical state is Disabled was
     switched off by somebody and is passed over.
 
-    Remedy: Reseat or replace the cable; look at the switch port. ibdiagnet shows more.
+    Remedy (investigate): Reseat or replace the cable; look at the switch port. ibdiagnet shows more.
     """
     if node.efa_devices:
         not_applicable("this node's fabric is EFA")
@@ -108,13 +108,13 @@ def _rate(port: Port) -> str | None:
 
 @evidence("cat /sys/class/infiniband/*/ports/*/link_layer; mlxconfig -d DEVICE query LINK_TYPE_P1")
 def test_ib_link_layer(node: Node) -> None:
-    """An InfiniBand port runs as Ethernet.
+    """InfiniBand port link layer.
 
     A port can be either (LINK_TYPE of the device's firmware), and one that was set otherwise is up and carries nothing
     of the fabric. Held against the same port of most nodes of the group: one that is Ethernet everywhere is meant so,
     for storage as a rule.
 
-    Remedy: Set LINK_TYPE_P1 (or P2) to IB with mlxconfig, and reset the device or reboot the node.
+    Remedy (fix configuration): Set LINK_TYPE_P1 (or P2) to IB with mlxconfig, and reset the device or reboot the node.
     """
     if node.efa_devices or not node.ib_devices:
         not_applicable("this node's fabric is EFA" if node.efa_devices else "no InfiniBand or RoCE device on this node")
@@ -131,12 +131,12 @@ def _link_layers(node: Node) -> Mapping[str, str | None]:
 
 @evidence("cat /sys/class/infiniband/*/ports/*/counters/{link_downed,symbol_error}")
 def test_ib_errors(ib_device: RdmaDevice, node: Node) -> None:
-    """InfiniBand links drop or garble data.
+    """InfiniBand error counters.
 
     The counters run since the driver was loaded; they are held against the time since boot, so that a link that came
     up once or twice is no fault.
 
-    Remedy: Clean or replace the cable and its transceivers; look at the switch port's own counters.
+    Remedy (investigate): Clean or replace the cable and its transceivers; look at the switch port's own counters.
     """
     if node.efa_devices:
         not_applicable("this node's fabric is EFA")

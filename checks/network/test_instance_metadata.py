@@ -16,12 +16,13 @@ pytestmark = [mark.network, mark.preflight]
 @mark.hyperpod_node_debugger("D")
 @evidence("curl -si -X PUT http://169.254.169.254/latest/api/token -H 'X-aws-ec2-metadata-token-ttl-seconds: 60'")
 def test_imds_v2(node: Node) -> None:
-    """The instance metadata service gives no token, or asks for none.
+    """Instance metadata service.
 
     Version 2 of the service answers only who shows a token. Lifecycle scripts that ask without one read nothing where
     it is required; where it is not, any program that can be made to fetch a page can read the instance's credentials.
 
-    Remedy: Require tokens: aws ec2 modify-instance-metadata-options --http-tokens required --http-endpoint enabled.
+    Remedy (fix configuration): Require tokens: aws ec2 modify-instance-metadata-options --http-tokens required
+    --http-endpoint enabled.
     """
     data = _metadata(node)
     if data.token != HTTP_OK:
@@ -34,9 +35,9 @@ def test_imds_v2(node: Node) -> None:
 @mark.hyperpod_node_debugger("F")
 @evidence("curl -s http://169.254.169.254/latest/meta-data/events/maintenance/scheduled -H $TOKEN")
 def test_scheduled_events(node: Node) -> None:
-    """AWS will stop, restart or retire the instance.
+    """Scheduled events of the instance.
 
-    Remedy: Drain the node before the date, and let the instance be replaced, or stop and start it yourself.
+    Remedy (replace): Drain the node before the date, and let the instance be replaced, or stop and start it yourself.
     """
     ahead = [event for event in _metadata(node).events if event.is_ahead]
     if ahead:

@@ -21,11 +21,12 @@ ENA = "ena"
 @mark.hyperpod_node_debugger("A")
 @evidence("ip -br link; cat /sys/class/net/*/carrier")
 def test_interfaces_up(node: Node) -> None:
-    """A network interface is down.
+    """Network interface state.
 
     One that is switched on must have a link; one that most nodes of the group have up must be up here.
 
-    Remedy: Look at the cable and the switch port; on EC2 compare with the interfaces attached to the instance.
+    Remedy (investigate): Look at the cable and the switch port; on EC2 compare with the interfaces attached to the
+    instance.
     """
     physical = _physical(node)
     dead = [interface.name for interface in physical if interface.is_on and not interface.is_up]
@@ -41,12 +42,13 @@ def test_interfaces_up(node: Node) -> None:
 @mark.hyperpod_performance_debugger("A")
 @evidence("ip -br link show; cat /sys/class/net/*/mtu")
 def test_mtu(node: Node) -> None:
-    """A network interface takes only small packets.
+    """Network interface MTU.
 
     Held against the jumbo frames of EC2's network (ENA), most interfaces of the same driver on this node, and the same
     interface on most nodes of the group. Different sizes on two ends lose large packets without a word.
 
-    Remedy: Set the MTU in netplan or systemd-networkd as on the other nodes; DHCP on EC2 offers 9001.
+    Remedy (fix configuration): Set the MTU in netplan or systemd-networkd as on the other nodes; DHCP on EC2 offers
+    9001.
     """
     used = [interface for interface in _physical(node) if interface.is_up]
     if not used:
@@ -67,9 +69,9 @@ def test_mtu(node: Node) -> None:
 @mark.hyperpod_node_debugger("E")
 @evidence("cat /sys/class/infiniband/*/fw_ver; lspci -n -d 1d0f:; lspci -n -d 15b3:")
 def test_nic_uniform(node: Node) -> None:
-    """A node's network hardware or its firmware is not that of its group.
+    """Network devices compared with the group.
 
-    Remedy: Bring the firmware to that of the other nodes; replace the node where its devices are others.
+    Remedy (investigate): Bring the firmware to that of the other nodes; replace the node where its devices are others.
     """
     found = differences(node, "network hardware", _hardware)
     if found:

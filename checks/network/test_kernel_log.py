@@ -22,12 +22,13 @@ pytestmark = [
 
 @evidence("journalctl -k -b | grep -E ' efa [0-9a-f:.]+|infiniband rdmap'")
 def test_efa_driver_errors(node: Node) -> None:
-    """The EFA driver reported errors.
+    """EFA driver errors.
 
     A device that does not answer its driver, or whose reset does not end, is lost until the driver is loaded again; its
     port is called ACTIVE all the same. Commands that failed are noted.
 
-    Remedy: Reload the efa module when no job runs, or reboot the node. Replace the node if it returns.
+    Remedy (reset or reboot): Reload the efa module when no job runs, or reboot the node. Replace the node if it
+    returns.
     """
     if _is_without_efa(node):
         not_applicable("no EFA device on this node")

@@ -26,12 +26,13 @@ DAY_S = 86400
 @mark.hyperpod_node_debugger("A")
 @evidence("journalctl -k -b | grep -E ' ena [0-9a-f:.]+'; ethtool -S eth0 | grep wd_expired")
 def test_ena_driver_errors(node: Node) -> None:
-    """The network adapter of EC2 was reset.
+    """ENA adapter resets.
 
     Its driver heard nothing of the device for seconds, or lost packets that it had sent, and reset it. Connections
     stand still meanwhile, and NCCL's bootstrap or a file system may give up.
 
-    Remedy: Once is seldom a fault of the node. Replace the node where it returns; look at the driver's version.
+    Remedy (investigate): Once is seldom a fault of the node. Replace the node where it returns; look at the driver's
+    version.
     """
     errors = [event for event in node.kernel_events if isinstance(event, EnaMessage)]
     require_whole_log(node)
@@ -42,14 +43,14 @@ def test_ena_driver_errors(node: Node) -> None:
 @mark.hyperpod_node_debugger("O")
 @evidence("journalctl -k -b | grep -E 'table overflow|table full'; sysctl net.ipv4.neigh.default.gc_thresh3")
 def test_kernel_tables(node: Node) -> None:
-    """A table of the kernel's network was full.
+    """Kernel network tables.
 
     Without room in the table of neighbours a node cannot reach hosts of its own network that it has not talked to yet;
     without room in that of connections, new ones are dropped. Both look like a network that fails now and then. A user
     can fill the table of connections of a network namespace of their own.
 
-    Remedy: Raise net.ipv4.neigh.default.gc_thresh1 to 3 (net.ipv6 for ndisc_cache) above the number of hosts in the
-    subnet, net.netfilter.nf_conntrack_max above the connections of a busy node.
+    Remedy (fix configuration): Raise net.ipv4.neigh.default.gc_thresh1 to 3 (net.ipv6 for ndisc_cache) above the number
+    of hosts in the subnet, net.netfilter.nf_conntrack_max above the connections of a busy node.
     """
     full = [event for event in node.kernel_events if isinstance(event, TableFull)]
     require_whole_log(node)
@@ -60,12 +61,12 @@ def test_kernel_tables(node: Node) -> None:
 @mark.hyperpod_node_debugger("A")
 @evidence("journalctl -k -b | grep -E 'mlx5_core.*(Link down|Cable)'; ibstat")
 def test_link_flaps(node: Node) -> None:
-    """The link of a network device comes and goes.
+    """Network link flaps.
 
     Each time NCCL's messages on it are sent again or time out. The log is held against the time that it covers, so that
     a link that came up late is no fault.
 
-    Remedy: Clean or reseat the cable and its transceivers, then replace them; look at the switch port.
+    Remedy (investigate): Clean or reseat the cable and its transceivers, then replace them; look at the switch port.
     """
     lost = [event for event in node.kernel_events if isinstance(event, LinkDown)]
     require_whole_log(node)

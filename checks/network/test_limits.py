@@ -15,12 +15,12 @@ pytestmark = [mark.network, mark.preflight, mark.prolog, mark.ami]
 @mark.hyperpod_nccl("17")
 @evidence("ulimit -l; grep 'locked memory' /proc/$(pgrep -o slurmd)/limits")
 def test_memlock(node: Node) -> None:
-    """Locked memory is limited too low for EFA.
+    """Locked memory limit.
 
     EFA pins the memory that it sends from. Jobs inherit the limit of the daemon that starts them, not that of a login.
 
-    Remedy: Set memlock to unlimited in /etc/security/limits.conf, and LimitMEMLOCK=infinity in the daemon's unit;
-    restart it.
+    Remedy (fix configuration): Set memlock to unlimited in /etc/security/limits.conf, and LimitMEMLOCK=infinity in the
+    daemon's unit; restart it.
     """
     if not node.efa_devices and node.expected("efa") == 0:
         not_applicable("no EFA device on this node")

@@ -17,14 +17,14 @@ pytestmark = [mark.network, mark.preflight]
 @mark.hyperpod_node_debugger("B")
 @evidence("cat /etc/resolv.conf; resolvectl status; getent hosts $(hostname)")
 def test_nameservers(node: Node) -> None:
-    """A nameserver does not answer.
+    """Name servers.
 
     Each that /etc/resolv.conf names, and each that systemd-resolved asks in its turn, was asked twice by UDP. Whoever
     looks up a name waits five seconds for each that is silent before the next is asked; with none that answers, file
     systems are not mounted and jobs do not find each other.
 
-    Remedy: See that the server runs and that security groups and firewalls let UDP port 53 through; take a server that
-    is gone out of the DHCP options or /etc/resolv.conf.
+    Remedy (restore service): See that the server runs and that security groups and firewalls let UDP port 53 through;
+    take a server that is gone out of the DHCP options or /etc/resolv.conf.
     """
     servers = node.naming.nameservers
     if not servers:
@@ -39,12 +39,13 @@ def test_nameservers(node: Node) -> None:
 @mark.hyperpod_node_debugger("J")
 @evidence("grep -w $(hostname) /etc/hosts; ip -br addr")
 def test_own_name(node: Node) -> None:
-    """The node's own name leads to another address.
+    """The node's own name.
 
     /etc/hosts is asked before DNS. With another node's address there, as an image or a restored disk brings along, the
     node offers others an address at which it is not: rendezvous of jobs hangs.
 
-    Remedy: Correct the line in /etc/hosts, and what writes it (cloud-init's manage_etc_hosts, a lifecycle script).
+    Remedy (fix configuration): Correct the line in /etc/hosts, and what writes it (cloud-init's manage_etc_hosts, a
+    lifecycle script).
     """
     entries = node.naming.hosts
     wrong = [entry.address for entry in entries if not entry.is_own]
@@ -57,15 +58,15 @@ def test_own_name(node: Node) -> None:
 @mark.hyperpod_node_debugger("B")
 @evidence("ip -br addr; ip -br link; ip -6 addr show dadfailed")
 def test_address_unique(node: Node) -> None:
-    """Two nodes have the same address.
+    """Node address.
 
     Held against the MAC and IPv4 addresses of the other nodes of the group, on interfaces with a device of their own
     and on bonds; the kernel itself tells of an IPv6 address that another host has. Connections then reach now one node,
     now the other. What most nodes of the group have is passed over: a network of each machine's own, as between its
     cards and its board's controller.
 
-    Remedy: Give each node an address of its own; look for a cloned disk with a fixed address, or a virtual machine
-    started twice.
+    Remedy (fix configuration): Give each node an address of its own; look for a cloned disk with a fixed address, or a
+    virtual machine started twice.
     """
     naming = node.naming
     if naming.duplicates:

@@ -19,13 +19,13 @@ MAX_SIZES = 8  # named in one message
 @mark.hyperpod_nccl("13")
 @evidence("NCCL_DEBUG=INFO all_reduce_perf -b 8 -e 1G -f 2 -g 8 | grep -E 'Selected provider|Using network'")
 def test_nccl_transport(node: Node) -> None:
-    """NCCL did not use EFA, or not all of it.
+    """NCCL transport.
 
     With NCCL_DEBUG=INFO the log names the provider that libfabric gave NCCL, and with how many devices. Where the
     plugin or the provider is missing NCCL falls back to TCP without an error, and is many times slower.
 
-    Remedy: Put the aws-ofi-nccl plugin on the library path of the job's container, and unset NCCL_NET_PLUGIN=none and
-    FI_PROVIDER=tcp. Where devices are missing, ask for all of them in the job's resources.
+    Remedy (fix configuration): Put the aws-ofi-nccl plugin on the library path of the job's container, and unset
+    NCCL_NET_PLUGIN=none and FI_PROVIDER=tcp. Where devices are missing, ask for all of them in the job's resources.
     """
     logs = node.nccl_tests.logs
     networks = [log.network for log in logs if log.network.networks or log.network.providers]
@@ -80,13 +80,13 @@ def devices_of(node: Node) -> int:
 @mark.hyperpod_nccl
 @evidence("all_reduce_perf -b 8 -e 1G -f 2 -g 8 -c 1 | grep -E 'wrong|Out of bounds'")
 def test_nccl_correct(node: Node) -> None:
-    """NCCL's results are wrong.
+    """NCCL correctness.
 
     nccl-tests compare every result with the right one unless they are told not to (-c 0). A wrong sum in a collective
     is a wrong gradient in training, and nothing else tells of it.
 
-    Remedy: Run it again on this node alone, then on its neighbours, to find the GPU or the link. Drain the node until
-    it is found.
+    Remedy (investigate): Run it again on this node alone, then on its neighbours, to find the GPU or the link. Drain
+    the node until it is found.
     """
     logs = [log for log in node.nccl_tests.logs if log.is_of_nccl_tests]
     if not logs:

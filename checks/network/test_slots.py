@@ -19,14 +19,14 @@ pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 @mark.prolog
 @evidence("lspci -vv -d 15b3: -d 1d0f: | grep -E 'LnkCap|LnkSta'; grep . /sys/bus/pci/devices/*/current_link_*")
 def test_nic_link(node: Node) -> None:
-    """A network device has a narrower or slower PCIe link than its like.
+    """Network device PCIe link.
 
     Half of the lanes, or a generation less, halves what moves between GPUs and network. A link that is worse than most
     of its model have on this node, and worse than the device and its port can do, has lost lanes or speed. Where the
     port's own limit is not told, or only other nodes do better, the slot may be another: that is a concern.
 
-    Remedy: Reseat the device or its riser, then reboot; see that it is in the same slot as on other nodes. Replace the
-    node in a cloud.
+    Remedy (reset or reboot): Reseat the device or its riser, then reboot; see that it is in the same slot as on other
+    nodes. Replace the node in a cloud.
     """
     nics = _nics(node)
     links = {nic.address: link for nic in nics if (link := nic.link)}
@@ -45,12 +45,13 @@ def test_nic_link(node: Node) -> None:
 
 @evidence("grep . /sys/class/infiniband/*/device/numa_node")
 def test_nic_numa(node: Node) -> None:
-    """A network device is near other CPUs than on other nodes.
+    """Network device NUMA node.
 
     NCCL pairs each GPU with the network devices of its own side. A device in another slot, or firmware that places it
     elsewhere or nowhere, sends a GPU's traffic through the link between the processors.
 
-    Remedy: Compare the slots and the firmware's settings (NUMA nodes per socket, SNC) with a node beside it.
+    Remedy (investigate): Compare the slots and the firmware's settings (NUMA nodes per socket, SNC) with a node beside
+    it.
     """
     nics = _nics(node)
     nowhere = [nic.address for nic in nics if nic.numa < 0]

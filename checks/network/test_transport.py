@@ -19,12 +19,13 @@ pytestmark = [mark.network, mark.preflight, mark.ami, mark.hyperpod_nccl("13")]
 
 @evidence("grep -rE 'NCCL_|FI_' /etc/environment /etc/profile.d /etc/nccl.conf $(grep -i TaskProlog slurm.conf)")
 def test_transport_plan(node: Node) -> None:
-    """Jobs inherit variables that slow NCCL down, or stop it.
+    """NCCL and libfabric variables of jobs.
 
     Read are /etc/environment, /etc/profile.d, /etc/nccl.conf and what Slurm's TaskProlog prints. Which of them a job
     really gets is up to how it is started, and a container may set its own.
 
-    Remedy: Take the variable out of the file that is named; EFA's plugin for NCCL sets what it needs by itself.
+    Remedy (fix configuration): Take the variable out of the file that is named; EFA's plugin for NCCL sets what it
+    needs by itself.
     """
     variables = [variable for variable in node.environment if not _is_overridden(variable, node.environment)]
     broken, unsure = _broken(variables, node)

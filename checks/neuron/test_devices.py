@@ -24,12 +24,12 @@ COUNTERS = {
 @mark.ami
 @evidence("neuron-ls; ls -d /sys/devices/virtual/neuron_device/neuron*; lspci -d 1d0f: | grep -i neuron")
 def test_device_count(node: Node) -> None:
-    """Neuron devices are missing.
+    """Neuron device count.
 
     Counted are the devices that the driver runs, against what the instance type has.
 
-    Remedy: If the bus shows them all, reload the neuron driver (aws-neuronx-dkms for the running kernel) and read the
-    kernel log. Else stop and start the instance, or replace the node.
+    Remedy (reset or reboot): If the bus shows them all, reload the neuron driver (aws-neuronx-dkms for the running
+    kernel) and read the kernel log. Else stop and start the instance, or replace the node.
     """
     expected = node.neuron_devices_due
     try:
@@ -46,12 +46,12 @@ def test_device_count(node: Node) -> None:
 @mark.ami
 @evidence("cat /sys/devices/virtual/neuron_device/neuron*/stats/hardware/*_ecc_*uncorrected")
 def test_no_uncorrected_ecc(neuron_device: NeuronDevice) -> None:
-    """Uncorrected ECC errors of a Neuron device.
+    """Uncorrected Neuron memory errors.
 
     Counted since the driver was loaded. Whatever ran has used wrong data.
 
-    Remedy: Errors that can be repaired: reload the driver or reboot the node. Others: stop and start the instance, or
-    replace the node.
+    Remedy (reset or reboot): Errors that can be repaired: reload the driver or reboot the node. Others: stop and start
+    the instance, or replace the node.
     """
     data, unread = readings(neuron_device, *COUNTERS)
     found = ", ".join(f"{data[name]} {where}" for name, where in COUNTERS.items() if data.get(name))
@@ -62,11 +62,12 @@ def test_no_uncorrected_ecc(neuron_device: NeuronDevice) -> None:
 @mark.epilog
 @evidence("dmesg | grep NEURON_HW_ERR=")
 def test_no_hw_error(node: Node) -> None:
-    """A Neuron device had a hardware error.
+    """Neuron hardware errors.
 
     The runtime writes each into the kernel log, with the action that is due.
 
-    Remedy: Do what its action says: TERMINATE_INSTANCE means to stop and start the instance, or to replace the node.
+    Remedy (replace): Do what its action says: TERMINATE_INSTANCE means to stop and start the instance, or to replace
+    the node.
     """
     devices = node.neuron_devices_due
     found = node.neuron_hardware_errors
@@ -80,12 +81,12 @@ def test_no_hw_error(node: Node) -> None:
 @mark.ami
 @evidence("neuron-ls --json-output")
 def test_devices_answer(node: Node) -> None:
-    """Neuron devices do not answer.
+    """Neuron device responsiveness.
 
     neuron-ls opens every device: one that it does not list cannot be used, and where it hangs the driver hangs.
 
-    Remedy: Read the kernel log for neuron. Reload the driver when no job runs, or reboot the node; replace it if that
-    does not help.
+    Remedy (reset or reboot): Read the kernel log for neuron. Reload the driver when no job runs, or reboot the node;
+    replace it if that does not help.
     """
     count = len(node.neuron_devices)
     hangs = node.neuron_ls_hangs
@@ -105,12 +106,12 @@ def test_devices_answer(node: Node) -> None:
 
 @evidence("neuron-ls --topology; cat /sys/devices/virtual/neuron_device/neuron*/connected_devices")
 def test_connected(neuron_device: NeuronDevice, node: Node) -> None:
-    """Neuron devices are not linked with each other as they should be.
+    """Neuron links.
 
     On types with 16 devices each is linked with four others, and a link has two ends. Collectives inside the node go
     over these links.
 
-    Remedy: Stop and start the instance, or replace the node.
+    Remedy (replace): Stop and start the instance, or replace the node.
     """
     if len(node.neuron_devices) == 1:
         not_applicable("a single device has no link")
@@ -132,9 +133,9 @@ def test_connected(neuron_device: NeuronDevice, node: Node) -> None:
 @mark.epilog
 @evidence("neuron-ls")
 def test_no_leftover_processes(node: Node) -> None:
-    """Neuron devices are already in use.
+    """Processes on idle Neuron devices.
 
-    Remedy: See whose they are. End what a finished job has left behind.
+    Remedy (clean up): See whose they are. End what a finished job has left behind.
     """
     due = len(node.neuron_devices)
     busy = {process: device.index for device in _listed(node) for process in device.processes}

@@ -22,13 +22,13 @@ pytestmark = [
 
 @evidence("nccom-test -r 32 --minbytes 1kb --maxbytes 1gb --stepfactor 4 --datatype fp32 --check allr; echo exit: $?")
 def test_nccom(node: Node) -> None:
-    """nccom-test fails, or is slower than on the other nodes.
+    """nccom-test.
 
     The smallest program that uses every NeuronCore and the links between them. With -m perf it is run; else every
     captured run counts. Compared is the bandwidth of the largest message, among nodes that ran the same command.
 
-    Remedy: Read the error. NRT_ words are the runtime's: restart the Neuron driver, reboot the node; replace it where
-    they return.
+    Remedy (investigate): Read the error. NRT_ words are the runtime's: restart the Neuron driver, reboot the node;
+    replace it where they return.
     """
     logs = node.nccom.logs
     problems = [problem for log in logs for problem in log.problems]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.catalog.unreached import unreached_rows
 from clusterproof.plugins.catalog.waits import USER, waits_for
 from clusterproof.plugins.core.evidence import Status, Unreached
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import apart
-from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
+from clusterproof.plugins.core.verdict import concern, fail, incomplete, not_applicable
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence, over_ssm
+from clusterproof.plugins.suite.routing import by_hand, evidence, over_ssm, remedied_by
 
 pytestmark = [
     mark.node,
@@ -20,36 +23,61 @@ pytestmark = [
 ]
 
 
+def the_same_way(node: Node) -> str:
+    """The command that goes the way which the suite went to this node."""
+    unreached = node.evidence.unreached
+    if unreached in (Unreached.BUSY, Unreached.DRAINED, Unreached.DOWN):
+        return f"scontrol show node {quote(node.name)}"
+    target = node.target
+    port = f"-p {target.port} " if target.port else ""
+    user = f"{target.user}@" if target.user else ""
+    return f"ssh {port}{quote(user + (target.address or target.name))} true" if unreached else ""
+
+
+def remedy_by_cause(node: Node) -> str:
+    """What to do about the reason for which this node was not reached."""
+    unreached = node.evidence.unreached
+    return unreached_rows()[unreached.value].remedy.replace("NODE", node.name) if unreached else ""
+
+
 @mark.hyperpod_node_debugger("K")
 @evidence("ssh NODE true")
 @over_ssm("hyperpod-ssm", "aws ssm start-session --target TARGET")
+@by_hand(the_same_way)
+@remedied_by(remedy_by_cause)
 def test_reachable(node: Node) -> None:
-    """The node cannot be reached.
+    """Reachability.
 
-    Nothing is known of a node that does not answer: every other check of it is incomplete.
+    Nothing is known of a node that does not answer: every other check of it is incomplete. Where the reason lies on
+    this side (no key that it accepts, a name that does not resolve), this one is incomplete too: the node has failed at
+    nothing.
 
-    Remedy: Open a shell on it the same way and read the error. If nothing answers, look at the instance's state, then
-    reboot or replace it.
+    Remedy (cannot reach): Open a shell on the node the same way, and read the error.
     """
     data = node.evidence
     if data.probe.get("source") == "capture" and not data.unreached:
         not_applicable("a capture: nobody asked the node")
-    reason = data.unreached.value.replace("_", " ") if data.unreached else ""
+    if not data.unreached:
+        return
+    reason = data.unreached.value.replace("_", " ")
     if data.unreached in (Unreached.BUSY, Unreached.DRAINED):
-        incomplete(f"{reason}: {data.detail}; expected a place on the node for a moment")
-    assert not data.unreached, f"{reason}: {data.detail or 'no more is known'}; expected an answer from the probe"
+        incomplete(f"{reason}: {data.detail}; expected a place on the node for a moment", node.why_unreached)
+    message = f"{reason}: {data.detail or 'no more is known'}; expected an answer from the probe"
+    if not unreached_rows()[data.unreached.value].speaks_against_node:
+        incomplete(message, node.why_unreached)
+    fail(message, cause=node.why_unreached)
 
 
 @mark.hyperpod_node_debugger("G")
 @evidence("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /^D/'")
 def test_evidence_complete(node: Node) -> None:
-    """Some evidence was not collected.
+    """Collected evidence.
 
     What did not answer in its deadline was abandoned. A process that cannot even be killed (state D) is a hung driver
     or a dead file system; one that a user can hold so, as by FUSE, is a concern. A broken or slow reading costs the
     checks that need it, and no others.
 
-    Remedy: Run the named command by hand on the node. Where a driver hangs, drain the node and reboot it.
+    Remedy (investigate): Run the named command by hand on the node. Where a driver hangs, drain the node and reboot it.
     """
     collectors = node.collectors
     data = {
@@ -77,12 +105,12 @@ def test_evidence_complete(node: Node) -> None:
 @mark.hyperpod_node_debugger("D")
 @evidence("cat /proc/uptime")
 def test_uptime_settled(node: Node) -> None:
-    """The node has only just booted.
+    """Uptime.
 
     For about two minutes after boot NVML and the EFA driver can show fewer devices than there are: counts taken then
     prove nothing.
 
-    Remedy: Run again when the node has been up for longer than the settle window.
+    Remedy (investigate): Run again when the node has been up for longer than the settle window.
     """
     window_s = threshold("settle.window_s")
     if node.boot.uptime_s < window_s:

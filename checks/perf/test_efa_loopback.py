@@ -17,13 +17,13 @@ pytestmark = [mark.network, mark.perf, mark.hyperpod_node_debugger("A")]
 
 @evidence("FI_EFA_ENABLE_SHM_TRANSFER=0 fi_pingpong -e rdm -p efa -d DOMAIN & the same with 127.0.0.1 behind it")
 def test_efa_loopback(node: Node) -> None:
-    """An EFA device does not exchange messages, or is slower than the others.
+    """EFA message exchange within the node.
 
     Server and client run on this node, one EFA domain after another, with libfabric's shared memory switched off, so
     that every message goes through the device. The port's state proves nothing: EFA's driver always says ACTIVE.
 
-    Remedy: If no domain works, let the security group admit its own members in both directions, and look at memlock.
-    If one does not work or stays slow, replace the node.
+    Remedy (investigate): If no domain works, let the security group admit its own members in both directions, and look
+    at memlock. If one does not work or stays slow, replace the node.
     """
     try:
         exchanges = node.efa_loopback.exchanges

@@ -16,14 +16,14 @@ pytestmark = [mark.storage, mark.perf, mark.hyperpod_performance_debugger("B")]
 
 @evidence("fio --name=x --directory=DIR --rw=write (read) --bs=1M --size=512M --numjobs=8 --thread --direct=1")
 def test_fs_bandwidth(node: Node) -> None:
-    """The node writes or reads files more slowly than the others.
+    """File system bandwidth.
 
     Eight streams into one scratch file, past the node's own cache (direct I/O), then back. Where the folder is on a
     shared file system a few nodes at a time share it, always as many, so that each has the same chance. Read is what
     was just written: a file server may still have it in memory.
 
-    Remedy: Compare the node's mount options, its network and Lustre's tunables with a node that is fast. Where all
-    nodes are slow, look at the file system's own throughput (test_fsx_throughput).
+    Remedy (investigate): Compare the node's mount options, its network and Lustre's tunables with a node that is fast.
+    Where all nodes are slow, look at the file system's own throughput (test_fsx_throughput).
     """
     data = node.fs_bandwidth.gb_per_s
     folder = node.fs_bandwidth.folder

@@ -24,13 +24,13 @@ pytestmark = [mark.gpu, mark.perf]
 @mark.hyperpod_performance_debugger("G")
 @evidence("nvbandwidth -t host_to_device_memcpy_ce (device_to_host_memcpy_ce, device_to_device_memcpy_read_ce)")
 def test_gpu_bandwidth(node: Node) -> None:
-    """A GPU copies more slowly than its like.
+    """GPU copy bandwidth.
 
     Copies from the host, to it, and between GPUs, one GPU at a time, by nvbandwidth or, without it, by PyTorch. What
     holds a GPU back is its PCIe link or its NVLinks; a whole node is compared with the others of its group.
 
-    Remedy: Look at the link of that GPU (nvidia-smi -q -d PCIE, nvidia-smi nvlink -s) and for who else uses it. Run
-    again; where it stays slow, reset the GPU, then replace the node.
+    Remedy (investigate): Look at the link of that GPU (nvidia-smi -q -d PCIE, nvidia-smi nvlink -s) and for who else
+    uses it. Run again; where it stays slow, reset the GPU, then replace the node.
     """
     require_speed(shortfalls(node, copies), "GB/s")
     limits = {
@@ -56,13 +56,13 @@ def copies(node: Node) -> Mapping[str, Speeds]:
 @mark.hyperpod_performance_debugger("G")
 @evidence("gpu-fryer 60, or a loop of torch.matmul on every GPU at once, and nvidia-smi dmon beside it")
 def test_gpu_gemm(node: Node) -> None:
-    """A GPU computes more slowly than its like.
+    """GPU compute speed.
 
     Products of large matrices in PyTorch on all GPUs at once, after they have warmed up. A GPU that is capped, hot or
     short of power holds every other GPU of a training job back.
 
-    Remedy: Look at its clocks, temperature and power under load (nvidia-smi -q -d CLOCK,TEMPERATURE,POWER,PERFORMANCE)
-    and for a foreign process on it. Replace the node where it stays slow.
+    Remedy (investigate): Look at its clocks, temperature and power under load (nvidia-smi -q -d
+    CLOCK,TEMPERATURE,POWER,PERFORMANCE) and for a foreign process on it. Replace the node where it stays slow.
     """
     require_speed(shortfalls(node, products), "TFLOP/s")
     require_comparison(node, products, "TFLOP/s")
@@ -76,13 +76,13 @@ def products(node: Node) -> Mapping[str, Speeds]:
 @mark.hyperpod_nccl
 @evidence("all_reduce_perf -b 1G -e 8G -f 2 -g 8 -c 1 -w 5 -n 20")
 def test_node_busbw(node: Node) -> None:
-    """NCCL is slow or wrong within the node.
+    """NCCL bus bandwidth within the node.
 
     An all-reduce over the GPUs of one node, without any network: what NVLink and NVSwitch bring. Judged is the largest
     message, against the median of the group and, where somebody published one, the least of the type.
 
-    Remedy: Look for inactive NVLinks, the state of the fabric and the version of NCCL. Run it again alone on the node;
-    where it stays slow, or values are wrong, drain the node and replace it.
+    Remedy (investigate): Look for inactive NVLinks, the state of the fabric and the version of NCCL. Run it again alone
+    on the node; where it stays slow, or values are wrong, drain the node and replace it.
     """
     log = node.node_busbw
     wrong = [f"{row.wrong} wrong values at {row.size_bytes} bytes" for row in log.rows if row.wrong]

@@ -36,14 +36,14 @@ def of_pair(pair: MeasuredPair | NoPairs) -> str:
 @by_hand(of_node)
 @evidence("mpirun -np 16 --host NODE:8,GOOD_NODE:8 all_reduce_perf -b 8G -e 8G -f 2 -g 1")
 def test_not_a_straggler(node: Node) -> None:
-    """This node is slower than the others, whoever its partner is.
+    """Node bandwidth across partners.
 
     A collective is as fast as its slowest node. Nodes are measured in pairs, those in slow pairs again with several
     partners that are known to be good, and a node is named only where it, and not a link, a rack, contention or the
     configuration of all, explains what was measured.
 
-    Remedy: Take the node out of the job, and look at its clocks, its PCIe links and its network devices. Replace it
-    where nothing there explains it.
+    Remedy (replace): Take the node out of the job, and look at its clocks, its PCIe links and its network devices.
+    Replace it where nothing there explains it.
     """
     pairs = node.pairwise
     found = pairs.finding
@@ -90,15 +90,15 @@ def require_measured(pairs: PairsOfNode) -> None:
 @by_hand(of_pair)
 @evidence("mpirun -np 16 --host A:8,B:8 all_reduce_perf -b 8G -e 8G -f 2 -g 1")
 def test_pairwise_busbw(pair: MeasuredPair) -> None:
-    """These two nodes are slow together, or cannot be measured together.
+    """Pairwise bus bandwidth.
 
     Compared with the other pairs of this run, and with the floor for this very instance type, number of ranks,
     collective and size where one is known. A pair that is slow because of one of its nodes is a concern: the finding
     is that of the node.
 
-    Remedy: Where each node is well with others, look at what lies between them: their rack, their switch, their
-    security groups. Where most pairs are under the floor, look at the configuration of all: the EFA plugin, NCCL's
-    environment.
+    Remedy (investigate): Where each node is well with others, look at what lies between them: their rack, their switch,
+    their security groups. Where most pairs are under the floor, look at the configuration of all: the EFA plugin,
+    NCCL's environment.
     """
     found = pair.finding
     said = measured_in_words(pair)
@@ -133,13 +133,13 @@ def require_normal(pair: MeasuredPair, said: str) -> None:
 @mark.hyperpod_nccl("13")
 @evidence("NCCL_DEBUG=INFO all_reduce_perf -b 8G -e 8G -f 2 -g 1 | grep -E 'Selected provider|Using network'")
 def test_pairwise_transport(node: Node) -> None:
-    """NCCL did not use EFA between nodes, or not all of it.
+    """NCCL transport between nodes.
 
     Where the plugin or the provider is missing NCCL falls back to TCP without an error, and is many times slower. Every
     measurement says itself which network carried it.
 
-    Remedy: Put the aws-ofi-nccl plugin on the library path of the job's container, and unset NCCL_NET_PLUGIN=none and
-    FI_PROVIDER=tcp.
+    Remedy (fix configuration): Put the aws-ofi-nccl plugin on the library path of the job's container, and unset
+    NCCL_NET_PLUGIN=none and FI_PROVIDER=tcp.
     """
     pairs = node.pairwise
     if pairs.meter != NCCL_TESTS:
@@ -160,12 +160,12 @@ def test_pairwise_transport(node: Node) -> None:
 @mark.hyperpod_nccl
 @evidence("mpirun -np 16 --host A:8,B:8 all_reduce_perf -b 8G -e 8G -f 2 -g 1 -c 1 | grep -E 'wrong|Out of bounds'")
 def test_pairwise_correct(node: Node) -> None:
-    """Results between this node and others are wrong.
+    """Correctness between nodes.
 
     nccl-tests compare every result with the right one. A wrong sum in a collective is a wrong gradient in training, and
     nothing else tells of it.
 
-    Remedy: Drain the node, and find the GPU or the link: measure it alone, then with each neighbour.
+    Remedy (replace): Drain the node, and find the GPU or the link: measure it alone, then with each neighbour.
     """
     pairs = node.pairwise
     data = [one for one in pairs.measurements if one.reading.is_correct is not None]

@@ -25,13 +25,13 @@ TOOLKIT_PROGRAMS = ("nvidia-container-runtime", "nvidia-container-cli")
 @mark.hyperpod_version_checker
 @evidence("ldconfig -p | grep -E 'libcuda|libnvidia-ml|libnccl'; ls -lL /opt/amazon/ofi-nccl/lib*")
 def test_libraries_load(node: Node) -> None:
-    """Libraries that GPU programs load are missing or broken.
+    """GPU libraries.
 
     A library resolves where the loader looks (the folders of /etc/ld.so.conf.d and its own) or where EFA's and NVIDIA's
     installers put theirs: a file that is not empty, no link that leads nowhere. libnccl and its network plug-in may
     live in containers: that they are not on the host counts for images only.
 
-    Remedy: Install what is missing again (driver, libnccl2, EFA's installer), then run ldconfig.
+    Remedy (fix configuration): Install what is missing again (driver, libnccl2, EFA's installer), then run ldconfig.
     """
     libraries = node.software.libraries
     due = libraries_due(node)
@@ -94,14 +94,15 @@ def is_whole(library: Library) -> bool:
 @mark.hyperpod_node_debugger("D")
 @evidence("cat /run/cloud-init/result.json; ls -la /root /home/*/.ssh /var/crash; ls /var/lib/dpkg/updates")
 def test_image_clean(node: Node) -> None:
-    """The image is not clean.
+    """Image cleanliness.
 
     Looked for on a node booted from it: errors of cloud-init, credentials, private keys and shell histories in homes,
     keys of people who may log in besides the one of the launch, crash dumps, a package manager that did not end, and a
     machine-id or host keys of sshd that are older than the instance: every machine would have the same. Failed units
     are test_services' matter. Names, sizes and times are read, never what is in these files.
 
-    Remedy: Remove them in the image's recipe and build it anew; see cloud-init's log for its errors.
+    Remedy (fix configuration): Remove them in the image's recipe and build it anew; see cloud-init's log for its
+    errors.
     """
     image = node.image
     errors = image.cloud_init
@@ -158,12 +159,13 @@ def strangers(keys: Mapping[str, Keys]) -> list[str]:
 @mark.hyperpod_node_debugger("M")
 @evidence("nvidia-container-cli info; cat /etc/nvidia-container-runtime/config.toml; cat /etc/slurm/plugstack.conf")
 def test_container_runtime(node: Node) -> None:
-    """Containers would not see the GPUs, or could not be started by Slurm.
+    """Container runtime for GPUs.
 
     Where containerd or docker is, NVIDIA's container toolkit and its configuration must be too; where /etc/enroot is,
     enroot; and every plug-in that Slurm's plugstack.conf names must exist, or slurmd's jobs do not start.
 
-    Remedy: Install the NVIDIA container toolkit (nvidia-ctk runtime configure), enroot or pyxis, whichever is missing.
+    Remedy (fix configuration): Install the NVIDIA container toolkit (nvidia-ctk runtime configure), enroot or pyxis,
+    whichever is missing.
     """
     image = node.image
     runtimes = [name for name in RUNTIMES if name in image.programs]

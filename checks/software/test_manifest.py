@@ -34,13 +34,13 @@ pytestmark = [mark.software, mark.ami, mark.hyperpod_version_checker]
 
 @evidence("uname -r; dpkg-query -W; rpm -qa; head -1 /opt/amazon/efa_installed_packages; nv-fabricmanager --version")
 def test_versions_expected(node: Node) -> None:
-    """The image does not have the versions that its manifest asks for.
+    """Versions against the manifest.
 
     The table [versions] of the policy: a component and its rule, `cuda = "== 12.9"`, `efa_installer = "1.43 to 1.50"`,
     `nccl = "!= 2.27"`, `docker = "absent"`. Only as many numbers as a rule gives are compared. Drivers are
     drivers_expected's matter.
 
-    Remedy: Build the image anew with these versions, or change the manifest.
+    Remedy (fix configuration): Build the image anew with these versions, or change the manifest.
     """
     rows = {name: rule for name, rule in node.policy.versions.items() if component(name) not in DRIVERS}
     compare(node, rows, "versions", lambda name, rule: of_version(node, name, rule))
@@ -48,12 +48,12 @@ def test_versions_expected(node: Node) -> None:
 
 @evidence("cat /sys/module/{nvidia,efa,gdrdrv,mlx5_core,neuron}/version")
 def test_drivers_expected(node: Node) -> None:
-    """The image does not have the drivers that its manifest asks for.
+    """Drivers against the manifest.
 
     The rows `driver`, `efa`, `gdrcopy`, `ofed` and `neuron_driver` of the table [versions]: a driver tells its version
     once it is loaded. On a machine without the device, such as a build host, they are not applicable.
 
-    Remedy: Build the image anew with these drivers, or change the manifest.
+    Remedy (fix configuration): Build the image anew with these drivers, or change the manifest.
     """
     rows = {name: rule for name, rule in node.policy.versions.items() if component(name) in DRIVERS}
     compare(node, rows, "versions", lambda name, rule: of_version(node, name, rule))
@@ -61,48 +61,50 @@ def test_drivers_expected(node: Node) -> None:
 
 @evidence("lsmod; grep -E 'nvidia|efa|gdrdrv|lustre' /lib/modules/$(uname -r)/modules.dep")
 def test_modules_expected(node: Node) -> None:
-    """Kernel modules are not as the manifest asks.
+    """Kernel modules against the manifest.
 
     The table [modules]: `nvidia = "loaded"`, `lustre = "installed"` for the kernel that runs, `nouveau = "not loaded"`
     or `"absent"`. Without its device a module is held to be installed, and whether it loads is not applicable.
 
-    Remedy: Install the module for the image's kernel (DKMS builds it when its headers are there), and keep it loaded.
+    Remedy (fix configuration): Install the module for the image's kernel (DKMS builds it when its headers are there),
+    and keep it loaded.
     """
     compare(node, node.policy.modules, "modules", lambda name, rule: of_module(node, name, rule))
 
 
 @evidence("ldconfig -p | grep -E 'libcuda|libnvidia-ml|libnccl'; ls -lL /opt/amazon/ofi-nccl/lib*")
 def test_libraries_expected(node: Node) -> None:
-    """Libraries are not as the manifest asks.
+    """Libraries against the manifest.
 
     The table [libraries]: `"libnccl.so.2" = "whole"`, where the loader or the installers put it, neither empty nor a
     link that leads nowhere; or `"absent"`, where jobs bring their own.
 
-    Remedy: Install what is missing again and run ldconfig, or change the manifest.
+    Remedy (fix configuration): Install what is missing again and run ldconfig, or change the manifest.
     """
     compare(node, node.policy.libraries, "libraries", lambda name, rule: of_library(node, name, rule))
 
 
 @evidence("systemctl show --property=LoadState,ActiveState,UnitFileState slurmd nvidia-fabricmanager")
 def test_services_expected(node: Node) -> None:
-    """Services are not as the manifest asks.
+    """Services against the manifest.
 
     The table [services]: `chrony = "active, enabled"`, `slurmd = "enabled"`, `docker = "absent"`. Without its device
     a service is held to be installed and enabled, and whether it is active is not applicable.
 
-    Remedy: Enable or install the service in the image's recipe, or change the manifest.
+    Remedy (fix configuration): Enable or install the service in the image's recipe, or change the manifest.
     """
     compare(node, node.policy.services, "services", lambda name, rule: of_service(node, name, rule))
 
 
 @evidence("nproc; free -g; lspci -d 10de:; ls /sys/class/infiniband; df -h / /dev/shm")
 def test_sizes_expected(node: Node) -> None:
-    """The machine is not of the size that the manifest asks for.
+    """Machine size against the manifest.
 
     The table [sizes]: `gpus = "== 8"`, `memory_gib = ">= 2000"`, `root_gib = "100 to 500"`. They are those of the
     manifest's instance type, and say nothing on an instance of another.
 
-    Remedy: Launch the image with a root volume and on an instance type as the manifest asks, or change the manifest.
+    Remedy (fix configuration): Launch the image with a root volume and on an instance type as the manifest asks, or
+    change the manifest.
     """
     made_on = node.policy.made_on.removeprefix("ml.")
     if made_on and node.policy.sizes and node.instance_type != made_on:

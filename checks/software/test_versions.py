@@ -23,12 +23,13 @@ LIBFABRIC = "amzn"  # in the versions of Amazon's libfabric, never in those of t
 @mark.preflight
 @evidence("uname -r; cat /sys/module/nvidia/version; dpkg -l | grep -E 'nccl|libfabric|efa|containerd|slurm'")
 def test_version_drift(node: Node) -> None:
-    """Versions differ from those of the group.
+    """Versions compared with the group.
 
     Compared are kernel, driver, CUDA, cuDNN, NCCL, EFA, libfabric, aws-ofi-nccl, gdrcopy, Lustre, Slurm, container
     runtime and Neuron among nodes of one group and type: hosts with hosts, containers with containers.
 
-    Remedy: Find out which of the two is meant to be there; replace the node, or rebuild it from the group's image.
+    Remedy (fix configuration): Find out which of the two is meant to be there; replace the node, or rebuild it from the
+    group's image.
     """
     place = node.software.container
     found = differences(node, f"versions in {place or 'hosts'}", lambda other: versions(other, place))
@@ -68,13 +69,13 @@ class Clash:
 @mark.preflight
 @evidence("cat /proc/driver/nvidia/version /usr/local/cuda/version.json; head -1 /opt/amazon/efa_installed_packages")
 def test_version_compat(node: Node) -> None:
-    """Versions do not fit together.
+    """Version compatibility.
 
     The kernel's driver and libcuda must be of one version; a CUDA toolkit needs a driver that is not too old; each EFA
     installer goes with a least version of aws-ofi-nccl; Blackwell GPUs need NVIDIA's open kernel module.
 
-    Remedy: Install the version that is expected. Where driver and libcuda differ, reboot: a new driver was installed
-    and the old one still runs.
+    Remedy (fix configuration): Install the version that is expected. Where driver and libcuda differ, reboot: a new
+    driver was installed and the old one still runs.
     """
     rules = (driver_and_libcuda, driver_and_cuda, driver_and_toolkits, installer_and_plugin, kernel_module)
     clashes: list[Clash] = []
@@ -189,12 +190,12 @@ def gpu_model(node: Node) -> str:
 @mark.preflight
 @evidence("head -1 /opt/amazon/efa_installed_packages")
 def test_efa_installer_string(node: Node) -> None:
-    """The EFA installer does not tell its version.
+    """EFA installer version.
 
     Its record begins with a line `# EFA installer version: 1.43.2`. A version such as 2.3.1amzn2.0 is libfabric's, and
     says nothing of the installer.
 
-    Remedy: Run EFA's installer again, or have the image built with one that writes the record.
+    Remedy (fix configuration): Run EFA's installer again, or have the image built with one that writes the record.
     """
     if not node.efa_devices and not node.expected("efa"):
         not_applicable("no EFA device on this node")

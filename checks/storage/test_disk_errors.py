@@ -14,15 +14,15 @@ pytestmark = [mark.storage, mark.preflight, mark.prolog, mark.hyperpod_node_debu
 
 @evidence("journalctl -k -b | grep -E 'EXT4-fs|XFS|nvme|I/O error|Aborting journal'; dmesg -l err,crit")
 def test_disk_errors(node: Node) -> None:
-    """A local disk or its file system has errors.
+    """Local disk errors.
 
     After an error of its journal ext4 writes no more (Remounting filesystem read-only), and XFS shuts a file system
     down, which its mount options never show. While that one is mounted, whoever writes there fails. Other errors, and
     commands of an NVMe disk that timed out, are concerns, as is what stopped and is not seen to be mounted. Images that
     users mount through loop devices are passed over.
 
-    Remedy: Save what can be read, then unmount, check (fsck, xfs_repair) and mount again. Replace the node where the
-    disk itself has errors: nvme smart-log.
+    Remedy (replace): Save what can be read, then unmount, check (fsck, xfs_repair) and mount again. Replace the node
+    where the disk itself has errors: nvme smart-log.
     """
     events = [event for event in node.kernel_events if isinstance(event, DiskEvent)]
     stopped: dict[str, DiskEvent] = {}

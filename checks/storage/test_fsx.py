@@ -24,15 +24,15 @@ Metric = tuple[Series, Points]
     "aws fsx describe-file-systems; aws cloudwatch get-metric-data: AWS/FSx DataReadBytes and DataWriteBytes, Sum, 60 s"
 )
 def test_fsx_throughput(file_system: FileSystem) -> None:
-    """An FSx file system is used up to the throughput that it is provisioned for.
+    """FSx throughput.
 
     Bytes read and written by clients, against the baseline: storage × throughput per TiB on Lustre, the throughput
     capacity on OpenZFS. Bursts and cache lift it above 100 %, while they last. A single peak is none of this: the load
     is sustained where 10 of 15 one-minute points are above the limit.
 
-    Remedy: Here the capacity is saturated: provision more throughput or storage, or read less (cache on NVMe, fewer or
-    staggered checkpoints). Jobs that wait for I/O on a file system that passes here have an inefficient pattern: small
-    files, small reads or files on one storage target.
+    Remedy (investigate): Here the capacity is saturated: provision more throughput or storage, or read less (cache on
+    NVMe, fewer or staggered checkpoints). Jobs that wait for I/O on a file system that passes here have an inefficient
+    pattern: small files, small reads or files on one storage target.
     """
     points = file_system.throughput_percent
     limit = threshold("fsx.load_fail_percent")
@@ -52,14 +52,14 @@ def test_fsx_throughput(file_system: FileSystem) -> None:
     "FileServerDiskIopsUtilization, DiskIopsUtilization, CPUUtilization, Average, 60 s, each server and target"
 )
 def test_fsx_utilization(file_system: FileSystem) -> None:
-    """A server or disk of an FSx file system is saturated.
+    """FSx utilization.
 
     Network, disk throughput, disk IOPS (of an MDT: of metadata) and CPU of each server and target, as AWS reckons them
     against their limits, sustained in 10 of 15 one-minute points. What is saturated while the throughput is low is so
     by the pattern of the I/O, not for want of capacity.
 
-    Remedy: Where the pattern is to blame: larger reads and writes, fewer small files (shards, archives), no directory
-    walks, striping over all targets. Where the throughput is high besides: provision more.
+    Remedy (investigate): Where the pattern is to blame: larger reads and writes, fewer small files (shards, archives),
+    no directory walks, striping over all targets. Where the throughput is high besides: provision more.
     """
     data, unread = _percentages(file_system)
     limit = threshold("fsx.load_fail_percent")
@@ -82,11 +82,12 @@ def test_fsx_utilization(file_system: FileSystem) -> None:
     "StorageCapacityUtilization; UsedStorageCapacity and StorageCapacity; lfs df -h PATH"
 )
 def test_fsx_capacity(file_system: FileSystem) -> None:
-    """An FSx file system, or one of its storage targets, is nearly full.
+    """FSx capacity.
 
     A write fails as soon as one target that holds a part of the file is full, however empty the whole is.
 
-    Remedy: Delete or move data; spread large files over all targets (lfs migrate, lfs setstripe); add storage.
+    Remedy (clean up): Delete or move data; spread large files over all targets (lfs migrate, lfs setstripe); add
+    storage.
     """
     if file_system.is_elastic:
         not_applicable("its storage grows with what is put in")

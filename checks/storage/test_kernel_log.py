@@ -19,12 +19,13 @@ pytestmark = [
 
 @evidence("journalctl -k -b | grep -E 'Lustre(Error)?:|nfs: server'")
 def test_file_system_errors(node: Node) -> None:
-    """A file server was lost and is not back.
+    """File server connections.
 
     Lustre's client lost a target or was evicted by it, or an NFS server does not respond, and no later line says that
     it is back. Whoever reads or writes there hangs or fails. What recovered is passed over.
 
-    Remedy: See whether the file server can be reached (lctl ping, showmount). Mount it again; reboot if it hangs.
+    Remedy (restore service): See whether the file server can be reached (lctl ping, showmount). Mount it again; reboot
+    if it hangs.
     """
     lost: dict[str, FileServer] = {}
     for event in node.kernel_events:

@@ -21,9 +21,9 @@ KIB_IN_GIB = 1024 * 1024
 @mark.prolog
 @evidence("lctl get_param health_check")
 def test_lustre_health(node: Node) -> None:
-    """The Lustre client says that it is not healthy.
+    """Lustre client health.
 
-    Remedy: Read the kernel log for LustreError and LBUG. A client that hit a bug needs a reboot.
+    Remedy (reset or reboot): Read the kernel log for LustreError and LBUG. A client that hit a bug needs a reboot.
     """
     try:
         health = node.lustre.health
@@ -35,13 +35,13 @@ def test_lustre_health(node: Node) -> None:
 @mark.prolog
 @evidence("lctl get_param mgc.*.import mdc.*.import osc.*.import | grep -E 'target|state:'")
 def test_lustre_clients(lustre_client: LustreClient) -> None:
-    """A Lustre server is not connected.
+    """Lustre server connections.
 
     Whatever touches a file on that server hangs until it is. A connection that was not used for a while is idle, which
     is no fault.
 
-    Remedy: See whether the server's port 988 can be reached (security group, network), then look at the file system's
-    state. A client that was evicted reconnects when it is used; mount again if it does not.
+    Remedy (restore service): See whether the server's port 988 can be reached (security group, network), then look at
+    the file system's state. A client that was evicted reconnects when it is used; mount again if it does not.
     """
     state = lustre_client.state
     assert lustre_client.is_connected, f"{lustre_client.kind} is {state}; expected FULL or IDLE"
@@ -50,12 +50,13 @@ def test_lustre_clients(lustre_client: LustreClient) -> None:
 @mark.prolog
 @evidence("lfs df")
 def test_lustre_ost_fill(ost: LustreTarget, node: Node) -> None:
-    """One OST of a Lustre file system is full.
+    """Lustre OST usage.
 
     A file lies on few OSTs: one that is full stops writers, however empty the file system is as a whole. All nodes then
     have it alike, and any user can fill one: before a job it is a concern.
 
-    Remedy: Move large files off it (lfs find --ost, lfs migrate), stripe them wider, or enlarge the file system.
+    Remedy (clean up): Move large files off it (lfs find --ost, lfs migrate), stripe them wider, or enlarge the file
+    system.
     """
     assert ost.active, "inactive on this node; expected active"
     used = ost.used_percent
@@ -68,12 +69,12 @@ def test_lustre_ost_fill(ost: LustreTarget, node: Node) -> None:
 @mark.prolog
 @evidence("lfs df -i")
 def test_lustre_mdt_inodes(mdt: LustreTarget, node: Node) -> None:
-    """One MDT of a Lustre file system has few inodes left.
+    """Lustre MDT inodes.
 
     Without an inode no file can be made, however much space there is. All nodes then have it alike, and any user can
     take the last: before a job it is a concern.
 
-    Remedy: Remove small files, or pack them; enlarge the file system's metadata.
+    Remedy (clean up): Remove small files, or pack them; enlarge the file system's metadata.
     """
     assert mdt.active, "inactive on this node; expected active"
     used = mdt.inodes_used_percent
@@ -85,13 +86,13 @@ def test_lustre_mdt_inodes(mdt: LustreTarget, node: Node) -> None:
 
 @evidence("lfs getstripe -d FOLDER, of each checkpoint folder that the policy names")
 def test_lustre_striping(node: Node) -> None:
-    """Checkpoints are written to one OST at a time.
+    """Lustre striping.
 
     A file lies on as many OSTs as its folder's stripe count says. With one, a large checkpoint is as slow as one OST,
     and fills it.
 
-    Remedy: Stripe new files of the folder wider, as with lfs setstripe -c -1 FOLDER; those that are there stay as they
-    are.
+    Remedy (fix configuration): Stripe new files of the folder wider, as with lfs setstripe -c -1 FOLDER; those that are
+    there stay as they are.
     """
     data = {folder.path: folder for folder in node.checkpoint_folders}
     if not node.policy.checkpoints:
@@ -111,12 +112,13 @@ def test_lustre_striping(node: Node) -> None:
 @mark.ami
 @evidence("lctl get_param osc.*.max_rpcs_in_flight osc.*.max_dirty_mb mdc.*.max_*rpcs_in_flight ldlm.*.*.lru_max_age")
 def test_lustre_tuning(node: Node) -> None:
-    """The Lustre client is tuned for a small machine.
+    """Lustre client tuning.
 
     The client's defaults suit a few CPUs. FSx advises other values for clients with much memory and with many vCPUs;
     larger ones are no concern.
 
-    Remedy: Set them as FSx's performance tips say, in the lifecycle script: lctl set_param is lost at the next mount.
+    Remedy (fix configuration): Set them as FSx's performance tips say, in the lifecycle script: lctl set_param is lost
+    at the next mount.
     """
     path = node.lustre_mounts[0].path
     if node.is_outside_ec2:

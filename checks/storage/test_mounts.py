@@ -16,14 +16,15 @@ pytestmark = [mark.storage, mark.preflight]
 @mark.hyperpod_performance_debugger("B")
 @evidence("timeout 5 stat -f PATH; timeout 5 ls PATH")
 def test_mounts_alive(mount: Mount, node: Node) -> None:
-    """A mounted file system does not answer.
+    """Mount responsiveness.
 
     Each is touched by a process of its own. One that hangs waits for a file server that is gone; a stale handle means
     that the server's side was replaced, ENODEV that the disk is gone, whatever the kernel still remembers of it. What
     autofs mounts where somebody walks is a concern, unless fstab, a unit of systemd's or the policy asks for it. A
     prolog has not the time to say that a file system hangs.
 
-    Remedy: See whether the file server can be reached. Unmount it (umount -l) and mount it again; reboot if it hangs.
+    Remedy (restore service): See whether the file server can be reached. Unmount it (umount -l) and mount it again;
+    reboot if it hangs.
     """
     what = f"{mount.type} from {mount.source}"
     if mount.alive == "hidden":
@@ -45,12 +46,12 @@ def test_mounts_alive(mount: Mount, node: Node) -> None:
 @mark.hyperpod_node_debugger("D")
 @evidence("findmnt --fstab; findmnt")
 def test_mounts_expected(node: Node) -> None:
-    """A file system is not mounted.
+    """Expected mounts.
 
     What /etc/fstab, the policy and most nodes of the group have must be there, else a job writes to the root volume
     or does not find its data. A local file system that fstab lets be absent (nofail) is a concern.
 
-    Remedy: Mount it (mount PATH) and read the error; look at the node's network and security group.
+    Remedy (restore service): Mount it (mount PATH) and read the error; look at the node's network and security group.
     """
     absent = [entry for entry in node.fstab if entry.is_due and not entry.mounted]
     spared = [entry for entry in absent if "nofail" in options_of(entry) and not is_network(entry.type)]

@@ -14,13 +14,13 @@ pytestmark = [mark.storage, mark.preflight, mark.ami]
 @mark.hyperpod_node_debugger("D")
 @evidence("nvme list; lsblk -o NAME,MODEL,SIZE,TYPE,MOUNTPOINT")
 def test_nvme_scratch(node: Node) -> None:
-    """Local NVMe disks are missing, or are not mounted.
+    """Local NVMe disks.
 
     Counted are the disks of the machine itself, not volumes of EBS. One that is in no mounted file system, nor in an
     array or volume that is, is scratch space that nobody uses: caches and checkpoints then fill the root volume.
 
-    Remedy: A missing disk: stop and start the instance, or replace the node. Else look at what should have mounted them
-    (the image's service, the lifecycle script).
+    Remedy (fix configuration): A missing disk: stop and start the instance, or replace the node. Else look at what
+    should have mounted them (the image's service, the lifecycle script).
     """
     local = [controller for controller in node.nvme_controllers if controller.is_local]
     expected = int(node.of_type("nvme"))
@@ -38,11 +38,11 @@ def test_nvme_scratch(node: Node) -> None:
 @mark.hyperpod_node_debugger("F")
 @evidence("cat /sys/class/nvme/*/state")
 def test_nvme_state(nvme: NvmeController) -> None:
-    """An NVMe disk does not work.
+    """NVMe controller state.
 
     Its controller is being reset, is dead or has been given up by the driver. What lies on it cannot be read. Errors of
     the medium are in the kernel log; the disk's own counters need a program run as root, and are not read.
 
-    Remedy: Look for nvme in the kernel log. Replace the node if the controller does not come back to live.
+    Remedy (replace): Look for nvme in the kernel log. Replace the node if the controller does not come back to live.
     """
     assert nvme.state == "live", f"{nvme.model} is {nvme.state}; expected live"

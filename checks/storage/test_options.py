@@ -23,13 +23,14 @@ FROM_FSX = ".fsx."  # in the DNS name of a file system of FSx; those of EFS do n
 @mark.hyperpod_performance_debugger("B")
 @evidence("findmnt -t lustre,nfs,nfs4 -o TARGET,SOURCE,OPTIONS; findmnt --fstab -t lustre,nfs,nfs4")
 def test_mount_options(mount: Mount, node: Node) -> None:
-    """A network file system is mounted with options that cost speed or safety.
+    """Mount options.
 
     Lustre without noatime writes for every file that is read; without flock, programs that lock files fail. A soft NFS
     mount gives errors, or wrong data, when the server is slow. One TCP connection does not fill a fast network. Without
     _netdev a boot may try to mount before there is a network.
 
-    Remedy: Change the options in /etc/fstab (FSx's guides name them) and mount the file system again.
+    Remedy (fix configuration): Change the options in /etc/fstab (FSx's guides name them) and mount the file system
+    again.
     """
     if mount.type != "lustre" and mount.type not in NFS:
         not_applicable(f"{mount.type} is neither Lustre nor NFS")
@@ -63,12 +64,13 @@ def _wrong_in_fstab(entry: FstabEntry | None) -> Iterator[tuple[str, str]]:
 @mark.hyperpod_node_debugger("I")
 @evidence("findmnt -o TARGET,FSTYPE,OPTIONS | grep -w ro; dmesg | grep -i remount")
 def test_mounts_writable(mount: Mount, node: Node) -> None:
-    """A file system has become read-only.
+    """File system write access.
 
     A kernel that finds a file system damaged takes away the right to write to it, and so does a mount by hand that
     forgot to give it back. Judged by the mount's options and what /etc/fstab asks for: nothing is written.
 
-    Remedy: Read the kernel log for the error. Replace the node where a disk is broken; else reboot it: fsck then runs.
+    Remedy (reset or reboot): Read the kernel log for the error. Replace the node where a disk is broken; else reboot
+    it: fsck then runs.
     """
     options = options_of(mount)
     if not is_read_only(mount):
@@ -84,12 +86,13 @@ def test_mounts_writable(mount: Mount, node: Node) -> None:
 @mark.hyperpod_node_debugger("D")
 @evidence("findmnt -o TARGET,SOURCE,FSTYPE,OPTIONS")
 def test_mount_uniform(node: Node) -> None:
-    """A file system is mounted differently from the rest of the group.
+    """Mounts compared with the group.
 
     Compared are type and access of what is mounted at the same place, and of network file systems also source and
     options. What is mounted on some nodes only is another check's.
 
-    Remedy: Compare /etc/fstab and the lifecycle script's log with those of another node; mount it as they do.
+    Remedy (fix configuration): Compare /etc/fstab and the lifecycle script's log with those of another node; mount it
+    as they do.
     """
     found = differences(node, "mounts", lambda one: mounted_alike(one.mounts))
     different = [one for one in found if ABSENT not in (one.own, one.usual)]

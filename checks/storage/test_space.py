@@ -19,14 +19,14 @@ pytestmark = [mark.storage, mark.preflight, mark.prolog]
 @mark.hyperpod_node_debugger("I.2")
 @evidence("df -h; df -i")
 def test_space(node: Node) -> None:
-    """A file system that jobs write to is full.
+    """Space on job file systems.
 
     Checkpoints, caches and logs then fail to be written, however much is free elsewhere; without inodes no file can be
     made though space is left. Judged are local and network file systems that can be written to, each once; the root
     volume, /dev/shm and the servers of Lustre have checks of their own. That others share a file system which is full
     is no reason to keep a node from a job, and so a prolog and a health check judge the node's own.
 
-    Remedy: Remove old checkpoints, caches and logs, or make the file system larger.
+    Remedy (clean up): Remove old checkpoints, caches and logs, or make the file system larger.
     """
     fail, worry = threshold("space.used_fail_percent"), threshold("space.used_concern_percent")
     full, filling, unread = [], [], []

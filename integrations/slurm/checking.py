@@ -88,7 +88,7 @@ def check(
 def evaluated_by_the_log(check: str) -> bool:
     """Whether a check reads the kernel log; one that nobody knows may."""
     entry = _index(str).get(check)
-    return entry is None or "kernel_log" in entry["leaves"]
+    return entry is None or "kernel_log" in entry["collectors"]
 
 
 def _index(say: Callable[[str], object]) -> dict[str, Entry]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from clusterproof.plugins.core.record import names_of, record
@@ -10,6 +11,16 @@ from clusterproof.plugins.core.verdict import Verdict
 SCHEMA = 1
 SUBSYSTEMS = ("node", "gpu", "neuron", "network", "host", "storage", "software", "control_plane")
 SEVERITIES = {Verdict.FAIL: "error", Verdict.CONCERN: "warning", Verdict.INCOMPLETE: "unknown"}
+
+UNREACHABLE = "unreachable: "  # begins the cause of whatever is not known of a node that could not be reached
+ACTIONS = (  # what a failed check asks for, the gravest first; the last where its remedy names none
+    "replace",
+    "reset or reboot",
+    "fix configuration",
+    "restore service",
+    "clean up",
+    "investigate",
+)
 
 OF_A_PAIR = "pair"  # subject of checks that run for each pair of nodes that was measured
 ALL_PAIRS = "pairs"  # stands in the place of their names where none was measured
@@ -33,6 +44,7 @@ class Result:
     `subject` is what the check looks at one by one (node, gpu, efa_device, …), `devices` those of them that the verdict
     speaks of ("GPU 3", "rdmap79s0", "/fsx"); `observed` and `expected` are the two halves of `message`; `cause` is the
     same text wherever one thing is to blame for many results ("unreachable: refused"), so that reports can fold them;
+    `action` is the remedy in a word or two ("replace"), of failures only;
     `since_last` is new, still or gone, against the last run of a history; empty where it was fine and is.
     """
 
@@ -57,6 +69,7 @@ class Result:
     gpu_uuids: tuple[str, ...] = ()
     duration_s: float = 0.0
     since_last: str = ""
+    action: str = ""
 
     @property
     def is_of_cluster(self) -> bool:
@@ -73,6 +86,11 @@ class Result:
         """Whether it is about one node, which `node` then names."""
         return not (self.is_of_cluster or self.is_of_pair)
 
+    @property
+    def is_of_unreachable(self) -> bool:
+        """Whether its node was not reached, which is why there is no more to say."""
+        return self.cause.startswith(UNREACHABLE)
+
     def to_json(self) -> dict[str, Any]:
         """The record as `--results` writes it (reports/result.schema.json)."""
         record: dict[str, Any] = {name: getattr(self, name) for name in _NAMES}
@@ -80,6 +98,11 @@ class Result:
         record["devices"] = list(self.devices)
         record["gpu_uuids"] = list(self.gpu_uuids)
         return {"schema": SCHEMA, **record}
+
+
+def gravest(actions: Iterable[str]) -> str:
+    """The one that stands first in ACTIONS, or one that only a site knows; empty where there is none."""
+    return min(actions, key=lambda action: ACTIONS.index(action) if action in ACTIONS else 0, default="")
 
 
 def from_json(record: dict[str, Any]) -> Result:

@@ -36,6 +36,18 @@ class Verdict(str, Enum):
 PROVEN = frozenset({Verdict.PASS, Verdict.CONCERN})  # without one of these nothing was checked, and nothing is fit
 
 
+class Failed(AssertionError):  # noqa: N818
+    """A failure with more to it than its message.
+
+    `action` is what it asks for, where that is not what the check's remedy names; `cause` as of `Incomplete`.
+    """
+
+    def __init__(self, message: str, action: str = "", cause: str = "") -> None:
+        super().__init__(message)
+        self.action = action
+        self.cause = cause
+
+
 class Concern(Exception):  # noqa: N818 - an outcome, not an error
     """Worth a look; does not gate."""
 
@@ -55,14 +67,19 @@ class NotApplicable(Exception):  # noqa: N818
     """The question makes no sense on this node; the message says why."""
 
 
+def fail(message: str, action: str = "", cause: str = "") -> NoReturn:
+    """Say that something failed, as `assert` does, and what this asks for where the check's remedy says another."""
+    raise Failed(message, action, cause)
+
+
 def concern(message: str) -> NoReturn:
     """Say that something is worth a look. The message reads `observed; expected …`."""
     raise Concern(message)
 
 
-def incomplete(message: str) -> NoReturn:
+def incomplete(message: str, cause: str = "") -> NoReturn:
     """Say that the evidence for a verdict is missing, and what would supply it."""
-    raise Incomplete(message)
+    raise Incomplete(message, cause)
 
 
 def not_applicable(message: str) -> NoReturn:

@@ -10,6 +10,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.core.result import UNREACHABLE
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence import expectation
 from clusterproof.plugins.evidence import pairwise_of_node as between_nodes
@@ -59,11 +60,16 @@ class Node:
         return self.occasion in DRAINING
 
     @property
+    def why_unreached(self) -> str:
+        """`unreachable: host key`; empty where it was reached."""
+        reason = self.evidence.unreached
+        return f"{UNREACHABLE}{reason.value.replace('_', ' ')}" if reason else ""
+
+    @property
     def collectors(self) -> Mapping[str, Collected]:
         """The answers of all collectors. Raises Incomplete where the node was not reached."""
         if self.evidence.unreached:
-            reason = self.evidence.unreached.value.replace("_", " ")
-            raise Incomplete(f"unreachable: {reason}", cause=f"unreachable: {reason}")
+            raise Incomplete(self.why_unreached, cause=self.why_unreached)
         return self.evidence.collectors
 
     def collector(self, name: str) -> Collected:

@@ -10,7 +10,7 @@ from clusterproof.plugins.core.place import place_of
 from clusterproof.plugins.core.policy import Policy, words_of
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.result import SEVERITIES, Result
+from clusterproof.plugins.core.result import SEVERITIES, Result, gravest
 from clusterproof.plugins.core.verdict import Concern, Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evidence.gpu.of_node import HIDDEN
 from clusterproof.plugins.evidence.node import Node
@@ -27,6 +27,7 @@ class Finding:
     label: str = ""
     message: str = ""
     cause: str = ""
+    action: str = ""
 
 
 def verdict_on(policy: Policy, check: Check, owner: Owner) -> Result:
@@ -132,7 +133,8 @@ def _label(subject: Any) -> str:
 
 def _finding(label: str, ended: BaseException) -> Finding:
     if isinstance(ended, AssertionError):
-        return Finding(Verdict.FAIL, label, assertion_message(ended))
+        cause, action = getattr(ended, "cause", ""), getattr(ended, "action", "")
+        return Finding(Verdict.FAIL, label, assertion_message(ended), cause, action)
     if isinstance(ended, Concern):
         return Finding(Verdict.CONCERN, label, str(ended))
     if isinstance(ended, Incomplete):
@@ -157,6 +159,7 @@ def _result(about: Route, subject: str, node: Owner, findings: list[Finding], se
         about = about.to(node.target.address)
     worst = min(findings, key=lambda finding: finding.verdict.rank)
     verdict = worst.verdict
+    asked = [finding.action or about.action for finding in findings if finding.verdict is Verdict.FAIL]
     data = [finding for finding in findings if finding.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)]
     lines = _lines(data or [worst]) if data or worst.message else []  # mostly there is nothing to say
     observed, expected = split_message(lines[0].partition("\n")[0]) if lines else ("", "")
@@ -175,12 +178,13 @@ def _result(about: Route, subject: str, node: Owner, findings: list[Finding], se
         severity=SEVERITIES.get(verdict, "none"),
         evidence=about.shown_by(node),
         meaning=about.meaning,
-        remedy=about.remedy,
+        remedy=about.remedy_for(node),
         subsystem=about.subsystem,
         subject=subject,
         instance_type=node.type_name,
         gpu_uuids=node.gpu_uuids,
         duration_s=round(seconds, 6),
+        action=gravest(asked),
     )
 
 

@@ -96,7 +96,7 @@ def page(check: Check) -> Iterator[str]:
     about = check.route
     yield f"{about.check}: {about.title}"
     yield from _rows("means", about.meaning)
-    yield from _rows("do", about.remedy)
+    yield from _rows("do", f"{about.action}: {about.remedy}" if about.remedy else "")
     yield from _rows("by hand", about.evidence)
     yield from _rows("owner", owner_of(about))
     yield from _rows("runs", ", ".join(occasions(check)))

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 PACKAGE = os.path.realpath(f"{__file__}/../../..")
 FILE = f"{PACKAGE}/plugins/suite/checks.json"
-MADE_OF = ("checks", "plugins/evidence")  # folders: what the checks are, and what tells which leaves they need
-ON_FUNCTION = ("by_hand", "over_ssm")  # what of a route is no text
+MADE_OF = ("checks", "plugins/evidence")  # folders: what the checks are, and what tells which collectors they need
+ON_FUNCTION = ("by_hand", "remedied_by", "over_ssm")  # what of a route is no text
 NODE = "node"  # the subsystem whose checks come first
 INSTALLED_S = 60.0  # what was written so soon after the index came with it
 
@@ -59,7 +59,7 @@ def make_index() -> dict[str, Entry]:
             "wants_owner": checks[name].wants_owner,
             "line": checks[name].line,
             "occasions": occasions(checks[name]),
-            "leaves": sorted(checks[name].collectors),
+            "collectors": sorted(checks[name].collectors),
             "route": {key: getattr(checks[name].route, key) for key in names_of(Route) if key not in ON_FUNCTION},
         }
         for name in order
@@ -73,7 +73,7 @@ def of_occasions(index: Mapping[str, Entry], occasions: Collection[str]) -> dict
 
 def collectors_of(entries: Iterable[Entry]) -> frozenset[str]:
     """What they need that a node tells."""
-    return frozenset(collector for entry in entries for collector in entry["leaves"])
+    return frozenset(collector for entry in entries for collector in entry["collectors"])
 
 
 def load(entry: Entry) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from clusterproof.plugins.catalog import owners
 from clusterproof.plugins.core.marks import Mark
 from clusterproof.plugins.core.record import record, replace
-from clusterproof.plugins.core.result import SUBSYSTEMS
+from clusterproof.plugins.core.result import ACTIONS, SUBSYSTEMS
 
 if TYPE_CHECKING:
     import pytest
@@ -39,6 +39,16 @@ def by_hand(command_of: Callable[[Any], str]) -> Callable[[F], F]:
     return attach
 
 
+def remedied_by(remedy_of: Callable[[Any], str]) -> Callable[[F], F]:
+    """Say that the remedy depends on the node; empty: the usual one."""
+
+    def attach(function: F) -> F:
+        function.__remedied_by__ = remedy_of  # type: ignore[attr-defined]
+        return function
+
+    return attach
+
+
 def over_ssm(owner: str, command: str) -> Callable[[F], F]:
     """Say whose the check is, and what shows the same by hand, where a node is reached through Systems Manager."""
 
@@ -56,23 +66,29 @@ class Route:
     check: str
     title: str
     meaning: str
+    action: str
     remedy: str
     evidence: str
     owner: str
     section: str
     subsystem: str
     by_hand: Callable[[Any], str] | None = None  # the command, where it depends on how a node or pair was asked
+    remedied_by: Callable[[Any], str] | None = None  # the remedy, where it depends on the node
     over_ssm: tuple[str, str] | None = None  # the owner and the command of a node that Systems Manager reaches
 
     def shown_by(self, owner: Any) -> str:
         """The command that shows the same by hand."""
         return (self.by_hand(owner) if self.by_hand else "") or self.evidence
 
+    def remedy_for(self, owner: Any) -> str:
+        """What to do about a finding on this node."""
+        return (self.remedied_by(owner) if self.remedied_by else "") or self.remedy
+
     def to(self, address: str) -> Route:
         """The route for a node at this address."""
         if self.over_ssm is None or not _SSM_TARGET.fullmatch(address):
             return self
-        return replace(self, owner=self.over_ssm[0], section="", evidence=self.over_ssm[1])
+        return replace(self, owner=self.over_ssm[0], section="", evidence=self.over_ssm[1], by_hand=None)
 
 
 _SSM_TARGET = re.compile(r"i-[0-9a-f]{8,17}|sagemaker-cluster:\S+")  # an instance of EC2, a node of HyperPod
@@ -83,31 +99,36 @@ def route(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) -> 
     marks = list(marks)
     owner = next((mark for mark in marks if mark.name in owners()), None)
     subsystem = next((mark.name for mark in marks if mark.name in SUBSYSTEMS), "")
-    title, meaning, remedy = words(function)
+    title, meaning, action, remedy = words(function)
     name = function.__name__.removeprefix("test_")
     return Route(
         check=f"{subsystem}.{name}" if subsystem else name,
         title=title or name.replace("_", " "),
         meaning=meaning,
+        action=action,
         remedy=remedy,
         evidence=getattr(function, "__evidence__", ""),
         owner=owner.name.replace("_", "-") if owner else "",
         section=str(owner.args[0]) if owner and owner.args else "",
         subsystem=subsystem,
         by_hand=getattr(function, "__by_hand__", None),
+        remedied_by=getattr(function, "__remedied_by__", None),
         over_ssm=getattr(function, "__over_ssm__", None),
     )
 
 
-def words(function: Callable[..., Any]) -> tuple[str, str, str]:
-    """A check's docstring as title (first line), meaning, and remedy (the paragraph that begins `Remedy:`)."""
+def words(function: Callable[..., Any]) -> tuple[str, str, str, str]:
+    """A check's docstring as title (first line), meaning, action and remedy (the paragraph `Remedy (action): …`)."""
     from inspect import getdoc  # a prolog has the words from the index
 
-    paragraphs = [" ".join(block.split()) for block in re.split(r"\n\s*\n", getdoc(function) or "")]
-    title, *rest = paragraphs
-    remedy = next((block.removeprefix("Remedy:").strip() for block in rest if block.startswith("Remedy:")), "")
-    meaning = " ".join(block for block in rest if not block.startswith("Remedy:"))
-    return title.rstrip("."), meaning, remedy
+    title, *rest = [" ".join(block.split()) for block in re.split(r"\n\s*\n", getdoc(function) or "")]
+    found = next(filter(None, map(_REMEDY.fullmatch, rest)), None)
+    action, remedy = (found[1] or "", found[2]) if found else ("", "")
+    meaning = " ".join(block for block in rest if not _REMEDY.fullmatch(block))
+    return title.rstrip("."), meaning, action or ACTIONS[-1], remedy
+
+
+_REMEDY = re.compile(r"Remedy(?: \(([a-z][a-z ]{0,39})\))?: *(.*)")
 
 
 def mark_lines() -> list[str]:

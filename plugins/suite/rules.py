@@ -11,7 +11,7 @@ from typing import Any
 
 from clusterproof.plugins.catalog import thresholds
 
-SAID_BY = {"concern": "concern", "incomplete": "incomplete", "not_applicable": "not applicable"}
+SAID_BY = {"fail": "fail", "concern": "concern", "incomplete": "incomplete", "not_applicable": "not applicable"}
 DEPTH = 3  # of functions of the same package that a check calls, and they call
 
 

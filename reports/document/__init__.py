@@ -12,10 +12,11 @@ from pathlib import Path
 from clusterproof.reports.document.data import data
 from clusterproof.reports.document.section import Section
 from clusterproof.reports.document.sections import sections
+from clusterproof.reports.document.tiles import tiles
 from clusterproof.reports.findings import headline, standing
 from clusterproof.reports.run import Run
 
-_STYLES = ("page.css", "grid.css", "pairs.css")
+_STYLES = ("page.css", "tiles.css", "grid.css", "pairs.css")
 _SCRIPTS = ("words.js", "grid.js", "node.js", "page.js")
 _CLASSES = {"not fit": "fail", "not proven": "incomplete", "fit as far as checked": "pass"}
 
@@ -70,6 +71,7 @@ def _header(run: Run, raw: list[Section]) -> str:
     return (
         f'<header><h1>{escape(run.cluster.name)}</h1><p class="verdict {_CLASSES.get(stands, "none")}">'
         f'<strong>{stands}</strong> <span class="headline">{escape(headline(run.results))}</span></p>'
+        f"{tiles(run.results)}"
         f'<p class="facts">{escape(" · ".join(filter(None, facts)))}</p>'
         f'<nav aria-label="sections">{where}</nav></header>'
     )

@@ -31,6 +31,7 @@ class JUnitForm:
     def __init__(self, xml: Any, is_redacted: bool) -> None:
         self._xml = xml
         self._is_redacted = is_redacted
+        self._unreached: set[str] = set()
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -45,8 +46,23 @@ class JUnitForm:
             words.text = legal(in_words(result))
             elements.append(words)
         elif elements and elements[-1].tag == _TAGS[result.verdict]:
+            if result.is_of_unreachable and self._is_said_of(result):
+                self._count_as_skipped(elements[-1])
             elements[-1].set("message", legal(_shortened(f"{result.node}: {result.message}")))
             elements[-1].set("type", result.verdict.value)
+
+    def _is_said_of(self, result: Result) -> bool:
+        """Whether an earlier check has said of this node that it was not reached; then this is no further error."""
+        if result.subsystem == "node":
+            self._unreached.add(result.node)
+        return result.node in self._unreached and result.subsystem != "node"
+
+    def _count_as_skipped(self, element: Element) -> None:
+        stats: dict[str, int] = getattr(self._xml, "stats", {})
+        if stats.get(element.tag):
+            stats[element.tag] -= 1
+            stats["skipped"] = stats.get("skipped", 0) + 1
+            element.tag = "skipped"
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self) -> Iterator[None]:

@@ -21,6 +21,7 @@ from clusterproof.reports.deadline import within
 from clusterproof.reports.findings import findings, gaps, headline
 from clusterproof.reports.history.changes import GONE, NEW, Changes, since_last
 from clusterproof.reports.history.words import folded
+from clusterproof.reports.to_do import to_do_line
 
 MAX_TITLE = 100  # characters: a subject of SNS's
 MAX_BODY = 1_800  # characters: what chats take in one message
@@ -46,7 +47,7 @@ def message_of(cluster: str, results: Sequence[Result], exit_code: int, changes:
     if (exit_code in QUIET_EXITS and not is_unchecked) or (exit_code == 0 and not changes):
         return None
     broke_off = f"the run broke off (exit code {exit_code}); nothing is proven"
-    title = f"{cluster}: {headline(results) if results else broke_off}"
+    title = f"{cluster}: {(to_do_line(results) or headline(results)) if results else broke_off}"
     lines = [*_lines(results, changes), f"exit code {exit_code}"]
     return Message(_one_line(title, MAX_TITLE), _bounded(lines), "success" if exit_code == 0 else "failure")
 
@@ -60,7 +61,7 @@ def _lines(results: Sequence[Result], changes: Changes) -> Iterator[str]:
             if kind in (NEW, GONE):
                 yield from folded(kind, found)
     for finding in findings(results, Verdict.FAIL):
-        yield f"FAIL {finding.where(finding.nodes)}: {finding.first.title}" + (
+        yield f"FAIL {finding.first.title}: {finding.where(finding.nodes)}" + (
             f" → {finding.owner}" if finding.owner else ""
         )
     for gap in gaps(results):

@@ -1,0 +1,31 @@
+"""The tiles on top of the page: what to do, for how many nodes, and how many are fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+from clusterproof.plugins.core.result import Result
+from clusterproof.reports.to_do import NOT_PROVEN, Task, fit_nodes, to_do
+
+
+def tiles(results: Iterable[Result]) -> str:
+    """A tile for each thing to do, the gravest first, and one for the nodes that are fit; as HTML."""
+    results = list(results)
+    tasks, fit = to_do(results), fit_nodes(results)
+    if not tasks and not fit:
+        return ""
+    of_fit = _tile("pass", str(fit), "fit", "as far as checked", "")
+    return f'<ul class="tiles" aria-label="what to do">{"".join(map(_of_task, tasks))}{of_fit}</ul>'
+
+
+def _of_task(task: Task) -> str:
+    kind = "incomplete" if task.action == NOT_PROVEN else "fail"
+    count = "" if task.of_what == "cluster" else str(len(task.nodes))
+    return _tile(kind, count, task.action, task.where, task.why)
+
+
+def _tile(kind: str, count: str, action: str, where: str, why: str) -> str:
+    number = f"<strong>{count}</strong> " if count else ""
+    reasons = f"<small>{escape(why)}</small>" if why else ""
+    return f'<li class="{kind}">{number}<b>{escape(action)}</b><span>{escape(where)}</span>{reasons}</li>'

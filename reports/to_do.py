@@ -1,0 +1,104 @@
+"""What a run asks people to do, in one line: `REPLACE gpu003 (row_remap) · CANNOT REACH gpu005 (refused) · 2 fit`."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.result import ACTIONS, UNREACHABLE, Result
+from clusterproof.plugins.core.verdict import PROVEN, Verdict
+from clusterproof.reports.findings import shortened, within, worst_of
+
+CANNOT_REACH = "cannot reach"
+NOT_PROVEN = "not proven"
+MAX_NODES = 80  # characters of a nodeset
+MAX_REASONS = 2
+MAX_REASON = 60  # characters of one
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One thing to do, for which nodes, and the checks or causes that ask for it, the most frequent first."""
+
+    action: str
+    nodes: tuple[str, ...]
+    reasons: tuple[str, ...]
+    of_what: str = "node"  # or pair, or cluster
+
+    @property
+    def words(self) -> str:
+        """`FIX CONFIGURATION gpu[008-016] (memlock)`."""
+        return f"{self.action.upper()} {self.where} ({self.why})"
+
+    @property
+    def where(self) -> str:
+        """`gpu[008-016]`; with their number where there are too many names for a line."""
+        if self.of_what == "cluster":
+            return "the cluster"
+        nodes = within(fold(self.nodes), MAX_NODES)
+        return f"{len(self.nodes)} {self.of_what}s ({nodes})" if nodes.endswith("…") else nodes
+
+    @property
+    def why(self) -> str:
+        """`memlock, mtu, +3`."""
+        shown = [shortened(" ".join(reason.split()), MAX_REASON) for reason in self.reasons[:MAX_REASONS]]
+        more = [f"+{len(self.reasons) - MAX_REASONS}"] if len(self.reasons) > MAX_REASONS else []
+        return ", ".join([*shown, *more])
+
+
+def to_do(results: Iterable[Result]) -> list[Task]:
+    """Everything that there is to do, the gravest first; a node stands with each thing that it needs."""
+    results = list(results)
+    unfit = {result.node for result in results if result.verdict is Verdict.FAIL or result.is_of_unreachable}
+    asked: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+    for result in results:
+        action, reason = _asked(result)
+        if action and not (action == NOT_PROVEN and result.node in unfit):
+            asked[action, _of_what(result)].append((result.node, reason))
+    tasks = [
+        Task(action, tuple(dict.fromkeys(node for node, _ in data)), _by_frequency(data), of_what)
+        for (action, of_what), data in asked.items()
+    ]
+    return sorted(tasks, key=_rank)
+
+
+def to_do_line(results: Iterable[Result]) -> str:
+    """The same in one line, and how many nodes are fit; empty where nothing was evaluated."""
+    results = list(results)
+    tasks, fit = [task.words for task in to_do(results)], fit_nodes(results)
+    if not tasks and not fit:
+        return ""
+    has_nodes = any(result.is_of_node for result in results)
+    return " · ".join([*(tasks or ["NOTHING TO DO"]), *([f"{fit} fit"] if has_nodes else [])])
+
+
+def fit_nodes(results: Iterable[Result]) -> int:
+    """How many nodes are fit as far as they were checked."""
+    of_nodes = worst_of(result for result in results if result.is_of_node)
+    return sum(verdict in PROVEN for verdict in of_nodes.values())
+
+
+def _asked(result: Result) -> tuple[str, str]:
+    """The action and its reason; empty where this result asks for none."""
+    name = result.check.rpartition(".")[2]
+    if result.is_of_unreachable:
+        return CANNOT_REACH, result.cause.removeprefix(UNREACHABLE)
+    if result.verdict is Verdict.FAIL:
+        return result.action or ACTIONS[-1], name
+    return (NOT_PROVEN, result.cause or name) if result.verdict is Verdict.INCOMPLETE else ("", "")
+
+
+def _of_what(result: Result) -> str:
+    return "cluster" if result.is_of_cluster else "pair" if result.is_of_pair else "node"
+
+
+def _by_frequency(data: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(reason for reason, _ in Counter(reason for _, reason in data).most_common())
+
+
+def _rank(task: Task) -> tuple[int, int, int]:
+    known = (*ACTIONS, CANNOT_REACH, NOT_PROVEN)
+    place = known.index(task.action) if task.action in known else len(ACTIONS)
+    return place, ("node", "pair", "cluster").index(task.of_what), -len(task.nodes)

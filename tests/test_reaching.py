@@ -1,0 +1,81 @@
+"""What is said of a node that was not reached: whose matter that is, and what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.catalog.unreached import unreached_rows
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.suite.evaluate import evaluate
+from clusterproof.reports.findings import findings, gaps
+from clusterproof.reports.summary import summary
+
+OF_THE_CALLER = (Unreached.AUTH, Unreached.HOST_KEY, Unreached.NAME, Unreached.THROTTLED)
+OF_SLURM = (Unreached.BUSY, Unreached.DRAINED)
+
+
+def reaching(why: Unreached, target: Target | None = None) -> Result:
+    target = target or Target("gpu001")
+    return evaluate(all_checks()["node.reachable"], Node(target, NodeEvidence(target.name, unreached=why, detail="so")))
+
+
+def test_every_reason_has_a_remedy() -> None:
+    assert set(unreached_rows()) == {why.value for why in Unreached}
+
+
+@pytest.mark.parametrize("why", Unreached)
+def test_only_what_is_the_nodes_own_speaks_against_it(why: Unreached) -> None:
+    expected = Verdict.INCOMPLETE if why in (*OF_THE_CALLER, *OF_SLURM) else Verdict.FAIL
+    assert reaching(why).verdict is expected
+
+
+@pytest.mark.parametrize("why", Unreached)
+def test_the_remedy_is_that_of_the_reason_and_names_the_node(why: Unreached) -> None:
+    remedy = reaching(why).remedy
+    assert remedy == unreached_rows()[why.value].remedy.replace("NODE", "gpu001")
+    assert "NODE" not in remedy
+
+
+@pytest.mark.parametrize("why", OF_THE_CALLER)
+def test_for_a_fault_of_the_callers_nobody_is_told_to_replace_or_reboot(why: Unreached) -> None:
+    assert not {"replace", "reboot"} & set(reaching(why).remedy.lower().replace(",", "").split())
+
+
+@pytest.mark.parametrize(
+    ("target", "why", "command"),
+    [
+        (Target("gpu001"), Unreached.REFUSED, "ssh gpu001 true"),
+        (Target("gpu001", "10.0.0.7", "ubuntu", 2222), Unreached.AUTH, "ssh -p 2222 ubuntu@10.0.0.7 true"),
+        (Target("gpu001", "a;b"), Unreached.REFUSED, "ssh 'a;b' true"),
+        (Target("gpu001"), Unreached.DRAINED, "scontrol show node gpu001"),
+        (Target("gpu001", "i-0123456789abcdef0"), Unreached.NOT_CONNECTED, "aws ssm start-session --target TARGET"),
+    ],
+)
+def test_the_command_goes_the_way_that_the_suite_went(target: Target, why: Unreached, command: str) -> None:
+    assert reaching(why, target).evidence == command
+
+
+def everywhere(why: Unreached, count: int = 4) -> list[Result]:
+    return [reaching(why, Target(f"gpu{number:03d}")) for number in range(count)]
+
+
+def test_where_all_nodes_refuse_alike_one_line_points_at_the_callers_side() -> None:
+    [finding] = findings(everywhere(Unreached.REFUSED), Verdict.FAIL)
+    assert finding.suspicion == "all 4 nodes alike: look first at where you ask from: its key, user, network"
+    [gap] = gaps(everywhere(Unreached.AUTH))
+    assert gap.suspicion == finding.suspicion
+    words = "\n".join(line.text for line in summary(everywhere(Unreached.AUTH), 200))
+    assert words.startswith("CANNOT REACH gpu[000-003] (auth) · 0 fit")
+    assert "do:     Give a user and a key that gpu000 lets in" in words
+    assert "eplace" not in words
+
+
+def test_where_one_of_many_is_not_reached_nothing_is_said_of_the_others() -> None:
+    results = [*everywhere(Unreached.REFUSED, 1), Result("node.reachable", "gpu009", Verdict.PASS, subsystem="node")]
+    [finding] = findings(results, Verdict.FAIL)
+    assert finding.suspicion == ""

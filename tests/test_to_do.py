@@ -1,0 +1,104 @@
+"""The line that says what to do."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusterproof.plugins.core.nodeset import expand
+from clusterproof.plugins.core.result import ACTIONS, Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.to_do import CANNOT_REACH, NOT_PROVEN, to_do, to_do_line
+
+REFUSED = "unreachable: refused"
+
+
+def failed(check: str, node: str, action: str, **more: str) -> Result:
+    return Result(check, node, Verdict.FAIL, action=action, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("results", "line"),
+    [
+        ([], ""),
+        ([Result("gpu.ecc", "n1", Verdict.NOT_APPLICABLE)], ""),
+        ([Result("gpu.ecc", "n1", Verdict.PASS), Result("gpu.ecc", "n2", Verdict.CONCERN)], "NOTHING TO DO · 2 fit"),
+        (
+            [
+                failed("network.memlock", "n2", "fix configuration"),
+                failed("gpu.row_remap", "n1", "replace"),
+                failed("network.memlock", "n3", "fix configuration"),
+                Result("gpu.ecc", "n4", Verdict.PASS),
+            ],
+            "REPLACE n1 (row_remap) · FIX CONFIGURATION n[2-3] (memlock) · 1 fit",
+        ),
+        (
+            [failed(f"gpu.c{number}", "n1", "replace") for number in range(4)],
+            "REPLACE n1 (c0, c1, +2) · 0 fit",
+        ),
+        (
+            [failed("gpu.a", "n1", "call facilities"), failed("gpu.b", "n2", "")],
+            "INVESTIGATE n2 (b) · CALL FACILITIES n1 (a) · 0 fit",
+        ),
+        (
+            [failed("host.quota", "prod", "fix configuration", subject="cluster")],
+            "FIX CONFIGURATION the cluster (quota)",
+        ),
+        (
+            [failed("perf.busbw", "n1~n2", "investigate", subject="pair"), Result("gpu.ecc", "n1", Verdict.PASS)],
+            "INVESTIGATE n1~n2 (busbw) · 1 fit",
+        ),
+    ],
+)
+def test_the_gravest_stands_first_and_what_is_fit_last(results: list[Result], line: str) -> None:
+    assert to_do_line(results) == line
+
+
+def test_a_node_stands_with_each_thing_that_it_needs() -> None:
+    results = [failed("gpu.a", "n1", "replace"), failed("gpu.b", "n1", "clean up")]
+    assert [(task.action, task.nodes) for task in to_do(results)] == [("replace", ("n1",)), ("clean up", ("n1",))]
+
+
+def test_a_node_that_was_not_reached_is_named_once_with_the_reason() -> None:
+    results = [
+        failed("node.reachable", "n1", "cannot reach", cause=REFUSED),
+        *(Result(f"gpu.c{number}", "n1", Verdict.INCOMPLETE, cause=REFUSED) for number in range(3)),
+    ]
+    assert to_do_line(results) == "CANNOT REACH n1 (refused) · 0 fit"
+
+
+def test_what_is_incomplete_on_a_node_that_fails_is_no_task_of_its_own() -> None:
+    results = [
+        failed("gpu.a", "n1", "replace"),
+        Result("gpu.b", "n1", Verdict.INCOMPLETE, cause="nvml did not answer"),
+        Result("gpu.b", "n2", Verdict.INCOMPLETE, cause="nvml did not answer"),
+    ]
+    assert to_do_line(results) == "REPLACE n1 (a) · NOT PROVEN n2 (nvml did not answer) · 0 fit"
+
+
+def test_a_thousand_names_that_do_not_fold_are_counted() -> None:
+    results = [failed("gpu.a", f"{'x' * (n % 9)}-{n}-{'y' * (n % 7)}", "replace") for n in range(1000)]
+    assert to_do_line(results).startswith("REPLACE 1000 nodes (")
+    assert len(to_do_line(results)) < 200
+
+
+@given(
+    st.lists(
+        st.builds(
+            Result,
+            check=st.sampled_from(["gpu.a", "node.reachable"]),
+            node=st.sampled_from(["n1", "n2", "n3"]),
+            verdict=st.sampled_from(Verdict),
+            cause=st.sampled_from(["", REFUSED, "hung\n  do: forged"]),
+            action=st.sampled_from(["", *ACTIONS]),
+        ),
+        max_size=30,
+    )
+)
+def test_every_node_that_is_not_fit_is_named_and_no_line_is_broken(results: list[Result]) -> None:
+    named = {node for task in to_do(results) for node in expand(task.where)}
+    wrong = {one.node for one in results if one.verdict in (Verdict.FAIL, Verdict.INCOMPLETE)}
+    assert named >= wrong
+    assert "\n" not in to_do_line(results)
+    assert all(task.action in (*ACTIONS, CANNOT_REACH, NOT_PROVEN) for task in to_do(results))
