@@ -16,7 +16,7 @@ from tests.aws.cluster_faults import FAULTS, described, in_two_zones, listed
 from tests.aws.clusters import NAME, with_cluster
 from tests.aws.networks import Vpc, with_quotas
 from tests.aws.service import DENIED, Service
-from tests.runs import ROOT, Runs
+from tests.builders.runs import ROOT, Runs
 
 pytest_plugins = ["pytester"]
 CHECKS = str(ROOT / "checks" / "control_plane")

@@ -19,7 +19,7 @@ from tests.aws.service import DENIED, Service
 from tests.aws.standing import config_of, with_nodes
 from tests.aws.systems_manager import SystemsManager
 from tests.aws.test_cluster_checks import CHECKS, found, messages, verdicts
-from tests.runs import Runs
+from tests.builders.runs import Runs
 
 pytest_plugins = ["pytester"]
 WORKERS = {"workers": ("ml.p5.48xlarge", 3)}

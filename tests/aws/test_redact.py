@@ -22,7 +22,7 @@ from tests.aws.service import Service
 from tests.aws.standing import config_of, with_nodes
 from tests.aws.systems_manager import SystemsManager
 from tests.aws.test_cluster_checks import CHECKS
-from tests.runs import Runs
+from tests.builders.runs import Runs
 
 pytest_plugins = ["pytester"]
 LAYER = "nn-{:017x}"
