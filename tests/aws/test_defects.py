@@ -20,10 +20,10 @@ from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import evaluate
 from tests.aws.cluster_faults import listed
+from tests.aws.cluster_runs import CHECKS, messages, verdicts
 from tests.aws.clusters import NAME, instance_id, with_cluster
 from tests.aws.service import Service
 from tests.aws.systems_manager import SystemsManager
-from tests.aws.test_cluster_checks import CHECKS, messages, verdicts
 from tests.builders.evaluated import probed, results
 from tests.builders.runs import ROOT, Runs
 from tests.faults import BY_NAME

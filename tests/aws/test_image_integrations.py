@@ -20,7 +20,7 @@ from tests.builders.wheel import Installed
 from tests.faults import BY_NAME
 from tests.manifest.deviations import DEVIATIONS
 from tests.manifest.manifests import good, manifest_text
-from tests.reports.test_folder import FILES
+from tests.reports.reported import FILES
 from tests.testbed.image import File, Link
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import ENVIRONMENT, Node, NodeImage, entered, healthy_p5, with_file, with_tool

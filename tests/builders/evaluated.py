@@ -13,7 +13,7 @@ from clusterproof.plugins.benchmarks.load.asking import merged
 from clusterproof.plugins.benchmarks.load.asking import program as load_program
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS, SECONDS
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evidence.node import Node as FactsOfNode
@@ -102,3 +102,12 @@ def asked_of(evidence: NodeEvidence) -> dict[str, Check]:
     """The checks that are run on it, by id: those of load only where it was loaded."""
     is_loaded = not COLLECTORS.isdisjoint(evidence.collectors)
     return {name: check for name, check in node_checks().items() if is_loaded or occasions(check) != ["perf"]}
+
+
+def verdict_of(check: str, count: int = 1, **collectors: Any) -> Result:
+    """The verdict on the first of so many nodes that all tell this."""
+    data = {name: Collected(Status.TOLD, value) for name, value in collectors.items()}
+    names = [f"node{number}" for number in range(count)]
+    cluster = Cluster("alike", "local", tuple(Target(name) for name in names))
+    made = nodes(cluster, {name: NodeEvidence(name, data) for name in names})
+    return evaluate(node_checks()[check], made["node0"])

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
-from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.transport import Answer, Program
-from tests.testbed.node import Node
+from tests.testbed.image import NodeImage
+from tests.testbed.node import Node, entered
 
 PATIENT = ProbeOptions(collector_s=30.0)  # for tests that do not wait for a deadline: this machine may be busy
 SOON = ProbeOptions(collector_s=1.0)  # for those that do
@@ -64,3 +66,33 @@ def probe_node(
     to_run, nonce = program(collectors, options, further)
     ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=ANSWER_S, user=user)
     return decode(node.name, Answer(ran.stdout + ran.stderr), nonce)
+
+
+def tell(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Collected:
+    """What one collector tells of a node with this image."""
+    with entered(image) as node:
+        evidence = probe_node(node, [collector], options, user=user)
+    assert evidence.unreached is None, evidence.detail
+    return evidence.collectors[collector]
+
+
+def value(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Any:
+    data = tell(image, collector, options, user=user)
+    assert data.status is Status.TOLD, data.detail
+    return data.value
+
+
+def root(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    """A host's root with these files."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+def read_under(folder: Path, collector: str) -> Any:
+    """What one collector tells of another root."""
+    data = probe([collector], ProbeOptions(host_root=str(folder), collector_s=30.0)).collectors[collector]
+    assert data.status is Status.TOLD, data.detail
+    return data.value

@@ -15,7 +15,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.form import Form
 from tests.builders.runs import ROOT, Runs
 from tests.captures.captured import written
-from tests.evidence.gpu.test_parse_nvidia_smi_q import FULL
+from tests.evidence.gpu.nvidia_smi_q import FULL
 
 CHECKS = [str(ROOT / "checks" / name) for name in ("node", "gpu")]
 LOST = "Unable to determine the device handle for GPU 0000:C8:00.0: GPU is lost.  Reboot the system\n"

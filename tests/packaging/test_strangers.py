@@ -11,6 +11,7 @@ import pytest
 from tests.builders.recordings import gpu, node, nvml
 from tests.builders.runs import LIGHT, VERDICTS, Runs, all_verdicts, junit_cases, saying
 from tests.builders.wheel import Installed
+from tests.packaging.their_suite import SUITE, written
 
 # All that a run of pytest may load of the suite where nobody asks for a cluster.
 LOADED = {
@@ -26,52 +27,6 @@ LOADED = {
     "clusterproof.plugins.core.record",
     "clusterproof.plugins.suite.two_words",
 }
-
-SUITE = {
-    "pytest.ini": "[pytest]\naddopts = --strict-markers\nmarkers =\n    gpu: one\n    network: slow\n    perf: no\n",
-    "conftest.py": """
-        import pytest
-
-        @pytest.fixture
-        def gpu():
-            return "their gpu"
-
-        @pytest.fixture(scope="session")
-        def node():
-            return "their node"
-
-        @pytest.fixture
-        def mount(tmp_path):
-            yield str(tmp_path)
-    """,
-    "test_theirs.py": """
-        import pytest
-
-        pytestmark = [pytest.mark.gpu, pytest.mark.network]
-
-        def test_gpu(gpu):
-            assert gpu == "their gpu"
-
-        def test_mount(mount):
-            assert mount.startswith("/")
-
-        @pytest.mark.perf
-        def test_node(node):
-            assert node == "their node"
-    """,
-}
-
-
-def written(folder: Path, files: dict[str, str]) -> Path:
-    """A folder with these files."""
-    for name, text in files.items():
-        first = len(text) - len(text.lstrip("\n "))
-        indent = text[:first].rpartition("\n")[2]
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("\n".join(line.removeprefix(indent) for line in text.split("\n")), encoding="utf-8")
-    return folder
-
-
 LISTING = """
     import json, sys
 

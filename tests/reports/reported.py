@@ -25,6 +25,7 @@ HOSTILE = (  # what a node may call itself, or say
     "\ud800\\",
 )
 HUGE = "x" * 1_000_000
+FILES = {"report.html", "results.jsonl", "junit.xml", "summary.md", "summary.txt", "metrics.prom"}
 
 
 def result(check: str, name: str, verdict: Verdict = Verdict.PASS, message: str = "", **more: Any) -> Result:

@@ -14,7 +14,7 @@ import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.runs import LIGHT, VERDICTS, Runs, all_verdicts, saying
-from tests.reports.test_results import STALL, wait_for
+from tests.reports.interrupted import STALL, wait_for
 
 NEEDS_ROOT = pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare: a file system of its own is full"

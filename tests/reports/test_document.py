@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -16,39 +14,10 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.document import document
 from clusterproof.reports.document.evidence import MAX_OF_COLLECTOR
 from tests.builders.recordings import boot, gpu, node, nvml, unreached
+from tests.reports.page import Page
 from tests.reports.reported import HOSTILE, HUGE, of_each_verdict, result, run_of
 
 NODES = pytest.mark.parametrize("name", [*HOSTILE, HUGE], ids=[*map(ascii, HOSTILE), "a megabyte"])
-
-
-class Page(HTMLParser):
-    """The elements of a page and the text that a person reads."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.source = source
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.data: dict[str, Any] = {}
-        self.inside = ""
-        self.feed(source)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        self.inside = tag
-
-    def handle_data(self, data: str) -> None:
-        if self.inside == "script" and self.elements[-1][1].get("type") == "application/json" and data.strip():
-            self.data = json.loads(data)
-        elif self.inside not in ("script", "style"):
-            self.text += data
-
-    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002
-        self.inside = ""
-
-    def attributes(self, name: str) -> list[str]:
-        """The values of an attribute wherever it stands."""
-        return [raw[name] or "" for _, raw in self.elements if name in raw]
 
 
 def page(*results: Any, **more: Any) -> Page:

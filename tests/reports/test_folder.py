@@ -14,8 +14,8 @@ from clusterproof.reports.results import read_results
 from clusterproof.reports.runs import folder_of_its_own, point_latest, safe_name
 from tests.builders.recordings import boot, gpu, node, nvml
 from tests.builders.runs import LIGHT, Runs, all_verdicts, saying
+from tests.reports.reported import FILES
 
-FILES = {"report.html", "results.jsonl", "junit.xml", "summary.md", "summary.txt", "metrics.prom"}
 NOW = datetime(2026, 11, 21, 14, 30, 5, tzinfo=timezone.utc)
 
 

@@ -35,8 +35,8 @@ from tests.benchmarks.pairwise.pair_faults import HEALTHY, LINK, PAIR_FAULTS, Pa
 from tests.benchmarks.pairwise.pair_faults import run_of as measured
 from tests.builders.recordings import boot, node, recorded
 from tests.builders.runs import ROOT
+from tests.reports.page import Page
 from tests.reports.reported import HOSTILE, result, run_of
-from tests.reports.test_document import Page
 
 MAX_BYTES = 300_000
 PAIR = "n0001~n0002"

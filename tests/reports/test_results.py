@@ -6,7 +6,6 @@ import importlib.resources
 import json
 import re
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,12 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.results import ResultsFile, as_line, read_results
 from tests.builders.recordings import boot, node, nvml, unreached
 from tests.builders.runs import DEVICES, LIGHT, ROOT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, saying
+from tests.reports.interrupted import DEADLINE_S, STALL, wait_for, wait_for_lines
 
 SCHEMA: dict[str, Any] = json.loads(
     importlib.resources.files("clusterproof.reports").joinpath("result.schema.json").read_text(encoding="utf-8")
 )
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
-DEADLINE_S = 60
 WAYS = pytest.mark.parametrize("checks", [LIGHT, USUAL], ids=["light", "usual way"])
 
 
@@ -78,10 +77,6 @@ def test_the_example_in_the_documentation_is_a_record() -> None:
     assert from_json(json.loads(example)).to_json() == json.loads(example)
 
 
-# In short sleeps: a signal that comes just before one long wait would not be noticed until its end.
-STALL = """[open({reached!r}, "w"), *(__import__("time").sleep(0.01) for _ in range(6000))]"""
-
-
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda stop: stop.name)
 @pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
 @WAYS
@@ -117,22 +112,6 @@ def test_an_interrupted_run_keeps_what_was_formed(
     assert cases in ({formed - 1, formed} if workers else {formed})  # a worker's teardown may still be on its way
     assert "2 nodes: 2 fit as far as checked" in (runs.folder / "page.html").read_text(encoding="utf-8")
     assert "2 nodes: 2 fit as far as checked" in output
-
-
-def wait_for(file: Path) -> None:
-    """Return when the file is there."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not file.exists():
-        assert time.monotonic() < deadline, f"{file.name} never came"
-        time.sleep(0.01)
-
-
-def wait_for_lines(file: Path, count: int) -> None:
-    """Return when the file has so many lines."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not (file.exists() and file.read_bytes().count(b"\n") >= count):
-        assert time.monotonic() < deadline, f"{file.name} never had {count} lines"
-        time.sleep(0.01)
 
 
 @WAYS

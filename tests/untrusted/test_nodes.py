@@ -28,7 +28,7 @@ from clusterproof.reports.results import read_results
 from tests.builders.evaluated import probed
 from tests.builders.runs import ROOT
 from tests.faults.infiniband import infiniband
-from tests.reports.test_agree import of_prometheus, of_pytests_junit, of_the_grid, of_the_suites, truth
+from tests.reports.read_back import of_prometheus, of_pytests_junit, of_the_grid, of_the_suites, truth
 from tests.testbed.load import loadable_p5, loadable_trn2
 from tests.testbed.needs import needs_nodes
 from tests.untrusted.mutations import mutated, written

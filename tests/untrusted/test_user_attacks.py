@@ -16,9 +16,8 @@ from clusterproof.plugins.agent.process_group import is_starved
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, from_json, to_json
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import DRAINING
-from tests.builders.evaluated import results
+from tests.builders.evaluated import results, verdict_of
 from tests.builders.probed import PATIENT, probe_node
-from tests.checks.host.test_host import verdict_of
 from tests.faults import BY_NAME
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes

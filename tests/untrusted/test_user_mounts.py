@@ -15,8 +15,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.suite.state import nodes
+from tests.builders.evaluated import verdict_of
 from tests.builders.probed import PATIENT, SOON, probe_node
-from tests.checks.host.test_host import verdict_of
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_hung_mount
 from tests.testbed.node import Node, entered, healthy_cpu, with_file, with_tmpfs

@@ -17,9 +17,8 @@ from clusterproof.plugins.catalog.waits import waits_for
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.gpu.facts import GpuProcess
 from clusterproof.plugins.evidence.processes.facts_jobs import JobProcess
-from tests.builders.evaluated import results
+from tests.builders.evaluated import results, verdict_of
 from tests.builders.probed import PATIENT, probe_node
-from tests.checks.host.test_host import verdict_of
 from tests.testbed.image import File
 from tests.testbed.needs import needs_frozen, needs_hung_mount, needs_nodes
 from tests.testbed.node import Node, entered, healthy_cpu, healthy_p5, with_file, with_frozen, with_nvml

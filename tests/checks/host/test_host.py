@@ -9,26 +9,17 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import evaluate
+from tests.builders.evaluated import verdict_of
 
 PLENTY = {"memlock": None, "nofile": 1048576, "nproc": None}
 EC2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge"}
 TWO_SOCKETS = [{"node": node, "memory_kib": 2**30, "cpus": str(node)} for node in range(2)]
 GPU = {"class": "030200", "vendor": "10de", "address": "0000:53:00.0", "numa": 0}
 SEGMENTS = {"nccl_shm": {"count": 2, "kib": 2048, "oldest_s": 60.0}}
-
-
-def verdict_of(check: str, count: int = 1, **collectors: Any) -> Result:
-    """The verdict on the first of so many nodes that all tell this."""
-    data = {name: Collected(Status.TOLD, value) for name, value in collectors.items()}
-    names = [f"node{number}" for number in range(count)]
-    cluster = Cluster("alike", "local", tuple(Target(name) for name in names))
-    made = nodes(cluster, {name: NodeEvidence(name, data) for name in names})
-    return evaluate(node_checks()[check], made["node0"])
 
 
 @pytest.mark.parametrize(

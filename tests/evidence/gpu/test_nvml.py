@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ import pytest
 from clusterproof.plugins.agent import payload, pynvml_part
 from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.agent.options import ProbeOptions
-from clusterproof.plugins.core.evidence import Collected, Status
+from clusterproof.plugins.core.evidence import Status
 from tests.builders.probed import PATIENT, probe_node
-from tests.testbed.image import NodeImage
+from tests.evidence.gpu.nvml import changed, healthy, tell, value
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import entered, healthy_cpu, healthy_p5, with_file, with_nvml, with_tool
 
@@ -71,31 +70,6 @@ HEALTHY: dict[str, Any] = {
     "utilization_percent": 0,
     "processes": [],
 }
-
-
-def tell(image: NodeImage, options: ProbeOptions = PATIENT) -> Collected:
-    with entered(image) as node:
-        evidence = probe_node(node, ["nvml"], options)
-    assert evidence.unreached is None, evidence.detail
-    return evidence.collectors["nvml"]
-
-
-def value(image: NodeImage) -> Any:
-    data = tell(image)
-    assert data.status is Status.TOLD, data.detail
-    return data.value
-
-
-@cache
-def healthy() -> Any:
-    return value(healthy_p5())
-
-
-def changed(**values: object) -> dict[str, Any]:
-    """What differs from health on GPU 3 when NVML answers so; the other GPUs must not differ at all."""
-    before, after = healthy()["gpus"], value(with_nvml(healthy_p5(), 3, **values))["gpus"]
-    assert before[:3] + before[4:] == after[:3] + after[4:]
-    return {key: data for key, data in after[3].items() if data != before[3].get(key)}
 
 
 @needs_nodes

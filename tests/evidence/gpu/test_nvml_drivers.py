@@ -11,7 +11,7 @@ import pytest
 
 from clusterproof.plugins.agent import payload, pynvml_part
 from tests.builders.evaluated import probed, results
-from tests.evidence.gpu.test_nvml import changed, healthy, value
+from tests.evidence.gpu.nvml import changed, healthy, value
 from tests.testbed.gpus import DRIVER_515, healthy_gpu_node
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 from clusterproof.plugins.agent.options import ProbeOptions
-from clusterproof.plugins.core.evidence import Collected, Status
-from tests.agent.test_runner import SETTLE_S
-from tests.builders.probed import PATIENT, probe, probe_node
-from tests.testbed.image import File, NodeImage
+from tests.builders.probed import PATIENT, probe, probe_node, value
+from tests.testbed.image import File
 from tests.testbed.needs import needs_frozen, needs_hung_mount, needs_nodes
 from tests.testbed.node import (
     Node,
@@ -24,21 +21,8 @@ from tests.testbed.node import (
 )
 
 NOBODY = 65534
+SETTLE_S = 10.0
 DENIED = "#!/bin/sh\necho dmesg: read kernel buffer failed: Operation not permitted >&2\nexit 1\n"
-
-
-def tell(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Collected:
-    """What one collector tells of a node with this image."""
-    with entered(image) as node:
-        evidence = probe_node(node, [collector], options, user=user)
-    assert evidence.unreached is None, evidence.detail
-    return evidence.collectors[collector]
-
-
-def value(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Any:
-    data = tell(image, collector, options, user=user)
-    assert data.status is Status.TOLD, data.detail
-    return data.value
 
 
 @needs_nodes

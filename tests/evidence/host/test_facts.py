@@ -15,8 +15,8 @@ from clusterproof.plugins.evidence.host.facts import ProcessLimits
 from clusterproof.plugins.evidence.kernel.facts import newer
 from clusterproof.plugins.evidence.memory.facts import MainMemory
 from clusterproof.plugins.evidence.processors.facts import MAX_CPUS, FrequencyPolicy, Processors, cpu_list, in_ranges
+from tests.builders.probed import read_under, root
 from tests.builders.samples import Sample, sample
-from tests.evidence.host.test_state import read_under, root
 
 CPU = "sys/devices/system/cpu"
 UNTOLD = {"error": "EINVAL", "text": "/proc/meminfo: not there, or no number"}

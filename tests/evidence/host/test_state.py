@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from clusterproof.plugins.agent.options import ProbeOptions
-from clusterproof.plugins.core.evidence import Status
-from tests.builders.probed import probe
-from tests.evidence.host.test_collectors import value
+from tests.builders.probed import read_under, root, value
 from tests.testbed.host_faults import with_clock, with_frequency_policies, with_policy
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import healthy_cpu, healthy_p5
@@ -131,19 +126,3 @@ def test_a_container_has_no_kernel_installed(tmp_path: Path) -> None:
 def test_the_clock_tells_how_far_it_may_be_off() -> None:
     image = with_clock(healthy_cpu(), 16.0, is_synchronised=False)
     assert value(image, "kernel")["clock"] == {"max_error_s": 16.0, "synchronised": False}
-
-
-def root(folder: Path, files: Mapping[str, str | bytes]) -> Path:
-    """A host's root with these files."""
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return folder
-
-
-def read_under(folder: Path, collector: str) -> Any:
-    """What one collector tells of another root."""
-    data = probe([collector], ProbeOptions(host_root=str(folder), collector_s=30.0)).collectors[collector]
-    assert data.status is Status.TOLD, data.detail
-    return data.value

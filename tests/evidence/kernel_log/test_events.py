@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.facts import (
     Cleared,
-    Events,
     FallenOffBus,
     GpuNamed,
     HungTask,
@@ -22,9 +21,7 @@ from clusterproof.plugins.evidence.kernel_log.facts import (
 )
 from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate, evaluate_switches
 from tests.builders.samples import Sample, of_topic, sample
-
-GPU = "0000:c5:00"
-OTHER_GPU = "0000:0b:00"
+from tests.evidence.kernel_log.xid_lines import line_of, parse
 
 # Xids by code in every capture that has any.
 CAPTURED = {
@@ -48,18 +45,10 @@ CAPTURED = {
 }  # fmt: skip
 
 
-def parse(*lines: str) -> Events:
-    return kernel_log.parse((None, line) for line in lines)
-
-
 def parsed(line: str) -> XidEvent:
     (event,) = parse(line)
     assert isinstance(event, XidEvent)
     return event
-
-
-def line_of(code: int, text: str = "pid=77, name=python3, Ch 00000008", gpu: str = GPU) -> str:
-    return f"NVRM: Xid (PCI:{gpu}): {code}, {text}"
 
 
 # Captures
@@ -359,7 +348,6 @@ PREFIXES = [
     "Oct 14 14:56:49 gpu001 kernel: ",
     "kernel: ",
 ]
-
 cuts = st.sampled_from(TRUE_LINES).flatmap(lambda line: st.integers(0, len(line)).map(lambda at: line[:at]))
 pieces = (
     st.sampled_from([*TRUE_LINES, *PREFIXES, "NVRM:", "Xid (", "PCI:", "):", "\n", "\x00", " " * 50, "9" * 50]) | cuts

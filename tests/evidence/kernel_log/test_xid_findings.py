@@ -13,7 +13,7 @@ from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.facts import XidEvent, pci_address
 from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, evaluate, evaluate_switches, occurrences
 from tests.builders.samples import sample
-from tests.evidence.kernel_log.test_events import GPU, OTHER_GPU, line_of, parse
+from tests.evidence.kernel_log.xid_lines import GPU, OTHER_GPU, line_of, parse
 
 HOUR = 3600.0
 

@@ -15,8 +15,7 @@ from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.evidence.software import collect_image as image
 from clusterproof.plugins.evidence.software import collect_packages as packages
 from clusterproof.plugins.evidence.software import collect_versions as versions
-from tests.builders.probed import probe
-from tests.evidence.host.test_collectors import tell, value
+from tests.builders.probed import probe, tell, value
 from tests.testbed.image import File, Folder
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import healthy_cpu, healthy_p5, with_file, with_tool, without_file

@@ -21,7 +21,7 @@ from clusterproof.plugins.suite.evaluate import evaluate
 from tests.builders.recordings import boot, node
 from tests.builders.runs import Runs
 from tests.builders.samples import sample
-from tests.evidence.test_facts import JSON
+from tests.evidence.nonsense import JSON
 
 GIB = 1024.0**2  # in KiB
 COLLECTORS = ["lustre", "lustre_space", "nvme", "neuron", "neuron_ls", "mounts"]

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.faults import BY_NAME
 from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import with_controller
+from tests.integrations.slurm.on_node import PATIENT, node
 from tests.integrations.slurm.scripts import eventually
-from tests.integrations.slurm.test_scripts_on_node import PATIENT, node
 from tests.testbed.image import NodeImage
-from tests.testbed.node import Node
+from tests.testbed.node import Node, healthy_p5
 
 XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1234, name=python3, GPU has fallen off the bus."
+HEALTHY = healthy_p5()
+LOST = BY_NAME["a GPU that is lost"].put(HEALTHY)
 
 
 @contextmanager

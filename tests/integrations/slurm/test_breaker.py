@@ -5,24 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.integrations.slurm import breaker, control, health_check
-from clusterproof.integrations.slurm.call import Call
+from clusterproof.integrations.slurm import breaker, control
 from clusterproof.integrations.slurm.control import Claim, ahead
-from clusterproof.integrations.slurm.log import Log
-from clusterproof.integrations.slurm.settings import HealthCheck, Settings
-from clusterproof.integrations.slurm.state import State
-from clusterproof.integrations.slurm.verdict import NO_JOB, Finding
+from clusterproof.integrations.slurm.settings import HealthCheck
+from tests.integrations.slurm.at_once import NODES, drain_at_once
 
-NODES = 200
 FAST = 20  # times as fast as a clock
-LOST = Finding("gpu.gpu_answers", "fail", "GPU 3: the driver says GPU_IS_LOST; expected an answer")
 
 
 class Controller:
@@ -75,21 +69,6 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(breaker, "MAX_DRAWN_S", breaker.MAX_DRAWN_S / FAST)
     monkeypatch.setattr(breaker, "DRAW_S", breaker.DRAW_S / FAST)
     return
-
-
-def drain_at_once(names: Sequence[str], folder: Path, limits: HealthCheck) -> list[bool]:
-    """All nodes find the same fault in the same moment; whether each settled it."""
-    gate = threading.Barrier(len(names))
-
-    def one(name: str) -> bool:
-        state = State(str(folder / name))
-        state.prepare()
-        call = Call("health-check", name, NO_JOB, Settings("drain", health_check=limits), state, Log("test", ""))
-        gate.wait()
-        return health_check.drain(call, call.drain((LOST,), None))
-
-    with ThreadPoolExecutor(len(names)) as pool:
-        return list(pool.map(one, names))
 
 
 @pytest.mark.parametrize("keeps_reason", [False, True], ids=["22.05", "24.11"])

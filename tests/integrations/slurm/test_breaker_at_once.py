@@ -10,7 +10,7 @@ import pytest
 from clusterproof.integrations.slurm import breaker, control
 from clusterproof.integrations.slurm.control import SlurmError
 from clusterproof.integrations.slurm.settings import HealthCheck
-from tests.integrations.slurm.test_breaker import NODES, drain_at_once
+from tests.integrations.slurm.at_once import NODES, drain_at_once
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_cpu
 from tests.testbed.slurm import SlurmBed, slurm

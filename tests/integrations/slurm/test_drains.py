@@ -7,18 +7,15 @@ import pytest
 from tests.faults import BY_NAME
 from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import drained_by_slurm
-from tests.integrations.slurm.drained import explained, log_an_xid, of
+from tests.integrations.slurm.drained import HEALTHY, LOST, explained, log_an_xid, of
+from tests.integrations.slurm.on_node import PATIENT, output_of, script
 from tests.integrations.slurm.scripts import ROOM, STATE, eventually
-from tests.integrations.slurm.test_scripts_on_node import PATIENT, output_of, script
 from tests.testbed.image import ABSENT, NodeImage
 from tests.testbed.needs import needs_nodes
-from tests.testbed.node import Node, healthy_p5, with_file, with_tmpfs
+from tests.testbed.node import Node, with_file, with_tmpfs
 from tests.testbed.nvml.library import VALUES_PATH
 
 pytestmark = needs_nodes
-
-HEALTHY = healthy_p5()
-LOST = BY_NAME["a GPU that is lost"].put(HEALTHY)
 HELD = BY_NAME["a GPU that somebody holds"].put(HEALTHY)
 OURS = "clusterproof: gpu."
 versions = pytest.mark.parametrize("keeps_reason", [False, True], ids=["22.05", "24.11"])

@@ -11,8 +11,8 @@ from tests.faults import BY_NAME
 from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import drained_by_slurm
 from tests.integrations.slurm.drained import explained, log_an_xid, of
+from tests.integrations.slurm.on_node import output_of, script
 from tests.integrations.slurm.scripts import SCRIPTS, STATE, eventually
-from tests.integrations.slurm.test_scripts_on_node import output_of, script
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, healthy_p5
 

@@ -2,47 +2,24 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
-from clusterproof.integrations.slurm.screen import INDENT, Line, Mark, Section, count, fine, mend, rendered, unknown
+from clusterproof.integrations.slurm.screen import Line, Mark, Section, count, fine, mend, rendered, unknown
 from clusterproof.plugins.suite.index import FILE as INDEX
 from tests.faults import BY_NAME
+from tests.integrations.slurm.installation import DRAIN, WITHIN_S, asked, marked, output_of
+from tests.integrations.slurm.on_node import node
 from tests.integrations.slurm.scripts import NAMES, ROOM, SCRIPTS, STATE, eventually
-from tests.integrations.slurm.test_scripts_on_node import node
 from tests.testbed.image import ABSENT, File, Folder, NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, healthy_cpu, healthy_p5, with_file, with_stuck_nvml
 
-WITHIN_S = 300.0
-DRAIN = 'mode = "drain"\ndeadline_s = 8\n'
 UNKNOWN_TYPE = ("gpu.fabric_manager", "gpu.gpu_count", "network.efa_count")  # of a machine that is in no catalogue
 NOT_EVALUATED = ", ".join(UNKNOWN_TYPE)
 DISABLED = "\n".join(f'[disabled."{name}"]\nreason = "no GPU"\nuntil = 9999-12-31' for name in UNKNOWN_TYPE)
 OTHERS_WRITE = (f"/{STATE}", Folder(0o777))
-
-
-def asked(
-    running: Node, name: str = "gpu001", script: str = "prolog", option: str = "--check-installation"
-) -> subprocess.CompletedProcess[bytes]:
-    """What an administrator types, on a node."""
-    command = [str(SCRIPTS / f"clusterproof-{script}"), option]
-    return running.run(command, env={"SLURMD_NODENAME": name}, timeout=WITHIN_S)
-
-
-def output_of(ran: subprocess.CompletedProcess[bytes]) -> str:
-    """Its screen, each line with what it was wrapped to in one, and one space where there are several."""
-    assert ran.stderr == b"", ran.stderr.decode()
-    whole = ran.stdout.decode().replace("\n" + INDENT, " ")
-    return "".join(f"{' '.join(line.split())}\n" for line in whole.splitlines())
-
-
-def marked(ran: subprocess.CompletedProcess[bytes], mark: str) -> list[str]:
-    """The lines with a mark; what a busy machine was late with is left out, and an index that is made at a release."""
-    found = [line.removeprefix(f"{mark} ") for line in output_of(ran).splitlines() if line.startswith(f"{mark} ")]
-    return [line for line in found if "expected less: at the deadline" not in line and not line.startswith("index ")]
 
 
 def without_slurm(found: list[str]) -> list[str]:

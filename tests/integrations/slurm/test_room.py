@@ -16,9 +16,9 @@ from clusterproof.integrations.slurm.state import State
 from tests.faults import BY_NAME
 from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import drained_by_slurm
+from tests.integrations.slurm.drained import LOST, explained, of
+from tests.integrations.slurm.on_node import PATIENT, output_of, script, state
 from tests.integrations.slurm.scripts import ROOM, eventually, room
-from tests.integrations.slurm.test_drains import LOST, explained, of
-from tests.integrations.slurm.test_scripts_on_node import PATIENT, output_of, script, state
 from tests.testbed.image import ABSENT
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, healthy_p5, with_file

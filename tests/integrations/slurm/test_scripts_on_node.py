@@ -5,50 +5,25 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.faults import BY_NAME
-from tests.integrations.slurm.scripts import ROOM, SCRIPTS, SETTINGS, STATE, eventually, room
-from tests.testbed.image import File, Link, NodeImage
+from tests.integrations.slurm.on_node import PATIENT, node, output_of, script, state
+from tests.integrations.slurm.scripts import SCRIPTS, STATE, eventually
+from tests.testbed.image import File
 from tests.testbed.needs import needs_nodes
-from tests.testbed.node import Node, entered, healthy_p5, with_file, with_tmpfs, with_tool
+from tests.testbed.node import healthy_p5, with_file, with_tmpfs, with_tool
 
 pytestmark = needs_nodes
-
 XID = "an Xid of the hardware"
-PATIENT = 'mode = "drain"\ndeadline_s = 8\n'
 BIN = Path(sys.prefix) / "bin"
 NOBODY = 65534
 # A verdict that passes, of this boot and just now, written by a user.
 PASSED = """read -r now rest </proc/uptime; read -r boot </proc/sys/kernel/random/boot_id
 printf '{"boot_id": "%s", "at": %s, "took_s": 0.1, "checked": 9, "findings": [], "begins": null, "ends": null}' \
     $boot $now >verdict.json"""
-
-
-@contextmanager
-def node(image: NodeImage, toml: str = PATIENT, python: str = sys.prefix) -> Iterator[Node]:
-    """A node with the settings, and with clusterproof where the scripts look for it."""
-    for path, content in {SETTINGS: toml, "/opt/clusterproof": Link(python), ROOM: image.files.get(ROOM, room)}.items():
-        image = with_file(image, path, content)
-    with entered(image, "gpu001") as running:
-        yield running
-
-
-def script(running: Node, name: str = "prolog", job: str = "42") -> subprocess.CompletedProcess[bytes]:
-    return running.run([str(SCRIPTS / f"clusterproof-{name}")], env={"SLURM_JOB_ID": job, "SLURMD_NODENAME": "gpu001"})
-
-
-def state(running: Node, name: str) -> dict[str, object]:
-    data: dict[str, object] = json.loads((running.root / STATE / f"{name}.json").read_text())
-    return data
-
-
-def output_of(ran: subprocess.CompletedProcess[bytes]) -> str:
-    return ran.stderr.decode()
 
 
 def test_its_verdicts_are_those_of_pytest() -> None:

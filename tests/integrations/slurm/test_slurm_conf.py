@@ -16,8 +16,8 @@ from clusterproof.integrations.slurm.settings import HealthCheck, Settings
 from clusterproof.integrations.slurm.slurm_conf import Place, lines_of, why_nobody_resumes
 from tests.builders.samples import sample
 from tests.faults import BY_NAME
+from tests.integrations.slurm.installation import DRAIN, asked, marked, output_of
 from tests.integrations.slurm.scripts import NAMES, SCRIPTS, Scripted, eventually, lines, scripted
-from tests.integrations.slurm.test_installation import DRAIN, asked, marked, output_of
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_cpu, healthy_p5
 from tests.testbed.slurm_version import VERSIONS

@@ -16,7 +16,7 @@ from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.suite.cli import main
 from clusterproof.reports.history.store import read_past
 from tests.builders.runs import DEVICES, LIGHT, ROOT, VERDICTS, Runs, all_verdicts, saying
-from tests.reports.history.test_history import BROKEN
+from tests.reports.history.broken import BROKEN
 
 ARGUMENTS = ("--history=history.sqlite", "--since-last")
 

@@ -6,54 +6,26 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.core.result import Measured, Result
+from clusterproof.plugins.core.result import Measured
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history import schema
 from clusterproof.reports.history.changes import between, change, since_last
-from clusterproof.reports.history.model import Gpu, HistoryError, Identity, Past, Run
+from clusterproof.reports.history.model import Gpu, HistoryError, Identity, Run
 from clusterproof.reports.history.place import default_path
-from clusterproof.reports.history.store import read_before, read_past, write_run
+from clusterproof.reports.history.store import read_before, write_run
 from clusterproof.reports.history.trends import flaps, offenders, places, trends
 from clusterproof.reports.history.words import page
 from tests.builders.wheel import linked_in
+from tests.reports.history.broken import BROKEN
+from tests.reports.history.kept import CONCERN, ECC, FAIL, INCOMPLETE, PASS, add, machine, past, result, rows
 
-ECC, XID = "gpu.no_uncorrected_ecc", "gpu.no_xid"
-PASS, FAIL, CONCERN, INCOMPLETE = Verdict.PASS, Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
 NA = Verdict.NOT_APPLICABLE
-DAY_S = 86_400.0
-
-
-def result(node: str, verdict: Verdict, check: str = ECC, gpus: Iterable[int] = ()) -> Result:
-    return Result(check, node, verdict, "Uncorrected ECC errors", devices=tuple(f"GPU {index}" for index in gpus))
-
-
-def machine(instance: str, *uuids: str) -> Identity:
-    return Identity(
-        instance, f"board of {instance}", tuple(Gpu(index, uuid, "1650") for index, uuid in enumerate(uuids))
-    )
-
-
-def add(
-    path: Path,
-    *results: Result,
-    identities: dict[str, Identity] | None = None,
-    measured: Iterable[Measured] = (),
-    cluster: str = "small",
-) -> Run:
-    runs = len(read_past(path, cluster, 1000).runs) if path.exists() else 0
-    run = Run(cluster, 1_772_000_000 + runs * DAY_S, 1_772_000_060 + runs * DAY_S)
-    return write_run(path, run, results, identities, measured)
-
-
-def past(path: Path) -> Past:
-    return read_past(path, "small", 100)
 
 
 @pytest.fixture
@@ -237,14 +209,6 @@ def test_a_result_that_says_what_it_is_is_found_by_it() -> None:
     assert not since_last([result("gpu001", FAIL)])
 
 
-# The file
-
-
-def rows(path: Path, statement: str) -> list[tuple[object, ...]]:
-    with closing(sqlite3.connect(path)) as database:
-        return database.execute(statement).fetchall()
-
-
 def test_an_older_schema_is_made_new_and_keeps_its_runs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     older(file)
     before = past(file)  # read as it is, in a copy
@@ -268,44 +232,6 @@ def older(path: Path) -> None:
         database.execute("INSERT INTO checks VALUES (1, ?)", (ECC,))
         database.execute("INSERT INTO verdicts VALUES (1, 1, 7, 'fail', NULL, '[\"GPU 3\"]', 'fourteen')")
         database.commit()
-
-
-def newer(path: Path) -> None:
-    add(path, result("gpu001", FAIL))
-    with closing(sqlite3.connect(path)) as database:
-        database.execute(f"PRAGMA user_version = {schema.SCHEMA + 1}")
-
-
-def foreign(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("CREATE TABLE bookmarks (id)")
-        database.commit()
-
-
-def garbage(path: Path) -> None:
-    path.write_bytes(b"this is no database, and long enough to look like one\n" * 100)
-
-
-def torn(path: Path) -> None:
-    add(path, *(result(f"gpu{number:03d}", FAIL) for number in range(500)))
-    whole = path.read_bytes()
-    path.write_bytes(whole[:8192] + b"\xa5" * (len(whole) - 8192))
-
-
-def folder(path: Path) -> None:
-    path.mkdir()
-
-
-BROKEN = pytest.mark.parametrize(
-    ("breaks", "words"),
-    [
-        (newer, "from a newer clusterproof"),
-        (foreign, "of another program"),
-        (garbage, "not a database; move it away"),
-        (torn, "malformed; move it away"),
-        (folder, "unable to open database file"),
-    ],
-)
 
 
 @BROKEN

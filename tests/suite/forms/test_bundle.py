@@ -14,7 +14,7 @@ from clusterproof.plugins.core.result import from_json
 from clusterproof.plugins.suite.forms.bundle import MAX_NAME, ROOT, Member, files_of, safe_name, write_bundle
 from tests.builders.recordings import boot, node, nvml, unreached
 from tests.builders.runs import LIGHT, VERDICTS, Runs, all_verdicts, saying
-from tests.reports.test_folder import FILES
+from tests.reports.reported import FILES
 from tests.suite.forms.bundles import contents, unpack
 
 FIXED = {"README.txt", "bundle.json", "summary.txt", "results.jsonl", "recording/cluster.json"}
