@@ -17,7 +17,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.transport import Limits, connection_for
 from clusterproof.plugins.transport.gather import gather
-from tests.evaluated import probed
+from tests.builders.evaluated import probed
 from tests.testbed import needs
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.node import healthy_p5

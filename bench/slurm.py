@@ -11,11 +11,11 @@ from statistics import median
 from typing import Any
 
 from bench.figure import Figure
-from tests.slurm_scripts import SETTINGS
+from tests.builders.wheel import ROOT, environment_with, wheel_of
+from tests.integrations.slurm.scripts import SETTINGS
 from tests.testbed import needs
 from tests.testbed.image import File, Link
 from tests.testbed.node import entered, healthy_p5, with_file
-from tests.wheel import ROOT, environment_with, wheel_of
 
 RUNS = 30
 BIN = "/opt/clusterproof/bin"

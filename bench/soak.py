@@ -21,7 +21,7 @@ from random import Random
 from threading import Event
 
 from bench.soaked_node import NOBODY, SoakedNode, Tally
-from tests.slurm_scripts import Scripted, lines, scripted
+from tests.integrations.slurm.scripts import Scripted, lines, scripted
 from tests.testbed.node import healthy_p5
 from tests.testbed.slurm_version import OWN, TRIXIE, SlurmVersion
 

@@ -8,7 +8,7 @@ from random import Random
 from threading import Event
 
 from tests.faults import BY_NAME
-from tests.slurm_scripts import STATE, Scripted, eventually
+from tests.integrations.slurm.scripts import STATE, Scripted, eventually
 from tests.testbed.node import Node, healthy_p5
 
 NOBODY = 65534

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from clusterproof.plugins.suite.routing import mark_lines
-from tests.runs import Runs, load_suite
-from tests.wheel import ROOT, Installed, environment_with, wheel_of
+from tests.builders.runs import Runs, load_suite
+from tests.builders.wheel import ROOT, Installed, environment_with, wheel_of
 
 pytest_plugins = ["pytester"]
 ROOMS = frozenset({"aws", "counterparts"})  # a server of AWS's interfaces, and the programs of others

@@ -18,9 +18,9 @@ from clusterproof.plugins.suite.index import FILE, written
 from clusterproof.plugins.suite.rules import rules
 from clusterproof.reports.wording import owner_of
 from tests.aws.cluster_faults import FAULTS as CLUSTER_FAULTS
+from tests.benchmarks.pairwise.pair_faults import PAIR_FAULTS
+from tests.checks.control_plane.slurm_faults import SLURM_FAULTS
 from tests.faults import ALL_FAULTS
-from tests.pair_faults import PAIR_FAULTS
-from tests.slurm_faults import SLURM_FAULTS
 
 ROOT = Path(__file__).parents[1]
 PATH, README = ROOT / "docs" / "checks.md", ROOT / "README.md"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from tests.aws.clusters import NAME
-from tests.runs import ROOT, Runs
+from tests.builders.runs import ROOT, Runs
 
 CHECKS = str(ROOT / "checks" / "storage" / "test_fsx.py")
 THROUGHPUT, UTILIZATION, CAPACITY = "storage.fsx_throughput", "storage.fsx_utilization", "storage.fsx_capacity"

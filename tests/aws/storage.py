@@ -12,7 +12,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.suite import asking
 from tests.aws.clusters import client, with_cluster
 from tests.aws.service import Service
-from tests.recordings import boot, node, unreached
+from tests.builders.recordings import boot, node, unreached
 
 SUBNET = "subnet-0123456789abcdef0"
 LUSTRE_MOUNT = ("lustre", "10.1.71.197@tcp:/oyuutbev", "/fsx")  # as a node shows it that has mounted it by DNS name

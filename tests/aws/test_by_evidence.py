@@ -26,8 +26,8 @@ from tests.aws.instances import with_instances
 from tests.aws.networks import open_to_internet
 from tests.aws.service import Service
 from tests.aws.storage import LUSTRE_MOUNT, CloudWatch, lustre, mounting, quiet_lustre
-from tests.recordings import boot, node, unreached
-from tests.runs import ROOT, Runs
+from tests.builders.recordings import boot, node, unreached
+from tests.builders.runs import ROOT, Runs
 
 PASS, FAIL, CONCERN = Verdict.PASS, Verdict.FAIL, Verdict.CONCERN
 INCOMPLETE, NA = Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE

@@ -13,35 +13,20 @@ from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.state import OF_HYPERPOD
 from clusterproof.plugins.suite.subjects_of_cluster import SUBJECTS_OF_CLUSTER
 from tests.aws.cluster_faults import FAULTS, described, in_two_zones, listed
+from tests.aws.cluster_runs import CHECKS, found, messages, verdicts
 from tests.aws.clusters import NAME, with_cluster
 from tests.aws.networks import Vpc, with_quotas
 from tests.aws.service import DENIED, Service
-from tests.runs import ROOT, Runs
+from tests.builders.runs import Runs
 
 pytest_plugins = ["pytester"]
-CHECKS = str(ROOT / "checks" / "control_plane")
 WORKERS = {"workers": ("ml.p5.48xlarge", 3)}
 OF_AWS_ALONE = ("-k", "not network_layers and not slurm")  # which look at nodes
 OF_CONTROL_PLANE = [
     name for name, check in all_checks().items() if check.subject == "cluster" and check.control_collectors != {"slurm"}
 ]
-FOUND = (Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE)
 PASSING = Verdict.PASS
 NOWHERE = {"control_plane.ultraserver_block": Verdict.NOT_APPLICABLE}
-
-
-def verdicts(runs: Runs) -> dict[str, Verdict]:
-    """The verdict of each check of the cluster."""
-    return {result.check: result.verdict for result in runs.results}
-
-
-def found(runs: Runs) -> dict[str, Verdict]:
-    """Those that are neither a pass nor not applicable, by the name without its subsystem."""
-    return {name.partition(".")[2]: verdict for name, verdict in verdicts(runs).items() if verdict in FOUND}
-
-
-def messages(runs: Runs) -> str:
-    return "\n".join(result.message for result in runs.results)
 
 
 def ran(runs: Runs, *arguments: str) -> pytest.RunResult:

@@ -20,18 +20,18 @@ from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import evaluate
 from tests.aws.cluster_faults import listed
+from tests.aws.cluster_runs import CHECKS, messages, verdicts
 from tests.aws.clusters import NAME, instance_id, with_cluster
 from tests.aws.service import Service
 from tests.aws.systems_manager import SystemsManager
-from tests.aws.test_cluster_checks import CHECKS, messages, verdicts
-from tests.evaluated import probed, results
+from tests.builders.evaluated import probed, results
+from tests.builders.runs import ROOT, Runs
 from tests.faults import BY_NAME
 from tests.faults.fault import p5
 from tests.faults.infiniband import infiniband
 from tests.faults.kernel_log import XID
 from tests.faults.network import efa_names
 from tests.faults.proof import peers
-from tests.runs import ROOT, Runs
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import healthy_p5, with_file, with_kernel_line, with_nvml, with_tool, without_efa, without_file

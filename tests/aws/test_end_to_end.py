@@ -17,7 +17,7 @@ from tests.aws.clusters import ID, NAME, instance_id, private_name, with_cluster
 from tests.aws.service import Service
 from tests.aws.storage import CloudWatch, lustre, quiet_lustre
 from tests.aws.systems_manager import PLUGINS, SystemsManager, in_nodes, with_agent
-from tests.evaluated import probed, results
+from tests.builders.evaluated import probed, results
 from tests.faults import BY_NAME
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes

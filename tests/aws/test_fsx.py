@@ -17,7 +17,7 @@ from tests.aws.storage import (
     openzfs,
     quiet_openzfs,
 )
-from tests.runs import Runs
+from tests.builders.runs import Runs
 
 
 @pytest.mark.parametrize(("used", "verdict"), [(0.97, Verdict.FAIL), (0.86, Verdict.CONCERN), (0.84, Verdict.PASS)])

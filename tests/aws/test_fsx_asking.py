@@ -19,7 +19,7 @@ from tests.aws.storage import (
     nodes_that_mount,
     quiet_lustre,
 )
-from tests.runs import Runs
+from tests.builders.runs import Runs
 
 
 @pytest.mark.parametrize(

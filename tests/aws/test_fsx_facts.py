@@ -18,8 +18,8 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.evaluate import evaluate
 from tests.aws.storage import LUSTRE_MOUNT, mounting
-from tests.recordings import node
-from tests.samples import sample
+from tests.builders.recordings import node
+from tests.builders.samples import sample
 
 CHECKS = [check for check in all_checks().values() if check.subject == "file_system"]
 NO_METRICS = Metrics({"begin": 0.0, "minutes": 15, "series": []})

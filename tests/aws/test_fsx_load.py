@@ -16,7 +16,7 @@ from tests.aws.storage import (
     openzfs,
     quiet_openzfs,
 )
-from tests.runs import Runs
+from tests.builders.runs import Runs
 
 
 def test_a_quiet_lustre_file_system_passes(runs: Runs, system: str) -> None:

@@ -18,11 +18,11 @@ from tests.aws.command_line import aws_in
 from tests.aws.networks import with_vpc
 from tests.aws.service import DENIED, Service
 from tests.aws.systems_manager import SystemsManager, in_nodes, with_agent
-from tests.deviations import DEVIATIONS
-from tests.manifests import good, manifest_text
+from tests.builders.wheel import Installed
+from tests.manifest.deviations import DEVIATIONS
+from tests.manifest.manifests import good, manifest_text
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, NodeImage, entered, healthy_p5, with_file, with_memlock
-from tests.wheel import Installed
 
 pytestmark = needs_nodes
 

@@ -16,14 +16,14 @@ import yaml
 
 from tests.aws.command_line import aws_in
 from tests.aws.service import DENIED, Service, environment
-from tests.deviations import DEVIATIONS
+from tests.builders.wheel import Installed
 from tests.faults import BY_NAME
-from tests.manifests import good, manifest_text
-from tests.test_reports_folder import FILES
+from tests.manifest.deviations import DEVIATIONS
+from tests.manifest.manifests import good, manifest_text
+from tests.reports.reported import FILES
 from tests.testbed.image import File, Link
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import ENVIRONMENT, Node, NodeImage, entered, healthy_p5, with_file, with_tool
-from tests.wheel import Installed
 
 INTEGRATIONS = Path(__file__).parents[2] / "integrations"
 COMPONENT = INTEGRATIONS / "image-builder" / "clusterproof.yml"

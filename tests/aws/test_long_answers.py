@@ -16,8 +16,8 @@ from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.ssm import Ssm
 from tests.aws.systems_manager import SystemsManager, in_nodes, with_agent
-from tests.evaluated import probed, results
-from tests.probed import PATIENT
+from tests.builders.evaluated import probed, results
+from tests.builders.probed import PATIENT
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import entered, healthy_p5, with_file, with_kernel_line

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.evidence.fsx.mounted import MAX_SOURCES, Source, as_setting, source_of, sources_of
 from clusterproof.plugins.evidence.storage import collect_mounts as mounts
 from tests.aws.storage import mounting
-from tests.recordings import node
+from tests.builders.recordings import node
 
 ID = "fs-0123456789abcdef0"
 DNS = f"{ID}.fsx.us-west-2.amazonaws.com"

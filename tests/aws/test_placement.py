@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.ec2.placement import JobGroup, spreads
 from tests.aws.cluster_faults import revoked
+from tests.aws.cluster_runs import CHECKS, found, messages, verdicts
 from tests.aws.clusters import NAME, with_cluster
 from tests.aws.instances import TEAM, launched, with_instances, with_topology
 from tests.aws.networks import open_to_internet, with_quotas
 from tests.aws.service import DENIED, Service
 from tests.aws.standing import config_of, with_nodes
 from tests.aws.systems_manager import SystemsManager
-from tests.aws.test_cluster_checks import CHECKS, found, messages, verdicts
-from tests.runs import Runs
+from tests.builders.runs import Runs
 
 pytest_plugins = ["pytester"]
 WORKERS = {"workers": ("ml.p5.48xlarge", 3)}

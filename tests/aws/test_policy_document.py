@@ -15,8 +15,8 @@ from tests.aws.clusters import NAME, with_cluster
 from tests.aws.instances import TEAM, with_instances
 from tests.aws.service import Service
 from tests.aws.systems_manager import SystemsManager
+from tests.builders.runs import ROOT, Runs
 from tests.document_policy import PATH, in_place, policy
-from tests.runs import ROOT, Runs
 
 pytest_plugins = ["pytester"]
 READS = re.compile(r"(Describe|List|Get)[A-Z]\w*")

@@ -15,14 +15,14 @@ from clusterproof.plugins.redaction.redact import Redaction
 from clusterproof.reports.results import read_results
 from tests.aws.clients import client
 from tests.aws.cluster_faults import described, listed
+from tests.aws.cluster_runs import CHECKS
 from tests.aws.clusters import ARN, ID, NAME, instance_id, private_name, with_cluster
 from tests.aws.instances import TEAM, with_instances
 from tests.aws.networks import Vpc
 from tests.aws.service import Service
 from tests.aws.standing import config_of, with_nodes
 from tests.aws.systems_manager import SystemsManager
-from tests.aws.test_cluster_checks import CHECKS
-from tests.runs import Runs
+from tests.builders.runs import Runs
 
 pytest_plugins = ["pytester"]
 LAYER = "nn-{:017x}"

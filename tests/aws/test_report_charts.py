@@ -8,7 +8,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from tests.aws.clusters import NAME
 from tests.aws.fsx_runs import CHECKS, FULL
 from tests.aws.storage import CloudWatch
-from tests.runs import Runs
+from tests.builders.runs import Runs
 
 
 def page(runs: Runs) -> str:

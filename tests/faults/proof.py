@@ -17,7 +17,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import verdict_on
 from clusterproof.plugins.suite.index import make_index, of_occasions
-from tests.evaluated import among, probed, results
+from tests.builders.evaluated import among, probed, results
 from tests.faults.fault import Fault
 from tests.testbed.image import NodeImage
 from tests.testbed.load import LOADABLE

@@ -22,8 +22,8 @@ TESTS = (
     "tests/aws/test_fsx.py",
     "tests/aws/test_fsx_load.py",
     "tests/aws/test_placement.py",
-    "tests/test_pair_checks.py",
-    "tests/test_slurm_cluster.py",
+    "tests/checks/perf/test_pairs.py",
+    "tests/checks/control_plane/test_slurm.py",
 )
 
 

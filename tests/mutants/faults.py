@@ -8,7 +8,7 @@ from concurrent.futures import Executor, Future
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.state import nodes
-from tests.evaluated import among, asked_of
+from tests.builders.evaluated import among, asked_of
 from tests.faults import ALL_FAULTS, captured, proof
 from tests.faults.captured import CapturedFault
 from tests.faults.fault import Fault

@@ -20,24 +20,19 @@ from tests.mutants.evaluated import TESTS
 from tests.mutants.mutations import Mutant, installed, live_functions
 
 FILES = (  # of tests of checks, of facts and of the catalogue
-    "test_*checks.py",
-    "test_*facts.py",
-    "test_busbw.py",
-    "test_capture_faults.py",
-    "test_catalog.py",
-    "test_environment.py",
-    "test_h*_gpus.py",
-    "test_instance_*.py",
-    "test_xid_findings.py",
-    "test_kernel_*.py",
-    "test_libfabric.py",
-    "test_machines.py",
-    "test_manifest.py",
-    "test_policy.py",
-    "test_*_rules.py",
-    "test_software_*.py",
-    "test_window.py",
     "aws/test_fsx_facts.py",
+    "captures/test_faults.py",
+    "catalog/test_*.py",
+    "checks/**/test_*.py",
+    "evidence/**/test_*facts.py",
+    "evidence/kernel_log/test_*.py",
+    "evidence/network/test_libfabric.py",
+    "evidence/software/test_*.py",
+    "evidence/test_instance_metadata.py",
+    "evidence/test_neuron.py",
+    "manifest/test_*.py",
+    "policy/test_*.py",
+    "suite/test_refresh_catalog.py",
 )
 OTHER_PROGRAMS = frozenset(
     {"answered", "bed", "demo", "installed", "pytester", "runs", "service", "wheel"}

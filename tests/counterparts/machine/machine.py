@@ -16,7 +16,7 @@ from pathlib import Path
 from clusterproof.plugins.core.result import Result
 from clusterproof.reports.results import read_results
 from tests.counterparts import installed
-from tests.loopback import free_port
+from tests.transport.loopback import free_port
 
 NAME = "machine"
 NODE = "node001"

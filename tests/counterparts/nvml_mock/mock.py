@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.evidence import NodeEvidence
-from tests.probed import PATIENT, probe
+from tests.builders.probed import PATIENT, probe
 from tests.testbed.compiled import shared_library
 
 VARIABLE = "NVML_MOCK"

@@ -15,8 +15,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import evaluate
+from tests.builders.evaluated import probed
 from tests.counterparts.nvml_mock.mock import PROFILES, Profile, needs_mock, probed_mock
-from tests.evaluated import probed
 from tests.testbed.gpus import healthy_gpu_node
 from tests.testbed.needs import needs_nodes
 

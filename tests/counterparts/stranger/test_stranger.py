@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.wheel import Installed, environment_with
 from tests.counterparts import installed as counterparts
-from tests.test_strangers import SUITE, written
-from tests.wheel import Installed, environment_with
+from tests.packaging.their_suite import SUITE, written
 
 pytestmark = counterparts.needs("stranger")
 

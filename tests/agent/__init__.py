@@ -1,0 +1,1 @@
+"""The program for nodes: how it is packed, runs, and answers."""

@@ -1,0 +1,269 @@
+"""The program reaches every node: small, through any shell, with any Python, and with all that it needs."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+import symtable
+import sys
+import tokenize
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from clusterproof.plugins.agent import payload, pynvml_part
+from clusterproof.plugins.agent.collectors import collector_names, files
+from clusterproof.plugins.agent.frame import decode
+from clusterproof.plugins.agent.options import PATIENCE, ProbeOptions
+from clusterproof.plugins.agent.payload import FOLDER, MAX_CHARACTERS, program
+from clusterproof.plugins.core.evidence import Status, Unreached
+from clusterproof.plugins.transport import Answer, Program
+from tests.builders.probed import PATH, PATIENT, answer, probe
+from tests.builders.pythons import interpreters
+
+DOCUMENT = (
+    (Path(__file__).parents[2] / "docs/evidence.md").read_text(encoding="utf-8").partition("## Collectors that")[0]
+)
+COLLECTORS = tuple(sorted(re.findall(r"^### `(\w+)` — ", DOCUMENT, re.MULTILINE)))
+CONTROL_SIDE = {"__init__", "collectors", "frame", "options", "payload", "program", "pynvml_part"}
+OF_AGENT = (file for file in FOLDER.glob("*.py") if file.stem not in CONTROL_SIDE)
+NODE_SIDE = sorted([*OF_AGENT, *map(Path, files().values())])
+TRAVELS = re.compile(r"clusterproof\.plugins\.evidence\.\w+\.collect(_\w+)?")
+
+
+def stand_in(folder: Path, name: str, script: str) -> str:
+    """A program of that name on a PATH that begins with it."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+    return f"{folder}:{PATH}"
+
+
+def no_python(folder: Path, version: str) -> str:
+    """A PATH on which every python is as old as this."""
+    for name in ("python3", *(f"python3.{n}" for n in range(8, 15))):
+        path = stand_in(folder, name, f'[ "$1" = -V ] && echo Python {version} && exit; exit 97')
+    return path
+
+
+def test_every_collector_is_documented() -> None:
+    assert len(collector_names()) > 25
+    assert collector_names() == COLLECTORS
+    assert set(PATIENCE) <= set(collector_names())
+
+
+@pytest.mark.parametrize("sudo", [False, True])
+@pytest.mark.parametrize("on_stdin", [True, False])
+def test_the_whole_program_is_small_enough_for_systems_manager(
+    on_stdin: bool, sudo: bool, record_property: Callable[[str, object], None]
+) -> None:
+    sent, _ = program(collector_names(), ProbeOptions(sudo=sudo, host_root="/host"), on_stdin=on_stdin)
+    size = len(sent.command) + len(sent.stdin)
+    record_property("characters", size)
+    assert size <= MAX_CHARACTERS == 60_000
+
+
+@pytest.mark.parametrize("sudo", [False, True])
+def test_the_command_survives_quoting_by_any_shell(sudo: bool) -> None:
+    sent, _ = program(["boot"], ProbeOptions(sudo=sudo))
+    start, script, end = sent.command.split("'")
+    assert (start, end) == ("/bin/sh -c ", "")
+    assert not set(script) & set("!\\\n\r`")
+    assert len(sent.command) < 1000
+
+
+@pytest.mark.parametrize("shell", ["sh", "dash", "bash", "zsh", "ksh", "csh", "tcsh", "fish"])
+@pytest.mark.parametrize("on_stdin", [True, False])
+def test_it_runs_whatever_the_login_shell(shell: str, on_stdin: bool) -> None:
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    sent, nonce = program(["boot"], PATIENT, on_stdin=on_stdin)
+    evidence = decode("here", Answer(answer(sent, shell=(shell, "-c"))), nonce)
+    assert evidence.collectors["boot"].status is Status.TOLD
+
+
+@pytest.mark.parametrize("python", interpreters())
+def test_it_runs_under_every_python_since_3_8(python: str, tmp_path: Path) -> None:
+    version = subprocess.run([python, "-V"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[1]
+    if tuple(map(int, version.split(".")[:2])) < (3, 8):
+        pytest.skip(f"Python {version} is older than what the probe is for")
+    evidence = probe(collector_names(), PATIENT, path=stand_in(tmp_path, "python3", f'exec {python} "$@"'))
+    assert evidence.probe["python"] == version
+    assert set(evidence.collectors) == set(COLLECTORS)
+    assert [collector.detail for collector in evidence.collectors.values() if collector.status is Status.BROKE] == []
+    assert evidence.collectors["boot"].value["hostname"] == os.uname().nodename
+
+
+@pytest.mark.parametrize("script", ["exit 97", "exit 1", "exit 127", "echo broken >&2; exit 2"])
+def test_a_python_that_is_too_old_or_does_not_start_is_passed_over(script: str, tmp_path: Path) -> None:
+    evidence = probe(["boot"], PATIENT, path=stand_in(tmp_path, "python3", script))
+    assert evidence.collectors["boot"].status is Status.TOLD
+
+
+def test_where_there_is_no_python_the_node_says_what_it_has(tmp_path: Path) -> None:
+    evidence = probe(["boot"], PATIENT, path=no_python(tmp_path, "3.6.8"))
+    assert evidence.unreached is Unreached.NO_PYTHON
+    assert "python3 (Python 3.6.8)" in evidence.detail
+
+
+def test_a_program_that_arrives_in_part_is_a_cut_answer() -> None:
+    sent, nonce = program(["boot"], PATIENT)
+    output = answer(Program(sent.command, sent.stdin[:-100]))
+    assert decode("here", Answer(output), nonce).unreached is Unreached.CUT
+
+
+def test_input_after_the_program_is_not_waited_for() -> None:
+    sent, nonce = program(["boot"], PATIENT)
+    output = answer(Program(sent.command, sent.stdin + b"\nmore\n" * 9))
+    assert decode("here", Answer(output), nonce).collectors["boot"].status is Status.TOLD
+
+
+@pytest.mark.parametrize(
+    ("uid", "sudo", "data"),
+    [
+        ("1000", 'shift; [ "$1" = true ] || echo ran >&2; exec "$@"', "used"),
+        ("1000", "echo sudo: a password is required >&2; exit 1", "refused: sudo: a password is required"),
+        ("1000", "cat >/dev/null; exit 1", "refused: "),
+        ("0", "exit 1", ""),
+    ],
+    ids=["granted", "refused", "reads-input", "root"],
+)
+def test_sudo_is_used_where_it_is_permitted_and_told_where_it_is_not(
+    uid: str, sudo: str, data: str, tmp_path: Path
+) -> None:
+    stand_in(tmp_path, "id", f"echo {uid}")
+    evidence = probe(["boot"], ProbeOptions(sudo=True, collector_s=30.0), path=stand_in(tmp_path, "sudo", sudo))
+    assert evidence.collectors["boot"].status is Status.TOLD
+    assert evidence.probe["sudo"] == data
+
+
+def test_without_the_option_sudo_is_never_called(tmp_path: Path) -> None:
+    stand_in(tmp_path, "id", "echo 1000")
+    evidence = probe(["boot"], PATIENT, path=stand_in(tmp_path, "sudo", f"touch {tmp_path}/called; exit 1"))
+    assert evidence.collectors["boot"].status is Status.TOLD
+    assert not (tmp_path / "called").exists()
+
+
+def test_every_program_has_a_nonce_of_its_own_and_the_text_is_built_once() -> None:
+    (first, one), (second, other) = program(["boot"], PATIENT), program(["boot"], PATIENT)
+    assert one != other
+    assert first.stdin == second.stdin
+    assert payload.payload(frozenset(["boot"]), PATIENT) is payload.payload(frozenset(["boot"]), PATIENT)
+
+
+def test_only_what_is_asked_for_travels() -> None:
+    small, large = (len(program(collectors, PATIENT)[0].stdin) for collectors in (["boot"], ["boot", "nvml"]))
+    assert small < large / 2
+
+
+def test_a_collector_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(ValueError, match="telepathy is no collector"):
+        program(["telepathy"], PATIENT)
+
+
+@pytest.mark.parametrize("file", NODE_SIDE, ids=lambda file: file.stem)
+def test_what_runs_on_a_node_is_python_3_8_and_the_standard_library(file: Path) -> None:
+    tree = ast.parse(file.read_text(), feature_version=(3, 8))
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    imported |= {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    for module in imported:
+        assert module
+        assert (
+            module.split(".")[0] in sys.stdlib_module_names
+            or module.startswith(payload.PACKAGE)
+            or TRAVELS.fullmatch(module)
+            or (module == "pynvml" and "nvml" in file.stem)
+        ), f"{file.name} imports {module}"
+
+
+@pytest.mark.parametrize("file", NODE_SIDE, ids=lambda file: file.stem)
+def test_what_travels_is_the_program_without_what_only_people_read(file: Path) -> None:
+    source = file.read_text()
+    lean = payload.source_of(file)
+    assert not [line for line in lean.splitlines() if line.lstrip().startswith("# ") or ") -> " in line]
+    assert not [token for token in tokenize.generate_tokens(StringIO(lean).readline) if token.type == tokenize.COMMENT]
+    assert ast.dump(for_the_machine(lean)) == ast.dump(for_the_machine(source))
+    assert len(lean.splitlines()) == len(source.splitlines())
+
+
+class Untyped(ast.NodeTransformer):
+    """Makes `name: type = value` what it does, but in a class, where it may do more."""
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        node.body = [line if isinstance(line, ast.AnnAssign) else self.visit(line) for line in node.body]
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        typed = not node.simple or node.value is None
+        return node if typed or not node.value else ast.Assign([node.target], node.value, lineno=node.lineno)
+
+
+def for_the_machine(source: str) -> ast.Module:
+    """What is run: no docstrings, no types of functions and names, and nothing imported for these alone."""
+    tree = Untyped().visit(ast.parse(source))
+    for block in ast.walk(tree):
+        if isinstance(block, ast.arg):
+            block.annotation = None
+        if isinstance(block, ast.FunctionDef):
+            block.returns = None
+        if isinstance(block, (ast.Module, ast.ClassDef, ast.FunctionDef)) and len(block.body) > 1:
+            first = block.body[0]
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                del block.body[0]
+    used = {name.id for name in ast.walk(tree) if isinstance(name, ast.Name)}
+    tree.body = [line for line in tree.body if not imports_idly(line, used)]
+    return tree
+
+
+def imports_idly(line: ast.stmt, used: set[str]) -> bool:
+    """Whether a line imports only what types are said with, and nothing else needs."""
+    of_types = isinstance(line, ast.ImportFrom) and line.module in ("typing", "collections.abc", "types")
+    return of_types and not any(name.name in used for name in line.names)  # type: ignore[attr-defined]
+
+
+def test_what_travels_keeps_what_stands_beside_the_types(tmp_path: Path) -> None:
+    file = tmp_path / "collector.py"
+    file.write_text(
+        'def è(ä: str = "ü", *b: int, c: "list[int]" = [1], **d: object) -> dict[str, str]: return {ä: b}\n'
+    )
+    assert payload.source_of(file) == 'def è(ä="ü",*b,c=[1],**d):return{ä:b}\n'
+
+
+def part() -> str:
+    sources = [Path(files()[name]).read_text() for name in ("nvml", "nvml_call", "nvml_gpu", "nvml_link")]
+    wanted = frozenset(word for source in sources for word in pynvml_part.words(source))
+    return pynvml_part.reachable(pynvml_part.pynvml_source(), wanted)
+
+
+def test_the_part_of_pynvml_that_travels_is_a_part_of_it() -> None:
+    whole = {ast.dump(statement) for statement in ast.parse(pynvml_part.pynvml_source()).body}
+    assert {ast.dump(statement) for statement in ast.parse(part()).body} <= whole
+    assert len(part()) < 40_000 < 300_000 < len(pynvml_part.pynvml_source())
+
+
+def test_the_part_of_pynvml_has_all_that_it_names_itself() -> None:
+    table = symtable.symtable(part(), "pynvml", "exec")
+    has = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    missing = globals_of(table) - has - set(dir(ctypes)) - set(dir(builtins)) - {"__name__"}
+    assert {name for name in missing if not name.startswith("NVMLError_")} == set()  # these are made at run time
+
+
+def globals_of(table: symtable.SymbolTable) -> set[str]:
+    names = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global() and symbol.is_referenced()}
+    return names.union(*(globals_of(child) for child in table.get_children()))
+
+
+def test_every_definition_of_pynvml_is_found() -> None:
+    source = pynvml_part.pynvml_source()
+    defined = {name for name, value in vars(pynvml).items() if not name.startswith(("__", "NVMLError_"))}
+    found = pynvml_part.definitions(pynvml_part.split(source))
+    assert ast.dump(ast.parse("".join(pynvml_part.split(source)))) == ast.dump(ast.parse(source))
+    assert {name for name in defined if not hasattr(ctypes, name)} <= set(found)

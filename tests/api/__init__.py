@@ -1,0 +1,1 @@
+"""What authors of checks and plugins stand on."""

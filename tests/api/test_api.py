@@ -1,0 +1,92 @@
+"""What `import clusterproof` offers: documented, typed, loaded when asked for, and enough for a suite of one's own."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import clusterproof
+from clusterproof.plugins.suite import hookspecs
+from tests.builders.wheel import ROOT, Installed
+
+EXTEND = (ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
+FACE = ast.parse((ROOT / "api" / "__init__.py").read_text(encoding="utf-8"))
+FILES = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", EXTEND, re.DOTALL))
+
+
+def for_type_checkers() -> set[str]:
+    """The names that a type checker sees."""
+    (block,) = (line for line in FACE.body if isinstance(line, ast.If))
+    imports = [line for line in block.body if isinstance(line, ast.ImportFrom)]
+    return {name.asname for line in imports for name in line.names if name.asname}
+
+
+def test_what_runs_finds_the_names_that_type_checkers_find() -> None:
+    names = set(clusterproof.__all__) - {"__version__"}
+    assert names == for_type_checkers()
+    assert all(getattr(clusterproof, name).__module__.startswith("clusterproof.") for name in names)
+    assert set(dir(clusterproof)) >= names
+
+
+def test_every_name_and_hook_is_documented() -> None:
+    documented = set(re.findall(r"`(\w+)`", EXTEND.partition("## What is public")[2]))
+    hooks = {name for name in vars(hookspecs) if name.startswith("pytest_cluster_")}
+    assert documented >= {*clusterproof.__all__, *hooks} - {"__version__"}
+
+
+def test_a_name_that_is_not_there_is_said_as_python_says_it() -> None:
+    with pytest.raises(AttributeError, match="module 'clusterproof' has no attribute 'nodes'"):
+        clusterproof.nodes  # noqa: B018
+    assert not hasattr(clusterproof, "conftest")
+
+
+def test_importing_it_loads_nothing_else() -> None:
+    script = "import sys; before = set(sys.modules); import clusterproof; print(sorted(set(sys.modules) - before))"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout == "['clusterproof']\n"
+
+
+def test_every_error_has_one_root() -> None:
+    from clusterproof.integrations.slurm.control import SlurmError
+    from clusterproof.plugins.core.nodeset import NodesetError
+    from clusterproof.plugins.transport.login import LoginFailed
+    from clusterproof.reports.history.model import HistoryError
+
+    for error in (SlurmError, LoginFailed, NodesetError, HistoryError, clusterproof.InventoryError):
+        assert issubclass(error, clusterproof.ClusterproofError)
+
+
+def test_the_documented_suite_runs_as_written_beside_an_installed_wheel(installed: Installed, tmp_path: Path) -> None:
+    assert sorted(FILES) == ["command_line.py", "conftest.py", "test_boot.py"]
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    host = tmp_path / "host"
+    (host / "proc").mkdir(parents=True)
+    (host / "proc" / "cmdline").write_text("root=/dev/nvme0n1p1 ro quiet\n", encoding="utf-8")
+    ran = installed.pytest(tmp_path, "--cluster", "rack:7", "-s", "--no-report", f"--host-root={host}")
+    assert "iommu=pt is not among 3 words; expected it" in ran.stdout, ran.stdout + ran.stderr
+    assert "host.iommu_passes_through left fail" in ran.stdout
+    assert "Boot with iommu=pt on the kernel's command line." in ran.stdout
+    assert ran.returncode == 1
+    wrong = installed.pytest(tmp_path, "--cluster", "rack:seven", "--no-report")
+    assert "rack:seven names no rack; expected rack:NUMBER" in wrong.stdout + wrong.stderr
+    assert wrong.returncode == 4
+
+
+def test_type_checkers_know_what_is_public_of_an_installed_wheel(installed: Installed, tmp_path: Path) -> None:
+    assert (installed.package / "py.typed").is_file()
+    (tmp_path / "own.py").write_text("from clusterproof import Node\nreveal_type(Node.name)\n", encoding="utf-8")
+    mypy = [sys.executable, "-m", "mypy", "--python-executable", str(installed.python), "--strict", "own.py"]
+    ran = subprocess.run(mypy, cwd=tmp_path, capture_output=True, text=True)
+    assert 'Revealed type is "def (self: clusterproof.plugins.evidence.node.Node) -> str"' in ran.stdout, ran.stdout
+
+
+def test_the_wheel_holds_what_runs(installed: Installed) -> None:
+    names = {path.name for path in installed.package.iterdir()}
+    assert not names & {"conftest.py", "tests", "bench", "docs", "scripts", "api"}
+    assert names >= {"__init__.py", "collector.py", "pytest.toml", "checks", "plugins", "reports"}

@@ -1,0 +1,1 @@
+"""Who starts a meter on the nodes of a pair."""

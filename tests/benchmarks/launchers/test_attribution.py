@@ -1,0 +1,83 @@
+"""Whom a failure is blamed on."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.benchmarks.launchers.attribution import attributed, silenced
+from clusterproof.plugins.benchmarks.launchers.choose import LAUNCHERS
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.model import Pair
+from clusterproof.plugins.transport import Unusable
+from tests.benchmarks.launchers.launched import PATIENT, all_reduce, cluster_of, measured
+
+ROUND = [Pair("gpu-1", "gpu-2")]
+CALLED = {"gpu-1": ["ip-10-0-0-1", "10.0.0.1"], "gpu-2": ["ip-10-0-0-2.ec2.internal"]}
+
+
+@pytest.mark.parametrize(
+    ("data", "node"),
+    [
+        ("gpu-1", "gpu-1"),
+        ("ip-10-0-0-1", "gpu-1"),
+        ("ip-10-0-0-1.ec2.internal", "gpu-1"),
+        ("ip-10-0-0-2", "gpu-2"),
+        ("10.0.0.1", "gpu-1"),
+        ("10.0.0.2", ""),
+        ("gpu-3", ""),
+        ("", ""),
+    ],
+)
+def test_a_node_is_blamed_by_the_name_that_the_cluster_has_for_it(data: str, node: str) -> None:
+    assert attributed(Reading(problem="NCCL failure", culprit=data), CALLED).culprit == node
+
+
+def test_what_programs_say_when_they_are_ended_from_outside_blames_nobody() -> None:
+    reading = Reading(problem="srun: error: gpu-1: task 0: Terminated", culprit="gpu-1")
+    assert attributed(reading, CALLED, was_ended=True).culprit == ""
+
+
+@pytest.mark.parametrize(
+    ("silent", "culprit"),
+    [({}, "gpu-1"), ({"gpu-2": "timed out"}, "gpu-2"), ({"gpu-1": "timed out", "gpu-2": "timed out"}, "gpu-1")],
+)
+def test_a_node_that_is_silent_alone_is_to_blame_whatever_the_other_says(silent: dict[str, str], culprit: str) -> None:
+    data = silenced(Reading(problem="it ended with 1", culprit="gpu-1"), silent)
+    assert data.culprit == culprit
+    assert all(f"{node} does not answer any more: timed out" in data.problem for node in silent)
+
+
+def test_a_measurement_is_one_even_if_a_node_is_silent_since() -> None:
+    assert silenced(Reading(busbw_gb_per_s=1.0), {"gpu-2": "timed out"}) == Reading(busbw_gb_per_s=1.0)
+
+
+@pytest.mark.parametrize("name", ["srun", "mpirun"])
+def test_settings_that_a_meter_does_not_take_are_told_before_anything_starts(name: str) -> None:
+    def ranks(settings: MeterSettings) -> str:
+        raise ValueError(f"{settings.collective!r} is no collective; expected all_reduce")
+
+    meter = Meter("nccl-tests", all_reduce().read, ranks=ranks)
+    settings = MeterSettings(collective="all_reduse")
+    with pytest.raises(Unusable, match="nccl-tests: 'all_reduse' is no collective; expected all_reduce"):
+        LAUNCHERS[name](Campaign(meter, settings, cluster_of({}, "local"), PATIENT))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"job": "7", "is_ours": True, "refused": [], "addresses": {}},
+        {"job": "7", "is_ours": True, "refused": {}, "addresses": "gpu-1"},
+        {"job": "7", "is_ours": True, "refused": {}, "addresses": {"gpu-1": None}},
+        {"job": "7", "refused": {}, "addresses": {}},
+    ],
+    ids=["nothing", "a list", "a text", "no addresses", "nobody's"],
+)
+def test_a_submit_host_that_answers_in_another_form_is_told_in_one_line(
+    data: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clusterproof.plugins.benchmarks.launchers.srun.ask_submit_host", lambda *_: data)
+    with pytest.raises(Unusable, match="this host: its answer does not have its form"):
+        measured(LAUNCHERS["srun"](Campaign(all_reduce(), MeterSettings(), cluster_of({}, "local"), PATIENT)), ROUND)

@@ -1,0 +1,171 @@
+"""Ranks by a real mpirun, started on one node of a pair, over real sshds."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.benchmarks.launchers.choose import launcher_for
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.launchers.mpirun import mpirun, start_shell
+from clusterproof.plugins.benchmarks.launchers.over_nodes import Turn
+from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.model import Pair
+from clusterproof.plugins.suite.asking import Asking
+from clusterproof.plugins.transport import Limits, Unusable, connection_for
+from tests.benchmarks.launchers.launched import all_reduce, are_soon_quiet, cluster_of, measured, sending, wait_for
+from tests.testbed.cluster import Testbed, testbed
+from tests.testbed.needs import needs_cluster, needs_openmpi
+from tests.testbed.node import healthy_cpu
+from tests.testbed.ranks import with_all_reduce
+
+ROOT = Path(__file__).parents[3]
+NAMES = ("gpu-1", "gpu-2", "gpu-3", "gpu-4")
+ROUND = [Pair("gpu-1", "gpu-2"), Pair("gpu-3", "gpu-4")]
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[Testbed]:
+    with cluster() as running:
+        yield running
+
+
+def cluster():  # type: ignore[no-untyped-def]
+    return testbed(dict.fromkeys(NAMES, with_all_reduce(healthy_cpu())))
+
+
+@pytest.fixture
+def joined(bed: Testbed) -> Iterator[Testbed]:
+    """The cluster's nodes may log in to each other."""
+    bed.let_nodes_log_in_to_each_other()
+    with bed.joined():
+        yield bed
+
+
+def campaign(bed: Testbed, meter: Meter, run_s: float = 40.0) -> Campaign:
+    settings = {"config": str(bed.ssh_config)}
+    nodes = cluster_of(dict.fromkeys(NAMES, ""), "ssh", **settings)
+    return Campaign(meter, MeterSettings(ranks_per_node=2), nodes, Limits(10.0, settings=settings), run_s)
+
+
+@needs_cluster
+@needs_openmpi
+class TestByMpirun:
+    def test_nodes_that_do_not_let_each_other_in_are_told_with_what_to_do(self) -> None:
+        with cluster() as bed, bed.joined(), mpirun(campaign(bed, all_reduce())) as launcher:
+            data = measured(launcher, ROUND[:1])["gpu-1~gpu-2"]
+        assert data.problem.startswith("gpu-1 does not reach gpu-2 over ssh: ")
+        assert "expected that one may log in from node to node without being asked" in data.problem
+        assert data.culprit == ""
+
+    def test_ranks_measure_what_goes_between_the_nodes_of_each_pair(self, joined: Testbed) -> None:
+        with (
+            joined.slow_node("gpu-3", "100mbit"),
+            mpirun(campaign(joined, all_reduce("-b", "4M", "-e", "4M", "-n", "4", "-w", "1"))) as runs,
+        ):
+            data = measured(runs, ROUND)
+        assert {pair: one.problem for pair, one in data.items()} == {str(pair): "" for pair in ROUND}
+        fast, slow = (data[str(pair)].busbw_gb_per_s for pair in ROUND)
+        assert slow is not None
+        assert fast is not None
+        assert slow < 0.0175 < fast
+        assert {one.network for one in data.values()} == {"net:eth0"}
+
+    def test_at_the_deadline_a_pair_fails_and_nothing_of_it_is_left(self, joined: Testbed) -> None:
+        stuck = all_reduce(before="[ $(uname -n) != gpu-2 ] || { setsid sleep 1000 & sleep 1000; }")
+        with mpirun(campaign(joined, stuck, run_s=6.0)) as launcher:
+            data = measured(launcher, ROUND)
+            assert are_soon_quiet(*joined.nodes.values())
+        assert data["gpu-3~gpu-4"].problem == ""
+        assert data["gpu-1~gpu-2"].problem == "did not end in its time"
+
+    @pytest.mark.parametrize("victim", ["gpu-1", "gpu-2"])
+    def test_a_node_that_dies_in_mid_round_is_to_blame_and_the_others_are_measured(
+        self, victim: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("clusterproof.plugins.benchmarks.launchers.mpirun.ENDS_S", 5.0)
+        stuck = all_reduce(before="[ $(uname -n) != gpu-2 ] || { touch /tmp/began; sleep 1000; }")
+        data: dict[str, Reading] = {}
+        with cluster() as bed:
+            bed.let_nodes_log_in_to_each_other()
+            with bed.joined(), mpirun(campaign(bed, stuck, run_s=6.0)) as launcher:
+                round_ = threading.Thread(target=lambda: data.update(measured(launcher, ROUND)))
+                round_.start()
+                wait_for(bed.nodes["gpu-2"].root / "tmp/began")
+                bed.stop(victim)
+                round_.join()
+            assert data["gpu-3~gpu-4"].problem == ""
+            assert data["gpu-1~gpu-2"].culprit == victim
+            assert are_soon_quiet(*(node for name, node in bed.nodes.items() if name != victim))
+
+    def test_when_the_controller_is_killed_in_mid_round_nothing_is_left_on_either_node(self, joined: Testbed) -> None:
+        words = joined.command([sys.executable, "-c", CONTROLLER, str(joined.ssh_config)])
+        controller = subprocess.Popen(words, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        try:
+            for name in NAMES:
+                wait_for(joined.nodes[name].root / "tmp/ranks")
+        finally:
+            controller.send_signal(signal.SIGKILL)
+            controller.wait()
+        assert are_soon_quiet(*joined.nodes.values())
+
+
+CONTROLLER = """
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from clusterproof.plugins.benchmarks.launchers.mpirun import mpirun
+from tests.benchmarks.launchers.launched import all_reduce, measured
+from tests.benchmarks.launchers.test_mpirun import ROUND, campaign
+bed = SimpleNamespace(ssh_config=Path(sys.argv[1]))
+measured(mpirun(campaign(bed, all_reduce(before="touch /tmp/ranks; sleep 1000"), 600)), ROUND)
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "meter", "expected"),
+    [
+        ({"submit_host": "local"}, all_reduce(), "BySrun"),
+        ({"submit_host": "ssh:login1"}, sending(), "BySrun"),
+        ({}, all_reduce(), "by_mpirun"),
+        ({}, sending(), "two_ends"),
+    ],
+    ids=["ranks with Slurm", "two ends with Slurm", "ranks", "two ends"],
+)
+def test_the_launcher_that_fits(settings: dict[str, str], meter: Meter, expected: str) -> None:
+    launcher = launcher_for(Campaign(meter, MeterSettings(), cluster_of({}, "ssh", **settings), Limits()))
+    assert expected in (type(launcher).__name__, getattr(getattr(launcher, "take", None), "__name__", ""))
+
+
+def test_further_options_reach_mpirun_word_by_word(pytester: pytest.Pytester) -> None:
+    nodes = cluster_of(dict.fromkeys(NAMES, ""), "ssh")
+    words = ["-p", "clusterproof.plugins.cluster", "--mpirun-options", "--mca btl_tcp_if_include 'eth 0'"]
+    campaign = Campaign(all_reduce(), MeterSettings(), nodes, Asking(pytester.parseconfig(*words), nodes).limits())
+    where = {name: NodeAnswer(name=name) for name in NAMES}
+    shell = start_shell(Turn(campaign, Visitor(connection_for("ssh"), campaign.limits), ROUND[0], "run1", where))
+    (words,) = (shlex.split(line) for line in shell.splitlines() if line.startswith("set -- "))
+    assert words[-3:] == ["--mca", "btl_tcp_if_include", "eth 0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "meter", "words"),
+    [
+        ("pdsh", sending(), "no launcher is called 'pdsh'; expected srun, mpirun, ssh"),
+        ("mpirun", sending(), "sending has two ends; expected the launcher ssh or srun for it, and not mpirun"),
+        ("ssh", all_reduce(), "all_reduce needs ranks; expected the launcher mpirun or srun for it, and not ssh"),
+    ],
+)
+def test_a_launcher_that_does_not_fit_is_refused_with_those_that_do(name: str, meter: Meter, words: str) -> None:
+    with pytest.raises(Unusable) as refused:
+        launcher_for(Campaign(meter, MeterSettings(), cluster_of({}, "ssh"), Limits()), name)
+    assert str(refused.value) == words

@@ -1,0 +1,228 @@
+"""The program that runs on a node: what it starts, how that ends, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.agent.payload import new_nonce
+from clusterproof.plugins.benchmarks.launchers import visit
+from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE, clean_up
+from clusterproof.plugins.benchmarks.launchers.rendezvous import READY, accept_client, find_server, listen
+from clusterproof.plugins.benchmarks.launchers.visit import MAX_BYTES, NodeAnswer, Visitor, node_program
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.transport import Answer, Limits, connection_for
+from tests.builders.pythons import interpreter
+
+HERE = Target("here")
+LOCAL = Visitor(connection_for("local"), Limits(answer_s=60.0))
+GONE_S = 20.0
+
+
+def request(*commands: str, deadline_s: float = 30.0, run: str = "", **more: object) -> dict[str, Any]:
+    asked = [{"shell": command, "environment": {}} for command in commands]
+    return {"run": run or new_nonce(), "commands": asked, "deadline_s": deadline_s, "most_bytes": MAX_BYTES, **more}
+
+
+def visited(*commands: str, **more: Any) -> NodeAnswer:
+    return LOCAL.visit(HERE, request(*commands, **more), 60.0)
+
+
+def living(run: str) -> list[str]:
+    """What is left of a run, as words; a process that ends right now is waited for."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{VARIABLE}={run}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found
+
+
+def is_soon_gone(run: str) -> bool:
+    until = time.monotonic() + GONE_S
+    while living(run) and time.monotonic() < until:
+        time.sleep(0.05)
+    return not living(run)
+
+
+def test_a_node_that_is_only_asked_tells_its_name_and_addresses() -> None:
+    data = LOCAL.visit(HERE, {}, 60.0)
+    assert (data.unreached, data.name, data.outputs) == ("", os.uname().nodename, ())
+    assert data.addresses
+
+
+def test_commands_run_at_once_each_with_its_output_and_exit_status(tmp_path: Path) -> None:
+    pipe = shlex.quote(str(tmp_path / "pipe"))
+    os.mkfifo(tmp_path / "pipe")
+    data = visited(f"cat {pipe}", f"echo there >{pipe}; echo aside >&2; exit 3")
+    assert [(one.text, one.exit) for one in data.outputs] == [("there\n", 0), ("aside\n", 3)]
+
+
+def test_a_command_has_its_environment_and_the_mark_of_the_run() -> None:
+    asked = {"shell": f"echo $WORD ${VARIABLE}", "environment": {"WORD": "a 'b' $c"}}
+    data = LOCAL.visit(HERE, {**request(run="cp1"), "commands": [asked]}, 60.0)
+    assert data.outputs[0].text == "a 'b' $c cp1\n"
+
+
+def test_of_a_long_output_the_head_and_the_tail_are_told() -> None:
+    data = visited("echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last")
+    text = data.outputs[0].text
+    assert text.startswith("first\nxxx")
+    assert text.endswith("xxx\nlast\n")
+    assert "bytes left out]" in text
+    assert len(text) < MAX_BYTES + 100
+
+
+def test_what_a_command_leaves_behind_does_not_hold_up_its_answer_and_is_ended() -> None:
+    run = new_nonce()
+    data = visited("setsid sleep 1000 & echo done", run=run)
+    assert (data.outputs[0].text, data.outputs[0].exit, data.left) == ("done\n", 0, ())
+    assert living(run) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sleep 1000",
+        "trap '' TERM; sleep 1000 & wait; sleep 1000",
+        "setsid sh -c 'sleep 1000 & wait' & wait; sleep 1000",
+    ],
+    ids=["that ends when asked", "that does not", "whose children have a session of their own"],
+)
+def test_at_its_deadline_a_command_is_ended_with_all_that_it_started(command: str) -> None:
+    run = new_nonce()
+    data = visited(f"echo began; {command}", deadline_s=0.5, run=run)
+    assert (data.outputs[0].text, data.outputs[0].exit, data.left) == ("began\n", None, ())
+    assert living(run) == []
+
+
+def start(run: str, *commands: str, **more: Any) -> subprocess.Popen[bytes]:
+    """The program, running, with its commands."""
+    program = node_program(request(*commands, run=run, **more), run, on_stdin=True)
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", program.command], stdin=-1, stdout=-1, stderr=-2, start_new_session=True
+    )
+    assert process.stdin
+    process.stdin.write(program.stdin)
+    process.stdin.close()
+    until = time.monotonic() + GONE_S
+    while not [words for words in living(run) if words.startswith("sleep")]:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_when_it_is_ended_itself_nothing_is_left(number: signal.Signals) -> None:
+    run = new_nonce()
+    process = start(run, "setsid sleep 1000 & sleep 1000")
+    os.killpg(process.pid, number)
+    assert is_soon_gone(run)
+    process.wait()
+
+
+def test_when_nobody_listens_any_more_nothing_is_left() -> None:
+    run = new_nonce()
+    process = start(run, "setsid sleep 1000 & sleep 1000")
+    assert process.stdout
+    process.stdout.close()
+    assert is_soon_gone(run)
+    process.wait()
+
+
+def test_a_cleanup_ends_what_is_of_its_run_and_nothing_else() -> None:
+    def sleeper(run: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["sleep", "1000"], env={VARIABLE: run}, start_new_session=True)
+
+    run = new_nonce()
+    ours, others = sleeper(run), sleeper(run + "0")
+    try:
+        assert LOCAL.clean_up([HERE], [run])["here"].left == ()
+        assert ours.wait(GONE_S) == -signal.SIGKILL
+        assert others.poll() is None
+    finally:
+        others.kill()
+        others.wait()
+    assert clean_up(run) == []
+
+
+def rendezvous(port: int, **more: object) -> dict[str, object]:
+    return {"rendezvous_port": port, "port": port + 1, "timeout_s": 5.0, **more}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_server_that_nobody_comes_to_is_ended_and_says_so() -> None:
+    run = new_nonce()
+    data = visited("sleep 1000", run=run, rendezvous={**rendezvous(free_port()), "timeout_s": 0.3})
+    assert (data.unmet, data.outputs[0].exit) == ("the other node has not come", None)
+    assert living(run) == []
+
+
+def test_a_client_that_finds_nobody_says_where_it_looked_and_starts_nothing() -> None:
+    searches = {"addresses": ["127.0.0.1"], "stands_for_address": "ADDRESS", "timeout_s": 0.3}
+    data = visited("echo started", rendezvous=rendezvous(port := free_port(), **searches))
+    assert data.unmet == f"no way in on port {port} (127.0.0.1: Connection refused)"
+    assert data.outputs == ()
+
+
+def test_the_first_address_is_the_way_in_though_the_other_listens_only_after_it_was_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    port, word, connect = free_port(), b"word", socket.create_connection
+    listeners: list[socket.socket] = []
+
+    def answer() -> None:
+        accept_client(listeners[0], word, time.monotonic() + 10).sendall(READY)
+
+    def connecting(address: tuple[str, int], timeout: float) -> socket.socket:
+        if address[0] == "127.0.0.2" and not listeners:
+            listeners.append(listen(port))
+            threading.Thread(target=answer, daemon=True).start()
+        return connect(address, timeout)
+
+    monkeypatch.setattr(socket, "create_connection", connecting)
+    other, address = find_server(["127.0.0.1", "127.0.0.2"], port, word, time.monotonic() + 10)
+    other.close()
+    listeners[0].close()
+    assert address == "127.0.0.1"
+
+
+def test_a_port_that_is_taken_is_told_before_anything_starts() -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        data = visited("echo started", rendezvous=rendezvous(port))
+        assert data.unmet == f"port {port} cannot be opened: Address already in use"
+        data = visited("echo started", rendezvous=rendezvous(port - 1))
+        assert data.unmet == f"port {port} is taken"
+
+
+@pytest.mark.parametrize("python", ["python3.8", "python3"])
+def test_it_runs_on_python(python: str, tmp_path: Path) -> None:
+    found = interpreter(python)
+    if found is None:
+        pytest.skip(f"no {python} here")
+    (tmp_path / "python3").symlink_to(found)
+    data = LOCAL.visit(HERE, request("echo $PATH"), 60.0)
+    nonce = new_nonce()
+    program = node_program(request("echo there"), nonce, on_stdin=False)
+    done = subprocess.run(
+        ["/bin/sh", "-c", program.command], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, stdout=-1, check=True
+    )
+    data = visit.read(Answer(done.stdout), nonce)
+    assert [one.text for one in data.outputs] == ["there\n"]

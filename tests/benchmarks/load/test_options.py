@@ -1,0 +1,156 @@
+"""The command line's words for load."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.benchmarks.launchers.choose import LAUNCHERS as OF_LAUNCHERS
+from clusterproof.plugins.benchmarks.load.options import COLLECTORS, DCGM_SECONDS, SECONDS, TAKES_TURNS
+from clusterproof.plugins.benchmarks.meters.choose import METERS as OF_METERS
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.flags_of_perf import DCGM_LEVELS, LAUNCHERS, LOADS, METERS
+from clusterproof.plugins.suite.perf.load_options import (
+    collectors_named,
+    load_options,
+    pairs_are_needed,
+    paths_named,
+    seconds,
+)
+from clusterproof.plugins.suite.perf.load_others import others
+from tests.builders.runs import Runs
+
+ROOT = Path(__file__).resolve().parents[3]
+DEFAULTS = {
+    "host_root": "/",
+    "sudo": False,
+    "dcgm_level": 2,
+    "load_timeout": "",
+    "load_path": "",
+    "torch_python": "",
+    "fs_bandwidth": "",
+    "fs_size": 4096,
+    "fs_at_once": 4,
+    "markexpr": "",
+    "keyword": "",
+}
+
+
+def given(**options: object) -> Namespace:
+    return Namespace(**(DEFAULTS | options))
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [("", {}), ("60", {"": 60}), ("dcgm_diag=1200,gpu_gemm=60.5", {"dcgm_diag": 1200, "gpu_gemm": 60.5})],
+)
+def test_deadlines_are_for_all_or_for_some(text: str, data: dict[str, float]) -> None:
+    assert seconds(text) == data
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "-5", "soon", "gemm=60", "dcgm_diag=", "dcgm_diag", "inf", "nan", "gpu_gemm=1e999"]
+)
+def test_a_deadline_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(pytest.UsageError, match="--load-timeout has"):
+        seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"fs_size": 8}, "--fs-size is 8; expected at least 64"),
+        ({"fs_at_once": 0}, "--fs-at-once is 0; expected at least 1"),
+        ({"fs_bandwidth": "scratch"}, "--fs-bandwidth is 'scratch'; expected a path of the nodes"),
+        ({"torch_python": "python3"}, "--torch-python is 'python3'; expected a path of the nodes"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused(options: dict[str, object], words: str) -> None:
+    with pytest.raises(pytest.UsageError, match=words):
+        load_options(given(**options))
+
+
+def test_the_file_system_is_loaded_only_where_a_folder_is_named() -> None:
+    assert load_options(given()).asked(COLLECTORS) == COLLECTORS - {TAKES_TURNS}
+    assert load_options(given(fs_bandwidth="/fsx")).asked(COLLECTORS | {"boot"}) == COLLECTORS
+
+
+@pytest.mark.parametrize(
+    ("markexpr", "keyword", "path", "collectors"),
+    [
+        ("perf", "", "checks", COLLECTORS - {TAKES_TURNS}),
+        ("perf and gpu", "gemm or busbw", "checks", {"gpu_gemm", "node_busbw"}),
+        ("perf and not gpu", "", "checks", {"efa_loopback", "nccom"}),
+        ("perf", "not test_gpu_gemm and gpu_speed", "checks", {"gpu_bandwidth", "node_busbw"}),
+        ("perf", "", "checks/perf/test_efa_loopback.py", {"efa_loopback"}),
+        ("perf", "", "checks/perf/test_pairwise.py", set()),
+        ("perf", "gemm", "clusterproof.checks", {"gpu_gemm"}),
+        ("gpu", "", "checks", set()),
+        ("not perf", "", "checks", set()),
+    ],
+)
+def test_before_anything_is_collected_the_command_line_says_what_will_be_loaded(
+    markexpr: str, keyword: str, path: str, collectors: set[str]
+) -> None:
+    config: Any = SimpleNamespace(args=[f"{path}::test_it"], invocation_params=SimpleNamespace(dir=ROOT))
+    assert collectors_named(given(markexpr=markexpr, keyword=keyword), paths_named(config)) == collectors
+
+
+def test_the_command_line_names_what_there_is() -> None:
+    assert tuple(SECONDS) == LOADS
+    assert tuple(DCGM_SECONDS) == DCGM_LEVELS
+    assert sorted(METERS) == sorted(OF_METERS)
+    assert sorted(LAUNCHERS) == sorted(OF_LAUNCHERS)
+
+
+OWN = """
+import pytest
+
+def test_plain(node):
+    assert node.boot
+
+class TestLoad:
+    pytestmark = pytest.mark.perf
+
+    def test_gemm(self, node, tmp_path):
+        node.gpu_gemm
+
+@pytest.mark.perf
+def test_fs(node):
+    assert node.fs_bandwidth
+
+@pytest.mark.perf
+def test_between(node):
+    node.pairwise
+"""
+
+
+def test_tests_of_others_are_known_before_anything_is_collected(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    (tmp_path / "test_own.py").write_text(OWN)
+    (tmp_path / "test_broken.py").write_text("import no_such_module\n")
+    (tmp_path / "helper.py").write_text("raise SystemExit(1)\n")
+    found = others(pytestconfig, [tmp_path, tmp_path / "test_own.py", Path("/")])
+    assert {(test.words.rpartition(" ")[2], test.needs_pairs) for test in found} == {
+        ("test_plain", False),
+        ("test_gemm", False),
+        ("test_fs", False),
+        ("test_between", True),
+    }
+    asked = given(markexpr="perf", fs_bandwidth="/fsx")
+    assert collectors_named(asked, [], found) == {"gpu_gemm", "fs_bandwidth"}
+    assert collectors_named(given(markexpr="perf", keyword="gemm"), [], found) == {"gpu_gemm"}
+    assert pairs_are_needed(asked, [], found)
+    assert not pairs_are_needed(given(markexpr="perf", keyword="fs or gemm"), [], found)
+
+
+@pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
+def test_a_check_of_another_author_gets_what_the_load_tells(runs: Runs, tmp_path: Path, workers: list[str]) -> None:
+    runs.checks(test_own="import pytest\n\n@pytest.mark.perf\ndef test_fs(node):\n    assert node.fs_bandwidth\n")
+    load = ["-m", "perf", f"--fs-bandwidth={tmp_path}", "--fs-size=64"]
+    results = [f"--results={runs.results_file}"]
+    assert runs.run("--cluster", "local", *load, *results, *workers).ret == 0
+    assert [result.verdict for result in runs.results] == [Verdict.PASS]

@@ -1,0 +1,310 @@
+"""The programs that load a node: what they run, how they end, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.agent.frame import decode
+from clusterproof.plugins.agent.payload import MAX_CHARACTERS
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.agent.tools import find
+from clusterproof.plugins.benchmarks.load import efa_loopback, gpus, options, torch_python
+from clusterproof.plugins.benchmarks.load.asking import merged, program, rounds
+from clusterproof.plugins.benchmarks.load.options import COLLECTORS, SECONDS, TAKES_TURNS, LoadOptions
+from clusterproof.plugins.benchmarks.load.scratch import scratch_file
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
+from clusterproof.plugins.evidence.perf.fs_bandwidth import FsBandwidth
+from clusterproof.plugins.evidence.perf.loopback import Exchange
+from clusterproof.plugins.transport import Answer
+from tests.builders.probed import PATH, answer
+from tests.testbed.load import OPTIONS, SCRATCH, TORCH, loadable_p5, with_speed, without_torch
+from tests.testbed.needs import needs_fi_pingpong, needs_fio, needs_nodes
+from tests.testbed.node import NodeImage, entered, with_tool, without_file
+
+SETTLE_S = 20.0
+
+
+def loaded(collectors: Iterable[str], chosen: LoadOptions) -> NodeEvidence:
+    """What these collectors tell of this machine."""
+    to_run, nonce = program([collector for collector in SECONDS if collector in collectors], chosen)
+    return decode("here", Answer(answer(to_run)), nonce)
+
+
+def evidence_of(image: NodeImage, collector: str, chosen: LoadOptions = OPTIONS) -> Collected:
+    """What one collector tells of a fake node."""
+    to_run, nonce = program([collector], chosen)
+    with entered(image, "gpu001") as node:
+        ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=60)
+    evidence = decode("gpu001", Answer(ran.stdout + ran.stderr), nonce)
+    assert evidence.unreached is None, evidence.detail
+    return evidence.collectors[collector]
+
+
+def settles(is_so: Callable[[], object]) -> bool:
+    """Whether something comes true after a while."""
+    until = time.monotonic() + SETTLE_S
+    while not is_so() and time.monotonic() < until:
+        time.sleep(0.02)
+    return bool(is_so())
+
+
+# What is run
+
+
+def test_every_collector_has_a_file_a_deadline_and_a_place_in_the_order() -> None:
+    folder = Path(options.__file__).parent
+    files = {file.stem for file in folder.glob("*.py") if "\ndef read(node: Node)" in file.read_text()}
+    assert files == COLLECTORS == set(SECONDS)
+    assert next(iter(SECONDS)) == "dcgm_diag"  # it wants GPUs at rest
+
+
+def test_the_whole_time_is_that_of_all_collectors_one_after_another() -> None:
+    two = LoadOptions().whole_s(["dcgm_diag", "gpu_gemm"])
+    assert two > LoadOptions().deadline_s("dcgm_diag") + LoadOptions().deadline_s("gpu_gemm")
+    assert LoadOptions(dcgm_level=3).deadline_s("dcgm_diag") > LoadOptions().deadline_s("dcgm_diag")
+    assert LoadOptions(seconds={"": 60, "gpu_gemm": 30}).whole_s(["nccom", "gpu_gemm"]) < 120
+
+
+def test_all_collectors_travel_as_one_argument_of_systems_manager() -> None:
+    to_run, _ = program(list(SECONDS), LoadOptions(fs_folder="/fsx"), on_stdin=False)
+    assert len(to_run.command) < MAX_CHARACTERS
+
+
+def test_nodes_are_loaded_all_at_once_and_take_turns_where_they_share_something() -> None:
+    nodes = [f"gpu{number}" for number in range(5)]
+    assert list(rounds(frozenset({"gpu_gemm", TAKES_TURNS, "dcgm_diag"}), nodes, 2)) == [
+        (["dcgm_diag", "gpu_gemm"], nodes),
+        ([TAKES_TURNS], nodes[:2]),
+        ([TAKES_TURNS], nodes[2:4]),
+        ([TAKES_TURNS], nodes[4:]),
+    ]
+
+
+def test_a_node_that_is_lost_under_load_keeps_what_it_told_before() -> None:
+    before = NodeEvidence("gpu001", {"boot": Collected(Status.TOLD, {})})
+    after = merged(before, NodeEvidence("gpu001", unreached=Unreached.TIMED_OUT, detail="no end"), ["gpu_gemm"])
+    assert after.unreached is None
+    assert after.collectors["boot"] is before.collectors["boot"]
+    assert after.collectors["gpu_gemm"].status is Status.BROKE
+    assert after.collectors["gpu_gemm"].detail == "the node answered before, and not under load: timed out: no end"
+
+
+@needs_nodes
+def test_collectors_run_one_after_another() -> None:
+    noting = '#!/bin/sh\necho "$0 begins" >>/tmp/order; sleep 0.3; echo "$0 ends" >>/tmp/order; echo "{}"\n'
+    image = with_tool(with_tool(loadable_p5(), "dcgmi", noting), "nvbandwidth", noting)
+    to_run, _ = program(["dcgm_diag", "gpu_bandwidth"], OPTIONS)
+    with entered(image, "gpu001") as node:
+        node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=60)
+        order = (node.root / "tmp/order").read_text().split("\n")
+    assert [line.rpartition("/")[2] for line in order if line] == [
+        *("dcgmi begins", "dcgmi ends"),
+        *("nvbandwidth begins", "nvbandwidth ends") * 3,
+    ]
+
+
+# PyTorch
+
+
+@needs_nodes
+def test_the_first_python_that_has_pytorch_runs_the_products() -> None:
+    value = evidence_of(loadable_p5(), "gpu_gemm").value
+    assert value["command"] == f"{TORCH}/bin/python3: torch_gemm"
+    data = json.loads(value["output"])
+    assert (data["torch"], data["type"], len(data["tflops"]), len(data["tflops"][0])) == (
+        *("2.6.0+cu126", "torch.bfloat16"),
+        *(8, 5),
+    )
+
+
+@needs_nodes
+def test_the_python_that_the_user_names_is_the_only_one_tried() -> None:
+    named = LoadOptions(torch_python="/usr/bin/python3")
+    assert evidence_of(loadable_p5(), "gpu_gemm", named).status is Status.ABSENT
+
+
+@needs_nodes
+def test_copies_are_made_by_pytorch_where_there_is_no_nvbandwidth() -> None:
+    value = evidence_of(without_file(loadable_p5(), "/usr/bin/nvbandwidth"), "gpu_bandwidth").value
+    assert value["by"] == "PyTorch"
+    data = json.loads(value["runs"][0]["output"])["gb_per_s"]
+    assert {direction: len(copies) for direction, copies in data.items()} == {
+        "host to GPU": 8,
+        "GPU to host": 8,
+        "GPU to GPU": 56,
+    }
+
+
+@needs_nodes
+def test_a_measurement_that_is_too_long_for_the_connection_is_cut_and_said_to_be() -> None:
+    talkative = with_tool(loadable_p5(), "nvbandwidth", "#!/bin/sh\nhead -c 40000 /dev/urandom | base64\n")
+    assert evidence_of(talkative, "gpu_bandwidth").status is Status.TOLD
+    assert evidence_of(talkative, "gpu_bandwidth", replace(OPTIONS, room=23_000)).status is Status.CUT
+
+
+@needs_nodes
+def test_what_is_missing_is_named() -> None:
+    collector = evidence_of(without_torch(without_file(loadable_p5(), "/usr/bin/nvbandwidth")), "gpu_bandwidth")
+    assert collector.status is Status.ABSENT
+    assert "no nvbandwidth on PATH" in collector.detail
+    assert "Pythons has PyTorch" in collector.detail
+
+
+def test_the_search_for_pytorch_is_bounded(tmp_path: Path) -> None:
+    for number in range(100):
+        python = tmp_path / "opt" / f"env{number:03}" / "bin" / "python3"
+        python.parent.mkdir(parents=True)
+        python.touch(0o755)
+    found = torch_python.candidates(Node(str(tmp_path)), "")
+    assert len(found) == torch_python.MOST
+
+
+def test_the_gpus_that_a_container_was_given_count_and_not_those_of_the_bus(tmp_path: Path) -> None:
+    device = tmp_path / "sys/bus/pci/devices/0000:53:00.0"
+    device.mkdir(parents=True)
+    (device / "vendor").write_text("0x10de\n")
+    (device / "class").write_text("0x030200\n")
+    assert gpus.gpu_count(Node(str(tmp_path))) == 1
+    (tmp_path / "dev").mkdir()
+    for name in ("nvidia2", "nvidia5", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / "dev" / name).touch()
+    assert gpus.gpu_count(Node(str(tmp_path))) == 2
+
+
+# Time
+
+
+@needs_nodes
+def test_a_diagnostic_that_hangs_is_asked_to_end_and_its_last_words_are_told() -> None:
+    hanging = "#!/bin/sh\ntrap 'echo stopped by SIGINT; exit 1' INT\necho busy; while :; do sleep 0.05; done\n"
+    collector = evidence_of(
+        with_tool(loadable_p5(), "dcgmi", hanging), "dcgm_diag", LoadOptions(seconds={"dcgm_diag": 16.0})
+    )
+    assert collector.status is Status.TIMED_OUT
+    assert "dcgmi diag -r 2 -j does not end within 1 s; its last words: busy stopped by SIGINT" in collector.detail
+
+
+@needs_nodes
+def test_what_a_collector_has_started_ends_with_it() -> None:
+    image = with_speed(loadable_p5(), "dcgm hangs")
+    image = with_tool(image, "dcgmi", "#!/bin/sh\nsleep 1000 & sleep 1000\n")
+    to_run, nonce = program(["dcgm_diag"], LoadOptions(seconds={"dcgm_diag": 16.0}))
+    with entered(image, "gpu001") as node:
+        ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=60)
+        left = [entry for entry in (node.root / "proc").glob("[0-9]*/cmdline") if b"1000" in read(entry)]
+    assert decode("gpu001", Answer(ran.stdout), nonce).collectors["dcgm_diag"].status is Status.TIMED_OUT
+    assert left == []
+
+
+def read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
+
+
+# Files
+
+
+@needs_fio
+def test_fio_writes_and_reads_past_the_cache_and_leaves_nothing(tmp_path: Path) -> None:
+    collector = loaded({"fs_bandwidth"}, LoadOptions(fs_folder=str(tmp_path), fs_mib=64)).collectors["fs_bandwidth"]
+    if "Invalid argument" in collector.detail:
+        pytest.skip(f"{tmp_path} has no direct I/O")
+    assert collector.status is Status.TOLD, collector.detail
+    assert collector.value["write"]["bytes"] == collector.value["read"]["bytes"] == 64 * 1024 * 1024
+    assert set(FsBandwidth(collector.value).gb_per_s) == {"write", "read"}
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_fio
+def test_where_little_is_free_nothing_is_written(tmp_path: Path) -> None:
+    free_mib = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize // 1024**2
+    collector = loaded({"fs_bandwidth"}, LoadOptions(fs_folder=str(tmp_path), fs_mib=free_mib)).collectors[
+        "fs_bandwidth"
+    ]
+    assert collector.status is Status.BROKE
+    assert "MiB free; expected" in collector.detail
+
+
+@needs_fio
+def test_a_run_that_is_cut_off_leaves_no_file_and_no_process(tmp_path: Path) -> None:
+    to_run, _ = program(["fs_bandwidth"], LoadOptions(fs_folder=str(tmp_path), fs_mib=4096))
+    running = subprocess.Popen(
+        ["/bin/sh", "-c", to_run.command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PATH": PATH},
+    )
+    assert running.stdin
+    assert running.stdout
+    running.stdin.write(to_run.stdin)
+    running.stdin.close()
+    assert settles(lambda: list(tmp_path.iterdir()))
+    running.stdout.close()  # the connection is gone
+    assert settles(lambda: not list(tmp_path.iterdir()))
+    assert settles(lambda: not writers(tmp_path))
+    running.wait(SETTLE_S)
+
+
+def writers(folder: Path) -> list[bytes]:
+    """The programs that have this folder on their command line."""
+    lines = map(read, Path("/proc").glob("[0-9]*/cmdline"))
+    return [line for line in lines if f"--filename={folder}".encode() in line]
+
+
+def test_a_scratch_file_is_removed_when_its_writers_are_killed(tmp_path: Path) -> None:
+    writer = os.fork()
+    if not writer:
+        os.setsid()
+        with scratch_file(str(tmp_path)):
+            os.execvp("sleep", ["sleep", "1000"])
+    assert settles(lambda: list(tmp_path.iterdir()))
+    assert [file.stat().st_mode & 0o777 for file in tmp_path.iterdir()] == [0o600]
+    os.killpg(writer, signal.SIGKILL)
+    os.waitpid(writer, 0)
+    assert settles(lambda: not list(tmp_path.iterdir()))
+
+
+# EFA's loopback
+
+
+@needs_fi_pingpong
+def test_the_real_fi_pingpong_exchanges_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = tuple("tcp" if word == "efa" else word for word in efa_loopback.EXCHANGE)
+    monkeypatch.setattr(efa_loopback, "EXCHANGE", words)
+    monkeypatch.setattr(efa_loopback, "LISTEN_S", 300.0)  # of which a quiet machine needs a second
+    monkeypatch.setattr(efa_loopback, "EXCHANGE_S", 300.0)
+    node = Node(collector_s=600.0)
+    data = Exchange({"domain": "lo", **efa_loopback.exchanged(node, find(node, "fi_pingpong"), "lo")})
+    assert (data.exit, data.why_not if data.mb_per_s is None else "") == (0, "")
+
+
+@needs_fi_pingpong
+def test_the_real_fi_pingpong_without_an_efa_device_is_no_exchange() -> None:
+    node = Node(collector_s=60.0)
+    data = Exchange({"domain": "x", **efa_loopback.exchanged(node, find(node, "fi_pingpong"), "rdmap79s0-rdm")})
+    assert data.mb_per_s is None
+    assert data.why_not
+
+
+@needs_nodes
+def test_shared_memory_is_off_and_every_domain_has_its_turn() -> None:
+    data = evidence_of(loadable_p5(), "efa_loopback").value["domains"]
+    assert len({one["domain"] for one in data}) == len(data) == 32
+    assert {one["exit"] for one in data} == {0}  # the fake refuses to run with shared memory
+
+
+@needs_nodes
+def test_a_folder_that_is_not_there_is_absent() -> None:
+    collector = evidence_of(without_file(loadable_p5(), SCRATCH), "fs_bandwidth")
+    assert (collector.status, collector.detail) == (Status.ABSENT, f"no folder {SCRATCH}")

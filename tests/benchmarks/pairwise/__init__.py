@@ -1,0 +1,1 @@
+"""Pairs: planned, measured, understood."""

@@ -1,0 +1,307 @@
+"""`pytest --cluster X -m perf` as a user types it: real sockets, real sshds, real Slurm, real mpirun, slowed by tc."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.benchmarks.pairwise.journal import read
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.results import read_results
+from tests.benchmarks.launchers.launched import of_run
+from tests.testbed.cluster import Testbed, testbed
+from tests.testbed.image import File, NodeImage
+from tests.testbed.needs import needs_cluster, needs_fi_pingpong, needs_iperf3, needs_openmpi, needs_slurm
+from tests.testbed.node import healthy_cpu
+from tests.testbed.ranks import with_all_reduce
+from tests.testbed.slurm import CONTROLLER, slurm
+from tests.testbed.slurm_version import VERSIONS, SlurmVersion
+
+ROOT = Path(__file__).parents[3]
+CHECKS = str(ROOT / "checks" / "perf" / "test_pairwise.py")
+NAMES = tuple(f"n{number}" for number in range(1, 9))
+QUICK_IPERF = ("--meter", "iperf3", "--meter-options=-t 1 -O 0")
+# Slow wires, and long runs on them: what busy processors delay is little beside that.
+NCCL_PORTS = ("80mbit", "40mbit")
+QUICK_NCCL = ("--meter", "nccl-tests", "--meter-size", "2M", "--meter-options=-n 3 -w 0", "--ranks-per-node", "1")
+LIBFABRIC = (
+    *("--meter", "fi_pingpong", "--meter-size", "256K"),
+    *("--meter-options=-p tcp -I 6", "--meter-env", "FI_TCP_IFACE=eth0", "--pairs-at-once", "1"),
+)  # fmt: skip
+OWN_TEST = """import pytest
+
+@pytest.mark.perf
+def test_all_were_measured(pairwise):
+    assert len(pairwise.campaigns[0].of_node) == 8
+"""
+ONE_PORT, SLOW_PORT = "200mbit", "100mbit"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run printed and wrote."""
+
+    exit: int
+    output: str
+    results: Sequence[Result]
+    recording: Path
+
+    def verdicts(self, check: str) -> dict[str, Verdict]:
+        return {one.node: one.verdict for one in self.results if one.check == f"network.{check}"}
+
+    def failed(self, check: str) -> list[str]:
+        return sorted(name for name, verdict in self.verdicts(check).items() if verdict is Verdict.FAIL)
+
+
+def run(bed: Testbed, folder: Path, *options: str) -> Run:
+    """Type `pytest OPTIONS -m perf` on the cluster's network."""
+    results, recording = folder / "results.jsonl", folder / "recording"
+    kept = [] if "--record" in options else ["--record", str(recording)]
+    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml")]
+    words += ["--results", str(results), *kept, "--no-report", "-p", "no:cacheprovider", "-m", "perf", "-v"]
+    ran = bed.run([*words, *options, *([] if CHECKS in options else [CHECKS])], timeout=280)
+    output = (ran.stdout + ran.stderr).decode()
+    return Run(ran.returncode, output, read_results(results) if results.exists() else [], recording)
+
+
+def interrupted(bed: Testbed, recording: Path, stop: signal.Signals, *options: str) -> str:
+    """What a run says that is stopped in the midst of its second round."""
+    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml"), "--no-report"]
+    words += ["--record", str(recording), "-p", "no:cacheprovider", "-m", "perf", "-k", "pairwise or straggler"]
+    journal = recording / "pairwise.jsonl"
+    with subprocess.Popen(
+        bed.command([*words, *options, CHECKS]),
+        env={**os.environ, "HOME": str(bed.home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as running:
+        until = time.monotonic() + 120
+        while not (journal.exists() and journal.read_text().count("\n") > 2):
+            assert running.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        while not any(b"iperf3" in words.encode() for name in NAMES[:4] for words in of_run(bed.nodes[name].root)):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        running.send_signal(stop)
+        output, _ = running.communicate(timeout=120)
+    assert running.returncode == 2, output
+    return output
+
+
+@contextlib.contextmanager
+def wires(
+    bed: Testbed,
+    names: Sequence[str],
+    slow: Sequence[str] = (),
+    bare: Sequence[str] = (),
+    ports: tuple[str, str] = (ONE_PORT, SLOW_PORT),
+) -> Iterator[None]:
+    """The nodes' ports with what they send, `slow` ones less; `bare` are left as they are."""
+    rest = [name for name in names if name not in (*slow, *bare)]
+    with bed.slow_group(rest, ports[0]), bed.slow_group(slow, ports[1]):
+        yield
+
+
+def with_fi_pingpong(image: NodeImage) -> NodeImage:
+    """The image with this machine's own, which fake nodes else do not show, where it has one."""
+    found = shutil.which("fi_pingpong")
+    files = {"/opt/amazon/efa/bin/fi_pingpong": File(Path(found).read_bytes(), 0o755)} if found else {}
+    return replace(image, files={**image.files, **files})
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[Testbed]:
+    with testbed(dict.fromkeys(NAMES, with_fi_pingpong(healthy_cpu()))) as running:
+        yield running
+
+
+@needs_cluster
+@needs_iperf3
+class TestOverSsh:
+    def test_a_slow_node_is_named_and_nobody_else(self, bed: Testbed, tmp_path: Path) -> None:
+        figures, own = tmp_path / "figures.json", tmp_path / "test_own.py"
+        own.write_text(OWN_TEST)
+        with wires(bed, NAMES, slow=["n3"]):
+            options = (*QUICK_IPERF, "--save-baseline", str(figures))
+            ran = run(bed, tmp_path, "--cluster", "ssh:n[1-8]", *options, str(own))
+        assert "::test_all_were_measured PASSED" in ran.output, ran.output
+        assert ran.failed("not_a_straggler") == ["n3"], ran.output
+        assert ran.failed("pairwise_busbw") == [], ran.output
+        said = next(one.message for one in ran.results if (one.check, one.node) == ("network.not_a_straggler", "n3"))
+        assert re.match(r"\d\d(\.\d)? % slower than normal \(\d.*, \d+ measurements with \d partners", said)
+        assert "pairs: round 1 of at most 8" in ran.output
+        again = run(bed, tmp_path, "--cluster", f"replay:{ran.recording}")
+        assert again.verdicts("not_a_straggler") == ran.verdicts("not_a_straggler")
+        assert again.verdicts("pairwise_busbw") == ran.verdicts("pairwise_busbw")
+        data = json.loads(figures.read_text())
+        data["figures"][0]["busbw_gb_per_s"] *= 2
+        figures.write_text(json.dumps(data))
+        under = run(bed, tmp_path, "--cluster", f"replay:{ran.recording}", "--baseline", str(figures))
+        assert set(under.verdicts("pairwise_busbw").values()) == {Verdict.FAIL}, under.output
+        assert under.failed("not_a_straggler") == [], "where all pairs are under the floor nobody is accused"
+
+    def test_a_slow_link_is_told_from_its_nodes(self, bed: Testbed, tmp_path: Path) -> None:
+        with wires(bed, NAMES[:6], bare=["n2", "n6"]), bed.slow_link("n2", "n6", SLOW_PORT):
+            ran = run(bed, tmp_path, "--cluster", "ssh:n[1-6]", *QUICK_IPERF, "--pairs", "full")
+        assert ran.failed("pairwise_busbw") == ["n2~n6"], ran.output
+        assert ran.failed("not_a_straggler") == [], ran.output
+
+    def test_a_slow_group_is_told_from_its_nodes(self, bed: Testbed, tmp_path: Path) -> None:
+        cluster = tmp_path / "cluster.toml"
+        groups = {"a": "n[1-3]", "b": "n[4-6]", "c": "n[7-8]"}
+        cluster.write_text("".join(f'[[group]]\nname = "{name}"\nnodes = "{of}"\n' for name, of in groups.items()))
+        with wires(bed, NAMES, slow=["n1", "n2", "n3"]):
+            ran = run(bed, tmp_path, "--cluster", str(cluster), *QUICK_IPERF, "--pairs", "full")
+        assert ran.failed("not_a_straggler") == [], ran.output
+        assert {ran.verdicts("not_a_straggler")[name] for name in ("n1", "n2", "n3")} == {Verdict.CONCERN}
+        assert "a (n[1-3]) is" in ran.output
+
+    def test_a_pair_that_is_named_is_measured_and_no_other_of_any_type(self, bed: Testbed, tmp_path: Path) -> None:
+        cluster = tmp_path / "cluster.toml"
+        groups = {"p5.48xlarge": "n[1-3]", "p5en.48xlarge": "n[4-6]"}
+        cluster.write_text(
+            "".join(
+                f'[[group]]\nname = "{kind}"\nnodes = "{nodes}"\ninstance_type = "{kind}"\n'
+                for kind, nodes in groups.items()
+            )
+        )
+        ran = run(bed, tmp_path, "--cluster", str(cluster), *QUICK_IPERF, "--pairs", "n2~n3")
+        assert [file.name for file in ran.recording.glob("pairwise*.jsonl")] == ["pairwise.jsonl"], ran.output
+        assert {str(one.pair) for one in read(ran.recording / "pairwise.jsonl").measurements} == {"n2~n3"}
+        others = {
+            name: verdict for name, verdict in ran.verdicts("not_a_straggler").items() if name not in ("n2", "n3")
+        }
+        assert set(others.values()) == {Verdict.NOT_APPLICABLE}
+
+    def test_what_was_broken_off_is_gone_on_with(self, bed: Testbed, tmp_path: Path) -> None:
+        options = ("--cluster", "ssh:n[1-4]", *QUICK_IPERF, "--pairs-seed", "5")
+        with wires(bed, NAMES[:4]):
+            self.goes_on(bed, tmp_path, options)
+
+    def goes_on(self, bed: Testbed, tmp_path: Path, options: Sequence[str]) -> None:
+        stopped = run(bed, tmp_path, *options, "--pairs-budget", "4s")
+        assert "left out" in stopped.output or read(stopped.recording / "pairwise.jsonl").ended
+        before = read(stopped.recording / "pairwise.jsonl").measurements
+        assert before
+        whole = run(bed, tmp_path, *options, "--resume", str(stopped.recording))
+        after = read(stopped.recording / "pairwise.jsonl").measurements
+        assert after[: len(before)] == before
+        assert len({(one.pair, one.round) for one in after}) == len(after)
+        assert set(whole.verdicts("not_a_straggler").values()) == {Verdict.PASS}, whole.output
+
+    @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=lambda stop: stop.name)
+    def test_a_run_that_a_person_interrupts_accuses_nobody_when_it_goes_on(
+        self, bed: Testbed, tmp_path: Path, stop: signal.Signals
+    ) -> None:
+        options = ("--cluster", "ssh:n[1-4]", "--meter", "iperf3", "--meter-options=-t 2 -O 0", "--pairs-at-once", "2")
+        recording = tmp_path / "recording"
+        with wires(bed, NAMES[:4]):
+            said = interrupted(bed, recording, stop, *options)
+            kept = read(recording / "pairwise.jsonl")
+            assert {one.reading.problem for one in kept.measurements} == {""}
+            assert kept.measurements
+            (again,) = re.findall(r"to go on: (pytest .*)", said)
+            ran = run(bed, tmp_path, *shlex.split(again)[1:], "--record", str(recording))
+        assert set(ran.verdicts("not_a_straggler").values()) == {Verdict.PASS}, ran.output
+        after = read(recording / "pairwise.jsonl").measurements
+        assert after[: len(kept.measurements)] == kept.measurements
+
+    @needs_fi_pingpong
+    def test_libfabric_measures_too_and_a_worker_of_xdist_reads_what_was_measured(
+        self, bed: Testbed, tmp_path: Path
+    ) -> None:
+        with wires(bed, NAMES[:6], slow=["n4"], ports=("50mbit", "10mbit")):  # slow in one of two directions
+            ran = run(bed, tmp_path, "--cluster", "ssh:n[1-6]", *LIBFABRIC, "-n", "1")
+        assert ran.failed("not_a_straggler") == ["n4"], ran.output
+
+
+@needs_cluster
+@needs_iperf3
+def test_a_node_that_dies_meanwhile_is_named_and_the_others_are_measured(tmp_path: Path) -> None:
+    recording = tmp_path / "recording"
+    with testbed(dict.fromkeys(NAMES[:6], healthy_cpu())) as bed, wires(bed, NAMES[:6]):
+
+        def die() -> None:
+            journal = recording / "pairwise.jsonl"
+            until = time.monotonic() + 60
+            while time.monotonic() < until and not (journal.exists() and journal.read_text().count("\n") > 3):
+                time.sleep(0.1)
+            bed.stop("n5")
+
+        killer = threading.Thread(target=die)
+        killer.start()
+        data = run(
+            bed,
+            tmp_path,
+            "--cluster",
+            "ssh:n[1-6]",
+            *QUICK_IPERF,
+            "--pair-timeout",
+            "10",
+            "--connect-timeout",
+            "3",
+            "--record",
+            str(recording),
+        )
+        killer.join()
+    assert data.failed("not_a_straggler") == ["n5"], data.output
+    others = [verdict for node, verdict in data.verdicts("not_a_straggler").items() if node != "n5"]
+    assert set(others) <= {Verdict.PASS, Verdict.CONCERN}, data.output
+
+
+@needs_slurm
+@needs_openmpi
+@pytest.mark.parametrize("version", VERSIONS)
+def test_slurm_starts_the_ranks_and_the_slow_node_is_named(tmp_path: Path, version: SlurmVersion) -> None:
+    names = tuple(f"gpu00{number}" for number in range(1, 7))
+    with slurm(dict.fromkeys(names, with_all_reduce(healthy_cpu())), version=version) as bed:
+        with wires(bed.bed, names, slow=["gpu004"], ports=NCCL_PORTS):
+            ran = run(bed.bed, tmp_path, "--cluster", "slurm:gpu", "--via", f"ssh:{CONTROLLER}", *QUICK_NCCL)
+        left = bed.output_of("squeue", "-h", "-t", "PD,R", "-o", "%A").split()
+    assert ran.failed("not_a_straggler") == ["gpu004"], ran.output
+    assert left == []
+
+
+@needs_cluster
+@needs_openmpi
+def test_mpirun_starts_the_ranks_and_a_node_that_reckons_wrong_is_named(tmp_path: Path) -> None:
+    images = {name: with_all_reduce(healthy_cpu()) for name in NAMES[:4]}
+    with testbed(images) as bed, wires(bed, NAMES[:4], ports=NCCL_PORTS):
+        bed.let_nodes_log_in_to_each_other()
+        (bed.nodes["n2"].root / "etc/testbed-corrupts").write_text("")
+        ran = run(bed, tmp_path, "--cluster", "ssh:n[1-4]", *QUICK_NCCL)
+    assert ran.failed("pairwise_correct") == ["n2"], ran.output
+    assert ran.failed("not_a_straggler") == ["n2"], ran.output
+
+
+def test_options_that_make_no_sense_are_refused_in_one_line() -> None:
+    for options, said in (
+        (("--pairs", "n1~"), "--pairs is 'n1~'; expected quick, full, or A~B"),
+        (("--pairs-budget", "soon"), "--pairs-budget is 'soon'; expected a time as 90s, 20m or 2h"),
+        (("--meter-size", "big"), "--meter-size is 'big'; expected bytes, or a number with K, M or G"),
+        (("--meter-env", "X"), "--meter-env has 'X'; expected K=V"),
+        (("--mpirun-options", "it's"), '--mpirun-options is "it\'s": No closing quotation; expected words'),
+        (("--srun-options", "it's"), '--srun-options is "it\'s": No closing quotation; expected words'),
+        (("--pairs-at-once", "0"), "--pairs-at-once is 0; expected at least 1"),
+    ):
+        words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--cluster", "demo", "--no-report", *options]
+        ran = subprocess.run([*words, CHECKS], capture_output=True, text=True, cwd=ROOT, check=False)
+        assert ran.returncode == 4
+        assert said in ran.stderr

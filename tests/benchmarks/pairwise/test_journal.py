@@ -1,0 +1,234 @@
+"""The file of a campaign: what was measured is in it at once, and what is no such file is told in one line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, next_round
+from clusterproof.plugins.benchmarks.pairwise.journal import SCHEMA, Journal, JournalError, Writer, read, write
+from clusterproof.plugins.benchmarks.pairwise.model import Measurement, pair
+from tests.benchmarks.pairwise.measured import Cluster, measured, names, racks
+
+PLAN = Plan(
+    names(8),
+    racks(names(8), 4),
+    0.05,
+    seed=7,
+    asked=(pair("n000", "n001"),),
+    absent=frozenset({"n007"}),
+    first_rounds=3,
+)
+READINGS = (
+    Reading(48.5, 26.0, 1234.5, 1 << 30, True, "efa, 32 devices", seconds=12.5, ranks=16, hosts=("ip-1", "ip-2")),
+    Reading(48.5, is_correct=False),
+    Reading(problem="did not end in its time", culprit="n001"),
+)
+JOURNAL = Journal(
+    PLAN,
+    {"meter": "nccl-tests", "size_bytes": 1 << 30},
+    {"n007": "does not answer"},
+    tuple(
+        Measurement(pair("n000", f"n00{number}"), number, 4, reading)
+        for number, reading in enumerate(READINGS, start=1)
+    ),
+    "nothing",
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a campaign is to be kept."""
+    return tmp_path / "pairwise.jsonl"
+
+
+@pytest.mark.parametrize(
+    "journal",
+    [
+        JOURNAL,
+        replace(JOURNAL, ended=None),
+        replace(JOURNAL, ended="", measurements=()),
+        Journal(Plan(names(3), {}, 0.05, is_full=True)),
+    ],
+    ids=["whole", "broken off", "nothing measured", "all pairs"],
+)
+def test_what_is_written_is_read_again(path: Path, journal: Journal) -> None:
+    write(path, journal)
+    assert read(path) == journal
+
+
+def test_every_measurement_is_in_the_file_as_soon_as_it_is_told(path: Path) -> None:
+    writer = Writer(path, replace(JOURNAL, measurements=(), ended=None))
+    for number, one in enumerate(JOURNAL.measurements, start=1):
+        writer.measured(one)
+        assert read(path).measurements == JOURNAL.measurements[:number]
+    writer.close()
+
+
+def test_every_line_is_forced_to_the_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr("os.fsync", lambda _file: synced.append(len(path.read_text().splitlines())))
+    write(path, replace(JOURNAL, plan=replace(PLAN, first_rounds=None)))
+    assert synced == [1, 2, 3, 4, 5]
+
+
+def test_a_line_that_was_cut_is_as_if_it_had_not_been_there(path: Path) -> None:
+    write(path, JOURNAL)
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    before_last = len(b"".join(lines[:-2]))
+    for end in range(before_last + 1, before_last + len(lines[-2]) - 1):
+        path.write_bytes(whole[:end])
+        assert read(path).measurements == JOURNAL.measurements[:-1], whole[before_last:end]
+
+
+def test_a_file_with_a_cut_line_is_gone_on_with(path: Path) -> None:
+    write(path, replace(JOURNAL, ended=None))
+    path.write_bytes(path.read_bytes()[:-20])
+    writer = Writer(path, JOURNAL)
+    writer.measured(JOURNAL.measurements[-1])
+    writer.close()
+    assert read(path) == replace(JOURNAL, ended=None)
+
+
+def test_a_writer_makes_the_folders_that_are_missing(tmp_path: Path) -> None:
+    path = tmp_path / "one/two/pairwise.jsonl"
+    Writer(path, JOURNAL).close()
+    assert read(path).plan == replace(PLAN, first_rounds=None)
+
+
+@settings(max_examples=15)
+@given(st.integers(2, 12), st.integers(0, 1000), st.data())
+def test_a_campaign_that_was_broken_off_anywhere_repeats_nothing_and_comes_to_the_same_end(
+    tmp_path_factory: pytest.TempPathFactory, count: int, seed: int, data: st.DataObject
+) -> None:
+    plan = Plan(names(count), {}, 0.05, seed=seed)
+    whole = measured(plan, Cluster(nodes={"n001": 0.8}, seed=seed))
+    cut = data.draw(st.integers(0, len(whole)))
+    path = tmp_path_factory.mktemp("resumed") / "pairwise.jsonl"
+    write(path, Journal(plan, measurements=tuple(whole[:cut])))
+    raw = list(read(path).measurements)
+    assert raw == whole[:cut]
+    readings = {(one.pair, one.round): one for one in whole}
+    while True:
+        number, pairs = next_round(plan, raw)
+        if not pairs:
+            break
+        assert not {(one.pair, one.round) for one in raw} & {(one, number) for one in pairs}
+        raw += [readings[one, number] for one in pairs]
+    assert raw == whole
+
+
+HEADER: dict[str, object] = {
+    "schema": SCHEMA,
+    "nodes": ["a", "b"],
+    "places": {},
+    "min_effect": 0.05,
+    "is_full": False,
+    "asked": [],
+    "seed": 0,
+    "absent": {},
+    "about": {},
+}
+MEASURED = {"pair": ["a", "b"], "round": 0, "at_once": 1, "reading": {"busbw_gb_per_s": 1.0}}
+
+
+def without(raw: dict[str, object], key: str) -> dict[str, object]:
+    return {name: value for name, value in raw.items() if name != key}
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("", "its first line is no plan"),
+        ("hello", "its first line is no plan"),
+        ("[]", "its first line is no plan"),
+        ("null", "its first line is no plan"),
+        ("[" * 5000, "its first line is no plan"),
+        (json.dumps({"schema": 1}), "schema 1 is not 'clusterproof pairs 1'"),
+        (json.dumps({**HEADER, "schema": "x" * 500}), "is not 'clusterproof pairs 1'"),
+        *((json.dumps(without(HEADER, key)), f"'{key}'") for key in HEADER),
+        (json.dumps({**HEADER, "nodes": [1, 2]}), "expected texts"),
+        (json.dumps({**HEADER, "asked": [["a"]]}), "its first line is no plan"),
+        (json.dumps({**HEADER, "min_effect": "much"}), "its first line is no plan"),
+    ],
+    ids=lambda value: value[:30],
+)
+def test_a_file_that_is_no_campaign_is_told_in_one_line(path: Path, header: str, said: str) -> None:
+    path.write_text(header + "\n")
+    raw = problem_of(path)
+    assert said in raw
+    assert raw.endswith("expected a pairwise.jsonl that a run wrote")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({**MEASURED, "pair": ["a", "z"]}, "a~z is no pair of its nodes"),
+        ({**MEASURED, "pair": ["a", "b", "a"]}, "too many values"),
+        ({**MEASURED, "pair": [1, 2]}, "expected texts"),
+        ({**MEASURED, "reading": {"busbw_gb_per_s": -1.0}}, "-1.0 is no bandwidth"),
+        ({**MEASURED, "reading": {"busbw_gb_per_s": 1e30}}, "1e+30 is no bandwidth"),
+        ({**MEASURED, "reading": {"busbw_gb_per_s": float("nan")}}, "nan is no bandwidth"),
+        ({**MEASURED, "reading": {"busbw_gb_per_s": "fast"}}, "'fast' is no busbw_gb_per_s"),
+        ({**MEASURED, "reading": {"busbw_gb_per_s": True}}, "True is no busbw_gb_per_s"),
+        ({**MEASURED, "reading": {"colour": "red"}}, "a reading has no 'colour'"),
+        ({**MEASURED, "reading": {"problem": ["no", "text"]}}, "is no problem"),
+        ({**MEASURED, "reading": 3}, "expected a measurement"),
+        ({**MEASURED, "round": "first"}, "'first'"),
+        ({**MEASURED, "round": -1}, "-1 is no round"),
+        ({**MEASURED, "at_once": 0}, "0 pairs at once"),
+        ({"first_rounds": None}, "expected a measurement"),
+        (without(MEASURED, "reading"), "'reading'"),
+    ],
+    ids=str,
+)
+def test_a_line_that_is_no_measurement_is_told_with_its_number(path: Path, line: object, said: str) -> None:
+    path.write_text(json.dumps(HEADER) + "\n" + json.dumps(MEASURED) + "\n" + json.dumps(line) + "\n")
+    raw = problem_of(path)
+    assert raw.startswith(f"{path}:3: ")
+    assert said in raw
+
+
+@pytest.mark.parametrize("line", ["3", "null", '"text"', "[1]"])
+def test_a_line_of_json_that_is_no_object_is_told(path: Path, line: str) -> None:
+    path.write_text(json.dumps(HEADER) + "\n" + line + "\n" + json.dumps(MEASURED) + "\n")
+    assert problem_of(path).startswith(f"{path}:2: ")
+
+
+def test_a_file_that_is_not_there_is_told(path: Path) -> None:
+    assert problem_of(path) == f"{path}: No such file or directory; expected a pairwise.jsonl that a run wrote"
+
+
+def test_bytes_that_are_no_text_are_told(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe{}")
+    assert problem_of(path) == f"{path}: byte 0 is not UTF-8; expected a pairwise.jsonl that a run wrote"
+
+
+def problem_of(path: Path) -> str:
+    with pytest.raises(JournalError) as raised:
+        read(path)
+    raw = str(raised.value)
+    assert "\n" not in raw
+    assert len(raw) < len(str(path)) + 200
+    return raw
+
+
+@given(st.binary(max_size=300))
+def test_whatever_the_file_holds_it_is_a_campaign_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.jsonl"
+    for before in (b"", json.dumps(HEADER).encode() + b"\n"):
+        path.write_bytes(before + content)
+        try:
+            journal = read(path)
+        except JournalError:
+            continue
+        assert journal.plan.nodes == ("a", "b")

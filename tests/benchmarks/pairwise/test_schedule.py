@@ -1,0 +1,261 @@
+"""The rounds: every pair once, or a few at random; no node twice at once; suspects with good partners of their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from random import Random
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from clusterproof.plugins.benchmarks.pairwise.campaign import (
+    FIRST_ROUNDS,
+    RETEST_ROUNDS,
+    Plan,
+    disjoint,
+    next_round,
+    plan,
+)
+from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair, pair
+from clusterproof.plugins.benchmarks.pairwise.schedule import Round, circle, full, is_inside, quick
+from clusterproof.plugins.benchmarks.pairwise.screen import screen
+from tests.benchmarks.pairwise.measured import Cluster, measured, names, racks
+
+MIN_EFFECT = 0.0513
+COUNTS = st.integers(2, 200)
+SIZES_OF_PLACES = st.lists(st.integers(1, 20), min_size=2, max_size=8)
+SEEDS = st.integers(0, 2**32)
+
+
+def placed(sizes: list[int]) -> dict[str, str]:
+    nodes = iter(names(sum(sizes)))
+    return {next(nodes): f"r{number}" for number, size in enumerate(sizes) for _ in range(size)}
+
+
+def no_node_is_twice_in(pairs: Round) -> bool:
+    busy = [node for one in pairs for node in one]
+    return len(busy) == len(set(busy))
+
+
+def test_every_full_schedule_has_each_pair_once_in_the_fewest_rounds_and_everybody_rests_alike() -> None:
+    for count in range(2, 201):
+        nodes = names(count)
+        rounds = circle(nodes)
+        assert len(rounds) == (count if count % 2 else count - 1)
+        assert all(map(no_node_is_twice_in, rounds))
+        pairs = [one for pairs in rounds for one in pairs]
+        assert len(pairs) == len(set(pairs)) == count * (count - 1) // 2
+        rests = Counter(node for made in rounds for node in set(nodes) - {busy for one in made for busy in one})
+        assert rests == (Counter(nodes) if count % 2 else Counter())
+
+
+@settings(max_examples=40)
+@given(SIZES_OF_PLACES)
+def test_a_full_schedule_of_places_begins_with_what_has_most_pairs_inside(sizes: list[int]) -> None:
+    places = placed(sizes)
+    rounds = full(tuple(places), places)
+    inside = [sum(is_inside(one, places) for one in pairs) for pairs in rounds]
+    assert inside == sorted(inside, reverse=True)
+    pairs = [one for pairs in rounds for one in pairs]
+    assert len(pairs) == len(set(pairs)) == len(places) * (len(places) - 1) // 2
+
+
+@settings(max_examples=40)
+@given(COUNTS, st.integers(1, 6), SEEDS)
+def test_a_quick_schedule_leaves_out_at_most_one_node_of_a_round(count: int, rounds: int, seed: int) -> None:
+    made = quick(names(count), {}, rounds, Random(seed))
+    assert len(made) == rounds
+    assert all(map(no_node_is_twice_in, made))
+    assert all(len(pairs) == count // 2 for pairs in made)
+
+
+@settings(max_examples=40)
+@given(COUNTS, st.integers(1, 6), SEEDS)
+def test_nobody_meets_a_partner_twice_where_there_are_enough_others(count: int, rounds: int, seed: int) -> None:
+    assume(count > rounds)
+    pairs = [one for made in quick(names(count), {}, rounds, Random(seed)) for one in made]
+    assert len(pairs) == len(set(pairs))
+
+
+@settings(max_examples=40)
+@given(SIZES_OF_PLACES, SEEDS)
+def test_with_places_of_any_sizes_rounds_are_disjoint_and_whole(sizes: list[int], seed: int) -> None:
+    places = placed(sizes)
+    made = quick(tuple(places), places, FIRST_ROUNDS, Random(seed))
+    assert len(made) == FIRST_ROUNDS
+    assert all(map(no_node_is_twice_in, made))
+    assert all(len(pairs) == len(places) // 2 for pairs in made)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(3, 12).map(lambda half: 2 * half), min_size=3, max_size=8), SEEDS)
+def test_the_first_half_of_the_rounds_is_inside_places_and_the_other_across_them(sizes: list[int], seed: int) -> None:
+    assume(2 * max(sizes) <= sum(sizes))
+    places = placed(sizes)
+    made = quick(tuple(places), places, FIRST_ROUNDS, Random(seed))
+    inside, across = made[: FIRST_ROUNDS // 2], made[FIRST_ROUNDS // 2 :]
+    assert all(is_inside(one, places) for pairs in inside for one in pairs)
+    assert not any(is_inside(one, places) for pairs in across for one in pairs)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(8, 20), min_size=4, max_size=8), SEEDS)
+def test_with_places_too_nobody_meets_a_partner_twice(sizes: list[int], seed: int) -> None:
+    assume(2 * max(sizes) <= sum(sizes))
+    places = placed(sizes)
+    met = Counter(one for pairs in quick(tuple(places), places, FIRST_ROUNDS, Random(seed)) for one in pairs)
+    inside = {one for one in met if is_inside(one, places)}
+    assert all(met[one] == 1 for one in inside)
+    assert sum(met.values()) - len(met) <= 1  # 20 tries leave a repetition across places now and then
+
+
+@settings(max_examples=40)
+@given(SIZES_OF_PLACES, SEEDS, st.booleans())
+def test_the_same_seed_makes_the_same_rounds(sizes: list[int], seed: int, is_full: bool) -> None:
+    places = placed(sizes)
+    one, other = (plan(order, places, MIN_EFFECT, is_full, seed=seed) for order in (list(places), [*places][::-1]))
+    assert one.first == other.first
+
+
+def test_another_seed_makes_other_rounds() -> None:
+    one, other = (plan(names(32), {}, MIN_EFFECT, seed=seed) for seed in (1, 2))
+    assert one.first != other.first
+
+
+def test_one_place_for_all_is_no_place() -> None:
+    nodes = names(8)
+    assert plan(nodes, dict.fromkeys(nodes, "rack"), MIN_EFFECT).places == {}
+
+
+def test_one_node_has_nobody_to_be_measured_with() -> None:
+    _, pairs = next_round(plan(["alone"], {}, MIN_EFFECT), [])
+    assert not pairs
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(lambda two: two[0] != two[1]), max_size=30))
+def test_pairs_that_a_person_asks_for_are_put_into_disjoint_rounds(asked: list[tuple[int, int]]) -> None:
+    pairs = list(dict.fromkeys(pair(f"n{one}", f"n{other}") for one, other in asked))
+    rounds = disjoint(pairs)
+    assert all(map(no_node_is_twice_in, rounds))
+    assert sorted(one for made in rounds for one in made) == sorted(pairs)
+
+
+def test_pairs_that_a_person_asks_for_are_all_that_is_measured() -> None:
+    asked = (pair("n000", "n001"), pair("n001", "n002"))
+    raw = measured(plan(names(8), {}, MIN_EFFECT, asked=asked), Cluster(nodes={"n001": 0.5}))
+    assert [one.pair for one in raw] == list(asked)
+
+
+def test_a_node_that_cannot_be_measured_is_in_no_round() -> None:
+    made = Plan(names(9), {}, MIN_EFFECT, absent=frozenset({"n003"}))
+    raw = measured(made, Cluster(nodes={"n004": 0.8}))
+    assert raw
+    assert not any("n003" in one.pair.nodes for one in raw)
+
+
+TROUBLES: Mapping[str, Cluster] = {
+    "slow nodes": Cluster(nodes={"n003": 0.8, "n017": 0.9}),
+    "a dead node": Cluster(dead={"n005"}),
+    "a slow link": Cluster(links={pair("n000", "n001"): 0.5}),
+    "nothing": Cluster(),
+    "a slow place": Cluster(ways_out={"r1": 0.7}),
+    "contention": Cluster(most_at_once=10),
+}
+
+
+@pytest.fixture(params=[(name, size) for name in TROUBLES for size in (0, 8)], ids=str)
+def campaign(request: pytest.FixtureRequest) -> tuple[Plan, list[Measurement]]:
+    """A campaign of 32 nodes in one place or four, whatever the trouble."""
+    name, size = request.param
+    nodes = names(32)
+    made = plan(nodes, racks(nodes, size) if size else {}, MIN_EFFECT, seed=3)
+    return made, measured(made, TROUBLES[name])
+
+
+def rounds_of(made: Plan, raw: list[Measurement]) -> list[tuple[list[Measurement], list[Pair]]]:
+    """The retest rounds: what was known before each, and its pairs."""
+    numbers = sorted({one.round for one in raw if one.round >= len(made.first)})
+    return [
+        ([one for one in raw if one.round < number], [one.pair for one in raw if one.round == number])
+        for number in numbers
+    ]
+
+
+def test_no_node_is_twice_in_a_retest_round(campaign: tuple[Plan, list[Measurement]]) -> None:
+    made, raw = campaign
+    assert len(rounds_of(made, raw)) <= RETEST_ROUNDS
+    assert all(no_node_is_twice_in(tuple(pairs)) for _, pairs in rounds_of(made, raw))
+
+
+def test_at_most_half_as_many_pairs_run_at_once_in_the_first_retest_round(
+    campaign: tuple[Plan, list[Measurement]],
+) -> None:
+    made, raw = campaign
+    first = [one for one in raw if one.round == len(made.first)]
+    assert first
+    assert 2 * len(first) <= max(one.at_once for one in raw)
+
+
+def test_the_partner_of_a_suspect_is_good_and_is_new_to_it(campaign: tuple[Plan, list[Measurement]]) -> None:
+    made, raw = campaign
+    for before, pairs in rounds_of(made, raw):
+        screened = screen(before, made.settings)
+        bad = {*screened.slow, *screened.failing}
+        met = {one.pair for one in before}
+        for one in pairs:
+            if one not in screened.links:
+                assert len(bad & set(one)) <= 1
+                assert not bad & set(one) or one not in met
+
+
+def test_every_suspect_is_measured_again_in_every_round(campaign: tuple[Plan, list[Measurement]]) -> None:
+    made, raw = campaign
+    for before, pairs in rounds_of(made, raw):
+        screened = screen(before, made.settings)
+        assert {*screened.slow, *screened.failing} <= {node for one in pairs for node in one}
+
+
+def test_a_suspect_pair_is_measured_again_as_it_is() -> None:
+    made = plan(names(16), {}, MIN_EFFECT)
+    link = made.first[1][0]
+    raw = measured(made, Cluster(links={link: 0.6}))
+    assert sum(one.pair == link and one.round >= len(made.first) for one in raw) >= 2
+
+
+def test_a_healthy_cluster_is_asked_once_more_with_room_and_then_no_more() -> None:
+    made = plan(names(64), {}, MIN_EFFECT)
+    raw = measured(made, Cluster())
+    assert max(one.round for one in raw) <= len(made.first)
+
+
+def test_with_more_suspects_than_good_nodes_each_good_node_serves_one() -> None:
+    made = plan(names(12), {}, MIN_EFFECT)
+    raw = measured(made, Cluster(dead=names(12)[:7]))
+    assert all(no_node_is_twice_in(tuple(pairs)) for _, pairs in rounds_of(made, raw))
+
+
+@settings(max_examples=40)
+@given(st.integers(2, 24), SEEDS, st.data())
+def test_a_round_that_was_broken_off_goes_on_with_the_pairs_that_are_left(
+    count: int, seed: int, data: st.DataObject
+) -> None:
+    made = plan(names(count), {}, MIN_EFFECT, seed=seed)
+    raw = measured(made, Cluster(nodes={"n001": 0.8}, seed=seed))
+    cut = data.draw(st.integers(0, len(raw) - 1))
+    number, left = next_round(made, raw[:cut])
+    assert number == raw[cut].round
+    assert list(left) == [one.pair for one in raw[cut:] if one.round == number]
+
+
+@settings(max_examples=40)
+@given(st.integers(3, 12), st.integers(1, 9), SEEDS)
+def test_the_nodes_that_are_left_are_measured_however_many_are_absent(count: int, gone: int, seed: int) -> None:
+    assume(count - gone >= 2)
+    absent = frozenset(Random(seed).sample(names(count), gone))
+    made = Plan(names(count), {}, MIN_EFFECT, is_full=True, absent=absent)
+    raw = measured(made, Cluster())
+    left = set(names(count)) - absent
+    assert {one.pair for one in raw} == {pair(one, other) for one in left for other in left if one != other}

@@ -1,0 +1,113 @@
+"""The verdicts of all checks on a fake node that the real probe has read."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from clusterproof.plugins.agent.collectors import collector_names
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.payload import program
+from clusterproof.plugins.benchmarks.load.asking import merged
+from clusterproof.plugins.benchmarks.load.asking import program as load_program
+from clusterproof.plugins.benchmarks.load.options import COLLECTORS, SECONDS
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.evidence.node import Node as FactsOfNode
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.suite.all_checks import node_checks, occasions
+from clusterproof.plugins.suite.check import Check
+from clusterproof.plugins.suite.evaluate import evaluate
+from clusterproof.plugins.transport import Answer, Program
+from clusterproof.plugins.transport.gather import evidence_of
+from tests.testbed.image import NodeImage
+from tests.testbed.load import OPTIONS
+from tests.testbed.node import Node, entered
+
+
+def probed(
+    image: NodeImage,
+    name: str = "gpu001",
+    collector_s: float = 5.0,
+    beside: str = "",
+    checkpoints: tuple[str, ...] = (),
+    loads: Collection[str] = (),
+) -> NodeEvidence:
+    """What the real probe tells of a fake node: every collector, in one run, and in a second one those that load it.
+
+    `beside` is a shell script that runs on the node meanwhile; the probe begins when it has said its first line.
+    """
+    to_run, nonce = program(collector_names(), ProbeOptions(collector_s=collector_s, checkpoints=checkpoints))
+    with entered(image, name) as node:
+        if beside:
+            running = node.start(["/bin/sh", "-c", beside], stdout=subprocess.PIPE)
+            assert running.stdout
+            running.stdout.readline()
+        data = _answered(node, to_run, nonce)
+        if not loads:
+            return data
+        in_order = [collector for collector in SECONDS if collector in loads]
+        return merged(data, _answered(node, *load_program(in_order, OPTIONS)), in_order)
+
+
+def _answered(node: Node, to_run: Program, nonce: str) -> NodeEvidence:
+    ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=60)
+    return evidence_of(Target(node.name), Answer(output=ran.stdout + ran.stderr), nonce)
+
+
+def results(
+    evidence: NodeEvidence,
+    occasion: str = "preflight",
+    peers: Sequence[NodeEvidence] = (),
+    policy: Policy = NO_POLICY,
+    **target: str,
+) -> dict[str, Result]:
+    """The result of every check on one node, by the check's id; `peers` are the other nodes of its group.
+
+    Those that judge nothing but load are left out where the node was not loaded, as they are in a run.
+    """
+    node = among(evidence, occasion, peers, policy, **target)
+    return {name: evaluate(check, node) for name, check in asked_of(evidence).items()}
+
+
+def said(
+    check: str,
+    evidence: NodeEvidence,
+    *peers: NodeEvidence,
+    occasion: str = "preflight",
+    policy: Policy = NO_POLICY,
+    **target: Any,
+) -> Result:
+    """What one check says of one node, beside others of its group."""
+    return evaluate(node_checks()[check], among(evidence, occasion, peers, policy, **target))
+
+
+def among(
+    evidence: NodeEvidence,
+    occasion: str = "preflight",
+    peers: Sequence[NodeEvidence] = (),
+    policy: Policy = NO_POLICY,
+    **target: Any,
+) -> FactsOfNode:
+    """The node that told this, beside the others of its group."""
+    everyone = {data.node: data for data in (evidence, *peers)}
+    cluster = Cluster("fakes", "local", tuple(Target(name, **target) for name in everyone))
+    return nodes(cluster, everyone, occasion, policy)[evidence.node]
+
+
+def asked_of(evidence: NodeEvidence) -> dict[str, Check]:
+    """The checks that are run on it, by id: those of load only where it was loaded."""
+    is_loaded = not COLLECTORS.isdisjoint(evidence.collectors)
+    return {name: check for name, check in node_checks().items() if is_loaded or occasions(check) != ["perf"]}
+
+
+def verdict_of(check: str, count: int = 1, **collectors: Any) -> Result:
+    """The verdict on the first of so many nodes that all tell this."""
+    data = {name: Collected(Status.TOLD, value) for name, value in collectors.items()}
+    names = [f"node{number}" for number in range(count)]
+    cluster = Cluster("alike", "local", tuple(Target(name) for name in names))
+    made = nodes(cluster, {name: NodeEvidence(name, data) for name in names})
+    return evaluate(node_checks()[check], made["node0"])

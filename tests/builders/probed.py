@@ -1,0 +1,98 @@
+"""Runs the probe as a connection would: through a shell, standard error merged, and decodes what came back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clusterproof.plugins.agent.frame import decode
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.payload import program
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.transport import Answer, Program
+from tests.testbed.image import NodeImage
+from tests.testbed.node import Node, entered
+
+PATIENT = ProbeOptions(collector_s=30.0)  # for tests that do not wait for a deadline: this machine may be busy
+SOON = ProbeOptions(collector_s=1.0)  # for those that do
+ANSWER_S = 60.0
+# A real interpreter first: the shims of a version manager take longer than the whole probe.
+PATH = f"{Path(sys.executable).resolve().parent}:/usr/local/bin:/usr/bin:/bin"
+
+
+def answer(
+    to_run: Program, *, path: str = PATH, shell: Sequence[str] = ("/bin/sh", "-c"), user: int | None = None
+) -> bytes:
+    """All that the program prints on this machine."""
+    ran = subprocess.run(
+        [*shell, to_run.command],
+        input=to_run.stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=os.environ | {"PATH": path},
+        user=user,
+        timeout=ANSWER_S,
+        check=False,
+    )
+    return ran.stdout
+
+
+def probe(
+    collectors: Iterable[str],
+    options: ProbeOptions = ProbeOptions(),  # noqa: B008 - frozen
+    *,
+    further: Sequence[Path] = (),
+    path: str = PATH,
+    user: int | None = None,
+) -> NodeEvidence:
+    """The evidence of this machine."""
+    to_run, nonce = program(collectors, options, further)
+    return decode("here", Answer(answer(to_run, path=path, user=user)), nonce)
+
+
+def probe_node(
+    node: Node,
+    collectors: Iterable[str],
+    options: ProbeOptions = ProbeOptions(),  # noqa: B008 - frozen
+    *,
+    further: Sequence[Path] = (),
+    user: int = 0,
+) -> NodeEvidence:
+    """The evidence of a node of the testbed."""
+    to_run, nonce = program(collectors, options, further)
+    ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=ANSWER_S, user=user)
+    return decode(node.name, Answer(ran.stdout + ran.stderr), nonce)
+
+
+def tell(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Collected:
+    """What one collector tells of a node with this image."""
+    with entered(image) as node:
+        evidence = probe_node(node, [collector], options, user=user)
+    assert evidence.unreached is None, evidence.detail
+    return evidence.collectors[collector]
+
+
+def value(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Any:
+    data = tell(image, collector, options, user=user)
+    assert data.status is Status.TOLD, data.detail
+    return data.value
+
+
+def root(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    """A host's root with these files."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+def read_under(folder: Path, collector: str) -> Any:
+    """What one collector tells of another root."""
+    data = probe([collector], ProbeOptions(host_root=str(folder), collector_s=30.0)).collectors[collector]
+    assert data.status is Status.TOLD, data.detail
+    return data.value

@@ -1,0 +1,204 @@
+"""Runs of the real plugin over checks that say what the recorded node bids them say."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof import plugins, reports
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.results import read_results
+from tests.builders.recordings import boot, gpu, node, nvml, recorded, unreached
+from tests.builders.wheel import linked_in
+
+ROOT = Path(__file__).parents[2]
+
+# A check reads its verdict from the kernel's name that the node told.
+SAYING = """
+    import pytest
+    from clusterproof.plugins.suite.routing import evidence
+    from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
+
+    def say(word):
+        if word == "concern":
+            concern("the word is odd; expected a good one")
+        if word == "incomplete":
+            incomplete("the word was not heard")
+        if word == "not applicable":
+            not_applicable("nobody speaks here")
+        if word == "skip":
+            pytest.skip("skipped by hand")
+        if word == "pytest.fail":
+            pytest.fail("failed by hand")
+        if word == "broken":
+            {}["no such key"]
+        assert word == "pass", f"the word is {word}; expected pass"
+"""
+LIGHT = (
+    SAYING
+    + """
+    pytestmark = [pytest.mark.host, pytest.mark.prolog]
+
+    @pytest.mark.hyperpod_node_debugger("G")
+    @evidence("uname -r")
+    def test_word(node):
+        \"\"\"The word is wrong.
+
+        A wrong word means nothing good.
+
+        Remedy: Say another.
+        \"\"\"
+        say(node.boot.kernel)
+"""
+)
+USUAL = LIGHT.replace("def test_word(node):", "def test_word(node, tmp_path):")
+DEVICES = (
+    SAYING
+    + """
+    pytestmark = [pytest.mark.gpu, pytest.mark.hyperpod_nccl("13")]
+
+    def test_word_of_gpu(gpu):
+        \"\"\"A GPU says a wrong word.\"\"\"
+        say(gpu.data["word"])
+"""
+)
+WORDS = {
+    "gpu001": "pass",
+    "gpu002": "bad",
+    "gpu003": "concern",
+    "gpu004": "incomplete",
+    "gpu005": "not applicable",
+    "gpu006": "broken",
+    "gpu008": "pass",
+}
+VERDICTS = {
+    "gpu001": Verdict.PASS,
+    "gpu002": Verdict.FAIL,
+    "gpu003": Verdict.CONCERN,
+    "gpu004": Verdict.INCOMPLETE,
+    "gpu005": Verdict.NOT_APPLICABLE,
+    "gpu006": Verdict.INCOMPLETE,
+    "gpu007": Verdict.INCOMPLETE,
+    "gpu008": Verdict.PASS,
+}
+
+
+def saying(name: str, *words: str) -> NodeEvidence:
+    """A node that says a word; of several, each GPU says one."""
+    if len(words) == 1:
+        return node(name, boot=boot(words[0], hostname=name), nvml=nvml(gpu(0, word=words[0])))
+    return node(name, boot=boot(hostname=name), nvml=nvml(*(gpu(index, word=word) for index, word in enumerate(words))))
+
+
+def all_verdicts() -> list[NodeEvidence]:
+    """A node for each verdict, and one that does not answer."""
+    nodes = [saying(name, word) for name, word in WORDS.items()]
+    return sorted([*nodes, unreached("gpu007")], key=lambda evidence: evidence.node)
+
+
+def load_suite() -> None:
+    """Load every module of the suite, in what lasts as long as this process.
+
+    pytest's own fixture forgets the modules that a run in this process loads, but the packages they are in go on
+    leading to them: a later run would see two of each, with two sets of keys to what they keep of the run.
+    """
+    for package in (plugins, reports):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            import_module(module.name)
+
+
+@dataclass
+class Runs:
+    """Where the checks and the recording lie, and how pytest is run over them."""
+
+    pytester: pytest.Pytester
+
+    @classmethod
+    def prepared(cls, pytester: pytest.Pytester, packages: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+        """A folder with a strict pytest.toml; processes find `clusterproof` in `packages`, installed or not."""
+        linked_in(packages)
+        monkeypatch.setenv("PYTHONPATH", str(packages))
+        monkeypatch.setenv("COLUMNS", "100")
+        pytester.makefile(".toml", pytest='[pytest]\nstrict_markers = true\njunit_family = "xunit2"\n')
+        return cls(pytester)
+
+    @property
+    def folder(self) -> Path:
+        return self.pytester.path
+
+    def cluster(self, nodes: Iterable[NodeEvidence], **more: Any) -> str:
+        """Record these nodes; what `--cluster` takes."""
+        return recorded(self.folder / "recording", nodes, **more)
+
+    def checks(self, **files: str) -> None:
+        """Write check files, by name."""
+        self.pytester.makepyfile(**files)
+
+    def run(self, *arguments: str) -> pytest.RunResult:
+        """Run pytest in this process; it writes the reports only that the test asks for."""
+        return self.plain(*_without_reports(arguments))
+
+    def plain(self, *arguments: str) -> pytest.RunResult:
+        """Run pytest as a person types it, without the plugins that the suite does not use."""
+        loaded = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # in this process the plugin is, already
+        plugins = ("-p", "clusterproof.plugins.cluster", "-p", "no:hypothesispytest")
+        return self.pytester.runpytest_inprocess(*plugins, *loaded, *arguments)
+
+    def over(self, nodes: Iterable[NodeEvidence], *arguments: str) -> pytest.RunResult:
+        """Record these nodes, and run the checks over them with `--results`."""
+        return self.run("--cluster", self.cluster(nodes), "--results", str(self.results_file), *arguments)
+
+    def started(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start pytest in a process of its own."""
+        own = ["-p", "clusterproof.plugins.cluster", *_without_reports(arguments)]
+        words = [sys.executable, "-m", "pytest", *own]
+        return subprocess.Popen(words, cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    @property
+    def results_file(self) -> Path:
+        return self.folder / "results.jsonl"
+
+    @property
+    def results(self) -> list[Result]:
+        return read_results(self.results_file)
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.results_file.read_text(encoding="utf-8").splitlines()]
+
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """The verdict of the one check on each node."""
+        return {result.node: result.verdict for result in self.results}
+
+
+def _without_reports(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    return arguments if "--report" in arguments else (*arguments, "--no-report")
+
+
+def counts(result: pytest.RunResult) -> Counter[str]:
+    """What pytest's last line counts, by its word."""
+    line = next(line for line in reversed(result.outlines) if " in " in line).strip("= ").rpartition(" in ")[0]
+    pairs = (part.split(" ", 1) for part in line.split(", "))
+    return Counter({word: int(number) for number, word in pairs})
+
+
+def junit_cases(file: Path) -> dict[str, ET.Element]:
+    """The cases of a JUnit file by name, with none twice."""
+    cases = list(ET.parse(file).getroot().iter("testcase"))
+    named = {case.attrib["name"]: case for case in cases}
+    assert len(named) == len(cases)
+    return named

@@ -1,0 +1,113 @@
+"""The wheel of this checkout, installed in an environment of its own: nothing there leads to the checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("checks", "fixtures", "integrations", "plugins", "reports")
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An environment with the suite's wheel, and what the suite depends on."""
+
+    environment: Path
+
+    @property
+    def bin(self) -> Path:
+        return self.environment / "bin"
+
+    @property
+    def python(self) -> Path:
+        return self.bin / "python"
+
+    @property
+    def site(self) -> Path:
+        return _site_of(self.environment)
+
+    @property
+    def package(self) -> Path:
+        return self.site / "clusterproof"
+
+    def run(self, cwd: Path, *command: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run something in a folder that is also its user's home; a first word without `/` is of this environment."""
+        first, *words = map(str, command)
+        first = first if "/" in first else str(self.bin / first)
+        data = {**clean_environment(cwd, self), **more}
+        return subprocess.run([first, *words], cwd=cwd, env=data, capture_output=True, text=True, timeout=600)
+
+    def pytest(self, cwd: Path, *words: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run pytest as one who has installed it, with every plugin that is there."""
+        return self.run(cwd, "python", "-m", "pytest", "-p", "no:cacheprovider", *words, **more)
+
+
+def clean_environment(home: Path, installed: Installed) -> dict[str, str]:
+    """The variables of a person who knows nothing of this checkout."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON", "VIRTUAL_ENV"))
+    }
+    return {**kept, "HOME": str(home), "PATH": f"{installed.bin}:{os.environ['PATH']}", "COLUMNS": "200"}
+
+
+def linked_in(folder: Path) -> None:
+    """Lay the checkout into a folder as the package `clusterproof`, by links, as a wheel would."""
+    package = folder / "clusterproof"
+    package.mkdir()
+    for part in (*(ROOT / "api").iterdir(), *(ROOT / name for name in PACKAGES)):
+        (package / part.name).symlink_to(part)
+
+
+def wheel_of(source: Path, folder: Path) -> Path:
+    """Build the wheel from the files that git knows. Skips where this is no checkout."""
+    listed = ["git", "-C", str(source), "ls-files", "-co", "--exclude-standard", "-z"]
+    tracked = subprocess.run(listed, capture_output=True)
+    if tracked.returncode:
+        pytest.skip("not a git checkout: which files make the wheel is not known")
+    copied = folder / "source"
+    for name in filter(None, tracked.stdout.decode().split("\0")):
+        if (source / name).is_file() and not name.startswith("tests/"):
+            (copied / name).parent.mkdir(parents=True, exist_ok=True)
+            (copied / name).write_bytes((source / name).read_bytes())
+            (copied / name).chmod((source / name).stat().st_mode & 0o777)
+    build = (
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        str(folder / "wheels"),
+        str(copied),
+    )
+    _pip(*build)
+    (wheel,) = (folder / "wheels").iterdir()
+    return wheel
+
+
+def environment_with(wheel: Path, folder: Path, further: Sequence[Path] = ()) -> Installed:
+    """An environment with the wheel, which finds what it depends on where these tests do, and in `further` folders."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    site = _site_of(folder)
+    borrowed = [*further, Path(sysconfig.get_path("purelib"))]  # a .pth there is not read: the checkout is not found
+    (site / "borrowed.pth").write_text("".join(f"{path}\n" for path in borrowed), encoding="utf-8")
+    _pip("--python", str(folder / "bin" / "python"), "install", "--quiet", "--no-deps", str(wheel))
+    return Installed(folder)
+
+
+def _site_of(folder: Path) -> Path:
+    (site,) = (folder / "lib").glob("python3*/site-packages")
+    return site
+
+
+def _pip(*words: str) -> None:
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", *words]
+    made = subprocess.run(pip, capture_output=True, text=True, timeout=300)
+    assert made.returncode == 0, made.stderr

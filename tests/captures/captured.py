@@ -1,0 +1,50 @@
+"""Captures as people collect them: files in a folder, and what the checks say of them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from clusterproof.plugins.agent.collectors import collector_names
+from clusterproof.plugins.captures.collection import Understood, read_text, understood
+from clusterproof.plugins.captures.folder import layout
+from clusterproof.plugins.core.result import Result
+from tests.builders.evaluated import results
+
+
+def written(folder: Path, *names: str, **contents: str | bytes) -> Path:
+    """A folder with files of these names, and with these contents."""
+    for name, content in {**dict.fromkeys(names, "x"), **contents}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else textwrap.dedent(content).encode())
+    return folder
+
+
+def output_of(text: str) -> dict[str, Any]:
+    """What a text tells, by collector; everything in it is understood."""
+    values, problems = read_text(textwrap.dedent(text))
+    assert not problems
+    return values
+
+
+def gpus_in(text: str) -> list[dict[str, Any]]:
+    """The GPUs that a text tells of."""
+    return list(output_of(text)["nvml"]["gpus"])
+
+
+def first_gpu(text: str) -> dict[str, Any]:
+    """The first GPU that a text tells of."""
+    return gpus_in(text)[0]
+
+
+def of_file(file: Path) -> Understood:
+    """What one file tells as a capture of its own."""
+    return understood(layout(file).nodes[0], file.parent, collector_names())
+
+
+def evaluated(file: Path, **target: str) -> Mapping[str, Result]:
+    """The result of every check on a capture of one file."""
+    return results(of_file(file).evidence, **target)

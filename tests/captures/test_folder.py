@@ -1,0 +1,110 @@
+"""Which files of a capture are of which node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.captures import folder
+from clusterproof.plugins.captures.folder import NoCaptureError, layout, prefix
+from tests.captures.captured import written
+
+
+def nodes(path: Path) -> dict[str, list[str]]:
+    return {node.name: [file.name for file in node.files] for node in layout(path).nodes}
+
+
+@pytest.mark.parametrize(
+    ("name", "node"),
+    [
+        ("gpu001.nvidia-smi-q.txt", "gpu001"),
+        ("gpu001.dmesg", "gpu001"),
+        ("gpu002_nvidia-smi.txt", "gpu002"),
+        ("gpu-3-lspci.log", "gpu-3"),
+        ("ip-10-0-0-1.ec2.internal-dmesg.txt", "ip-10-0-0-1.ec2.internal"),
+        ("10.0.0.5_dmesg.txt", "10.0.0.5"),
+        ("node7.nvidia-bug-report.log.gz", "node7"),
+        ("gpu004.log", "gpu004"),
+        ("nvidia-smi-q.txt", ""),
+        ("dmesg", ""),
+        ("lspci-nn.txt", ""),
+        ("nvidia-bug-report.log.gz", ""),
+        ("notes.txt", ""),
+    ],
+)
+def test_a_files_name_may_begin_with_its_nodes(name: str, node: str) -> None:
+    assert prefix(name) == node
+
+
+def test_a_folder_for_each_node(tmp_path: Path) -> None:
+    written(tmp_path, "gpu001/dmesg", "gpu001/logs/smi", "gpu002/dmesg")
+    (tmp_path / "empty").mkdir()
+    assert nodes(tmp_path) == {"gpu001": ["dmesg", "smi"], "gpu002": ["dmesg"]}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (
+            ["gpu001.dmesg", "gpu001.lspci.txt", "gpu002_nvidia-smi.txt"],
+            {"gpu001": ["gpu001.dmesg", "gpu001.lspci.txt"], "gpu002": ["gpu002_nvidia-smi.txt"]},
+        ),
+        (["dmesg.txt", "nvidia-smi-q.txt", "h100.lspci"], {"cap": ["dmesg.txt", "h100.lspci", "nvidia-smi-q.txt"]}),
+        (["everything.txt"], {"cap": ["everything.txt"]}),
+    ],
+)
+def test_files_side_by_side_are_of_the_nodes_that_all_their_names_begin_with_or_of_one(
+    tmp_path: Path, files: list[str], expected: dict[str, list[str]]
+) -> None:
+    written(tmp_path / "cap", *files)
+    assert nodes(tmp_path / "cap") == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "node"),
+    [
+        ("gpu001.nvidia-bug-report.log.gz", "gpu001"),
+        ("nvidia-bug-report.log.gz", "nvidia-bug-report"),
+        ("a b!.txt", "a-b"),
+    ],
+)
+def test_a_single_file_is_a_node(tmp_path: Path, name: str, node: str) -> None:
+    written(tmp_path, name)
+    assert nodes(tmp_path / name) == {node: [name]}
+
+
+def test_a_file_beside_the_folders_joins_its_node_or_is_named(tmp_path: Path) -> None:
+    written(tmp_path, "gpu001/dmesg", "gpu001.lspci", "readme")
+    assert nodes(tmp_path) == {"gpu001": ["dmesg", "gpu001.lspci"]}
+    assert layout(tmp_path).strays == ("readme lies beside the nodes' folders, and is of none of them",)
+
+
+def test_no_link_is_followed(tmp_path: Path) -> None:
+    written(tmp_path, "cap/gpu001/dmesg", "secret")
+    (tmp_path / "cap" / "gpu001" / "lspci").symlink_to(tmp_path / "secret")
+    (tmp_path / "cap" / "gpu002").symlink_to(tmp_path)
+    assert nodes(tmp_path / "cap") == {"gpu001": ["dmesg"]}
+    assert layout(tmp_path / "cap").strays == (
+        "gpu002 is a link, which is not followed",
+        "gpu001/lspci is a link, which is not followed",
+    )
+
+
+def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "MAX_FILES", 2)
+    written(tmp_path, "gpu1/dmesg", "gpu2/dmesg", "gpu3/dmesg")
+    with pytest.raises(NoCaptureError, match="more than 2 files"):
+        layout(tmp_path)
+
+
+def test_names_that_become_the_same_stay_apart(tmp_path: Path) -> None:
+    written(tmp_path, "gpu 1/dmesg", "gpu!1/dmesg")
+    assert list(nodes(tmp_path)) == ["gpu-1", "gpu-1-2"]
+
+
+@pytest.mark.parametrize("path", ["nowhere", "empty"])
+def test_a_path_without_a_file_is_refused(tmp_path: Path, path: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NoCaptureError):
+        layout(tmp_path / path)

@@ -1,0 +1,130 @@
+"""Real outputs of nvidia-smi as captures: what they are known as, and what the checks say of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.captures.forms import FORMS
+from clusterproof.plugins.captures.pieces import pieces
+from clusterproof.plugins.captures.text import text_of
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.samples import FOLDER, Sample, manifest, of_topic, sample
+from tests.captures.captured import evaluated, of_file
+
+FORM_OF = {
+    "nvidia-smi-L": "nvidia-smi -L",
+    "nvidia-smi-nvlink": "nvidia-smi nvlink -s",
+    "nvidia-smi-q": "nvidia-smi -q",
+    "nvidia-smi-q-xml": "nvidia-smi -q -x",
+    "nvidia-smi-query-gpu": "nvidia-smi --query-gpu",
+    "nvidia-smi-table": "nvidia-smi",
+    "nvidia-smi-topo": "nvidia-smi topo -m",
+}
+OTHER_FORM = {  # by what its command was, not by its folder
+    "nvidia-smi-table/azure-bad_nvsmi8_output.txt": "nvidia-smi -q",
+    "nvidia-smi-table/azure-orig_nvsmi8_output.txt": "nvidia-smi -q",
+    "nvidia-smi-table/h100-version.txt": "nvidia-smi --version",
+    "nvidia-smi-table/h200-version.txt": "nvidia-smi --version",
+    "nvidia-smi-table/rtx4080s-version.txt": "nvidia-smi --version",
+}
+NO_OUTPUT = ["nvidia-smi-query-gpu/h100-help-query-gpu.txt"]  # a manual page
+TYPES = {  # the instance type, where MANIFEST.tsv tells it
+    "nvidia-smi-q/gpud-h100x8-535.161.txt": "p5.48xlarge",
+    "nvidia-smi-q/gpud-h100x8-535.183.txt": "p5.48xlarge",
+    "nvidia-smi-q-xml/h100-hw.xml": "p5.48xlarge",
+    "nvidia-smi-q-xml/l40s-hw.xml": "g6e.2xlarge",
+    "nvidia-smi-topo/gke-a3u-h200-nic-legend.txt": "p5en.48xlarge",
+    "nvidia-smi-topo/stas-node2.txt": "p5.48xlarge",
+    "nvidia-smi-nvlink/awsome-p4de-s.txt": "p4de.24xlarge",
+    "nvidia-smi-nvlink/azure-good_nvlink_status.txt": "p4de.24xlarge",
+    "nvidia-smi-nvlink/h200-s.txt": "p5en.48xlarge",
+}
+# What a check says of captures that MANIFEST.tsv calls healthy, and why it is right.
+KNOWN = {
+    "gpu.no_leftover_processes": (  # taken while somebody worked: MANIFEST.tsv says (load), or the processes are there
+        "h100-590-load.txt h100-mig-590-load.txt h200-590-load.txt l40s-595-load.txt rtx4080s-595-idle.txt "
+        "gpud-4090x8-535.154-a.txt gpud-h100x8-535.183.txt h100-mig-load.txt h200-mig-load.txt l40s-load.txt "
+        "telegraf-tesla-t4.xml"
+    ),
+    "gpu.persistence_mode": (  # off, on machines that are no cluster's
+        "l40s-595-idle.txt l40s-595-load.txt l40s-idle.txt l40s-load.txt l40s-allfields-idle.csv rtx4080s-595-idle.txt "
+        "rtx2080s-r610-610-idle.txt gpud-titanv-560.35.txt telegraf-tesla-t4.xml netdata-tesla-p100.xml"
+    ),
+    "gpu.pcie_link": "telegraf-tesla-t4.xml telegraf-quadro-p2000-v12.xml l40s-hw.xml",  # 8 of 16 lanes are wired
+    # The manifest looked at the fabric: one has all GPUs at 86 MHz by the power brake, the other one GPU slowed down.
+    "gpu.no_throttle": "gpud-h100x8-535.161.txt gpud-h100x8-535.183.txt",
+}
+
+
+def captures(*, healthy: bool | None = None) -> list[object]:
+    """The captures of nvidia-smi, all or those that MANIFEST.tsv calls healthy or faulty."""
+    chosen = {None: lambda _: True, True: lambda one: one.is_healthy, False: lambda one: one.is_faulty}[healthy]
+    found = [param for topic in FORM_OF for param in of_topic(topic, chosen)]
+    return found if manifest() else found[:1]
+
+
+@pytest.mark.parametrize("capture", captures())
+def test_a_capture_is_known_by_what_is_in_it(capture: Sample) -> None:
+    text = text_of((FOLDER / capture.file).read_bytes())
+    known = {form.name for piece in pieces(text, FORMS) for form in FORMS if form.recognises(piece.text)}
+    expected = OTHER_FORM.get(capture.file, FORM_OF[capture.topic])
+    assert known == (set() if capture.file in NO_OUTPUT else {expected})
+
+
+@pytest.mark.parametrize("capture", captures())
+def test_a_capture_is_understood_as_a_whole(capture: Sample) -> None:
+    understood = of_file(FOLDER / capture.file)
+    assert bool(understood.unknown) == (capture.file in NO_OUTPUT)
+
+
+@pytest.mark.parametrize("capture", captures(healthy=True))
+def test_of_a_healthy_capture_no_check_complains(capture: Sample) -> None:
+    results = evaluated(FOLDER / capture.file, instance_type=TYPES.get(capture.file, ""))
+    known = {check for check, files in KNOWN.items() if capture.name in files.split()}
+    complaints = {check for check, result in results.items() if result.verdict in (Verdict.FAIL, Verdict.CONCERN)}
+    assert complaints - known == set()
+
+
+@pytest.mark.parametrize("capture", captures(healthy=False))
+def test_of_a_faulty_capture_a_check_complains(capture: Sample) -> None:
+    verdicts = {result.verdict for result in evaluated(FOLDER / capture.file).values()}
+    assert verdicts & {Verdict.FAIL, Verdict.CONCERN}
+
+
+@pytest.mark.parametrize(
+    ("file", "check", "message"),
+    [
+        ("nvidia-smi-q/gpud-a10-535.129-remap-pending.txt", "gpu.row_remap", "GPU 0: row remapping is pending"),
+        (
+            "nvidia-smi-table/azure-bad_nvsmi8_output.txt",
+            "gpu.row_remap",
+            "GPU 1, GPU 3, GPU 5, GPU 7: page retirement",
+        ),
+        ("nvidia-smi-q-xml/mock-gb200-lost.xml", "gpu.gpu_answers", "GPU 1: the driver says GPU_IS_LOST"),
+        ("nvidia-smi-q-xml/mock-gb200-lost.xml", "gpu.no_uncorrected_ecc", "GPU 0: uncorrected ECC errors: 5 in DRAM"),
+    ],
+)
+def test_a_fault_is_found_where_it_is(file: str, check: str, message: str) -> None:
+    result = evaluated(FOLDER / sample(file).file)[check]
+    assert result.verdict is Verdict.FAIL
+    assert message in result.message
+
+
+def test_links_that_are_all_down_fail_a_node_that_should_have_some() -> None:
+    file = FOLDER / sample("nvidia-smi-nvlink/rtx2080s-r610-s.txt").file
+    result = evaluated(file, instance_type="p5.48xlarge")["gpu.nvlink_active"]
+    assert result.message == "GPU 0: 0 NVLinks; expected 18 active links"
+    assert result.verdict is Verdict.FAIL
+
+
+def test_a_gpu_that_the_capture_leaves_out_is_incomplete_and_none_is_missing() -> None:
+    results = evaluated(FOLDER / sample("nvidia-smi-q-xml/h100-hw.xml").file, instance_type="p5.48xlarge")
+    assert results["gpu.gpu_count"].verdict is Verdict.PASS
+    assert results["gpu.no_uncorrected_ecc"].verdict is Verdict.INCOMPLETE
+    assert results["gpu.no_uncorrected_ecc"].devices == ("GPU 7",)
+
+
+@pytest.mark.parametrize("file", ["nvidia-smi-topo/h100.txt", "nvidia-smi-table/h100-version.txt"])
+def test_what_a_capture_does_not_tell_never_passes(file: str) -> None:
+    results = evaluated(FOLDER / sample(file).file)
+    assert [check for check, result in results.items() if result.verdict is Verdict.PASS] == []

@@ -1,0 +1,107 @@
+"""`pytest --cluster capture:PATH` as a person types it: the summary, what was not understood, records, redaction."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.agent.collectors import collector_names
+from clusterproof.plugins.captures.commands import COMMANDS, how_to_collect
+from clusterproof.plugins.captures.forms import FORMS
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.form import Form
+from tests.builders.runs import ROOT, Runs
+from tests.captures.captured import written
+from tests.evidence.gpu.nvidia_smi_q import FULL
+
+CHECKS = [str(ROOT / "checks" / name) for name in ("node", "gpu")]
+LOST = "Unable to determine the device handle for GPU 0000:C8:00.0: GPU is lost.  Reboot the system\n"
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> Path:
+    """Two nodes: one that says much and needs a look, one that says little, and a file that says nothing."""
+    return written(
+        tmp_path / "cap",
+        **{
+            "gpu001/nvidia-smi-q.txt": FULL.format(reset="No", dram=5),
+            "gpu001/notes": "remember the milk\n",
+            "gpu002/err.log": LOST,
+        },
+    )
+
+
+def run(runs: Runs, capture: Path, *arguments: str) -> pytest.RunResult:
+    """Run the checks of nodes and GPUs over a capture."""
+    return runs.run("--cluster", f"capture:{capture}", "--results", str(runs.results_file), *arguments, *CHECKS)
+
+
+def by_check(results: list[Result], node: str) -> dict[str, Result]:
+    return {result.check: result for result in results if result.node == node}
+
+
+def test_faults_fail_and_what_is_missing_says_what_to_collect(runs: Runs, capture: Path) -> None:
+    ended = run(runs, capture, "--instance-type", "p5.48xlarge")
+    assert ended.ret == pytest.ExitCode.TESTS_FAILED
+    output = " ".join(ended.stdout.str().split())
+    assert "cluster: cap: 2 nodes (gpu[001-002]) by capture, p5.48xlarge" in output
+    assert "capture: gpu001/notes is none of the known forms" in output
+    assert "gpu001: GPU 0: uncorrected ECC errors: 5 in DRAM and 5 in SRAM; expected 0" in output
+    assert "gpu002: GPU at 0000:c8:00.0: the driver says GPU_IS_LOST; expected an answer" in output
+    assert "INCOMPLETE gpu[001-002]: evidence was not collected" in output  # one gap, whatever is lacking
+    first, second = by_check(runs.results, "gpu001"), by_check(runs.results, "gpu002")
+    to_collect = "kernel_log: was not collected (no file of this capture tells it; collect: sudo dmesg"
+    assert first["gpu.no_xid"].message.startswith(to_collect)
+    assert first["gpu.gpu_count"].verdict is Verdict.FAIL
+    assert second["gpu.gpu_count"].verdict is Verdict.INCOMPLETE
+    assert first["node.reachable"].verdict is Verdict.NOT_APPLICABLE
+    assert first["node.evidence_complete"].verdict is Verdict.INCOMPLETE
+
+
+def test_a_capture_that_was_recorded_replays_the_same(runs: Runs, capture: Path) -> None:
+    run(runs, capture, "--record", str(runs.folder / "kept"))
+    before = [(result.node, result.check, result.verdict, result.message) for result in runs.results]
+    runs.run("--cluster", f"replay:{runs.folder / 'kept'}", "--results", str(runs.results_file), *CHECKS)
+    after = [(result.node, result.check, result.verdict, result.message) for result in runs.results]
+    assert sorted(after) == sorted(before)
+
+
+def test_expectations_and_narrowing_hold_for_captures_too(runs: Runs, capture: Path) -> None:
+    run(runs, capture, "--nodes", "gpu001", "--expect", "gpus=2")
+    assert {result.node for result in runs.results} == {"gpu001"}
+    assert by_check(runs.results, "gpu001")["gpu.gpu_count"].verdict is Verdict.PASS
+
+
+def test_a_redacted_run_names_no_file(runs: Runs, capture: Path) -> None:
+    output = run(runs, capture, "--redact").stdout.str()
+    assert "capture: not understood: 1 of its outputs" in output
+    assert "gpu001" not in output.partition("rootdir")[0]
+
+
+def test_workers_judge_what_the_first_process_has_read(runs: Runs, capture: Path) -> None:
+    ended = runs.started(
+        "--cluster", f"capture:{capture}", "--results", str(runs.results_file), "-n", "2", "-q", *CHECKS
+    ).communicate()
+    assert "GPU_IS_LOST" in ended[0]
+    assert by_check(runs.results, "gpu001")["gpu.no_uncorrected_ecc"].verdict is Verdict.FAIL
+
+
+def test_evidence_on_disk_is_marked_as_captured(runs: Runs, capture: Path) -> None:
+    run(runs, capture, "--record", str(runs.folder / "kept"))
+    kept = json.loads((runs.folder / "kept" / "nodes" / "gpu002.json").read_text())
+    assert kept["probe"] == {"source": "capture"}
+    assert kept["leaves"]["boot"]["status"] == "uncollected"
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_every_form_is_in_the_manual(form: Form) -> None:
+    assert form.name in (ROOT / "docs" / "captures.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("collector", sorted(COMMANDS))
+def test_every_collector_that_a_command_tells_is_a_collector(collector: str) -> None:
+    assert collector in collector_names()
+    assert COMMANDS[collector] in how_to_collect(collector)

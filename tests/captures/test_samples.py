@@ -1,0 +1,261 @@
+"""Real captures through every form of output but nvidia-smi's: each is recognised, and judged as what it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clusterproof.plugins.captures.collection import read_text
+from clusterproof.plugins.captures.text import plain
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.dcgm import parse as dcgmi
+from clusterproof.plugins.evidence.ec2 import parse as ec2
+from clusterproof.plugins.evidence.form import CaptureError, Form
+from clusterproof.plugins.evidence.host import parse as host
+from clusterproof.plugins.evidence.host import parse_system as system
+from clusterproof.plugins.evidence.kernel_log import facts
+from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
+from clusterproof.plugins.evidence.lustre import parse as lustre
+from clusterproof.plugins.evidence.memory import parse as memory
+from clusterproof.plugins.evidence.nccl import parse as nccl_tests
+from clusterproof.plugins.evidence.nccl import parse_nccom as nccom
+from clusterproof.plugins.evidence.network import parse_libfabric as libfabric
+from clusterproof.plugins.evidence.network import parse_modules as modules
+from clusterproof.plugins.evidence.network import parse_rdma as rdma
+from clusterproof.plugins.evidence.neuron import parse as neuron
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pci import parse as pci
+from clusterproof.plugins.evidence.processors import parse as cpus
+from clusterproof.plugins.evidence.slurm import parse as slurm
+from clusterproof.plugins.evidence.software import parse as versions
+from clusterproof.plugins.evidence.storage import parse_disks as disks
+from clusterproof.plugins.evidence.storage import parse_fstab as fstab
+from clusterproof.plugins.evidence.storage import parse_mounts as mounts
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.evaluate import evaluate
+from tests.builders.samples import Sample, manifest, of_topic
+
+FAMILIES = {
+    "dcgmi": dcgmi.FORMS,
+    "fi_info": libfabric.FORMS,
+    "host": (*cpus.FORMS, *host.FORMS, *fstab.FORMS, *memory.FORMS, *mounts.FORMS, *system.FORMS),
+    "ibstat": rdma.FORMS,
+    "ibv": rdma.FORMS,
+    "kernel-log": kernel_log.FORMS,
+    "lscpu": cpus.FORMS,
+    "lspci": pci.FORMS,
+    "lustre": lustre.FORMS,
+    "nccl-tests": nccl_tests.FORMS,
+    "nccom-test": nccom.FORMS,
+    "rdma": rdma.FORMS,
+    "slurm": slurm.FORMS,
+}
+FORMS = tuple(
+    dict.fromkeys(
+        form
+        for forms in (*FAMILIES.values(), modules.FORMS, disks.FORMS, ec2.FORMS, neuron.FORMS, versions.FORMS)
+        for form in forms
+    )
+)
+# No collector holds what these say, by a part of their names.
+OF_NO_COLLECTOR = {
+    "hyperpod-efa-loopback": "fi_info -p efa was not run: the bandwidth of a loopback",
+    "diskstats": "disk counters since boot",
+    "default_governor": "a kernel module's default",
+    "eks-default": "a word without its file's name",
+    "lsblk": "block devices, without the NVMe controllers that the collector is of",
+    "iostat": "averages of disk traffic",
+    "loadavg": "the load",
+    "parens-in-filesystem": "macOS",
+    "fabric-manager-0": "fabric manager's own log, of many boots: the kernel log has the same SXids of this one",
+    "fm-log-lines": "fabric manager's own log",
+    "hyperpod-deep-health-check": "another suite's verdicts",
+    "imbue-dmesg-whitelist": "Python",
+    "insights-dmesg-L4": "lines without times that name no driver: nothing says that the kernel wrote them",
+    "mount-fail": "the error of a mount command",
+    "ibnetdiscover": "the fabric's map",
+    "ibswinfo": "a switch",
+    "perfquery": "counters of a port that is named by its LID",
+    "sacct": "jobs",
+    "squeue": "jobs",
+    "sdiag": "slurmctld",
+    "scheduler": "slurmctld",
+    "scontrol-output": "partitions",
+    "show-config": "Slurm's configuration",
+    "slurm.conf": "Slurm's configuration",
+    "slurm-3.conf": "Slurm's configuration",
+    "schedmd-topology-": "the switches",
+    "topology.yaml": "the switches",
+    "topograph-topology": "the switches",
+    "slinky": "the switches",
+    "provenance": "another project's notes",
+    "reservations": "reservations",
+    "srun-no-config": "the error of srun",
+    "sinfo_gpus_idle": "sinfo in a form of its user's own",
+    "sinfo_fallback": "sinfo in a form of its user's own",
+    "gpus_snapshot": "sinfo in a form of its user's own",
+    "node_detail": "sinfo in a form of its user's own",
+}
+TYPES = {
+    "awsome-p4de": "p4de.24xlarge",
+    "eks-g4dn": "g4dn.8xlarge",
+    "eks-p4d": "p4d.24xlarge",
+    "gcm-nvlink": "p4d.24xlarge",
+    "trn1": "trn1.32xlarge",
+}
+# What checks say of captures that are called healthy, and why that is right.
+FOUND_IN_HEALTHY = {
+    ("insights-mount-L39.txt", "storage.mount_options"): "an office machine's NFS is mounted soft",
+    ("jc-centos-7.7-free-h.txt", "host.swap"): "a virtual machine has swap, a training node has none",
+    ("jc-centos-7.7-free.txt", "host.swap"): "as above",
+    ("jc-linux-proc-meminfo.txt", "host.swap"): "as above",
+    ("jc-ubuntu-18.04-free-h.txt", "host.swap"): "as above",
+    ("scky-scontrol_nodes.txt", "control_plane.slurm_nodes"): "two of its nodes are drained for maintenance",
+}
+# Captures that are called faulty, and why no check finds more than nothing, or incomplete.
+NOT_FOUND_IN_FAULTY = {
+    "gpud-ibstat.39.0.a100.failed.ibpanic.exit-255.0.txt": "ibstat stopped: what it did not read is incomplete",
+    "gpud-ibstat.47.0.h100.some.down.0.txt": "the ports that are down are Disabled: somebody has switched them off",
+    "gpud-dmesg-decode-iso-0.txt": "Xid 13 is an application's, and 629 lines in one moment are one occurrence",
+    "gcm-nvlink-e-crc12.json": "nothing in it says whether MIG is on: beside nvidia-smi -q it is a concern",
+    "gpud-fabric-manager-0.txt": OF_NO_COLLECTOR["fabric-manager-0"],
+}
+FINDINGS = (Verdict.FAIL, Verdict.CONCERN)
+
+
+def samples(topic: str = "") -> list[Sample]:
+    return [sample for sample in manifest() if sample.topic in FAMILIES and topic in ("", sample.topic)]
+
+
+def reason(name: str) -> str:
+    return next((why for part, why in OF_NO_COLLECTOR.items() if part in name), "")
+
+
+def recognised(text: str, forms: tuple[Form, ...] = FORMS) -> list[str]:
+    return [form.name for form in forms if form.recognises(text)]
+
+
+def evaluated(sample: Sample) -> list[Result]:
+    """What every check says of each node that a capture tells of."""
+    raw, _ = read_text(plain(sample.text))
+    slurm_nodes = raw.get("slurm_node")
+    names = [entry["name"] for entry in slurm_nodes["nodes"]] if isinstance(slurm_nodes, dict) else ["node"]
+    collectors = {collector: Collected(Status.TOLD, value) for collector, value in raw.items()}
+    kind = next((kind for part, kind in TYPES.items() if sample.name.startswith(part)), "")
+    nodes = [Node(Target(name, instance_type=kind), NodeEvidence(name, collectors)) for name in names]
+    return [evaluate(check, node) for node in nodes for check in node_checks().values()]
+
+
+def parameters(chosen: str = "") -> list[object]:
+    found = [
+        entry for topic in FAMILIES for entry in of_topic(topic, lambda one: not chosen or bool(getattr(one, chosen)))
+    ]
+    return found if manifest() else found[:1]
+
+
+@pytest.mark.parametrize("sample", parameters())
+def test_every_capture_is_recognised_as_what_it_is_or_says_nothing_of_a_node(sample: Sample) -> None:
+    text = plain(sample.text)
+    own = recognised(text, FAMILIES[sample.topic])
+    assert bool(own) != bool(reason(sample.name)), (own, reason(sample.name))
+    assert set(recognised(text)) <= {form.name for form in FAMILIES[sample.topic]}
+
+
+@pytest.mark.parametrize("sample", parameters())
+def test_no_capture_breaks_a_check(sample: Sample) -> None:
+    assert [result.message for result in evaluated(sample) if "the check itself broke" in result.message] == []
+
+
+@pytest.mark.parametrize("sample", parameters("is_healthy"))
+def test_a_healthy_capture_has_no_finding(sample: Sample) -> None:
+    found = {result.check: result.message for result in evaluated(sample) if result.verdict in FINDINGS}
+    assert set(found) == {check for name, check in FOUND_IN_HEALTHY if name == sample.name}, found
+
+
+@pytest.mark.parametrize("sample", parameters("is_faulty"))
+def test_a_faulty_capture_has_a_finding(sample: Sample) -> None:
+    found = [result.check for result in evaluated(sample) if result.verdict in FINDINGS]
+    assert bool(found) != (sample.name in NOT_FOUND_IN_FAULTY)
+
+
+def xids(lines: Iterable[facts.Line]) -> Counter[int]:
+    """How many lines tell each Xid, those that were left out included."""
+    found: Counter[int] = Counter()
+    for event in facts.parse(lines):
+        if isinstance(event, facts.XidEvent):
+            found[event.code] += event.lines
+    return found
+
+
+NOT_OF_ONE_LOG = (  # lines out of source code and tables, some of which no kernel writes, and none with a time
+    "datadog-xid-formats.txt",
+    "dcgm-kmsg-tests.txt",
+    "nvidia-driver-source-xid-forms.txt",
+    "nvsentinel-xid-handler.txt",
+)
+
+
+@pytest.mark.parametrize("sample", of_topic("kernel-log", lambda one: one.name.endswith(NOT_OF_ONE_LOG)))
+def test_lines_without_times_among_others_show_no_records(sample: Sample) -> None:
+    with pytest.raises(CaptureError, match="do not show where a record begins"):
+        kernel_log.read(plain(sample.text))
+
+
+@pytest.mark.parametrize(
+    "sample", of_topic("kernel-log", lambda one: not (reason(one.name) or one.name.endswith(NOT_OF_ONE_LOG)))
+)
+def test_a_capture_of_the_kernel_log_loses_no_xid(sample: Sample) -> None:
+    raw: Any = kernel_log.read(plain(sample.text))
+    assert xids(facts.lines(raw["kernel_log"]["lines"])) == xids((None, line) for line in sample.lines)
+
+
+# Any text
+
+
+def understood(form: Form, text: str) -> None:
+    """Read what a form may be handed: it tells collectors, or says why it cannot."""
+    if not form.recognises(text):
+        return
+    try:
+        raw = form.read(text)
+    except CaptureError:
+        return
+    assert all(isinstance(value, dict) for value in raw.values())
+
+
+PIECES = """
+| + # : = [ ] ( ) { } , / * 0 1 32 -1 1.5 N/A (null) unlimited Filesystem Mounted on Use% Size UUID bytes Used
+NodeName= State= Gres=gpu:8 CPUTot= CA 'mlx5_0' Port 1: size count type time algbw busbw #wrong size(B) count(elems)
+NVRM: Xid PASS Fail GPU Diagnostic Result hca_id: link provider: domain: efa-rdm MemTotal: kB Mem: total used free
+"""
+WORDS = st.sampled_from((*PIECES.split(), "\n", "\t", "  "))
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@given(text=st.text(max_size=400) | st.lists(WORDS, max_size=80).map(" ".join))
+@settings(max_examples=60)
+def test_no_text_makes_a_form_raise_anything_but_its_own_error(form: Form, text: str) -> None:
+    understood(form, text)
+
+
+@pytest.mark.skipif(not manifest(), reason="no captures")
+@pytest.mark.parametrize("topic", FAMILIES)
+@given(data=st.data())
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def test_a_capture_with_damage_makes_a_form_raise_nothing_but_its_own_error(topic: str, data: st.DataObject) -> None:
+    text = plain(data.draw(st.sampled_from(samples(topic))).text)[:20_000]
+    for _ in range(data.draw(st.integers(1, 4))):
+        begin = data.draw(st.integers(0, len(text)))
+        length = data.draw(st.integers(0, 200))
+        inside = data.draw(st.text(max_size=6) | WORDS)
+        text = text[:begin] + inside + text[begin + length :]
+    for form in FORMS:
+        understood(form, text)

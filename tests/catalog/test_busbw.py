@@ -1,0 +1,319 @@
+"""What bandwidth is expected: the catalogue's, of the very key, and a site's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.benchmarks.meters import baseline
+from clusterproof.plugins.benchmarks.meters.baseline import BaselineError, Figure, Stack
+from clusterproof.plugins.benchmarks.meters.choose import METERS, key_of
+from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.catalog.busbw import (
+    BusbwKey,
+    expected_busbw,
+    floor_gb_per_s,
+    measured_busbw,
+    of_wire,
+    rows_of,
+    size_bytes_for,
+)
+from clusterproof.plugins.catalog.instance_types import instance_type
+from clusterproof.plugins.catalog.rows import CatalogError
+from clusterproof.plugins.catalog.site import overrule
+from tests.builders.samples import sample
+
+GIB = 2**30
+P5 = BusbwKey(
+    instance_type="p5.48xlarge", efa=32, nodes=2, ranks_per_node=8, collective="all_reduce", size_bytes=8 * GIB
+)
+
+# Type, EFA devices, nodes, GiB: GB/s.
+PUBLISHED = {
+    ("p4d.24xlarge", 4, 2, 1): 57.17,
+    ("p4d.24xlarge", 4, 3, 1): 31.75,
+    ("p4d.24xlarge", 4, 4, 1): 29.61,
+    ("p4de.24xlarge", 4, 2, 2): 78.33,
+    ("p5.48xlarge", 32, 2, 1): 436.95,
+    ("p5.48xlarge", 32, 2, 2): 442.06,
+    ("p5.48xlarge", 32, 2, 4): 464.33,
+    ("p5.48xlarge", 32, 2, 8): 478.95,
+    ("p5.48xlarge", 32, 2, 16): 487.09,
+    ("p5en.48xlarge", 16, 16, 16): 369.42,
+    ("p6-b200.48xlarge", 8, 4, 1): 367.0,
+    ("p6-b200.48xlarge", 8, 4, 4): 375.0,
+    ("p6-b200.48xlarge", 8, 4, 16): 377.0,
+    ("p6-b300.48xlarge", 16, 2, 16): 654.0,
+    ("p6-b300.48xlarge", 16, 2, 64): 751.0,
+}
+
+
+def test_the_catalogue_has_what_was_measured_and_nothing_else() -> None:
+    rows = {(k.instance_type, k.efa, k.nodes, k.size_bytes // GIB): r for k, r in measured_busbw().items()}
+    assert {short: row.busbw_gb_per_s for short, row in rows.items()} == PUBLISHED
+    assert {(row.ranks_per_node, row.collective) for row in rows.values()} == {(8, "all_reduce")}
+
+
+def test_every_row_is_of_a_known_type_with_as_many_devices_as_it_can_have() -> None:
+    for key in measured_busbw():
+        row = instance_type(key.instance_type)
+        assert row is not None
+        assert (key.efa, key.ranks_per_node) == (row.efa, row.gpus)
+
+
+@pytest.mark.parametrize("file", ["awsome-p5-srun-prefixed", "awsome-topology-aware"])
+def test_rows_are_what_the_meter_reads_of_their_own_source(file: str) -> None:
+    lines = sample(f"nccl-tests/{file}.txt").text.splitlines()
+    columns = next(line for line in lines if "busbw" in line)
+    measured = {row.busbw_gb_per_s for row in measured_busbw().values()}
+    for line in lines:
+        read = METERS["nccl-tests"].read(MeterSettings(), (Output(f"{columns}\n{line}\n", 0),))
+        if read.size_bytes >= GIB:
+            assert read.busbw_gb_per_s in measured
+
+
+def test_a_floor_is_the_stated_share_of_what_was_measured_with_the_same_key() -> None:
+    assert floor_gb_per_s(P5) == pytest.approx(0.8 * 478.95)
+
+
+def test_a_site_states_another_share() -> None:
+    overrule({"busbw.floor_share": 0.5}, {})
+    try:
+        assert floor_gb_per_s(P5) == pytest.approx(0.5 * 478.95)
+    finally:
+        overrule({}, {})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"instance_type": "p5e.48xlarge"},
+        {"efa": 31},
+        {"efa": 0},
+        {"nodes": 1},
+        {"nodes": 3},
+        {"nodes": 16},
+        {"ranks_per_node": 4},
+        {"collective": "all_gather"},
+        {"size_bytes": 6 * GIB},
+        {"size_bytes": 32 * GIB},
+        {"size_bytes": GIB // 2},
+    ],
+)
+def test_another_key_has_no_floor(other: dict[str, Any]) -> None:
+    assert expected_busbw(replace(P5, **other)) is None
+    assert floor_gb_per_s(replace(P5, **other)) is None
+
+
+ROW = {
+    "instance_type": "x",
+    "efa": 1,
+    "nodes": 2,
+    "ranks_per_node": 8,
+    "collective": "all_reduce",
+    "size_bytes": GIB,
+    "busbw_gb_per_s": 10.0,
+    "source": "s",
+}
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([ROW, {**ROW, "busbw_gb_per_s": 11.0}], "measured 2: the key is there before: all_reduce of 1073741824 bytes"),
+        (
+            [{**ROW, "size_bytes": GIB // 2}],
+            "measured 1: 10.0 GB/s of 536870912 bytes; expected more than 0, of 1073741824",
+        ),
+        ([{**ROW, "busbw_gb_per_s": 0}], "measured 1: 0 GB/s of"),
+        ([{**ROW, "source": "t"}], "measured 1: source 't' is not explained"),
+        ([{**ROW, "colour": 1}], "measured 1: unknown key 'colour'"),
+        ({}, "expected tables"),
+    ],
+)
+def test_a_row_that_is_not_right_is_one_clear_error(rows: Any, words: str) -> None:
+    with pytest.raises(CatalogError, match=words):
+        rows_of({"sources": {"s": "said"}, "measured": rows})
+
+
+@pytest.mark.parametrize(
+    ("name", "efa", "ranks", "gib"),
+    [
+        ("p5.48xlarge", 32, 8, 8),
+        ("ml.p5.48xlarge", 32, 8, 8),
+        ("p5e.48xlarge", 32, 8, 8),
+        ("p6-b300.48xlarge", 16, 8, 8),
+        ("p5.48xlarge", 0, 8, 1),
+        ("p4d.24xlarge", 4, 8, 1),
+        ("p4de.24xlarge", 4, 8, 2),
+        ("g5.48xlarge", 1, 8, 1),
+        ("trn1.32xlarge", 8, 32, 1),
+        ("nobody-knows", 8, 8, 1),
+    ],
+)
+def test_the_size_is_one_that_has_a_floor_else_8_gib_with_rdma_and_never_below_1(
+    name: str, efa: int, ranks: int, gib: int
+) -> None:
+    assert size_bytes_for(name, efa, ranks) == gib * GIB
+
+
+@pytest.mark.parametrize(
+    ("key", "busbw", "share", "note"),
+    [
+        (P5, 478.95, 1.197375, "above the wire: with 2 nodes NCCL's tree and NVLS"),
+        (P5, 300.0, 0.75, "with 2 nodes NCCL's tree and NVLS"),
+        (replace(P5, nodes=4), 300.0, 0.75, ""),
+        (replace(P5, nodes=4), 500.0, 1.25, "above the wire: no flat ring does that"),
+        (replace(P5, efa=16), 100.0, 0.5, "with 2 nodes"),
+        (replace(P5, instance_type="g5.48xlarge", efa=0, ranks_per_node=1), 6.25, 0.5, ""),
+    ],
+)
+def test_a_reading_is_a_share_of_the_wire_and_says_how_to_take_it(
+    key: BusbwKey, busbw: float, share: float, note: str
+) -> None:
+    data = of_wire(busbw, key)
+    assert data is not None
+    assert data.share == pytest.approx(share)
+    assert data.note.startswith(note)
+    assert bool(data.note) == bool(note)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        replace(P5, nodes=1),  # no wire
+        replace(P5, efa=0),  # Ethernet's part of the cards is not known
+        replace(P5, instance_type="nobody-knows"),
+    ],
+)
+def test_where_the_wire_is_not_known_no_share_is_told(key: BusbwKey) -> None:
+    assert of_wire(100.0, key) is None
+
+
+def test_the_key_of_a_reading_names_the_collective_or_the_meter_of_two_ends() -> None:
+    settings = MeterSettings()
+    assert key_of(METERS["nccl-tests"], settings, 8 * GIB, "ml.p5.48xlarge", 32, 8) == P5
+    key = key_of(METERS["iperf3"], settings, 131072, "m7i.large", 0, 8)
+    assert (key.collective, key.ranks_per_node) == ("iperf3", 1)
+
+
+# A site's own
+
+STACK = Stack(driver="580.95.05", nccl="2.27.7", efa_installer="1.43.2", libfabric="2.1.0amzn5.0")
+FIGURE = Figure(P5, STACK, 470.0, 12)
+
+
+def test_figures_are_the_medians_of_the_readings_that_succeeded() -> None:
+    well = [Reading(busbw_gb_per_s=busbw) for busbw in (470.0, 480.0, 300.0)]
+    ill = [Reading(problem="failed"), Reading(busbw_gb_per_s=999.0, is_correct=False), Reading(busbw_gb_per_s=0.0)]
+    other = replace(STACK, nccl="2.28.3")
+    found = baseline.figures_of([(P5, STACK, each) for each in well + ill] + [(P5, other, Reading(busbw_gb_per_s=1.0))])
+    assert found == (Figure(P5, STACK, 470.0, 3), Figure(P5, other, 1.0, 1))
+
+
+def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "baseline.json"
+    figures = (FIGURE, Figure(replace(P5, nodes=4), Stack(), 380.5, 1))
+    baseline.write(file, figures)
+    assert baseline.read(file) == figures
+    assert [each.name for each in tmp_path.iterdir()] == ["baseline.json"]
+
+
+def test_a_baseline_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    file = tmp_path / "baseline.json"
+    baseline.write(file, (FIGURE,))
+    with pytest.raises(BaselineError, match="nothing to save; an older file is left as it is"):
+        baseline.write(file, ())
+    assert baseline.read(file) == (FIGURE,)
+    with pytest.raises(BaselineError, match="No such file or directory; expected a file that can be written"):
+        baseline.write(tmp_path / "none" / "baseline.json", (FIGURE,))
+
+
+def test_the_figure_of_the_same_key_and_stack_comes_first_and_another_stack_says_so() -> None:
+    newer = replace(FIGURE, stack=replace(STACK, driver="595.10", nccl=""), busbw_gb_per_s=481.0)
+    same = baseline.expectation((FIGURE, newer), P5, STACK)
+    assert same == baseline.Expectation(FIGURE)
+    last = baseline.expectation((FIGURE, newer), P5, Stack(driver="600.1"))
+    assert last is not None
+    assert last.figure == newer
+    assert last.stack_differs == (
+        "driver 595.10, now 600.1; efa installer 1.43.2, now unknown; libfabric 2.1.0amzn5.0, now unknown"
+    )
+    assert baseline.expectation((FIGURE, newer), replace(P5, size_bytes=GIB), STACK) is None
+
+
+WHOLE: Mapping[str, Any] = {
+    "instance_type": "p5.48xlarge",
+    "efa": 32,
+    "nodes": 2,
+    "ranks_per_node": 8,
+    "collective": "all_reduce",
+    "size_bytes": 8 * GIB,
+    "busbw_gb_per_s": 470.0,
+    "readings": 12,
+    "stack": {"driver": "580", "nccl": "", "efa_installer": "", "libfabric": ""},
+}
+
+
+def output_of(**changes: Any) -> str:
+    row = {key: value for key, value in {**WHOLE, **changes}.items() if value is not ...}
+    return json.dumps({"schema": baseline.SCHEMA, "figures": [row]})
+
+
+def test_a_whole_file_is_read() -> None:
+    assert baseline.parse(output_of(), "b")[0].busbw_gb_per_s == 470.0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "b: its JSON cannot be read"),
+        ("[" * 100_000, "b: its JSON cannot be read"),
+        ("[]", r"b: \[\] is no object; expected a file of --save-baseline"),
+        ('{"schema": "clusterproof baseline 1"}', "b: 'figures' is missing"),
+        ('{"schema": 2, "figures": []}', "b: schema is 2; expected 'clusterproof baseline 1'"),
+        ('{"schema": "clusterproof baseline 1", "figures": []}', "b: figures is no list of 1 to 10000"),
+        (output_of(efa=...), "b: figure 1: 'efa' is missing"),
+        (output_of(colour=1), "b: figure 1: 'colour' is unknown"),
+        (output_of(efa=-1), "b: figure 1: efa is -1; expected a whole number from 0"),
+        (output_of(nodes=True), "b: figure 1: nodes is True; expected a whole number from 1"),
+        (output_of(size_bytes=1e9), "b: figure 1: size_bytes is 1000000000.0"),
+        (output_of(size_bytes=10**400), "b: figure 1: size_bytes is 1000"),
+        (output_of(busbw_gb_per_s=float("nan")), "b: figure 1: busbw_gb_per_s is nan; expected a number above 0"),
+        (output_of(busbw_gb_per_s=float("inf")), "b: figure 1: busbw_gb_per_s is inf"),
+        (output_of(busbw_gb_per_s=-1), "b: figure 1: busbw_gb_per_s is -1"),
+        (output_of(busbw_gb_per_s=10**400), "b: figure 1: busbw_gb_per_s is 1000"),
+        (output_of(collective="all\nreduce"), "b: figure 1: collective is 'all.nreduce'; expected text"),
+        (output_of(instance_type="x" * 300), "b: figure 1: instance_type is 'xxx"),
+        (output_of(stack="580"), "b: figure 1: stack: '580' is no object"),
+        (
+            output_of(stack={"driver": 580, "nccl": "", "efa_installer": "", "libfabric": ""}),
+            "stack: driver is 580; expected text",
+        ),
+        (
+            json.dumps({"schema": baseline.SCHEMA, "figures": [WHOLE, WHOLE]}),
+            "b: two figures have the same key and stack; expected each once",
+        ),
+    ],
+)
+def test_a_file_that_is_not_right_is_one_clear_line(text: str, words: str) -> None:
+    with pytest.raises(BaselineError, match=words) as found:
+        baseline.parse(text, "b")
+    assert "\n" not in str(found.value)
+
+
+def test_a_file_that_cannot_be_read_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(BaselineError, match=r"none: No such file or directory; expected a file of --save-baseline"):
+        baseline.read(tmp_path / "none")
+    (tmp_path / "odd").write_bytes(b'{"schema": "\xff"}')
+    with pytest.raises(BaselineError, match="byte 12 is not UTF-8; expected a file of --save-baseline"):
+        baseline.read(tmp_path / "odd")
+    (tmp_path / "huge").write_bytes(b" " * (baseline.MAX_BYTES + 1))
+    with pytest.raises(BaselineError, match=r"has more than 16,777,216 bytes"):
+        baseline.read(tmp_path / "huge")

@@ -1,0 +1,164 @@
+"""What the checks of the cluster itself say of answers of AWS and Slurm that are odd or lack something."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.catalog.quotas import interfaces
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.ec2.facts_quotas import needs
+from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.suite.evaluate import evaluate
+from clusterproof.plugins.suite.state import nodes
+from tests.builders.evaluated import said
+from tests.builders.recordings import node
+from tests.checks.control_plane.slurm_faults import healthy
+
+FAIL, CONCERN, INCOMPLETE, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.PASS
+
+
+def facts(types: Mapping[str, str], collectors: Mapping[str, Any], **settings: str) -> ClusterFacts:
+    """A cluster of instances of these types, by name, of which AWS or Slurm told that."""
+    targets = tuple(Target(name, instance_type=kind) for name, kind in types.items())
+    cluster = Cluster("c", "ssm", targets, {"region": "us-west-2", **settings})
+    data = NodeEvidence("c", {name: Collected(Status.TOLD, value) for name, value in collectors.items()})
+    return ClusterFacts(cluster, data, nodes(cluster, {name: NodeEvidence(name) for name in types}))
+
+
+def evaluated(check: str, types: Mapping[str, str], **collectors: Any) -> Result:
+    return evaluate(all_checks()[f"control_plane.{check}"], facts(types, collectors))
+
+
+def expect(result: Result, verdict: Verdict, words: str) -> None:
+    assert result.verdict is verdict, result.message
+    assert words in result.message
+
+
+def quotas(types: Mapping[str, str], *without: str, value: float = 1000.0) -> dict[str, Any]:
+    """The quotas that such a cluster needs, but for those whose names have these words."""
+    wanted = [need for need in needs(facts(types, {})) if not any(words in need.name for words in without)]
+    return {"quotas": [{"service": need.service, "name": need.name, "value": value} for need in wanted]}
+
+
+P5 = {"a": "p5.48xlarge", "b": "p5.48xlarge"}
+UNKNOWN = {"a": "p5.48xlarge", "b": "p9.metal"}
+
+
+@pytest.mark.parametrize(
+    ("types", "without", "value", "verdict", "words"),
+    [
+        (P5, (), 1000.0, PASS, ""),
+        (P5, (), 66.0, PASS, ""),
+        (P5, (), 1.0, FAIL, "are needed; expected at least what the cluster needs"),
+        (P5, ("etwork interface",), 1000.0, INCOMPLETE, "AWS tells no quota"),
+        (UNKNOWN, (), 1000.0, INCOMPLETE, "the catalogue lacks an instance type: nobody knows how much of"),
+    ],
+)
+def test_quotas_allow_what_the_cluster_needs(
+    types: Mapping[str, str], without: tuple[str, ...], value: float, verdict: Verdict, words: str
+) -> None:
+    expect(evaluated("service_quotas", types, quotas=quotas(types, *without, value=value)), verdict, words)
+
+
+def test_a_type_with_accelerators_that_nobody_knows_has_no_number_of_interfaces() -> None:
+    assert interfaces("p5.48xlarge") == 32
+    assert interfaces("c5.large") == 1
+    assert interfaces("p9.metal") is None
+
+
+def instances(*data: Mapping[str, Any]) -> dict[str, Any]:
+    return {"instances": [{"hostname": name, "InstanceType": "x", **one} for name, one in zip("ab", data, strict=True)]}
+
+
+@pytest.mark.parametrize(
+    ("images", "verdict", "words"),
+    [
+        (("ami-1", "ami-1"), PASS, ""),
+        (("ami-1", "ami-2"), CONCERN, "the nodes: 1 of ami-1 and 1 of ami-2; expected one image in each group"),
+        (("ami-1", None), INCOMPLETE, "AWS tells no image of 1 of 2 nodes; expected that of each"),
+    ],
+)
+def test_instances_without_a_group_are_called_the_nodes(images: Any, verdict: Verdict, words: str) -> None:
+    data = instances(*({"ImageId": image} for image in images))
+    expect(evaluated("image_uniform", P5, instances=data), verdict, words)
+
+
+def test_nodes_outside_an_ultraserver_are_named() -> None:
+    blocks = [{"hostname": "a", "CapacityBlockId": "cr-1"}, {"hostname": "b", "CapacityBlockId": ""}]
+    types = dict.fromkeys("ab", "p6e-gb200.36xlarge")
+    result = evaluated("ultraserver_block", types, instance_topology={"instances": blocks})
+    expect(result, CONCERN, "the nodes: b of 2 nodes in no UltraServer; expected every node of the group in one")
+
+
+def slurm(**changed: str) -> dict[str, Any]:
+    """What Slurm tells, with that of one node changed."""
+    data = healthy()
+    data["nodes"][0].update(changed)
+    return data
+
+
+FOUR = {f"gpu{number:03}": "p5.48xlarge" for number in range(1, 5)}
+
+
+@pytest.mark.parametrize(
+    ("types", "data", "verdict", "words"),
+    [
+        (FOUR, slurm(), PASS, ""),
+        (FOUR, slurm(gres=""), FAIL, "gpu001 has GRES (null) and 8 GPUs; expected the same number"),
+        ({**FOUR, "gpu009": "p5.48xlarge"}, slurm(), INCOMPLETE, "Slurm knows no node gpu009"),
+        ({**FOUR, "gpu009": "p5.48xlarge"}, slurm(gres="gpu:7"), FAIL, "gpu001 has GRES gpu:7 and 8 GPUs"),
+        (
+            {**FOUR, "gpu001": "p9.metal"},
+            slurm(),
+            INCOMPLETE,
+            "gpu001: instance type 'p9.metal' is not in the catalogue",
+        ),
+    ],
+)
+def test_slurm_counts_the_gpus_of_each_node(types: Any, data: Any, verdict: Verdict, words: str) -> None:
+    expect(evaluated("slurm_gres", types, slurm=data), verdict, words)
+
+
+def test_nodes_that_get_no_jobs_are_told_by_state_and_reason() -> None:
+    data = healthy()
+    for number in (0, 1):
+        data["nodes"][number].update(state="IDLE+DRAIN", reason="fan")
+    data["nodes"][2].update(state="DOWN*")
+    expect(
+        evaluated("slurm_nodes_take_jobs", FOUR, slurm=data), FAIL, "gpu[001-002]: IDLE+DRAIN (fan), gpu003: DOWN*; exp"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [("(null)", "PrologFlags is not set; expected"), ("Contain", "PrologFlags is Contain; expected")],
+)
+def test_the_flags_of_a_prolog_are_named(flags: str, words: str) -> None:
+    data = healthy()
+    data["config"]["PrologFlags"] = flags
+    expect(evaluated("slurm_config", FOUR, slurm=data), CONCERN, words)
+
+
+@pytest.mark.parametrize(
+    ("state", "gres", "verdict", "words"),
+    [
+        ("IDLE", "gpu:8", PASS, ""),
+        ("UNKNOWN", "gpu:8", INCOMPLETE, "Slurm has it as UNKNOWN; expected a state"),
+        ("UNKNOWN*", "gpu:8", INCOMPLETE, "Slurm has it as UNKNOWN*; expected a state"),
+        ("", "gpu:8", INCOMPLETE, "Slurm has it as nothing; expected a state"),
+        ("IDLE*", "gpu:8", CONCERN, "slurmctld does not hear from it (IDLE*); expected slurmd to answer"),
+        ("FAILING", "gpu:8", FAIL, "Slurm has it as FAILING; expected a node that takes jobs"),
+        ("IDLE", "", CONCERN, "GRES (null); expected 8 GPUs"),
+    ],
+)
+def test_a_captured_state_of_slurm_is_one_that_takes_jobs(state: str, gres: str, verdict: Verdict, words: str) -> None:
+    data = {**healthy()["nodes"][0], "state": state, "gres": gres}
+    evidence = node("gpu001", slurm_node={"nodes": [data]})
+    expect(said("control_plane.slurm_nodes", evidence, instance_type="p5.48xlarge"), verdict, words)

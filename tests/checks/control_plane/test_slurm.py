@@ -1,0 +1,209 @@
+"""What Slurm tells of the cluster, and the checks over it: each proven to fail, and silent on a healthy cluster."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.agent import tools
+from clusterproof.plugins.agent.reading import Absent, Broke, Node
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.evidence.slurm import slurm as collector
+from clusterproof.plugins.evidence.slurm import slurm_jobs
+from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmJobs, SlurmNode
+from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.suite.evaluate import evaluate
+from tests.checks.control_plane.slurm_faults import NODES, SLURM_FAULTS, SlurmFault, Told, healthy
+
+OF_SLURM = {
+    name.partition(".")[2]: check for name, check in all_checks().items() if check.control_collectors == {"slurm"}
+}
+
+
+def verdicts(data: Collected, instance_type: str = "p5.48xlarge") -> dict[str, Result]:
+    """What every check over Slurm says of four nodes."""
+    targets = tuple(Target(f"gpu{number:03}", instance_type=instance_type) for number in range(1, NODES + 1))
+    cluster = Cluster("slurm:gpu", "srun", targets, {"submit_host": "local", "partition": "gpu"})
+    evidence = {target.name: NodeEvidence(target.name) for target in targets}
+    facts = ClusterFacts(cluster, NodeEvidence(cluster.name, {"slurm": data}), nodes(cluster, evidence))
+    return {name: evaluate(check, facts) for name, check in OF_SLURM.items()}
+
+
+def of(data: Told) -> dict[str, Result]:
+    return verdicts(Collected(Status.TOLD, data))
+
+
+def test_a_healthy_cluster_passes() -> None:
+    assert {name: result.verdict for name, result in of(healthy()).items()} == dict.fromkeys(OF_SLURM, Verdict.PASS)
+
+
+@pytest.mark.parametrize("fault", SLURM_FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_changes_its_verdicts_and_no_other(fault: SlurmFault) -> None:
+    data = of(fault.put())
+    found = {name: result.verdict for name, result in data.items() if result.verdict is not Verdict.PASS}
+    assert found == fault.expect
+    assert fault.words in data[next(iter(fault.expect))].message
+
+
+def test_every_check_is_proven() -> None:
+    assert {name for fault in SLURM_FAULTS for name in fault.expect} == set(OF_SLURM)
+
+
+def test_slurm_that_does_not_answer_is_incomplete() -> None:
+    data = verdicts(Collected(Status.BROKE, detail="this host: scontrol show config ended with 1: Unable to contact"))
+    assert {result.verdict for result in data.values()} == {Verdict.INCOMPLETE}
+    assert "Unable to contact" in data["slurm_gres"].message
+
+
+@pytest.mark.parametrize("key", ["nodes", "config"])
+def test_what_slurm_did_not_tell_is_no_pass(key: str) -> None:
+    data = copy.deepcopy(healthy())
+    del data[key]
+    assert Verdict.INCOMPLETE in {result.verdict for result in of(data).values()}
+    assert Verdict.FAIL not in {result.verdict for result in of(data).values()}
+
+
+def test_gpus_of_a_type_that_nobody_knows_are_incomplete() -> None:
+    data = verdicts(Collected(Status.TOLD, healthy()), instance_type="")["slurm_gres"]
+    assert data.verdict is Verdict.INCOMPLETE
+
+
+@pytest.mark.parametrize(
+    ("state", "takes_jobs"),
+    [
+        ("IDLE", True),
+        ("MIXED", True),
+        ("ALLOCATED", True),
+        ("IDLE+CLOUD", True),
+        ("IDLE+DYNAMIC_NORM", True),
+        ("IDLE+COMPLETING", True),
+        ("IDLE+PLANNED", True),
+        ("IDLE*", False),
+        ("IDLE+DRAIN", False),
+        ("MIXED+DRAIN", False),
+        ("DOWN", False),
+        ("DOWN*+DRAIN", False),
+        ("IDLE+CLOUD+POWERED_DOWN", False),
+        ("IDLE+NOT_RESPONDING", False),
+        ("FUTURE", False),
+        ("UNKNOWN", False),
+        ("", False),
+    ],
+)
+def test_the_states_of_a_node_that_takes_jobs(state: str, takes_jobs: bool) -> None:
+    assert SlurmNode({"state": state}).takes_jobs is takes_jobs
+
+
+@pytest.mark.parametrize(("job", "nodes"), [("9", ("gpu001", "gpu002")), ("7_1", ("gpu001", "gpu002")), ("7", ())])
+def test_a_job_is_known_by_its_number_and_as_squeue_shows_it(job: str, nodes: tuple[str, ...]) -> None:
+    assert SlurmJobs({"jobs": [["7_1", "9", "gpu[001-002]"]]}).nodes_of(job) == nodes
+
+
+# The collector, over commands that print what real clusters printed
+
+SAMPLES = Path(__file__).parents[4] / "shared" / "samples" / "slurm"
+NODE = (
+    "NodeName=gpu1 Arch=x86_64 CPUAlloc=0 ActiveFeatures=(null) Gres=gpu:h100:8(S:0-1) NodeAddr=10.0.0.1 "
+    "NodeHostName=gpu1 OS=Linux 6.8 #1 SMP State=IDLE+DRAIN Partitions=gpu,all  Reason=fan = loud; see #12 "
+    "[root@2026-07-22T23:31:17]\n"
+)
+
+
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of commands, first on PATH; scontrol and squeue print the files beside them."""
+    for name in ("scontrol", "squeue"):
+        (tmp_path / name).write_text(
+            f'#!/bin/sh\nfor last; do :; done\n[ {name} = squeue ] && last=jobs\nexec cat "{tmp_path}/$last"\n'
+        )
+        (tmp_path / name).chmod(0o755)
+    for name, text in {
+        "config": "ClusterName = c1\nPrologEpilogTimeout     = 300\nHealthCheckProgram = (null)\n\nslurmctld is UP\n",
+        "node": NODE,
+        "partition": "PartitionName=gpu AllowGroups=ALL Default=YES Nodes=gpu1 State=UP\n",
+        "jobs": "12_3|15|gpu1\n",
+        "topology": "SwitchName=core Level=1 LinkSpeed=1 Nodes=gpu[1-2] Switches=leaf0\n"
+        "SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=gpu[1-2]\nBlockName=b1 BlockIndex=0 Nodes=gpu3 BlockSize=4\n",
+        "gpu[1-2]": "gpu1\ngpu2\n",
+        "gpu3": "gpu3\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("SLURM_JOB_ID", "15")
+    return tmp_path
+
+
+def read() -> Any:
+    return collector.read(Node())
+
+
+def test_the_collector_tells_nodes_partitions_jobs_settings_and_topology(commands: Path) -> None:
+    assert read() == {
+        "nodes": [
+            {
+                "name": "gpu1",
+                "host": "gpu1",
+                "address": "10.0.0.1",
+                "state": "IDLE+DRAIN",
+                "gres": "gpu:h100:8(S:0-1)",
+                "partitions": "gpu,all",
+                "features": "",
+                "reason": "fan = loud; see #12",
+                "reason_user": "root",
+                "reason_time": "2026-07-22T23:31:17",
+            }
+        ],
+        "partitions": [{"partition": "gpu", "state": "UP", "is_default": True}],
+        "config": {"PrologEpilogTimeout": "300", "HealthCheckProgram": "(null)"},
+        "topology": [{"switch": "leaf0", "nodes": ["gpu1", "gpu2"]}, {"switch": "b1", "nodes": ["gpu3"]}],
+    }
+    assert slurm_jobs.read(Node()) == {"jobs": [["12_3", "15", "gpu1"]], "job": "15"}
+
+
+def test_a_cluster_without_a_topology_says_none(commands: Path) -> None:
+    (commands / "topology").unlink()
+    assert read()["topology"] is None
+
+
+def test_a_command_that_fails_is_broken_evidence(commands: Path) -> None:
+    (commands / "node").unlink()
+    with pytest.raises(Broke, match="scontrol -o show node ended with 1"):
+        read()
+
+
+def test_a_host_without_slurm_has_no_such_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "FOLDERS", ("/nowhere",))
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(Absent, match="no scontrol on PATH"):
+        read()
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the captures lie beside the checkout")
+@pytest.mark.parametrize(
+    ("sample", "count", "states"),
+    [("scky-24.11.7-scontrol_nodes.txt", 20, {"MIXED+DYNAMIC_NORM", "IDLE+DYNAMIC_NORM"})],
+)
+def test_nodes_of_a_real_cluster_are_read(commands: Path, sample: str, count: int, states: set[str]) -> None:
+    shutil.copy(SAMPLES / sample, commands / "node")
+    data = read()["nodes"]
+    assert len(data) == count
+    assert {one["state"] for one in data} == states
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the captures lie beside the checkout")
+def test_the_configuration_of_a_real_cluster_is_read(commands: Path) -> None:
+    shutil.copy(SAMPLES / "gcm-sample-scontrol-show-config-output.txt", commands / "config")
+    cluster = SlurmCluster(read())
+    assert cluster.program("Prolog") == "/public/slurm/prolog/prologs.sh"
+    assert cluster.limit_of("Prolog") == "300"
+    assert cluster.setting("HealthCheckInterval") == "0"
+    assert cluster.setting("HealthCheckProgram") == ""

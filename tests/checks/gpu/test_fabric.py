@@ -1,0 +1,188 @@
+"""What checks of a GPU's links, fabric and processes make of evidence that no fault of the testbed brings about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.evidence import Collected, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.evaluated import said
+from tests.builders.recordings import boot, gpu, node, nvml
+
+FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
+NA, PASS = Verdict.NOT_APPLICABLE, Verdict.PASS
+UNKNOWN = {"error": "UNKNOWN", "text": ""}
+UNSUPPORTED = {"error": "NOT_SUPPORTED", "text": ""}
+FABRIC = {"state": 3, "status": 0, "health_mask": 0x1AA, "health_summary": 1, "clique": 1, "cluster_uuid": "0" * 32}
+H100 = {"name": "NVIDIA H100 80GB HBM3", "mig_mode": False, "fabric": FABRIC}
+RUNS = {"load": "loaded", "active": "active", "sub": "running", "enabled": "enabled"}
+VERSION = {"exit": 0, "output": "Fabric Manager version is : 580.126.09\n"}
+
+
+def evaluated(
+    check: str,
+    *gpus: dict[str, Any],
+    instance_type: str = "p5.48xlarge",
+    occasion: str = "preflight",
+    **collectors: Any,
+) -> Result:
+    """What a check says of a node whose GPUs tell this."""
+    data = {"boot": boot(), "nvml": nvml(*(gpu(at, **one) for at, one in enumerate(gpus))), "pci": {"devices": []}}
+    return said(f"gpu.{check}", node("gpu001", **data | collectors), occasion=occasion, instance_type=instance_type)
+
+
+def expect(result: Result, verdict: Verdict, words: str) -> None:
+    assert result.verdict is verdict, result.message
+    assert words in result.message
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "one", "verdict", "words"),
+    [
+        ("p5.48xlarge", H100, PASS, ""),
+        ("g6.12xlarge", H100, NA, "g6.12xlarge has no NVLink fabric"),
+        ("p5.48xlarge", {**H100, "mig_mode": True}, NA, "MIG is on: the GPU is not part of a fabric"),
+        ("p4d.24xlarge", {**H100, "name": "NVIDIA A100", "fabric": {**FABRIC, "state": 0}}, NA, "A100 is not regist"),
+        ("p5.48xlarge", {**H100, "fabric": {**FABRIC, "state": 0}}, FAIL, "fabric state is"),
+        ("p5.48xlarge", {**H100, "fabric": {**FABRIC, "status": 999}}, FAIL, "fabric status is 999; expected 0"),
+        ("p5.48xlarge", {**H100, "fabric": {**FABRIC, "health_mask": UNKNOWN}}, INCOMPLETE, "health_mask"),
+        ("p5.48xlarge", {**H100, "fabric": {**FABRIC, "health_mask": UNSUPPORTED}}, PASS, ""),
+        ("someone.else", {**H100, "fabric": {**FABRIC, "state": 0}}, INCOMPLETE, "instance type"),
+    ],
+)  # fmt: skip
+def test_a_gpu_is_in_a_healthy_fabric_where_it_has_one(
+    instance_type: str, one: dict[str, Any], verdict: Verdict, words: str
+) -> None:
+    expect(evaluated("fabric_state", one, instance_type=instance_type), verdict, words)
+
+
+ELSEWHERE = {**H100, "fabric": {**FABRIC, "clique": 2}}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "verdict", "words"),
+    [
+        ([H100] * 3, PASS, ""),
+        ([H100, H100, ELSEWHERE], FAIL, "GPU 2 in clique 2 of cluster"),
+        ([H100, H100, {**H100, "fabric": UNKNOWN}], INCOMPLETE, ""),
+        ([H100, {**H100, "mig_mode": True}], PASS, ""),
+        ([{**H100, "mig_mode": True}] * 2, NA, "MIG is on"),
+    ],
+)
+def test_the_gpus_of_a_node_share_a_fabric(gpus: list[dict[str, Any]], verdict: Verdict, words: str) -> None:
+    expect(evaluated("fabric_uniform", *gpus), verdict, words)
+
+
+@pytest.mark.parametrize(
+    ("services", "version", "verdict", "words"),
+    [
+        ({"nvidia-fabricmanager": RUNS}, VERSION, PASS, ""),
+        ({}, VERSION, FAIL, "nvidia-fabricmanager is not installed; expected active"),
+        ({"nvidia-fabricmanager": {**RUNS, "load": "not-found"}}, VERSION, FAIL, "is not installed; expected active"),
+        ({"nvidia-fabricmanager": {**RUNS, "active": "inactive"}}, VERSION, FAIL, "is inactive; expected active"),
+        ({"nvidia-fabricmanager": RUNS}, {"exit": 0, "output": "580.95.05"}, FAIL, "fabric manager 580.95.05 with"),
+        ({"nvidia-fabricmanager": RUNS}, {"exit": 1, "output": "broken\n"}, INCOMPLETE, "says 'broken'; expected"),
+        ({"nvidia-fabricmanager": RUNS}, Collected(Status.ABSENT), INCOMPLETE, "is not found to tell its version"),
+    ],
+)  # fmt: skip
+def test_fabric_manager_runs_and_is_of_the_driver_s_version(
+    services: Any, version: Any, verdict: Verdict, words: str
+) -> None:
+    data = {"services": services, "failed": []}
+    expect(evaluated("fabric_manager", H100, services=data, fabric_manager=version), verdict, words)
+
+
+@pytest.mark.parametrize(
+    ("name", "service", "verdict", "words"),
+    [
+        ("NVIDIA GB200", RUNS, PASS, ""),
+        ("NVIDIA GB300", {**RUNS, "load": "not-found"}, CONCERN, "nvidia-imex is not installed; expected active"),
+        ("NVIDIA GB200", None, CONCERN, "nvidia-imex is not installed; expected active"),
+        ("NVIDIA GB200", {**RUNS, "active": "failed"}, CONCERN, "nvidia-imex is failed; expected active"),
+        ("NVIDIA H100", None, NA, "no GPU here shares its memory over a rack's NVLink"),
+        (UNKNOWN, None, INCOMPLETE, "name"),
+    ],
+)
+def test_imex_runs_on_a_tray(name: Any, service: Any, verdict: Verdict, words: str) -> None:
+    services = {"services": {"nvidia-imex": service} if service else {}, "failed": []}
+    expect(evaluated("imex", {**H100, "name": name}, services=services), verdict, words)
+
+
+@pytest.mark.parametrize(
+    ("check", "one", "instance_type", "verdict", "words"),
+    [
+        ("nvlink_active", {"nvlinks": [True] * 18, "mig_mode": False}, "g6.12xlarge", NA, "g6.12xlarge has no NVLink"),
+        ("nvlink_active", {"nvlinks": UNSUPPORTED, "mig_mode": True}, "p5.48xlarge", NA, "while MIG is on"),
+        ("nvlink_errors", {"nvlink_errors": {"replay": {"0": 7}}}, "g6.12xlarge", NA, "g6.12xlarge has no NVLink"),
+        ("nvlink_errors", {"nvlink_errors": UNKNOWN, "mig_mode": True}, "p5.48xlarge", NA, "NVLink errors while MIG"),
+        ("nvswitch_count", {}, "g6.12xlarge", NA, "g6.12xlarge has no NVSwitch on its PCI bus"),
+        ("ecc_mode", {"ecc_enabled": False, "ecc_pending": False}, "g6.12xlarge", CONCERN, "ECC is disabled"),
+    ],
+)
+def test_what_a_type_or_a_partitioned_gpu_does_not_have(
+    check: str, one: dict[str, Any], instance_type: str, verdict: Verdict, words: str
+) -> None:
+    expect(
+        evaluated(check, one, instance_type=instance_type, kernel_log={"lines": [], "truncated": False}), verdict, words
+    )
+
+
+def process(name: str = "python3", cgroup: str = "", pid: int = 7) -> dict[str, Any]:
+    return {"pid": pid, "memory_mib": 900, "name": name, "cgroup": cgroup}
+
+
+OF_A_JOB = "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0"
+
+
+@pytest.mark.parametrize(
+    ("occasion", "one", "verdict", "words"),
+    [
+        ("prolog", process(), FAIL, "held by python3 (pid 7), of no job; expected no process"),
+        ("epilog", process(name=""), FAIL, "held by a process (pid 7), of no job"),
+        ("preflight", process(), CONCERN, "held by python3 (pid 7); expected no process"),
+        ("preflight", process(cgroup=OF_A_JOB), CONCERN, "held by python3 (pid 7); expected no process"),
+        ("prolog", process(cgroup=OF_A_JOB), CONCERN, "held by python3 (pid 7); expected no process"),
+    ],
+)
+def test_who_holds_a_gpu_is_named(occasion: str, one: dict[str, Any], verdict: Verdict, words: str) -> None:
+    data = {"processes": [one], "memory_used_mib": 0, "utilization_percent": 0}
+    expect(evaluated("no_leftover_processes", data, occasion=occasion), verdict, words)
+
+
+def test_memory_that_no_process_owns_is_told() -> None:
+    data = {"processes": [], "memory_used_mib": 9999, "utilization_percent": 0}
+    expect(evaluated("no_leftover_processes", data), CONCERN, "9999 MiB in use and no process owns it")
+
+
+RETIRED = {"retired_pages_pending": False, "retired_pages_single_bit": 0, "retired_pages_double_bit": 0}
+ROWS = {"remap_pending": False, "remap_failed": False, "remap_banks": [640, 0, 0, 0, 0]}
+NO_ROWS = {"remap_pending": UNSUPPORTED, "remap_failed": UNSUPPORTED, "remap_banks": UNSUPPORTED}
+
+
+UNREAD = dict.fromkeys(NO_ROWS, UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("data", "occasion", "verdict", "words"),
+    [
+        (ROWS, "preflight", PASS, ""),
+        ({**ROWS, "remap_failed": True}, "preflight", FAIL, "row remapping failed; expected no failure"),
+        ({**ROWS, "remap_pending": True}, "preflight", FAIL, "row remapping is pending; expected none"),
+        ({**ROWS, "remap_pending": True}, "prolog", CONCERN, "row remapping is pending; expected none"),
+        ({**ROWS, "remap_banks": [600, 0, 0, 3, 1]}, "preflight", CONCERN, "4 memory banks have few or no spare rows"),
+        ({**NO_ROWS, **RETIRED}, "preflight", PASS, ""),
+        ({**NO_ROWS, **RETIRED, "retired_pages_pending": True}, "preflight", FAIL, "page retirement is pending"),
+        ({**UNREAD, **RETIRED, "retired_pages_pending": True}, "preflight", FAIL, "page retirement is pending"),
+        ({**UNREAD, **RETIRED}, "preflight", INCOMPLETE, "remap_pending"),
+        ({**NO_ROWS, **RETIRED, "retired_pages_single_bit": 99}, "preflight", CONCERN, "99 retired pages; expected at"),
+        ({**NO_ROWS, **RETIRED, "retired_pages_double_bit": UNKNOWN}, "preflight", INCOMPLETE, "double_bit"),
+        ({**NO_ROWS, "mig_mode": True}, "preflight", NA, "does not tell row remapping while MIG is on"),
+    ],
+)
+def test_memory_is_mended_by_rows_or_by_pages(
+    data: dict[str, Any], occasion: str, verdict: Verdict, words: str
+) -> None:
+    expect(evaluated("row_remap", {"mig_mode": False, **data}, occasion=occasion), verdict, words)

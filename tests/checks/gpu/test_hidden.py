@@ -1,0 +1,72 @@
+"""GPUs that a device cgroup keeps from the probe are not missing: what is said of them is incomplete."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.evaluated import results
+from tests.builders.probed import PATIENT, probe_node
+from tests.testbed.healthy import nvml_values
+from tests.testbed.image import Content, Device, NodeImage
+from tests.testbed.needs import needs_nodes
+from tests.testbed.node import entered, healthy_p5, with_nvml
+
+pytestmark = needs_nodes
+SOMEBODY = 1000
+EVERY_GPU = ("gpu.no_uncorrected_ecc", "gpu.pcie_link", "gpu.gpu_answers")
+
+
+def with_gpus(counted: int, denied: int) -> NodeImage:
+    """A node whose NVML counts some of eight GPUs; the device files of the last may not be opened."""
+    files: dict[str, Content] = {
+        f"/dev/nvidia{number}": Device(195, number, 0o600 if number >= 8 - denied else 0o666) for number in range(8)
+    }
+    image = healthy_p5("gpu001")
+    return replace(image, files={**image.files, **files}, nvml=nvml_values("gpu001", counted))
+
+
+def told_to_somebody(image: NodeImage) -> NodeEvidence:
+    with entered(image) as node:
+        return probe_node(node, ["boot", "platform", "nvml", "pci"], PATIENT, user=SOMEBODY)
+
+
+def hidden(evidence: NodeEvidence) -> Any:
+    return evidence.collectors["nvml"].value["hidden"]
+
+
+@pytest.mark.parametrize(
+    ("counted", "denied", "data"),
+    [
+        (8, 0, []),
+        (6, 2, ["/dev/nvidia6", "/dev/nvidia7"]),
+        (6, 0, []),  # lost, not hidden
+        (8, 2, []),  # NVML counts them all the same
+    ],
+)
+def test_a_gpu_is_hidden_where_its_file_may_not_be_opened_and_nvml_does_not_count_it(
+    counted: int, denied: int, data: list[str]
+) -> None:
+    assert hidden(told_to_somebody(with_gpus(counted, denied))) == data
+
+
+def test_what_is_said_of_gpus_is_then_incomplete() -> None:
+    evidence = told_to_somebody(with_gpus(6, 2))
+    evaluated = results(evidence, instance_type="p5.48xlarge")
+    assert evaluated["gpu.gpu_count"].verdict is Verdict.INCOMPLETE
+    assert "NVML counts 6 GPUs: /dev/nvidia6, /dev/nvidia7 may not be opened" in evaluated["gpu.gpu_count"].message
+    assert {evaluated[name].verdict for name in EVERY_GPU} == {Verdict.INCOMPLETE}
+
+
+def test_a_fault_of_a_gpu_that_is_seen_is_a_fault_all_the_same() -> None:
+    evidence = told_to_somebody(with_nvml(with_gpus(6, 2), 2, ecc_uncorrected_dram=3))
+    assert results(evidence, instance_type="p5.48xlarge")["gpu.no_uncorrected_ecc"].verdict is Verdict.FAIL
+
+
+def test_gpus_that_are_lost_are_a_fault() -> None:
+    evaluated = results(told_to_somebody(with_gpus(6, 0)), instance_type="p5.48xlarge")
+    assert evaluated["gpu.gpu_count"].verdict is Verdict.FAIL

@@ -1,0 +1,165 @@
+"""Verdicts on the host that no fault in one node shows: large clusters, types that want something, unread values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.evaluate import evaluate
+from tests.builders.evaluated import verdict_of
+
+PLENTY = {"memlock": None, "nofile": 1048576, "nproc": None}
+EC2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge"}
+TWO_SOCKETS = [{"node": node, "memory_kib": 2**30, "cpus": str(node)} for node in range(2)]
+GPU = {"class": "030200", "vendor": "10de", "address": "0000:53:00.0", "numa": 0}
+SEGMENTS = {"nccl_shm": {"count": 2, "kib": 2048, "oldest_s": 60.0}}
+
+
+@pytest.mark.parametrize(
+    ("count", "limits", "verdict"),
+    [
+        (256, {**PLENTY, "stack": None}, Verdict.CONCERN),
+        (255, {**PLENTY, "stack": None}, Verdict.PASS),
+        (256, {**PLENTY, "stack": 8388608}, Verdict.PASS),
+        (256, {**PLENTY, "stack": None, "memlock": 2**34}, Verdict.PASS),
+    ],
+)
+def test_unlimited_stacks_worry_where_jobs_can_be_very_large(
+    count: int, limits: Mapping[str, int | None], verdict: Verdict
+) -> None:
+    result = verdict_of("host.ulimits", count, limits={"login": limits, "daemons": {}})
+    assert result.verdict is verdict, result.message
+
+
+@pytest.mark.parametrize(
+    ("slurmd", "verdict"),
+    [
+        ({"error": "EACCES", "text": ""}, Verdict.INCOMPLETE),
+        ({"memlock": None}, Verdict.INCOMPLETE),
+        ({"stack": 4096}, Verdict.FAIL),  # a fault that is seen outranks what is not read
+        ({**PLENTY, "stack": 8388608}, Verdict.PASS),
+    ],
+)
+def test_limits_of_a_daemon_that_may_not_be_read_are_no_pass(slurmd: Mapping[str, Any], verdict: Verdict) -> None:
+    limits = {"login": {**PLENTY, "stack": 8388608}, "daemons": {"slurmd": slurmd}}
+    assert verdict_of("host.ulimits", limits=limits).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("product", "balancing", "count", "verdict"),
+    [
+        ("p6e-gb200.36xlarge", "1", 1, Verdict.CONCERN),
+        ("p6e-gb200.36xlarge", "0", 1, Verdict.PASS),
+        ("p5.48xlarge", "1", 1, Verdict.NOT_APPLICABLE),  # nothing to compare with
+        ("p5.48xlarge", "1", 3, Verdict.PASS),
+        ("nobody-knows.it", "1", 3, Verdict.PASS),
+        ("p5.48xlarge", "", 3, Verdict.NOT_APPLICABLE),
+    ],
+)
+def test_numa_balancing_is_as_the_type_wants_it_or_as_the_group_has_it(
+    product: str, balancing: str, count: int, verdict: Verdict
+) -> None:
+    memory = {"numa": TWO_SOCKETS, "numa_balancing": balancing}
+    result = verdict_of("host.numa_balancing", count, memory=memory, platform={**EC2, "product": product})
+    assert result.verdict is verdict, result.message
+
+
+@pytest.mark.parametrize(
+    ("gpus", "verdict"),
+    [
+        ([{"index": 0, "processes": [{"pid": 7, "memory_mib": 900, "name": "python3", "cgroup": ""}]}], Verdict.PASS),
+        ([{"index": 0, "processes": []}], Verdict.CONCERN),
+        ([{"index": 0, "processes": {"error": "NO_PERMISSION", "text": ""}}], Verdict.INCOMPLETE),
+    ],
+)
+def test_segments_are_left_over_only_where_no_process_computes(gpus: list[Any], verdict: Verdict) -> None:
+    nvml = {"init": None, "driver": "580.126.09", "count": len(gpus), "gpus": [{"lost": None, **gpu} for gpu in gpus]}
+    result = verdict_of("host.shm_leftovers", memory=SEGMENTS, nvml=nvml, platform=EC2, pci={"devices": [GPU]})
+    assert result.verdict is verdict, result.message
+
+
+def test_segments_on_a_node_without_gpus_are_left_over() -> None:
+    platform = {"vendor": "Amazon EC2", "product": "nobody-knows.it"}
+    nvml = {"init": {"error": "DRIVER_NOT_LOADED", "text": ""}}
+    result = verdict_of("host.shm_leftovers", memory=SEGMENTS, nvml=nvml, platform=platform, pci={"devices": []})
+    assert result.verdict is Verdict.CONCERN, result.message
+
+
+@pytest.mark.parametrize("check", ["host.memory_size", "host.cpus_online"])
+def test_outside_ec2_nothing_says_how_much_there_should_be(check: str) -> None:
+    cpus = {"online": "0-63", "present": "0-63", "smt": "on", "info": {"cores": 32}}
+    platform = {"vendor": "Supermicro", "product": "SYS-821GE"}
+    assert (
+        verdict_of(check, cpus=cpus, memory={"total_kib": 2**31}, platform=platform).verdict is Verdict.NOT_APPLICABLE
+    )
+
+
+def test_a_cpu_that_is_offline_fails_also_outside_ec2() -> None:
+    cpus = {"online": "0-62", "present": "0-63", "smt": "on", "info": {"cores": 32}, "machine": "x86_64"}
+    result = verdict_of("host.cpus_online", cpus=cpus, platform={"vendor": "Supermicro", "product": ""})
+    assert (result.verdict, result.message) == (Verdict.FAIL, "CPUs 63 are offline; expected all 64 online")
+
+
+def test_one_thread_per_core_leaves_half_of_the_cpus() -> None:
+    cpus = {"online": "0-95", "present": "0-95", "smt": "notsupported", "info": {"cores": 96}, "machine": "x86_64"}
+    assert verdict_of("host.cpus_online", cpus=cpus, platform=EC2).verdict is Verdict.PASS
+    assert verdict_of("host.thread_siblings", cpus=cpus, platform=EC2).verdict is Verdict.CONCERN
+    nobody_knows = {"vendor": "", "product": "", "serial": ""}  # a machine of another kind may well have one
+    assert verdict_of("host.thread_siblings", cpus=cpus, platform=nobody_knows).verdict is Verdict.NOT_APPLICABLE
+
+
+GIB = 2**20  # KiB
+
+
+def busy(iowait: int = 0, steal: int = 0) -> dict[str, Any]:
+    """The processors' times between two looks, of a thousand ticks."""
+    return {"times": [[0] * 8, [0, 0, 0, 1000 - iowait - steal, iowait, 0, 0, steal]]}
+
+
+@pytest.mark.parametrize(
+    ("check", "collectors", "message"),
+    [
+        ("host.iowait", {"cpus": busy(iowait=203)}, "20.3 % of CPU time waits for I/O; expected at most 20 %"),
+        ("host.cpu_steal", {"cpus": busy(steal=21)}, "2.1 % of CPU time is stolen; expected at most 2 %"),
+        (
+            "host.memory_available",
+            {"memory": {"total_kib": 1000 * GIB, "available_kib": 198 * GIB}},
+            "19.8 % of 1000 GiB available; expected at least 20 %",
+        ),
+        (
+            "host.memory_size",
+            {"memory": {"total_kib": 2048 * GIB * 95 // 100 - GIB // 12}, "platform": EC2},
+            "1945.5 GiB; expected at least 1945.6 of the 2048 GiB that p5.48xlarge has",
+        ),
+    ],
+)
+def test_a_value_that_is_just_over_a_limit_does_not_look_like_it(
+    check: str, collectors: dict[str, Any], message: str
+) -> None:
+    result = verdict_of(check, **collectors)
+    assert (result.verdict in (Verdict.FAIL, Verdict.CONCERN), result.message) == (True, message)
+
+
+def test_a_node_with_a_little_less_memory_than_its_group_does_not_look_like_it() -> None:
+    data = {"odd": 24 * GIB * 99 // 100 - 100, "a": 24 * GIB, "b": 24 * GIB, "c": 24 * GIB}
+    evidence = {
+        name: NodeEvidence(name, {"memory": Collected(Status.TOLD, {"total_kib": kib})}) for name, kib in data.items()
+    }
+    cluster = Cluster("alike", "local", tuple(map(Target, data)))
+    result = evaluate(node_checks()["host.memory_uniform"], nodes(cluster, evidence)["odd"])
+    assert result.message == "23.8 GiB; expected 24 GiB as on 3 of 4 nodes"
+
+
+HOST_CHECKS = sorted(name for name in node_checks() if name.startswith("host."))
+
+
+@pytest.mark.parametrize("check", HOST_CHECKS)
+def test_a_node_that_tells_nothing_of_its_host_passes_no_check_of_it(check: str) -> None:
+    assert verdict_of(check, 3).verdict is Verdict.INCOMPLETE

@@ -1,0 +1,141 @@
+"""Which services a node needs, which units nobody misses, and what a service that does not run is called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.catalog.services import needed_services
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.evidence.services.collect import WANTED
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.evaluate import evaluate
+from tests.builders.evaluated import said
+from tests.builders.recordings import node
+
+PASS, CONCERN, FAIL, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.INCOMPLETE
+RUNS = {
+    "load": "loaded",
+    "active": "active",
+    "sub": "running",
+    "enabled": "enabled",
+    "restarts": 0,
+    "active_s": 80_000.0,
+}
+WAITS = {"active": "activating", "sub": "auto-restart"}
+STARTS = {"active": "activating", "sub": "start"}
+FAILED = {"active": "failed", "sub": "failed"}
+NOT_FOUND = {"load": "not-found", "active": "inactive", "sub": "dead", "enabled": ""}
+DEAD = {"active": "inactive", "sub": "dead"}
+
+
+def verdict_of(occasion: str = "preflight", **collector: Any) -> Result:
+    """The verdict on the services of a node that tells this of them."""
+    evidence = NodeEvidence("node0", {"services": Collected(Status.TOLD, {"services": {}, "failed": [], **collector})})
+    made = nodes(Cluster("one", "local", (Target("node0"),)), {"node0": evidence}, occasion)
+    return evaluate(node_checks()["host.services"], made["node0"])
+
+
+def test_the_probe_asks_for_every_service_that_a_node_may_need() -> None:
+    assert set(needed_services()) == set(WANTED)
+
+
+@pytest.mark.parametrize(
+    ("service", "verdict"),
+    [
+        ({}, PASS),
+        (FAILED, FAIL),
+        (WAITS, FAIL),
+        ({**WAITS, "sub": "auto-restart-queued"}, FAIL),
+        (STARTS, PASS),
+        ({**STARTS, "restarts": 9, "active_s": 30.0}, FAIL),
+        (DEAD, FAIL),
+        ({**DEAD, "enabled": "enabled-runtime"}, FAIL),
+        ({**DEAD, "enabled": "disabled"}, PASS),
+        ({**DEAD, "enabled": "static"}, PASS),
+        ({**DEAD, "enabled": "masked", "load": "masked"}, PASS),
+        ({**FAILED, "enabled": "disabled"}, FAIL),  # somebody started it, and it is gone
+        (NOT_FOUND, PASS),
+        ({"restarts": 3, "active_s": 600.0}, FAIL),
+        ({"restarts": 2, "active_s": 5.0}, PASS),
+        ({"restarts": 9, "active_s": 601.0}, PASS),  # it has run since
+        ({"restarts": None, "active_s": None}, PASS),  # a systemd before 235 does not count
+        ({"restarts": 9, "active_s": {"error": "EACCES", "text": ""}}, INCOMPLETE),
+    ],
+)
+def test_a_service_that_a_node_needs_runs_and_goes_on_running(service: dict[str, Any], verdict: Verdict) -> None:
+    result = verdict_of(services={"slurmd": {**RUNS, **service}})
+    assert result.verdict is verdict, result.message
+
+
+@pytest.mark.parametrize("name", sorted(needed_services()))
+def test_every_service_of_the_catalogue_is_found_dead_under_its_own_name(name: str) -> None:
+    result = verdict_of(services={name: {**RUNS, **FAILED}})
+    row = needed_services()[name]
+    assert result.verdict.value == row.verdict
+    assert name in result.message
+
+
+@pytest.mark.parametrize(
+    ("unit", "verdict"),
+    [
+        ("fwupd-refresh.service", CONCERN),
+        ("motd-news.service", CONCERN),
+        ("logrotate.timer", CONCERN),
+        ("user@1000.service", PASS),
+        ("user-runtime-dir@1000.service", PASS),
+        ("session-4.scope", PASS),
+        ("run-u17.service", PASS),
+        ("home-alice-mnt.mount", PASS),
+        ("systemd-coredump@3-991-0.service", PASS),
+        ("slurmd.service", FAIL),
+        ("slurmd-of-somebody.service", CONCERN),
+        ("xslurmd.service", CONCERN),
+    ],
+)
+@pytest.mark.parametrize("data", ["failed", "restarting"])
+def test_of_other_units_that_fail_only_those_of_the_system_are_worth_a_look(
+    data: str, unit: str, verdict: Verdict
+) -> None:
+    assert verdict_of(**{data: [unit]}).verdict is verdict
+    assert verdict_of("prolog", **{data: [unit]}).verdict is (FAIL if verdict is FAIL else PASS)
+
+
+def test_two_names_of_one_service_are_one_finding() -> None:
+    gone = {**RUNS, **FAILED}
+    message = verdict_of(services={"ssh": gone, "sshd": gone, "chrony": {**RUNS, **NOT_FOUND}, "chronyd": gone}).message
+    assert "ssh is failed" in message
+    assert "sshd" not in message
+    assert "chronyd is failed" in message
+
+
+def test_a_service_that_failed_is_found_though_of_another_nothing_is_known() -> None:
+    captured = {"load": "loaded", "active": "active", "sub": "running"}  # a list of units does not say what is enabled
+    assert verdict_of(services={"munge": {**captured, **FAILED}, "slurmd": captured}).verdict is FAIL
+    assert verdict_of(services={"slurmd": captured}).verdict is PASS
+
+
+@pytest.mark.parametrize(
+    ("name", "service", "occasion", "instance_type", "verdict"),
+    [
+        ("nvidia-persistenced", DEAD, "ami", "c6i.32xlarge", Verdict.NOT_APPLICABLE),  # which has no GPU
+        ("nvidia-persistenced", DEAD, "preflight", "c6i.32xlarge", FAIL),
+        ("nvidia-persistenced", {}, "ami", "c6i.32xlarge", PASS),
+        ("nvidia-persistenced", NOT_FOUND, "ami", "c6i.32xlarge", PASS),
+        ("nvidia-fabricmanager", DEAD, "ami", "p5.48xlarge", FAIL),
+        ("slurmd", DEAD, "ami", "c6i.32xlarge", FAIL),
+    ],
+)
+def test_a_machine_that_builds_images_need_not_run_what_waits_for_a_device(
+    name: str, service: dict[str, Any], occasion: str, instance_type: str, verdict: Verdict
+) -> None:
+    data = {"services": {name: {**RUNS, **service}}, "failed": []}
+    platform = {"vendor": "Amazon EC2", "product": instance_type, "serial": ""}
+    evidence = node("n", services=data, platform=platform, pci={"devices": []}, rdma={"devices": []})
+    result = said("host.services", evidence, occasion=occasion, instance_type=instance_type)
+    assert result.verdict is verdict, result.message

@@ -1,0 +1,131 @@
+"""What checks make of captured logs of NCCL and of Neuron's nccom-test that no fault of the matrix has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.nccl import parse as nccl_tests
+from clusterproof.plugins.evidence.nccl import parse_nccom as nccom
+from tests.builders.evaluated import said
+from tests.builders.recordings import node
+from tests.testbed.outputs import NCCL_NETWORK, NCCL_ROWS, NCCL_SUMMARY, nccl_log, nccom_log
+
+FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
+NA, PASS = Verdict.NOT_APPLICABLE, Verdict.PASS
+SOCKET = "NCCL INFO Using network Socket\n"
+LIBFABRIC = "NCCL INFO Using network Libfabric\n"
+PROVIDER = "NCCL INFO NET/OFI Selected provider is efa\n"
+IB = {"name": "mlx5_0", "vendor": "15b3", "device": "1021", "ports": []}
+EFA = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2", "ports": []}
+
+
+def transport(network: str, *devices: Mapping[str, Any], efa: int = 32, instance_type: str = "p5.48xlarge") -> Result:
+    """What is said of a log with these lines on a node with those devices."""
+    data = {**nccl_tests.read(nccl_log(network=network)), "rdma": {"devices": list(devices)}, "pci": {"devices": []}}
+    expect = {"efa": efa}
+    return said("network.nccl_transport", node("gpu001", **data), instance_type=instance_type, expect=expect)
+
+
+@pytest.mark.parametrize(
+    ("network", "efa", "verdict", "words"),
+    [
+        (NCCL_NETWORK, 32, PASS, ""),
+        (NCCL_NETWORK, 33, CONCERN, "NCCL used EFA with 32 of 33 devices"),
+        (LIBFABRIC, 32, INCOMPLETE, "does not say which provider"),
+        (PROVIDER + LIBFABRIC, 32, INCOMPLETE, "does not say with how many devices"),
+        (SOCKET, 32, FAIL, "NCCL used network Socket; expected EFA"),
+        (SOCKET, 0, NA, "p5.48xlarge has no EFA"),
+    ],
+)
+def test_nccl_uses_every_efa_device(network: str, efa: int, verdict: Verdict, words: str) -> None:
+    result = transport(network, efa=efa)
+    assert result.verdict is verdict, result.message
+    assert words in result.message
+
+
+def test_the_devices_that_are_there_count_before_those_that_are_expected() -> None:
+    assert transport(NCCL_NETWORK, *[EFA] * 31).verdict is PASS
+    assert transport(NCCL_NETWORK, *[EFA] * 33).verdict is CONCERN
+
+
+@pytest.mark.parametrize(
+    ("network", "devices", "verdict", "words"),
+    [
+        (SOCKET, [IB], CONCERN, "NCCL used network Socket; expected InfiniBand or RoCE, which the node has"),
+        (SOCKET, [], NA, "this node has no EFA"),
+        ("NCCL INFO Using network IB\n", [IB], NA, "this node has no EFA"),
+    ],
+)
+def test_tcp_is_odd_without_efa_where_there_is_a_faster_network(
+    network: str, devices: list[Mapping[str, Any]], verdict: Verdict, words: str
+) -> None:
+    result = transport(network, *devices, efa=0, instance_type="")
+    assert result.verdict is verdict, result.message
+    assert words in result.message
+
+
+def correct(text: str) -> Result:
+    return said("network.nccl_correct", node("gpu001", **nccl_tests.read(text)), instance_type="p5.48xlarge")
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "words"),
+    [
+        (nccl_log(), PASS, ""),
+        (nccl_log(rows=NCCL_ROWS.replace("45.21      0", "45.21    N/A")), PASS, ""),  # the other half was checked
+        (nccl_log(rows=NCCL_ROWS.replace("45.21      0", "45.21      2")), FAIL, "2 wrong values at 1048576 bytes"),
+        (nccl_log(summary=NCCL_SUMMARY.replace("0 OK", "3 OK")), FAIL, "out of bounds values: 3 OK; expected 0 OK"),
+        (nccl_log(summary=NCCL_SUMMARY.replace("0 OK", "0 FAILED")), FAIL, "out of bounds values: 0 FAILED"),
+        (f"{nccl_log()}exit: 3\n", INCOMPLETE, "no value is wrong, and the run ended with exit status 3"),
+        (f"{nccl_log()}exit: 0\n", PASS, ""),
+    ],
+)
+def test_results_are_right_where_they_were_checked(text: str, verdict: Verdict, words: str) -> None:
+    result = correct(text)
+    assert result.verdict is verdict, result.message
+    assert words in result.message
+
+
+def test_a_training_job_s_log_says_nothing_of_results() -> None:
+    data = nccl_tests.read_nccl_log(f"n1:7:7 [0] {SOCKET}")
+    result = said("network.nccl_correct", node("gpu001", **data), instance_type="p5.48xlarge")
+    assert (result.verdict, result.message) == (NA, "no log of nccl-tests was captured")
+
+
+def nccom_says(text: str) -> Result:
+    return said("neuron.nccom", node("trn1", **nccom.read_table(text)), instance_type="trn1.32xlarge")
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "words"),
+    [
+        (nccom_log(), PASS, ""),
+        (nccom_log().replace("231.10", "    NA"), INCOMPLETE, "no time or bandwidth for 8388608 bytes"),
+        (nccom_log().replace(" 71.33", "    NA"), INCOMPLETE, "no time or bandwidth for 8388608 bytes"),
+        (f"{nccom_log()}exit: 2\n", INCOMPLETE, "ended with exit status 2; expected 0"),
+        (nccom_log().partition("  65536")[0], INCOMPLETE, "nccom-test measured nothing"),
+    ],
+)
+def test_a_log_of_nccom_proves_what_it_has_numbers_of(text: str, verdict: Verdict, words: str) -> None:
+    result = nccom_says(text)
+    assert result.verdict is verdict, result.message
+    assert words in result.message
+
+
+@pytest.mark.parametrize(
+    ("command", "busbw", "verdict"),
+    [
+        ("nccom-test -r 32 allr\n", " 30.00", FAIL),
+        ("nccom-test -r 32 allr\n", " 71.33", PASS),
+        ("", " 30.00", PASS),  # nobody knows whether the others ran the same
+    ],
+)
+def test_nodes_that_ran_the_same_command_are_compared(command: str, busbw: str, verdict: Verdict) -> None:
+    others = [node(f"trn{number}", **nccom.read_table(command + nccom_log())) for number in range(2, 6)]
+    own = node("trn1", **nccom.read_table(command + nccom_log().replace(" 71.33", busbw)))
+    assert said("neuron.nccom", own, *others, instance_type="trn1.32xlarge").verdict is verdict

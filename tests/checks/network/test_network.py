@@ -1,0 +1,333 @@
+"""The network's checks where no fault of a fake node leads: expectations, small groups, other instance types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Incomplete, Verdict
+from clusterproof.plugins.evidence.network.facts import Port
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.inventory import with_expectations
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.evaluate import evaluate
+from tests.builders.evaluated import said
+from tests.builders.recordings import node
+
+FAIL, CONCERN, NA, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.PASS
+EDR = "100 Gb/sec (4X EDR)"
+
+
+def verdict(check: str, collectors: Mapping[str, Any], **target: Any) -> Result:
+    """What a check says of a lone node that told these collectors."""
+    data = {name: Collected(Status.TOLD, value) for name, value in collectors.items()}
+    return evaluate(node_checks()[check], Node(Target("gpu001", **target), NodeEvidence("gpu001", data)))
+
+
+def port(**values: Any) -> dict[str, Any]:
+    """An active port."""
+    data = {"port": 1, "state": "4: ACTIVE", "physical_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)"}
+    return {**data, "link_layer": "InfiniBand", "link_downed": None, "symbol_errors": None, **values}
+
+
+def mlx5(number: int, *ports: dict[str, Any], device: str = "1021") -> dict[str, Any]:
+    """A ConnectX device."""
+    data = {"name": f"mlx5_{number}", "vendor": "15b3", "device": device, "firmware": "28.39.1002"}
+    return {**data, "p2p": None, "gdr": None, "ports": list(ports)}
+
+
+def rdma(*devices: dict[str, Any]) -> dict[str, Any]:
+    """A node with these RDMA devices, a day after its boot."""
+    return {"rdma": {"devices": list(devices)}, "boot": {"uptime_s": 86400.0}}
+
+
+@pytest.mark.parametrize(("expect", "says"), [(2, PASS), (1, PASS), (3, FAIL)])
+def test_infiniband_devices_are_held_against_what_is_expected(expect: int, says: Verdict) -> None:
+    assert verdict("network.ib_count", rdma(mlx5(0), mlx5(1)), expect={"ib": expect}).verdict is says
+
+
+def test_an_rdma_device_of_software_is_none_of_the_fabric() -> None:
+    soft = {**mlx5(0), "name": "rxe0", "vendor": "", "device": ""}
+    assert verdict("network.ib_ports", rdma(soft)).verdict is NA
+    assert verdict("network.ib_count", rdma(soft, mlx5(1)), expect={"ib": 2}).verdict is FAIL
+
+
+def test_no_infiniband_device_is_no_loss_where_none_is_expected() -> None:
+    assert verdict("network.ib_count", rdma(), expect={"ib": 0}).verdict is NA
+
+
+def test_ib_may_be_expected_on_the_command_line() -> None:
+    cluster = with_expectations(Cluster("c", "local", (Target("gpu001"),)), expect="ib=8")
+    assert cluster.targets[0].expect == {"ib": 8}
+
+
+@pytest.mark.parametrize(
+    ("devices", "says"),
+    [
+        ([mlx5(0, port()), mlx5(1, port(rate=EDR), device="1017")], PASS),  # another model
+        ([mlx5(0, port()), mlx5(1, port(rate=EDR, link_layer="Ethernet"))], PASS),
+        ([mlx5(0, port()), mlx5(1, port()), mlx5(2, port(rate=EDR, link_layer="Ethernet"))], PASS),
+        ([mlx5(0, port()), mlx5(1, port(rate="200 Gb/sec (4X HDR)"))], PASS),  # of two neither is the usual
+        ([mlx5(0, port()), mlx5(1, port()), mlx5(2, port(rate="200 Gb/sec (4X HDR)"))], FAIL),
+        ([mlx5(0, port(physical_state="3: Disabled", state="1: DOWN"))], NA),
+        ([mlx5(0, port(), port(port=2, physical_state="3: Disabled", state="1: DOWN"))], PASS),
+        ([mlx5(0)], FAIL),
+    ],
+)
+def test_ports_are_held_against_their_like(devices: list[dict[str, Any]], says: Verdict) -> None:
+    assert verdict("network.ib_ports", rdma(*devices)).verdict is says
+
+
+def test_one_port_of_two_that_is_slower_than_on_other_nodes_is_found() -> None:
+    slow = node("n0", **rdma(mlx5(0, port()), mlx5(1, port(rate=EDR))))
+    others = [node(f"n{number}", **rdma(mlx5(0, port()), mlx5(1, port()))) for number in (1, 2)]
+    result = said("network.ib_ports", slow, *others)
+    assert result.verdict is FAIL, result.message
+    assert "port 1 at 100 Gb/sec (4X EDR); expected 400 Gb/s" in result.message
+    assert result.devices == ("mlx5_1",)
+
+
+@pytest.mark.parametrize(
+    ("counters", "uptime_s", "says"),
+    [
+        ({}, 86400.0, NA),
+        ({"link_downed": 4}, 600.0, PASS),
+        ({"link_downed": 5}, 600.0, CONCERN),
+        ({"link_downed": 5}, 30 * 86400.0, PASS),
+        ({"symbol_errors": 120}, 60.0, PASS),
+        ({"symbol_errors": 121}, 60.0, CONCERN),
+        ({"symbol_errors": 2880}, 86400.0, PASS),
+    ],
+)
+def test_link_errors_are_held_against_the_time_since_boot(
+    counters: dict[str, int], uptime_s: float, says: Verdict
+) -> None:
+    data = rdma(mlx5(0, port(**counters))) | {"boot": {"uptime_s": uptime_s}}
+    assert verdict("network.ib_errors", data).verdict is says
+
+
+@pytest.mark.parametrize(
+    ("rate", "gbps"),
+    [("400 Gb/sec (4X NDR)", 400.0), ("2.5 Gb/sec (1X SDR)", 2.5), ("fast", None), ("", None), ("٤ Gb/sec", None)],
+)
+def test_a_ports_rate_is_the_number_before_its_unit(rate: str, gbps: float | None) -> None:
+    if gbps is None:
+        with pytest.raises(Incomplete, match="no number"):
+            assert Port(port(rate=rate)).gbps
+    else:
+        assert Port(port(rate=rate)).gbps == gbps
+
+
+def efa(**values: Any) -> dict[str, Any]:
+    """An EFA device."""
+    data = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2", "firmware": "", "p2p": None, "gdr": None}
+    return {**data, "ports": [], **values}
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "device", "says"),
+    [
+        ("p5.48xlarge", efa(p2p="NVIDIA peermem"), PASS),
+        ("p4d.24xlarge", efa(gdr="1"), PASS),
+        ("p4d.24xlarge", efa(gdr="0"), FAIL),
+        ("p5.4xlarge", efa(), NA),
+        ("g6.48xlarge", efa(), NA),
+        ("trn1.32xlarge", efa(p2p="NEURON"), NA),
+    ],
+)
+def test_gpudirect_is_asked_of_the_types_that_have_it(
+    instance_type: str, device: dict[str, Any], says: Verdict
+) -> None:
+    data = {"rdma": {"devices": [device], "nvidia_taint": "POE"}}
+    assert verdict("network.efa_gdr", data, instance_type=instance_type).verdict is says
+
+
+def environment(*assigned: tuple[str, str, int], efa_devices: int = 1) -> dict[str, Any]:
+    """Variables of one file, by line, on a node with so many EFA devices."""
+    data = [
+        {"name": name, "value": value, "file": "/etc/environment", "line": line, "conditional": False}
+        for name, value, line in assigned
+    ]
+    devices = {"rdma": {"devices": [efa()] * efa_devices}, "pci": {"devices": []}}
+    return {"environment": {"variables": data, "unread": {}}, "interfaces": {"names": ["e0"]}, **devices}
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "assigned", "says"),
+    [
+        ("p4d.24xlarge", [("FI_EFA_USE_DEVICE_RDMA", "1", 1)], PASS),  # it has RDMA read
+        ("p5.48xlarge", [("FI_EFA_USE_DEVICE_RDMA", "1", 1)], PASS),
+        ("g4dn.metal", [("FI_EFA_USE_DEVICE_RDMA", "1", 1)], FAIL),
+        ("g6.48xlarge", [("FI_EFA_USE_DEVICE_RDMA", "1", 1)], Verdict.INCOMPLETE),  # nothing tells
+        ("p5.48xlarge", [("NCCL_NET_PLUGIN", "none", 1), ("NCCL_NET_PLUGIN", "ofi", 2)], PASS),
+        ("p5.48xlarge", [("NCCL_NET_PLUGIN", "ofi", 1), ("NCCL_NET_PLUGIN", "none", 2)], FAIL),
+        ("g6.48xlarge", [("FI_EFA_USE_DEVICE_RDMA", "1", 1), ("FI_PROVIDER", "sockets", 2)], FAIL),
+        ("p5.48xlarge", [("NCCL_SOCKET_IFNAME", "$IFACE", 1)], PASS),
+        ("p5.48xlarge", [("NCCL_SOCKET_IFNAME", "^e", 1)], CONCERN),
+    ],
+)
+def test_the_transport_is_judged_by_the_instance_type(
+    instance_type: str, assigned: list[tuple[str, str, int]], says: Verdict
+) -> None:
+    assert verdict("network.transport_plan", environment(*assigned), instance_type=instance_type).verdict is says
+
+
+RDMA = ("FI_EFA_USE_DEVICE_RDMA", "1")
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "name", "value", "says"),
+    [
+        ("g5.16xlarge", *RDMA, FAIL),  # libfabric aborts on its devices
+        ("g6.48xlarge", *RDMA, CONCERN),  # nobody reads it where there is no device
+        ("c6i.32xlarge", *RDMA, CONCERN),
+        ("g5.16xlarge", "FI_EFA_USE_DEVICE_RDMA", "0", PASS),
+        ("g5.16xlarge", "NCCL_NET_PLUGIN", "none", PASS),
+        ("g5.16xlarge", "NCCL_NET_PLUGIN", "ofi", CONCERN),
+        ("g5.16xlarge", "NCCL_NET_PLUGIN", "aws-ofi", CONCERN),
+        ("g5.16xlarge", "NCCL_NET_PLUGIN", "/opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so", CONCERN),
+        ("g5.16xlarge", "NCCL_NET_PLUGIN", "libnccl-net-sharp.so", PASS),
+        ("g5.16xlarge", "NCCL_NET", "Socket", PASS),
+        ("g5.16xlarge", "NCCL_NET", "AWS Libfabric", FAIL),
+        ("g5.16xlarge", "FI_PROVIDER", "efa", CONCERN),
+    ],
+)
+def test_where_no_efa_is_attached_what_asks_for_it_is_out_of_place(
+    instance_type: str, name: str, value: str, says: Verdict
+) -> None:
+    data = environment((name, value, 1), efa_devices=0)
+    assert verdict("network.transport_plan", data, instance_type=instance_type).verdict is says
+
+
+def test_efa_that_is_expected_and_not_seen_is_still_what_jobs_should_use() -> None:
+    data = environment(("NCCL_NET_PLUGIN", "none", 1), efa_devices=0)
+    result = verdict("network.transport_plan", data, instance_type="p5.48xlarge", expect={"efa": 1})
+    assert result.verdict is FAIL, result.message
+
+
+def test_asking_a_g5s_efa_device_for_rdma_stops_jobs() -> None:
+    result = verdict("network.transport_plan", environment((*RDMA, 1)), instance_type="g5.16xlarge")
+    assert result.verdict is FAIL
+    assert "libfabric aborts on a device without RDMA; expected no such variable" in result.message
+
+
+def interface(name: str, mtu: int, driver: str = "mlx5_core", *, flags: int = 3, carrier: Any = True) -> dict[str, Any]:
+    """A physical interface."""
+    return {"name": name, "driver": driver, "mtu": mtu, "state": "up", "flags": flags, "carrier": carrier}
+
+
+@pytest.mark.parametrize(
+    ("physical", "says"),
+    [
+        ([interface("e0", 9001, "ena")], PASS),
+        ([interface("e0", 9000, "ena")], CONCERN),
+        ([interface("e0", 9001, "ena"), interface("e1", 1500, "ena", flags=2, carrier=None)], PASS),  # not in use
+        ([interface("e0", 1500)], PASS),
+        ([interface("e0", 1500), interface("e1", 9000)], PASS),  # of two neither is the usual
+        ([interface("e0", 1500), interface("e1", 9000), interface("e2", 9000)], CONCERN),
+        ([interface("e0", 1500, "igb"), interface("e1", 9000), interface("e2", 9000)], PASS),
+        ([], NA),
+    ],
+)
+def test_the_mtu_is_held_against_what_the_interface_is_for(physical: list[dict[str, Any]], says: Verdict) -> None:
+    assert verdict("network.mtu", {"interfaces": {"names": [], "physical": physical}}).verdict is says
+
+
+@pytest.mark.parametrize(
+    ("physical", "says", "words"),
+    [
+        ([interface("e0", 9001)], PASS, ""),
+        ([interface("e0", 9001), interface("e1", 9001, flags=2, carrier=None)], PASS, ""),  # switched off
+        ([interface("e0", 9001), interface("e1", 9001, carrier=False)], CONCERN, "no link on e1, which is switched on"),
+        ([interface("e0", 9001, flags=2, carrier=None)], CONCERN, "every network interface is switched off"),
+        ([], NA, "no network interface has a device of its own"),
+    ],
+)
+def test_an_interface_that_is_switched_on_has_a_link(physical: list[dict[str, Any]], says: Verdict, words: str) -> None:
+    result = verdict("network.interfaces_up", {"interfaces": {"names": [], "physical": physical}})
+    assert result.verdict is says, result.message
+    assert words in result.message
+
+
+@pytest.mark.parametrize(
+    ("own", "of_others", "says", "words"),
+    [
+        (2, 3, CONCERN, "e1 is down; expected up as on 2 of 3 nodes"),
+        (3, 2, PASS, ""),  # it has a link that the others do without
+        (2, 2, PASS, ""),
+    ],
+)
+def test_an_interface_that_is_up_on_other_nodes_is_up_here(own: int, of_others: int, says: Verdict, words: str) -> None:
+    def output_of(name: str, flags: int) -> NodeEvidence:
+        spare = interface("e1", 9001, flags=flags, carrier=True if flags == 3 else None)
+        return node(name, interfaces={"names": [], "physical": [interface("e0", 9001), spare]})
+
+    result = said("network.interfaces_up", output_of("n0", own), output_of("n1", of_others), output_of("n2", of_others))
+    assert result.verdict is says, result.message
+    assert words in result.message
+
+
+EFA_BESIDE = {**mlx5(9), "name": "rdmap79s0", "vendor": "1d0f", "device": "efa2"}
+
+
+@pytest.mark.parametrize(
+    ("check", "devices", "expect", "words"),
+    [
+        ("ib_count", [], {"ib": 0}, "none is expected here"),
+        ("ib_count", [EFA_BESIDE], {}, "this node's fabric is EFA"),
+        ("ib_ports", [EFA_BESIDE, mlx5(0, port())], {}, "this node's fabric is EFA"),
+        ("ib_ports", [mlx5(0, port(physical_state="3: Disabled"))], {}, "every port is disabled"),
+        ("ib_link_layer", [EFA_BESIDE, mlx5(0, port())], {}, "this node's fabric is EFA"),
+        ("ib_link_layer", [], {}, "no InfiniBand or RoCE device on this node"),
+        ("ib_errors", [EFA_BESIDE, mlx5(0, port())], {}, "this node's fabric is EFA"),
+    ],
+)
+def test_what_is_no_fabric_of_infiniband_is_not_judged_as_one(
+    check: str, devices: list[dict[str, Any]], expect: dict[str, int], words: str
+) -> None:
+    result = verdict(f"network.{check}", rdma(*devices), expect=expect)
+    assert result.verdict is NA, result.message
+    assert words in result.message
+
+
+def nic(at: int, width: int | None = 16, **data: Any) -> dict[str, Any]:
+    """A ConnectX on the bus whose port does not tell what it can do."""
+    link = {"width": width, "speed": "32.0 GT/s PCIe" if width else "", "width_max": 16, "speed_max": "32.0 GT/s PCIe"}
+    names = {"address": f"0000:{at:02x}:00.0", "vendor": "15b3", "device": "1021", "class": "020700", "numa": 0}
+    return {**names, **link, "port_width_max": None, "port_speed_max": None, **data}
+
+
+@pytest.mark.parametrize(
+    ("nics", "says", "words"),
+    [
+        ([nic(1), nic(2), nic(3)], PASS, ""),
+        ([nic(1), nic(2), nic(3, None)], PASS, ""),  # a virtual function tells no link
+        ([nic(1, None), nic(2, None)], NA, "the kernel tells the PCIe link of no network device here"),
+        ([nic(1), nic(2), nic(3, 8)], CONCERN, "PCIe x8 at 32 GT/s on 0000:03:00.0; expected x16"),
+        ([nic(1), nic(2, 8)], PASS, ""),  # of two neither is the usual
+        ([nic(1), nic(2), nic(3, 8, device="1023")], PASS, ""),  # another model
+        ([nic(1), nic(2), nic(3, 8, port_width_max=16, port_speed_max="32.0 GT/s PCIe")], FAIL, "PCIe x8"),
+        ([nic(1), nic(2), nic(3, 8, port_width_max=8, port_speed_max="32.0 GT/s PCIe")], PASS, ""),  # its slot
+        ([], NA, "no EFA, InfiniBand or RoCE device on this node"),
+    ],
+)
+def test_a_network_device_has_the_link_of_its_like(nics: list[dict[str, Any]], says: Verdict, words: str) -> None:
+    result = verdict("network.nic_link", {"pci": {"devices": nics}})
+    assert result.verdict is says, result.message
+    assert words in result.message
+
+
+@pytest.mark.parametrize(("duplicates", "says"), [(["fe80::1"], CONCERN), ([], NA)])
+def test_an_address_that_the_kernel_found_elsewhere_is_told(duplicates: list[str], says: Verdict) -> None:
+    data = {"hostname": "gpu001", "hosts": [], "nameservers": [], "addresses": [], "duplicates": duplicates}
+    assert verdict("network.address_unique", {"naming": data}).verdict is says
+
+
+def test_counters_that_were_not_told_of_a_device_are_no_pass() -> None:
+    data = {"rdma": {"devices": [EFA_BESIDE]}, "efa_counters": {"seconds": 1.0, "devices": []}}
+    assert verdict("network.efa_counters", data).verdict is Verdict.INCOMPLETE

@@ -1,0 +1,89 @@
+"""What checks make of Neuron devices that no fault of the testbed brings about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.evidence import Collected, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.evaluated import said
+from tests.builders.recordings import boot, node
+
+FAIL, INCOMPLETE, NA, PASS = Verdict.FAIL, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE, Verdict.PASS
+ABSENT = Collected(Status.ABSENT)
+
+
+def device(index: int, *connected: int) -> dict[str, Any]:
+    counters = dict.fromkeys(("mem_ecc_uncorrected", "mem_ecc_repairable_uncorrected", "sram_ecc_uncorrected"), 0)
+    return {"index": index, "serial": str(index), "connected": list(connected), **counters}
+
+
+def evaluated(
+    check: str, *devices: dict[str, Any], instance_type: str = "", uptime_s: float = 86400.0, **collectors: Any
+) -> Result:
+    data = {"driver": "2.19", "on_bus": len(devices), "devices": list(devices)}
+    evidence = node("trn1", **{"boot": boot(uptime_s=uptime_s), "neuron": data if devices else ABSENT} | collectors)
+    return said(f"neuron.{check}", evidence, instance_type=instance_type)
+
+
+@pytest.mark.parametrize(
+    ("count", "instance_type", "uptime_s", "verdict", "words"),
+    [
+        (16, "trn1.32xlarge", 86400.0, PASS, ""),
+        (16, "trn1.32xlarge", 9.0, PASS, ""),
+        (15, "trn1.32xlarge", 86400.0, FAIL, "15 Neuron devices, 15 on the PCI bus; expected 16"),
+        (15, "trn1.32xlarge", 9.0, INCOMPLETE, "15 Neuron devices, 9 s after boot; expected 16"),
+        (0, "p5.48xlarge", 9.0, NA, "p5.48xlarge has no Neuron device"),
+        (0, "", 9.0, NA, "this node has no Neuron device"),
+        (2, "", 9.0, PASS, ""),
+    ],
+)
+def test_devices_are_counted_once_the_node_has_settled(
+    count: int, instance_type: str, uptime_s: float, verdict: Verdict, words: str
+) -> None:
+    devices = [device(index) for index in range(count)]
+    result = evaluated("device_count", *devices, instance_type=instance_type, uptime_s=uptime_s)
+    assert result.verdict is verdict, result.message
+    assert words in result.message
+
+
+@pytest.mark.parametrize(
+    ("log", "instance_type", "verdict", "words"),
+    [
+        ({"lines": [], "truncated": False}, "trn1.32xlarge", PASS, ""),
+        ({"lines": [], "truncated": True}, "trn1.32xlarge", INCOMPLETE, ""),
+        ({"lines": [], "truncated": False}, "p5.48xlarge", NA, "p5.48xlarge has no Neuron device"),
+        ({"lines": [], "truncated": False}, "", NA, "this node has no Neuron device"),
+    ],
+)
+def test_no_error_in_a_whole_log_is_a_pass(
+    log: dict[str, Any], instance_type: str, verdict: Verdict, words: str
+) -> None:
+    devices = [device(0)] if instance_type.startswith("trn") else []
+    result = evaluated("no_hw_error", *devices, instance_type=instance_type, kernel_log=log)
+    assert result.verdict is verdict, result.message
+    assert words in result.message
+
+
+@pytest.mark.parametrize(
+    ("devices", "verdict", "words"),
+    [
+        ([device(0)], NA, "a single device has no link"),
+        ([device(0, 1), device(1, 0)], PASS, ""),
+        ([device(0, 0), device(1, 1)], FAIL, "Neuron device 0, Neuron device 1: linked with none; expected others"),
+        ([device(0, 1), device(1, 1, 2), device(2, 1)], FAIL, "Neuron device 0: linked with 1, which has no link back"),
+    ],
+)
+def test_links_have_two_ends(devices: list[dict[str, Any]], verdict: Verdict, words: str) -> None:
+    result = evaluated("connected", *devices)
+    assert result.verdict is verdict, result.message
+    assert words in result.message
+
+
+@pytest.mark.parametrize("check", ["devices_answer", "no_leftover_processes"])
+def test_an_answer_of_neuron_ls_that_is_no_list_is_incomplete(check: str) -> None:
+    result = evaluated(check, device(0), neuron_ls={"exit": 0, "output": "no devices\n"})
+    assert (result.verdict, result.message) == (INCOMPLETE, "neuron-ls says 'no devices'; expected a list of devices")

@@ -1,0 +1,1 @@
+"""Checks of software and of images."""

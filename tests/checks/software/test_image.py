@@ -1,0 +1,179 @@
+"""What checks of an image, of the node itself and of what logs say make of evidence that no fault of a node has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.evaluated import said
+from tests.builders.recordings import boot, gpu, node, nvml
+
+FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
+NA, PASS = Verdict.NOT_APPLICABLE, Verdict.PASS
+EC2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge", "serial": ""}
+UNREAD = {"error": "EACCES", "text": ""}
+GPU = {"class": "030200", "vendor": "10de", "device": "2330", "address": "0000:53:00.0", "numa": 0}
+IMAGE = {
+    "cloud_init": {"errors": []},
+    "left": [],
+    "keys": {},
+    "under_way": [],
+    "programs": {},
+    "toolkit": [],
+    "enroot": False,
+    "plugins": [],
+    "first_boot": 1_000_000,
+    "identity": [],
+    "modules": [],
+}
+
+
+def evaluated(
+    check: str, instance_type: str = "p5.48xlarge", occasion: str = "preflight", expect: Any = None, **collectors: Any
+) -> Result:
+    data = {
+        "boot": boot(),
+        "platform": EC2 if instance_type else {"vendor": "", "product": "", "serial": ""},
+        "pci": {"devices": []},
+        "rdma": {"devices": []},
+        "nvml": nvml(),
+    } | collectors
+    return said(check, node("gpu001", **data), occasion=occasion, instance_type=instance_type, expect=expect or {})
+
+
+def expect(result: Result, verdict: Verdict, words: str) -> None:
+    assert result.verdict is verdict, result.message
+    assert words in result.message
+
+
+def file(size: Any = 10, **data: Any) -> dict[str, Any]:
+    return {"path": "/f", "bytes": size, **data}
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict", "words"),
+    [
+        ({}, PASS, ""),
+        ({"cloud_init": None}, INCOMPLETE, "cloud-init left no result"),
+        ({"cloud_init": {"errors": ["no network"]}}, FAIL, "cloud-init: no network; expected none of it in an image"),
+        ({"left": [file()]}, FAIL, "left behind: /f"),
+        ({"left": [file(UNREAD)]}, INCOMPLETE, "/f: "),
+        ({"keys": UNREAD}, INCOMPLETE, "keys"),
+        ({"identity": [{"path": "/etc/machine-id", "written": 1}]}, FAIL, "older than the instance: /etc/machine-id"),
+        ({"identity": [{"path": "/etc/machine-id", "written": 1_000_001}]}, PASS, ""),
+        ({"identity": [{"path": "/etc/machine-id", "written": 1}], "first_boot": None}, PASS, ""),
+        ({"identity": [{"path": "/etc/machine-id", "written": UNREAD}]}, INCOMPLETE, "/etc/machine-id: "),
+    ],
+)
+def test_an_image_holds_nothing_of_the_machine_that_it_was_made_on(
+    changed: dict[str, Any], verdict: Verdict, words: str
+) -> None:
+    expect(evaluated("software.image_clean", image={**IMAGE, **changed}), verdict, words)
+
+
+def test_without_containers_there_is_nothing_to_start_them_with() -> None:
+    expect(evaluated("software.container_runtime", image=IMAGE), NA, "no container runtime here")
+
+
+DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
+
+
+def software(*names: str) -> dict[str, Any]:
+    return {"container": "", "components": {}, "toolkits": [], "libraries": {name: [file()] for name in names}}
+
+
+@pytest.mark.parametrize(
+    ("names", "devices", "instance_type", "occasion", "verdict", "words"),
+    [
+        (DRIVER, [GPU], "p5.48xlarge", "preflight", PASS, ""),
+        (DRIVER[:1], [GPU], "p5.48xlarge", "preflight", FAIL, "no libnvidia-ml.so.1; expected each to be found"),
+        (DRIVER[:1], [GPU], "p9.metal", "preflight", FAIL, "no libnvidia-ml.so.1"),  # the bus shows a GPU
+        ((), [], "p9.metal", "preflight", NA, "no GPU on this node"),
+        ((), [], "trn1.32xlarge", "preflight", NA, "no GPU on this node"),
+        (DRIVER, [], "trn1.32xlarge", "preflight", PASS, ""),
+        ((*DRIVER, "libnccl.so.2"), [GPU], "p5.48xlarge", "ami", FAIL, "no libnccl-net.so; expected"),
+        ((*DRIVER, "libnccl.so.2", "libnccl-net.so"), [GPU], "p5.48xlarge", "ami", PASS, ""),
+    ],
+)
+def test_libraries_are_due_where_there_are_gpus(
+    names: Any, devices: Any, instance_type: str, occasion: str, verdict: Verdict, words: str
+) -> None:
+    result = evaluated(
+        "software.libraries_load",
+        instance_type,
+        occasion,
+        {"efa": 32} if occasion == "ami" else None,
+        versions=software(*names),
+        pci={"devices": devices},
+    )
+    expect(result, verdict, words)
+
+
+@pytest.mark.parametrize(
+    ("why", "detail", "verdict", "words"),
+    [
+        (Unreached.REFUSED, "port 22", FAIL, "port 22; expected an answer from the probe"),
+        (Unreached.REFUSED, "", FAIL, "no more is known; expected an answer from the probe"),
+        (Unreached.BUSY, "a job has it", INCOMPLETE, "a job has it; expected a place on the node for a moment"),
+        (Unreached.DRAINED, "a job has it", INCOMPLETE, "a job has it; expected a place on the node for a moment"),
+    ],
+)
+def test_why_a_node_was_not_reached_is_told(why: Unreached, detail: str, verdict: Verdict, words: str) -> None:
+    expect(said("node.reachable", NodeEvidence("gpu001", unreached=why, detail=detail)), verdict, words)
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict", "words"),
+    [
+        (Status.TOLD, PASS, ""),
+        (Status.CUT, INCOMPLETE, "cut from the answer: mounts; expected a connection that carries all"),
+        (Status.UNCOLLECTED, INCOMPLETE, "the capture lacks mounts; expected every kind of evidence"),
+        (Status.TIMED_OUT, CONCERN, "no answer from mounts; expected one from every kind of evidence"),
+        (Status.BROKE, CONCERN, "no answer from mounts; expected one"),
+    ],
+)
+def test_what_did_not_come_is_named(status: Status, verdict: Verdict, words: str) -> None:
+    evidence = node("gpu001", boot=boot(), mounts=Collected(status, {} if status is Status.TOLD else None))
+    expect(said("node.evidence_complete", evidence), verdict, words)
+
+
+@pytest.mark.parametrize(
+    ("check", "instance_type", "words"),
+    [
+        ("gpu.gpu_count", "trn1.32xlarge", "trn1.32xlarge has no GPU"),
+        ("gpu.gpu_count", "", "this node has no GPU"),
+        ("gpu.peermem", "g5.2xlarge", "g5.2xlarge has no EFA device"),
+        ("gpu.peermem", "", "this node has no EFA device"),
+    ],
+)
+def test_what_a_node_does_not_have_is_told_of_its_type_or_of_it(check: str, instance_type: str, words: str) -> None:
+    none = {"names": [], "physical": []}
+    expect(evaluated(check, instance_type, expect={"gpus": 0, "efa": 0}, interfaces=none), NA, words)
+
+
+def test_the_driver_of_a_node_without_gpus_is_not_waited_for() -> None:
+    absent = {"init": {"error": "LIBRARY_NOT_FOUND", "text": "no library"}, "init_s": 99.0}
+    expect(evaluated("gpu.driver_answers_in_time", "trn1.32xlarge", nvml=absent), NA, "")
+
+
+def test_a_kernel_without_a_version_tells_nothing_of_dma_buf() -> None:
+    modules = {"devices": [], "modules": ["gdrdrv"], "nvidia_taint": "OE"}
+    result = evaluated("gpu.peermem", expect={"efa": 32}, boot=boot("custom"), rdma=modules)
+    expect(result, INCOMPLETE, "the kernel calls itself 'custom'; expected a version")
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["NVRM: Xid (PCI:0000:53:00): 79, pid=7, name=python3, GPU has fallen off the bus."], "of python3: "),
+        (["NVRM: Xid (PCI:0000:53:00): 79, pid=7, name=python3, GPU has fallen off the bus."] * 3, ", 3 times"),
+    ],
+)
+def test_an_xid_is_told_with_its_number_and_its_process(lines: list[str], words: str) -> None:
+    data = [[100.0 + at, line] for at, line in enumerate(lines)]
+    result = evaluated("gpu.no_xid", kernel_log={"lines": data, "truncated": False}, nvml=nvml(gpu(0)))
+    expect(result, FAIL, words)

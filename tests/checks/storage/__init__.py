@@ -1,0 +1,1 @@
+"""Checks of disks and file systems."""

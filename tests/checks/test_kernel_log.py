@@ -1,0 +1,203 @@
+"""What the checks over the kernel log make of its events, where a fault in a whole node does not show it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.evidence import Collected, Status
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.kernel_log.wording import when
+from clusterproof.plugins.evidence.node import Node
+from tests.evidence.kernel_log.logged import NOW, UPTIME_S, node, result, verdict
+
+OVER_THE_LOG = (
+    "gpu.no_xid",
+    "gpu.no_sxid",
+    "host.d_state",
+    "host.lockups",
+    "host.mce_edac",
+    "host.no_oom_kill",
+    "host.pcie_aer",
+    "host.segfaults",
+    "network.efa_driver_errors",
+    "storage.file_system_errors",
+)
+LOST = "Lustre: fsx-OST0001-osc-ffff8a01b2c3d400: Connection to fsx-OST0001 (at 10.0.0.1@tcp) was lost; in progress"
+EVICTED = "LustreError: 167-0: fsx-OST0001-osc-ffff8a01b2c3d400: This client was evicted by fsx-OST0001; in progress"
+RESTORED = "Lustre: fsx-OST0001-osc-ffff8a01b2c3d400: Connection restored to fsx-OST0001 (at 10.0.0.1@tcp)"
+SILENT, ANSWERS = "nfs: server 10.0.0.9 not responding, still trying", "nfs: server 10.0.0.9 OK"
+UNCORRECTED = "EDAC MC0: 1 UE memory read error on DIMM#0"
+CORRECTED = "EDAC MC0: 1 CE memory read error on DIMM#0"
+
+
+def logging(*lines: str) -> Node:
+    return node(*((float(at), line) for at, line in enumerate(lines)))
+
+
+def without(of: Node, collector: str, status: Status = Status.DENIED) -> Node:
+    collectors = {**of.evidence.collectors, collector: Collected(status)}
+    return replace(of, evidence=replace(of.evidence, collectors=collectors))
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.TOLD])
+@pytest.mark.parametrize("check", OVER_THE_LOG)
+def test_without_the_kernel_log_no_check_over_it_passes(check: str, status: Status) -> None:
+    assert verdict(check, without(logging(), "kernel_log", status)) is Verdict.INCOMPLETE
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ((LOST,), Verdict.CONCERN),
+        ((LOST, RESTORED), Verdict.PASS),
+        ((RESTORED, LOST), Verdict.CONCERN),
+        ((LOST, RESTORED.replace("OST0001", "OST0002")), Verdict.CONCERN),
+        ((LOST, RESTORED.replace("ffff8a01b2c3d400", "ffff000000000000")), Verdict.PASS),  # mounted again
+        ((LOST, "Lustre: Unmounted fsx-client"), Verdict.PASS),
+        ((LOST, "Lustre: Unmounted other-client"), Verdict.CONCERN),
+        ((EVICTED, RESTORED), Verdict.PASS),
+        ((SILENT,), Verdict.CONCERN),
+        ((SILENT, ANSWERS), Verdict.PASS),
+        ((SILENT, ANSWERS.replace("0.9", "0.10")), Verdict.CONCERN),
+    ],
+)
+def test_a_file_server_that_is_back_is_passed_over(lines: tuple[str, ...], expected: Verdict) -> None:
+    assert verdict("storage.file_system_errors", logging(*lines)) is expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "cut", "expected"),
+    [
+        ([(60.0, LOST)], {}, "is lost, at 2025-11-16 16:21:00 UTC; expected every file server to be back"),
+        ([(None, LOST)], {}, "fsx-OST0001 is lost; expected every file server to be back"),
+        ([(60.0, LOST)], {"file_servers": [7, 60.0]}, "expected every file server to be back"),
+        ([(60.0, LOST), (61.0, RESTORED)], {"file_servers": [7, 60.0]}, "7 lines of the kernel log were cut"),
+    ],
+)
+def test_a_file_server_that_is_lost_is_named_although_lines_were_cut(lines: Any, cut: Any, expected: str) -> None:
+    assert expected in result("storage.file_system_errors", node(*lines, cut=cut)).message
+
+
+STOPPED = "EXT4-fs (nvme1n1p1): Remounting filesystem read-only"
+FOUND = "EXT4-fs error (device nvme1n1p1): ext4_lookup:1815: inode #2: comm x: deleted inode referenced: 12"
+FRESH = "EXT4-fs (nvme1n1p1): mounted filesystem with ordered data mode"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ((STOPPED,), Verdict.CONCERN),  # it is not seen to be mounted
+        ((STOPPED, FRESH), Verdict.PASS),
+        ((FRESH, STOPPED), Verdict.CONCERN),
+        ((STOPPED, FRESH.replace("nvme1n1p1", "nvme2n1p1")), Verdict.CONCERN),
+        ((FOUND,), Verdict.CONCERN),
+        ((FOUND, FRESH), Verdict.CONCERN),  # what was read was wrong all the same
+        ((FRESH,), Verdict.PASS),
+    ],
+)
+def test_a_file_system_that_was_mounted_anew_has_not_stopped(lines: tuple[str, ...], expected: Verdict) -> None:
+    assert verdict("storage.disk_errors", logging(*lines)) is expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("python3[7]: segfault at 0 ip 0 sp 0 error 4 in libc.so.6[7f+1]", Verdict.CONCERN),
+        ("ray::Worker[7]: segfault at 0 ip 0 sp 0 error 4", Verdict.CONCERN),
+        ("worker[7]: segfault at 0 ip 0 sp 0 error 4 in libnccl.so.2[7f+1]", Verdict.CONCERN),
+        ("sshd[7]: segfault at 0 ip 0 sp 0 error 4 in libcrypto.so.3[7f+1]", Verdict.PASS),
+    ],
+)
+def test_only_crashes_of_training_are_a_concern(line: str, expected: Verdict) -> None:
+    assert verdict("host.segfaults", logging(line)) is expected
+
+
+def test_a_few_corrected_pcie_errors_and_what_is_told_twice_are_no_more_than_they_are() -> None:
+    data = "nvidia 0000:53:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)"
+    announced = "pcieport 0000:50:01.0: AER: Corrected error received: 0000:53:00.0"
+    assert verdict("host.pcie_aer", logging(*[announced, data] * 300)) is Verdict.PASS
+    assert verdict("host.pcie_aer", logging(*[announced, data] * 481)) is Verdict.CONCERN
+
+
+@pytest.mark.parametrize(("lines", "expected"), [(9, Verdict.PASS), (37, Verdict.PASS), (38, Verdict.CONCERN)])
+def test_corrected_memory_errors_are_counted_by_the_day(lines: int, expected: Verdict) -> None:
+    assert verdict("host.mce_edac", logging(*[CORRECTED] * lines)) is expected  # in 100 hours
+
+
+def test_corrected_errors_of_the_boot_before_are_not_counted() -> None:
+    earlier = "[Hardware Error]: event severity: corrected"
+    assert verdict("host.mce_edac", logging(*[earlier] * 38)) is Verdict.PASS
+    assert verdict("host.mce_edac", logging(*[f"{{1}}{earlier}"] * 38)) is Verdict.CONCERN
+
+
+def test_one_corrected_error_that_three_sources_tell_is_one() -> None:
+    three = (
+        CORRECTED,
+        "mce: [Hardware Error]: Machine check events logged",
+        "{1}[Hardware Error]: event severity: corrected",
+    )
+    assert verdict("host.mce_edac", logging(*three * 20)) is Verdict.PASS
+
+
+@pytest.mark.parametrize("collector", ["edac", "boot"])
+def test_an_uncorrected_error_outranks_that_something_else_is_not_known(collector: str) -> None:
+    assert verdict("host.mce_edac", without(logging(UNCORRECTED), collector)) is Verdict.FAIL
+    assert verdict("host.mce_edac", without(logging(CORRECTED), collector)) is Verdict.INCOMPLETE
+
+
+def test_a_counted_error_outranks_a_log_that_may_not_be_read() -> None:
+    counted = {"name": "mc0", "corrected": 0, "uncorrected": 2, "counted_s": 9, "modules": []}
+    of = without(logging(), "kernel_log")
+    collectors = {**of.evidence.collectors, "edac": Collected(Status.TOLD, {"controllers": [counted]})}
+    assert verdict("host.mce_edac", replace(of, evidence=replace(of.evidence, collectors=collectors))) is Verdict.FAIL
+
+
+def test_kills_are_told_by_process_with_how_often_and_when() -> None:
+    kill = "Memory cgroup out of memory: Killed process 39 (python3) total-vm:1kB"
+    message = result("host.no_oom_kill", node((60.0, kill), (120.0, kill))).message
+    assert "at the limit of its control group: python3 (pid 39) (2 times, last at 2025-11-16 16:22:00 UTC)" in message
+
+
+def test_a_message_of_many_things_is_short() -> None:
+    lines = [f"Out of memory: Killed process {number} (python3) total-vm:1kB" for number in range(100)]
+    message = result("host.no_oom_kill", logging(*lines)).message
+    assert "; and 94 more; expected" in message
+
+
+@pytest.mark.parametrize("at_s", [60.0, NOW - UPTIME_S + 60])
+def test_a_moment_is_told_by_the_nodes_clock_whatever_the_logs_own(at_s: float) -> None:
+    lockup = "watchdog: BUG: soft lockup - CPU#3 stuck for 22s!"
+    assert "2025-11-16 16:21:00" in result("host.lockups", node((at_s, lockup))).message
+
+
+def test_a_node_without_efa_has_no_efa_errors() -> None:
+    of = without(logging(), "kernel_log")
+    collectors = {
+        **of.evidence.collectors,
+        "rdma": Collected(Status.TOLD, {"devices": []}),
+        "platform": Collected(Status.TOLD, {"vendor": "Supermicro", "product": "X"}),
+    }
+    alone = replace(of, evidence=replace(of.evidence, collectors=collectors))
+    assert verdict("network.efa_driver_errors", alone) is Verdict.NOT_APPLICABLE
+
+
+STAMP_S = 1731672123.0  # of a log whose lines are dated, as `dmesg --time-format iso` writes them
+XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1, name=python3, GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize("boot", [Status.TOLD, Status.UNCOLLECTED])
+def test_a_dated_line_is_told_with_its_date_whether_or_not_the_boot_is_known(boot: Status) -> None:
+    data = node((STAMP_S, XID))
+    message = result("gpu.no_xid", data if boot is Status.TOLD else without(data, "boot", boot)).message
+    assert "at 2024-11-15 12:02:03 UTC" in message
+    assert "after boot" not in message
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(120.0, "120 s after boot"), (1e18, "at a time that is none"), (STAMP_S, "at 2024-11-15")]
+)
+def test_a_moment_is_told_by_the_clock_that_is_known(seconds: float, words: str) -> None:
+    assert when(seconds, without(logging(), "boot")).startswith(words)

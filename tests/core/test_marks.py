@@ -1,0 +1,83 @@
+"""Marks that are put on without pytest, and that pytest takes for its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.core.marks import mark, marks_of_pytest, marks_on
+
+pytest_plugins = ["pytester"]
+CHECKS = Path(__file__).parents[2] / "checks"
+DEMO = Path(__file__).parents[2] / "fixtures" / "demo"
+
+OURS = """
+from clusterproof.plugins.core.marks import mark
+
+pytestmark = [mark.gpu, mark.prolog, mark.hyperpod_node_debugger("G")]
+
+@mark.epilog
+def test_ours(node): assert node.name
+
+@mark.{name}
+def test_other(node): assert node.name
+"""
+THEIRS = OURS.replace("from clusterproof.plugins.core.marks import mark", "import pytest\nmark = pytest.mark")
+
+
+@pytest.mark.parametrize(
+    ("markexpr", "count"),
+    [("gpu", 2), ("epilog", 1), ("not epilog", 1), ("gpu and prolog", 2), ("hyperpod_node_debugger", 2), ("host", 0)],
+)
+@pytest.mark.parametrize("text", [OURS, THEIRS], ids=["ours", "pytest's"])
+def test_m_chooses_by_our_marks_as_by_those_of_pytest(
+    pytester: pytest.Pytester, text: str, markexpr: str, count: int
+) -> None:
+    pytester.makepyfile(test_it=text.format(name="preflight"))
+    ran = collected(pytester, "-m", markexpr)
+    assert sum("::test_" in line for line in ran.outlines) == count * 16
+
+
+def test_k_chooses_by_our_marks_as_by_those_of_pytest(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=OURS.format(name="preflight"))
+    ran = collected(pytester, "-k", "epilog")
+    assert sum("::test_ours" in line for line in ran.outlines) == 16
+
+
+def test_a_mark_that_nobody_has_declared_is_an_error_of_collection(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=OURS.format(name="prologue"))
+    ran = collected(pytester, "--strict-markers")
+    ran.stdout.fnmatch_lines(["*'prologue' not found in `markers` configuration option*"])
+    assert ran.ret == pytest.ExitCode.INTERRUPTED
+
+
+def collected(pytester: pytest.Pytester, *words: str) -> pytest.RunResult:
+    """What pytest would run over the demo's nodes."""
+    options = ("-p", "clusterproof.plugins.cluster", "--cluster", f"replay:{DEMO}", "--collect-only", "-q")
+    return pytester.runpytest_subprocess(*options, "-p", "no:cacheprovider", *words)
+
+
+def test_marks_stand_in_the_order_in_which_pytest_puts_its_own() -> None:
+    def ours() -> None: ...
+    def theirs() -> None: ...
+
+    mark.prolog(mark.hyperpod_nccl("13")(ours))
+    pytest.mark.prolog(pytest.mark.hyperpod_nccl("13")(theirs))
+    data = [(one.name, one.args) for one in marks_of_pytest(ours)]
+    assert data == [(one.name, one.args) for one in marks_of_pytest(theirs)]
+    assert [one.name for one in marks_on(ours)] == ["hyperpod_nccl", "prolog"]
+
+
+def test_no_check_that_a_prolog_may_need_imports_pytest() -> None:
+    modules = [
+        "clusterproof." + ".".join(path.relative_to(CHECKS.parent).with_suffix("").parts)
+        for path in sorted(CHECKS.rglob("test_*.py"))
+        if b"mark.prolog" in (text := path.read_bytes()) or b"mark.epilog" in text
+    ]
+    assert len(modules) > 20
+    looks = f"import sys, {', '.join(modules)}; print(sorted(m for m in sys.modules if 'pytest' in m))"
+    ran = subprocess.run([sys.executable, "-c", looks], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"

@@ -1,0 +1,1 @@
+"""By kind: how it is collected, read out of text, and made into facts."""

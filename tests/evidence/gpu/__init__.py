@@ -1,0 +1,1 @@
+"""GPUs as NVML and nvidia-smi tell them."""

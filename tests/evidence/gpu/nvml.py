@@ -1,0 +1,33 @@
+"""What the collector `nvml` tells of a node, and what differs from health."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.core.evidence import Collected
+from tests.builders import probed
+from tests.builders.probed import PATIENT
+from tests.testbed.image import NodeImage
+from tests.testbed.node import healthy_p5, with_nvml
+
+
+def tell(image: NodeImage, options: ProbeOptions = PATIENT) -> Collected:
+    return probed.tell(image, "nvml", options)
+
+
+def value(image: NodeImage) -> Any:
+    return probed.value(image, "nvml")
+
+
+@cache
+def healthy() -> Any:
+    return value(healthy_p5())
+
+
+def changed(**values: object) -> dict[str, Any]:
+    """What differs from health on GPU 3 when NVML answers so; the other GPUs must not differ at all."""
+    before, after = healthy()["gpus"], value(with_nvml(healthy_p5(), 3, **values))["gpus"]
+    assert before[:3] + before[4:] == after[:3] + after[4:]
+    return {key: data for key, data in after[3].items() if data != before[3].get(key)}

@@ -1,0 +1,209 @@
+"""nvidia-smi's shorter outputs read into the collector `nvml`: CSV, the table, lists, and messages in their place."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tests.captures.captured import first_gpu, gpus_in, output_of
+
+
+def test_csv_tells_by_its_column_names_whatever_their_order() -> None:
+    text = """\
+        $ nvidia-smi --query-gpu=index,pci.bus_id,ecc.errors.uncorrected.volatile.dram,temperature.gpu --format=csv
+        index, pci.bus_id, ecc.errors.uncorrected.volatile.dram, temperature.gpu, power.limit [W], pcie.link.width.max
+        1, 00000000:64:00.0, 0, 40, 700.00 W, 16
+        0, 00000000:53:00.0, [Unknown Error], [N/A], [GPU requires reset], 16
+    """
+    lost, fine = gpus_in(text)
+    assert fine == {
+        "index": 1,
+        "lost": None,
+        "pci": "0000:64:00.0",
+        "ecc_uncorrected_dram": 0,
+        "temperature_c": 40.0,
+        "power_limit_w": 700.0,
+        "pcie_width_max": 16,
+    }
+    assert lost["lost"]["error"] == "RESET_REQUIRED"
+
+
+def test_a_csv_line_that_is_cut_short_does_not_tell_its_last_word() -> None:
+    gpu = first_gpu("index, uuid, pcie.link.width.current, pcie.link.width.max\n0, GPU-a, 1")
+    assert gpu == {"index": 0, "lost": None, "uuid": "GPU-a"}
+
+
+def test_columns_alone_do_not_say_that_no_process_runs() -> None:
+    assert output_of("gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n")["nvml"] == {"init": None}
+
+
+TABLE = """\
+    Fri Jul  3 22:10:45 2026
+    +-----------------------------------------------------------------------------------------+
+    | NVIDIA-SMI 550.90.07              Driver Version: 550.90.07      CUDA Version: 12.4     |
+    +-----------------------------------------+------------------------+----------------------+
+    | GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+    | Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
+    |                                         |                        |               MIG M. |
+    |=========================================+========================+======================|
+    |   0  NVIDIA H100 80GB HBM3          On  |   00000000:53:00.0 Off |                    2 |
+    | N/A   28C    P0             77W /  650W |       4MiB /  81559MiB |      0%   E. Process |
+    |                                         |                        |             Disabled |
+    +-----------------------------------------+------------------------+----------------------+
+    |   1  NVIDIA H100 80GB HBM3          Off |   00000000:64:00.0 Off |                  Off |
+    | ERR!  ERR!  ERR!          ERR! /  ERR!  |       0MiB /  81559MiB |     N/A      Default |
+    |                                         |                        |                  N/A |
+    +-----------------------------------------+------------------------+----------------------+
+"""
+PROCESSES = """
+    +-----------------------------------------------------------------------------------------+
+    | Processes:                                                                              |
+    |  GPU   GI   CI              PID   Type   Process name                        GPU Memory |
+    |        ID   ID                                                               Usage      |
+    |=========================================================================================|
+    |    0   N/A  N/A           20037      C   /usr/bin/python3                        538MiB |
+    +-----------------------------------------------------------------------------------------+
+"""
+
+
+def test_the_table_tells_three_lines_of_each_gpu() -> None:
+    collector = output_of(textwrap.dedent(TABLE) + textwrap.dedent(PROCESSES))["nvml"]
+    assert (collector["driver"], collector["count"]) == ("550.90.07", 2)
+    assert collector["gpus"][0] == {
+        "index": 0,
+        "lost": None,
+        "pci": "0000:53:00.0",
+        "name": "NVIDIA H100 80GB HBM3",
+        "persistence_mode": True,
+        "ecc_enabled": True,
+        "ecc_uncorrected_total": 2,
+        "temperature_c": 28,
+        "power_limit_w": 650,
+        "memory_used_mib": 4,
+        "memory_total_mib": 81559,
+        "utilization_percent": 0,
+        "compute_mode": 3,
+        "mig_mode": False,
+        "processes": [{"pid": 20037, "memory_mib": 538, "name": "python3", "cgroup": ""}],
+    }
+    assert collector["gpus"][1]["lost"]["error"] == "UNKNOWN"
+
+
+def test_half_a_table_says_neither_how_many_gpus_nor_that_nobody_uses_them() -> None:
+    collector = output_of(TABLE)["nvml"]
+    assert "count" not in collector
+    assert all("processes" not in gpu for gpu in collector["gpus"])
+
+
+def test_the_old_table_is_read_as_the_new_one() -> None:
+    text = """\
+        +-----------------------------------------------------------------------------+
+        | NVIDIA-SMI 396.37                 Driver Version: 396.37                    |
+        |-------------------------------+----------------------+----------------------+
+        | GPU  Name        Persistence-M| Bus-Id        Disp.A | Volatile Uncorr. ECC |
+        | Fan  Temp  Perf  Pwr:Usage/Cap|         Memory-Usage | GPU-Util  Compute M. |
+        |===============================+======================+======================|
+        |   0  Tesla V100-SXM2...  On   | 00000000:00:1B.0 Off |                    0 |
+        | N/A   44C    P0    44W / 300W |      0MiB / 16160MiB |      0%      Default |
+        +-------------------------------+----------------------+----------------------+
+
+        +-----------------------------------------------------------------------------+
+        | Processes:                                                       GPU Memory |
+        |  GPU       PID   Type   Process name                             Usage      |
+        |=============================================================================|
+        |  No running processes found                                                 |
+        +-----------------------------------------------------------------------------+
+    """
+    assert first_gpu(text) == {
+        "index": 0,
+        "lost": None,
+        "pci": "0000:00:1b.0",
+        "persistence_mode": True,
+        "ecc_enabled": True,
+        "ecc_uncorrected_total": 0,
+        "temperature_c": 44,
+        "power_limit_w": 300,
+        "memory_used_mib": 0,
+        "memory_total_mib": 16160,
+        "utilization_percent": 0,
+        "compute_mode": 0,
+        "processes": [],
+    }
+
+
+def test_nvlink_s_tells_each_links_state_and_says_what_it_leaves_out() -> None:
+    text = """\
+        GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-xxx)
+        \t Link 0: 26.562 GB/s
+        \t Link 1: <inactive>
+        \t Link 3: [N/A]
+    """
+    links = first_gpu(text)["nvlinks"]
+    assert links[:2] == [True, False]
+    assert [link["error"] for link in links[2:]] == ["UNKNOWN", "NOT_SUPPORTED"]
+
+
+def test_nvlink_e_tells_the_counters_that_are_not_zero() -> None:
+    text = """\
+        GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-xxx)
+        \t Link 0: Replay Errors: 0
+        \t Link 0: Recovery Errors: 0
+        \t Link 0: CRC Errors: 9
+        \t Link 1: Replay Errors: 7
+        \t Link 1: Recovery Errors: 0
+        \t Link 1: CRC Errors: N/A
+    """
+    assert first_gpu(text)["nvlink_errors"] == {
+        "replay": {"1": 7},
+        "recovery": {},
+        "crc_flit": {"0": 9, "1": {"error": "NOT_SUPPORTED", "text": "N/A"}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "collector"),
+    [
+        (
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure …",
+            {"init": "DRIVER_NOT_LOADED"},
+        ),
+        (
+            "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 535.104",
+            {"init": "LIB_RM_VERSION_MISMATCH"},
+        ),
+        ("Failed to initialize NVML: something new", {"init": "UNKNOWN"}),
+        ("bash: nvidia-smi: command not found", {"init": "LIBRARY_NOT_FOUND"}),
+        ("No devices were found", {"init": "", "count": 0, "gpus": []}),
+    ],
+)
+def test_why_there_is_no_output(text: str, collector: dict[str, object]) -> None:
+    found = output_of(text)["nvml"]
+    assert {**found, "init": (found["init"] or {"error": ""})["error"]} == collector
+
+
+@pytest.mark.parametrize(
+    ("message", "gpu"),
+    [
+        ("GPU 0000:C8:00.0: GPU is lost.  Reboot the system to recover this GPU", {"lost": "GPU_IS_LOST"}),
+        ("gpu 0000:c8:00.0: GPU is lost. Reboot the system to recover this GPU", {"lost": "GPU_IS_LOST"}),
+        ("GPU0000:C8:00.0: Unknown Error", {"lost": "UNKNOWN"}),
+        ("GPU3: 0000:C8:00.0: Unknown Error", {"lost": "UNKNOWN", "index": 3}),
+        ("GPU 00000000:C8:00.0: The NVIDIA kernel module detected an issue", {"lost": "UNKNOWN"}),
+    ],
+)
+def test_a_gpu_without_a_handle_is_lost(message: str, gpu: dict[str, object]) -> None:
+    found = first_gpu(f"Unable to determine the device handle for {message}\n")
+    assert {**found, "lost": found["lost"]["error"]} == {"pci": "0000:c8:00.0", **gpu}
+
+
+def test_the_kernel_module_says_its_version_and_nothing_of_the_driver_library() -> None:
+    line = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.09  Release Build"
+    assert output_of(f"{line}\nGCC version: gcc 12.3.0\n")["nvml"] == {"kernel_module": line}
+
+
+def test_a_message_and_a_table_together_are_one_node() -> None:
+    text = textwrap.dedent(TABLE) + "Unable to determine the device handle for GPU 0000:53:00.0: GPU is lost.\n"
+    gpu = first_gpu(text)
+    assert gpu["index"] == 0
+    assert gpu["lost"]["error"] == "GPU_IS_LOST"

@@ -1,0 +1,1 @@
+"""Processors, memory, processes and settings of the host."""

@@ -1,0 +1,1 @@
+"""The kernel log: kept, read into events, judged by the catalogue."""

@@ -1,0 +1,333 @@
+"""The kernel's log of this boot is told whole, or says that it is not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.reading import Node as ProbedNode
+from clusterproof.plugins.core.evidence import Collected, Status
+from clusterproof.plugins.evidence.kernel_log import collect as collector
+from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
+from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate
+from tests.builders.probed import PATIENT, probe, probe_node
+from tests.testbed.image import ABSENT, NodeImage
+from tests.testbed.needs import needs_nodes, needs_root
+from tests.testbed.node import (
+    entered,
+    healthy_cpu,
+    with_file,
+    with_tool,
+)
+
+NOBODY = 65534
+BOOT_ID = "3f1c9a52-6d0e-4b77-9c1d-5a2e8f704b16"  # of every fake node
+FOR_EVER = "while :; do sleep 1; done"
+DENIED = "#!/bin/sh\necho dmesg: read kernel buffer failed: Operation not permitted >&2\nexit 1\n"
+
+
+def tell(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Collected:
+    """What one collector tells of a node with this image."""
+    with entered(image) as node:
+        evidence = probe_node(node, [collector], options, user=user)
+    assert evidence.unreached is None, evidence.detail
+    return evidence.collectors[collector]
+
+
+def value(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Any:
+    data = tell(image, collector, options, user=user)
+    assert data.status is Status.TOLD, data.detail
+    return data.value
+
+
+@needs_nodes
+def test_the_kernels_own_records_are_told_and_those_of_programs_are_not() -> None:
+    log = (
+        "6,0,100,-;Linux version 6.8.0\n"
+        "3,1,2000000,-;NVRM: Xid (PCI:0000:c5:00): 48, pid=12, name=a\\x20b\\x5c, caf\\xc3\\xa9 \\xff\n"
+        " SUBSYSTEM=pci\n DEVICE=NVRM: no record\n"
+        "11,2,3000000,-;health[9]: saw NVRM: Xid (PCI:0000:c5:00): 79\n"
+        "6,3,3500000,-,caller=T1;usb 1-1: default device\n"
+        "4,4,4000000,c;Out of memory: Killed process 7 (python3)\n"
+        "not a record\n"
+        "3,5,5000000,-;NVRM: cut"
+    )
+    data = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
+    assert data.pop("cursor") == [BOOT_ID, 5, 5.0]
+    assert data == {
+        "source": "/dev/kmsg",
+        "lines": [
+            [0.0001, "Linux version 6.8.0"],
+            [2.0, "NVRM: Xid (PCI:0000:c5:00): 48, pid=12, name=a b\\, café \ufffd"],
+            [4.0, "Out of memory: Killed process 7 (python3)"],
+            [5.0, "NVRM: cut"],
+        ],
+        "read": 5,
+        "dropped": 0,
+        "truncated": False,
+        "whole_from": 0.0,
+    }
+
+
+@needs_nodes
+@pytest.mark.parametrize(
+    ("boot_id", "sequence", "seconds", "lines", "is_lost"),
+    [
+        ("this", 7, 30.0, ["NVRM: third"], False),
+        ("this", 8, 40.0, [], False),
+        ("this", 5, 10.0, ["NVRM: first", "NVRM: second", "NVRM: third"], False),
+        ("this", 3, 5.0, ["NVRM: first", "NVRM: second", "NVRM: third"], True),
+        ("another", 7, 30.0, ["NVRM: first", "NVRM: second", "NVRM: third"], True),
+    ],
+    ids=["some are new", "none is new", "all are new", "records between are lost", "of another boot"],
+)
+def test_behind_a_cursor_only_what_is_new_is_told(
+    boot_id: str, sequence: int, seconds: float, lines: list[str], is_lost: bool
+) -> None:
+    log = "".join(
+        f"3,{6 + at},{20 + 10 * at}000000,-;NVRM: {word}\n" for at, word in enumerate(["first", "second", "third"])
+    )
+    options = replace(PATIENT, log_cursor=(BOOT_ID if boot_id == "this" else boot_id, sequence, seconds))
+    data = value(with_tool(with_file(healthy_cpu(), "/dev/kmsg", log), "journalctl", DENIED), "kernel_log", options)
+    assert [text for _, text in data["lines"]] == lines
+    assert data["truncated"] is is_lost
+    assert data["cursor"] == [BOOT_ID, 8, 40.0]
+
+
+@needs_nodes
+@pytest.mark.parametrize(
+    ("seconds", "lines", "is_lost"), [(7100.0, ["NVRM: late"], False), (7050.0, ["NVRM: early", "NVRM: late"], True)]
+)
+def test_a_log_without_sequence_numbers_is_told_from_the_cursors_time_on(
+    seconds: float, lines: list[str], is_lost: bool
+) -> None:
+    image = with_tool(with_file(healthy_cpu(), "/dev/kmsg", ABSENT), "journalctl", DENIED)
+    image = with_tool(image, "dmesg", "#!/bin/sh\necho '[ 7100.0] NVRM: early'\necho '[ 7200.5] NVRM: late'\n")
+    data = value(image, "kernel_log", replace(PATIENT, log_cursor=(BOOT_ID, -1, seconds)))
+    assert [text for _, text in data["lines"]] == lines
+    assert (data["truncated"], data["cursor"]) == (is_lost, [BOOT_ID, -1, 7200.5])
+
+
+LOST = "6,9000,7200000000,-;NVRM: first that is left\n"
+
+
+@pytest.mark.parametrize(
+    ("journal", "added", "whole_from"),
+    [
+        (
+            {0: "Linux version 6.8.0", 7100: "NVRM: early", 7200: "NVRM: first that is left"},
+            ["Linux version 6.8.0", "NVRM: early"],
+            0.0,
+        ),
+        ({7100: "NVRM: early", 7200: "NVRM: first that is left"}, ["NVRM: early"], 7100.0),
+        ({0: "Linux version 6.8.0", 5000: "NVRM: early"}, ["Linux version 6.8.0", "NVRM: early"], 7200.0),
+        ({}, [], 7200.0),
+    ],
+    ids=["whole", "begins-late", "ends-early", "empty"],
+)
+@needs_nodes
+def test_what_kmsg_has_lost_comes_from_the_journal(
+    journal: dict[int, str], added: list[str], whole_from: float
+) -> None:
+    script = "".join(f"echo '[{at:5}.000000] gpu001 kernel: {text}'\n" for at, text in journal.items())
+    image = with_tool(with_file(healthy_cpu(), "/dev/kmsg", LOST), "journalctl", f"#!/bin/sh\n{script}")
+    data = value(image, "kernel_log")
+    assert data["source"] == "/dev/kmsg"
+    assert [text for _, text in data["lines"]] == [*added, "NVRM: first that is left"]
+    assert (data["truncated"], data["whole_from"]) == (whole_from > 0, whole_from)
+
+
+@needs_nodes
+def test_a_journal_that_does_not_end_costs_only_what_it_would_have_added() -> None:
+    journal = f"#!/bin/sh\necho '[    0.0] gpu001 kernel: NVRM: early'\n{FOR_EVER}\n"
+    image = with_tool(with_file(healthy_cpu(), "/dev/kmsg", LOST), "journalctl", journal)
+    data = value(image, "kernel_log", ProbeOptions(collector_s=4.0))
+    assert [text for _, text in data["lines"]] == ["NVRM: early", "NVRM: first that is left"]
+    assert data["truncated"] is True
+
+
+@needs_nodes
+def test_a_flood_of_lines_is_told_in_bounds_and_hides_no_other_line() -> None:
+    xid = "3,{0},{0}000000,-;NVRM: Xid (PCI:0000:{1:02x}:00): 31, pid={0}, name=train\n"
+    other = "6,{0},{0}000000,-;NVRM: number {0} {0:x}z\n"
+    log = "".join(xid.format(n, n % 8) if n % 2 else other.format(n) for n in range(200_000))
+    log += "3,9,999999000000,-;NVRM: Xid (PCI:0000:c5:00): 79, GPU has fallen off the bus.\n"
+    data = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
+    assert data["read"] == 200_001
+    assert data["dropped"] == 200_001 - len(data["lines"])
+    assert len(data["lines"]) < 40_000
+    assert data["lines"][-1] == [999999.0, "NVRM: Xid (PCI:0000:c5:00): 79, GPU has fallen off the bus."]
+    for bus in (1, 3, 5, 7):
+        hits = [line[0] for line in data["lines"] if line[1].startswith(f"NVRM: Xid (PCI:0000:{bus:02x}:00): 31,")]
+        assert len(hits) == 32
+        assert (hits[0], hits[-1]) == (bus, 200_000 - 8 + bus)
+
+
+STORM = 200_000
+# One of each at the beginning, in the middle and at the end of a storm, and what is told of them.
+HIDDEN = {
+    1: "NVRM: Xid (PCI:0000:53:00): 79, GPU has fallen off the bus.",
+    2: "Out of memory: Killed process 39 (python3) total-vm:1kB",
+    STORM // 2: "NVRM: Xid (PCI:0000:64:00): 48, pid=7, name=train, Double Bit ECC Error",
+    STORM // 2 + 1: "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0",
+    STORM - 2: "NVRM: Xid (PCI:0000:75:00): 119, Timeout after 6s of waiting for RPC response from GSP",
+    STORM - 1: "nvidia 0000:53:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer",
+}
+
+
+@needs_nodes
+def test_in_a_storm_every_fault_is_told_and_judged() -> None:
+    storm = (HIDDEN.get(n, f"NVRM: Xid (PCI:0000:{n % 16:02x}:00): 31, pid={n}, name=train") for n in range(STORM))
+    log = "".join(f"3,{n},{n + 1}000000,-;{text}\n" for n, text in enumerate(storm))
+    evidence = tell(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
+    data = evidence.value
+    assert len(data["lines"]) < 2 * 16 * 16 + len(HIDDEN) + 1
+    assert [line[:2] for line in data["lines"] if line[1] in HIDDEN.values()] == [
+        [n + 1.0, text] for n, text in HIDDEN.items()
+    ]
+    events = kernel_log.parse(kernel_log.lines(data["lines"]))
+    failing = {(found.pci, found.code) for found in evaluate(events) if found.severity == "fail"}
+    assert failing == {("0000:53:00.0", 79), ("0000:64:00.0", 48), ("0000:75:00.0", 119)}
+    assert sum(found.count for found in evaluate(events)) == STORM - 3
+
+
+@needs_nodes
+def test_two_boots_of_one_journal_are_told_apart() -> None:
+    lines = {1: "Linux version 6.8.0", 900: HIDDEN[1], 0: "Linux version 6.8.0", 50: HIDDEN[2]}
+    script = "".join(f"echo '[{at:5}.000000] gpu001.example.org kernel: {text}'\n" for at, text in lines.items())
+    data = value(with_tool(without_kmsg(), "journalctl", f"#!/bin/sh\n{script}"), "kernel_log")
+    events = kernel_log.of_this_boot(kernel_log.parse(kernel_log.lines(data["lines"])))
+    assert [type(event).__name__ for event in events] == ["Cleared", "OomKill"]
+
+
+@pytest.mark.parametrize(
+    "reset",
+    [
+        ["NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.09"],
+        ["nvidia-nvswitch0: Probing device 0000:08:00.0, Vendor Id = 0x10de, Device Id = 0x22a3"],
+        [
+            "[drm] [nvidia-drm] [GPU ID 0x00005300] Removing device",
+            "[drm] Initialized nvidia-drm 0.0.0 20160202 for 0000:53:00.0 on minor 7",
+        ],
+    ],
+    ids=["driver", "switches", "drm"],
+)
+@needs_nodes
+def test_a_reset_that_the_log_tells_of_clears_the_xid_before_it(reset: list[str]) -> None:
+    log = "".join(f"3,{at},{at * 1000},-;{text}\n" for at, text in enumerate([HIDDEN[1], *reset]))
+    data = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
+    (found,) = evaluate(kernel_log.parse(kernel_log.lines(data["lines"])))
+    assert (found.code, found.severity, bool(found.cleared_by)) == (79, "none", True)
+
+
+@needs_nodes
+def test_bytes_that_are_no_text_change_nothing_else_of_a_line() -> None:
+    log = b"3,1,500000,-;NVRM: Xid (PCI:0000:53:00): 79, pid=7, name=\xff\xfe\x80, GPU has fallen off\n"
+    data = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
+    (event,) = kernel_log.parse(kernel_log.lines(data["lines"]))
+    assert isinstance(event, kernel_log.XidEvent)
+    assert (event.code, event.pci, event.process) == (79, "0000:53:00.0", "\ufffd" * 3)
+
+
+def test_records_that_are_overwritten_while_they_are_read_are_lost(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "kmsg").touch()
+    records = iter([b"6,0,0,-;Linux version 6.8\n", BrokenPipeError(), b"6,9,7000000,-;NVRM: x\n", BlockingIOError()])
+
+    def read(_log: int, _size: int) -> bytes:
+        record = next(records)
+        if isinstance(record, Exception):
+            raise record
+        return record
+
+    monkeypatch.setattr("clusterproof.plugins.evidence.kernel_log.collect.os.read", read)
+    data = collector.read(ProbedNode(str(tmp_path)))
+    monkeypatch.undo()
+    assert isinstance(data, dict)
+    assert (data["read"], data["truncated"], data["whole_from"]) == (2, True, 7.0)
+
+
+@needs_nodes
+@pytest.mark.parametrize("indent", ["[   12.500000] ", " " * 15], ids=["from syslog(2)", "from /dev/kmsg"])
+def test_only_the_head_of_a_record_that_dmesg_prints_is_the_kernels_word(indent: str) -> None:
+    lines = (
+        "[    0.000000] Linux version 6.8.0\n[    0.000000] NVRM: loading\n"
+        f"[   12.500000] tmpfs: Unknown parameter 'x\n{indent}NVRM: Xid (PCI:0000:c5:00): 79'\n{indent}nvidia: y\n"
+        "[   12.600000] NVRM: one\n[   12.600000] NVRM: two\n"
+    )
+    data = value(printing(lines), "kernel_log")
+    assert data["source"] == "dmesg"
+    assert [line[1] for line in data["lines"]] == ["Linux version 6.8.0", "NVRM: loading", "NVRM: one", "NVRM: two"]
+
+
+@needs_root
+@needs_nodes
+def test_a_users_newline_in_this_machines_log_is_no_record_where_dmesg_has_it_from_syslog() -> None:
+    mark = f"NVRM: Xid (PCI:0000:c5:00): {os.getpid() % 90 + 10}"
+    mount = ["unshare", "-Urm", "mount", "-t", "tmpfs", "-o", f"x\n{mark}", "none", "/mnt"]
+    subprocess.run(mount, capture_output=True, check=False)
+    hidden = ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /dev && dmesg"]
+    shown = subprocess.run(hidden, capture_output=True, text=True, check=False).stdout
+    if f"] {mark}'" not in shown:
+        pytest.skip("this machine lets nobody mount in a namespace of his own, or shows no kernel log")
+    data = value(printing("".join(f"{line}\n" for line in shown.split("\n")[-20:])), "kernel_log")
+    assert [line for line in data["lines"] if mark in line[1]] == []
+
+
+def printing(lines: str) -> NodeImage:
+    """A node whose dmesg prints these lines, and that has nothing else of its kernel log."""
+    image = with_tool(without_kmsg(), "journalctl", DENIED)
+    return with_tool(image, "dmesg", f"#!/bin/sh\ncat <<'E'\n{lines}E\n")
+
+
+@pytest.mark.parametrize("tool", ["journalctl", "dmesg"])
+@needs_nodes
+def test_without_kmsg_a_tool_tells_the_same_lines(tool: str) -> None:
+    host = " gpu001 kernel:" if tool == "journalctl" else ""
+    script = f"""#!/bin/sh
+[ "$LC_ALL" = C ] || exit 1
+echo "-- Logs begin at Thu 2025-11-20 --"
+echo "[    0.000000]{host} Linux version 6.8.0"
+echo "[ 9000.250000]{host} NVRM: Xid (PCI:0000:c5:00): 48, pid=12"
+echo "[ 9000.300000]{host and " gpu001 health[9]:"} {"NVRM: no word of the kernel" if host else "usb 1-1: x"}"
+"""
+    image = with_tool(with_tool(without_kmsg(), "journalctl", DENIED), "dmesg", DENIED)
+    data = value(with_tool(image, tool, script), "kernel_log")
+    assert data["source"].startswith(tool)
+    assert data["lines"] == [[0.0, "Linux version 6.8.0"], [9000.25, "NVRM: Xid (PCI:0000:c5:00): 48, pid=12"]]
+
+
+@needs_nodes
+def test_a_log_that_may_not_be_read_is_denied_and_not_empty() -> None:
+    image = with_tool(with_tool(healthy_cpu(), "journalctl", "#!/bin/sh\necho '-- No entries --'\n"), "dmesg", DENIED)
+    collector = tell(image, "kernel_log", user=NOBODY)
+    assert collector.status is Status.DENIED
+    assert "/dev/kmsg: Permission denied" in collector.detail
+    assert "read kernel buffer failed" in collector.detail
+
+
+@needs_nodes
+def test_an_empty_log_is_no_evidence() -> None:
+    image = with_file(healthy_cpu(), "/dev/kmsg", "")
+    assert tell(with_tool(image, "dmesg", DENIED), "kernel_log").status is Status.DENIED
+    assert tell(with_tool(image, "dmesg", "#!/bin/sh\necho '[    0.0] NVRM: x'\n"), "kernel_log").status is Status.TOLD
+
+
+def without_kmsg() -> NodeImage:
+    return with_file(healthy_cpu(), "/dev/kmsg", ABSENT)
+
+
+@needs_root
+def test_this_machines_own_log_is_read_to_its_end() -> None:
+    data = probe(["kernel_log"], PATIENT).collectors["kernel_log"].value
+    assert data["source"] == "/dev/kmsg"
+    assert data["read"] > 10
+    assert Path("/dev/kmsg").is_char_device()

@@ -1,0 +1,405 @@
+"""The kernel log, read into events and judged by the catalogue."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
+from clusterproof.plugins.evidence.kernel_log.facts import (
+    Cleared,
+    FallenOffBus,
+    GpuNamed,
+    HungTask,
+    SXidEvent,
+    XidEvent,
+    pci_address,
+)
+from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate, evaluate_switches
+from tests.builders.samples import Sample, of_topic, sample
+from tests.evidence.kernel_log.xid_lines import line_of, parse
+
+# Xids by code in every capture that has any.
+CAPTURED = {
+    "datadog-xid-formats.txt": {
+        31: 3, 43: 2, 48: 1, 63: 2, 64: 3, 79: 1, 92: 2, 94: 1, 95: 1, 120: 1, 140: 2, 145: 2, 146: 1, 147: 1,
+        148: 1, 149: 2, 154: 1, 156: 2, 157: 2, 160: 3, 161: 2, 171: 1, 172: 1, 177: 1, 999: 1,
+    },
+    "dcgm-kmsg-tests.txt": {43: 1, 79: 1, 119: 2},
+    "gcm-dmesg-T.txt": {31: 2, 48: 1},
+    "gpud-dmesg-decode-iso-0.txt": {13: 629, 43: 7},
+    "gpud-dmesg-tail-0.txt": {48: 1, 63: 1, 94: 9},
+    "gpud-xid-component.txt": {31: 5, 63: 4, 64: 3, 79: 2, 94: 1, 102: 1},
+    "gpud-xid-health.txt": {144: 2, 145: 9, 149: 5, 150: 1},
+    "gpud-xid-misc.txt": {14: 2, 79: 4, 149: 5, 154: 4, 99999: 1},
+    "gpud-xid-nvlink5-145-149-real.txt": {144: 2, 145: 9, 149: 8},
+    "nvidia-driver-source-xid-forms.txt": {94: 2, 95: 1},
+    "nvsentinel-020-nvsentinel-gpu-reset.txt": {48: 1},
+    "nvsentinel-024-workflow-nvlink-err.txt": {74: 1},
+    "nvsentinel-xid-csv.txt": {8: 1, 13: 2, 32: 1, 46: 1, 69: 1, 74: 1, 145: 1, 149: 1, 154: 1, 999: 1},
+    "nvsentinel-xid-handler.txt": {79: 1, 145: 2},
+}  # fmt: skip
+
+
+def parsed(line: str) -> XidEvent:
+    (event,) = parse(line)
+    assert isinstance(event, XidEvent)
+    return event
+
+
+# Captures
+
+
+@pytest.mark.parametrize("sample", of_topic("kernel-log"))
+def test_every_xid_of_a_capture_is_read_and_nothing_else(sample: Sample) -> None:
+    events = parse(*sample.lines)
+    data = Counter(event.code for event in events if isinstance(event, XidEvent))
+    assert data == CAPTURED.get(sample.name, {})
+    assert not [event for event in events if isinstance(event, SXidEvent | HungTask)]
+
+
+@pytest.mark.parametrize("sample", of_topic("kernel-log", lambda one: one.name not in CAPTURED))
+def test_a_capture_without_an_xid_gives_no_finding(sample: Sample) -> None:
+    events = parse(*sample.lines)
+    assert evaluate(events) == evaluate_switches(events) == ()
+
+
+@pytest.mark.parametrize("sample", of_topic("kernel-log", lambda one: one.is_healthy))
+def test_a_healthy_capture_has_no_event_but_its_boot(sample: Sample) -> None:
+    assert {type(event) for event in parse(*sample.lines)} <= {Cleared}
+
+
+@pytest.mark.parametrize("sample", of_topic("kernel-log"))
+def test_a_capture_gives_the_same_in_every_wrapping(sample: Sample) -> None:
+    codes = [event.code for event in parse(*sample.lines) if isinstance(event, XidEvent)]
+    wrapped = parse(*(f"[ 4242.000001] gpu001 kernel: {line}" for line in sample.lines))
+    assert [event.code for event in wrapped if isinstance(event, XidEvent)] == codes
+
+
+def test_gpus_that_fell_off_the_bus_without_an_xid_are_in_the_captures() -> None:
+    events = parse(*sample("kernel-log/gpud-xid-misc.txt").lines)
+    lost = [event.pci for event in events if isinstance(event, FallenOffBus)]
+    assert lost == ["0000:18:00.0", "0000:29:00.0", "0000:18:00.0", ""]
+
+
+# Forms
+
+
+@pytest.mark.parametrize(
+    ("data", "event"),
+    [
+        (
+            "(PCI:0000:2a:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+            XidEvent(79, "0000:2a:00.0", None, "GPU has fallen off the bus."),
+        ),
+        (
+            "(PCI:0000:66:00): 32, pid=2280636, name=train.3, Channel ID 0000000d intr0 00040000",
+            XidEvent(32, "0000:66:00.0", None, "Channel ID 0000000d intr0 00040000", 2280636, "train.3"),
+        ),
+        (
+            "(PCI:0018:01:00): 145, pid=876767, name=ray::Worker, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0)",
+            XidEvent(
+                code=145,
+                pci="0018:01:00.0",
+                time=None,
+                text="RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0)",
+                pid=876767,
+                process="ray::Worker",
+                severity="nonfatal",
+                link=13,
+            ),
+        ),
+        (
+            "(PCI:0019:01:00): 149, NETIR Fatal XC0 i0 Link -1 (0x000fe406",
+            XidEvent(149, "0019:01:00.0", None, "NETIR Fatal XC0 i0 Link -1 (0x000fe406", severity="fatal"),
+        ),
+        (
+            "(PCI:0003:00:00): 74, pid='`<unknown>`', name=`<unknown>`, NVLink: fatal error on link 14(0x0)",
+            XidEvent(74, "0003:00:00.0", None, "NVLink: fatal error on link 14(0x0)", None, "", "fatal", 14),
+        ),
+        (
+            "(PCI:0000:01:00 GPU-I:05): 94, pid=7, Contained",
+            XidEvent(94, "0000:01:00.0", None, "Contained", 7),
+        ),
+        ("(0000:03:00): 14, Channel 00000001", XidEvent(14, "0000:03:00.0", None, "Channel 00000001")),
+        ("(PCI:0000:3f:00): 46", XidEvent(46, "0000:3f:00.0", None, "")),
+        (" ( pci:0000:00:1E.0 ) : 43, channel 0x1", XidEvent(43, "0000:00:1e.0", None, "channel 0x1")),
+        ("(PCI:0000:01:00): 31, pid=XXX", XidEvent(31, "0000:01:00.0", None, "")),
+    ],
+)
+def test_the_forms_of_an_xid_line(data: str, event: XidEvent) -> None:
+    assert parsed(f"NVRM: Xid {data}") == event
+    assert parsed(f"nvrm:  xid {data}") == event
+
+
+@pytest.mark.parametrize(
+    ("prefix", "time"),
+    [
+        ("", None),
+        ("[...] ", None),
+        ("[  171.620236] ", 171.620236),
+        ("[171167.620236][ T4242] ", 171167.620236),
+        ("<4>[   12.500000] ", 12.5),
+        ("4,1227,437812449932,-;", 437812.449932),
+        ("4,1227,437812449932,-,caller=T77;", 437812.449932),
+        ("kern  :warn  : [   12.500000] ", 12.5),
+        ("kern  :warn  : 2025-01-21T02:21:33,498559+00:00 ", 1737426093.498559),
+        ("2024-11-15T12:02:03.470068Z ", 1731672123.470068),
+        ("2024-11-15T12:02:03+0000 gpu001 kernel: ", 1731672123.0),
+        ("[Fri Oct 14 14:56:49 2022] ", 1665759409.0),
+        ("[Fri Oct  7 14:56:49 2022] ", 1665154609.0),
+        ("[Fri Oct 99 14:56:49 2022] ", None),
+        ("Oct 14 14:56:49 gpu001 kernel: ", None),
+        ("Jan  3 07:39:45 ip-10-0-0-7 kernel: [17257.355375] ", 17257.355375),
+        ("[   12.500000] gpu001.example.org kernel: ", 12.5),
+        ("kernel: ", None),
+    ],
+)
+def test_what_stands_before_the_kernels_words_is_taken_off(prefix: str, time: float | None) -> None:
+    assert parsed(prefix + line_of(79)) == replace(parsed(line_of(79)), time=time)
+
+
+@pytest.mark.parametrize("time", [float("inf"), float("-inf"), float("nan")])
+def test_a_time_that_is_no_number_of_seconds_is_unknown(time: float) -> None:
+    assert kernel_log.parse([(time, line_of(79))]) == parse(line_of(79))
+
+
+def test_a_text_that_has_no_end_is_cut() -> None:
+    assert parsed(line_of(79, "x" * 100_000)).text == "x" * kernel_log.LONGEST_TEXT
+
+
+def test_the_time_that_the_probe_told_outranks_the_lines_own() -> None:
+    (event,) = kernel_log.parse([(7.5, "[   12.500000] " + line_of(79))])
+    assert event == replace(parsed(line_of(79)), time=7.5)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NVRM: Xid (PCI:0000:65:00): invalid",
+        "NVRM: Xid (PCI:0000:65:00)",
+        "NVRM: Xid: 31",
+        "NVRM: Xid : 32, pid=2280636",
+        "NVRM: Xid (invalid): 79, some error",
+        "NVRM: Xid (PCI:0000:01:00): 154 (",
+        "NVRM: Xid (PCI:0000:01:00): 0, nothing",
+        "NVRM: Xid (PCI:0000:01:00): 99999999999999999999, too much",
+        "NVRM: Xid (PCI:0000:01:00): -79, less than nothing",
+        "NVRM: Xid PCI:0000:01:00: 43, pid=1814139",
+        "NVRM: Xid error: xyz, invalid data",
+        "NVRM: GPU at PCI:0000:66:00: 48, this is no Xid",
+        "Xid=48 seen by the application",
+        "Xid (PCI:0000:66:00): 48, not the driver's words",
+        "python3[77]: NVRM: Xid (PCI:0000:66:00): 48, quoted",
+        "Oct 14 14:56:49 gpu001 dcgm-exporter[9]: NVRM: Xid (PCI:0000:66:00): 48, quoted",
+        "[   12.500000] gpu001 slurmd[9]: NVRM: Xid (PCI:0000:66:00): 48, quoted",
+        "[   12.500000] systemd[1]: NVRM: Xid (PCI:0000:66:00): 48, quoted",
+        "12,1227,437812449932,-;NVRM: Xid (PCI:0000:66:00): 48, a program wrote this to /dev/kmsg",
+        "<14>NVRM: Xid (PCI:0000:66:00): 48, a program wrote this to /dev/kmsg",
+        "user  :warn  : NVRM: Xid (PCI:0000:66:00): 48, a program wrote this to /dev/kmsg",
+        "prolog kernel: NVRM: Xid (PCI:0000:66:00): 48, nobody's clock stands before it",
+        "prolog: the log says\nNVRM: Xid (PCI:0000:66:00): 48, quoted",
+        'portDbgPrintf("NVRM: Xid (" attr "): %d, %s%s\\n",',
+        "[Dec 18 2024 19:09:50] [ERROR] [tid 1] detected NVSwitch fatal error 20034 on fid 0",
+    ],
+)
+def test_what_only_looks_like_an_xid_is_no_event(line: str) -> None:
+    assert parse(line) == ()
+
+
+@pytest.mark.parametrize(
+    ("data", "address"),
+    [
+        ("0000:c5:00", "0000:c5:00.0"),
+        ("0000:C5:00.0", "0000:c5:00.0"),
+        ("00000000:C5:00.0", "0000:c5:00.0"),
+        ("c5:00.0", "0000:c5:00.0"),
+        ("000d:00:00", "000d:00:00.0"),
+        ("10000:01:00", "10000:01:00.0"),
+        ("c5", ""),
+        ("", ""),
+        ("0000:c5:00.0; rm -rf", ""),
+    ],
+)
+def test_an_address_is_written_as_sysfs_writes_it(data: str, address: str) -> None:
+    assert pci_address(data) == address
+
+
+# Other events
+
+
+def test_an_sxid_is_told_by_its_head_line_not_by_its_data() -> None:
+    head = "nvidia-nvswitch3: SXid (PCI:0000:c8:00.0): 20034, Fatal, Link 28 LTSSM Fault Up"
+    events = parse(
+        head,
+        "nvidia-nvswitch3: SXid (PCI:0000:c8:00.0): 20034, Severity 1 Engine instance 28",
+        "nvidia-nvswitch3: SXid (PCI:0000:c8:00.0): 20034, Data {0x50610002, 0x10100030}",
+        "nvidia-nvswitch0: SXid (PCI:0000:00:00.0): xyz, Fatal error",
+        "nvidia-nvswitch0: SXid (invalid): some error",
+    )
+    assert events == (SXidEvent(20034, "0000:c8:00.0", None, "Fatal, Link 28 LTSSM Fault Up", "fatal", 28),)
+    assert evaluate(events) == ()
+
+
+FELL = "NVRM: fallen off the bus and is not responding to commands."
+
+
+@pytest.mark.parametrize(
+    ("lines", "address"),
+    [
+        (["NVRM: The NVIDIA GPU 0000:18:00.0", "NVRM: (PCI ID: 10de:2901) installed", FELL], "0000:18:00.0"),
+        (
+            [f"[ 1843.3] NVRM: The NVIDIA GPU 0000:b3:00.0\n    NVRM: installed in\n    {FELL}"],
+            "0000:b3:00.0",
+        ),
+        (["NVRM: The NVIDIA GPU 0000:05:00.0 installed in this has fallen off the bus"], "0000:05:00.0"),
+        (["NVRM: GPU 0000:29:00.0: GPU has fallen off the bus."], "0000:29:00.0"),
+        (["NVRM: The NVIDIA GPU 0000:18:00.0 is not supported", "NVRM: something else", FELL], ""),
+    ],
+)
+def test_a_gpu_that_fell_off_the_bus_without_an_xid_is_named(lines: list[str], address: str) -> None:
+    events = parse(*lines)
+    assert [event.pci for event in events if isinstance(event, FallenOffBus)] == [address]
+    assert [(found.code, found.severity, found.pci) for found in evaluate(events)] == [(79, "fail", address)]
+
+
+@pytest.mark.parametrize(
+    ("line", "address"),
+    [
+        ("NVRM: GPU 0000:c1:00.0: RmInitAdapter failed! (0x26:0x56:1463)", "0000:c1:00.0"),
+        ("NVRM: GPU 0000:c1:00.0: rm_init_adapter failed, device minor number 3", "0000:c1:00.0"),
+        ("[   99.500000] NVRM: RmInitAdapter failed! (0x25:0x40:1220)", ""),
+        ("3,1204,99500000,-;NVRM: rm_init_adapter failed, device minor number 0", ""),
+    ],
+)
+def test_a_gpu_that_the_driver_could_not_start_is_judged_as_the_xid_for_that(line: str, address: str) -> None:
+    assert [(found.code, found.severity, found.pci) for found in evaluate(parse(line))] == [(143, "fail", address)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[99.5] x NVRM: GPU 0000:c1:00.0: RmInitAdapter failed! (0x26:0x56:1463)",
+        "[99.5] process 'RmInitAdapter failed' started with executable stack",
+        "[99.5] NVRM: GPU of RmInitAdapter failed",
+        "[99.5] overlayfs: upperdir is NVRM: RmInitAdapter failed!",
+        "[99.5] overlayfs: x\nNVRM: RmInitAdapter failed!",
+        "python[77]: NVRM: GPU 0000:c1:00.0: RmInitAdapter failed! (0x26:0x56:1463)",
+    ],
+)
+def test_what_only_names_such_a_failure_is_none(line: str) -> None:
+    assert parse(line) == ()
+
+
+def test_a_gpu_that_started_after_a_reset_of_the_driver_is_well() -> None:
+    failed = "NVRM: GPU 0000:c1:00.0: RmInitAdapter failed! (0x26:0x56:1463)"
+    (found,) = evaluate(parse(failed, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.09"))
+    assert (found.severity, found.cleared_by) == ("none", "a reload of the driver")
+
+
+def test_the_driver_tells_the_uuid_of_a_gpu_before_its_first_xid() -> None:
+    events = parse("NVRM: GPU at PCI:0000:c5:00: GPU-455d8f70-2051-db6c-0430-ffc457bff834", line_of(79))
+    assert events[0] == GpuNamed("0000:c5:00.0", "GPU-455d8f70-2051-db6c-0430-ffc457bff834")
+    assert [found.uuid for found in evaluate(events)] == ["GPU-455d8f70-2051-db6c-0430-ffc457bff834"]
+    assert [found.uuid for found in evaluate(events, uuids={"00000000:C5:00.0": "GPU-1"})] == ["GPU-1"]
+    assert [found.uuid for found in evaluate(events, uuids={"0000:c5:00.0": ""})] == [events[0].uuid]
+
+
+@pytest.mark.parametrize(
+    ("line", "task"),
+    [
+        ("[99.5] INFO: task nvidia-smi:1234 blocked for more than 120 seconds.", ("nvidia-smi", 1234, 120)),
+        ("INFO: task kworker/u8:2:77 blocked for more than 245 seconds.", ("kworker/u8:2", 77, 245)),
+        ("INFO: task dd:9 blocked in I/O wait for more than 122 seconds.", ("dd", 9, 122)),
+    ],
+)
+def test_a_hung_task_is_read(line: str, task: tuple[str, int, int]) -> None:
+    (event,) = parse(line)
+    assert isinstance(event, HungTask)
+    assert (event.process, event.pid, event.seconds) == task
+
+
+# Whatever a node says
+
+TRUE_LINES = [
+    line_of(79, "pid='<unknown>', name=<unknown>, GPU has fallen off the bus."),
+    line_of(145, "RLW_REMAP Nonfatal XC1 i0 Link 10 (0x4)"),
+    line_of(154, "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"),
+    "NVRM: GPU at PCI:0000:66:00: GPU-12345678-1234-5678-9abc-def012345678",
+    "NVRM: The NVIDIA GPU 0000:18:00.0",
+    "NVRM: (PCI ID: 10de:2901) installed in this system has",
+    "NVRM: fallen off the bus and is not responding to commands.",
+    "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64",
+    "NVRM: GPU 0000:c1:00.0: RmInitAdapter failed! (0x26:0x56:1463)",
+    "nvidia-nvswitch3: SXid (PCI:0000:c8:00.0): 20034, Fatal, Link 28",
+    "[drm] [nvidia-drm] [GPU ID 0x0000c500] Removing device",
+    "[drm] Initialized nvidia-drm 0.0.0 for 0000:c5:00.0 on minor 7",
+    "INFO: task nvidia-smi:1234 blocked for more than 120 seconds.",
+]  # fmt: skip
+PREFIXES = [
+    "[   12.5000] ",
+    "<4>",
+    "kern  :warn  : ",
+    "4,1,2000000,-;",
+    "Oct 14 14:56:49 gpu001 kernel: ",
+    "kernel: ",
+]
+cuts = st.sampled_from(TRUE_LINES).flatmap(lambda line: st.integers(0, len(line)).map(lambda at: line[:at]))
+pieces = (
+    st.sampled_from([*TRUE_LINES, *PREFIXES, "NVRM:", "Xid (", "PCI:", "):", "\n", "\x00", " " * 50, "9" * 50]) | cuts
+)
+mutated = st.lists(pieces | st.text(max_size=6), max_size=8).map("".join)
+times = st.none() | st.floats()
+
+
+@given(st.lists(st.tuples(times, mutated | st.sampled_from(TRUE_LINES)), max_size=20))
+def test_nothing_that_a_node_says_raises_or_grows_out_of_bounds(
+    lines: list[tuple[float | None, str]],
+) -> None:
+    events = kernel_log.parse(lines)
+    for finding in evaluate(events) + evaluate_switches(events):
+        assert 1 <= finding.occurrences <= finding.count
+        assert 1 <= finding.code <= 999_999
+        assert len(finding.text) <= kernel_log.LONGEST_TEXT
+        assert len(finding.process) <= 60
+        assert not finding.cleared_by or finding.severity == "none"
+
+
+@given(st.lists(mutated.filter(lambda text: "nvrm" not in text.lower() and "nvswitch" not in text.lower())))
+def test_noise_without_the_drivers_name_is_never_a_finding(lines: list[str]) -> None:
+    events = parse(*lines)
+    assert evaluate(events) == evaluate_switches(events) == ()
+
+
+@given(
+    st.sampled_from([name for name in TRUE_LINES if "Xid" in name]),
+    st.lists(st.sampled_from(PREFIXES[:3]), max_size=3).map("".join),
+    st.sampled_from([str.upper, str.lower, str.title, str]),
+    st.sampled_from(["", " ", "  ", "\t"]),
+)
+def test_a_true_line_stays_true_in_any_case_blanks_and_wrapping(
+    line: str, prefix: str, cased: type[str], blanks: str
+) -> None:
+    (true,) = parse(line)
+    (event,) = parse(prefix + cased(line).replace("(", f"({blanks}", 1).replace("):", f"{blanks}):{blanks}", 1))
+    assert isinstance(event, XidEvent | SXidEvent)
+    assert isinstance(true, XidEvent | SXidEvent)
+    assert (type(event), event.code, event.pci, event.severity) == (
+        type(true),
+        true.code,
+        true.pci,
+        true.severity,
+    )
+
+
+@given(
+    st.from_regex(r"[A-Za-z][A-Za-z0-9_.-]{0,15}(\[[0-9]{1,6}\])?: ?", fullmatch=True),
+    st.sampled_from(PREFIXES[:2]),
+)
+def test_an_xid_that_another_program_quotes_is_no_event(program: str, prefix: str) -> None:
+    quoted = f"{prefix}{program}{TRUE_LINES[0]}"
+    assert (parse(quoted) == ()) == (not program.lower().startswith("kernel:") and "kernel[" not in program.lower())

@@ -1,0 +1,184 @@
+"""What the kernel log says of the host: every form is read, and what only looks like one is not."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
+from clusterproof.plugins.evidence.kernel_log.collect_lines import Kept
+from clusterproof.plugins.evidence.kernel_log.events_host import (
+    BOUND,
+    DiskEvent,
+    FileServer,
+    HardwareError,
+    OomKill,
+    Segfault,
+)
+from clusterproof.plugins.evidence.kernel_log.facts import Cleared, Event, Events
+from clusterproof.plugins.evidence.kernel_log.forms_hardware import LONGEST_WORDS
+from tests.builders.samples import Sample, of_topic, sample
+from tests.evidence.kernel_log.host_lines import FORMS
+
+MEMCG = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/slurm/job_7,task=python3,pid=39,uid=0"
+
+
+def parse(*lines: str) -> Events:
+    return kernel_log.parse((1.0, line) for line in lines)
+
+
+@pytest.mark.parametrize(("line", "event"), FORMS)
+def test_the_forms_of_a_line_are_read(line: str, event: Event) -> None:
+    assert parse(line) == (event,)
+    assert parse(f"[ 4242.000001] gpu001.example.org kernel: {line}") == (event,)
+
+
+@pytest.mark.parametrize("line", [line for line, _ in FORMS])
+def test_a_line_that_is_read_is_kept_by_the_probe(line: str) -> None:
+    assert Kept().of([(0.5, line.encode())])["lines"] == [[0.5, line]]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+        "oom_reaper: reaped process 39 (python3), now anon-rss:0kB, file-rss:0kB",
+        "Memory: 2097152K/2097152K available",
+        "python3[39]: Out of memory: Killed process 39 (python3)",
+        "platform eisa.0: Cannot allocate resource for EISA slot 1",
+        "ima: Can not allocate sha384 (reason: -2)",
+        "EDAC MC: Ver: 3.0.0",
+        "EDAC MC0: Giving out device to module i10nm_edac controller Intel_10nm Socket#0: DEV 0000:7e:0c.0",
+        "EDAC sbridge MC3: PROCESSOR 0:306e7 TIME 1422553404 SOCKET 0 APIC 0",
+        "mce: CPU supports 9 MCE banks",
+        "GHES: APEI firmware first mode is enabled by APEI bit and WHEA _OSC.",
+        "{1}[Hardware Error]: event severity: info",
+        "{1}[Hardware Error]:  Error 0, type: fatal",
+        "Memory failure: 0x3f5d2a: already hardware poisoned",
+        "acpi PNP0A08:00: _OSC: OS now controls [PCIeHotplug PME AER PCIeCapability]",
+        "pcieport 0000:00:1c.0: AER: enabled with IRQ 24",
+        "nvidia 0000:53:00.0:   device [10de:2330] error status/mask=00000001/0000e000",
+        "efa 0000:00:1f.0: Setup irq:27 name:efa-mgmnt@pci:0000:00:1f.0",
+        "efa 0000:00:1f.0 efa_0: IB device registered",
+        "efa: module verification failed: signature and/or required key missing - tainting kernel",
+        "infiniband mlx5_0: Failed to modify QP",
+        "ena 0000:00:05.0 eth0: Failed to submit command",
+        "slurmd[9]: python3[77]: segfault at 0 ip 0 sp 0 error 4",
+        "python3[77]: segfault in the application",
+        "BUG: Bad page state in process python3  pfn:12345",
+        "WARNING: CPU: 3 PID: 77 at fs/inode.c:611 iput+0x1/0x2",
+        "CPU3: Core temperature is above threshold, cpu clock is throttled (total events = 5)",
+        "CPU3: Package temperature/speed normal (total events = 5)",
+        "EXT4-fs error (device loop3): ext4_lookup:1815: inode #2: comm x: deleted inode referenced: 12",
+        "EXT4-fs (loop3): Remounting filesystem read-only",
+        "XFS (loop3): Corruption detected. Unmount and run xfs_repair",
+        "I/O error, dev fd0, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2",
+        "I/O error, dev loop0, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2",
+        "nvme nvme0: 32/0/0 default/read/poll queues",
+        "nvme nvme0: allocated 64 MiB host memory buffer.",
+        "ena 0000:00:05.0: ENA device version: 0.10",
+        "mlx5_core 0000:5c:00.0: Port module event: module 0, Cable plugged",
+        "mlx5_core 0000:5c:00.0 ens1f0np0: Link up",
+        "br0: port 1(veth0) entered blocking state",
+        "bond0: (slave eth1): link status definitely down, disabling slave",
+        "clocksource: timekeeping watchdog on CPU3: Marking clocksource 'tsc' as unstable",
+        "rcu: Hierarchical RCU implementation.",
+        "systemd[1]: Installed transient /etc/machine-id file.",
+        "Lustre: Lustre: Build Version: 2.15.6",
+        "LustreError: 11-0: fsx-OST0001-osc-ffff: operation ost_connect to node 10.0.0.1@tcp failed: rc = -19",
+        "Lustre: Mounted fsx-client",
+        "nfs: server 10.0.96.201",
+        "NFS: Registering the id_resolver key type",
+    ],
+)
+def test_what_only_looks_like_it_is_no_event(line: str) -> None:
+    assert parse(line) == ()
+
+
+def test_a_kill_at_a_limit_names_its_control_group_if_that_was_told_of_the_same_process() -> None:
+    killed = "Memory cgroup out of memory: Killed process {} (python3) total-vm:1kB"
+    assert parse(MEMCG, killed.format(39)) == (OomKill("python3", 39, "/slurm/job_7", 1.0),)
+    assert parse(MEMCG, killed.format(40)) == (OomKill("python3", 40, "?", 1.0),)
+
+
+@pytest.mark.parametrize("constraint", ["CPUSET", "MEMORY_POLICY"])
+@pytest.mark.parametrize(
+    "end", ["task=python3,pid=39,uid=1000", "task=a,pid=7,uid=0,b,pid=39,uid=1000", "task_memcg=/cut"]
+)
+def test_a_kill_on_numa_nodes_that_a_process_is_bound_to_is_not_the_whole_nodes(constraint: str, end: str) -> None:
+    data = f"oom-kill:constraint=CONSTRAINT_{constraint},nodemask=0,cpuset=/,mems_allowed=0-1,global_oom,{end}"
+    killed = "Out of memory: Killed process 39 (python3) total-vm:1kB"
+    assert parse(data, killed) == (OomKill("python3", 39, BOUND, 1.0),)
+    assert parse(data, killed, killed)[1] == OomKill("python3", 39, "", 1.0)
+
+
+def test_a_kill_for_want_of_the_whole_nodes_memory_stays_one() -> None:
+    data = "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,task=python3,pid=39,uid=0"
+    killed = "Out of memory: Killed process 39 (python3) total-vm:1kB"
+    assert parse(data, killed) == (OomKill("python3", 39, "", 1.0),)
+
+
+def test_the_captured_crashes_in_nccl_are_read() -> None:
+    events = kernel_log.parse((None, line) for line in sample("kernel-log/gpud-dmesg-nccl-segfault-iso.txt").lines)
+    crashes = [(event.process, event.library) for event in events if isinstance(event, Segfault)]
+    assert crashes == [("pt_main_thread", "libnccl.so.2")] * 2
+
+
+@pytest.mark.parametrize("one", of_topic("kernel-log", lambda one: one.is_healthy))
+def test_a_healthy_capture_tells_nothing_of_the_host(one: Sample) -> None:
+    events = kernel_log.parse((None, line) for line in one.lines)
+    assert {type(event) for event in events} <= {Cleared}
+
+
+@pytest.mark.parametrize(("server", "is_back"), [("fsx-OST0001", True), ("other-OST0001", False)])
+def test_an_unmounted_file_system_is_not_missed(server: str, is_back: bool) -> None:
+    (event,) = parse("Lustre: Unmounted fsx-client")
+    assert isinstance(event, FileServer)
+    assert event.brings_back(server) is is_back
+
+
+@pytest.mark.parametrize(
+    ("stopped", "mounted"),
+    [
+        ("EXT4-fs ({}): Remounting filesystem read-only", "EXT4-fs ({}): mounted filesystem with ordered data mode."),
+        ("EXT4-fs ({}): Remounting filesystem read-only", "EXT4-fs ({}): unmounting filesystem 0b6f4b1c."),
+        ("XFS ({}): Filesystem has been shut down due to log error (0x2).", "XFS ({}): Mounting V5 Filesystem"),
+        ("XFS ({}): xfs_do_force_shutdown(0x2) called from line 7", "XFS ({}): Unmounting Filesystem 0b6f4b1c"),
+    ],
+)
+def test_a_mount_is_told_of_a_file_system_that_had_stopped(stopped: str, mounted: str) -> None:
+    assert parse(mounted.format("sda1")) == ()
+    events = parse(stopped.format("sda1"), mounted.format("sdb1"), mounted.format("sda1"), mounted.format("sda1"))
+    assert [event.kind for event in events if isinstance(event, DiskEvent)][1:] == ["fresh"]
+
+
+def test_words_of_a_line_without_end_are_cut() -> None:
+    (event,) = parse("{1}[Hardware Error]: event severity: fatal".ljust(300, "x").replace("fatalx", "fatal x"))
+    assert isinstance(event, HardwareError)
+    assert len(event.words) == LONGEST_WORDS
+
+
+@pytest.mark.parametrize(("data", "event"), [(line, event) for line, event in FORMS])
+def test_an_event_stands_for_the_lines_that_were_left_out_before_it(data: str, event: Event) -> None:
+    (only,) = kernel_log.parse([(1.0, data, 200)])
+    assert not isinstance(only, Cleared | kernel_log.GpuNamed)
+    assert only.lines == 201
+
+
+pieces = st.one_of(
+    st.sampled_from([line for line, _ in FORMS]).flatmap(
+        lambda line: st.integers(0, len(line)).map(lambda at: line[:at])
+    ),
+    st.sampled_from([line for line, _ in FORMS] + ["[", "]", ": ", " " * 60, "9" * 60, "a" * 300, "\x00", "\n"]),
+    st.text(max_size=20),
+)
+
+
+@given(st.lists(pieces, max_size=6).map("".join))
+def test_whatever_a_line_says_reading_it_ends_and_gives_bounded_words(line: str) -> None:
+    for event in parse(line):
+        for word in re.findall(r"'([^']*)'", repr(event)):
+            assert len(word) <= max(LONGEST_WORDS, kernel_log.LONGEST_TEXT) + 255

@@ -1,0 +1,168 @@
+"""The kernel log as people save it, read into the collector of the probe."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.evidence.form import CaptureError
+from clusterproof.plugins.evidence.kernel_log import facts
+from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
+from clusterproof.plugins.evidence.kernel_log.facts import XidEvent
+from tests.builders.samples import sample
+from tests.testbed.needs import needs_root
+from tests.testbed.outputs import dmesg
+
+XID = "NVRM: Xid (PCI:0000:c5:00): 79, pid=77, name=python3, GPU has fallen off the bus."
+
+
+def log(text: str) -> dict[str, Any]:
+    data: Any = kernel_log.read(text)
+    return dict(data["kernel_log"])
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        (f"[   12.500000] {XID}\n", 12.5),
+        (f"4,1227,12500000,-;{XID}\n", 12.5),
+        (f"[Fri Oct 14 14:56:49 2022] {XID}\n", 1665759409.0),
+        (f"Oct 14 14:56:49 gpu001 kernel: {XID}\n", None),
+        (f"{XID}\n", None),
+    ],
+)
+def test_a_line_is_told_with_the_time_that_it_has(text: str, seconds: float | None) -> None:
+    assert kernel_log.is_kernel_log(text)
+    assert log(text)["lines"] == [[seconds, XID]]
+
+
+def test_a_log_from_the_boot_on_is_whole_and_another_is_not() -> None:
+    assert (log(dmesg())["truncated"], log(dmesg())["whole_from"]) == (False, 0.0)
+    later = log(f"[  900.000000] {XID}\n")
+    assert (later["truncated"], later["whole_from"]) == (True, 900.0)
+    assert log(f"{XID}\n")["whole_from"] is None
+
+
+def test_what_was_before_the_last_boot_is_left_out() -> None:
+    data = log(f"[  900.000000] {XID}\n{dmesg()}")
+    assert XID not in [line[1] for line in data["lines"]]
+    assert not data["truncated"]
+
+
+def test_what_a_program_wrote_into_the_log_is_not_the_kernels_word() -> None:
+    assert log(f"6,1,100,-;x\n12,1227,12500000,-;{XID}\n")["lines"] == []
+
+
+def test_a_boot_names_the_machine() -> None:
+    data: Any = kernel_log.read(dmesg())
+    assert data["platform"] == {"vendor": "Amazon EC2", "product": "p5.48xlarge"}
+    assert data["boot"] == {"kernel": "6.8.0-1021-aws"}
+
+
+def test_many_lines_alike_lose_none_of_their_number() -> None:
+    data = log(sample("kernel-log/gpud-dmesg-decode-iso-0.txt").text)
+    events = facts.parse(facts.lines(data["lines"]))
+    assert len(data["lines"]) < 100
+    assert sum(event.lines for event in events if isinstance(event, XidEvent) and event.code == 13) == 629
+
+
+# What any user can have logged: a file system's options stand in its complaint of them, a newline included
+
+SHORT = "NVRM: Xid (PCI:0000:c5:00): 79"
+HEAD = "tmpfs: Unknown parameter 'x"
+FORMS = {
+    "dmesg": ("[   12.500000] ", 15),
+    "dmesg -T": ("[Fri Oct 14 14:56:49 2022] ", 27),
+    "dmesg --time-format iso": ("2022-10-14T14:56:49,500000+00:00 ", 33),
+    "dmesg -r": ("<3>[   12.500000] ", 18),
+    "dmesg -x": ("kern  :err   : [   12.500000] ", 30),
+    "dmesg -d": ("[   12.500000 <    0.000001>] ", 30),
+    "dmesg -e": ("[  +0.000001] ", 14),
+    "dmesg -e, a new minute": ("[Oct14 14:56] ", 14),
+    "dmesg --time-format delta": ("[<    0.000001>] ", 17),
+    "journalctl -k": ("Oct 14 14:56:49 gpu001 kernel: ", 31),
+    "journalctl -k -o short-monotonic": ("[   12.500000] gpu001 kernel: ", 30),
+}
+ON_EACH_LINE = {
+    "dmesg -S": "[   12.500000] ",
+    "dmesg -S -r": "<3>[   12.500000] ",
+    "klogd": "Oct 14 14:56:49 gpu001 kernel: [   12.500000] ",
+}
+
+
+def codes(text: str) -> list[int]:
+    """The Xids that a capture tells."""
+    try:
+        data = log(text)["lines"]
+    except CaptureError:
+        return []
+    return [event.code for event in facts.parse(facts.lines(data)) if isinstance(event, XidEvent)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_only_the_head_of_a_record_is_the_kernels_word(form: str) -> None:
+    stamp, indent = FORMS[form]
+    before = f"{stamp.replace('500000', '400000')}usb 1-1: new device\n"
+    assert codes(f"{before}{stamp}{SHORT}\n") == [79]
+    for forged in (SHORT, f"Linux version 6.8.0\n{SHORT}", f"[   12.500000] {SHORT}", f"{stamp}{SHORT}"):
+        padded = forged.replace("\n", "\n" + " " * indent)
+        assert codes(f"{before}{stamp}{HEAD}\n{' ' * indent}{padded}'\n") == []
+        assert codes(f"{' ' * indent}{padded}'\n{before}") == []
+
+
+@pytest.mark.parametrize("form", ON_EACH_LINE)
+def test_where_each_line_of_a_record_has_its_stamp_only_the_first_is_the_kernels_word(form: str) -> None:
+    stamp = ON_EACH_LINE[form]
+    assert codes(f"{stamp}{HEAD}\n{stamp}{SHORT}'\n{stamp}Linux version 6.8.0\n{stamp}{SHORT}\n") == []
+    assert codes(f"{stamp}{HEAD}\n{stamp.replace('500000', '500001')}{SHORT}\n") == [79]
+
+
+def test_the_driver_may_speak_twice_in_a_microsecond_and_a_boot_all_at_once() -> None:
+    assert codes(f"[   12.500000] {SHORT}\n[   12.500000] {SHORT.replace('79', '48')}\n") == [79, 48]
+    data: Any = kernel_log.read(
+        "[    0.000000] Linux version 6.8.0-1021-aws (x)\n[    0.000000] DMI: Amazon EC2 p5.48xlarge/, BIOS 1.0\n"
+    )
+    assert data["platform"]["product"] == "p5.48xlarge"
+
+
+def test_a_boot_that_a_user_writes_hides_nothing_before_it() -> None:
+    stamp = "[   12.500000] "
+    assert codes(f"{stamp}{SHORT}\n[   13.500000] {HEAD}\n{' ' * 15}Linux version 6.8.0'\n") == [79]
+
+
+def test_without_times_lines_of_a_whole_log_show_no_records() -> None:
+    with pytest.raises(CaptureError, match="expected dmesg or journalctl -k with times"):
+        kernel_log.read(f"{HEAD}\n{SHORT}'\n")
+
+
+OPTIONS = (
+    "",
+    "-T",
+    "-r",
+    "-x",
+    "-d",
+    "-e",
+    "-S",
+    "-S -r",
+    "-S -x",
+    "-p",
+    "--time-format=iso",
+    "--time-format=delta",
+    "-t",
+)
+
+
+@needs_root
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_users_newline_in_this_machines_log_is_no_record_in_any_form_of_dmesg(options: str) -> None:
+    mark = f"{SHORT[:-2]}{os.getpid() % 90 + 10}"
+    mount = ["unshare", "-Urm", "mount", "-t", "tmpfs", "-o", f"x\n{mark}", "none", "/mnt"]
+    subprocess.run(mount, capture_output=True, check=False)
+    shown = subprocess.run(["dmesg", *options.split()], capture_output=True, text=True, check=False).stdout
+    if f"{mark}'" not in shown:
+        pytest.skip("this machine lets nobody mount in a namespace of his own, or shows no kernel log")
+    tail = "\n".join(shown.split("\n")[-40:])
+    assert codes(tail) == []

@@ -1,0 +1,298 @@
+"""Xids and SXids, judged by the catalogue."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusterproof.plugins.catalog import xids
+from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
+from clusterproof.plugins.evidence.kernel_log.facts import XidEvent, pci_address
+from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, evaluate, evaluate_switches, occurrences
+from tests.builders.samples import sample
+from tests.evidence.kernel_log.xid_lines import GPU, OTHER_GPU, line_of, parse
+
+HOUR = 3600.0
+
+
+def log(*entries: tuple[float | None, str]) -> tuple[Finding, ...]:
+    return evaluate(kernel_log.parse(entries))
+
+
+def only(findings: tuple[Finding, ...]) -> Finding:
+    (finding,) = findings
+    return finding
+
+
+def test_an_application_that_crashes_nine_times_in_636_lines_is_a_concern() -> None:
+    findings = evaluate(parse(*sample("kernel-log/gpud-dmesg-decode-iso-0.txt").lines))
+    assert [(found.code, found.severity, found.count, found.occurrences) for found in findings] == [
+        (13, "concern", 629, 9),
+        (43, "none", 7, 7),
+    ]
+
+
+def test_the_captured_double_bit_error_is_what_fails_not_the_application_that_it_ended() -> None:
+    findings = evaluate(parse(*sample("kernel-log/gpud-dmesg-tail-0.txt").lines))
+    assert [(found.code, found.severity, found.pci) for found in findings] == [
+        (48, "fail", "0000:19:00.0"),
+        (63, "concern", "0000:19:00.0"),
+        (94, "none", "0000:19:00.0"),
+    ]
+    assert (findings[2].process, findings[2].pid) == ("python3.10", 1248209)
+
+
+@pytest.mark.parametrize("code", sorted(code for code, row in xids().items() if row.verdict == "fail"))
+def test_a_hardware_code_fails_on_its_first_occurrence(code: int) -> None:
+    assert only(log((10.0, line_of(code)))).severity == "fail"
+
+
+@pytest.mark.parametrize("code", sorted(c for c, row in xids().items() if row.kind in ("application", "engine")))
+def test_an_application_or_engine_code_means_nothing_once_but_73_on_which_hyperpod_reboots(code: int) -> None:
+    is_of_older_table = xids()[code].source == "nvidia-555"  # nobody says what these do
+    expected = "concern" if code == 73 or is_of_older_table else "none"
+    assert only(log((10.0, line_of(code)))).severity == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "once", "twice"),
+    [(13, "none", "concern"), (31, "none", "concern"), (43, "none", "none"), (45, "none", "none"),
+     (94, "none", "none"), (92, "concern", "fail"), (109, "concern", "fail"), (121, "concern", "fail"),
+     (63, "concern", "concern"), (999, "concern", "concern")],
+)  # fmt: skip
+def test_repetition_counts_for_some_codes(code: int, once: str, twice: str) -> None:
+    assert only(log((10.0, line_of(code)))).severity == once
+    repeated = only(log((10.0, line_of(code)), (10.0 + 5 * HOUR, line_of(code))))
+    assert (repeated.severity, repeated.count, repeated.occurrences) == (twice, 2, 2)
+    assert (repeated.first, repeated.last) == (10.0, 10.0 + 5 * HOUR)
+
+
+@pytest.mark.parametrize(
+    ("lines", "severity"),
+    [
+        ([(0.0, GPU), (25 * HOUR, GPU)], "none"),  # more than 24 hours apart
+        ([(0.0, GPU), (HOUR, OTHER_GPU)], "none"),  # one each on two GPUs
+        ([(0.0, GPU), (179.0, GPU)], "none"),  # one burst
+        ([(0.0, GPU), (181.0, GPU)], "concern"),
+        ([(0.0, GPU), (25 * HOUR, GPU), (26 * HOUR, GPU)], "concern"),
+        ([(None, GPU), (None, GPU)], "none"),  # nothing proves that these are two
+        ([(60.0 * minute, GPU) for minute in range(30)], "none"),  # one burst of half an hour
+        ([(60.0 * minute, GPU) for minute in range(90)], "concern"),  # it never pauses
+    ],
+)
+def test_repeated_is_twice_on_one_gpu_within_24_hours(lines: list[tuple[float | None, str]], severity: str) -> None:
+    findings = log(*((time, line_of(13, gpu=gpu)) for time, gpu in lines))
+    assert {found.severity for found in findings} == {severity}
+
+
+def test_lines_of_one_burst_are_one_occurrence_that_began_with_the_first() -> None:
+    assert occurrences([5.0, 6.0, None, 100.0, 500.0, None]) == (5.0, 500.0)
+    assert occurrences([None, None]) == (None,)
+    assert occurrences([None, 5.0]) == (5.0,)
+    assert occurrences([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("mark", "gpus"),
+    [
+        ("[    0.000000] Linux version 6.8.0-1021-aws (buildd@lcy02) #23 SMP", {GPU, OTHER_GPU}),
+        ("-- Boot 3f2c0a4be7c14a4c8b3f5a0d6f0a1b2c --", {GPU, OTHER_GPU}),
+        ("NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.09", {GPU, OTHER_GPU}),
+        ("nvidia-nvswitch: Probing device 0000:08:00.0, Vendor Id = 0x10de", {GPU, OTHER_GPU}),
+        (line_of(154, "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"), {GPU}),
+    ],
+)
+def test_a_later_reset_or_reboot_clears_what_was_before_it(mark: str, gpus: set[str]) -> None:
+    before = [(1.0, line_of(79, gpu=gpu)) for gpu in (GPU, OTHER_GPU)]
+    severities = {found.pci: found.severity for found in log(*before, (2.0, mark)) if found.code == 79}
+    cleared = {found.pci for found in log(*before, (2.0, mark)) if found.code == 79 and found.cleared_by}
+    assert cleared == {pci_address(gpu) for gpu in gpus}
+    assert severities == {pci_address(gpu): "none" if gpu in gpus else "fail" for gpu in (GPU, OTHER_GPU)}
+    assert {found.severity for found in log((0.0, mark), *before) if found.code == 79} == {"fail"}
+
+
+def test_a_gpu_that_was_taken_off_the_bus_and_is_back_was_reset() -> None:
+    back = "[drm] Initialized nvidia-drm 0.0.0 20160202 for 0000:c5:00.0 on minor 7"
+    removed = "[drm] [nvidia-drm] [GPU ID 0x0000c500] Removing device"
+    assert only(log((1.0, line_of(95)), (2.0, removed), (3.0, back))).cleared_by == "a GPU reset"
+    assert only(log((1.0, line_of(95)), (3.0, back))).severity == "fail"
+    assert only(log((1.0, line_of(95)), (2.0, removed))).severity == "fail"
+    assert only(log((1.0, line_of(95, gpu=OTHER_GPU)), (2.0, removed), (3.0, back))).severity == "fail"
+
+
+def test_what_returns_after_a_reset_is_found_and_only_that_is_counted() -> None:
+    reset = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.129.03"
+    finding = only(log((1.0, line_of(109)), (HOUR, reset), (2 * HOUR, line_of(109))))
+    assert (finding.severity, finding.count, finding.first, finding.cleared_by) == (
+        "concern",
+        1,
+        2 * HOUR,
+        "",
+    )
+
+
+@pytest.mark.parametrize("now", ["0x1 (GPU Reset Required)", "0x9 (Something New)", ""])
+def test_a_recovery_action_that_is_due_clears_nothing(now: str) -> None:
+    due = line_of(154, f"GPU recovery action changed from 0x0 (None) to {now}")
+    assert {found.severity for found in log((1.0, line_of(79)), (2.0, due)) if found.code == 79} == {"fail"}
+
+
+@pytest.mark.parametrize(
+    ("texts", "data"),
+    [
+        (["pid=77, name=python3, Ch 1", "pid=78, name=nccl, Ch 1"], ("nccl", 78)),
+        (["pid=77, name=python3, Ch 1", "Ch 2"], ("python3", 77)),
+        (["pid=77, Ch 1", "Ch 2"], ("", 77)),
+        (["pid='<unknown>', name=python3, Ch 1", "Ch 2"], ("python3", None)),
+        (["Ch 1", "Ch 2"], ("", None)),
+    ],
+)
+def test_a_finding_names_the_last_process_that_a_line_tells(texts: list[str], data: tuple[str, int | None]) -> None:
+    finding = only(evaluate(parse(*(line_of(13, text) for text in texts))))
+    assert (finding.process, finding.pid) == data
+
+
+@pytest.mark.parametrize("due", [GPU, "00000000:C5:00.0"])
+def test_a_row_remapping_fails_while_it_is_pending_or_has_failed(due: str) -> None:
+    events = parse(line_of(63), line_of(63, gpu=OTHER_GPU))
+    assert {found.pci: found.severity for found in evaluate(events, remap_due=[due])} == {
+        "0000:c5:00.0": "fail",
+        "0000:0b:00.0": "concern",
+    }
+
+
+@pytest.mark.parametrize("code", range(144, 151))
+@pytest.mark.parametrize(
+    ("word", "severity"),
+    [("Fatal ", "fail"), ("Nonfatal ", "none"), ("Non-fatal ", "none"), ("", "concern")],
+)
+def test_nvlink_codes_are_judged_by_the_lines_own_word(code: int, word: str, severity: str) -> None:
+    assert only(log((1.0, line_of(code, f"RLW_REMAP {word}XC1 i0 Link 10 (0x4)")))).severity == severity
+
+
+@pytest.mark.parametrize(
+    ("texts", "part"),
+    [
+        (["RLW_REMAP Nonfatal XC1 i0 Link 10 (0x4)"], "RLW_REMAP, link 10"),
+        (
+            ["NETIR_LINK_EVT  Fatal   XC0 i0 Link 15 (0x02)", "NETIR Fatal XC0 i0 Link -1"],
+            "NETIR_LINK_EVT, NETIR, link 15",
+        ),
+        (["NETIR_LINK_EVT Fatal XC0 i0 Link 08", "NETIR_LINK_EVT Fatal XC0 i0 Link 01"], "NETIR_LINK_EVT, link 1 8"),
+        (["driver-specific detail"], ""),
+    ],
+)
+def test_a_finding_names_the_part_of_the_nvlink_hardware_and_the_links(texts: list[str], part: str) -> None:
+    assert only(evaluate(parse(*(line_of(149, text) for text in texts)))).part == part
+
+
+def test_every_captured_line_of_144_to_149_names_its_part() -> None:
+    events = parse(*sample("kernel-log/gpud-xid-nvlink5-145-149-real.txt").lines)
+    named = {event.unit for event in events if isinstance(event, XidEvent)}
+    assert named == {
+        "NETIR", "NETIR_BER_EVENT", "NETIR_LINK_EVT", "RLW_CTRL", "RLW_REMAP", "RLW_RXPIPE", "RLW_SRC_TRACK",
+        "SAW_EGR", "SAW_MVB",
+    }  # fmt: skip
+
+
+def test_lines_that_the_probe_left_out_are_counted() -> None:
+    data = [(1.0, line_of(79)), (2.0, line_of(79)), (9.0, line_of(79), 100)]
+    assert only(evaluate(kernel_log.parse(data))).count == 103
+
+
+@pytest.mark.parametrize(("left_out", "severity"), [(0, "concern"), (100, "none")])
+def test_a_storm_of_which_the_middle_is_left_out_is_one_burst(left_out: int, severity: str) -> None:
+    data = [(1.0, line_of(13)), (2.0, line_of(13)), (602.0, line_of(13), left_out)]
+    assert only(evaluate(kernel_log.parse(data))).severity == severity
+
+
+def test_one_fatal_line_among_nonfatal_ones_fails() -> None:
+    lines = [line_of(145, f"RLW_REMAP {word} XC1 i0 Link 10") for word in ("Nonfatal", "Fatal", "Nonfatal")]
+    assert only(evaluate(parse(*lines))).severity == "fail"
+
+
+@pytest.mark.parametrize(
+    ("now", "severity", "action"),
+    [
+        ("0x0 (None)", "none", "nothing to do"),
+        ("0x1 (GPU Reset Required)", "fail", "reset the GPU"),
+        ("0x2 (Node Reboot Required)", "fail", "reboot the node"),
+        ("0x3 (Drain P2P)", "fail", "end the jobs that use peer-to-peer, then reset the GPU"),
+        ("0x1 (Drain and Reset)", "fail", "drain the node, then reset the GPU"),
+        ("0x9 (Something New)", "concern", "do what its text says"),
+        ("", "concern", "do what its text says"),
+    ],
+)
+def test_xid_154_is_judged_by_its_text(now: str, severity: str, action: str) -> None:
+    finding = only(evaluate(parse(line_of(154, f"GPU recovery action changed from 0x4 (Drain and Reset) to {now}"))))
+    assert (finding.severity, finding.action) == (severity, action)
+
+
+def test_the_last_recovery_action_is_the_one_that_is_due() -> None:
+    lines = [
+        line_of(154, "GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)"),
+        line_of(154, "GPU recovery action changed from 0x4 (Drain and Reset) to 0x1 (GPU Reset Required)"),
+    ]
+    assert only(evaluate(parse(*lines))).action == "reset the GPU"
+
+
+def test_162_clears_163_that_was_before_it_on_its_gpu() -> None:
+    disengaged, engaged = line_of(163), line_of(162)
+    assert {found.severity for found in evaluate(parse(disengaged, engaged))} == {"none"}
+    assert {found.severity for found in evaluate(parse(engaged, disengaged))} == {"none", "concern"}
+    assert {found.severity for found in evaluate(parse(disengaged, line_of(162, gpu=OTHER_GPU)))} == {
+        "none",
+        "concern",
+    }
+
+
+def test_45_after_another_xid_adds_nothing() -> None:
+    findings = evaluate(parse(line_of(74), line_of(45), line_of(45)))
+    assert [(found.code, found.severity) for found in findings] == [(74, "fail"), (45, "none")]
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "severity"),
+    [
+        (12028, "Non-fatal, Link 32 egress non-posted PRIV error (First)", "concern"),
+        (12028, "Fatal, Link 32", "fail"),
+        (20034, "Link 30 LTSSM Fault Up", "fail"),
+        (20034, "Non-fatal, Link 30", "concern"),
+        (11111, "something new", "concern"),
+    ],
+)
+def test_an_sxid_is_judged_by_its_word_and_else_by_the_list(code: int, text: str, severity: str) -> None:
+    line = f"[131453.740743] nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): {code}, {text}"
+    finding = only(evaluate_switches(parse(line)))
+    assert (finding.family, finding.severity, finding.pci) == ("SXid", severity, "0000:a9:00.0")
+    assert only(evaluate_switches(parse(line, "NVRM: loading NVIDIA UNIX x86_64"))).severity == "none"
+
+
+def test_findings_come_worst_first() -> None:
+    findings = evaluate(parse(line_of(43), line_of(999), line_of(79), line_of(79, gpu=OTHER_GPU)))
+    assert [(found.severity, found.code) for found in findings] == [
+        ("fail", 79),
+        ("fail", 79),
+        ("concern", 999),
+        ("none", 43),
+    ]
+    assert [found.pci for found in findings[:2]] == ["0000:0b:00.0", "0000:c5:00.0"]
+
+
+codes = st.sampled_from([13, 31, 43, 48, 63, 79, 92, 94, 109, 121, 154, 162, 163, 999])
+entries = st.lists(st.tuples(st.floats(0, 3 * 86400), codes, st.integers(0, 3)), max_size=30)
+
+
+@given(entries, st.permutations(range(4)))
+def test_verdicts_do_not_depend_on_which_gpu_has_which_address(
+    data: list[tuple[float, int, int]], places: list[int]
+) -> None:
+    def verdicts(place: list[int]) -> Counter[tuple[int, int, str]]:
+        text = "GPU recovery action changed from 0x0 (None) to 0x0 (None)"
+        findings = log(*((time, line_of(code, text, f"0000:{place[gpu]:02x}:00")) for time, code, gpu in data))
+        return Counter((place.index(int(f.pci[5:7], 16)), f.code, f.severity) for f in findings)
+
+    assert verdicts(list(places)) == verdicts([0, 1, 2, 3])

@@ -1,0 +1,17 @@
+"""Lines of Xids, and what is read of lines."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
+from clusterproof.plugins.evidence.kernel_log.facts import Events
+
+GPU = "0000:c5:00"
+OTHER_GPU = "0000:0b:00"
+
+
+def parse(*lines: str) -> Events:
+    return kernel_log.parse((None, line) for line in lines)
+
+
+def line_of(code: int, text: str = "pid=77, name=python3, Ch 00000008", gpu: str = GPU) -> str:
+    return f"NVRM: Xid (PCI:{gpu}): {code}, {text}"

@@ -1,0 +1,1 @@
+"""Names, devices and domains of the network."""

@@ -1,0 +1,1 @@
+"""Versions, images and what jobs inherit."""

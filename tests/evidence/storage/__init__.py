@@ -1,0 +1,1 @@
+"""Mounts, Lustre and disks."""

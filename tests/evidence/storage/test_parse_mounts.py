@@ -1,0 +1,71 @@
+"""Mounted file systems as commands list them, read into the collector of the probe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.evidence.storage import parse_fstab as fstab
+from clusterproof.plugins.evidence.storage import parse_mounts as mounts
+from tests.builders.samples import sample
+from tests.testbed.outputs import DF
+
+
+def mounted(data: Any) -> dict[str, dict[str, Any]]:
+    return {mount["path"]: mount for mount in data["mounts"]["mounts"]}
+
+
+def test_df_tells_sizes_without_what_is_reserved_for_root() -> None:
+    root = mounted(mounts.read_df(DF))["/"]
+    assert (root["total_kib"], root["free_kib"]) == (59000000 + 144056560, 144056560)
+    assert (root["type"], root["source"], root["alive"]) == ("ext4", "/dev/root", "yes")
+
+
+@pytest.mark.parametrize("size", ["146G  59G  87G", "149504M 60416M 89088M", "153092096K 61865984K 91226112K"])
+def test_sizes_with_a_unit_are_the_same_in_each(size: str) -> None:
+    text = f"Filesystem  Size Used Avail Use% Mounted on\n/dev/root {size} 41% /\ntmpfs 1G 0 1G 0% /run\n"
+    root = mounted(mounts.read_df(text))["/"]
+    assert (root["total_kib"], root["free_kib"]) == (146 * 2**20, 87 * 2**20)
+
+
+def test_a_long_name_alone_in_its_line_belongs_to_the_next() -> None:
+    assert mounted(mounts.read_df(sample("host/insights-df-L8.txt").text))["/"]["inodes_free"] == 6150117
+
+
+def test_df_of_one_path_says_nothing_of_others() -> None:
+    data = mounted(mounts.read_df("Filesystem 1K-blocks Used Available Use% Mounted on\n/dev/root 10 5 5 50% /\n"))
+    assert data["/"]["total_kib"] == 10
+    assert data["/dev/shm"]["type"] == mounts.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "10.1.2.3@tcp:/abcde on /fsx type lustre (rw,noatime,flock)",
+        "10.1.2.3@tcp:/abcde /fsx lustre rw,noatime,flock 0 0",
+        "36 25 0:31 / /fsx rw,noatime,flock shared:1 - lustre 10.1.2.3@tcp:/abcde rw",
+        "TARGET SOURCE FSTYPE OPTIONS\n├─/fsx 10.1.2.3@tcp:/abcde lustre rw,noatime,flock",
+    ],
+)
+def test_a_mount_is_the_same_in_every_list(line: str) -> None:
+    (form,) = [form for form in (*mounts.FORMS, *fstab.FORMS) if form.recognises(line)]
+    fsx = mounted(form.read(line))["/fsx"]
+    assert fsx == {"path": "/fsx", "type": "lustre", "source": "10.1.2.3@tcp:/abcde", "options": "rw,noatime,flock"}
+
+
+def test_what_fstab_asks_for_is_mounted_where_a_list_of_all_mounts_says_so() -> None:
+    asked: Any = fstab.read_fstab(
+        "LABEL=root / ext4 defaults 0 1\n10.1.2.3@tcp:/abcde /fsx lustre noatime,_netdev 0 0\n"
+    )
+    everything: Any = mounts.read_df(DF)
+    data: Any = fstab.completed({**everything["mounts"], **asked["mounts"]})
+    assert {entry["path"]: entry["mounted"] for entry in data["fstab"]} == {"/": True, "/fsx": False}
+    assert "paths" not in data
+
+
+def test_beside_a_part_of_the_mounts_nobody_knows_what_fstab_lacks() -> None:
+    asked: Any = fstab.read_fstab("LABEL=root / ext4 defaults 0 1\n")
+    part: Any = mounts.read_mount("/dev/root on / type ext4 (rw)\n")
+    data: Any = fstab.completed({**part["mounts"], **asked["mounts"]})
+    assert "mounted" not in data["fstab"][0]

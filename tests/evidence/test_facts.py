@@ -1,0 +1,158 @@
+"""What a node told is read strictly: a value of the wrong kind is incomplete, never a number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import Collected, EvidenceError, NodeEvidence, Status, from_json, load, to_json
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
+from clusterproof.plugins.evidence.fact import CollectorData, collected_by
+from clusterproof.plugins.evidence.gpu.facts import Gpu
+from clusterproof.plugins.evidence.group import Group
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.recording import read_cluster
+from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.evaluate import evaluate
+from clusterproof.plugins.transport.gather import replay
+from tests.evidence.nonsense import JSON
+
+
+@pytest.mark.parametrize(
+    ("data", "raises", "words"),
+    [
+        ({"error": "NOT_SUPPORTED"}, NotApplicable, "not supported"),
+        ({"error": "FUNCTION_NOT_FOUND"}, NotApplicable, "not supported"),
+        ({"error": "GPU_IS_LOST"}, Incomplete, "GPU_IS_LOST"),
+        ({"error": 7}, Incomplete, "not understood"),
+        (None, Incomplete, "not told"),
+        ("0", Incomplete, "not understood"),
+        (True, Incomplete, "not understood"),
+        (0.0, Incomplete, "not understood"),
+        ([], Incomplete, "not understood"),
+    ],
+)
+def test_a_count_that_is_no_count_is_not_read_as_one(data: object, raises: type[Exception], words: str) -> None:
+    with pytest.raises(raises, match=words):
+        assert Gpu(0, {"ecc_uncorrected_dram": data}).ecc_uncorrected_dram
+
+
+def test_nothing_of_a_lost_gpu_can_be_read() -> None:
+    gpu = Gpu(3, {"lost": {"error": "GPU_IS_LOST"}, "ecc_uncorrected_dram": 0})
+    with pytest.raises(Incomplete, match="GPU_IS_LOST"):
+        assert gpu.ecc_uncorrected_dram == 0
+
+
+@settings(max_examples=200)
+@given(
+    collector=st.sampled_from(["boot", "platform", "nvml", "pci", "rdma", "kernel_log", "mounts", "services"]),
+    data=JSON,
+)
+def test_no_nonsense_from_a_node_breaks_a_check_or_passes_as_evidence(collector: str, data: Any) -> None:
+    node = Node(
+        Target("gpu001", instance_type="p5.48xlarge"), NodeEvidence("gpu001", {collector: Collected(Status.TOLD, data)})
+    )
+    for check in node_checks().values():
+        result = evaluate(check, node)
+        assert "the check itself broke" not in result.message
+        if collector in check.collectors and check.collectors - {collector}:
+            assert result.verdict is not Verdict.PASS
+
+
+@settings(max_examples=100)
+@given(place=st.integers(min_value=0, max_value=10_000), put=JSON)
+def test_one_spoilt_value_in_a_healthy_answer_never_breaks_a_check(place: int, put: Any) -> None:
+    evidence = replay(DEMO, read_cluster(DEMO))["gpu001"]
+    spoilt = from_json(_spoil(to_json(evidence), place, put))
+    node = Node(Target("gpu001"), spoilt)
+    for check in node_checks().values():
+        assert "the check itself broke" not in evaluate(check, node).message
+
+
+def _spoil(record: dict[str, Any], place: int, put: Any) -> dict[str, Any]:
+    """Put a value in the place of another, somewhere inside the collectors' values."""
+    places: list[tuple[Any, Any]] = []
+
+    def walk(data: Any) -> None:
+        entries = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+        for key, value in entries:
+            places.append((data, key))
+            walk(value)
+
+    for collector in record["leaves"].values():
+        if "value" in collector:
+            walk(collector["value"])
+    data, key = places[place % len(places)]
+    data[key] = put
+    return record
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "not a node's evidence"),
+        ("[]", "evidence is a list"),
+        ('{"schema": 2}', "schema is 2; expected 1"),
+        ('{"schema": 1, "node": 7, "leaves": {}}', "node is a int; expected text"),
+        ('{"schema": 1, "node": "a", "leaves": {"nvml": {"status": "fine"}}}', "expected one of told, absent"),
+        ('{"schema": 1, "node": "a", "leaves": [], "unreached": null}', "leaves is a list"),
+    ],
+)
+def test_a_recording_that_has_not_its_form_says_where(text: str, words: str) -> None:
+    with pytest.raises(EvidenceError, match=words):
+        load(text)
+
+
+def test_evidence_survives_its_way_to_disk() -> None:
+    for evidence in replay(DEMO, read_cluster(DEMO)).values():
+        assert from_json(to_json(evidence)) == evidence
+
+
+def test_a_collector_that_an_older_recording_lacks_was_not_asked_for() -> None:
+    node = Node(Target("gpu001"), NodeEvidence("gpu001", {}))
+    with pytest.raises(Incomplete, match="kernel_log: was not asked for"):
+        assert node.kernel_events
+    data = evaluate(node_checks()["gpu.no_xid"], node)
+    assert (data.verdict, data.cause) == (Verdict.INCOMPLETE, "kernel_log was not asked for")
+
+
+@pytest.mark.parametrize("word", ["NOT_SUPPORTED", "EIO"])
+def test_a_device_whose_name_cannot_be_read_costs_no_more_than_its_own_verdict(word: str) -> None:
+    device = {"name": {"error": word}, "vendor": "1d0f", "ports": [{"port": 1, "state": "1: DOWN"}]}
+    data = {"rdma": Collected(Status.TOLD, {"devices": [device]})}
+    node = Node(Target("gpu001", instance_type="p5.48xlarge"), NodeEvidence("gpu001", data))
+    for check in node_checks().values():
+        assert evaluate(check, node).verdict is not Verdict.PASS or "rdma" not in check.collectors
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**30, -(10**300)])
+def test_a_number_that_no_count_or_size_can_be_is_not_understood(value: float) -> None:
+    with pytest.raises(Incomplete, match="not understood"):
+        assert Gpu(0, {"power_limit_w": value}).power_limit_w
+
+
+def test_a_fact_that_breaks_on_what_was_told_is_incomplete_every_time() -> None:
+    class Telling(Node):
+        @collected_by("boot")
+        def broken(self, data: CollectorData) -> str:
+            return str(data.value["no such key"])
+
+    node = Telling(Target("gpu001"), NodeEvidence("gpu001", {"boot": Collected(Status.TOLD, {})}))
+    for _ in range(2):
+        with pytest.raises(Incomplete, match=r"broken could not be understood: KeyError: 'no such key' \(test_facts"):
+            assert node.broken
+
+
+def test_a_node_whose_reading_breaks_costs_its_group_nothing() -> None:
+    group = Group([Node(Target(name), NodeEvidence(name, {})) for name in ("gpu001", "gpu002", "gpu003")])
+
+    def speed(node: Node) -> dict[str, str | None]:
+        return {"speed": "fast" if node.name != "gpu003" else str(1 / 0)}
+
+    assert group.counts("speed", speed) == {"speed": {"fast": 2}}
+    assert group.most("speeds", lambda node: [str(speed(node)["speed"])]) == frozenset()

@@ -1,0 +1,202 @@
+"""The host as commands show it, read into the collectors of the probe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.evidence.ec2 import parse as ec2
+from clusterproof.plugins.evidence.form import CaptureError
+from clusterproof.plugins.evidence.host import parse as host
+from clusterproof.plugins.evidence.host import parse_system as system
+from clusterproof.plugins.evidence.lustre import parse as lustre
+from clusterproof.plugins.evidence.memory import parse as memory
+from clusterproof.plugins.evidence.processors import parse as cpus
+from clusterproof.plugins.evidence.software import parse as versions
+from clusterproof.plugins.evidence.storage import parse_disks as disks
+from tests.builders.samples import sample
+
+# Memory, processors, Lustre
+
+
+def test_free_and_meminfo_tell_the_same() -> None:
+    free: Any = memory.read_free(
+        "               total        used        free      shared  buff/cache   available\n"
+        "Mem:      2113123908    10485760  2000000000        1024      512000  2050000000\n"
+        "Swap:              0           0           0\n"
+    )
+    meminfo: Any = memory.read_meminfo(
+        "MemTotal:       2113123908 kB\nMemAvailable:   2050000000 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n"
+    )
+    assert free == meminfo
+    assert free["boot"] == {"memory_kib": 2113123908}
+
+
+def test_free_in_a_unit_that_it_does_not_name_is_an_error() -> None:
+    with pytest.raises(CaptureError, match="unit"):
+        memory.read_free(
+            "               total        used        free      shared  buff/cache   available\n"
+            "Mem:         2063597       10241     1953125           1         501     2001953\n"
+        )
+
+
+def test_lscpu_tells_what_cpuinfo_does() -> None:
+    data: Any = cpus.read_lscpu(sample("lscpu/hpc6a-48xlarge.txt").text)
+    assert data["cpus"]["info"] == {"model": "AMD EPYC 7R13 Processor", "sockets": 2, "cores": 96}
+    assert (data["cpus"]["machine"], data["cpus"]["online"], data["boot"]) == ("x86_64", "0-95", {"cpus": 96})
+
+
+def test_offline_cpus_are_not_counted() -> None:
+    data: Any = cpus.read_lscpu(sample("lscpu/insights-lscpu-L34.txt").text)
+    assert data["boot"] == {"cpus": 1}
+    assert "present" not in data["cpus"]
+
+
+def test_cpupower_and_sysfs_tell_policies() -> None:
+    data: Any = cpus.read_cpupower(sample("lscpu/insights-cpupower_frequency_info-L36.txt").text)
+    first = data["cpus"]["policies"][0]
+    assert (first["driver"], first["governor"], first["max_khz"]) == ("intel_pstate", "performance", 3_000_000)
+    folder = "/sys/devices/system/cpu/cpu{}/cpufreq"
+    lines = [f"{folder.format(cpu)}/scaling_governor:performance" for cpu in range(4)]
+    sysfs: Any = cpus.read_sysfs("\n".join(lines))
+    assert sysfs["cpus"]["policies"] == [{"first": "policy0", "governor": "performance", "count": 4}]
+
+
+def test_lfs_df_tells_every_target() -> None:
+    data: Any = lustre.read_lfs_df(sample("lustre/fsx-guide-performance-lfs-df.txt").text)
+    assert [target["kind"] for target in data["lustre_space"]["targets"]] == ["mdt", "ost", "ost"]
+
+
+def test_lctl_tells_imports_and_health() -> None:
+    data = lustre.read_parameters(
+        "health_check=healthy\nosc.abcde-OST0000-osc-ffff8e2d.import=\nimport:\n"
+        "    name: abcde-OST0000-osc-ffff8e2d\n    target: abcde-OST0000_UUID\n    state: DISCONN\n"
+        "osc.abcde-OST0000-osc-ffff8e2d.max_rpcs_in_flight=32\n"
+    )
+    client = {"kind": "osc", "name": "abcde-OST0000-osc-ffff8e2d", "state": "DISCONN", "max_rpcs_in_flight": 32}
+    assert data == {"lustre": {"health": "healthy", "clients": [client], "left_out": 0}}
+
+
+# What runs
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        (" 10:14:32 up 12 days,  3:04,  2 users,  load average: 0.08, 0.03, 0.01\n", 12 * 86400 + 3 * 3600 + 4 * 60),
+        (" 10:14:32 up 7 min,  0 users,  load average: 0.08, 0.03, 0.01\n", 7 * 60),
+        (" 10:14:32 up 1 day, 5 min,  1 user,  load average: 0.08, 0.03, 0.01\n", 86400 + 5 * 60),
+    ],
+)
+def test_uptime_in_its_forms(text: str, seconds: float) -> None:
+    assert host.read_uptime(text) == {"boot": {"uptime_s": seconds}}
+
+
+def test_dmidecode_tells_the_instance_type() -> None:
+    system_rows = "System Information\n\tManufacturer: Amazon EC2\n\tProduct Name: p5.48xlarge\n"
+    text = f"{system_rows}\nBase Board Information\n\tProduct Name: another\n"
+    assert host.read_dmidecode(text) == {"platform": {"vendor": "Amazon EC2", "product": "p5.48xlarge"}}
+
+
+def test_systemctl_status_tells_the_services_that_matter() -> None:
+    text = (
+        "● slurmd.service - Slurm node daemon\n"
+        "     Loaded: loaded (/lib/systemd/system/slurmd.service; enabled; vendor preset: enabled)\n"
+        "     Active: failed (Result: exit-code) since Sat\n\n"
+        "● cups.service - CUPS\n     Loaded: loaded (/x; enabled)\n     Active: active (running)\n"
+    )
+    data: Any = system.read_status(text)
+    assert data["services"]["services"] == {
+        "slurmd": {"load": "loaded", "active": "failed", "sub": "Result: exit-code", "enabled": "enabled"}
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "failed"),
+    [
+        ("  UNIT LOAD ACTIVE SUB DESCRIPTION\n● foo.service loaded failed failed Foo\n\n1 loaded units listed.\n", 1),
+        ("  UNIT LOAD ACTIVE SUB DESCRIPTION\n\n0 loaded units listed.\n", 0),
+    ],
+)
+def test_systemctl_failed_tells_what_failed(text: str, failed: int) -> None:
+    data: Any = system.read_list(text)
+    assert system.is_list(text)
+    assert data["services"]["failed"] == ["foo.service"] * failed
+
+
+def test_ulimit_and_proc_limits_tell_a_login_in_bytes() -> None:
+    ulimit: Any = system.read_ulimit("max locked memory           (kbytes, -l) 65536\nopen files  (-n) 1024\n")
+    limits: Any = system.read_proc_limits(sample("host/insights-proc_limits-L11.txt").text)
+    assert ulimit["limits"]["login"] == {"memlock": 65536 * 1024, "nofile": 1024}
+    assert limits["limits"]["login"]["memlock"] == 65536
+
+
+def test_a_part_of_the_processes_tells_nothing_of_zombies() -> None:
+    whole = "  PID STAT COMMAND\n    1 Ss   systemd\n   77 Z    python3 <defunct>\n"
+    assert system.read_ps(whole) == {"processes": {"total": 2, "zombies": 1}}
+    assert not system.is_ps(whole.replace("    1 Ss   systemd\n", ""))
+
+
+def test_the_clock_by_chronyc() -> None:
+    text = "Root delay      : 0.000400 seconds\nRoot dispersion : 0.000100 seconds\nLeap status     : Normal\n"
+    assert system.read_chronyc(text) == {"kernel": {"clock": {"synchronised": True, "max_error_s": 0.0003}}}
+
+
+# What is installed
+
+
+def components(data: Any) -> dict[str, Any]:
+    return {name: data["version"] for name, data in data["versions"]["components"].items() if "version" in data}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            "ii  libnccl2  2.27.7-1+cuda12.9  amd64  NCCL\nrc  enroot  3.4  amd64  gone\nii  vim  9  amd64  x\n",
+            {"nccl": "2.27.7-1+cuda12.9"},
+        ),
+        ("lustre-client-2.15.6-1.el9.x86_64\nvim-9.0-1.el9.x86_64\n", {"lustre": "2.15.6-1.el9"}),
+        (
+            "filename:       /lib/modules/6.8.0/updates/dkms/efa.ko.zst\nversion:        2.17.3g\nlicense: GPL\n",
+            {"efa": "2.17.3g"},
+        ),
+        (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.09  Release Build\nGCC version: 12\n",
+            {"driver": "580.126.09"},
+        ),
+        ("# EFA installer version: 1.43.2\n# Debug packages installed: no\n", {"efa_installer": "1.43.2"}),
+    ],
+)
+def test_versions_come_from_packages_modules_and_files(text: str, found: dict[str, str]) -> None:
+    (form,) = [form for form in versions.FORMS if form.recognises(text)]
+    assert components(form.read(text)) == found
+
+
+def test_a_version_that_nobody_captured_is_unknown_and_not_absent() -> None:
+    data: Any = host.read_uname("Linux gpu001 6.8.0-1021-aws #23~22.04.1-Ubuntu SMP x86_64 GNU/Linux\n")
+    assert components(data) == {"kernel": "6.8.0-1021-aws"}
+    assert data["versions"]["components"]["driver"] == versions.UNKNOWN
+
+
+def test_the_identity_document_tells_the_type_and_not_the_account() -> None:
+    text = '{"accountId": "1", "instanceType": "p5.48xlarge", "availabilityZone": "us-west-2b", "pendingTime": "x"}'
+    assert ec2.is_identity(text)
+    assert ec2.read_identity(text) == {
+        "imds": {"identity": {"instance_type": "p5.48xlarge", "availability_zone": "us-west-2b"}},
+        "platform": {"vendor": "Amazon EC2", "product": "p5.48xlarge"},
+    }
+
+
+def test_nvme_list_tells_disks_and_edac_errors() -> None:
+    row = (
+        "/dev/nvme1n1     AWS1234     Amazon EC2 NVMe Instance Storage   1   3.84  TB /   3.84  TB    512   B +  0 B\n"
+    )
+    nvme: Any = disks.read_nvme_list(f"Node SN Model\n---- -- -----\n{row}")
+    disk = {"name": "nvme1", "model": "Amazon EC2 NVMe Instance Storage", "serial": "AWS1234"}
+    assert nvme["nvme"]["controllers"] == [disk | {"disks": [{"name": "nvme1n1"}]}]
+    folder = "/sys/devices/system/edac/mc/mc0"
+    edac: Any = disks.read_edac(f"{folder}/ce_count:3\n{folder}/ue_count:0\n{folder}/mc_name:Skylake\n")
+    controller = {"name": "mc0", "modules": [], "corrected": 3, "uncorrected": 0, "type": "Skylake"}
+    assert edac["edac"]["controllers"] == [controller]

@@ -1,0 +1,259 @@
+"""Logs of tests that people ran, read into the collectors that only captures tell."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evidence.dcgm import parse as dcgmi
+from clusterproof.plugins.evidence.exit_status import exit_status
+from clusterproof.plugins.evidence.nccl import parse as nccl_tests
+from clusterproof.plugins.evidence.nccl import parse_nccom as nccom
+from clusterproof.plugins.evidence.slurm import parse as slurm
+from clusterproof.plugins.evidence.slurm.facts import SlurmNode, SlurmNodes
+from tests.builders.samples import sample
+from tests.testbed.outputs import NCCL_ROWS, SCONTROL, dcgm_json, dcgm_table, nccl_log, nccom_log
+
+
+def only_log(data: Any) -> dict[str, Any]:
+    ((collector, value),) = data.items()
+    (log,) = value["logs"]
+    assert collector in ("dcgm_diag", "nccl_tests", "nccom")
+    return dict(log)
+
+
+# dcgmi
+
+
+def results(text: str) -> dict[str, list[tuple[str, str]]]:
+    tests = only_log(dcgmi.read_table(text))["tests"]
+    return {test["name"]: [(result["gpu"], result["status"]) for result in test["results"]] for test in tests}
+
+
+def test_a_table_tells_the_results_of_single_gpus() -> None:
+    data = results(dcgm_table(memory=("Pass - GPUs: 0, 1, 2, 4, 5, 6, 7", "Fail - GPU: 3")))
+    assert data["GPU Memory"] == [("0, 1, 2, 4, 5, 6, 7", "pass"), ("3", "fail")]
+    assert data["PCIe"] == [("", "pass")]
+
+
+def test_a_table_of_dcgm_4_names_each_gpu_before_its_result() -> None:
+    assert results(dcgm_table(memory=("Fail", "GPU0: Pass", "GPU1: Fail")))["GPU Memory"] == [
+        ("", "fail"),
+        ("0", "pass"),
+        ("1", "fail"),
+    ]
+
+
+def test_a_note_that_is_broken_in_the_middle_of_a_word_is_one_text() -> None:
+    table = dcgm_table(memory=("Fail - GPU: 0",), warning="GPU 0 Thermal violations totaling 13.3 second")
+    rule = "+-----  Stress"
+    broken = table.replace(
+        rule, f"|                           | s started at 9.7 seconds                       |\n{rule}"
+    )
+    (result,) = only_log(dcgmi.read_table(broken))["tests"][-1]["results"]
+    assert result["messages"] == [
+        {"text": "GPU 0 Thermal violations totaling 13.3 seconds started at 9.7 seconds", "severity": None}
+    ]
+
+
+def test_an_info_is_no_warning() -> None:
+    table = dcgm_table(warning="GPU 0 max power 299.5 W").replace("| Warning", "| Info   ")
+    assert [test["results"][0]["messages"] for test in only_log(dcgmi.read_table(table))["tests"]] == [[]] * 7
+
+
+@pytest.mark.parametrize("dcgm", [3, 4])
+def test_json_tells_who_failed_why_and_how_badly(dcgm: int) -> None:
+    log = only_log(dcgmi.read_json(dcgm_json("Fail", severity=2, warning="bad", dcgm=dcgm)))
+    found = [one for test in log["tests"] for one in test["results"] if one["status"] == "fail"]
+    assert found == [{"gpu": "3", "status": "fail", "messages": [{"text": "bad", "severity": 2}]}]
+    assert log["version"] == {3: "3.3.9", 4: "4.2.3"}[dcgm]
+
+
+def test_a_result_of_what_is_no_gpu_says_of_what() -> None:
+    result = {"entity_group": "CPU", "entity_id": 1, "status": "Skip"}
+    tests = [{"name": "cpu_eud", "results": [result]}]
+    log = only_log(dcgmi.read_json(json.dumps({"DCGM Diagnostic": {"test_categories": [{"tests": tests}]}})))
+    assert [(one["gpu"], one["status"]) for one in log["tests"][0]["results"]] == [("CPU 1", "skip")]
+
+
+def test_what_a_wrapper_prints_around_the_json_is_passed_over() -> None:
+    assert only_log(dcgmi.read_json(f"WARNING: odd\n{dcgm_json()}\nexit code: 226\n"))["exit"] == 226
+
+
+def test_the_links_of_dcgmi_are_those_of_nvml() -> None:
+    data: Any = dcgmi.read_nvlink_status("gpuId 0:\n    U U D X _\ngpuId 1:\n    U U U\n")
+    assert [gpu["nvlinks"] for gpu in data["nvml"]["gpus"]] == [[True, True, False], [True, True, True]]
+
+
+def test_the_counters_of_dcgmi_are_those_of_nvml() -> None:
+    data: Any = dcgmi.read_nvlink_errors(sample("dcgmi/gcm-nvlink-e-crc12.json").text)
+    assert data["nvml"]["gpus"][0]["nvlink_errors"]["crc_data"] == {"0": 12}
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [("exit code: 205", 205), ("rc=0", 0), ("exit status 1\n\n", 1), ("Exit: 3", 3), ("size 8 rc", None), ("", None)],
+)
+def test_an_exit_status_that_somebody_wrote_down_is_read(end: str, status: int | None) -> None:
+    assert exit_status(f"output\n{end}") == status
+
+
+# nccl-tests
+
+
+def test_a_row_tells_both_halves() -> None:
+    row = only_log(nccl_tests.read(nccl_log()))["rows"][0]
+    half = {"time_us": 43.48, "algbw_gb_per_s": 24.11, "busbw_gb_per_s": 45.21, "wrong": 0, "deviation": None}
+    assert row["out_of_place"] == half
+    assert (row["size_bytes"], row["count"], row["redop"]) == (1048576, 262144, "sum")
+    assert row["in_place"]["busbw_gb_per_s"] == 45.3
+
+
+@pytest.mark.parametrize("prefix", ["", "[1,0]<stdout>:", "0: "])
+def test_the_rank_before_a_line_changes_nothing(prefix: str) -> None:
+    text = "".join(f"{prefix}{line}\n" for line in nccl_log().splitlines())
+    plain = only_log(nccl_tests.read(nccl_log()))
+    assert only_log(nccl_tests.read(text)) == plain
+
+
+@pytest.mark.parametrize(
+    ("file", "rows", "busbw", "average"),
+    [
+        ("awsome-batch.txt", 32, 483.05, 156.742),
+        ("superbench-alltoall.log.txt", 34, 224.31, 58.6481),
+        ("superbench-allgather.log.txt", 34, 223.39, 58.2651),
+        ("dcgm-mock-fail-oob.txt", 1, 0.0, 0.0),
+        ("eks-16gpu-tail-efa.txt", 1, 438.85, 53.2202),
+        ("gke-b200-b.txt", 0, None, None),
+    ],
+)
+def test_every_set_of_columns_is_read_by_its_names(
+    file: str, rows: int, busbw: float | None, average: float | None
+) -> None:
+    log = only_log(nccl_tests.read(sample(f"nccl-tests/{file}").text))
+    last = log["rows"][-1]["out_of_place"]["busbw_gb_per_s"] if log["rows"] else None
+    assert (len(log["rows"]), last, log["avg_busbw_gb_per_s"]) == (rows, busbw, average)
+
+
+def test_the_run_says_who_took_part() -> None:
+    log = only_log(nccl_tests.read(nccl_log()))
+    assert (log["version"], log["nccl"], log["collective"]) == ("2.17.6", "2.27.7+cuda12.9", "all_reduce_perf")
+    assert (log["ranks"], log["hosts"], log["validation"]) == (16, ["gpu001", "gpu002"], 1)
+
+
+def test_the_network_is_what_the_ranks_name() -> None:
+    data = only_log(nccl_tests.read(sample("nccl-tests/eks-g4dn-2gpu-efa-ncclinfo.txt").text))["network"]
+    assert (set(data["networks"]), set(data["providers"]), data["nics"]) == ({"AWS Libfabric"}, {"efa"}, [1])
+
+
+def test_a_log_of_another_program_tells_the_network_alone() -> None:
+    text = "gpu001:7:7 [0] NCCL INFO Using network Socket\nstep 1\n"
+    (form,) = [form for form in nccl_tests.FORMS if form.recognises(text)]
+    assert set(only_log(form.read(text))) == {"network"}
+
+
+def test_of_several_tables_every_row_counts_and_the_worst_sum() -> None:
+    text = nccl_log() + nccl_log(summary="# Out of bounds values : 2 FAILED\n") + nccl_log()
+    log = only_log(nccl_tests.read(text))
+    assert len(log["rows"]) == 3 * len(NCCL_ROWS.splitlines())
+    assert (log["out_of_bounds"], log["out_of_bounds_word"]) == (2, "FAILED")
+
+
+# nccom-test
+
+
+@pytest.mark.parametrize(
+    ("file", "unit", "algbw"),
+    [
+        ("neuron-sdk-01-L28.txt", "GiB/s", 43.69),  # 33554432 bytes in 768 µs
+        ("neuron-sdk-04-L619.txt", "GiB/s", 56.73),
+        ("neuron-sdk-10-L752.txt", "GB/s", 55.41),
+        ("neuron-sdk-08-L690.txt", "GB/s", 35.34),
+    ],
+)
+def test_what_a_version_means_by_gb_is_seen_in_its_sizes_and_times(file: str, unit: str, algbw: float) -> None:
+    log = only_log(nccom.read_table(sample(f"nccom-test/{file}").text))
+    assert (log["unit"], round(log["rows"][-1]["algbw_gb_per_s"], 2)) == (unit, algbw)
+
+
+def test_numbers_too_small_to_tell_the_unit_stay_as_they_are() -> None:
+    text = "size(B) count(elems) type time(us) algbw(GB/s) busbw(GB/s)\n 8 2 fp32 520 0.01 0.02\n"
+    log = only_log(nccom.read_table(text))
+    assert (log["unit"], log["rows"][0]["busbw_gb_per_s"]) == ("", 0.02)
+
+
+def test_the_json_report_tells_the_same_rows() -> None:
+    row = {"size(B)": 524288, "count(elems)": 131072, "type": "fp32", "time:avg(us)": 23.11}
+    text = json.dumps({"results": [{**row, "algbw(GB/s)": 22.6888, "busbw(GB/s)": 21.9798}]})
+    log = only_log(nccom.read_json(text))
+    assert log["rows"][0] == {
+        "size_bytes": 524288,
+        "count": 131072,
+        "type": "fp32",
+        "time_us": 23.11,
+        "algbw_gb_per_s": 22.6888,
+        "busbw_gb_per_s": 21.9798,
+    }
+
+
+def test_an_error_of_the_runtime_is_a_problem() -> None:
+    text = f"{nccom_log()}2026-Jan-01 ERROR NRT_TIMEOUT on nd 3\n"
+    assert only_log(nccom.read_table(text))["problems"] == ["2026-Jan-01 ERROR NRT_TIMEOUT on nd 3"]
+
+
+# Slurm
+
+
+def nodes(text: str) -> list[dict[str, str]]:
+    (form,) = [form for form in slurm.FORMS if form.recognises(text)]
+    data: Any = form.read(text)
+    return list(data["slurm_node"]["nodes"])
+
+
+def test_scontrol_tells_a_node_in_lines_and_in_one() -> None:
+    in_one = " ".join(SCONTROL.split("\n   "))
+    assert nodes(SCONTROL) == nodes(in_one)
+    assert nodes(SCONTROL)[0]["gres"] == "gpu:h100:8(S:0-1)"
+
+
+def test_a_reason_has_its_user_and_its_time() -> None:
+    (node,) = nodes(f"{SCONTROL.rstrip()}\n   Reason=bad [GPU] cable [root@2026-07-22T23:31:17]\n")
+    assert (node["reason"], node["reason_user"]) == ("bad [GPU] cable", "root")
+    assert node["reason_time"] == "2026-07-22T23:31:17"
+
+
+def test_sinfo_tells_each_node_once_with_its_state() -> None:
+    text = (
+        "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\n"
+        "gpu*  up  infinite  2  drain* gpu[001-002]\nall  up  infinite  3  idle~ gpu[001-003]\n"
+    )
+    assert {node["name"]: node["state"] for node in nodes(text)} == {
+        "gpu001": "DRAIN*",
+        "gpu002": "DRAIN*",
+        "gpu003": "IDLE",
+    }
+
+
+@pytest.mark.parametrize(
+    ("gres", "gpus"),
+    [
+        ("gpu:h100:8(S:0-1)", 8),
+        ("gpu:8", 8),
+        ("gpu:model_a:2,gpu:model_b:2", 4),
+        ("mig:3g.40gb:7,gpu:a100:4", 4),
+        ("tmpdisk:100", 0),
+        ("", 0),
+    ],
+)
+def test_the_gpus_in_a_gres_of_any_form(gres: str, gpus: int) -> None:
+    assert SlurmNode({"gres": gres}).gpus == gpus
+
+
+def test_an_answer_about_one_other_node_is_not_this_nodes() -> None:
+    data = SlurmNodes({"nodes": [{"name": "gpu007", "host": "gpu007", "state": "DOWN"}]})
+    assert data.named("node").state == "DOWN"  # a capture of one file, which has no name of its own
+    with pytest.raises(Incomplete, match="is none of them"):
+        data.named("gpu001", "gpu001")

@@ -1,0 +1,1 @@
+"""Slurm's prolog, epilog and health check."""

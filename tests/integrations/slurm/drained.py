@@ -1,0 +1,36 @@
+"""A node whose scripts drain, beside a controller that a test steers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.faults import BY_NAME
+from tests.integrations.slurm import controller
+from tests.integrations.slurm.controller import with_controller
+from tests.integrations.slurm.on_node import PATIENT, node
+from tests.integrations.slurm.scripts import eventually
+from tests.testbed.image import NodeImage
+from tests.testbed.node import Node, healthy_p5
+
+XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1234, name=python3, GPU has fallen off the bus."
+HEALTHY = healthy_p5()
+LOST = BY_NAME["a GPU that is lost"].put(HEALTHY)
+
+
+@contextmanager
+def of(image: NodeImage, *, keeps_reason: bool = False, toml: str = PATIENT) -> Iterator[Node]:
+    with node(with_controller(image, keeps_reason=keeps_reason), toml) as running:
+        yield running
+
+
+def explained(running: Node) -> str:
+    return eventually(lambda: text if (text := controller.reason(running)).startswith("clusterproof: ") else "")
+
+
+def log_an_xid(running: Node) -> None:
+    """The driver logs that a GPU has fallen off the bus."""
+    file = running.root / "dev/kmsg"
+    _, sequence, time_us, _ = file.read_text().splitlines()[-1].split(",", 3)
+    with file.open("a") as log:
+        log.write(f"3,{int(sequence) + 1},{int(time_us) + 1_000_000},-;{XID}\n")

@@ -1,0 +1,37 @@
+"""One fake node with the scripts and their settings, without a Slurm, and what they said."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.integrations.slurm.scripts import ROOM, SCRIPTS, SETTINGS, STATE, room
+from tests.testbed.image import Link, NodeImage
+from tests.testbed.node import Node, entered, with_file
+
+PATIENT = 'mode = "drain"\ndeadline_s = 8\n'
+
+
+@contextmanager
+def node(image: NodeImage, toml: str = PATIENT, python: str = sys.prefix) -> Iterator[Node]:
+    """A node with the settings, and with clusterproof where the scripts look for it."""
+    for path, content in {SETTINGS: toml, "/opt/clusterproof": Link(python), ROOM: image.files.get(ROOM, room)}.items():
+        image = with_file(image, path, content)
+    with entered(image, "gpu001") as running:
+        yield running
+
+
+def script(running: Node, name: str = "prolog", job: str = "42") -> subprocess.CompletedProcess[bytes]:
+    return running.run([str(SCRIPTS / f"clusterproof-{name}")], env={"SLURM_JOB_ID": job, "SLURMD_NODENAME": "gpu001"})
+
+
+def state(running: Node, name: str) -> dict[str, object]:
+    data: dict[str, object] = json.loads((running.root / STATE / f"{name}.json").read_text())
+    return data
+
+
+def output_of(ran: subprocess.CompletedProcess[bytes]) -> str:
+    return ran.stderr.decode()

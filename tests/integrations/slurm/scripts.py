@@ -1,0 +1,166 @@
+"""A real Slurm that runs the scripts of integrations/slurm on its fake nodes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.testbed.image import Content, File, Link, NodeImage
+from tests.testbed.node import Node, with_file
+from tests.testbed.nvml.library import VALUES_PATH
+from tests.testbed.slurm import CPUS, SlurmBed, slurm
+from tests.testbed.slurm_version import OWN, SlurmVersion
+
+SCRIPTS = Path(__file__).parents[3] / "integrations" / "slurm"
+STATE = "var/lib/clusterproof/slurm"
+SETTINGS = "/etc/clusterproof/slurm.toml"
+SYSLOG = "run/syslog"
+POLICY = """[disabled."network.memlock"]
+reason = "this kernel does not let the testbed raise the limit of a real slurmd"
+until = 9999-12-31
+"""
+ROOM = f"/{STATE}/room.json"
+NAMES = {"Prolog": "prolog", "Epilog": "epilog", "HealthCheckProgram": "health-check"}
+
+# Stands in for syslogd: one datagram, one line.
+LISTENER = f"""
+import os, socket
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+listener.bind("/dev/log")
+with open("/{SYSLOG}", "ab", buffering=0) as log:
+    while True:
+        log.write(listener.recv(8192) + b"\\n")
+"""
+
+
+@dataclass
+class Scripted:
+    """A running Slurm whose nodes have the scripts and a syslog."""
+
+    bed: SlurmBed
+
+    def node(self, name: str) -> Node:
+        return self.bed.node(name)
+
+    def state_file(self, name: str, file: str) -> Path:
+        return self.node(name).root / STATE / file
+
+    def set(self, name: str, toml: str) -> None:
+        """Give a node other settings."""
+        (self.node(name).root / SETTINGS.lstrip("/")).write_text(settings(toml))
+
+    def nvml(self, name: str, image: NodeImage) -> None:
+        """From now on a node's driver answers as this image's."""
+        (self.node(name).root / VALUES_PATH.lstrip("/")).write_text(image.nvml or "")
+
+    def logged(self, name: str) -> str:
+        """What the scripts have told the node's syslog."""
+        log = self.node(name).root / SYSLOG
+        return log.read_text() if log.exists() else ""
+
+    def once_more(self, name: str) -> str:
+        """Run a node's health check as slurmd does, without the wait for its interval; what its log says then."""
+        self.node(name).run(["/etc/slurm/health-check"], env={"SLURMD_NODENAME": name})
+        return self.logged(name)
+
+    def probes(self, name: str, occasion: str) -> int:
+        """How often the node was asked on an occasion."""
+        return sum(f": {occasion}" in line and " checks in " in line for line in self.logged(name).splitlines())
+
+    def processes(self, name: str, *words: str) -> str:
+        """The numbers of a node's processes whose command line has one of these words, of the longest-lived first."""
+        listed = self.node(name).run(["ps", "-eo", "pid=,args="]).stdout.decode().splitlines()
+        return " ".join(line.split()[0] for line in listed if any(word in line for word in words))
+
+    def submit(self, *among: str, user: int = 0, script: str = "true", array: str = "") -> str:
+        """Submit a batch job for one of these nodes, or an array of them; its number."""
+        excluded = ",".join(sorted(set(self.bed.names) - set(among)))
+        words = ["sbatch", "--parsable", "--output=/dev/null", f"--wrap={script}", "--chdir=/"]
+        words += [f"--exclude={excluded}"] if excluded else []
+        words += [f"--array={array}"] if array else []
+        return self.bed.output_of(*words, user=user).strip()
+
+    def field(self, job: str, key: str) -> str:
+        """One value of `scontrol show job`."""
+        words = self.bed.output_of("scontrol", "show", "job", job).split()
+        return next((word.partition("=")[2] for word in words if word.startswith(f"{key}=")), "")
+
+    def ran_on(self, job: str) -> str:
+        """The node on which a job ran to its end; one that was requeued need not wait for two minutes."""
+
+        def finished() -> str:
+            if self.field(job, "JobState") == "PENDING" and self.field(job, "Restarts") != "0":
+                self.bed.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+            return self.field(job, "NodeList") if self.field(job, "JobState") == "COMPLETED" else ""
+
+        return eventually(finished)
+
+    def reason_beginning(self, name: str, text: str) -> str:
+        """Wait until the reason of a drained node begins so."""
+        return eventually(lambda: reason if (reason := self.bed.reason(name)).startswith(text) else "")
+
+    def listed(self) -> str:
+        """What `sinfo -R` shows an administrator."""
+        return self.bed.output_of("sinfo", "-R", "-h", "-o", "%N|%E")
+
+
+def eventually(found: Callable[[], str], timeout_s: float = 120.0) -> str:
+    """What is found, once it is. Raises TimeoutError."""
+    until = time.monotonic() + timeout_s
+    while not (value := found()):
+        if time.monotonic() > until:
+            raise TimeoutError
+        time.sleep(0.1)
+    return value
+
+
+@contextlib.contextmanager
+def scripted(
+    images: Mapping[str, NodeImage],
+    scripts: Mapping[str, str],
+    toml: str,
+    *more: str,
+    cpus: int = CPUS,
+    home: str | Path = sys.prefix,
+    version: SlurmVersion = OWN,
+) -> Iterator[Scripted]:
+    """A Slurm whose slurm.conf names these scripts (`lines`), with `more` lines; an image may have its own settings.
+
+    `home` is the environment that the nodes have as /opt/clusterproof.
+    """
+    files: dict[str, Content] = {
+        "/etc/clusterproof/policy.toml": POLICY,
+        "/opt/clusterproof": Link(str(home)),
+        ROOM: room,
+        **{f"/etc/slurm/{name}": File(text, 0o755) for name, text in scripts.items()},
+    }
+    named = [f"{keyword}=/etc/slurm/{name}" for keyword, name in NAMES.items() if name in scripts]
+    data = {
+        name: with_file(image, SETTINGS, image.files.get(SETTINGS, settings(toml))) for name, image in images.items()
+    }
+    with slurm(data, settings=[*named, *more], files=files, cpus=cpus, version=version) as bed:
+        for name in images:
+            bed.node(name).start([sys.executable, "-c", LISTENER])
+        yield Scripted(bed)
+
+
+def room(full: str = "", age_s: float = 0.0) -> str:
+    """What a health check has left on a node so long ago; no partition is full, unless these words say so."""
+    return json.dumps({"at": time.time() - age_s, "full": full, "nodes": 2})
+
+
+def lines(*names: str) -> dict[str, str]:
+    """The scripts' text by name."""
+    return {name: (SCRIPTS / f"clusterproof-{name}").read_text() for name in names}
+
+
+def settings(toml: str) -> str:
+    """The scripts' settings, with a policy, a patience and a limit on drained nodes that suit the testbed."""
+    limits = "" if "[health_check]" in toml else "[health_check]\nmax_drained_percent = 100\n"
+    patience = "" if "deadline_s" in toml else "deadline_s = 8\n"
+    return f'policy = "/etc/clusterproof/policy.toml"\n{patience}{toml}{limits}'

@@ -1,0 +1,96 @@
+"""Prolog, epilog and health check together over a real Slurm: what they drained they resume, and nothing sick."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faults import BY_NAME
+from tests.integrations.slurm.scripts import Scripted, eventually, lines, scripted
+from tests.testbed.needs import needs_slurm
+from tests.testbed.node import healthy_p5, with_tmpfs
+from tests.testbed.slurm_version import VERSIONS
+
+pytestmark = needs_slurm
+
+SICK, FULL = "gpu001", "gpu002"
+LOST = "a GPU that is lost"
+NOBODY = 65534
+COLLECTORS = "(setsid sleep 600 >/dev/null 2>&1 &); sleep 601"
+PATIENT = 'mode = "drain"\ndeadline_s = 8\nreuse_s = 0\n'
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
+    """Two nodes whose health check runs when a test says so; one has no space for what the scripts remember."""
+    healthy = healthy_p5(SICK)
+    full = with_tmpfs(BY_NAME[LOST].put(healthy_p5(FULL)), "/var/lib/clusterproof", "8k")
+    requeued = "SchedulerParameters=nohold_on_prolog_fail,sched_interval=1,bf_interval=1"
+    every = lines("prolog", "epilog", "health-check")
+    with scripted({SICK: healthy, FULL: full}, every, PATIENT, requeued, version=request.param) as running:
+        yield running
+
+
+def running_job(bed: Scripted, name: str) -> str:
+    """A job that has begun, and has left the shell that started it a process behind."""
+    job = bed.submit(name, user=NOBODY, script=COLLECTORS)
+    assert eventually(lambda: bed.processes(name, "sleep 601"))
+    return job
+
+
+def left_over_is_killed(bed: Scripted, name: str) -> None:
+    for number in bed.processes(name, "sleep 600").split():
+        bed.node(name).run(["kill", "-9", number])
+    assert eventually(lambda: "" if bed.processes(name, "sleep 600") else "gone")
+
+
+def is_explained(bed: Scripted, name: str, words: str) -> bool:
+    """Wait until the node is drained, Slurm has the reason, and nobody is about to give it another."""
+    bed.reason_beginning(name, f"clusterproof: {words}")
+    return bool(eventually(lambda: "" if bed.processes(name, "main() ") else "quiet"))
+
+
+def test_what_a_job_left_is_judged_as_after_a_job_before_its_node_is_resumed(bed: Scripted) -> None:
+    bed.bed.run("scancel", running_job(bed, SICK))
+    assert is_explained(bed, SICK, "host.job_leftovers: ")
+    assert "stays drained: 1 fail, 0 incomplete" in bed.once_more(SICK)
+    assert "DRAIN" in bed.bed.state(SICK)
+    left_over_is_killed(bed, SICK)
+    bed.once_more(SICK)
+    assert bed.bed.wait_for(SICK, "IDLE") == "IDLE"
+
+
+def test_a_node_that_a_prolog_and_an_epilog_drain_together_is_resumed_once_it_is_healthy(bed: Scripted) -> None:
+    first = running_job(bed, SICK)
+    bed.nvml(SICK, BY_NAME[LOST].put(healthy_p5()))
+    second = bed.submit(SICK)
+    bed.bed.run("scancel", first)
+    assert is_explained(bed, SICK, "")
+    bed.bed.run("scancel", second)
+    assert eventually(lambda: "" if bed.bed.output_of("squeue", "-h") else "empty")
+    left_over_is_killed(bed, SICK)
+    assert "stays drained: " in bed.once_more(SICK)
+    bed.nvml(SICK, healthy_p5())
+    bed.once_more(SICK)
+    assert bed.bed.wait_for(SICK, "IDLE") == "IDLE"
+
+
+def test_a_node_that_was_drained_and_resumed_is_drained_for_a_reason_of_its_own(bed: Scripted) -> None:
+    before = bed.bed.reason(SICK)
+    bed.nvml(SICK, BY_NAME["uncorrected errors in DRAM"].put(healthy_p5()))
+    job = bed.submit(SICK)
+    assert is_explained(bed, SICK, "gpu.no_uncorrected_ecc: ")
+    assert bed.bed.reason(SICK) != before
+    bed.bed.run("scancel", job)
+    bed.nvml(SICK, healthy_p5())
+    bed.once_more(SICK)
+    assert bed.bed.wait_for(SICK, "IDLE") == "IDLE"
+
+
+def test_where_nothing_can_be_remembered_nothing_is_drained(bed: Scripted) -> None:
+    fill = "mkdir -p /var/lib/clusterproof/slurm; cat /dev/zero >/var/lib/clusterproof/full"
+    bed.node(FULL).run(["/bin/sh", "-c", fill])
+    assert bed.ran_on(bed.submit(FULL)) == FULL
+    assert "would drain, but cannot remember it (/var/lib/clusterproof/slurm: " in bed.once_more(FULL)
+    assert "DRAIN" not in bed.bed.state(FULL)

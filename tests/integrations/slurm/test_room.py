@@ -1,0 +1,141 @@
+"""The limit on drained nodes, as prologs and epilogs keep it: by what the last health check has left on the node."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from clusterproof.integrations.slurm import room as of_room
+from clusterproof.integrations.slurm.room import NOBODY_SAYS, RECORD, why_no_drain
+from clusterproof.integrations.slurm.state import State
+from tests.faults import BY_NAME
+from tests.integrations.slurm import controller
+from tests.integrations.slurm.controller import drained_by_slurm
+from tests.integrations.slurm.drained import LOST, explained, of
+from tests.integrations.slurm.on_node import PATIENT, output_of, script, state
+from tests.integrations.slurm.scripts import ROOM, eventually, room
+from tests.testbed.image import ABSENT
+from tests.testbed.needs import needs_nodes
+from tests.testbed.node import Node, healthy_p5, with_file
+
+FULL = "1 of 2 nodes of partition gpu are already drained by clusterproof"
+NOW = 1_800_000_000.0
+ONE = PATIENT + "[health_check]\nmax_drained_nodes = 1\n"
+SICK = "clusterproof: gpu.gpu_answers: GPU 3: the driver says GPU_IS_LOST"
+OTHER_DRAINED = "gpu002|drained|1|clusterproof: gpu.no_xid: Xid 79"
+
+
+def at(moment: float, full: str = "") -> str:
+    """What a health check left at that moment."""
+    return json.dumps({"at": moment, "full": full, "nodes": 2})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (at(NOW), ""),
+        (at(NOW, FULL), f"{FULL} (by the health check of 0 s ago)"),
+        (at(NOW - 120, FULL), f"{FULL} (by the health check of 120 s ago)"),
+        (at(NOW - 3500), ""),
+        (at(NOW - 3700), f"{NOBODY_SAYS} within 60 minutes"),
+        (at(NOW + 100), f"{NOBODY_SAYS} within 60 minutes"),  # the clock was set back
+        ("", NOBODY_SAYS),
+        ("{}", NOBODY_SAYS),
+        ('{"at": "now", "full": "", "nodes": 2}', NOBODY_SAYS),
+        ('{"at": 1e300, "full": "", "nodes": 2}', f"{NOBODY_SAYS} within 60 minutes"),
+        ('{"at": NaN, "full": "", "nodes": 2}', f"{NOBODY_SAYS} within 60 minutes"),
+    ],
+)
+def test_a_prolog_drains_where_a_health_check_found_room_not_long_ago(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
+) -> None:
+    monkeypatch.setattr(of_room, "time", SimpleNamespace(time=lambda: NOW))
+    kept = State(str(tmp_path / "state"))
+    kept.prepare()
+    (Path(kept.folder) / f"{RECORD}.json").write_text(text)
+    assert why_no_drain(kept) == why
+
+
+@needs_nodes
+@pytest.mark.parametrize(
+    ("leave", "why"),
+    [
+        (lambda: ABSENT, NOBODY_SAYS),
+        (lambda: room(FULL, 30.0), FULL),
+        (lambda: room(age_s=7200.0), f"{NOBODY_SAYS} within 60 minutes"),
+    ],
+    ids=["nothing", "full", "old"],
+)
+@pytest.mark.parametrize("occasion", ["prolog", "epilog"])
+def test_where_enough_are_drained_or_nobody_says_it_lets_the_job_run_and_says_why(
+    occasion: str, leave: Callable[[], str], why: str
+) -> None:
+    image = LOST if occasion == "prolog" else BY_NAME["a GPU that somebody holds"].put(healthy_p5())
+    with of(with_file(image, ROOM, leave())) as running:
+        ran = script(running, occasion, "41")
+        records = list((running.root / ROOM.lstrip("/")).parent.glob("drained/*.json"))
+    assert (ran.returncode, ran.stdout, records) == (0, b"", [])
+    assert f"would drain, but {why}" in output_of(ran)
+
+
+@needs_nodes
+def test_a_health_check_leaves_on_the_node_how_many_are_drained() -> None:
+    with of(with_file(healthy_p5(), ROOM, ABSENT), toml=ONE) as running:
+        before = time.time()
+        script(running, "health-check")
+        found = state(running, RECORD)
+        other(running, OTHER_DRAINED)
+        script(running, "health-check")
+        full = state(running, RECORD)["full"]
+    assert (found["full"], found["nodes"]) == ("", 2)
+    assert float(json.dumps(found["at"])) >= before
+    assert full == FULL
+
+
+@needs_nodes
+def test_where_it_only_observes_a_health_check_asks_slurm_nothing() -> None:
+    with of(with_file(healthy_p5(), ROOM, ABSENT), toml="deadline_s = 8\n") as running:
+        script(running, "health-check")
+        assert not (running.root / ROOM.lstrip("/")).exists()
+
+
+@needs_nodes
+@pytest.mark.parametrize("keeps_reason", [False, True], ids=["22.05", "24.11"])
+def test_of_prologs_that_drain_between_two_health_checks_those_that_are_too_many_are_taken_back(
+    keeps_reason: bool,
+) -> None:
+    with of(LOST, keeps_reason=keeps_reason, toml=ONE) as running:
+        other(running, OTHER_DRAINED)
+        assert script(running, "prolog", "41").returncode == 1
+        drained_by_slurm(running, "Prolog error")
+        assert eventually(lambda: controller.state(running) if "State=RESUME" in updates(running) else "") == "IDLE"
+        assert f"Reason={SICK}" in updates(running)
+        ran = script(running, "prolog", "42")
+    assert ran.returncode == 0
+    assert f"would drain, but {FULL}" in output_of(ran)
+
+
+@needs_nodes
+def test_a_prologs_drain_for_which_there_is_room_stays() -> None:
+    with of(LOST, toml=ONE) as running:
+        assert script(running, "prolog", "41").returncode == 1
+        drained_by_slurm(running, "Prolog error")
+        assert explained(running).startswith(SICK)
+        assert eventually(lambda: "" if state(running, "drained/prolog-41")["is_claim"] else "settled")
+        assert controller.state(running) == "IDLE+DRAIN"
+
+
+def other(running: Node, row: str) -> None:
+    """From now on sinfo has this row of the other node."""
+    tool = running.root / "usr/bin/sinfo"
+    tool.write_text(tool.read_text().replace("gpu002|idle|Unknown|none", row))
+
+
+def updates(running: Node) -> str:
+    file = running.root / controller.FOLDER / "updates"
+    return file.read_text() if file.exists() else ""

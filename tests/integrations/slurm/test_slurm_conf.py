@@ -1,0 +1,216 @@
+"""Whether slurm.conf names the scripts and lets them work: by its settings, and on a real Slurm."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from clusterproof.integrations.slurm.control import NodeState, parse_config
+from clusterproof.integrations.slurm.drains import Drain
+from clusterproof.integrations.slurm.screen import Mark
+from clusterproof.integrations.slurm.settings import HealthCheck, Settings
+from clusterproof.integrations.slurm.slurm_conf import Place, lines_of, why_nobody_resumes
+from tests.builders.samples import sample
+from tests.faults import BY_NAME
+from tests.integrations.slurm.installation import DRAIN, asked, marked, output_of
+from tests.integrations.slurm.scripts import NAMES, SCRIPTS, Scripted, eventually, lines, scripted
+from tests.testbed.needs import needs_slurm
+from tests.testbed.node import healthy_cpu, healthy_p5
+from tests.testbed.slurm_version import VERSIONS
+
+IDLE = NodeState(frozenset({"IDLE"}), "", ("gpu",))
+DRAINS = Settings(mode="drain")
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """A slurm.conf that fits, and names the three scripts where they lie beside this Python."""
+    home = tmp_path / "bin"
+    home.mkdir()
+    (home / "python").symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(home / "python"))
+    named = {}
+    for keyword, name in NAMES.items():
+        script = home / f"clusterproof-{name}"
+        script.write_text((SCRIPTS / script.name).read_text())
+        script.chmod(0o755)
+        named[keyword] = str(script)
+    return {
+        **named,
+        "SLURM_VERSION": "24.11.5",
+        "SlurmdUser": "root(0)",
+        "PrologFlags": "Alloc,Contain",
+        "HealthCheckInterval": "300 sec",
+        "HealthCheckNodeState": "ANY",
+        "PrologEpilogTimeout": "65534",
+        "BatchStartTimeout": "10 sec",
+        "MessageTimeout": "10 sec",
+    }
+
+
+def to_mend(config: Mapping[str, str], settings: Settings = DRAINS, node: NodeState | None = IDLE) -> list[str]:
+    place = Place(config, node, "" if node else "scontrol show node: Node gpu001 not found")
+    return [
+        " ".join(f"{line.label} {line.text}".split())
+        for line in lines_of("gpu001", place, settings)
+        if line.mark is Mark.MEND
+    ]
+
+
+def test_a_slurm_conf_that_fits_has_nothing_to_mend(config: dict[str, str]) -> None:
+    assert to_mend(config) == []
+    assert why_nobody_resumes(Place(config, IDLE), DRAINS) == ""
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"SlurmdUser": "slurm(64030)"}, "scripts SlurmdUser is slurm(64030); expected root, who may "),
+        ({"PrologEpilogTimeout": "10"}, "Prolog PrologEpilogTimeout is 10 s; expected 15 s or more, or none"),
+        ({"PrologTimeout": "8 sec"}, "Prolog PrologTimeout is 8 s; expected 15 s or more, or none"),
+        ({"EpilogTimeout": "8"}, "Epilog EpilogTimeout is 8 s; expected 15 s or more, or none"),
+        ({"BatchStartTimeout": "5 sec"}, "Prolog BatchStartTimeout is 5 s; expected 10 s or more, "),
+        ({"MessageTimeout": "5 sec"}, "Prolog MessageTimeout is 5 s; expected 10 s or more, "),
+        ({"HealthCheckInterval": "0 sec"}, "HealthCheckInterval 0: it never runs; expected 300"),
+        ({"Prolog": "/none/prolog"}, "Prolog /none/prolog: there is no such file on this node; expected one, or each "),
+        ({"Epilog": "/bin/true"}, "Epilog /bin/true, which does not name clusterproof-epilog; expected it there"),
+        ({"Prolog": "", "Epilog": "", "HealthCheckProgram": ""}, "Prolog not set; expected the path of clusterproof-"),
+    ],
+)
+def test_what_does_not_fit_is_to_be_mended(config: dict[str, str], changed: dict[str, str], expected: str) -> None:
+    found = to_mend({**config, **changed})
+    assert [line for line in found if line.startswith(expected)], found
+
+
+def test_a_script_that_is_left_out_on_purpose_is_nothing_to_mend(config: dict[str, str]) -> None:
+    assert to_mend({**config, "Epilog": ""}) == []
+
+
+@pytest.mark.parametrize("keyword", ["Prolog", "Prolog[0]", "Prolog[1]"])
+def test_a_script_is_found_by_name_in_a_folder_and_within_a_script_of_the_sites(
+    config: dict[str, str], tmp_path: Path, keyword: str
+) -> None:
+    folder = tmp_path / "prolog.d"
+    folder.mkdir()
+    ours = Path(config.pop("Prolog"))
+    (folder / "10-site").write_text("#!/bin/sh\n")
+    (folder / "50-clusterproof").write_text(f"#!/bin/sh\nexec {ours}\n")
+    for file in folder.iterdir():
+        file.chmod(0o755)
+    assert to_mend({**config, keyword: f"{folder}/*"}) == []
+    (folder / "50-clusterproof").chmod(0o644)
+    assert to_mend({**config, keyword: f"{folder}/*"}) == [
+        f"Prolog {folder}/50-clusterproof cannot be executed; expected a script that can"
+    ]
+
+
+def test_a_link_from_elsewhere_that_finds_no_python_is_told(config: dict[str, str], tmp_path: Path) -> None:
+    link = tmp_path / "50-clusterproof"
+    link.symlink_to(config["Prolog"])
+    found = to_mend({**config, "Prolog": str(link)})
+    assert found in (
+        [f"Prolog {link} finds no Python beside it nor in /opt/clusterproof/bin; expected one, or it gives no verdict"],
+        [f"Prolog {link} runs /opt/clusterproof/bin/python; expected {sys.executable}, whose installation this is"],
+    )
+
+
+def test_a_node_that_slurm_does_not_know_is_told(config: dict[str, str]) -> None:
+    assert to_mend(config, node=None)[0].startswith("node scontrol show node: Node gpu001 not found; expected a node ")
+
+
+@pytest.mark.parametrize(
+    ("changed", "settings", "why"),
+    [
+        ({"HealthCheckProgram": ""}, DRAINS, "HealthCheckProgram is not clusterproof-health-check"),
+        ({"HealthCheckInterval": "0 sec"}, DRAINS, "HealthCheckInterval is 0"),
+        ({"HealthCheckNodeState": "NONDRAINED_IDLE"}, DRAINS, "HealthCheckNodeState is NONDRAINED_IDLE"),
+        ({"HealthCheckNodeState": "ALLOC,CYCLE"}, DRAINS, "HealthCheckNodeState is ALLOC,CYCLE"),
+        ({"HealthCheckNodeState": "IDLE,CYCLE"}, DRAINS, ""),
+        ({}, Settings(mode="drain", health_check=HealthCheck(resume=False)), "resume = false in the settings"),
+    ],
+)
+def test_where_no_health_check_sees_a_drained_node_nobody_resumes_it(
+    config: dict[str, str], changed: dict[str, str], settings: Settings, why: str
+) -> None:
+    assert why_nobody_resumes(Place({**config, **changed}, IDLE), settings) == why
+
+
+def test_what_scontrol_prints_is_read() -> None:
+    found = parse_config(sample("slurm/gcm-sample-scontrol-show-config-output.txt").text)
+    assert found["SLURM_VERSION"] == "23.02.2"
+    assert found["Prolog"] == "/public/slurm/prolog/prologs.sh"
+    assert found["HealthCheckProgram"] == ""
+    assert found["HealthCheckInterval"] == "0 sec"
+
+
+# On a real Slurm
+
+HEALTHY, UNKNOWN = "gpu001", "cpu001"
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
+    images = {HEALTHY: healthy_p5(HEALTHY), UNKNOWN: healthy_cpu()}
+    more = ("HealthCheckInterval=3600", "PrologFlags=Alloc", "SchedulerParameters=nohold_on_prolog_fail")
+    with scripted(images, lines(*NAMES.values()), DRAIN, *more, version=request.param) as running:
+        for name in images:  # Slurm runs the health check when a node registers, too
+            evaluated = running.state_file(name, "cursor.json")
+            eventually(lambda evaluated=evaluated: "judged" if evaluated.exists() else "", 300.0)
+        yield running
+
+
+@needs_slurm
+def test_it_finds_the_scripts_in_slurm_and_nothing_to_mend(bed: Scripted) -> None:
+    ran = asked(bed.node(HEALTHY), HEALTHY)
+    assert marked(ran, "!") == []
+    assert marked(ran, "?") == []
+    version = bed.bed.output_of("scontrol", "--version").split()[-1]
+    for words in (
+        f"slurmctld {version} answers\n",
+        f"node {HEALTHY} is IDLE, of partition gpu; root here may drain and resume it by scontrol\n",
+        "Prolog /etc/slurm/prolog, with the Python of this installation\n",
+        "Epilog /etc/slurm/epilog, with the Python of this installation\n",
+        "HealthCheckProgram /etc/slurm/health-check, with the Python of this installation\n",
+        "HealthCheckInterval 3600 sec, on nodes that are ANY\n",
+    ):
+        assert words in output_of(ran), words
+
+
+@needs_slurm
+def test_it_drains_nothing_and_remembers_nothing(bed: Scripted) -> None:
+    healthy = healthy_p5(HEALTHY)
+    before = remembered(bed)
+    bed.nvml(HEALTHY, BY_NAME["a GPU that is lost"].put(healthy))
+    ran = asked(bed.node(HEALTHY), HEALTHY)
+    bed.nvml(HEALTHY, healthy)
+    assert [line for line in marked(ran, "!") if "GPU 3: the driver says GPU_IS_LOST" in line]
+    assert bed.bed.state(HEALTHY) == "IDLE"
+    assert bed.bed.reason(HEALTHY) == ""
+    assert remembered(bed) == before
+
+
+def remembered(bed: Scripted) -> dict[str, str]:
+    """Each record of the node that is healthy."""
+    return {path.name: path.read_text() for path in bed.state_file(HEALTHY, "").rglob("*") if path.is_file()}
+
+
+@needs_slurm
+def test_a_node_that_stays_drained_for_ever_is_told_of_before(bed: Scripted) -> None:
+    """What it says comes true: once drained by its prolog, the node is not resumed by any health check."""
+    ran = asked(bed.node(UNKNOWN), UNKNOWN)
+    assert [line for line in marked(ran, "?") if "a drained node is resumed only once every check" in line]
+    reason = "clusterproof: host.no_oom_kill: by hand"
+    record = json.dumps(Drain("health-check", "", (), reason, None, 1.0, is_told=True).to_json())
+    folder = bed.state_file(UNKNOWN, "drained")
+    folder.mkdir(mode=0o700)
+    (folder / "health-check.json").write_text(record)
+    bed.bed.output_of("scontrol", "update", f"NodeName={UNKNOWN}", "State=DRAIN", f"Reason={reason}")
+    for _ in range(2):
+        bed.node(UNKNOWN).run(["/etc/slurm/health-check"], env={"SLURMD_NODENAME": UNKNOWN}, timeout=300)
+    assert bed.bed.state(UNKNOWN) == "IDLE+DRAIN"
+    assert "stays drained: 0 fail, 3 incomplete" in bed.logged(UNKNOWN)
+    assert "could not be judged, twice" in bed.logged(UNKNOWN)

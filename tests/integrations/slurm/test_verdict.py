@@ -1,0 +1,352 @@
+"""Which findings drain a node, what the reason says, and which settings mean something."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusterproof.integrations.slurm import control
+from clusterproof.integrations.slurm.checking import timeout_s
+from clusterproof.integrations.slurm.control import Claim
+from clusterproof.integrations.slurm.job import Job, gpus_of
+from clusterproof.integrations.slurm.settings import Settings, SettingsError, plain_toml, read_settings
+from clusterproof.integrations.slurm.verdict import (
+    MAX_REASON,
+    PREFIX,
+    Finding,
+    Run,
+    cut_short,
+    draining,
+    later,
+    reaches,
+    reason_of,
+    run_of,
+)
+from clusterproof.plugins.agent.options import ProbeOptions
+from tests.integrations.slurm.scripts import SCRIPTS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+LOST = Finding("gpu.gpu_answers", "fail", "GPU 3: the driver says GPU_IS_LOST; expected an answer")
+HELD = Finding("gpu.no_leftover_processes", "fail", "GPU 3: held by python3 (pid 7), of no job; expected no process")
+LEFT = Finding("host.job_leftovers", "fail", "sleep (pid 9) in the control group of job 41; of no job that runs here")
+CLAIMED = replace(LEFT, message="sleep (pid 9) of user 1000, by its environment of job 41; of no job that runs here")
+NAMING = Finding("gpu.no_xid", "fail", "Xid 79 at 0000:53:00.0, of job 1 user 2, 1 files of user 2: replace the node")
+LEAKED = Finding("host.shm_leaked", "fail", "300 GiB, 15 % of the memory: 3 files of user 1000; expected none")
+HOT = Finding("gpu.temperature", "concern", "GPU 1: 85 °C; expected less than 84 °C")
+UNREAD = Finding("gpu.row_remap", "incomplete", "GPU 1: retired pages cannot be counted")
+HANGS = Finding(
+    "gpu.driver_answers_in_time", "fail", "nvml: no answer within its 3 s; expected an answer by the deadline"
+)
+
+
+def run(*findings: Finding) -> Run:
+    return Run("boot", 100.0, 0.4, 47, findings, None, ("boot", 7, 99.0))
+
+
+@pytest.mark.parametrize(
+    ("finding", "job", "is_epilog", "late_drains", "drains"),
+    [
+        (LOST, Job("42"), False, False, True),
+        (LOST, Job("42", "1000", frozenset({0})), False, False, True),
+        (HOT, Job("42"), False, False, False),
+        (UNREAD, Job("42"), False, True, False),
+        (HELD, Job("42", "1000", frozenset({3, 4})), False, False, True),
+        (HELD, Job("42", "1000", frozenset({0, 1})), False, False, False),
+        (HELD, Job("42"), False, False, True),
+        (LEFT, Job("41", "1000"), True, False, True),
+        (LEFT, Job("42", "1000"), True, False, False),
+        (CLAIMED, Job("41", "1000"), True, False, True),
+        (CLAIMED, Job("41", "1001"), True, False, False),
+        (CLAIMED, Job("42", "1000"), True, False, False),
+        (CLAIMED, Job("41"), True, False, True),
+        (NAMING, Job("42", "1000"), True, False, True),
+        (LEAKED, Job("42", "1000"), True, False, True),
+        (LEAKED, Job("42", "1001"), True, False, False),
+        (LEAKED, Job("42", "1001"), False, False, True),
+        (cut_short(HANGS), Job("42"), False, False, False),
+        (cut_short(HANGS), Job("42"), False, True, True),
+        (HANGS, Job(), False, False, True),
+    ],
+    ids=[
+        "a fail",
+        "a fault of a GPU that the job does not have",
+        "a concern",
+        "what is incomplete",
+        "a process on a GPU of the job's",
+        "a process on a GPU of another job's",
+        "a process where Slurm deals no GPUs out",
+        "what this job has left",
+        "what another job has left",
+        "what its user has left, and says of itself to be of the job",
+        "what another user says to be of the job",
+        "what its user says to be of another job",
+        "what says to be of the job, where its user is not known",
+        "a fault of the hardware, in which a program is named as if it were of other jobs and users",
+        "what its user has left in /dev/shm",
+        "what another user has left in /dev/shm",
+        "what another user has left in /dev/shm, before a job",
+        "a driver that was not waited for",
+        "a driver that was not waited for, where the settings say so",
+        "a driver that was waited for",
+    ],
+)
+def test_only_a_fail_that_concerns_the_job_drains(
+    finding: Finding, job: Job, is_epilog: bool, late_drains: bool, drains: bool
+) -> None:
+    found = draining(run(HOT, UNREAD, finding), job, late_drains=late_drains, is_epilog=is_epilog)
+    assert found == ((finding,) if drains else ())
+
+
+def test_what_was_not_waited_for_because_others_were_checking_drains_nothing() -> None:
+    late = replace(run(cut_short(HANGS), LOST), is_late=True)
+    assert draining(late, Job("42"), late_drains=True) == (LOST,)
+    assert run_of(late.to_json()) == late
+
+
+def test_a_reason_names_the_check_its_evidence_and_what_else_fails() -> None:
+    assert reason_of((LOST, HELD)) == (
+        "clusterproof: gpu.gpu_answers: GPU 3: the driver says GPU_IS_LOST; expected an answer; "
+        "also gpu.no_leftover_processes"
+    )
+
+
+@pytest.mark.parametrize(
+    ("finding", "gpus", "after"),
+    [
+        (LOST, frozenset({3}), " (epilog of job 42)"),
+        (LOST, None, " (epilog of job 42)"),
+        (LOST, frozenset({0}), ""),
+        (LEFT, None, ""),
+    ],
+    ids=["of its GPU", "of GPUs that Slurm does not deal out", "of the GPU of another job", "names a job itself"],
+)
+def test_a_reason_blames_no_job_for_the_gpu_of_another(
+    finding: Finding, gpus: frozenset[int] | None, after: str
+) -> None:
+    reason = reason_of((finding,), Job("42", "1000", gpus))
+    assert reason.removeprefix(f"{PREFIX}{finding.words}") == after
+
+
+@given(st.text(), st.text())
+def test_whatever_a_check_says_the_reason_is_one_printable_line_of_ours(check: str, message: str) -> None:
+    reason = reason_of((Finding(check, "fail", message), Finding(message, "fail", check)), Job("42"))
+    assert reason.startswith(PREFIX)
+    assert reason.isprintable()
+    assert len(reason) <= MAX_REASON
+    assert not reason.startswith(("Action:Reboot", "Action:Replace"))
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_a_record_that_is_none_is_no_run(data: object) -> None:
+    assert run_of({"findings": data, "begins": data}) is None
+
+
+def test_a_run_is_read_as_it_was_written() -> None:
+    assert run_of(run(LOST, UNREAD).to_json()) == run(LOST, UNREAD)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "furthest"),
+    [
+        (None, ("b", 5, 1.0), ("b", 5, 1.0)),
+        (("b", 5, 1.0), None, ("b", 5, 1.0)),
+        (("b", 5, 1.0), ("b", 3, 0.5), ("b", 5, 1.0)),
+        (("a", 9, 9.0), ("b", 3, 0.5), ("b", 3, 0.5)),
+    ],
+)
+def test_of_two_cursors_the_later_counts_and_of_two_boots_the_new_one(
+    one: object, other: object, furthest: object
+) -> None:
+    assert later(one, other) == furthest  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "does"),
+    [
+        (None, None, True),
+        (None, ("b", 3, 0.5), True),
+        (("b", 3, 0.5), None, False),
+        (("b", 3, 0.5), ("b", 5, 1.0), True),
+        (("b", 5, 1.0), ("b", 3, 0.5), False),
+        (("a", 3, 0.5), ("b", 5, 1.0), False),
+    ],
+)
+def test_a_log_read_from_a_cursor_holds_what_comes_after_a_later_one(one: object, other: object, does: bool) -> None:
+    assert reaches(one, other) is does  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("data", "gpus"),
+    [("0,1", {0, 1}), ("0-2,7", {0, 1, 2, 7}), ("", None), (None, None), ("GPU-ad91baf9", None), ("0-99999999", None)],
+)
+def test_slurm_job_gpus_is_a_list_of_numbers(data: str | None, gpus: set[int] | None) -> None:
+    assert gpus_of(data) == gpus
+
+
+@pytest.mark.parametrize(("deadline_s", "collector_s"), [(3, 1 / 3), (5, 1.0), (8, 2.0), (40, 5.0)])
+def test_all_evidence_comes_before_the_deadline_and_the_health_check_has_the_time_of_a_run_by_hand(
+    deadline_s: float, collector_s: float
+) -> None:
+    assert timeout_s(deadline_s) == collector_s
+    options = ProbeOptions(collector_s=collector_s)
+    assert options.deadline_s("nvml") < deadline_s - 1
+    assert collector_s <= ProbeOptions().collector_s
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('mode = "drian"', "mode is 'drian' (did you mean drain?); expected observe, drain, off"),
+        ("mode = true", "mode is true or false; expected text"),
+        ("dedline_s = 5", "'dedline_s' is not a known key (did you mean deadline_s?)"),
+        ("deadline_s = 60", "deadline_s is 60; expected 3 to 8"),
+        ('state = "var"', "state is 'var'; expected a path that begins with /"),
+        ("[health_check]\nresume = 1", "resume is a whole number; expected true or false"),
+        ("[health_check]\nmax_drained = 3", "'max_drained' is not a known key"),
+        ("mode = ", "is not TOML"),
+    ],
+)
+def test_a_wrong_setting_is_one_clear_line(text: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "slurm.toml"
+    file.write_text(text)
+    with pytest.raises(SettingsError) as wrong:
+        read_settings(str(file))
+    assert says in str(wrong.value)
+    assert "\n" not in str(wrong.value)
+
+
+def test_the_settings_that_the_documentation_shows_are_the_defaults(tmp_path: Path) -> None:
+    text = (SCRIPTS / "install.md").read_text()
+    shown = text.partition('    mode = "observe"')[2].partition("\n\nObserve")[0]
+    file = tmp_path / "slurm.toml"
+    file.write_text("mode = 'observe'" + shown)
+    assert read_settings(str(file)) == Settings()
+    assert "max_drained_nodes = 10" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("found", "is_reusable"),
+    [
+        ((), True),
+        ((HOT, UNREAD), True),
+        ((LOST,), False),
+        ((cut_short(replace(HANGS, check="node.evidence_complete")),), False),
+    ],
+)
+def test_a_verdict_serves_further_jobs_where_nothing_failed_and_all_evidence_came(
+    found: tuple[Finding, ...], is_reusable: bool
+) -> None:
+    assert run(*found).is_reusable is is_reusable
+
+
+def test_without_settings_it_only_observes(tmp_path: Path) -> None:
+    assert read_settings(str(tmp_path / "slurm.toml")) == Settings()
+    assert not Settings().drains
+
+
+@pytest.mark.parametrize(
+    ("total", "percent", "nodes", "limit"), [(100, 10, 20, 10), (1000, 10, 20, 20), (4, 10, 20, 1), (0, 0, 5, 1)]
+)
+def test_the_limit_is_a_share_or_a_number_and_one_node_in_any_case(
+    total: int, percent: int, nodes: int, limit: int
+) -> None:
+    assert control.allowed(total, percent, nodes) == limit
+
+
+def test_only_nodes_that_are_drained_for_reasons_of_ours_count() -> None:
+    ours = "gpu001|drained|1700000002|clusterproof: gpu.no_xid: Xid 79 | more\n"
+    listing = (
+        f"{ours}gpu002|drained*|1700000001|a fan is loud\ngpu003|idle|Unknown|none\n{ours}"
+        "gpu004|idle|1700000001|clusterproof: gpu.no_xid: Xid 79\n"  # 24.11 lets it stand when a node is resumed
+        "gpu005|draining|1700000001|clusterproof: gpu.no_xid: Xid 79\n"
+    )
+    found, total = control.parse_claims(listing)
+    assert (found, total) == ((Claim(1700000001, "gpu005"), Claim(1700000002, "gpu001")), 5)
+    assert [control.ahead(found, name) for name in ("gpu005", "gpu001", "gpu002")] == [0, 1, 2]
+
+
+def test_what_scontrol_says_of_a_node_is_read() -> None:
+    node = control.parse_node(
+        "NodeName=gpu001 Arch=x86_64\n   State=IDLE+DRAIN+DYNAMIC_NORM ThreadsPerCore=1\n   Partitions=gpu,all \n"
+        "   Reason=Prolog error [root@2026-03-01T08:00:00]\n"
+    )
+    assert (node.is_unexplained, node.reason, node.partitions) == (True, "Prolog error", ("gpu", "all"))
+    with pytest.raises(control.SlurmError, match="expected the node's State"):
+        control.parse_node("slurm_load_node error: Unable to contact slurm controller")
+
+
+def test_the_three_scripts_differ_in_name_and_patience_alone() -> None:
+    texts = [
+        (SCRIPTS / f"clusterproof-{name}").read_text().splitlines() for name in ("prolog", "epilog", "health-check")
+    ]
+    different = {index for index, lines in enumerate(zip(*texts, strict=True)) if len(set(lines)) > 1}
+    assert {texts[0][index].partition("=")[0] for index in different if index > 1} == {"occasion", "limit_s"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        'mode = "drain" # now\n\n[health_check]\n\tresume=false\nmax_drained_nodes = 0\n',
+        'mode = "drain"\nmode = "off"',
+        "[a]\n[a]",
+        "a = 1\n[a]",
+        "[a]\n[b]\na = 1",
+        'state = "\\u0041"',
+        "state = '/var'",
+        'state = """/var"""',
+        "reuse_s = 060",
+        "reuse_s = +60",
+        "reuse_s = 1e3",
+        "reuse_s = 1_000",
+        "mode = off",
+        "mode = True",
+        "a.b = 1",
+        "[a.b]",
+        "[[a]]",
+        '"mode" = "off"',
+        'mode = "off" off',
+        'mode = "off\nx"',
+        'mode = "off" # \x00',
+        'mode = "o\x7f"',
+        "caf\u00e9 = 1",
+        'mode = "off"\r\n',
+        "deadline_s = 1234567890123",
+    ],
+)
+def test_a_plain_text_means_what_it_means_in_toml(text: str) -> None:
+    is_told_alike(text)
+
+
+@given(st.text(st.sampled_from("a1_-.=\"'#[]{}, \t\n\r\\+tru\x00\u00e9"), max_size=24))
+def test_whatever_is_taken_for_plain_is_toml(text: str) -> None:
+    is_told_alike(text)
+
+
+@given(st.lists(st.sampled_from(['a = "x"', "b = 1", "c = true", "[d]", "[e]", "a = 0", "# b", "", " f=false#g"])))
+def test_plain_lines_mean_in_any_order_what_they_mean_in_toml(lines: list[str]) -> None:
+    is_told_alike("\n".join(lines))
+
+
+def is_told_alike(text: str) -> None:
+    """What is plain is as TOML has it; what TOML does not have is never plain."""
+    try:
+        expected = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        assert plain_toml(text) is None
+        return
+    assert plain_toml(text) in (None, expected)

@@ -1,0 +1,1 @@
+"""X becomes a cluster."""

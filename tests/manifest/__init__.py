@@ -1,0 +1,1 @@
+"""Golden manifests: made of a good machine, held against others."""

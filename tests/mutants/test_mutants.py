@@ -1,0 +1,161 @@
+"""Mutants: each operator changes what it says, and a mutant is found where a case shows it, and only there."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.check import check_of
+from clusterproof.plugins.suite.state import nodes
+from tests.builders.recordings import boot, node
+from tests.mutants.bench import Bench
+from tests.mutants.cases import Case
+from tests.mutants.mutations import OPERATORS, installed, live_functions, mutants_of
+
+CHECK = """
+from clusterproof.plugins.core.verdict import concern
+
+def is_old(kernel):
+    return kernel == "old"
+
+def test_kernel(node):
+    kernel = node.boot.kernel
+    if is_old(kernel):
+        concern("the kernel is old; expected a new one")
+    assert kernel != "bad" and kernel != "worse", f"the kernel is {kernel}; expected a good one"
+"""
+
+ENDLESS = """
+def test_kernel(node):
+    left = 3
+    while left > 0:
+        left -= 1
+        if left != left:
+            left = 9
+"""
+
+
+def loaded(folder: Path, text: str) -> ModuleType:
+    """The module that a file of checks is, in a checkout of its own."""
+    file = folder / "checks" / "test_own.py"
+    file.parent.mkdir()
+    file.write_text(text)
+    spec = importlib.util.spec_from_file_location("own_checks", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def case(module: ModuleType, root: Path, kernel: str, words: str = "") -> Case:
+    """What the check says of a node with that kernel."""
+    data = node("gpu001", boot=boot(kernel))
+    cluster = Cluster("own", "local", (Target("gpu001"),))
+    owner = nodes(cluster, {"gpu001": data})["gpu001"]
+    made = Case(kernel, owner, {"kernel": check_of(module.test_kernel, [])}, {"kernel": words})
+    made.learn(str(root))
+    return made
+
+
+def survivors(root: Path, *cases: Case) -> set[str]:
+    """What was changed in the mutants that these cases do not find."""
+    mutants = list(mutants_of(root / "checks" / "test_own.py", root))
+    bench = Bench(mutants, cases, live_functions(root))
+    return {f"{mutant.change}: {mutant.words}" for mutant in mutants if not bench.killer(mutant)}
+
+
+@pytest.mark.parametrize(
+    ("change", "before", "after"),
+    [
+        ("assert dropped", "assert x, 'is not x'", "pass"),
+        ("call dropped", "concern(x)", "pass"),
+        ("negated", "x == y", "x != y"),
+        ("negated", "x < y", "x >= y"),
+        ("negated", "x not in y", "x in y"),
+        ("negated", "x is None", "x is not None"),
+        ("negated", "0 < x < y", "not 0 < x < y"),
+        ("and/or swapped", "x and y and z", "x or y or z"),
+        ("and/or swapped", "x or y", "x and y"),
+        ("never taken", "if x:\n    return", "if False:\n    return"),
+        ("never taken", "if x:\n    f()\nelse:\n    g()", "if False:\n    f()\nelse:\n    g()"),
+    ],
+)
+def test_an_operator_changes_what_it_says(change: str, before: str, after: str) -> None:
+    data = ast.parse(before).body[0]
+    changed = OPERATORS[change](data.value if change in ("negated", "and/or swapped") else data)  # type: ignore[attr-defined]
+    assert changed is not None
+    assert ast.unparse(changed) == after
+
+
+@pytest.mark.parametrize(
+    ("change", "of"),
+    [
+        ("assert dropped", "assert x"),  # for the type checker
+        ("assert dropped", "assert x is not None, 'no x'"),
+        ("never taken", "if x:\n    f()"),  # as the call dropped
+        ("call dropped", "x = f()"),
+    ],
+)
+def test_what_nothing_could_tell_from_its_origin_is_not_made(change: str, of: str) -> None:
+    assert OPERATORS[change](ast.parse(of).body[0]) is None
+
+
+def test_every_place_of_a_file_is_changed_once(tmp_path: Path) -> None:
+    loaded(tmp_path, CHECK)
+    assert [mutant.in_words() for mutant in mutants_of(tmp_path / "checks" / "test_own.py", tmp_path)] == [
+        'checks/test_own.py:5 negated: kernel == "old"',
+        'checks/test_own.py:10 call dropped: concern("the kernel is old; expected a new one")',
+        'checks/test_own.py:11 assert dropped: kernel != "bad" and kernel != "worse"',
+        'checks/test_own.py:11 and/or swapped: kernel != "bad" and kernel != "worse"',
+        'checks/test_own.py:11 negated: kernel != "bad"',
+        'checks/test_own.py:11 negated: kernel != "worse"',
+    ]
+
+
+def test_a_mutant_is_taken_out_again(tmp_path: Path) -> None:
+    module = loaded(tmp_path, CHECK)
+    [negated] = [one for one in mutants_of(tmp_path / "checks" / "test_own.py", tmp_path) if one.place[1] == "is_old"]
+    with installed(negated, live_functions(tmp_path)):
+        assert not module.is_old("old")
+    assert module.is_old("old")
+
+
+def test_a_healthy_node_alone_finds_no_assert_that_was_dropped(tmp_path: Path) -> None:
+    module = loaded(tmp_path, CHECK)
+    assert survivors(tmp_path, case(module, tmp_path, "good")) == {
+        'assert dropped: kernel != "bad" and kernel != "worse"',
+        'and/or swapped: kernel != "bad" and kernel != "worse"',
+        'call dropped: concern("the kernel is old; expected a new one")',
+    }
+
+
+def test_each_fault_finds_what_it_shows(tmp_path: Path) -> None:
+    module = loaded(tmp_path, CHECK)
+    bad = case(module, tmp_path, "bad")
+    assert bad.verdicts == {"kernel": Verdict.FAIL}
+    assert survivors(tmp_path, bad) == {
+        'call dropped: concern("the kernel is old; expected a new one")',
+        'negated: kernel != "worse"',
+    }
+    assert survivors(tmp_path, *(case(module, tmp_path, kernel) for kernel in ("good", "bad", "old"))) == set()
+
+
+def test_words_that_a_fault_asks_for_are_missed(tmp_path: Path) -> None:
+    said = 'f"{kernel or 0} is bad"'
+    module = loaded(tmp_path, f"def test_kernel(node):\n    kernel = node.boot.kernel\n    assert not kernel, {said}\n")
+    swapped = "and/or swapped: kernel or 0"
+    assert swapped in survivors(tmp_path, case(module, tmp_path, "old"))
+    assert swapped not in survivors(tmp_path, case(module, tmp_path, "old", "old is bad"))
+
+
+def test_a_mutant_without_an_end_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.mutants.cases.CPU_S", 1.0)
+    module = loaded(tmp_path, ENDLESS)
+    assert "negated: left != left" not in survivors(tmp_path, case(module, tmp_path, "good"))

@@ -1,0 +1,1 @@
+"""The suite as it is installed, beside what others have installed."""

@@ -1,0 +1,32 @@
+"""What the documents and the integrations say of how clusterproof comes onto a machine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOLD = ("README.md", "docs", "integrations", "reports", "plugins")
+INSTALLS = re.compile(r"\bpip(?:3|x)? +install\b[^`\n]*")
+OUR_NAME = re.compile(r"(?<![\w./-])clusterproof(?:\[\w+\])?(?![\w./*-])")
+
+
+def commands() -> list[str]:
+    """Every `pip install …` that a person could copy, or that runs by itself."""
+    listed = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "--", *TOLD]
+    named = subprocess.run(listed, capture_output=True, text=True, check=False)
+    if named.returncode:
+        pytest.skip("not a git checkout: which files are ours is not known")
+    texts = ((ROOT / name).read_text(encoding="utf-8") for name in named.stdout.splitlines() if (ROOT / name).is_file())
+    return [command for text in texts for command in INSTALLS.findall(text)]
+
+
+def test_nobody_is_told_to_install_from_an_index_what_no_index_has_of_ours() -> None:
+    """Whoever takes the name there would be root on each node."""
+    found = commands()
+    assert len(found) > 3
+    named = [command for command in found if OUR_NAME.search(command.partition(" install ")[2])]
+    assert [command for command in named if "--no-index" not in command] == []

@@ -1,0 +1,58 @@
+"""The scripts that the wheel installs, named in slurm.conf and in a unit as the documents say, on fake nodes."""
+
+from __future__ import annotations
+
+from tests.builders.wheel import Installed
+from tests.faults import BY_NAME
+from tests.integrations.slurm.scripts import NAMES, eventually, scripted
+from tests.testbed.image import Link, NodeImage
+from tests.testbed.needs import needs_nodes, needs_slurm
+from tests.testbed.node import Node, entered, healthy_p5, with_file
+
+BIN = "/opt/clusterproof/bin"
+SICK, HEALTHY = "gpu001", "gpu002"
+REASON = "clusterproof: gpu.gpu_answers: GPU 3: the driver says GPU_IS_LOST; expected an answer"
+
+
+def lost(name: str) -> NodeImage:
+    """A node of which a GPU is lost."""
+    return BY_NAME["a GPU that is lost"].put(healthy_p5(name))
+
+
+@needs_slurm
+def test_slurm_runs_the_prolog_the_epilog_and_the_health_check(installed: Installed) -> None:
+    named = [f"{keyword}={BIN}/clusterproof-{name}" for keyword, name in NAMES.items()]
+    more = [*named, "HealthCheckInterval=3600", "SchedulerParameters=nohold_on_prolog_fail"]
+    images = {name: healthy_p5(name) for name in (SICK, HEALTHY)}
+    toml = 'mode = "drain"\ndeadline_s = 8\n[health_check]\nmax_drained_nodes = 2\nmax_drained_percent = 100\n'
+    with scripted(images, {}, toml, *more, home=installed.environment) as bed:
+        bed.nvml(SICK, lost(SICK))
+        job = bed.submit(SICK, HEALTHY)
+        assert bed.reason_beginning(SICK, REASON)
+        assert bed.ran_on(job) == HEALTHY
+        assert eventually(lambda: "checked" if bed.probes(HEALTHY, "epilog") else "")
+        assert bed.probes(HEALTHY, "prolog") == 1
+        bed.nvml(HEALTHY, lost(HEALTHY))
+        bed.node(HEALTHY).run([f"{BIN}/clusterproof-health-check"], env={"SLURMD_NODENAME": HEALTHY})
+        assert bed.reason_beginning(HEALTHY, REASON)
+        assert "no verdict" not in bed.logged(SICK) + bed.logged(HEALTHY)
+
+
+def wake(node: Node) -> str:
+    """Run what the timer runs; what goes to the journal."""
+    ran = node.run([f"{BIN}/clusterproof-idle"], env={"LOGS_DIRECTORY": "/var/log/clusterproof"}, timeout=120)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    return ran.stdout.decode().strip()
+
+
+@needs_nodes
+def test_an_idle_node_is_checked_by_what_lies_beside_the_script(installed: Installed) -> None:
+    said = {}
+    for name, image in ((SICK, lost(SICK)), (HEALTHY, healthy_p5(HEALTHY))):
+        with entered(with_file(image, "/opt/clusterproof", Link(str(installed.environment))), name) as node:
+            said[name] = wake(node)
+            kept = {path.name for path in (node.root / "var/log/clusterproof").iterdir()}
+            assert kept >= {"idle.jsonl", "idle.exit", "report", "history.sqlite"}
+    assert said[SICK].startswith("FAILED: ")
+    assert "GPUs do not answer" in said[SICK]
+    assert not said[HEALTHY].startswith(("FAILED", "not checked")), said[HEALTHY]

@@ -1,0 +1,125 @@
+"""Installed as a wheel it is the same suite: the same checks, ids and verdicts, from any folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clusterproof.reports.results import read_results
+from tests.builders.wheel import ROOT, Installed
+
+
+def verdicts(path: Path) -> set[tuple[str, str, str]]:
+    """Node, check and verdict of every result."""
+    return {(result.node, result.check, result.verdict.value) for result in read_results(path)}
+
+
+def test_the_console_script_finds_in_the_demo_what_pytest_finds_in_the_checkout(
+    installed: Installed, tmp_path: Path
+) -> None:
+    ran = installed.run(tmp_path, "clusterproof", "--cluster", "demo", "--results", "wheel.jsonl", "-v")
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert "checks/gpu/test_memory.py::test_no_uncorrected_ecc[gpu003] FAILED" in ran.stdout
+    assert "1 of 16 nodes (gpu002)" in (tmp_path / "runs" / "latest" / "report.html").read_text(encoding="utf-8")
+    checkout = [sys.executable, "-m", "pytest", "-p", "clusterproof.plugins.cluster", "-p", "no:cacheprovider"]
+    again = subprocess.run(
+        [*checkout, "--cluster", "demo", "--results", str(tmp_path / "checkout.jsonl"), "--no-report", "-q"],
+        cwd=ROOT,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert again.returncode == 1, again.stdout + again.stderr
+    assert verdicts(tmp_path / "wheel.jsonl") == verdicts(tmp_path / "checkout.jsonl")
+
+
+WORKERS = pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "two workers"])
+
+
+@WORKERS
+def test_the_packaged_checks_run_beside_a_users_own(installed: Installed, tmp_path: Path, workers: list[str]) -> None:
+    (tmp_path / "test_own.py").write_text(
+        "def test_kernel(node):\n    assert node.boot.kernel.startswith('6.'), 'old; expected 6'\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    words = ["--pyargs", "clusterproof.checks", "test_own.py", "--cluster", "demo", "--nodes", "gpu001"]
+    ran = installed.pytest(tmp_path, *words, "--results", "own.jsonl", "-q", *workers)
+    data = {check for _, check, _ in verdicts(tmp_path / "own.jsonl")}
+    assert {"kernel", "gpu.no_xid"} <= data, ran.stdout + ran.stderr
+
+
+def test_workers_judge_the_same(installed: Installed, tmp_path: Path) -> None:
+    data = {}
+    for name, workers in (("alone", []), ("workers", ["-n", "2"]), ("pytest's own", ["--pyargs", "-n", "2"])):
+        pytests = ["python", "-m", "pytest", "--pyargs", "clusterproof.checks"]
+        program = pytests if "--pyargs" in workers else ["clusterproof"]
+        words = ["--cluster", "demo", "--no-report", "-q", "-m", "prolog", "--results", name, *workers]
+        ran = installed.run(tmp_path, *program, *words)
+        assert ran.returncode == 1, ran.stdout + ran.stderr
+        data[name] = verdicts(tmp_path / name)
+    assert data["alone"]
+    assert data["alone"] == data["workers"] == data["pytest's own"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "words"),
+    [
+        (["--version"], 0, "clusterproof 0."),
+        (["checks", "-m", "prolog and gpu"], 0, "gpu.no_xid  "),
+        (["explain", "no_xid"], 0, "  by hand         journalctl -k -b | grep -E 'NVRM: (Xid|GPU)'\n"),
+        (["explain", "xid:79"], 0, "Xid 79: GPU has fallen off the bus\n"),
+        (["explain", "no_xidd"], 4, "no check is called 'no_xidd' (did you mean no_xid?)"),
+        (["--help"], 0, "6  nothing failed, but something could not be measured"),
+        (["--help"], 0, "clusterproof: which nodes:"),
+        ([], 4, "no cluster to validate; say which: --cluster local, demo"),
+        (["--cluster", "nonsense"], 4, "for a host say ssh:nonsense"),
+        (["--cluster", ""], 4, "is empty"),
+        (["--cluster", "replay:/nowhere"], 4, "expected a folder that --record wrote"),
+        (["--cluster", "demo", "--nodes", "gpu[1-"], 4, "--nodes"),
+        (["--cluster", "demo", "--nodes", "gpu099"], 4, "gpu099 is not in demo"),
+        (["--cluster", "demo", "--exclude", "gpu[001-016]"], 4, "no node of demo is left"),
+        (["--cluster", "demo", "--expect", "gpu=8"], 4, "did you mean gpus"),
+        (["--cluster", "demo", "--fanout", "0"], 4, "--fanout is 0; expected at least 1"),
+        (["--cluster", "demo", "--host-root", "here"], 4, "expected a folder that begins with /"),
+        (["--cluster", "demo", "-m", "no_such_mark"], 4, "no_such_mark"),
+        (["--cluster", "demo", "-k", "no_such_check"], 5, "-k 'no_such_check' chooses nothing; clusterproof checks"),
+        (["--cluster", "demo", "-k", "no_xidd"], 5, "-k 'no_xidd' chooses nothing (did you mean no_xid?)"),
+        (["--cluster", "demo", "-m", "prologg"], 4, "no mark is called 'prologg' (did you mean prolog?)"),
+    ],
+)
+def test_a_command_line_answers_in_one_clear_line(
+    installed: Installed, tmp_path: Path, arguments: list[str], exit_code: int, words: str
+) -> None:
+    ran = installed.run(tmp_path, "clusterproof", *arguments)
+    assert (ran.returncode, words in ran.stdout + ran.stderr) == (exit_code, True), ran.stdout + ran.stderr
+    assert "Traceback (most" not in ran.stdout + ran.stderr
+
+
+def test_slurms_scripts_lie_beside_it_and_can_be_run(installed: Installed) -> None:
+    for name in ("prolog", "epilog", "health-check"):
+        script = installed.bin / f"clusterproof-{name}"
+        assert os.access(script, os.X_OK)
+        assert script.read_text() == (ROOT / "integrations" / "slurm" / script.name).read_text()
+    assert (installed.package / "integrations" / "slurm" / "install.md").is_file()
+
+
+def test_what_is_copied_for_images_lies_in_it(installed: Installed) -> None:
+    assert os.access(installed.bin / "clusterproof-idle", os.X_OK)
+    for name in ("ci/gate.sh", "ci/iam.json", "image-builder/clusterproof.yml", "systemd/clusterproof-idle.timer"):
+        assert (installed.package / "integrations" / name).read_bytes() == (ROOT / "integrations" / name).read_bytes()
+    assert (installed.package / "integrations" / "user-data" / "first-boot.sh").is_file()
+
+
+def test_a_manifest_is_written_from_a_recording(installed: Installed, tmp_path: Path) -> None:
+    made = installed.run(
+        tmp_path, "clusterproof", "manifest", "--from", "demo", "--nodes", "gpu001", "--out", "golden.toml"
+    )
+    assert (made.returncode, made.stdout) == (0, ""), made.stderr
+    gate = ["clusterproof", "--cluster", "demo", "--nodes", "gpu001"]
+    kept = installed.run(tmp_path, *gate, "-m", "ami", "-k", "manifest", "--policy", "golden.toml")
+    assert (kept.returncode, "6 passed" in kept.stdout) == (0, True), kept.stdout
+    assert installed.run(tmp_path, "clusterproof", "manifest").returncode == 4

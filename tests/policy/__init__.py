@@ -1,0 +1,1 @@
+"""What a site expects, excuses and overrides."""

@@ -1,0 +1,198 @@
+"""A site's policy: read strictly, said in the header, applied to every result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.catalog import instance_type, threshold, thresholds
+from clusterproof.plugins.catalog.site import overrule
+from clusterproof.plugins.core.policy import NO_POLICY, READINGS, Disabled, Policy
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.inventory import InventoryError
+from clusterproof.plugins.policy.file import find_policy, read_policy
+from clusterproof.plugins.suite.outcomes import EXIT_UNCHECKED
+from tests.builders.runs import LIGHT, USUAL, Runs, counts, saying
+
+WAYS = pytest.mark.parametrize("checks", [LIGHT, USUAL], ids=["light", "usual way"])
+FAR, PAST = "2999-12-31", "2020-01-31"
+DISABLED = '[disabled."host.word"]\nreason = "nobody listens"\nuntil = {day}\n'
+
+
+@pytest.fixture(autouse=True)
+def _catalogue_as_it_was() -> Iterator[None]:
+    yield
+    overrule({}, {})
+
+
+def policy_of(folder: Path, text: str) -> Policy:
+    """The policy that a text says."""
+    (folder / "site.toml").write_text(text)
+    return read_policy(folder / "site.toml")
+
+
+REFUSED = [
+    ("[treshold.shm]\nminimum_gib = 1", "'treshold' is not a known key (did you mean thresholds?)"),
+    ("[thresholds.shm]\nminimum_gb = 1", "no 'shm.minimum_gb' (did you mean shm.minimum_gib?)"),
+    ('[thresholds.shm]\nminimum_gib = "16"', "minimum_gib is '16'; expected a number"),
+    ("[thresholds.shm]\nminimum_gib = -1", "minimum_gib is -1; expected a number that is not negative"),
+    ("[thresholds.shm]\nminimum_gib = nan", "minimum_gib is nan"),
+    ("[expect]\ngpu = 8", "'gpu' is no known resource (did you mean gpus?)"),
+    ("[disabled]\nx = 1", "[disabled] [x] is a whole number; expected a table"),
+    ('[disabled.x]\nreason = "r"', "until is None; expected a day, such as 2026-12-31"),
+    ("[disabled.x]\nuntil = 2026-12-31", "has no reason; expected one"),
+    ('[disabled.x]\nreason = "r"\nuntil = "2026-12-31"', "expected a day"),
+    ('[verdicts.x]\nfail = "pass"', "fail is read as 'pass'; expected concern"),
+    ('[verdicts.x]\npass = "fail"', "'pass' is not a known key"),
+    ('[instance_type.mine]\ngpus = "eight"', "gpus is 'eight'; expected"),
+    ("[instance_type.mine]\ngpsu = 8", "unknown key 'gpsu'"),
+    ('[mounts]\nexpected = "/fsx"', "expected is '/fsx'; expected a list of paths"),
+    ('[mounts]\nexpected = ["fsx"]', "expected a list of paths that begin with /"),
+    ("[versions]\ndriver = 580", "driver is a whole number; expected text"),
+    ('[versions]\ndriver = "about 580"', "driver: "),
+    ("[thresholds", "site.toml is not TOML"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), REFUSED)
+def test_what_means_nothing_is_one_clear_line(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(InventoryError) as refused:
+        policy_of(tmp_path, text)
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_its_own_file_stands_before_the_projects(tmp_path: Path) -> None:
+    assert find_policy(None, tmp_path) is NO_POLICY
+    (tmp_path / "pyproject.toml").write_text("[tool.other]\nx = 1\n")
+    assert find_policy(None, tmp_path) is NO_POLICY
+    (tmp_path / "pyproject.toml").write_text("[tool.clusterproof.expect]\ngpus = 4\n")
+    assert find_policy(None, tmp_path).expect == {"gpus": 4}
+    (tmp_path / "clusterproof.toml").write_text("[expect]\ngpus = 8\n")
+    assert find_policy(None, tmp_path).expect == {"gpus": 8}
+    (tmp_path / "named.toml").write_text("[expect]\ngpus = 2\n")
+    assert find_policy("named.toml", tmp_path).expect == {"gpus": 2}
+
+
+def test_a_named_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InventoryError, match="No such file"):
+        find_policy("nowhere.toml", tmp_path)
+
+
+def test_a_threshold_is_the_sites_own_while_its_policy_holds(tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, "[thresholds.shm]\nminimum_gib = 32\n")
+    before = threshold("shm.minimum_gib")
+    overrule(policy.thresholds, {})
+    assert threshold("shm.minimum_gib") == 32
+    assert thresholds()["shm.minimum_gib"].value == before
+    overrule({}, {})
+    assert threshold("shm.minimum_gib") == before
+
+
+def test_an_instance_type_can_be_the_sites_own(tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, '[instance_type."hgx-h100"]\ngpus = 8\nnvswitch = true\n')
+    overrule({}, policy.instance_types)
+    mine = instance_type("hgx-h100")
+    assert mine
+    assert (mine.gpus, mine.nvswitch, mine.efa) == (8, True, None)
+
+
+def test_a_check_is_disabled_up_to_and_including_its_day() -> None:
+    rule = Disabled("reason", date(2026, 12, 31))
+    assert rule.holds(date(2026, 12, 31))
+    assert not rule.holds(date(2027, 1, 1))
+
+
+def test_nothing_can_be_read_as_a_pass() -> None:
+    assert all(Verdict.PASS not in others for others in READINGS.values())
+    assert Verdict.PASS not in READINGS
+
+
+def test_the_rule_of_a_check_stands_before_that_of_its_owner() -> None:
+    policy = Policy(
+        readings={
+            "hyperpod-nccl": {Verdict.FAIL: Verdict.CONCERN},
+            "network.memlock": {Verdict.CONCERN: Verdict.FAIL},
+        }
+    )
+    concern = Result("network.memlock", "gpu001", Verdict.CONCERN, owner="hyperpod-nccl")
+    failed = Result("network.efa_rate", "gpu001", Verdict.FAIL, owner="hyperpod-nccl", message="slow; expected fast")
+    assert policy.read(concern).verdict is Verdict.FAIL
+    read = policy.read(failed)
+    assert (read.verdict, read.severity) == (Verdict.CONCERN, "warning")
+    assert read.message == "slow; expected fast (by policy: fail of hyperpod-nccl is concern)"
+
+
+@WAYS
+def test_a_disabled_check_is_not_applicable_and_says_why(runs: Runs, checks: str) -> None:
+    runs.checks(test_it=checks)
+    runs.pytester.makefile(".toml", clusterproof=DISABLED.format(day=FAR))
+    data = runs.over([saying("gpu001", "bad")])
+    (result,) = runs.results
+    assert result.verdict is Verdict.NOT_APPLICABLE
+    assert result.message == "disabled by clusterproof.toml until 2999-12-31: nobody listens"
+    assert data.ret == EXIT_UNCHECKED  # no other check ran
+    data.stdout.fnmatch_lines(["policy: host.word is disabled until 2999-12-31: nobody listens"])
+
+
+@WAYS
+def test_a_check_runs_again_once_its_exception_has_ended(runs: Runs, checks: str) -> None:
+    runs.checks(test_it=checks)
+    runs.pytester.makefile(".toml", clusterproof=DISABLED.format(day=PAST))
+    data = runs.over([saying("gpu001", "bad")])
+    assert counts(data) == {"failed": 1}
+    data.stdout.fnmatch_lines(["policy: host.word runs: its exception ended on 2020-01-31 (nobody listens)"])
+
+
+@WAYS
+@pytest.mark.parametrize(
+    ("word", "rule", "verdict", "exit_code"),
+    [
+        ("bad", 'fail = "concern"', Verdict.CONCERN, 0),
+        ("concern", 'concern = "fail"', Verdict.FAIL, 1),
+        ("incomplete", 'incomplete = "fail"', Verdict.FAIL, 1),
+        ("not applicable", '"not applicable" = "fail"', Verdict.FAIL, 1),
+        ("pass", 'fail = "concern"', Verdict.PASS, 0),
+    ],
+)
+def test_a_verdict_is_read_as_the_policy_says(
+    runs: Runs, checks: str, word: str, rule: str, verdict: Verdict, exit_code: int
+) -> None:
+    runs.checks(test_it=checks)
+    runs.pytester.makefile(".toml", clusterproof=f'[verdicts."host.word"]\n{rule}\n')
+    data = runs.over([saying("gpu001", word)])
+    assert [result.verdict for result in runs.results] == [verdict]
+    assert data.ret == exit_code
+
+
+def test_a_rule_about_no_check_is_refused_with_the_nearest_name(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    runs.pytester.makefile(".toml", clusterproof=DISABLED.format(day=FAR).replace("host.word", "gpu.row_remaps"))
+    data = runs.over([saying("gpu001", "pass")])
+    assert data.ret == 4
+    data.stderr.fnmatch_lines(["*[[]disabled]: 'gpu.row_remaps' is no check (did you mean gpu.row_remap?)*"])
+
+
+def test_a_rule_for_a_packaged_check_that_this_run_leaves_out_is_fine(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    runs.pytester.makefile(".toml", clusterproof=DISABLED.format(day=FAR).replace("host.word", "gpu.row_remap"))
+    assert runs.over([saying("gpu001", "pass")]).ret == 0
+
+
+def test_the_policys_expectations_give_way_to_the_command_lines(runs: Runs) -> None:
+    expecting = LIGHT.replace("say(node.boot.kernel)", 'assert node.expected("gpus") == 4; say(node.boot.kernel)')
+    runs.checks(test_it=expecting)
+    runs.pytester.makefile(".toml", clusterproof="[expect]\ngpus = 8\n")
+    assert counts(runs.over([saying("gpu001", "pass")])) == {"failed": 1}
+    assert counts(runs.over([saying("gpu001", "pass")], "--expect", "gpus=4")) == {"passed": 1}
+
+
+def test_workers_read_verdicts_by_the_same_policy(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    runs.pytester.makefile(".toml", clusterproof='[verdicts."host.word"]\nfail = "concern"\n')
+    data = runs.over([saying("gpu001", "bad"), saying("gpu002", "pass")], "-n2")
+    assert counts(data) == {"passed": 1, "concern": 1}

@@ -1,0 +1,100 @@
+"""`--redact` keeps what is declared harmless: every value that a node tells is declared, and in what kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pkgutil import walk_packages
+
+import pytest
+
+from clusterproof.plugins import evidence as facts
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import NodeEvidence, load
+from clusterproof.plugins.evidence.field import Field
+from clusterproof.plugins.redaction.kinds import keys, undeclared
+from clusterproof.plugins.redaction.redact import Redaction
+from tests.builders.evaluated import results
+from tests.builders.recordings import node
+from tests.builders.runs import ROOT
+from tests.faults.proof import NODE, healthy, peers
+from tests.testbed.gpus import healthy_gpu_node
+from tests.testbed.healthy import healthy_cpu
+from tests.testbed.image import NodeImage
+from tests.testbed.load import loadable_p5, loadable_trn2
+from tests.testbed.needs import needs_nodes
+
+DECLARE = "declare in plugins/redaction/kinds.toml whether each of these is harmless: a number, a text, a name, …"
+
+
+def gb300() -> NodeImage:
+    """A node of the newest GPUs, at work."""
+    return healthy_gpu_node("GB300", loaded=True)
+
+
+def v100() -> NodeImage:
+    """A node of the oldest."""
+    return healthy_gpu_node("V100", loaded=True)
+
+
+BASES = (loadable_p5, loadable_trn2, healthy_cpu, gb300, v100)
+
+
+def of(data: NodeEvidence) -> set[str]:
+    """The paths in what a node told of which nobody said what they are."""
+    return {path for collector, answer in data.collectors.items() for path in undeclared(collector, answer.value)}
+
+
+def test_every_value_of_the_demo_cluster_is_declared() -> None:
+    recorded = sorted((ROOT / "fixtures" / "demo" / "nodes").iterdir())
+    found = {path for one in recorded for path in of(load(one.read_bytes()))}
+    assert found == set(), DECLARE
+
+
+@needs_nodes
+@pytest.mark.parametrize("base", BASES, ids=lambda base: base.__name__)
+def test_every_value_that_a_healthy_node_tells_is_declared(base: Callable[[], NodeImage]) -> None:
+    assert of(healthy(base)) == set(), DECLARE
+
+
+def test_every_field_that_checks_read_is_declared() -> None:
+    read = {
+        f"{of_class.__module__}.{of_class.__name__}.{field.key}": field.key
+        for found in walk_packages(facts.__path__, f"{facts.__name__}.")
+        for of_class in vars(import_module(found.name)).values()
+        if isinstance(of_class, type)
+        for field in vars(of_class).values()
+        if isinstance(field, Field)
+    }
+    assert len(read) > 150
+    assert {where for where, key in read.items() if key not in keys()} == set(), DECLARE
+
+
+def test_what_nobody_declared_is_kept_word_by_word() -> None:
+    data = node("n1", rack={"place": "zorg-7", "state": "active", "count": 123456789012, "index": 7})
+    redaction = Redaction(Cluster("c", "ssh", (Target("n1"),)))
+    shown = redaction.evidence(data).collectors["rack"].value
+    assert shown == {"place": "name-1", "state": "active", "count": 0, "index": 7}
+
+
+@needs_nodes
+@pytest.mark.parametrize("base", BASES, ids=lambda base: base.__name__)
+def test_a_healthy_node_has_the_same_verdicts_without_its_names(base: Callable[[], NodeImage]) -> None:
+    data = [healthy(base), *peers(base)]
+    redaction = Redaction(Cluster("fakes", "local", tuple(Target(one.node) for one in data)))
+    kept: list[NodeEvidence] = []
+    with redaction.rewriting(kept.append) as learn:
+        for one in data:
+            learn(one)
+    before, after = results(data[0], peers=data[1:]), results(kept[0], peers=kept[1:])
+    assert {check: one.verdict for check, one in after.items()} == {check: one.verdict for check, one in before.items()}
+    assert NODE not in {one.node for one in after.values()}
+
+
+def test_the_kernels_functions_are_kept_and_a_process_that_runs_them_is_not_named() -> None:
+    stack = ["nv_acpi_extract_object", "rpc_wait_bit_killable", "zorg_llm_70b"]
+    blocked = {"name": "zorgd", "wait": "nvidia_unlocked_ioctl", "stack": stack, "blocked_s": 900.0}
+    redaction = Redaction(Cluster("c", "ssh", (Target("n1"),)))
+    [shown] = redaction.evidence(node("n1", processes={"blocked": [blocked]})).collectors["processes"].value["blocked"]
+    assert (shown["wait"], shown["stack"][:2]) == ("nvidia_unlocked_ioctl", stack[:2])
+    assert "zorg" not in str(shown)

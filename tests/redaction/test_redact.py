@@ -1,0 +1,357 @@
+"""`--redact`: no name survives, each name keeps its word, and no verdict changes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached, load, to_json
+from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
+from clusterproof.plugins.redaction.redact import Redaction
+from clusterproof.reports.results import read_results
+from tests.builders.recordings import boot, gpu, node, nvml, unreached
+from tests.builders.runs import LIGHT, ROOT, Runs, saying
+from tests.builders.samples import Sample, of_topic
+
+UUID = "6f2c1d7e-8a34-4c1b-9e55-0d9f6c2b7a10"
+
+
+def redacted(names: list[str], *nodes: NodeEvidence, **addresses: str) -> list[dict[str, Any]]:
+    """What is written of these nodes, of a cluster with these names."""
+    targets = tuple(Target(name, address=addresses.get(name, "")) for name in names)
+    written: list[NodeEvidence] = []
+    with Redaction(Cluster("prod", "ssh", targets)).rewriting(written.append) as learn:
+        for evidence in nodes:
+            learn(evidence)
+    return [to_json(evidence) for evidence in written]
+
+
+def text_of(data: str, *names: str) -> str:
+    """A line of the kernel log, in a cluster with these nodes."""
+    (record,) = redacted([*names, "gpu999"], node("gpu999", kernel_log={"lines": [[1.0, data]]}))
+    return str(record["leaves"]["kernel_log"]["value"]["lines"][0][1])
+
+
+# What stays
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Fabric Manager version is : 580.126.09",
+        "EFA installer 2.3.1.0, libfabric 1.22.0amzn1.0, driver version 2.26.5.0",
+        "NVRM: Xid (PCI:0000:53:00): 79, pid=1234, name=python3, GPU has fallen off the bus.",
+        "nvidia 00000000:53:00.0: enabling device",
+        "pcieport 0000:00:1b.0: AER: Corrected error received: 0000:53:00.0",
+        "infiniband rdmap79s0: efa_device registered on 127.0.0.1 and ::1",
+        "std::string at 12:30:45 of 2026-11-20 in 0xffff8881029c9000",
+        "mlx5_core 0000:4f:00.0 ens1f0np0: Link up",
+        "00000000-0000-0000-0000-000000000000",
+        "p5.48xlarge trn1.32xlarge Linux 6.8.0-1021-aws",
+    ],
+)
+def test_what_names_nothing_stays(text: str) -> None:
+    assert text_of(text) == text
+
+
+@pytest.mark.parametrize("name", ["a", "1", "n1", "gpu", "node", "nvidia", "0000", "kernel", "53"])
+def test_a_name_that_is_also_a_common_word_does_not_wreck_texts(name: str) -> None:
+    text = "GPU 1: a node is at 0000:53:00.0; nvidia: kernel gpu"
+    assert text_of(text, name) == text
+
+
+@pytest.mark.parametrize("name", ["a", "1", "n1", "gpu", "node"])
+@pytest.mark.parametrize(
+    "text", ["host {} is gone", "{}:/export", "//{}/share", "root@{}", "{} kernel: it is late", "{}:22 refuses"]
+)
+def test_such_a_name_is_replaced_where_only_a_host_can_stand(name: str, text: str) -> None:
+    assert text_of(text.format(name), name) == text.format("machine1" if name == "node1" else "node1")
+
+
+# What goes
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gpu001 kernel: NVRM: up", "node1 kernel: NVRM: up"),
+        ("GPU001.Cluster.Internal says (gpu001).", "node1 says (node1)."),
+        ("gpu001-ib0 gpu001_efa gpu001.service: up", "node1-ib0 node1_efa node1: up"),
+        ("xgpu001 gpu0010 gpu001x", "name-1 name-2 name-3"),
+        ("from 10.1.2.3 and 54.23.11.201 to 8.8.8.8:53", "from address-1 and address-2 to address-3:53"),
+        ("10.1.2.3@tcp:/abcdef 10.1.2.3", "address-1@tcp:/filesystem-1 address-1"),
+        ("2600:1f18:aaaa::1 fe80::1ff:fe23:4567:890a%eth0", "address-1 address-2%eth0"),
+        ("ip-10-1-2-3.ec2.internal ip-10-1-2-3", "address-1 address-1"),
+        ("addr:2600:1f18:aaaa::1, mac:aa:bb:cc:dd:ee:ff", "addr:address-1, mac:mac-1"),
+        ("10.1.2.3-10.1.2.9", "address-1-address-2"),
+        ("aa:bb:cc:dd:ee:ff AA-BB-CC-DD-EE-0F enxaabbccddee1f", "mac-1 mac-2 enxmac-3"),
+        ("fe80:0000:0000:0000:0c42:a103:000d:1b8a 0c42:a103:000d:1b8a", "address-1 guid-1"),
+        (f"GPU-{UUID} MIG-{UUID} {UUID.upper()}", "GPU-{0} MIG-{0} {0}".format("00000000-0000-0000-0000-000000000001")),
+        ("i-0123456789abcdef0 mi-0123456789abcdef0", "instance-1 instance-2"),
+        ("fs-0123456789abcdef0.fsx.us-east-1.amazonaws.com", "filesystem-1.fsx.us-east-1.amazonaws.com"),
+        ("vol0123456789abcdef0 eni-0123456789abcdef0", "resource-1 resource-2"),
+        ("login.prod.internal ssh-ed25519 SHA256:" + "A" * 43, "host-1 ssh-ed25519 key-1"),
+        ("d9b2d63d53b2410eb6b0a7b6c0c7a3f1", "id-1"),
+    ],
+)
+def test_what_names_a_thing_becomes_a_word(text: str, expected: str) -> None:
+    assert text_of(text, "gpu001") == expected
+
+
+def test_a_name_has_the_same_word_everywhere() -> None:
+    data = node(
+        "ip-10-1-2-3.ec2.internal",
+        boot=boot(hostname="ip-10-1-2-3"),
+        kernel_log={"lines": [[1.0, "ip-10-1-2-3 lost 10.1.2.3"]]},
+        mounts={"mounts": [{"path": "/fsx", "source": "10.1.2.3:/export", "options": "addr=10.1.2.3,rw"}]},
+    )
+    other = node("gpu002", kernel_log={"lines": [[1.0, "peer ip-10-1-2-3.ec2.internal (10.1.2.3) is slow"]]})
+    first, second = redacted(["ip-10-1-2-3.ec2.internal", "gpu002"], data, other)
+    assert first["node"] == first["leaves"]["boot"]["value"]["hostname"] == "node1"
+    assert first["leaves"]["kernel_log"]["value"]["lines"] == [[1.0, "node1 lost address-1"]]
+    assert first["leaves"]["mounts"]["value"]["mounts"][0] == {
+        "path": "/fsx",
+        "source": "address-1:/export",
+        "options": "addr=address-1,rw",
+    }
+    assert second["leaves"]["kernel_log"]["value"]["lines"] == [[1.0, "peer node1 (address-1) is slow"]]
+
+
+def test_the_inventorys_address_of_a_node_is_the_node() -> None:
+    (record,) = redacted(["gpu001"], unreached("gpu001", detail="10.1.2.3:22 refuses"), gpu001="10.1.2.3")
+    assert record["detail"] == "node1:22 refuses"
+
+
+def test_what_one_node_calls_itself_is_replaced_in_what_another_told_before() -> None:
+    early = node("gpu001", kernel_log={"lines": [[1.0, "hydra-7 hangs; serial 1650523020001"]]})
+    late = node("gpu002", boot=boot(hostname="hydra-7"), nvml=nvml(gpu(0, serial="1650523020001")))
+    first, second = redacted(["gpu001", "gpu002"], early, late)
+    assert first["leaves"]["kernel_log"]["value"]["lines"] == [[1.0, "node2 hangs; serial serial-1"]]
+    assert second["leaves"]["boot"]["value"]["hostname"] == "node2"
+
+
+def test_a_text_that_was_seen_before_its_names_were_known_is_looked_at_again() -> None:
+    redaction = Redaction(Cluster("prod", "ssh", (Target("gpu001"),)))
+    assert redaction.text("hydra-7 hangs") == "name-1 hangs"
+    redaction.learn(node("gpu001", boot=boot(hostname="hydra-7")))
+    assert redaction.text("hydra-7 hangs") == "node1 hangs"
+
+
+def test_file_servers_and_file_systems_are_named_too() -> None:
+    mounts = [
+        {"path": "/home", "type": "nfs4", "source": "filer7.example.com:/export/home"},
+        {"path": "/win", "type": "cifs", "source": "//winbox9/share"},
+        {"path": "/fsx", "type": "lustre", "source": "10.1.2.3@tcp:/kq3zhbev"},
+    ]
+    lines = [[1.0, "nfs: server filer7.example.com not responding"], [2.0, "Lustre: kq3zhbev-OST0001: lost"]]
+    (record,) = redacted(["gpu001"], node("gpu001", mounts={"mounts": mounts}, kernel_log={"lines": lines}))
+    sources = [mount["source"] for mount in record["leaves"]["mounts"]["value"]["mounts"]]
+    assert sources == ["host-1:/export/home", "//host-2/share", "address-1@tcp:/filesystem-1"]
+    assert [text for _, text in record["leaves"]["kernel_log"]["value"]["lines"]] == [
+        "nfs: server host-1 not responding",
+        "Lustre: filesystem-1-OST0001: lost",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("detail", "expected"),
+    [
+        ("jump host bastion.example.com: refused", "jump host host-1: refused"),
+        ("no route to db7: Network is unreachable", "no route to host-1: Network is unreachable"),
+        ("db7.example.com:22 did not answer in time", "host-1:22 did not answer in time"),
+        ("[db7]:2222 refuses the connection", "[host-1]:2222 refuses the connection"),
+        ("db7 does not resolve: Name or service not known", "host-1 does not resolve: Name or service not known"),
+        ("if it is right: ssh-keyscan -p 22 db7 >> f", "if it is right: ssh-keyscan -p 22 host-1 >> f"),
+        ("the recording has no gpu001.json", "the recording has no node1"),
+        ("the answer is empty", "the answer is empty"),
+        ("connection refused on port 22", "connection refused on port 22"),
+    ],
+)  # fmt: skip
+def test_a_failed_log_in_names_no_host(detail: str, expected: str) -> None:
+    (record,) = redacted(["gpu001"], unreached("gpu001", detail=detail))
+    assert record["detail"] == expected
+
+
+def test_a_cluster_whose_nodes_are_called_node_gets_other_words() -> None:
+    records = redacted(["node1", "node-2"], saying("node1", "pass"), saying("node-2", "pass"))
+    assert [record["node"] for record in records] == ["machine1", "machine2"]
+
+
+def test_names_that_are_no_words_are_replaced_too() -> None:
+    assert text_of("lost rack 3/node 7 again", "rack 3/node 7") == "lost node1 again"
+    assert text_of("lost gpu-ü7 again", "gpu-ü7") == "lost node1 again"
+
+
+def test_a_short_serial_is_replaced_where_a_serial_stands_and_nowhere_else() -> None:
+    (record,) = redacted(["gpu001"], node("gpu001", platform={"serial": "7", "product": "7 of 9"}))
+    assert record["leaves"]["platform"]["value"] == {"serial": "serial-1", "product": "7 of 9"}
+
+
+def test_a_key_may_be_a_name() -> None:
+    (record,) = redacted(["gpu001"], node("gpu001", peers={"gpu001": 1, "10.1.2.3": 2, "plain_key": 3}))
+    assert record["leaves"]["peers"]["value"] == {"node1": 1, "address-1": 2, "plain_key": 3}
+
+
+def test_a_run_that_is_stopped_keeps_what_it_has() -> None:
+    kept: list[NodeEvidence] = []
+    redaction = Redaction(Cluster("prod", "ssh", (Target("gpu001"), Target("gpu002"))))
+    with contextlib.suppress(KeyboardInterrupt), redaction.rewriting(kept.append) as learn:
+        learn(unreached("gpu001"))
+        raise KeyboardInterrupt
+    assert [evidence.node for evidence in kept] == ["node1"]
+
+
+# No planted secret survives
+
+
+HEX = st.text("0123456789abcdef", min_size=17, max_size=17)
+HOSTS = st.one_of(
+    st.from_regex(r"[a-z]{2,6}-?[0-9]{2,4}[a-z]?", fullmatch=True),
+    st.from_regex(r"[a-z]{2,6}[0-9]{2,3}\.[a-z]{3,6}\.(com|net|internal)", fullmatch=True),
+    st.from_regex(r"q[a-z]{4,8}", fullmatch=True),
+    st.builds("hyperpod-i-{}".format, HEX),
+    st.builds("ip-{}-{}-{}-{}".format, *[st.integers(0, 255)] * 4),
+)
+PRIVATE = st.ip_addresses(v=4, network="10.0.0.0/8").map(str)
+SECRETS = st.one_of(
+    PRIVATE,
+    st.ip_addresses(v=6, network="2000::/3").map(str),
+    st.ip_addresses(v=6, network="2000::/3").map(lambda address: address.exploded),
+    st.from_regex(r"([0-9a-f]{2}:){5}[1-9a-f]{2}", fullmatch=True),
+    st.uuids().map(str),
+    st.uuids().map("GPU-{}".format),
+    HEX.map("i-{}".format),
+    HEX.map("fs-{}".format),
+)
+COMMON = {"uverbs", "rdmap", "mlx", "nvme", "efa", "eth", "xid", "pid", "dev", "cpu"}  # and a number: a device's name
+TEMPLATES = st.sampled_from(
+    ["{}", "lost {} again", "peer={}, retry", "[{}]", "({}): bad", "NVRM: {} ok", "a\t{}\nb", "'{}'", "x:{} y", "{};{}"]
+)
+
+
+@given(HOSTS, SECRETS, st.from_regex(r"[1-9][0-9]{8,12}", fullmatch=True), TEMPLATES, TEMPLATES)
+def test_no_planted_secret_survives(host: str, secret: str, serial: str, one: str, two: str) -> None:
+    assume(host.rstrip("0123456789-") not in COMMON)
+    plain = (one + "|" + two).replace("{}", "")
+    assume(not any(name in plain for name in (host, secret, serial)))
+    data = node(
+        host,
+        boot=boot(hostname=host),
+        platform={"vendor": one.replace("{}", secret), "serial": serial},
+        nvml=nvml(gpu(0, serial=serial)),
+        kernel_log={"lines": [[1.0, one.replace("{}", host)], [2.0, two.replace("{}", secret)]]},
+        libfabric={"command": "fi_info", "exit": 1, "output": f"{two} | {one}".replace("{}", f"{host} {serial}")},
+        mounts={"mounts": [{"source": f"{host}:/x", "options": f"rw,addr={secret}"}], two.replace("{}", secret): 1},
+        limits=Collected(Status.DENIED, detail=two.replace("{}", host)),
+    )
+    mute = unreached("gpu999", Unreached.LOST, f"{one} | {two}".replace("{}", f"{secret} {host}"))
+    written = json.dumps(redacted([host, "gpu999"], data, mute), ensure_ascii=False).lower()
+    bare = secret.removeprefix("GPU-").lower()
+    for name in (host, host.split(".")[0], bare, serial):
+        assert name not in written
+
+
+@given(st.lists(HOSTS, min_size=1, max_size=4, unique_by=lambda host: host.split(".")[0]), st.text(max_size=60))
+def test_rewriting_never_raises_and_never_depends_on_the_order_of_nodes(hosts: list[str], text: str) -> None:
+    nodes = [node(host, boot=boot(hostname=host), kernel_log={"lines": [[1.0, f"{text} {host}"]]}) for host in hosts]
+    there, back = redacted(hosts, *nodes), redacted(hosts, *reversed(nodes))
+    assert [record["node"] for record in there] == [record["node"] for record in reversed(back)]
+
+
+# No verdict changes
+
+
+@pytest.mark.parametrize("sample", of_topic("kernel-log"))
+def test_the_kernel_log_says_the_same(sample: Sample) -> None:
+    lines = [(None, line) for line in sample.lines]
+    (record,) = redacted(["gpu001"], node("gpu001", kernel_log={"lines": [list(line) for line in lines]}))
+    rewritten = [(seconds, text) for seconds, text in record["leaves"]["kernel_log"]["value"]["lines"]]
+    before, after = kernel_log.parse(lines), kernel_log.parse(rewritten)
+    assert [(type(event), getattr(event, "code", 0), getattr(event, "pci", "")) for event in before] == [
+        (type(event), getattr(event, "code", 0), getattr(event, "pci", "")) for event in after
+    ]
+
+
+def names_in(folder: Path) -> set[str]:
+    """Everything in a recording that names something, found without the help of what is tested."""
+    texts = [path.read_text(encoding="utf-8") for path in folder.rglob("*.json")]
+    keys = "node|hostname|serial|uuid|boot_id|name|instance_id|image_id"
+    found = set(re.findall(rf'"(?:{keys})": "([^"]+)"', "".join(texts)))
+    found |= set(re.findall(r"\b10\.\d+\.\d+\.\d+\b|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "".join(texts)))
+    devices = re.compile(r"rdmap\d+s0|NVIDIA .*|[a-z]+\d{0,2}|nvme\dn1|C\d|POLL|nvidia-\w+|0+|[0-]+")
+    return {name.removeprefix("GPU-") for name in found if not devices.fullmatch(name) and name != "rdmap"}
+
+
+@pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
+def test_the_demo_cluster_has_the_same_verdicts_and_no_name_anywhere(runs: Runs, workers: list[str]) -> None:
+    data = {}
+    for option in ([], ["--redact"]):
+        data[bool(option)] = runs.run(
+            *("--cluster=demo", str(ROOT / "checks"), f"--rootdir={ROOT}", "-p", "no:cacheprovider", "-v", "-rA"),
+            *("--results=results.jsonl", "--record=kept", "--junitxml=junit.xml", "--html=page.html"),
+            *("-o", "strict_markers=true", "--import-mode=importlib", *option, *workers),
+        )
+        runs.results_file.rename(runs.folder / f"results{bool(option)}.jsonl")
+    plain, hidden = (read_results(runs.folder / f"results{option}.jsonl") for option in (False, True))
+    word = {f"gpu{number:03d}": f"node{number:02d}" for number in range(1, 17)} | {"demo": "cluster"}
+    assert {(one.check, word[one.node], one.verdict) for one in plain} == {
+        (one.check, one.node, one.verdict) for one in hidden
+    }
+    assert len(hidden) == len(plain) > 400
+    names = names_in(ROOT / "fixtures" / "demo")
+    assert {"gpu001", "gpu016"} < names
+    assert len(names) > 200
+    output = "\n".join(line for line in data[True].outlines if not line.startswith(("rootdir", "configfile")))
+    kept = "".join(path.read_text(encoding="utf-8") for path in sorted((runs.folder / "kept").rglob("node*.json")))
+    kept += (runs.folder / "kept" / "cluster.json").read_text(encoding="utf-8")
+    files = [runs.folder / name for name in ("resultsTrue.jsonl", "junit.xml", "page.html")]
+    for written in (output, kept, *(file.read_text(encoding="utf-8") for file in files)):
+        assert written
+        assert not [name for name in names if name in written]
+
+
+def test_a_redacted_recording_replays_with_the_same_verdicts(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    nodes = [saying("gpu001", "bad"), saying("gpu002", "concern"), unreached("gpu003")]
+    runs.over(nodes, "--redact", "--record", "kept")
+    before = runs.verdicts
+    runs.run("--cluster=replay:kept", "--results", str(runs.results_file))
+    assert runs.verdicts == before
+    assert set(before) == {"node1", "node2", "node3"}
+    recorded = [load(path.read_bytes()) for path in sorted((runs.folder / "kept" / "nodes").iterdir())]
+    assert [evidence.node for evidence in recorded] == ["node1", "node2", "node3"]
+
+
+def test_the_cluster_and_this_machine_are_not_named(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUILD_URL", "https://ci7.example.com/job")
+    monkeypatch.setattr("platform.node", lambda: "operators-laptop")
+    runs.checks(test_it=LIGHT)
+    data = runs.run(
+        *("--cluster", runs.cluster([saying("gpu001", "pass")], name="prod-west"), "--redact"),
+        *("--junitxml=junit.xml", "--html=page.html"),
+    )
+    page = (runs.folder / "page.html").read_text(encoding="utf-8")
+    junit = (runs.folder / "junit.xml").read_text(encoding="utf-8")
+    for text in (data.stdout.str(), page, junit):
+        assert "prod-west" not in text
+        assert "operators-laptop" not in text
+        assert "ci7.example.com" not in text
+    assert 'hostname="redacted"' in junit
+
+
+def test_this_machine_as_the_cluster_is_not_named_either(runs: Runs) -> None:
+    runs.checks(test_it="def test_it(node): assert node.boot.hostname == node.name")
+    data = runs.run("--cluster=local", "--redact", "--results", str(runs.results_file), "--record=kept")
+    assert data.ret == 0, data.stdout.str()
+    assert set(runs.verdicts) == {"node1"}
+    kept = (runs.folder / "kept" / "nodes" / "node1.json").read_text(encoding="utf-8")
+    assert f'"{socket.gethostname()}"' not in kept

@@ -1,0 +1,301 @@
+"""`--redact`, proven by planting: secrets of every kind in recordings, captures, inventory and policy."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached, load, to_json
+from clusterproof.plugins.evidence.recording import write_cluster, write_control_plane, write_node
+from clusterproof.plugins.redaction.kinds import Place, collectors, place_of
+from clusterproof.plugins.redaction.redact import Redaction
+from tests.builders.runs import ROOT, Runs
+
+# By kind: what names somebody or something, in each form in which it stands in a text.
+PLANTED: dict[str, tuple[str, ...]] = {
+    "hosts": ("zephyr-7", "kestrel12", "osprey.zorg.example", "qlogin", "n00417", "rackZ-u07"),
+    "ports of hosts": ("filer-a.zorg.example:2049", "[zorg-b]:22"),
+    "hosts of common words": ("gpu-node-west", "training-cluster-a", "login-node-02", "data.storage.example"),
+    "addresses": ("10.7.13.211", "172.31.9.14", "198.18.4.77", "8.8.4.21"),
+    "addresses of IPv6": ("2600:1f18:77aa::9", "fe80::4c1:9ff:fe3a:71d2"),
+    "AWS host names": ("ip-10-7-13-212.ec2.internal", "ec2-54-23-11-9.compute-1.amazonaws.com"),
+    "MACs": ("0c:42:a1:77:1b:8a", "0C-42-A1-77-1B-8B", "0c42a1771b8c", "0c42.a177.1b8d", "00163e771234"),
+    "MACs in names": ("enx0c42a1771b8e", "wlx0c42a1771b8f"),
+    "GUIDs": ("0c42:a103:0077:1b8a", "0x0c42a10300771b8b", "0c42a10300771b8c"),
+    "serials": ("1650523077001", "0322518027985", "SN7730A4415", "AWS24BBF51AF55077", "19fcda00f5ff7700", "J0K7QX3"),
+    "UUIDs": ("6f2c1d7e-8a34-4c1b-9e55-0d9f6c2b7a77", "GPU-7f2c1d7e-8a34-4c1b-9e55-0d9f6c2b7a78"),
+    "ids": ("d9b277d63d53b2410eb6b0a7b6c0c7a3", "4f1a9c3e7b2d5e8f10a2b3c477aa"),
+    "accounts": ("123456778901", "arn:aws:iam::123456778902:role/Zorgmin", "AKIAIOSFODNN7ZORG77", "AIDA77ZORG"),
+    "resources": ("i-0123456778abcdef0", "vpc-0aaaabbbb77ccdddd", "fs-0dc177bca81234567"),
+    "networks": ("sg-77aaaabbbbccccddd", "eni-0a77bbccddeeff001", "subnet-0123477789abcdef0"),
+    "keys": ("SHA256:" + "Zq7" * 14 + "Z", "AAAAB3NzaC1yc2EAAAADAQABAAABgQZorg", "nacl@zorg-laptop"),
+    "users": ("zalice", "svc_zorg", "zbob@ZORG.EXAMPLE", "ZORG\\zcarol"),
+    "buckets": ("zorg-corp-training-data", "s3://zorg-datasets/v2", "my-team-checkpoints"),
+    "jobs and programs": ("zorg-gpt9-pretrain", "zorgd", "train_zorg.py", "zorg_llm_70b"),
+    "units": ("zorg-agent.service", "acme-sync-data.timer", "zorgmon@7.service"),
+    "Lustre": ("zfsxq77a", "zfsxq77b-OST0001-osc-ffff8a01", "zfsxq77c-MDT0000"),
+    "paths": ("/home/zdora/run", "/fsx/zorg-project/ckpt", "/Users/zeve/.ssh/id_zorg", "/opt/zorg/bin/agent"),
+    "letters of others": ("дарья", "zürich-7", "東京ノード"),
+    "versions with names": ("6.8.0-zorgos+", "1.2.3+zorgbuild9"),
+    "secrets": ("hunter2zorg", "wJalrXUtnFEMIzorg/K7MDENG", "xoxb-77-zorg"),
+}  # fmt: skip
+SECRETS = [(kind, secret) for kind, secrets in PLANTED.items() for secret in secrets]
+SENTENCES = (
+    "{}",
+    "lost {} again",
+    "peer={}, retry",
+    "[{}] ({}): bad",
+    "'{}' \"{}\" <{}>",
+    "NVRM: Xid (PCI:0000:53:00): 31, pid=77, name={}, Ch 00000008",
+    "NVRM: GPU at PCI:0000:53:00: {}",
+    "NVRM: GPU Board Serial Number: {}",
+    "nfs: server {} not responding, still trying",
+    "Lustre: {}-OST0001-osc-ffff8a01b2c3d400: Connection to {} (at 10.1.2.3@tcp) was lost",
+    "Out of memory: Killed process 77 ({}) total-vm:1kB",
+    "INFO: task {}:77 blocked for more than 120 seconds.",
+    "{}[77]: segfault at 7f00 ip 7f01 sp 7f02 error 4 in lib.so[7f00+1000]",
+    "login as {}: Permission denied (publickey); user={} bucket={} job={}",
+    "s3fs {} on /mnt type fuse.s3fs (rw,username={},secret={},addr={})",
+    "nvidia_{}:x\t{}\n{};{}",
+    "https://{}/{}?token={}",
+    "0000:53:00.0 {} /dev/{} /etc/{}",
+    "{{\"name\": \"{}\", \"serial\": \"{}\"}}",
+)  # fmt: skip
+
+
+EVERY = [secret for _, secret in SECRETS]
+IN_PLACES = [secret for secret in EVERY if secret != "8.8.4.21"]  # where a version belongs, it is one
+
+
+def survivors(written: str, secrets: list[str]) -> list[str]:
+    """The secrets that stand in a text, in letters of either case, or as JSON and URLs write them."""
+    small = written.lower()
+    found = [secret for secret in secrets if secret.lower() in small or json.dumps(secret)[1:-1].lower() in small]
+    return [*found, *(["zorg"] if "zorg" in small else [])]
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_no_secret_survives_in_a_text(sentence: str) -> None:
+    redaction = Redaction(Cluster("zcluster", "ssh", (Target("gpu001"),)))
+    data = {
+        (kind, secret): redaction.text(sentence.replace("{{", "{").replace("}}", "}").replace("{}", secret))
+        for kind, secret in SECRETS
+    }
+    assert {pair: text for pair, text in data.items() if survivors(text, [pair[1]])} == {}
+
+
+def test_two_secrets_stay_two() -> None:
+    redaction = Redaction(Cluster("zcluster", "ssh", (Target("gpu001"),)))
+    data = [redaction.text(f"lost {secret} again") for _, secret in SECRETS]
+    assert len(set(data)) == len(SECRETS)
+
+
+def values_of(place: Place, secrets: Iterator[str]) -> object:
+    """A value of a collector that has a secret in every place of which anything is declared, and beside it."""
+    if not place.within:
+        return next(secrets)
+    within = {key.replace("*", next(secrets)): values_of(entry, secrets) for key, entry in place.within.items()}
+    return {**within, next(secrets): 77, "undeclared": next(secrets), "list": [next(secrets), [next(secrets)]]}
+
+
+def evidence(name: str, secrets: Iterator[str]) -> NodeEvidence:
+    """What a node tells that has a secret in every place."""
+    data = {
+        collector: Collected(Status.TOLD, values_of(place_of(collector), secrets), next(secrets))
+        for collector in collectors()
+    }
+    return NodeEvidence(
+        name, {**data, next(secrets): Collected(Status.BROKE, detail=next(secrets))}, detail=next(secrets)
+    )
+
+
+def test_no_secret_survives_in_any_place_of_the_evidence() -> None:
+    secrets = cycle(IN_PLACES)
+    nodes = []
+    for number in range(len(IN_PLACES)):  # each secret comes to stand in every place
+        nodes.append(evidence(f"zn{number}", secrets))
+        next(secrets)
+    redaction = Redaction(Cluster("zcluster", "ssh", tuple(Target(one.node) for one in nodes)))
+    kept: list[NodeEvidence] = []
+    with redaction.rewriting(kept.append) as learn:
+        for one in nodes:
+            learn(one)
+    written = json.dumps([to_json(one) for one in kept], ensure_ascii=False)
+    assert survivors(written, IN_PLACES) == []
+
+
+def planted(value: object, secrets: Iterator[str]) -> object:
+    """The same value with a secret behind each of its texts, and a further key and entry that are one."""
+    if isinstance(value, str):
+        return f"{value} {next(secrets)}"
+    if isinstance(value, list):
+        return [planted(entry, secrets) for entry in value]
+    if isinstance(value, dict):
+        return {**{key: planted(entry, secrets) for key, entry in value.items()}, next(secrets): next(secrets)}
+    return value
+
+
+def lines(secrets: Iterator[str]) -> list[list[object]]:
+    """A kernel log that tells of events, each with secrets in it."""
+    return [[float(number), sentence.replace("{}", next(secrets))] for number, sentence in enumerate(SENTENCES * 12)]
+
+
+def demo(secrets: Iterator[str]) -> Iterator[NodeEvidence]:
+    """Nodes of the demo cluster with secrets in what they tell: in every text, in some of them, and in the log."""
+    for number, path in enumerate(sorted((ROOT / "fixtures" / "demo" / "nodes").iterdir())[:6]):
+        data = load(path.read_bytes())
+        name = ("zephyr-7", "osprey.zorg.example", "n00417", "gpu-node-west", "дарья", "ip-10-7-13-212.ec2.internal")[
+            number
+        ]
+        changed = {
+            collector: replace(
+                one, value=one.value if (number + place) % 2 else planted(one.value, secrets), detail=next(secrets)
+            )
+            for place, (collector, one) in enumerate(data.collectors.items())
+        }
+        if "kernel_log" in changed:
+            changed["kernel_log"] = Collected(
+                Status.TOLD, {**data.collectors["kernel_log"].value, "lines": lines(secrets)}
+            )
+        yield replace(data, node=name, collectors=changed, probe=planted(dict(data.probe), secrets))
+    for why in Unreached:
+        yield NodeEvidence(
+            f"zn-{why.value}", unreached=why, detail=f"{next(secrets)}:22: {next(secrets)} as {next(secrets)}"
+        )
+
+
+POLICY = """
+# for {0}, from {1}
+[mounts]
+expected = ["/fsx/{2}", "/home/{3}"]
+[disabled."host.swap"]
+reason = "{4} said that {5} has it"
+until = 2999-12-31
+[instance_type."zorg-box"]
+gpus = 8
+[versions]
+driver = "== 1.2.3"
+"""
+FILES = (
+    "results.jsonl",
+    "junit.xml",
+    "page.html",
+    "cluster.json",
+    "report.html",
+    "summary.txt",
+    "summary.md",
+    "metrics.prom",
+)
+
+
+def in_archive(path: Path) -> Iterator[tuple[str, str]]:
+    """What is in each member of a bundle, and its name."""
+    with (
+        path.open("rb") as file,
+        zstandard.ZstdDecompressor().stream_reader(file) as whole,
+        tarfile.open(fileobj=whole, mode="r|") as archive,
+    ):
+        for member in archive:
+            content = archive.extractfile(member)
+            assert content
+            yield f"{path.name}: {member.name}", f"{member.name}\n{content.read().decode()}"
+
+
+def all_written(folder: Path) -> Iterator[tuple[str, str]]:
+    """What is in each file under a folder, also in those that are packed, and its name."""
+    for path in sorted(folder.rglob("*")):
+        yield f"name of {path.name}", str(path.relative_to(folder))
+        if path.name.endswith(".tar.zst"):
+            yield from in_archive(path)
+        elif path.is_file():
+            yield path.name, path.read_text(encoding="utf-8", errors="surrogateescape")
+
+
+@pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
+def test_no_secret_survives_in_anything_that_a_run_writes(runs: Runs, workers: list[str]) -> None:
+    every = IN_PLACES
+    secrets = cycle(every)
+    nodes = list(demo(secrets))
+    recording, out = runs.folder / "told", runs.folder / "out"
+    targets = tuple(Target(one.node, "10.7.13.211", "zalice", 22, "zorg-gpt9-pretrain", "zorg-box") for one in nodes)
+    settings = {
+        "region": "us-west-2",
+        "arn": "arn:aws:sagemaker:us-west-2:123456778901:cluster/zorgzorgzorg",
+        "partition": "zorg-p",
+    }
+    write_cluster(recording, Cluster("zorg-cluster", "ssh", targets, settings, (f"not validated: {every[3]}",)))
+    for one in nodes:
+        write_node(recording, one)
+    control = {
+        collector: Collected(Status.TOLD, values_of(place_of(collector), secrets), next(secrets))
+        for collector in collectors()
+    }
+    write_control_plane(recording, NodeEvidence("zorg-cluster", control))
+    (runs.folder / "clusterproof.toml").write_text(POLICY.format(*(secret.replace("\\", "") for secret in every[-10:])))
+    out.mkdir()
+    ran = runs.plain(
+        *(
+            "--cluster",
+            f"replay:{recording}",
+            str(ROOT / "checks"),
+            f"--rootdir={ROOT}",
+            "-p",
+            "no:cacheprovider",
+            "-rA",
+            *workers,
+        ),
+        *("-o", "strict_markers=true", "--import-mode=importlib", "--redact", "--incomplete=fail", "-v"),
+        *("--results=out/results.jsonl", "--record=out/kept", "--junitxml=out/junit.xml", "--html=out/page.html"),
+        *("--report=out/report", "--bundle=out/bundle.tar.zst"),
+    )
+    assert ran.ret == 1, ran.stdout.str()[-2000:]
+    written = [("terminal", "\n".join([*ran.outlines, *ran.errlines])), *all_written(out)]
+    assert {where: found for where, text in written if (found := survivors(text, every))} == {}
+    assert set(FILES) <= {where for where, _ in written}
+
+
+CAPTURED = {
+    "zephyr-7/dmesg.txt": "\n".join(f"[{number}.5] {sentence}" for number, sentence in enumerate(SENTENCES)),
+    "zephyr-7/mount.txt": "{}:/export on /fsx type nfs4 (rw,addr={})\ns3fs on /mnt/{} type fuse.s3fs (rw,user={})\n",
+    "zephyr-7/hostname.txt": "zephyr-7\n",
+    "zephyr-7/systemctl-failed.txt": "  UNIT LOAD ACTIVE SUB DESCRIPTION\n● {} loaded failed failed {}\n",
+    "osprey.zorg/nvidia-smi-L.txt": "GPU 0: NVIDIA H100 (UUID: GPU-7f2c1d7e-8a34-4c1b-9e55-0d9f6c2b7a78)\n",
+    "osprey.zorg/{}.txt": "{} {}\n",
+    "osprey.zorg/df.txt": "Filesystem 1K-blocks Used Available Use% Mounted\n{}:/x 100 100 0 100% /home/{}\n",
+}
+
+
+def test_no_secret_survives_of_a_capture(runs: Runs) -> None:
+    every = EVERY
+    secrets = cycle(every)
+    for name, text in CAPTURED.items():
+        path = runs.folder / "zorg-capture" / name.replace("{}", "zorg-odd")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        while "{}" in text:
+            text = text.replace("{}", next(secrets), 1)
+        path.write_text(text, encoding="utf-8")
+    (runs.folder / "out").mkdir()
+    ran = runs.plain(
+        *(
+            "--cluster=capture:zorg-capture",
+            str(ROOT / "checks"),
+            f"--rootdir={ROOT}",
+            "-p",
+            "no:cacheprovider",
+            "-rA",
+            "--redact",
+        ),
+        *("-o", "strict_markers=true", "--import-mode=importlib", "--results=out/results.jsonl", "--record=out/kept"),
+        *("--report=out/report", "--bundle=out/bundle.tar.zst", "--junitxml=out/junit.xml"),
+    )
+    written = [("terminal", "\n".join([*ran.outlines, *ran.errlines])), *all_written(runs.folder / "out")]
+    assert {where: found for where, text in written if (found := survivors(text, every))} == {}
+    assert len(written) > 10, ran.stdout.str()[-2000:]

@@ -1,0 +1,1 @@
+"""One record of a run, many forms."""

@@ -1,0 +1,51 @@
+"""Runs that a test lets a history keep."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+
+from clusterproof.plugins.core.result import Measured, Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.history.model import Gpu, Identity, Past, Run
+from clusterproof.reports.history.store import read_past, write_run
+
+ECC, XID = "gpu.no_uncorrected_ecc", "gpu.no_xid"
+PASS, FAIL, CONCERN, INCOMPLETE = Verdict.PASS, Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
+DAY_S = 86_400.0
+
+
+def result(node: str, verdict: Verdict, check: str = ECC, gpus: Iterable[int] = ()) -> Result:
+    return Result(check, node, verdict, "Uncorrected ECC errors", devices=tuple(f"GPU {index}" for index in gpus))
+
+
+def machine(instance: str, *uuids: str) -> Identity:
+    return Identity(
+        instance, f"board of {instance}", tuple(Gpu(index, uuid, "1650") for index, uuid in enumerate(uuids))
+    )
+
+
+def add(
+    path: Path,
+    *results: Result,
+    identities: dict[str, Identity] | None = None,
+    measured: Iterable[Measured] = (),
+    cluster: str = "small",
+) -> Run:
+    runs = len(read_past(path, cluster, 1000).runs) if path.exists() else 0
+    run = Run(cluster, 1_772_000_000 + runs * DAY_S, 1_772_000_060 + runs * DAY_S)
+    return write_run(path, run, results, identities, measured)
+
+
+def past(path: Path) -> Past:
+    return read_past(path, "small", 100)
+
+
+# The file
+
+
+def rows(path: Path, statement: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as database:
+        return database.execute(statement).fetchall()

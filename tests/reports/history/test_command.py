@@ -1,0 +1,236 @@
+"""`--history` and `clusterproof history` as they are typed, over recorded runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.suite.cli import main
+from clusterproof.reports.history.store import read_past
+from tests.builders.runs import DEVICES, LIGHT, ROOT, VERDICTS, Runs, all_verdicts, saying
+from tests.reports.history.broken import BROKEN
+
+ARGUMENTS = ("--history=history.sqlite", "--since-last")
+
+
+def over(runs: Runs, *arguments: str, **words: str) -> pytest.RunResult:
+    nodes = [saying(name, word) for name, word in words.items()]
+    return runs.over(nodes, *ARGUMENTS, *arguments)
+
+
+def marks(runs: Runs) -> dict[str, str]:
+    return {result.node: result.since_last for result in runs.results}
+
+
+def test_a_run_says_what_is_new_still_there_and_gone_in_the_terminal_and_in_its_results(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    first = over(runs, gpu001="bad", gpu002="bad", gpu003="pass", gpu004="pass")
+    first.stdout.fnmatch_lines(["since the last run: this is the first one in the history"])
+    assert set(marks(runs).values()) == {""}
+    data = over(runs, gpu001="bad", gpu002="pass", gpu003="bad", gpu004="pass")
+    assert marks(runs) == {"gpu001": "still", "gpu002": "gone", "gpu003": "new", "gpu004": ""}
+    data.stdout.fnmatch_lines(
+        [
+            "since the last run (* UTC): 1 new, 1 still, 1 gone",
+            "  new   gpu003: fail: The word is wrong (host.word)",
+            "  gone  gpu002: The word is wrong (host.word)",
+        ]
+    )
+
+
+def test_every_form_of_report_says_what_changed(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    out = runs.folder / "out"
+    over(runs, "--report", "out", gpu001="bad", gpu002="bad", gpu003="pass")
+    assert not [path.name for path in out.iterdir() if "ince the last run" in path.read_text()]
+    over(runs, "--report", "out", gpu001="bad", gpu002="pass", gpu003="bad")
+    data = {path.name: " ".join(path.read_text().split()) for path in out.iterdir()}
+    for name in ("report.html", "summary.md", "summary.txt"):
+        assert "ince the last run (" in data[name]
+        assert "1 new, 1 still, 1 gone" in data[name]
+        assert "new gpu003: fail: The word is wrong" in data[name]
+        assert "gone gpu002: The word is wrong" in data[name]
+    assert "still gpu001: fail: The word is wrong" in data["report.html"]
+    assert "since the last run: still gpu001; new gpu003" in data["junit.xml"]
+    assert "since the last run: gone gpu002" in data["junit.xml"]
+    for change in ("new", "still", "gone"):
+        assert f'clusterproof_changes{{cluster="small",change="{change}"}} 1' in data["metrics.prom"]
+
+
+def test_the_exit_code_that_is_kept_is_that_of_the_run(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    ended = [int(over(runs, gpu001=word).ret) for word in ("pass", "incomplete", "bad")]
+    assert ended == [0, 6, 1]
+    assert [run.exit_code for run in read_past(runs.folder / "history.sqlite", "small", 9).runs] == ended
+
+
+def test_with_workers_the_run_is_added_once(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    over(runs, "-n2", gpu001="bad", gpu002="pass")
+    over(runs, "-n2", gpu001="pass", gpu002="pass")
+    assert marks(runs) == {"gpu001": "gone", "gpu002": ""}
+    assert [run.exit_code for run in read_past(runs.folder / "history.sqlite", "small", 9).runs] == [1, 0]
+
+
+def test_a_run_that_is_added_keeps_of_what_its_nodes_are_made(runs: Runs) -> None:
+    runs.checks(test_gpu=DEVICES)
+    nodes = [saying("gpu001", "pass", "bad"), saying("gpu002", "pass")]
+    runs.over(nodes, *ARGUMENTS)
+    past = read_past(runs.folder / "history.sqlite", "small", 9)
+    assert past.tracks["gpu.word_of_gpu", "gpu001"][0].devices == ("GPU 1",)
+    (_, identity) = past.identities["gpu001"][0]
+    assert [(gpu.index, gpu.serial) for gpu in identity.gpus] == [(1, "1650523020001")]  # two nodes claim the other
+
+
+@BROKEN
+def test_a_history_that_cannot_be_used_costs_a_line_and_no_verdict(
+    runs: Runs, breaks: Callable[[Path], None], words: str
+) -> None:
+    runs.checks(test_it=LIGHT)
+    breaks(runs.folder / "history.sqlite")
+    data = runs.over(all_verdicts(), *ARGUMENTS)
+    assert data.ret == 1
+    assert runs.verdicts == VERDICTS
+    (line,) = (line for line in data.outlines if line.startswith("warning: "))
+    assert words in line
+    assert "INTERNALERROR" not in data.stdout.str()
+
+
+@pytest.mark.skipif(
+    not os.path.ismount("/proc") or os.geteuid() != 0, reason="root and /proc: a folder nobody may write"
+)
+def test_a_folder_that_may_not_be_written_costs_a_line(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    data = runs.over([saying("gpu001", "pass")], "--since-last", "--history=/proc/sys/history.sqlite")
+    assert data.ret == 0
+    data.stdout.fnmatch_lines(["since the last run: this is the first one in the history"])
+    data.stdout.fnmatch_lines(["warning: this run is not in the history: /proc/sys/history.sqlite: unable to open*"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--since-last"], "--since-last needs --history=FILE: with --no-report nothing is kept"),
+        (["--since-last", "--report", "out"], "--since-last needs --history=FILE: with --report this run is not kept"),
+        (["--history=x", "--redact"], "--history with --redact"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(runs: Runs, arguments: list[str], words: str) -> None:
+    runs.checks(test_it=LIGHT)
+    data = runs.over([saying("gpu001", "pass")], *arguments)
+    assert data.ret == 4
+    assert words in data.stderr.str()
+
+
+def test_the_history_of_a_cluster_is_beside_its_reports(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    for _ in range(2):
+        data = runs.plain("--cluster", "local", "--since-last")
+    data.stdout.fnmatch_lines(["since the last run (* UTC): 0 new, 1 still, 0 gone"])
+    assert len(read_past(runs.folder / "runs/local/history.sqlite", "local", 9).runs) == 2
+
+
+@pytest.mark.parametrize("arguments", [["--no-report"], ["--redact"], ["--collect-only"], ["--report", "out"]])
+def test_a_run_that_leaves_nothing_or_no_names_keeps_no_history(runs: Runs, arguments: list[str]) -> None:
+    runs.checks(test_it=LIGHT)
+    runs.plain("--cluster", "local", *arguments)
+    assert not list(runs.folder.rglob("history.sqlite"))
+
+
+def test_a_replay_is_no_news_of_its_cluster(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    cluster = runs.cluster([saying("gpu001", "pass")])
+    runs.plain("--cluster", cluster)
+    assert not list(runs.folder.rglob("history.sqlite"))
+    data = runs.plain("--cluster", cluster, "--since-last")
+    assert "--since-last needs --history=FILE: what a replay tells is of another time" in data.stderr.str()
+
+
+def test_a_path_that_leads_pytest_away_from_its_configuration_is_named(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs.checks(test_it=LIGHT)
+    elsewhere = tmp_path / "history.sqlite"
+    cluster = runs.cluster([saying("gpu001", "pass")])
+    words = [sys.executable, "-m", "pytest", "-p", "clusterproof.plugins.cluster", "--cluster", cluster]
+    assert [runs.pytester.run(*words, "--history", str(elsewhere)).ret for _ in range(2)] == [0, 0]
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"--history {elsewhere}")
+    again = runs.pytester.run(*words)
+    assert again.ret == 4
+    assert "write every option that names a file elsewhere with an equals sign" in again.stderr.str()
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"--history={elsewhere}")
+    assert runs.pytester.run(*words).ret == 0
+
+
+def sick_then_replaced(folder: Path) -> list[Path]:
+    """The demo cluster four times: whole but for its own faults; a GPU of gpu001 sick; well; sick in gpu016."""
+    gpu = json.loads((DEMO / "nodes" / "gpu001.json").read_text(encoding="utf-8"))["leaves"]["nvml"]["value"]["gpus"][4]
+    made = []
+    for number, sick in enumerate(("", "gpu001", "", "gpu016")):
+        made.append(folder / str(number))
+        shutil.copytree(DEMO, made[-1])
+        if sick:
+            node = made[-1] / "nodes" / f"{sick}.json"
+            data = json.loads(node.read_text(encoding="utf-8"))
+            at = data["leaves"]["nvml"]["value"]["gpus"][4]
+            at.update(uuid=gpu["uuid"], serial=gpu["serial"], ecc_uncorrected_dram=3, ecc_uncorrected_total=3)
+            node.write_text(json.dumps(data), encoding="utf-8")
+        if sick == "gpu016":  # where gpu001 had that GPU is another now
+            other = made[-1] / "nodes" / "gpu001.json"
+            data = json.loads(other.read_text(encoding="utf-8"))
+            data["leaves"]["nvml"]["value"]["gpus"][4].update(uuid="GPU-00000000-aaaa", serial="1")
+            other.write_text(json.dumps(data), encoding="utf-8")
+    return made
+
+
+def test_the_history_of_the_demo_cluster_follows_a_gpu_from_node_to_node(
+    runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "history.sqlite"
+    for recording in sick_then_replaced(tmp_path):
+        checks = str(ROOT / "checks" / "gpu" / "test_memory.py")
+        runs.run("--cluster", f"replay:{recording}", f"--history={file}", checks, "-q")
+    capsys.readouterr()
+    assert main(["history", "--history", str(file), "--cluster", "demo"]) == 0
+    page = capsys.readouterr().out
+    assert "Since the run before it" in page
+    assert "demo: 4 runs since " in page
+    (moved,) = (line for line in page.splitlines() if "and the fault with it" in line)
+    assert "gpu[001,016]" in moved
+    assert "moved from gpu001 to gpu016, and the fault with it  gpu.no_uncorrected_ecc" in moved
+    new = [line.split() for line in page.splitlines() if line.startswith("  new") and "no_uncorrected_ecc" in line]
+    assert [row[-1] for row in new] == ["gpu016"]
+
+
+def test_the_history_is_found_beside_the_reports_and_says_where_it_looked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], runs: Runs
+) -> None:
+    assert main(["history"]) == 4
+    assert "no history under runs; expected --history FILE" in capsys.readouterr().err
+    runs.checks(test_it=LIGHT)
+    cluster = runs.cluster([saying("gpu001", "bad")])
+    runs.run("--cluster", cluster, "--history=runs/small/history.sqlite")
+    capsys.readouterr()
+    assert main(["history"]) == 0
+    assert "Found by the first run" in capsys.readouterr().out
+    assert main(["history", "--cluster", "large"]) == 4
+    assert main(["history", "--history", "runs/small/history.sqlite", "--cluster", "large"]) == 4
+    assert "knows no cluster 'large'; expected one of small" in capsys.readouterr().err
+
+
+def test_the_verdicts_of_the_history_are_those_of_the_results(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    runs.over(all_verdicts(), *ARGUMENTS)
+    past = read_past(runs.folder / "history.sqlite", "small", 9)
+    data = {node: track[-1].verdict for (_, node), track in past.tracks.items()}
+    assert data == {
+        node: verdict for node, verdict in VERDICTS.items() if verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)
+    }

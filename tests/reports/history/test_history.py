@@ -1,0 +1,312 @@
+"""The history: what a run adds, what several tell together, and that nothing that befalls the file costs anything."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.core.result import Measured
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.history import schema
+from clusterproof.reports.history.changes import between, change, since_last
+from clusterproof.reports.history.model import Gpu, HistoryError, Identity, Run
+from clusterproof.reports.history.place import default_path
+from clusterproof.reports.history.store import read_before, write_run
+from clusterproof.reports.history.trends import flaps, offenders, places, trends
+from clusterproof.reports.history.words import page
+from tests.builders.wheel import linked_in
+from tests.reports.history.broken import BROKEN
+from tests.reports.history.kept import CONCERN, ECC, FAIL, INCOMPLETE, PASS, add, machine, past, result, rows
+
+NA = Verdict.NOT_APPLICABLE
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "history.sqlite"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "kind"),
+    [
+        (None, PASS, ""),
+        (None, FAIL, "new"),
+        (PASS, INCOMPLETE, "new"),
+        (NA, CONCERN, "new"),
+        (FAIL, FAIL, "still"),
+        (FAIL, CONCERN, "still"),
+        (FAIL, INCOMPLETE, "still"),
+        (CONCERN, FAIL, "new"),
+        (INCOMPLETE, FAIL, "new"),
+        (INCOMPLETE, INCOMPLETE, "still"),
+        (FAIL, PASS, "gone"),
+        (INCOMPLETE, PASS, "gone"),
+        (FAIL, NA, "gone"),
+        (PASS, NA, ""),
+    ],
+)
+def test_what_becomes_of_a_verdict(before: Verdict | None, now: Verdict, kind: str) -> None:
+    assert change(before, now) == kind
+
+
+def test_what_was_found_is_compared_with_the_run_before_and_with_the_last_green_one(file: Path) -> None:
+    add(file, result("gpu001", PASS), result("gpu002", PASS), result("gpu003", CONCERN))
+    green = past(file).runs[-1]
+    add(file, result("gpu001", FAIL), result("gpu002", FAIL), result("gpu003", CONCERN))
+    last = add(file, result("gpu001", FAIL), result("gpu002", PASS), result("gpu003", PASS))
+    assert [run.is_green for run in past(file).runs] == [True, False, False]
+    by_run = between(past(file), last.number - 1, last.number)
+    assert [one.node for one in by_run.new] == []
+    assert [one.node for one in by_run.still] == ["gpu001"]
+    assert [one.node for one in by_run.gone] == ["gpu002", "gpu003"]
+    by_green = between(past(file), green.number, last.number)
+    assert [one.node for one in by_green.new] == ["gpu001"]
+    assert [one.node for one in by_green.gone] == ["gpu003"]
+
+
+def test_a_run_that_measured_nothing_clears_no_finding(file: Path) -> None:
+    add(file, result("gpu001", FAIL))
+    add(file, result("gpu001", INCOMPLETE))
+    _, before = read_before(file, "small")
+    assert before == {(ECC, "gpu001"): FAIL}
+    last = add(file, result("gpu001", PASS))
+    assert [one.before for one in between(past(file), last.number - 1, last.number).gone] == [FAIL]
+    assert read_before(file, "small")[1] == {}
+
+
+def test_what_a_run_did_not_look_at_is_neither_gone_nor_forgotten(file: Path) -> None:
+    add(file, result("gpu001", FAIL), result("gpu002", PASS))
+    last = add(file, result("gpu002", PASS))
+    assert between(past(file), last.number - 1, last.number).headline == "0 new, 0 still, 0 gone"
+    assert read_before(file, "small")[1] == {(ECC, "gpu001"): FAIL}
+
+
+def test_a_run_with_nothing_but_what_does_not_apply_and_passes_is_green_and_one_without_results_is_not(
+    file: Path,
+) -> None:
+    assert add(file, result("gpu001", PASS), result("gpu002", NA)).is_green
+    assert not add(file, result("gpu001", NA)).is_green
+    assert not add(file).is_green
+    assert not add(file, result("gpu001", INCOMPLETE)).is_green
+
+
+def test_what_comes_and_goes_flaps_and_missing_evidence_between_is_neither(file: Path) -> None:
+    for verdict in (FAIL, PASS, INCOMPLETE, FAIL, PASS):
+        add(file, result("gpu001", verdict), result("gpu002", FAIL))
+    for verdict in (FAIL, INCOMPLETE, FAIL):
+        add(file, result("gpu003", verdict))
+    (flap,) = flaps(past(file))
+    assert (flap.node, flap.came, flap.looked, flap.now) == ("gpu001", 2, 4, PASS)
+
+
+def test_a_gpu_that_fails_again_in_the_instance_that_replaced_its_node_is_the_one_to_blame(file: Path) -> None:
+    add(file, result("gpu003", FAIL, gpus=[1]), identities={"gpu003": machine("i-old", "GPU-a", "GPU-b")})
+    add(file, result("gpu003", FAIL, gpus=[0]), identities={"gpu003": machine("i-new", "GPU-b", "GPU-c")})
+    (found,) = offenders(past(file))
+    assert (found.id, found.serial, found.instances, found.now) == ("GPU-b", "1650", ("i-old", "i-new"), "gpu003")
+    assert found.has_moved
+    assert places(past(file)) == []
+    assert any("came back in i-new, and the fault with it" in line for line in page(past(file)))
+
+
+def test_a_gpu_that_fails_again_in_another_node_is_followed(file: Path) -> None:
+    add(file, result("gpu003", FAIL, gpus=[0]), identities={"gpu003": machine("i-old", "GPU-a")})
+    here = {"gpu003": machine("i-new", "GPU-z"), "gpu007": machine("i-other", "GPU-a")}
+    add(file, result("gpu003", PASS), result("gpu007", FAIL, gpus=[0]), identities=here)
+    (found,) = offenders(past(file))
+    assert (found.nodes, found.now) == (("gpu003", "gpu007"), "gpu007")
+    assert any("moved from gpu003 to gpu007, and the fault with it" in line for line in page(past(file)))
+
+
+def test_a_fault_that_stays_with_the_node_when_its_hardware_changes_is_of_the_place(file: Path) -> None:
+    for instance, gpu in (("i-1", "GPU-a"), ("i-1", "GPU-a"), ("i-2", "GPU-b")):
+        add(file, result("gpu003", FAIL, gpus=[0]), identities={"gpu003": machine(instance, gpu)})
+    (place,) = places(past(file))
+    assert (place.node, place.hardware) == ("gpu003", ("GPU-a", "GPU-b"))
+    (offender,) = offenders(past(file))
+    assert (offender.id, offender.now) == ("GPU-a", "")
+    assert any(line.split()[-2:] == ["replaced", ECC] for line in page(past(file)))
+
+
+def test_a_gpu_that_is_lost_is_known_from_an_earlier_run(file: Path) -> None:
+    add(file, result("gpu003", PASS), identities={"gpu003": machine("i-1", "GPU-a", "GPU-b")})
+    for _ in range(2):
+        lost = {"gpu003": Identity("i-1", "", (Gpu(0, "GPU-a", "1650"),))}
+        add(file, result("gpu003", FAIL, "gpu.gpu_answers", gpus=[1]), identities=lost)
+    assert [one.id for one in offenders(past(file))] == ["GPU-b"]
+
+
+def test_a_fault_of_no_gpu_is_the_instances(file: Path) -> None:
+    for node in ("gpu001", "gpu002"):
+        add(file, result(node, FAIL, "host.mce_edac"), identities={node: machine("i-1", "GPU-a")})
+    assert [(one.kind, one.id, one.nodes) for one in offenders(past(file))] == [
+        ("instance", "i-1", ("gpu001", "gpu002"))
+    ]
+
+
+def test_the_bandwidth_of_every_node_is_followed_and_the_worst_fall_comes_first(file: Path) -> None:
+    for fall in (0.0, 1.0, 60.0):
+        numbers = [
+            Measured("busbw", "gpu001", 480 + fall / 10, "GB/s"),
+            Measured("busbw", "gpu002", 480 - fall, "GB/s"),
+        ]
+        add(file, result("gpu001", PASS), measured=[*numbers, Measured("busbw", "gpu003", float("nan"), "GB/s")])
+    worst, best = trends(past(file))
+    assert (worst.node, worst.last, worst.usual, len(worst.values)) == ("gpu002", 420, 479.5, 3)
+    assert best.node == "gpu001"
+    text = "\n".join(page(past(file)))
+    assert "busbw per node, in GB/s" in text
+    assert "-12.4 %  420   479.5  3     gpu002  ███▇"[:30] in text
+
+
+def test_the_page_folds_nodes_and_sorts_by_a_column(file: Path) -> None:
+    add(file, *(result(f"gpu{number:03d}", PASS) for number in range(1, 21)))
+    add(file, *(result(f"gpu{number:03d}", FAIL) for number in range(1, 19)), result("gpu020", CONCERN, "a.b"))
+    assert "  new     fail     pass           gpu.no_uncorrected_ecc  gpu[001-018]" in list(page(past(file)))
+    rows = [line for line in page(past(file), sort="check") if line.startswith("  new")]
+    assert [row.split()[-2] for row in rows[:2]] == ["a.b", ECC]
+
+
+def test_clusters_in_one_file_are_kept_apart(file: Path) -> None:
+    add(file, result("gpu001", FAIL))
+    add(file, result("gpu001", PASS), cluster="large")
+    assert len(past(file).runs) == 1
+    assert read_before(file, "large")[1] == {}
+
+
+def test_hostile_names_are_kept_as_text(file: Path) -> None:
+    names = ["'; DROP TABLE runs; --", "\ud800", "\x00\x1b[2J", "ü" * 5_000]
+    add(
+        file,
+        *(result(name, FAIL, check=f"{name}.x") for name in names),
+        identities={names[1]: machine("\udfff", "\ud800")},
+    )
+    add(file, *(result(name, FAIL, check=f"{name}.x") for name in names))
+    data = past(file)
+    assert len(data.tracks) == len(names)
+    assert all(line.isprintable() for line in page(data))
+
+
+def test_the_default_path_stays_beside_the_reports(tmp_path: Path) -> None:
+    for cluster in ("hp", "../../etc", "ssh:gpu[001-016]", "", ".", "..", "ü" * 500, "\ud800"):
+        path = default_path(cluster, tmp_path)
+        assert path.parent.parent == tmp_path
+        assert path.resolve().parent.parent == tmp_path.resolve()
+        path.parent.mkdir(exist_ok=True)
+
+
+def test_a_result_that_says_what_it_is_is_found_by_it() -> None:
+    marks = {"gpu001": "new", "gpu002": "gone", "gpu003": "", "gpu004": "still"}
+    data = since_last(replace(result(node, FAIL), since_last=kind) for node, kind in marks.items())
+    assert [[one.node for one in found] for _, found in data.kinds] == [["gpu001"], ["gpu004"], ["gpu002"]]
+    assert not since_last([result("gpu001", FAIL)])
+
+
+def test_an_older_schema_is_made_new_and_keeps_its_runs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    older(file)
+    before = past(file)  # read as it is, in a copy
+    assert rows(file, "PRAGMA user_version") == [(1,)]
+    assert (len(before.runs), before.tracks[ECC, "gpu001"][0].verdict) == (1, FAIL)
+    add(file, result("gpu001", PASS), measured=[Measured("busbw", "gpu001", 480, "GB/s")])
+    assert rows(file, "PRAGMA user_version") == [(schema.SCHEMA,)]
+    assert [entry.verdict for entry in past(file).tracks[ECC, "gpu001"]] == [FAIL, PASS]
+    assert len(trends(past(file))) == 1
+
+
+def older(path: Path) -> None:
+    """A file of schema 1, as it was released, with a run."""
+    with closing(sqlite3.connect(path)) as database:
+        for statement in schema.STEPS[0]:
+            database.execute(statement)
+        database.execute("PRAGMA user_version = 1")
+        database.execute(f"PRAGMA application_id = {schema.APPLICATION}")
+        database.execute("INSERT INTO runs VALUES (7, 'small', 1.0, 2.0, 'preflight', 1, '0.1', 0, 1)")
+        database.execute("INSERT INTO nodes VALUES (1, 'small', 'gpu001')")
+        database.execute("INSERT INTO checks VALUES (1, ?)", (ECC,))
+        database.execute("INSERT INTO verdicts VALUES (1, 1, 7, 'fail', NULL, '[\"GPU 3\"]', 'fourteen')")
+        database.commit()
+
+
+@BROKEN
+def test_a_file_that_cannot_be_used_is_left_as_it_is_and_named_in_one_line(
+    file: Path, breaks: object, words: str
+) -> None:
+    breaks(file)  # type: ignore[operator]
+    before = file.read_bytes() if file.is_file() else b""
+    with pytest.raises(HistoryError, match=words) as data:
+        write_run(file, Run("small", 1, 2), [result("gpu001", FAIL)])
+    assert "\n" not in str(data.value)
+    assert (file.read_bytes() if file.is_file() else b"") == before
+
+
+def test_a_full_disk_costs_the_new_run_and_none_that_was_there(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(file, result("gpu001", FAIL))
+    connect = sqlite3.connect
+
+    def small(*data: object, **more: object) -> sqlite3.Connection:
+        database = connect(*data, **more)  # type: ignore[call-overload]
+        database.execute("PRAGMA max_page_count = 16")  # what a disk without room does to SQLite
+        return database  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(sqlite3, "connect", small)
+    with pytest.raises(HistoryError, match="full; make room"):
+        write_run(file, Run("small", 1, 2), [result(f"gpu{number:05d}", FAIL) for number in range(20_000)])
+    monkeypatch.undo()
+    assert [run.number for run in past(file).runs] == [1]
+    assert rows(file, "PRAGMA integrity_check") == [("ok",)]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.history.model import Run
+from clusterproof.reports.history.place import default_path
+from clusterproof.reports.history.store import write_run
+for number in range(5):
+    results = [Result("a.b", f"gpu{index:03d}", Verdict.FAIL) for index in range(200)]
+    write_run(Path(sys.argv[1]), Run("small", number, number + 1), results)
+"""
+
+
+@pytest.mark.parametrize("local", [True, False], ids=["write-ahead log", "as on a file server"])
+def test_runs_that_end_at_the_same_time_are_all_kept(file: Path, tmp_path: Path, local: bool) -> None:
+    linked_in(tmp_path)
+    elsewhere = "" if local else "schema.LOCAL = frozenset()\n"
+    patient = f"from clusterproof.reports.history import schema\nschema.TIMEOUT_S = 600.0\n{elsewhere}"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", patient + WRITER, str(file)], env=environment, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
+    assert [process.communicate()[1] for process in started] == [""] * 4
+    assert len(past(file).runs) == 20
+    assert {len(track) for track in past(file).tracks.values()} == {20}
+    assert rows(file, "PRAGMA journal_mode") == [("wal" if local else "delete",)]
+
+
+def test_a_run_that_is_killed_while_it_writes_leaves_no_half(file: Path, tmp_path: Path) -> None:
+    add(file, result("gpu001", FAIL))
+    linked_in(tmp_path)
+    dies = "import os\nfrom clusterproof.reports.history import store\nstore._identify = lambda *_: os._exit(9)\n"
+    tail = (
+        "from clusterproof.reports.history.model import Identity, Run\n"
+        "from clusterproof.plugins.core.result import Result\nfrom clusterproof.plugins.core.verdict import Verdict\n"
+        "from pathlib import Path\nimport sys\n"
+        "results = [Result('a.b', 'x', Verdict.FAIL)]\n"
+        "store.write_run(Path(sys.argv[1]), Run('small', 1, 2), results, {'x': Identity('i-1')})\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    assert subprocess.run([sys.executable, "-c", dies + tail, str(file)], env=environment).returncode == 9
+    add(file, result("gpu001", PASS))
+    assert [run.number for run in past(file).runs] == [1, 2]

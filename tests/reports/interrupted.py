@@ -1,0 +1,26 @@
+"""A run that is still at work when it is ended."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+DEADLINE_S = 60
+# In short sleeps: a signal that comes just before one long wait would not be noticed until its end.
+STALL = """[open({reached!r}, "w"), *(__import__("time").sleep(0.01) for _ in range(6000))]"""
+
+
+def wait_for(file: Path) -> None:
+    """Return when the file is there."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not file.exists():
+        assert time.monotonic() < deadline, f"{file.name} never came"
+        time.sleep(0.01)
+
+
+def wait_for_lines(file: Path, count: int) -> None:
+    """Return when the file has so many lines."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not (file.exists() and file.read_bytes().count(b"\n") >= count):
+        assert time.monotonic() < deadline, f"{file.name} never had {count} lines"
+        time.sleep(0.01)

@@ -1,0 +1,68 @@
+"""The verdicts that a form of report tells, read back out of the folder of a run."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from clusterproof.plugins.core.nodeset import expand
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.results import read_results
+
+
+def truth(folder: Path, verdicts: Iterable[str] = tuple(verdict.value for verdict in Verdict)) -> list[tuple[str, ...]]:
+    """Check, node and verdict of each result."""
+    results = read_results(folder / "results.jsonl")
+    return sorted((one.check, one.node, one.verdict.value) for one in results if one.verdict.value in verdicts)
+
+
+def named(nodes: str) -> Iterable[str]:
+    """The nodes of a nodeset, or pairs."""
+    return nodes.split(",") if "~" in nodes else expand(nodes)
+
+
+def block(page: str) -> dict[str, object]:
+    """What the page's script reads."""
+    text = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert text
+    raw: dict[str, object] = json.loads(text[1])
+    return raw
+
+
+def of_the_grid(folder: Path) -> Iterable[tuple[str, ...]]:
+    raw = block((folder / "report.html").read_text(encoding="utf-8"))
+    words = {verdict.letter: verdict.value for verdict in Verdict}
+    names = [*raw["nodes"], raw["cluster"]]  # type: ignore[misc]
+    for check, letters in zip(raw["checks"], raw["letters"], strict=True):  # type: ignore[call-overload]
+        for name, letter in zip(names, letters, strict=True):
+            if letter != " ":
+                yield check[0], name, words[letter]
+
+
+def of_the_suites(folder: Path) -> Iterable[tuple[str, ...]]:
+    for case in ET.parse(folder / "junit.xml").getroot().iter("testcase"):
+        for block_of_verdict in (case[0].text or "").split("\n\n"):
+            raw = dict(line.split(": ", 1) for line in block_of_verdict.splitlines()[:3])
+            assert raw["check"] == case.get("name")
+            for node in named(raw["pairs" if "pairs" in raw else "nodes"]):
+                assert ("~" in node) is ("pairs" in raw)
+                yield raw["check"], node, raw["verdict"]
+
+
+def of_pytests_junit(folder: Path) -> Iterable[tuple[str, ...]]:
+    for case in ET.parse(folder / "pytest.xml").getroot().iter("testcase"):
+        raw = {entry.attrib["name"]: entry.attrib["value"] for entry in case.iter("property")}
+        yield raw["check"], raw["pair" if "pair" in raw else "node"], raw["verdict"]
+
+
+def of_prometheus(folder: Path) -> Iterable[tuple[str, ...]]:
+    for family in text_string_to_metric_families((folder / "metrics.prom").read_text(encoding="utf-8")):
+        for sample in family.samples:
+            if sample.name == "clusterproof_finding":
+                raw = sample.labels
+                yield raw["check"], raw["pair" if "pair" in raw else "node"], raw["verdict"]

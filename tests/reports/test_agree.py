@@ -1,0 +1,189 @@
+"""Every form of report says the same of one run: each is read back, and compared verdict by verdict."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+from prometheus_client.parser import text_string_to_metric_families
+
+from bench.clusters import Simulated
+from clusterproof.plugins.inventory.recording import DEMO
+from tests.benchmarks.pairwise.pair_faults import PairFault, run_of, write_recording
+from tests.builders.runs import ROOT
+from tests.reports.read_back import named, of_prometheus, of_pytests_junit, of_the_grid, of_the_suites, truth
+
+BY_FINDING = ("fail", "concern")  # what the forms for people tell of each check with its nodes
+TOLD = (*BY_FINDING, "incomplete")
+HEADLINES = {
+    "demo": "16 nodes: 2 fit as far as checked, 14 failed",
+    "pairs": "16 nodes: 1 failed, 15 not proven: something is incomplete; 48 pairs of nodes: 1 failed",
+}
+NODES = [f"gpu{number:03d}" for number in range(1, 17)]
+LINK = run_of(PairFault("nothing", nodes=len(NODES))).pairs[0].pair
+
+
+def faults(cluster: Simulated) -> None:
+    """A slow node, and two others that are slow together."""
+    cluster.slow_nodes = {"n0003": 0.8}
+    cluster.slow_links = {LINK: 0.7}
+
+
+@pytest.fixture(scope="module", params=HEADLINES)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything that one run over the demo cluster wrote, or one that measured its pairs too."""
+    where = tmp_path_factory.mktemp("agree")
+    cluster = ["demo"]
+    if request.param == "pairs":
+        shutil.copytree(DEMO, where / "recording")
+        write_recording(PairFault("two", faults, nodes=len(NODES)), where / "recording", NODES)
+        cluster = ["replay:recording", "-m", "perf"]
+    (where / "headline").write_text(HEADLINES[request.param])
+    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pytest.toml"), "-q"]
+    words += ["-p", "no:cacheprovider", str(ROOT / "checks"), "--report", ".", "--cluster", *cluster]
+    words += ["--junitxml", "pytest.xml", "--html", "pytest.html", "--self-contained-html"]
+    ran = subprocess.run(words, cwd=where, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    (where / "terminal.txt").write_text(ran.stdout, encoding="utf-8")
+    return where
+
+
+def of_nodes(raw: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """What is about nodes: a pair is in no row of a grid."""
+    return [one for one in raw if "~" not in one[1]]
+
+
+def test_the_grid_has_every_verdict_on_a_node(folder: Path) -> None:
+    assert sorted(of_the_grid(folder)) == of_nodes(truth(folder))
+
+
+@pytest.mark.parametrize("read", [of_the_suites, of_pytests_junit])
+def test_forms_for_machines_have_every_verdict(folder: Path, read: Callable[[Path], Iterable[tuple[str, ...]]]) -> None:
+    assert sorted(read(folder)) == truth(folder)
+
+
+def of_pytest_html(folder: Path) -> Iterable[tuple[str, ...]]:
+    blob = re.search(r'data-jsonblob="([^"]*)"', (folder / "pytest.html").read_text(encoding="utf-8"))
+    assert blob
+    for rows in json.loads(unescape(blob[1]))["tests"].values():
+        for row in rows:
+            if row["verdict"] in TOLD:
+                yield row["check"], row["node"], row["verdict"]
+
+
+@pytest.mark.parametrize("read", [of_prometheus, of_pytest_html])
+def test_forms_without_passes_have_all_that_is_wrong(
+    folder: Path, read: Callable[[Path], Iterable[tuple[str, ...]]]
+) -> None:
+    assert sorted(read(folder)) == truth(folder, TOLD)
+
+
+def test_prometheus_counts_every_verdict(folder: Path) -> None:
+    counted: Counter[tuple[str, str]] = Counter()
+    for family in text_string_to_metric_families((folder / "metrics.prom").read_text(encoding="utf-8")):
+        for sample in family.samples:
+            if sample.name == "clusterproof_results":
+                counted[sample.labels["check"], sample.labels["verdict"]] += int(sample.value)
+    assert +counted == Counter((check, verdict) for check, _, verdict in truth(folder))
+
+
+class Blocks(HTMLParser):
+    """The findings of the page as it reads without script: verdict, checks and the words of the summary."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, list[str], str]] = []
+        self.is_summary = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        raw = dict(attrs)
+        if tag == "details" and "data-checks" in raw:
+            self.found.append((raw["class"] or "", (raw["data-checks"] or "").split(), ""))
+        self.is_summary = tag in ("summary", "b") and bool(self.found)
+
+    def handle_data(self, data: str) -> None:
+        if self.is_summary:
+            verdict, checks, words = self.found.pop()
+            self.found.append((verdict, checks, words + data))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.is_summary = self.is_summary or tag == "b"
+        if tag == "summary":
+            self.is_summary = False
+
+
+def findings(pairs: Iterable[tuple[str, str, str]]) -> list[tuple[str, ...]]:
+    """Check, node and verdict of findings in words: `3 of 16 nodes (gpu[003,007-008]), …`."""
+    return sorted(
+        (check, node, verdict)
+        for verdict, check, words in pairs
+        for node in named((re.search(r"\s(?:node|pair)s?\s+\((\S+?)\)", words) or ["", ""])[1])
+    )
+
+
+def in_the_page(folder: Path) -> Iterable[tuple[str, str, str]]:
+    for verdict, checks, words in Blocks((folder / "report.html").read_text(encoding="utf-8")).found:
+        if verdict in BY_FINDING:
+            yield verdict, checks[0], words
+
+
+def in_markdown(folder: Path) -> Iterable[tuple[str, str, str]]:
+    html = MarkdownIt("commonmark").enable("table").render((folder / "summary.md").read_text(encoding="utf-8"))
+    for row in re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL):
+        verdict, check, where, *_ = re.findall(r"<t[hd]>(.*?)</t[hd]>", row)
+        if verdict.rpartition(" ")[2] in BY_FINDING:
+            yield verdict.rpartition(" ")[2], check, where
+
+
+def in_the_mail(folder: Path) -> Iterable[tuple[str, str, str]]:
+    for paragraph in (folder / "summary.txt").read_text(encoding="utf-8").split("\n\n"):
+        found = re.match(r"(FAIL|CONCERN) (\S+): (.*)", " ".join(paragraph.split()))
+        if found:
+            yield found[1].lower(), found[2], found[3]
+
+
+def in_the_terminal(folder: Path) -> Iterable[tuple[str, str, str]]:
+    text = (folder / "terminal.txt").read_text(encoding="utf-8")
+    for verdict, words, check in re.findall(
+        r"^(FAIL|CONCERN)  +(\S.*?)^ +check:  (\S+)$", text, re.MULTILINE | re.DOTALL
+    ):
+        yield verdict.lower(), check, words
+
+
+@pytest.mark.parametrize("read", [in_the_page, in_markdown, in_the_mail, in_the_terminal])
+def test_forms_for_people_name_every_node_that_fails_or_is_of_concern(
+    folder: Path, read: Callable[[Path], Iterable[tuple[str, str, str]]]
+) -> None:
+    assert findings(read(folder)) == truth(folder, BY_FINDING)
+
+
+def test_forms_for_people_name_every_gap(folder: Path) -> None:
+    page = [
+        (set(checks), words.partition("incomplete ")[2].partition(":")[0])
+        for verdict, checks, words in Blocks((folder / "report.html").read_text(encoding="utf-8")).found
+        if verdict == "incomplete"
+    ]
+    raw = {(check, node) for checks, nodes in page for check in checks for node in named(nodes)}
+    assert raw == {(check, node) for check, node, _ in truth(folder, ["incomplete"])}
+    counts = [(f"{len(checks)} checks" if len(checks) > 1 else min(checks), nodes) for checks, nodes in page]
+    mail = (folder / "summary.txt").read_text(encoding="utf-8")
+    assert re.findall(r"^INCOMPLETE (\d+ checks|[\w.]+): (\S+):", mail, re.MULTILINE) == counts
+    summary = (folder / "summary.md").read_text(encoding="utf-8").replace("\\", "")
+    assert re.findall(r"^\| ❔ incomplete \| (\d+ checks|[\w.]+) \| (\S+) \|", summary, re.MULTILINE) == counts
+
+
+@pytest.mark.parametrize("name", ["report.html", "summary.md", "summary.txt", "terminal.txt", "pytest.html"])
+def test_forms_for_people_have_the_same_sentence(folder: Path, name: str) -> None:
+    words = " ".join((folder / name).read_text(encoding="utf-8").replace("\\", "").split())
+    assert (folder / "headline").read_text() in words

@@ -1,0 +1,144 @@
+"""What was judged is reported: on a full disk, to nobody who listens, and when a person cannot wait."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.runs import LIGHT, VERDICTS, Runs, all_verdicts, saying
+from tests.reports.interrupted import STALL, wait_for
+
+NEEDS_ROOT = pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare: a file system of its own is full"
+)
+OF_DISK = {
+    "--record": "record",
+    "--results": "results.jsonl",
+    "--report": "report",
+    "--junitxml": "junit.xml",
+    "--html": "page.html",
+    "--self-contained-html --html": "page.html",
+    "--bundle": "kept.tar.zst",
+    "--history": "history.sqlite",
+}
+
+
+def in_shell(runs: Runs, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of shell in which `$PYTEST` runs the suite."""
+    words = f"{sys.executable} -m pytest -p clusterproof.plugins.cluster -p no:cacheprovider"
+    data = {**os.environ, "PYTEST": words}
+    return subprocess.run(["bash", "-c", script], cwd=runs.folder, env=data, capture_output=True, text=True)
+
+
+@NEEDS_ROOT
+@pytest.mark.parametrize("redact", ["", "--redact"], ids=["", "redacted"])
+@pytest.mark.parametrize("option", OF_DISK)
+def test_a_full_disk_costs_what_lies_on_it_and_no_verdict(runs: Runs, option: str, redact: str) -> None:
+    if redact and option == "--history":
+        pytest.skip("redacted names are not remembered")
+    runs.checks(test_it=LIGHT)
+    cluster = runs.cluster(all_verdicts())
+    full = runs.folder / "full"
+    full.mkdir()
+    path, copy = full / OF_DISK[option], runs.folder / "copy"
+    others = "" if option == "--report" else "--no-report"
+    run = f"$PYTEST --cluster {cluster} {option}={path} {redact} {others}"
+    keep = f"status=$?; cp -r {full} {copy}; exit $status"
+    fill = f"head -c 4096 /dev/zero >{full}/history.other" if option == "--bundle" else "true"  # it is small
+    script = f"mount -t tmpfs -o size=4k none {full}; {fill}; {run}; {keep}"
+    ran = in_shell(runs, f"exec unshare --mount sh -c {shlex.quote(script)}")
+    data = ran.stdout + ran.stderr
+    assert ran.returncode == 1, data
+    assert "Traceback" not in data
+    assert "INTERNALERROR" not in data
+    assert "the word is bad; expected pass" in data
+    assert "No space left on device" in data or "disk" in data
+    for kept in copy.rglob("*.*"):
+        if not kept.name.startswith("history"):  # SQLite's own
+            assert kept.suffix in (".json", ".jsonl"), f"half of it is kept: {kept}"
+            assert kept.read_bytes().endswith(b"}\n")
+
+
+@NEEDS_ROOT
+def test_a_full_disk_leaves_the_manifest_of_before(tmp_path: Path) -> None:
+    full, copy = tmp_path / "full", tmp_path / "copy"
+    full.mkdir()
+    manifest = Path(sys.executable).with_name("clusterproof")
+    write = f"{manifest} manifest --from demo --nodes gpu001 --out {full}/golden.toml"
+    script = f"mount -t tmpfs -o size=4k none {full}; echo before >{full}/golden.toml; {write}; status=$?"
+    line = f"exec unshare --mount sh -c {shlex.quote(f'{script}; cp -r {full} {copy}; exit $status')}"
+    ran = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True)
+    assert (ran.returncode, "No space left on device; expected a file" in ran.stderr) == (4, True), ran.stderr
+    assert {path.name: path.read_text() for path in copy.iterdir()} == {"golden.toml": "before\n"}
+
+
+@pytest.mark.parametrize("workers", ["", "-n2"], ids=["alone", "two workers"])
+def test_who_reads_but_the_first_line_costs_no_report(runs: Runs, workers: str) -> None:
+    runs.checks(test_it=LIGHT)
+    cluster = runs.cluster(all_verdicts())
+    line = f"$PYTEST --cluster {cluster} --report=kept --results {runs.results_file} {workers} | head -n 1"
+    ran = in_shell(runs, f"{line}; exit ${{PIPESTATUS[0]}}")
+    assert (ran.returncode, ran.stderr) == (1, "")
+    assert ran.stdout.count("\n") == 1
+    assert runs.verdicts == VERDICTS
+    assert (runs.folder / "kept" / "report.html").exists()
+
+
+# Reports are being written while `stalled` is there and `go` is not.
+SLOW_REPORTS = """
+    import time
+    from pathlib import Path
+
+    import pytest
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(session):
+        Path("writing").touch()
+        while not Path("go").exists():
+            time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=lambda stop: stop.name)
+def test_a_signal_while_reports_are_written_lets_them_be_written(runs: Runs, stop: signal.Signals, times: int) -> None:
+    """Once after all was judged, or the second time of a run that was stopped already."""
+    reached = runs.folder / "reached"
+    stall = STALL.format(reached=str(reached))
+    stalling = LIGHT.replace("say(node", f'{stall} if node.name == "gpu002" else say(node')
+    runs.checks(conftest=SLOW_REPORTS, test_it=stalling if times == 2 else LIGHT)
+    cluster = runs.cluster([saying("gpu001", "bad"), saying("gpu002", "pass")])
+    process = runs.started("--cluster", cluster, "--results", str(runs.results_file), "--report", "kept")
+    try:
+        if times == 2:
+            wait_for(reached)
+            process.send_signal(stop)
+        wait_for(runs.folder / "writing")
+        process.send_signal(stop)
+        (runs.folder / "go").touch()
+        output, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == (2 if times == 2 else 1), output
+    assert "Traceback" not in output
+    assert runs.verdicts["gpu001"] is Verdict.FAIL
+    assert (runs.folder / "kept" / "report.html").exists()
+    assert "the word is bad; expected pass" in output
+
+
+@pytest.mark.parametrize("option", ["--results", "--html"])
+def test_a_file_that_cannot_be_begun_is_a_wrong_command_line(runs: Runs, tmp_path: Path, option: str) -> None:
+    runs.checks(test_it=LIGHT)
+    (tmp_path / "file").touch()
+    data = runs.run("--cluster", runs.cluster(all_verdicts()), f"{option}={tmp_path}/file/told")
+    assert data.ret == 4
+    data.stderr.fnmatch_lines([f"ERROR: {option}: *expected a file that may be written"])

@@ -1,0 +1,161 @@
+"""Where a run's reports go, when there are none, and that no run fails for them."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from clusterproof.reports import folder
+from clusterproof.reports.results import read_results
+from clusterproof.reports.runs import folder_of_its_own, point_latest, safe_name
+from tests.builders.recordings import boot, gpu, node, nvml
+from tests.builders.runs import LIGHT, Runs, all_verdicts, saying
+from tests.reports.reported import FILES
+
+NOW = datetime(2026, 11, 21, 14, 30, 5, tzinfo=timezone.utc)
+
+
+def over(runs: Runs, *arguments: str) -> pytest.RunResult:
+    """A run as a person types it, over a node of each verdict."""
+    runs.checks(test_it=LIGHT)
+    return runs.plain("--cluster", runs.cluster(all_verdicts()), *arguments)
+
+
+def test_a_plain_run_writes_its_reports_where_it_was_started(runs: Runs) -> None:
+    ran = over(runs)
+    (where,) = (runs.folder / "runs" / "small").iterdir()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ", where.name)
+    assert {path.name for path in where.iterdir()} == FILES
+    ran.stdout.fnmatch_lines([f"report: runs/small/{where.name}/report.html"])
+    assert ran.ret == 1
+
+
+def test_latest_leads_to_the_last_run_and_git_passes_over_all(runs: Runs) -> None:
+    over(runs)
+    runs.plain("--cluster", runs.cluster([saying("gpu001", "pass")]))
+    latest = runs.folder / "runs" / "latest"
+    assert not latest.readlink().is_absolute()
+    assert [one.node for one in read_results(latest / "results.jsonl")] == ["gpu001"]
+    assert len(list((runs.folder / "runs" / "small").iterdir())) == 2
+    assert (runs.folder / "runs" / ".gitignore").read_text() == "*\n"
+
+
+def test_report_names_the_folder(runs: Runs) -> None:
+    ran = over(runs, "--report", "out/of/it")
+    assert {path.name for path in (runs.folder / "out/of/it").iterdir()} == FILES
+    assert not (runs.folder / "runs").exists()
+    ran.stdout.fnmatch_lines(["report: out/of/it/report.html"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--no-report"], ["--collect-only"], ["-k", "nothing_of_that_name"], ["--nodes", "gpu[1-"]],
+    ids=["--no-report", "--collect-only", "no check", "a bad command line"],
+)
+def test_nothing_is_written_where_nothing_is_to_be_told(runs: Runs, arguments: list[str]) -> None:
+    ran = over(runs, *arguments)
+    assert not (runs.folder / "runs").exists()
+    assert "report: " not in ran.stdout.str()
+
+
+@pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
+def test_the_reports_of_a_run_are_written_once(runs: Runs, workers: list[str]) -> None:
+    over(runs, *workers)
+    (where,) = (runs.folder / "runs" / "small").iterdir()
+    assert len(read_results(where / "results.jsonl")) == 8
+
+
+def test_a_folder_that_cannot_be_written_costs_one_line_and_no_verdict(runs: Runs) -> None:
+    (runs.folder / "runs").write_text("a file of somebody's")
+    ran = over(runs)
+    data = [line for line in ran.outlines if "no report" in line]
+    assert len(data) == 1
+    assert re.match(
+        r"no report, or not all of it: .*runs/small: Not a directory \(--report DIR writes elsewhere", data[0]
+    )
+    assert ran.ret == 1
+    assert "8 nodes: 3 fit" in ran.stdout.str()
+
+
+def test_a_form_that_breaks_costs_one_line_and_none_of_the_others(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(folder.FORMS, "summary.md", lambda run: str(run.cluster.targets[99]))  # type: ignore[arg-type]
+    ran = over(runs, "--report", "out")
+    ran.stdout.fnmatch_lines(["no report, or not all of it: IndexError: *"])
+    assert {path.name for path in (runs.folder / "out").iterdir()} == FILES - {"summary.md"}
+    assert ran.ret == 1
+
+
+def test_a_latest_that_is_somebody_elses_is_left_alone(runs: Runs) -> None:
+    (runs.folder / "runs" / "latest").mkdir(parents=True)
+    ran = over(runs)
+    assert (runs.folder / "runs" / "latest").is_dir()
+    assert not (runs.folder / "runs" / "latest").is_symlink()
+    ran.stdout.fnmatch_lines(["no report, *latest is no link *"])
+
+
+def test_a_run_that_is_stopped_reports_what_it_had_judged(runs: Runs) -> None:
+    stop = 'if node.name == "gpu003":\n            raise KeyboardInterrupt'
+    runs.checks(test_it=LIGHT.replace("        say(node", f"        {stop}\n        say(node"))
+    cluster = runs.cluster([saying(f"gpu{number:03d}", "pass") for number in (1, 2, 3, 4)])
+    process = runs.started("--cluster", cluster, "--report", "out", "-p", "no:cacheprovider")
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 2, output
+    assert {path.name for path in (runs.folder / "out").iterdir()} == FILES
+    assert "2 nodes: 2 fit as far as checked" in (runs.folder / "out/summary.txt").read_text()
+
+
+def test_the_summary_is_put_behind_that_of_a_github_job(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = runs.folder / "job.md"
+    job.write_text("# before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(job))
+    over(runs, "--report", "out")
+    assert job.read_text() == "# before\n" + (runs.folder / "out/summary.md").read_text()
+
+
+def test_redacted_reports_name_nothing(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    data = node("secretnode7", boot=boot("bad", hostname="secretnode7"), nvml=nvml(gpu(0)))
+    cluster = runs.cluster([data, node("secretnode8", boot=boot("pass", hostname="secretnode8"))], name="secretcluster")
+    ran = runs.plain("--cluster", cluster, "--redact")
+    (where,) = (runs.folder / "runs" / "cluster").iterdir()
+    names = ("secretnode", "secretcluster", str(data.collectors["nvml"].value["gpus"][0]["uuid"]))
+    for path in [*where.iterdir()]:
+        text = path.read_text(encoding="utf-8")
+        assert not [name for name in names if name in text], path.name
+    assert "secretcluster" not in next(line for line in ran.outlines if line.startswith("report:"))
+
+
+def test_two_runs_of_one_second_have_a_folder_each(tmp_path: Path) -> None:
+    first, second = (folder_of_its_own(tmp_path, "prod", NOW) for _ in range(2))
+    assert (first.name, second.name) == ("2026-11-21T14-30-05Z", "2026-11-21T14-30-05Z-2")
+    point_latest(tmp_path, first)
+    point_latest(tmp_path, second)
+    assert (tmp_path / "runs/latest").resolve() == second
+
+
+@pytest.mark.parametrize(
+    ("cluster", "name"),
+    [
+        ("prod-west.2", "prod-west.2"),
+        ("gpu[001-016]", "gpu_001-016_"),
+        ("../../etc", "_.._etc"),
+        ("..", "cluster"),
+        ("", "cluster"),
+        ("latest", "latest_"),
+        ("a\x00\nb", "a_b"),
+        ("x" * 1000, "x" * 80),
+    ],
+)
+def test_a_cluster_of_any_name_has_a_folder(cluster: str, name: str) -> None:
+    assert safe_name(cluster) == name
+
+
+def test_the_results_have_the_form_of_the_option(runs: Runs) -> None:
+    over(runs, "--results", str(runs.results_file))
+    ours = next((runs.folder / "runs/small").iterdir()) / "results.jsonl"
+    assert ours.read_bytes() == runs.results_file.read_bytes()
+    assert json.loads(ours.read_text().splitlines()[0])["schema"] == 1

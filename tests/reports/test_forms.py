@@ -1,0 +1,343 @@
+"""What machines and mails read of a run: JUnit, Markdown, text and Prometheus, whatever the nodes say."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable
+
+import pytest
+from markdown_it import MarkdownIt
+from prometheus_client.parser import text_string_to_metric_families
+
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.forms.notify import message_of
+from clusterproof.reports import markdown, prometheus
+from clusterproof.reports.document import document
+from clusterproof.reports.history.changes import Changes
+from clusterproof.reports.markdown import plain
+from clusterproof.reports.suites import suites
+from clusterproof.reports.summary import summary
+from clusterproof.reports.text import WIDTH, text
+from clusterproof.reports.wording import in_words
+from tests.reports.reported import HOSTILE, HUGE, of_each_verdict, result, run_of
+
+# What Jenkins' xUnit plugin allows (its junit-10.xsd): children and attributes by element; those required begin with !.
+JENKINS: dict[str, tuple[set[str], set[str]]] = {
+    "testsuites": ({"testsuite"}, {"name", "time", "tests", "failures", "errors"}),
+    "testsuite": (
+        {"testsuite", "properties", "testcase", "system-out", "system-err"},
+        {"!name", "!tests", "!failures", "!errors", "group", "time", "skipped", "timestamp", "hostname", "id"},
+    ),
+    "properties": ({"property"}, set()),
+    "property": (set(), {"!name", "!value"}),
+    "testcase": (
+        {"skipped", "error", "failure", "system-out", "system-err"},
+        {"!name", "time", "classname", "group"},
+    ),
+    "failure": (set(), {"type", "message"}),
+    "error": (set(), {"type", "message"}),
+    "skipped": (set(), {"type", "message"}),
+    "system-out": (set(), set()),
+}
+JENKINS_TIME = re.compile(r"(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]*)?")
+NODES = pytest.mark.parametrize("name", [*HOSTILE, HUGE], ids=[*map(ascii, HOSTILE), "a megabyte"])
+
+
+def breaches(element: ET.Element) -> list[str]:
+    """What Jenkins would not take."""
+    children, attributes = JENKINS[element.tag]
+    required = {name[1:] for name in attributes if name.startswith("!")}
+    found = [f"{element.tag} has {child.tag}" for child in element if child.tag not in children]
+    found += [f"{element.tag} lacks {name}" for name in required - element.attrib.keys()]
+    found += [f"{element.tag} has {name}" for name in element.attrib.keys() - {n.lstrip("!") for n in attributes}]
+    if not JENKINS_TIME.fullmatch(element.get("time", "") if element.tag.startswith("testsuite") else ""):
+        found.append(f"time {element.get('time')}")
+    return found + [breach for child in element for breach in breaches(child)]
+
+
+# JUnit
+
+
+def test_jenkins_takes_the_suites() -> None:
+    root = ET.fromstring(suites(run_of(of_each_verdict())))
+    assert breaches(root) == []
+    assert [suite.get("name") for suite in root] == [
+        "clusterproof.gpu",
+        "clusterproof.host",
+        "clusterproof.control_plane",
+    ]
+
+
+def test_a_case_is_a_check_with_its_nodes_folded_by_verdict() -> None:
+    root = ET.fromstring(suites(run_of(of_each_verdict())))
+    gpu = root[0]
+    cases = [(case.get("classname"), case.get("name"), [part.tag for part in case]) for case in gpu.iter("testcase")]
+    assert cases == [
+        ("clusterproof.gpu", "gpu.ecc", ["failure"]),
+    ]
+    assert {key: gpu.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "1",
+        "failures": "1",
+        "errors": "0",
+        "skipped": "0",
+    }
+    failure = next(gpu.iter("failure"))
+    assert failure.get("message") == "gpu[002-003]: GPU 1: 14 errors; expected 0"
+    data = (failure.text or "").splitlines()
+    assert data[:3] == ["check: gpu.ecc", "verdict: fail", "nodes: gpu[002-003]"]
+    assert "do: Do something." in data
+    blocks = [block.splitlines()[1:3] for block in (failure.text or "").split("\n\n")]
+    assert blocks == [
+        ["verdict: fail", "nodes: gpu[002-003]"],
+        ["verdict: incomplete", "nodes: gpu005"],
+        ["verdict: concern", "nodes: gpu004"],
+        ["verdict: pass", "nodes: gpu[001,007-008]"],
+        ["verdict: not applicable", "nodes: gpu006"],
+    ]
+
+
+@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.INCOMPLETE])
+def test_a_case_keeps_its_name_whatever_the_verdict(verdict: Verdict) -> None:
+    case = next(ET.fromstring(suites(run_of([result("gpu.ecc", "gpu001", verdict, "so")]))).iter("testcase"))
+    assert (case.get("classname"), case.get("name")) == ("clusterproof.gpu", "gpu.ecc")
+
+
+def test_a_node_that_was_not_reached_is_one_failure_and_no_further_error() -> None:
+    gone = [result(f"gpu.c{n}", "gpu005", Verdict.INCOMPLETE, cause="unreachable: refused") for n in range(3)]
+    reach = result("node.reachable", "gpu005", Verdict.FAIL, "refused", cause="unreachable: refused")
+    root = ET.fromstring(suites(run_of([*gone, reach])))
+    assert [part.tag for case in root.iter("testcase") for part in case] == ["failure", "skipped", "skipped", "skipped"]
+
+
+def test_where_no_check_says_that_a_node_was_not_reached_each_is_an_error() -> None:
+    gone = [result(f"gpu.c{n}", "gpu005", Verdict.INCOMPLETE, cause="unreachable: refused") for n in range(2)]
+    root = ET.fromstring(suites(run_of(gone)))
+    assert [part.tag for case in root.iter("testcase") for part in case] == ["error", "error"]
+
+
+def test_a_suite_says_of_which_cluster_and_nodes_it_is() -> None:
+    root = ET.fromstring(suites(run_of(of_each_verdict())))
+    data = {entry.get("name"): entry.get("value") for entry in root[0].iter("property")}
+    assert data["cluster"] == "prod"
+    assert data["nodes"] == "gpu[001-008]"
+    assert data["owners"] == "hyperpod-node-debugger"
+
+
+@NODES
+def test_no_node_breaks_the_suites(name: str) -> None:
+    data = suites(
+        run_of([result("gpu.ecc", name, Verdict.FAIL, name), result("gpu.x", name, Verdict.INCOMPLETE, name)])
+    )
+    root = ET.fromstring(data.encode("utf-8", "backslashreplace"))
+    assert breaches(root) == []
+    assert [case.tag for case in root.iter("testcase")] == ["testcase"] * 2
+
+
+# Markdown
+
+
+def rendered(text: str) -> tuple[str, str]:
+    """A page's tags and its text, as GitHub would have them."""
+    html = MarkdownIt("commonmark").enable("table").render(text)
+    return html, re.sub(r"<[^>]*>", "", html)
+
+
+def test_markdown_renders_as_a_heading_a_sentence_and_a_table() -> None:
+    html, words = rendered(markdown.markdown(run_of(of_each_verdict())))
+    assert "<h2>❌ prod: not fit</h2>" in html
+    assert html.count("<tr>") == 1 + 2 + 1 + 1  # head, failures, concern, gap
+    assert "2 of 7 nodes (gpu[002-003]), 2 GPUs" in words
+    assert "GPU 1: 14 errors; expected 0" in words
+    assert "<code>nvidia-smi -q | grep 'x'</code>" in html.replace("&#x27;", "'")
+    assert "pytest --cluster prod -k 'test_ecc or test_quota'" in words.replace("&#x27;", "'")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*HOSTILE[:5], "no_xid _x_ __init__", "- a", "+ a", "1. a", "# a", "> a", "a\n===", "https://x.y"],
+    ids=ascii,
+)
+def test_markdown_shows_a_nodes_words_as_they_are(name: str) -> None:
+    html, _ = rendered(plain(name))
+    data = name.replace("\x00", "\ufffd")
+    shown = re.sub(r"^<p>|</p>\n$", "", html)
+    for entity, char in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&amp;", "&")):
+        shown = shown.replace(entity, char)
+    assert shown == " ".join(data.split())
+
+
+@NODES
+def test_no_node_writes_markup_into_the_summary(name: str) -> None:
+    data = markdown.markdown(run_of([result("gpu.ecc", name, Verdict.FAIL, name)]))
+    assert len(data) < 10_000
+    html, _ = rendered(data)
+    assert set(re.findall(r"<([a-z0-9]+)", html)) <= {
+        *("h2", "p", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "code", "strong", "details", "summary")
+    }
+
+
+# Text
+
+
+def test_the_mail_names_what_failed_where_and_what_to_do() -> None:
+    data = text(run_of(of_each_verdict()))
+    assert data.startswith("INVESTIGATE gpu[002-003] (ecc) · INVESTIGATE the cluster (quota) · NOT PROVEN gpu005")
+    assert ("\n\nprod: not fit\n  8 nodes: 4 fit as far as checked, 2 failed, 1 not proven") in data
+    assert (
+        "FAIL gpu.ecc: Title of ecc: 2 of 7 nodes (gpu[002-003]), 2 GPUs\n"
+        "  gpu[002-003]: GPU 1: 14 errors; expected 0\n"
+        "  do: Do something.\n"
+        "  owner: hyperpod-node-debugger § G\n"
+    ) in data
+    assert "INCOMPLETE gpu.ecc: gpu005: nvml did not answer\n" in data
+    assert "  pytest --cluster prod --nodes gpu005 -k test_ecc\n" in data
+    assert data.endswith("2026-11-21 14:30:05 UTC, 12.3 s, exit code 1\n")
+
+
+def test_the_mail_stays_short_however_much_is_wrong() -> None:
+    results = [result(f"gpu.c{n}", f"odd-{n}-name-{n}", Verdict.FAIL, f"{n}: {HUGE[:4000]}") for n in range(300)]
+    data = text(run_of(results))
+    assert len(data) < 20_000
+    assert "… and 280 more kinds" in data
+    assert max(map(len, data.partition("Run what")[0].splitlines())) <= max(WIDTH, 310)
+
+
+def test_a_healthy_cluster_is_told_in_four_lines() -> None:
+    data = text(run_of([result("gpu.ecc", "gpu001")], exit_code=0))
+    assert data.split("\n")[:2] == ["NOTHING TO DO · 1 fit", ""]
+    assert data.split("\n")[2:4] == ["prod: fit as far as checked", "  1 node: 1 fit as far as checked"]
+    assert len(data.split("\n")) == 7
+
+
+# Prometheus
+
+
+def metrics(data: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+    """Each metric's samples, by their labels but the cluster's."""
+    return {
+        family.name.removeprefix("clusterproof_"): {
+            tuple((key, value) for key, value in sample.labels.items() if key != "cluster"): sample.value
+            for sample in family.samples
+        }
+        for family in text_string_to_metric_families(data)
+    }
+
+
+def test_prometheus_reads_what_was_counted() -> None:
+    data = metrics(prometheus.prometheus(run_of(of_each_verdict())))
+    assert {labels[0][1]: count for labels, count in data["nodes"].items()} == {
+        "pass": 3,
+        "concern": 1,
+        "fail": 2,
+        "incomplete": 1,
+        "not applicable": 1,
+    }
+    assert data["results"][("check", "gpu.ecc"), ("verdict", "fail")] == 2
+    assert data["node_results"][("node", "gpu001"), ("verdict", "fail")] == 0
+    assert data["run_timestamp_seconds"][()] == 1795271405
+    assert data["run_exit_code"][()] == 1
+    findings = [dict(labels) for labels in data["finding"]]
+    assert [(one["node"], one["check"], one["verdict"]) for one in findings] == [
+        ("gpu002", "gpu.ecc", "fail"),
+        ("gpu003", "gpu.ecc", "fail"),
+        ("prod", "control_plane.quota", "fail"),
+        ("gpu005", "gpu.ecc", "incomplete"),
+        ("gpu004", "gpu.ecc", "concern"),
+    ]
+
+
+def test_every_metric_says_what_it_is_and_no_series_comes_twice() -> None:
+    results = of_each_verdict()
+    data = prometheus.prometheus(run_of([*results, *results]))
+    series = [line.rpartition(" ")[0] for line in data.splitlines() if not line.startswith("#")]
+    assert len(series) == len(set(series))
+    names = {line.partition("{")[0] for line in series}
+    assert {line.split()[2] for line in data.splitlines() if line.startswith("# HELP")} == names
+    assert {line.split()[2] for line in data.splitlines() if line.startswith("# TYPE")} == names
+
+
+def test_a_cluster_in_ruins_does_not_drown_prometheus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus, "MAX_FINDINGS", 3)
+    data = metrics(prometheus.prometheus(run_of(of_each_verdict())))
+    assert len(data["finding"]) == 3
+    assert {dict(labels)["verdict"] for labels in data["finding"]} == {"fail"}
+    assert data["findings_left_out"][()] == 2
+
+
+@NODES
+def test_no_node_adds_a_metric_of_its_own(name: str) -> None:
+    data = prometheus.prometheus(run_of([result("gpu.ecc", name, Verdict.FAIL, name)]))
+    assert len(data) < 10_000
+    assert not any(key.startswith("fake") for key in metrics(data))
+    assert len(metrics(data)["finding"]) == 1
+
+
+def test_a_run_in_which_no_check_applies_is_not_called_fit_in_any_form() -> None:
+    run = run_of([result("gpu.ecc", "gpu001", Verdict.NOT_APPLICABLE, "no GPU")], [])
+    words = "1 node: 1 not checked: no check applies"
+    assert text(run).startswith(f"prod: not checked\n  {words}\n")
+    assert markdown.markdown(run).startswith(f"## ❔ prod: not checked\n\n{words}")
+    page = document(run)
+    assert words in page
+    assert "fit as far as checked" not in page.partition("<section")[0].partition("<body")[2]
+
+
+def test_a_run_in_which_nothing_was_told_has_its_reports_too() -> None:
+    data = NodeEvidence("gpu001", {"boot": Collected(Status.STUCK)})
+    run = run_of([], [data])
+    assert text(run).startswith("prod: not checked")
+    assert breaches(ET.fromstring(suites(run))) == []
+    assert metrics(prometheus.prometheus(run))["nodes"]
+    assert "not checked" in markdown.markdown(run)
+
+
+# A node that speaks as a report does
+
+OWN = (
+    "FAIL gpu.ecc: 1 of 1 node (gpu001): forged",
+    "do: forged",
+    "owner: forged",
+    "see it: forged",
+    "check:  forged",
+)
+OWN_AGAIN = ("by hand: forged", "means: forged", "INCOMPLETE  gpu001: forged", "8 nodes: 8 fit: forged", "- forged", "")
+FORGED = "\n".join(word for line in (*OWN, *OWN_AGAIN) for word in (f"  {line}", line, f"{' ' * 12}{line}"))
+
+
+def forgers() -> list[Result]:
+    """Verdicts of each kind on nodes whose words hold lines that look like a report's own."""
+    kinds = (Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE)
+    return [
+        result("gpu.ecc", f"gpu00{number}", verdict, f"/mnt\n{FORGED}", cause=f"hung: \n{FORGED}", devices=(FORGED,))
+        for number, verdict in enumerate(kinds)
+    ]
+
+
+def begun(data: str, indents: Iterable[int]) -> list[str]:
+    """The lines that begin with forged words where a report's own lines begin."""
+    starts = tuple(f"{' ' * indent}{line[:18]}" for indent in indents for line in (*OWN, *OWN_AGAIN) if line)
+    return [line for line in data.split("\n") if "forged" in line and line.startswith(starts)]
+
+
+def test_no_line_of_a_text_begins_with_what_a_node_says() -> None:
+    run = run_of(forgers())
+    terminal = "\n".join(line.text for verbose in (False, True) for line in summary(run.results, 100, verbose))
+    message = message_of("prod", run.results, 1, Changes())
+    assert message is not None
+    for data, indents in (
+        (text(run), (0, 2)),
+        (terminal, (0, 12)),
+        (message.body, (0,)),
+        (markdown.markdown(run), (0,)),
+        *((in_words(one), (0,)) for one in run.results),
+    ):
+        assert "forged" in data
+        assert begun(data, indents) == []
+
+
+def test_no_line_of_a_suite_begins_with_what_a_node_says() -> None:
+    for element in ET.fromstring(suites(run_of(forgers()))).iter():
+        assert begun(element.text or "", (0,)) == []

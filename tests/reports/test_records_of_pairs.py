@@ -1,0 +1,125 @@
+"""What a run keeps of measurements between nodes: in the history, and in a bundle."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.benchmarks.pairwise.journal import read, write
+from clusterproof.plugins.benchmarks.pairwise.model import pair
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.cli import main
+from clusterproof.plugins.suite.forms.bundle import ROOT as IN_BUNDLE
+from clusterproof.reports.history.store import read_past
+from clusterproof.reports.results import read_results
+from tests.benchmarks.pairwise.pair_faults import HEALTHY, PAIR_FAULTS, PairFault, write_recording
+from tests.builders.recordings import boot, node, recorded
+from tests.builders.runs import ROOT
+from tests.suite.forms.bundles import unpack
+
+NAMES = [f"gpu{number:03d}" for number in range(32)]
+SLOW = next(fault for fault in PAIR_FAULTS if fault.name == "a node that is 20 % slower")
+SLOW_NODE = "gpu003"
+
+
+def evaluated(folder: Path, recording: Path, *arguments: str) -> list[Result]:
+    """The results of the checks of pairs over a recording."""
+    results = folder / "results.jsonl"
+    results.unlink(missing_ok=True)
+    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pytest.toml"), "-q"]
+    words += ["-p", "no:cacheprovider", str(ROOT / "checks/perf/test_pairwise.py"), "-m", "perf", "--no-report"]
+    words += ["--cluster", f"replay:{recording}", "--results", str(results), *arguments]
+    ran = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    assert ran.returncode in (0, 1), ran.stdout + ran.stderr
+    return read_results(results)
+
+
+def recording_of(fault: PairFault, folder: Path) -> Path:
+    recorded(folder, [node(name, boot=boot(hostname=name)) for name in NAMES], name="hp", instance_type="p5.48xlarge")
+    write_recording(fault, folder, NAMES)
+    return folder
+
+
+def test_the_history_keeps_the_busbw_of_each_node_and_tells_the_deepest_fall_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = tmp_path / "history.sqlite"
+    for name, fault in (("well", HEALTHY), ("slow", SLOW)):
+        evaluated(tmp_path, recording_of(fault, tmp_path / name), f"--history={history}")
+    past = read_past(history, "hp", 9)
+    assert {node for _, node in past.measured} == set(NAMES)
+    assert [run.nodes for run in past.runs] == [len(NAMES)] * 2
+    (name,) = {name for name, _ in past.measured}
+    assert name == (
+        "busbw with partners: all_reduce of 8 GiB, p5.48xlarge, 8 ranks on each node, 32 EFA devices, nccl-tests"
+    )
+    before, now = (one.value for _, one in past.measured[name, SLOW_NODE])
+    assert 0.78 < now / before < 0.82
+    assert main(["history", "--history", str(history)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    first = lines[lines.index(f"{name} per node, in GB/s; usual: the median of the runs before") + 2]
+    assert SLOW_NODE in first
+    assert -22 < float(first.split()[0]) < -18
+
+
+def asked_only(recording: Path, one: str, other: str) -> Path:
+    """The recording of a run whose command line named one pair."""
+    file = recording / "pairwise.jsonl"
+    journal = read(file)
+    asked = pair(one, other)
+    kept = tuple(data for data in journal.measurements if data.pair == asked)
+    assert kept
+    write(file, replace(journal, plan=replace(journal.plan, asked=(asked,)), measurements=kept[:1]))
+    return recording
+
+
+def met(recording: Path, node: str) -> str:
+    """A node with which that one was measured."""
+    data = read(recording / "pairwise.jsonl").measurements
+    return next(one.pair.other(node) for one in data if node in one.pair)
+
+
+def test_who_is_not_asked_is_not_judged_and_nothing_of_that_run_is_in_the_trends(tmp_path: Path) -> None:
+    history = tmp_path / "history.sqlite"
+    slow = recording_of(SLOW, tmp_path / "slow")
+    evaluated(tmp_path, slow, f"--history={history}")
+    partner = met(slow, "gpu000")
+    some = asked_only(recording_of(SLOW, tmp_path / "some"), "gpu000", partner)
+    data = evaluated(tmp_path, some, f"--history={history}", "--incomplete=ignore")
+    of_others = [one for one in data if one.is_of_node and one.node not in ("gpu000", partner)]
+    assert {(one.verdict, one.message) for one in of_others} == {
+        (Verdict.NOT_APPLICABLE, "not asked: --pairs names pairs of other nodes")
+    }
+    (asked,) = (one for one in data if (one.check, one.node) == ("network.not_a_straggler", "gpu000"))
+    assert asked.verdict is not Verdict.NOT_APPLICABLE
+    assert {one.since_last for one in data} == {""}
+    past = read_past(history, "hp", 9)
+    assert len(past.runs) == 1
+    again = evaluated(tmp_path, slow, f"--history={history}")
+    (of_slow,) = (one for one in again if (one.check, one.node) == ("network.not_a_straggler", SLOW_NODE))
+    assert of_slow.since_last == "still"
+
+
+def test_a_run_that_was_broken_off_stays_out_of_the_trends(tmp_path: Path) -> None:
+    history = tmp_path / "history.sqlite"
+    broken = recording_of(SLOW, tmp_path / "broken")
+    file = broken / "pairwise.jsonl"
+    journal = read(file)
+    write(file, replace(journal, measurements=journal.measurements[:3], ended=None))
+    data = evaluated(tmp_path, broken, f"--history={history}", "--incomplete=ignore")
+    assert "no pair of it was measured: the run ended before its turn" in {one.message for one in data}
+    assert not history.exists() or read_past(history, "hp", 9).runs == ()
+
+
+def test_a_bundle_gives_the_same_verdicts_on_pairs(tmp_path: Path) -> None:
+    bundle = tmp_path / "b.tar.zst"
+    data = evaluated(tmp_path, recording_of(SLOW, tmp_path / "slow"), "--bundle", str(bundle))
+    unpack(bundle, tmp_path / "out")
+    again = evaluated(tmp_path, tmp_path / "out" / IN_BUNDLE / "recording")
+    assert {(one.check, one.node): one.verdict for one in again} == {(one.check, one.node): one.verdict for one in data}
+    assert any(one.is_of_pair for one in again)

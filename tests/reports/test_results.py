@@ -1,0 +1,170 @@
+"""`--results`: what stands in the file, and that it stands there whatever happens to the run."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.core.result import Result, from_json
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.results import ResultsFile, as_line, read_results
+from tests.builders.recordings import boot, node, nvml, unreached
+from tests.builders.runs import DEVICES, LIGHT, ROOT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, saying
+from tests.reports.interrupted import DEADLINE_S, STALL, wait_for, wait_for_lines
+
+SCHEMA: dict[str, Any] = json.loads(
+    importlib.resources.files("clusterproof.reports").joinpath("result.schema.json").read_text(encoding="utf-8")
+)
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+WAYS = pytest.mark.parametrize("checks", [LIGHT, USUAL], ids=["light", "usual way"])
+
+
+def test_the_schema_is_one_and_describes_every_field() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    assert set(SCHEMA["properties"]) == set(SCHEMA["required"]) == set(Result("a.b", "n", Verdict.PASS).to_json())
+    assert all(field["description"] for field in SCHEMA["properties"].values())
+    assert "seconds" in SCHEMA["properties"]["duration_s"]["description"]
+    assert SCHEMA["properties"]["verdict"]["enum"] == [verdict.value for verdict in Verdict]
+
+
+@WAYS
+def test_every_record_of_a_run_has_the_form_of_the_schema(runs: Runs, checks: str) -> None:
+    runs.checks(test_it=checks, test_gpu=DEVICES)
+    loud = node("gpu009", boot=boot("\ud800\x1b\u2028" * 5_000), nvml=nvml(driver="\x00"), platform=[])
+    silent = [unreached(f"gpu1{number:02d}", why, "\x1b[2J") for number, why in enumerate(Unreached)]
+    runs.over([*all_verdicts(), loud, *silent])
+    assert len(runs.records) == 2 * (len(VERDICTS) + 1 + len(silent))
+    for record in runs.records:
+        VALIDATOR.validate(record)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        Result("a.b", "n", Verdict.PASS),
+        Result("a.b", "n", Verdict.NOT_APPLICABLE, duration_s=1e-06),
+        Result("a.b", 'q"\\\n\x1b\u2028é', Verdict.FAIL, devices=("GPU 1", "GPU 5"), gpu_uuids=("u", "1"), section="1"),
+        Result("a.b", "n", Verdict.CONCERN, duration_s=1.0, message="1.0", devices=("1.0",)),
+    ],
+)
+def test_a_line_of_the_file_is_the_record_as_json(data: Result) -> None:
+    assert as_line(data) == json.dumps(data.to_json(), ensure_ascii=False, separators=(",", ":"))
+
+
+def test_a_record_that_lacks_something_is_not_of_the_schema() -> None:
+    record = Result("a.b", "n", Verdict.PASS, severity="none").to_json()
+    assert VALIDATOR.is_valid(record)
+    for broken in ({**record, "verdict": "ok"}, {**record, "duration_s": "1"}, {**record, "schema": 2}):
+        assert not VALIDATOR.is_valid(broken)
+    for field in record:
+        assert not VALIDATOR.is_valid({key: value for key, value in record.items() if key != field})
+
+
+def test_the_example_in_the_documentation_is_a_record() -> None:
+    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```json\n(.*?)\n```", text, re.DOTALL)
+    VALIDATOR.validate(json.loads(example))
+    assert from_json(json.loads(example)).to_json() == json.loads(example)
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda stop: stop.name)
+@pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
+@WAYS
+def test_an_interrupted_run_keeps_what_was_formed(
+    runs: Runs, checks: str, workers: list[str], stop: signal.Signals
+) -> None:
+    reached = runs.folder / "reached"
+    formed = 2
+    stall = STALL.format(reached=str(reached))
+    runs.checks(test_it=checks.replace("say(node", f'{stall} if node.name == "gpu003" else say(node'))
+    cluster = runs.cluster([saying(f"gpu{number:03d}", "pass") for number in (1, 2, 3)])
+    arguments = [
+        "--results",
+        str(runs.results_file),
+        "--junitxml=junit.xml",
+        "--html=page.html",
+        "-p",
+        "no:cacheprovider",
+    ]
+    process = runs.started("--cluster", cluster, *arguments, *workers)
+    try:
+        wait_for_lines(runs.results_file, formed)
+        wait_for(reached)  # the third check runs, so all is said of the second
+        process.send_signal(stop)
+        output, _ = process.communicate(timeout=DEADLINE_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 2, output
+    assert runs.results_file.read_bytes().endswith(b"}\n")
+    assert runs.verdicts == {"gpu001": Verdict.PASS, "gpu002": Verdict.PASS}
+    cases = (runs.folder / "junit.xml").read_text(encoding="utf-8").count("<testcase ")
+    assert cases in ({formed - 1, formed} if workers else {formed})  # a worker's teardown may still be on its way
+    assert "2 nodes: 2 fit as far as checked" in (runs.folder / "page.html").read_text(encoding="utf-8")
+    assert "2 nodes: 2 fit as far as checked" in output
+
+
+@WAYS
+def test_a_worker_that_crashes_costs_its_own_check_and_no_other(runs: Runs, checks: str) -> None:
+    crashing = checks.replace("say(node", '__import__("os")._exit(3) if node.name == "gpu003" else say(node')
+    runs.checks(test_it=crashing)
+    nodes = [saying(f"gpu{number:03d}", "pass") for number in range(1, 9)]
+    data = runs.over(nodes, "-n2", "--junitxml=junit.xml")
+    assert data.ret == 1
+    assert set(runs.verdicts) == {f"gpu{number:03d}" for number in range(1, 9) if number != 3}
+    assert runs.results_file.read_bytes().endswith(b"}\n")
+    data.stdout.fnmatch_lines(["*crashed while running 'test_it.py::test_word?gpu003?'*"])
+    assert "crashed while running" in (runs.folder / "junit.xml").read_text(encoding="utf-8")
+
+
+def test_a_record_is_on_disk_before_the_next_check_begins(runs: Runs) -> None:
+    runs.checks(
+        test_it=SAYING
+        + f"""
+    def test_order(node):
+        told = open({str(runs.results_file)!r}).read().splitlines()
+        assert len(told) == int(node.name[3:]) - 1
+"""
+    )
+    runs.over([saying(f"gpu{number:03d}", "pass") for number in range(1, 4)])
+    assert set(runs.verdicts.values()) == {Verdict.PASS}
+
+
+def test_a_file_in_a_folder_that_is_not_there_is_made(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    deep = runs.folder / "not" / "there" / "yet.jsonl"
+    runs.run("--cluster", runs.cluster(all_verdicts()), "--results", str(deep))
+    assert len(deep.read_text(encoding="utf-8").splitlines()) == len(VERDICTS)
+
+
+TEXT = st.text(st.characters(codec=None))
+RESULTS = st.builds(
+    Result,
+    check=TEXT,
+    node=TEXT,
+    verdict=st.sampled_from(Verdict),
+    message=TEXT,
+    devices=st.lists(TEXT).map(tuple),
+    gpu_uuids=st.lists(TEXT).map(tuple),
+    duration_s=st.floats(0, 1e6),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(RESULTS, max_size=5))
+def test_what_is_written_is_read_again_whatever_characters_it_has(tmp_path: Path, results: list[Result]) -> None:
+    path = tmp_path / "results.jsonl"
+    with ResultsFile(path) as file:
+        for result in results:
+            file.write(result)
+    assert read_results(path) == results

@@ -1,0 +1,151 @@
+"""The terminal summary, as an operator reads it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.summary import MAX_NODES, MAX_WORDS, summary
+from tests.builders.recordings import boot, gpu, node, nvml, unreached
+from tests.builders.runs import DEVICES, LIGHT, Runs, all_verdicts, saying
+
+GOLDEN = """\
+============================================== small ===============================================
+
+INVESTIGATE gpu[001-006] (word_of_gpu, word) · CANNOT REACH gpu[009-010] (refused) · NOT PROVEN
+              gpu008 (word) · 1 fit
+
+FAIL        A GPU says a wrong word: 5 of 10 nodes (gpu[001-005]), 6 GPUs → hyperpod-nccl § 13
+            5 of 10 nodes alike: probably configuration, not hardware
+            gpu[001-004]: GPU 1: the word is bad; expected pass
+            gpu005: GPU 0: the word is worse; expected pass
+            gpu005: GPU 2: the word is worst; expected pass
+            check:  gpu.word_of_gpu
+
+FAIL        The word is wrong: 1 of 10 nodes (gpu006) → hyperpod-node-debugger § G
+            gpu006: the word is bad; expected pass
+            see it: uname -r
+            do:     Say another.
+            check:  host.word
+
+CONCERN     The word is wrong: 1 of 10 nodes (gpu007) → hyperpod-node-debugger § G
+            gpu007: the word is odd; expected a good one
+            see it: uname -r
+            do:     Say another.
+            check:  host.word
+
+INCOMPLETE  gpu[009-010]: unreachable: refused (2 checks)
+
+INCOMPLETE  gpu008: the word was not heard (host.word)
+
+10 nodes: 1 fit as far as checked, 6 failed, 3 not proven: something is incomplete
+"""
+
+
+def telling(name: str, *words: str, kernel: str = "pass") -> NodeEvidence:
+    """A node that says one word itself, and one by each of its GPUs."""
+    gpus = (gpu(index, word=word) for index, word in enumerate(words))
+    return node(name, boot=boot(kernel, hostname=name), nvml=nvml(*gpus))
+
+
+def shown(data: pytest.RunResult) -> list[str]:
+    """The suite's own part of what a run printed."""
+    begin = next(number for number, line in enumerate(data.outlines) if "= small =" in line)
+    end = max(number for number, line in enumerate(data.outlines) if re.match(r"\d+ nodes?: ", line))
+    return data.outlines[begin : end + 1]
+
+
+def lines(results: list[Result], width: int = 100, verbose: bool = False) -> list[str]:
+    return [line.text for line in summary(results, width, verbose)]
+
+
+def test_the_summary_of_a_small_cluster(runs: Runs) -> None:
+    runs.checks(test_gpu=DEVICES, test_it=LIGHT)
+    words = ["bad", "concern", "incomplete"]
+    nodes = [
+        *(telling(f"gpu{number:03d}", "pass", "bad") for number in range(1, 5)),
+        telling("gpu005", "worse", "pass", "worst"),
+        *(telling(f"gpu{number:03d}", "pass", kernel=word) for number, word in enumerate(words, start=6)),
+        unreached("gpu009"),
+        unreached("gpu010"),
+    ]
+    assert shown(runs.over(nodes)) == GOLDEN.splitlines()
+
+
+WORDS = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=12)
+TEXT = st.lists(WORDS, max_size=12).map(" ".join)
+RESULTS = st.lists(
+    st.builds(
+        Result,
+        check=WORDS,
+        node=st.from_regex(r"[a-z]{1,3}[0-9]{1,4}", fullmatch=True),
+        verdict=st.sampled_from(Verdict),
+        title=TEXT,
+        message=TEXT,
+        cause=TEXT,
+        owner=WORDS,
+        evidence=TEXT,
+        remedy=TEXT,
+    ),
+    max_size=12,
+)
+
+
+@given(RESULTS, st.integers(60, 200))
+def test_no_line_is_wider_than_the_terminal_unless_it_is_one_word(results: list[Result], width: int) -> None:
+    for line in lines(results, width, verbose=True):
+        assert len(line) <= width or len(line.split()) <= 2
+
+
+@given(RESULTS, st.integers(60, 200))
+def test_wrapping_loses_no_word(results: list[Result], width: int) -> None:
+    wide, narrow = lines(results, 100_000, verbose=True), lines(results, width, verbose=True)
+    assert " ".join(narrow).split() == " ".join(wide).split()
+
+
+@pytest.mark.parametrize("width", [60, 79, 80, 100, 132, 200])
+def test_a_run_fits_its_terminal(runs: Runs, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    runs.checks(test_it=LIGHT)
+    data = runs.over([one for one in all_verdicts() if one.node != "gpu006"])  # which names a long path
+    assert max(map(len, shown(data))) <= width
+
+
+def test_without_v_a_long_story_is_cut_and_says_so() -> None:
+    results = [Result("gpu.ecc", f"n{number}", Verdict.FAIL, message=f"{number} errors") for number in range(9)]
+    assert "            … and 6 more; -v shows all" in lines(results)
+    assert not any("more; -v" in line for line in lines(results, verbose=True))
+
+
+def test_names_that_do_not_fold_do_not_fill_the_screen() -> None:
+    names = [f"node-{'x' * (number % 7)}-{chr(97 + number % 26)}{chr(97 + number // 26)}" for number in range(300)]
+    results = [Result("gpu.ecc", name, Verdict.FAIL, title="It is bad", message="bad") for name in names]
+    data = " ".join(lines(results, 100_000))
+    found = data.partition("FAIL        It is bad: 300 of 300 nodes (node-")[2]
+    assert len(found.partition(",…)")[0]) < MAX_NODES
+    assert all(name in " ".join(lines(results, 100_000, verbose=True)) for name in names)
+
+
+def test_a_message_without_end_does_not_fill_the_screen() -> None:
+    results = [Result("gpu.ecc", "n1", Verdict.FAIL, message="A" * 4_000)]
+    assert max(map(len, lines(results))) <= MAX_WORDS + 20
+
+
+def test_control_characters_of_a_node_are_made_visible(runs: Runs) -> None:
+    hostile = "\x1b[2J\x1b]0;owned\x07\r\b\u202e\u2028\x9b31m"
+    runs.checks(test_it=LIGHT, test_gpu=DEVICES)
+    loud = node("gpu001", boot=boot(hostile), nvml=nvml(gpu(0, word=hostile, uuid=hostile)))
+    silent = unreached("gpu002", detail=hostile)
+    text = runs.over([loud, silent, saying("gpu003", "pass")], "-v").stdout.str()
+    assert r"the word is \x1b[2J\x1b]0;owned\x07\r\x08\u202e\u2028\x9b31m; expected pass" in " ".join(text.split())
+    assert {char for char in text if not char.isprintable()} == {"\n"}
+
+
+def test_nothing_is_said_where_nothing_ran() -> None:
+    assert lines([]) == []

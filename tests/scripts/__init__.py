@@ -1,0 +1,1 @@
+"""What `scripts/` runs and what is written by programs."""

@@ -1,0 +1,80 @@
+"""What the documentation says of the checks is what the checks say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.catalog import rows
+from clusterproof.plugins.suite.all_checks import all_checks, table
+from clusterproof.plugins.suite.index import FILE, written
+from clusterproof.plugins.suite.rules import Rule, rules, thresholds_of
+from tests.builders.wheel import ROOT
+from tests.document_checks import BEGIN, END, PATH, README, document, with_table
+
+HOW = "run `python -m tests.document_checks`"
+
+
+def written_pages() -> list[Path]:
+    """Every page that people wrote."""
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", written_pages(), ids=lambda page: page.name)
+def test_links_lead_to_what_is_there(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#\s]+)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_rooms_that_the_architecture_names_are_there() -> None:
+    paths = re.findall(r"`((?:[\w.]+/)+[\w.]*)`", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    assert len(paths) > 20
+    assert [path for path in paths if not ((ROOT / path).exists() or (ROOT / "plugins" / path).exists())] == []
+
+
+def test_the_table_of_checks_is_the_generated_one() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert with_table(text) == text, HOW
+
+
+@pytest.mark.parametrize(
+    "text", ["", "head\n", f"head\n{BEGIN}", f"head\n{BEGIN}| check |\n", f"{BEGIN}{END}{BEGIN}{END}"]
+)
+def test_a_readme_in_which_the_place_of_the_table_is_not_marked_is_not_written(text: str) -> None:
+    with pytest.raises(ValueError, match="expected one"):
+        with_table(text)
+
+
+def test_what_stands_before_and_after_the_table_stays() -> None:
+    assert with_table(f"head\n{BEGIN}old\n{END}tail\n") == f"head\n{BEGIN}{table()}{END}tail\n"
+
+
+def test_the_page_of_checks_is_the_generated_one() -> None:
+    assert PATH.read_text(encoding="utf-8") == document(), HOW
+
+
+def test_the_index_of_the_checks_is_the_generated_one() -> None:
+    assert Path(FILE).read_text(encoding="utf-8") == written(), HOW
+
+
+def test_the_catalogue_that_is_read_fast_is_the_generated_one() -> None:
+    assert Path(rows.PARSED).read_text(encoding="utf-8") == rows.written(), HOW
+
+
+def test_the_page_says_of_every_check_on_which_faults_it_is_proven() -> None:
+    assert document().count("- **proven on**: none") == 0
+
+
+def test_the_sentences_of_a_check_are_those_of_its_source() -> None:
+    said = rules(all_checks()["gpu.nvlink_active"].function)
+    assert Rule("fail", "NVLink … inactive; expected … active links") in said
+    assert Rule("not applicable", "the driver does not tell NVLink states while MIG is on") in said
+
+
+def test_the_thresholds_of_a_check_are_those_that_it_and_what_it_calls_ask_for() -> None:
+    assert thresholds_of(all_checks()["host.root_volume"].function) == [
+        "root.used_concern_percent",
+        "root.used_fail_percent",
+    ]

@@ -1,0 +1,1 @@
+"""Pytest meets a cluster."""

@@ -1,0 +1,74 @@
+"""Ports of the testbed's switch that are slowed down: a node, a link, a group; the rest stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.launchers.ssh import ssh
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.model import Pair, pair
+from tests.benchmarks.launchers.launched import PATIENT, cluster_of, measured
+from tests.testbed.cluster import Testbed, testbed
+from tests.testbed.needs import needs_cluster, needs_iperf3
+from tests.testbed.node import healthy_cpu
+
+pytestmark = [needs_cluster, needs_iperf3]
+NAMES = ("n1", "n2", "n3", "n4")
+ROUNDS = (("n1 n2", "n3 n4"), ("n1 n3", "n2 n4"), ("n1 n4", "n2 n3"))
+SLOW_GB_PER_S = 0.0075
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[Testbed]:
+    with testbed(dict.fromkeys(NAMES, healthy_cpu())) as running:
+        yield running
+
+
+def slow_pairs(bed: Testbed, *options: str) -> set[str]:
+    """The pairs between which iperf3 finds no more than the slow rate."""
+
+    def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
+        words = [line.split() for line in outputs[0].text.splitlines() if line.endswith("receiver")]
+        return Reading(float(words[0][words[0].index("Gbits/sec") - 1]) / 8, problem="" if words else outputs[0].text)
+
+    meter = Meter(
+        "iperf3",
+        read,
+        server=lambda _, port: f"iperf3 -s -1 -p {port}",
+        client=lambda _, address, port: f"iperf3 -c {address} -p {port} -n 4M -f g {' '.join(options)}",
+    )
+    cluster = cluster_of(dict.fromkeys(NAMES, ""), "ssh", config=str(bed.ssh_config))
+    limits = type(PATIENT)(connect_s=10.0, answer_s=30.0, settings=dict(cluster.settings))
+    data: dict[str, Reading] = {}
+    with bed.joined(), ssh(Campaign(meter, MeterSettings(), cluster, limits, 40.0)) as launcher:
+        for round_ in ROUNDS:
+            data |= measured(launcher, [pair(*words.split()) for words in round_])
+    assert {one.problem for one in data.values()} == {""}
+    return {name for name, one in data.items() if (one.busbw_gb_per_s or 0) < SLOW_GB_PER_S}
+
+
+@pytest.mark.parametrize("options", [(), ("-R",)], ids=["sending", "being sent"])
+def test_a_slow_node_is_slow_with_everybody(bed: Testbed, options: tuple[str, ...]) -> None:
+    with bed.slow_node("n3", "40mbit"):
+        assert slow_pairs(bed, *options) == {"n1~n3", "n2~n3", "n3~n4"}
+
+
+@pytest.mark.parametrize("options", [(), ("-R",)], ids=["sending", "being sent"])
+def test_a_slow_link_is_slow_between_its_two_nodes_only(bed: Testbed, options: tuple[str, ...]) -> None:
+    with bed.slow_link("n1", "n4", "40mbit"):
+        assert slow_pairs(bed, *options) == {str(Pair("n1", "n4"))}
+
+
+def test_of_a_slow_group_every_node_is_slow(bed: Testbed) -> None:
+    with bed.slow_group(["n3", "n4"], "40mbit"):
+        assert slow_pairs(bed) == {"n1~n3", "n1~n4", "n2~n3", "n2~n4", "n3~n4"}
+
+
+def test_afterwards_nothing_is_slow(bed: Testbed) -> None:
+    with bed.slow_node("n1", "40mbit"):
+        pass
+    assert slow_pairs(bed) == set()

@@ -1,0 +1,1 @@
+"""Nodes and users that mean harm."""

@@ -1,0 +1,137 @@
+"""What a user mounts for himself through FUSE, on a real kernel: it neither hides nor fails what is the cluster's."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.evaluate import evaluate
+from clusterproof.plugins.suite.state import nodes
+from tests.builders.evaluated import verdict_of
+from tests.builders.probed import PATIENT, SOON, probe_node
+from tests.testbed.image import NodeImage
+from tests.testbed.needs import needs_hung_mount
+from tests.testbed.node import Node, entered, healthy_cpu, with_file, with_tmpfs
+
+pytestmark = needs_hung_mount
+
+FSTAB = "tmpfs /scratch tmpfs size=64m 0 0\n"
+# A user's file systems at the paths on the command line, mounted as setuid fusermount3 does where /etc/fuse.conf has
+# user_allow_other. Each takes every request of others and answers none: who asks cannot even be killed.
+FUSE = """
+import ctypes, os, struct, sys, threading
+libc = ctypes.CDLL(None, use_errno=True)
+files = []
+for path in sys.argv[1:]:
+    os.makedirs(path, exist_ok=True)
+    files.append(os.open("/run/fuse", os.O_RDWR))
+    options = f"fd={files[-1]},rootmode=40000,user_id=65534,group_id=65534,allow_other".encode()
+    if libc.mount(b"mine", path.encode(), b"fuse", 0, options):
+        raise OSError(ctypes.get_errno(), path)
+os.setgid(65534)
+os.setuid(65534)
+def take(file):
+    unique = struct.unpack_from("<IIQ", os.read(file, 1 << 18))[2]
+    os.write(file, struct.pack("<IiQIIIIHHIIHH8I", 80, 0, unique, 7, 31, 65536, 0, 12, 9, 65536, 1, 0, 0, *[0] * 8))
+    while os.read(file, 1 << 18):
+        pass
+threads = [threading.Thread(target=take, args=(file,), daemon=True) for file in files]
+[thread.start() for thread in threads]
+os.write(1, b"mounted\\n")
+threads[0].join()
+"""
+
+
+@contextmanager
+def mounted(*paths: str) -> Iterator[Node]:
+    """A node with a file system of fstab, and a user's at these paths, none of which answers."""
+    with entered(image()) as node:
+        node.run(["mknod", "/run/fuse", "c", "10", "229"])
+        process = node.start(["/usr/bin/python3", "-c", FUSE, *paths], stdout=subprocess.PIPE)
+        assert process.stdout
+        assert process.stdout.readline() == b"mounted\n"
+        yield node
+
+
+def image() -> NodeImage:
+    return with_file(with_tmpfs(healthy_cpu(), "/scratch", "64m"), "/etc/fstab", FSTAB)
+
+
+def output_of(node: Node, collector: str) -> Collected:
+    return probe_node(node, [collector], PATIENT).collectors[collector]
+
+
+MANY = tuple(f"/dev/shm/{number}" for number in range(70))
+
+
+@pytest.mark.parametrize(
+    ("paths", "alive", "verdict"),
+    [
+        (MANY, "yes", Verdict.PASS),
+        (("/scratch/mine",), "yes", Verdict.PASS),
+        (("/scratch",), "covered", Verdict.INCOMPLETE),
+    ],
+    ids=["many elsewhere", "below it", "over it"],
+)
+def test_a_file_system_of_fstab_is_neither_hidden_nor_failed(
+    paths: tuple[str, ...], alive: str, verdict: Verdict
+) -> None:
+    with mounted(*paths) as node:
+        collector = output_of(node, "mounts")
+    assert collector.status is Status.TOLD, collector.detail
+    assert [mount["alive"] for mount in collector.value["mounts"] if mount["path"] == "/scratch"] == [alive]
+    assert {mount["path"] for mount in collector.value["mounts"]}.isdisjoint(MANY)
+    assert verdict_of("storage.mounts_alive", mounts=collector.value).verdict is verdict
+
+
+@pytest.mark.parametrize("collector", ["jobs", "memory"])
+def test_a_users_file_system_in_shared_memory_is_not_waited_for(collector: str) -> None:
+    with mounted("/dev/shm/nccl-mine", "/dev/shm/other") as node:
+        found = output_of(node, collector)
+    assert found.status is Status.TOLD, found.detail
+
+
+LOOKING = """
+import os
+from clusterproof.plugins.agent.reading import Node
+def read(node: Node) -> object:
+    return os.stat("/dev/shm/mine").st_mode
+"""
+
+
+def test_whoever_a_user_holds_in_his_file_system_does_not_fail_the_node(tmp_path: Path) -> None:
+    collector = tmp_path / "looking.py"
+    collector.write_text(LOOKING)
+    with mounted("/dev/shm/mine") as node:
+        data = probe_node(node, ["looking"], SOON, further=[collector])
+    assert data.collectors["looking"].status is Status.STUCK
+    assert data.collectors["looking"].waits[0] == "request_wait_answer"
+    assert evaluated(data) is Verdict.CONCERN
+
+
+@pytest.mark.parametrize(
+    ("waits", "verdict"),
+    [
+        (("uvm_va_space_mm_shutdown",), Verdict.FAIL),
+        (("rwsem_down_read_slowpath", "os_acquire_rwlock_read", "nvidia_ioctl"), Verdict.FAIL),
+        (("rwsem_down_read_failed", "down_read", "__access_remote_vm", "environ_read"), Verdict.CONCERN),
+        (("request_wait_answer",), Verdict.CONCERN),
+        (("schedule_timeout",), Verdict.FAIL),
+        ((), Verdict.FAIL),  # as older recordings tell it
+    ],
+)
+def test_evidence_that_hangs_fails_unless_a_user_can_hold_it(waits: tuple[str, ...], verdict: Verdict) -> None:
+    assert evaluated(NodeEvidence("node0", {"nvml": Collected(Status.STUCK, waits=waits)})) is verdict
+
+
+def evaluated(data: NodeEvidence) -> Verdict:
+    cluster = Cluster("one", "local", (Target("node0"),))
+    return evaluate(node_checks()["node.evidence_complete"], nodes(cluster, {"node0": data})["node0"]).verdict

@@ -1,0 +1,335 @@
+"""What an unprivileged user can do with processes of his own, on a real kernel: none of it is a fault of the node."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.agent.collectors import collector_names
+from clusterproof.plugins.catalog.waits import waits_for
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.gpu.facts import GpuProcess
+from clusterproof.plugins.evidence.processes.facts_jobs import JobProcess
+from tests.builders.evaluated import results, verdict_of
+from tests.builders.probed import PATIENT, probe_node
+from tests.testbed.image import File
+from tests.testbed.needs import needs_frozen, needs_hung_mount, needs_nodes
+from tests.testbed.node import Node, entered, healthy_cpu, healthy_p5, with_file, with_frozen, with_nvml
+from tests.testbed.nvml.library import VALUES_PATH
+
+USER, OTHER, SLURM = 65534, 65533, 64030
+LONG_S = 3600.0
+
+VFORK = """
+#include <unistd.h>
+int main(void) {
+    if (!vfork()) { write(1, "held\\n", 5); sleep(60); _exit(0); }
+    return 0;
+}
+"""
+# A file system of the user's own, mounted as setuid fusermount3 does, which answers no request but the mount's.
+FUSE = """
+import ctypes, os, signal, struct
+libc = ctypes.CDLL(None, use_errno=True)
+fuse = os.open("/run/fuse", os.O_RDWR)
+os.mkdir("/dev/shm/mine")
+options = f"fd={fuse},rootmode=40000,user_id=65534,group_id=65534".encode()
+if libc.mount(b"mine", b"/dev/shm/mine", b"fuse", 0, options):
+    raise OSError(ctypes.get_errno(), "mount")
+os.setgid(65534)
+os.setuid(65534)
+unique = struct.unpack_from("<IIQ", os.read(fuse, 1 << 18))[2]
+os.write(fuse, struct.pack("<IiQIIIIHHIIHH8I", 80, 0, unique, 7, 31, 65536, 0, 12, 9, 65536, 1, 0, 0, *[0] * 8))
+signal.signal(signal.SIGUSR1, lambda *_: None)
+child = os.fork()
+if not child:
+    os.close(fuse)  # with its other end open it could not be killed
+    os.listdir("/dev/shm/mine")
+os.read(fuse, 1 << 18)
+os.kill(child, signal.SIGUSR1)  # from here on it waits where only a fatal signal would end it
+os.read(fuse, 1 << 18)
+os.write(1, b"held\\n")
+while True:
+    os.read(fuse, 1 << 18)
+"""
+
+
+def vfork(node: Node) -> list[str]:
+    """A parent that waits for the child of its vfork, which sleeps."""
+    subprocess.run(["gcc", "-x", "c", "-", "-o", str(node.root / "usr/bin/held")], input=VFORK.encode(), check=True)
+    return ["/usr/bin/held"]
+
+
+def fuse(node: Node) -> list[str]:
+    """A reader of a file system that a user has mounted for himself, and does not serve."""
+    node.run(["mknod", "/run/fuse", "c", "10", "229"])
+    return ["/usr/bin/python3", "-c", FUSE]
+
+
+@contextmanager
+def held(hold: Callable[[Node], list[str]]) -> Iterator[Node]:
+    with entered(healthy_cpu()) as node:
+        process = node.start(hold(node), user=USER if hold is vfork else 0, stdout=subprocess.PIPE)
+        assert process.stdout
+        assert process.stdout.readline() == b"held\n"
+        yield node
+
+
+@pytest.mark.parametrize("hold", [pytest.param(vfork, marks=needs_nodes), pytest.param(fuse, marks=needs_hung_mount)])
+def test_state_d_that_a_user_holds_is_no_hang(hold: Callable[[Node], list[str]]) -> None:
+    with held(hold) as node:
+        data = probe_node(node, ["processes"], PATIENT).collectors["processes"].value
+    assert data["blocked"], "nothing is in state D"
+    assert after_an_hour(data).verdict is Verdict.PASS
+
+
+@needs_frozen
+def test_state_d_in_a_file_system_of_the_kernels_is_a_hang() -> None:
+    with entered(with_frozen(healthy_cpu(), "/stuck")) as node:
+        node.start(["sh", "-c", "echo $$ >/run/pid; exec touch /stuck/file"])
+        node.run(["sh", "-c", "until grep -q '^State:.D' /proc/$(cat /run/pid)/status; do :; done"])
+        data = probe_node(node, ["processes"], PATIENT).collectors["processes"].value
+    assert len(data["blocked"]) == 1
+    assert after_an_hour(data).verdict is Verdict.FAIL
+
+
+def after_an_hour(data: dict[str, Any]) -> Any:
+    """The verdict, had what is blocked been so for an hour."""
+    blocked = [{**process, "blocked_s": LONG_S, "age_s": LONG_S} for process in data["blocked"]]
+    return verdict_of("host.d_state", processes={**data, "blocked": blocked}, kernel_log={"lines": []})
+
+
+STACKS = {  # innermost first, as /proc/PID/stack has them
+    ("kernel_clone", "__do_sys_vfork", "do_syscall_64"): "user",
+    ("request_wait_answer", "__fuse_simple_request", "fuse_readdir_uncached", "iterate_dir"): "user",
+    ("handle_userfault", "do_anonymous_page", "__handle_mm_fault", "exc_page_fault"): "user",
+    ("folio_wait_bit_common", "filemap_fault", "__do_fault", "__handle_mm_fault", "ext4_buffered_write_iter"): "shared",
+    ("ext4_buffered_write_iter", "vfs_write", "ksys_write"): "shared",
+    ("path_openat", "do_filp_open", "do_sys_openat2"): "",
+    ("jbd2_log_wait_commit", "ext4_sync_file", "do_fsync"): "file_system",
+    ("rpc_wait_bit_killable", "__rpc_execute", "nfs4_proc_getattr", "vfs_statx"): "file_system",
+    ("ptlrpc_set_wait", "ptlrpc_queue_wait", "mdc_getattr", "ll_getattr"): "file_system",
+    ("folio_wait_bit_common", "ext4_read_inode_bitmap", "ext4_create"): "file_system",
+    ("os_acquire_rwlock_write", "_nv049051rm", "rm_ioctl", "nvidia_ioctl"): "driver",
+    ("uvm_va_space_mm_shutdown", "exit_mmap", "do_exit"): "driver",
+    ("uvm_vm_fault_entry", "__do_fault", "__handle_mm_fault", "exc_page_fault"): "driver",
+    ("nv_drm_wait", "nvidia_ioctl"): "driver",
+    ("ib_uverbs_write", "vfs_write"): "driver",
+    (): "",
+}
+
+
+@pytest.mark.parametrize(("stack", "kind"), STACKS.items(), ids=lambda given: str(given[:1]))
+def test_the_innermost_function_that_is_known_says_what_is_waited_for(stack: tuple[str, ...], kind: str) -> None:
+    assert waits_for(stack) == kind
+
+
+@pytest.mark.parametrize(
+    ("wait", "stack", "verdict"),
+    [
+        ("uvm_va_space_mm_shutdown", None, Verdict.FAIL),  # as told without root, and by older recordings
+        ("kernel_clone", None, Verdict.PASS),
+        ("", None, Verdict.CONCERN),
+        ("folio_wait_bit_common", ["folio_wait_bit_common", "exc_page_fault"], Verdict.CONCERN),
+        ("path_openat", ["path_openat", "do_filp_open"], Verdict.CONCERN),
+    ],
+)
+def test_a_long_wait_fails_only_in_a_driver_or_a_file_system(
+    wait: str, stack: list[str] | None, verdict: Verdict
+) -> None:
+    process = {"pid": 7, "name": "train", "wait": wait} | ({"stack": stack} if stack is not None else {})
+    assert after_an_hour({"total": 9, "zombies": 0, "blocked": [process]}).verdict is verdict
+
+
+def renamed(node: Node, name: str) -> int:
+    """A process of the user's that calls itself so."""
+    return hold(node, f"ulimit -l 0; echo -n {name} >/proc/$$/comm")
+
+
+def setuid(node: Node, name: str) -> int:
+    """A program of root's that the user has started by a link of that name, with limits and words of his own."""
+    source = '#include <unistd.h>\nint main(void) { write(1, "held\\n", 5); setuid(0); pause(); }'
+    subprocess.run(["gcc", "-x", "c", "-", "-o", str(node.root / "usr/bin/held")], input=source.encode(), check=True)
+    node.run(["chmod", "4755", "/usr/bin/held"])
+    script = f"ulimit -l 0; ln -s /usr/bin/held /tmp/{name}; echo $$; exec -a '{name}: [41.0]' /tmp/{name}"
+    process = node.start(["/bin/bash", "-c", script], user=USER, stdout=subprocess.PIPE)
+    assert process.stdout
+    pid = int(process.stdout.readline())
+    assert process.stdout.readline() == b"held\n"
+    return pid
+
+
+PRETENDING = (renamed, setuid)
+
+
+@needs_nodes
+@pytest.mark.parametrize("pretend", PRETENDING)
+@pytest.mark.parametrize("daemon", ["slurmd", "containerd"])
+def test_a_users_process_that_is_called_like_a_daemon_has_not_its_limits(
+    daemon: str, pretend: Callable[[Node, str], int]
+) -> None:
+    image = healthy_cpu()
+    others = {name: limit for name, limit in image.daemons.items() if name != daemon}
+    with entered(replace(image, daemons=others)) as node:
+        pretend(node, daemon)
+        data = probe_node(node, ["limits"], PATIENT).collectors["limits"].value
+    assert daemon not in data["daemons"]
+
+
+OF_A_STEP = "SLURM_JOB_ID=41 SLURMD_NODENAME=node001"
+
+
+@needs_nodes
+@pytest.mark.parametrize(
+    ("environment", "group", "jobs"),
+    [
+        (OF_A_STEP, "", ["41"]),
+        ("SLURM_JOB_ID=41", "", []),  # the shell of salloc
+        (f"-i {OF_A_STEP}", "/slurm/uid_7/job_41/step_batch", ["41"]),
+        ("-i", "/system.slice/slurmstepd.scope/job_41/step_0/user/task_0", ["41"]),
+        ("-i SLURM_JOB_ID=42 SLURMD_NODENAME=a", "/slurm/uid_7/job_41/step_0", ["41"]),
+        ("-i", "/user.slice/user-7.slice/session-1.scope", []),
+        ("-i", "/user.slice/user-7.slice/user@7.service/slurm/uid_7/job_41/step_0", []),  # made by a user
+    ],
+)
+def test_a_process_is_of_the_job_of_its_group_else_of_the_step_that_started_it(
+    environment: str, group: str, jobs: list[str]
+) -> None:
+    with entered(healthy_cpu()) as node:
+        pid = hold(node, "", f"/usr/bin/env {environment} /bin/sh")
+        if group:
+            node.run(["sh", "-c", f"echo 0::{group} >/run/group; mount --bind /run/group /proc/{pid}/cgroup"])
+        data = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
+    assert [process["job"] for process in data["left"]] == jobs
+
+
+STEP = "slurmstepd: [41.0]"
+
+
+def of_slurm(node: Node, user: int = 0, program: str = "/usr/bin/slurmstepd") -> None:
+    """A process with slurmstepd's title."""
+    words = f"ln -s {program} /run/slurmstepd; exec -a '{STEP}' /run/slurmstepd 60"
+    node.run(["chmod", "777", "/run"])
+    node.start(["/bin/bash", "-c", words], user=user)
+    node.run(["sh", "-c", "until grep -qx slurmstepd /proc/[0-9]*/comm; do :; done"])
+
+
+@needs_nodes
+@pytest.mark.parametrize(
+    ("step", "jobs"),
+    [
+        (of_slurm, []),
+        (partial(of_slurm, program="/usr/bin/slurmstepd-wlm"), []),  # as Debian calls it
+        (partial(of_slurm, user=SLURM), []),
+        (partial(of_slurm, user=USER), ["41"]),
+        (partial(of_slurm, user=SLURM, program="/usr/bin/sleep"), ["41"]),
+        (partial(setuid, name="slurmstepd"), ["41"]),
+    ],
+    ids=["root's", "root's, by another name", "SlurmdUser's", "a user's", "another program's", "a setuid program's"],
+)
+def test_only_slurmstepd_itself_says_that_a_job_runs(step: Callable[[Node], object], jobs: list[str]) -> None:
+    image = with_file(healthy_cpu(), "/etc/slurm/slurm.conf", "SlurmUser=root\n SlurmdUser = slurm # its daemons\n")
+    image = with_file(image, "/etc/passwd", f"root:x:0:0::/root:/bin/sh\nslurm:x:{SLURM}:{SLURM}::/:/bin/sh\n")
+    for name in ("slurmstepd", "slurmstepd-wlm"):
+        image = with_file(image, f"/usr/bin/{name}", File(Path("/bin/sleep").read_bytes(), 0o755))
+    with entered(image) as node:
+        step(node)
+        hold(node, "", f"/usr/bin/env {OF_A_STEP} /bin/sh")
+        data = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
+    assert [process["job"] for process in data["left"]] == jobs
+
+
+@needs_nodes
+def test_one_users_many_processes_hide_none_of_another() -> None:
+    with entered(healthy_cpu()) as node:
+        many = "for number in $(seq 1000 1099); do SLURM_JOB_ID=$number SLURMD_NODENAME=a sleep 600 & done"
+        hold(node, many)
+        pid = hold(node, "", f"/usr/bin/env {OF_A_STEP} /bin/sh", user=OTHER)
+        data = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
+    assert data["left_out"] > 0
+    assert data["left"][1] == {"pid": pid, "name": "sh", "uid": OTHER, "job": "41", "is_sure": False}
+
+
+SERVER, CONTROL = "/usr/bin/nvidia-cuda-mps-server", "/usr/bin/nvidia-cuda-mps-control"
+
+
+def server_of_root(node: Node) -> int:
+    """A server that root's daemon has started for a user."""
+    return started(node, [CONTROL, "-c", f"setpriv --reuid={USER} {SERVER} 60 & echo $!; wait"])
+
+
+def server_of_a_user(node: Node) -> int:
+    return started(node, [CONTROL, "-c", f"{SERVER} 60 & echo $!; wait"], USER)
+
+
+def server_of_a_setuid_parent(node: Node) -> int:
+    """A user's server beside a parent of root's that is no control daemon."""
+    return started(node, ["/bin/sh", "-c", f"setpriv --reuid={USER} {SERVER} 60 & echo $!; wait"])
+
+
+def control_of_root(node: Node) -> int:
+    return started(node, [CONTROL, "-c", "echo $$; read -r line; :"])
+
+
+def started(node: Node, argv: list[str], user: int = 0) -> int:
+    process = node.start(argv, user=user, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout
+    return int(process.stdout.readline())
+
+
+@needs_nodes
+@pytest.mark.parametrize(
+    ("holder", "verdict"),
+    [
+        (control_of_root, Verdict.CONCERN),
+        (server_of_root, Verdict.CONCERN),
+        (server_of_a_user, Verdict.FAIL),
+        (server_of_a_setuid_parent, Verdict.FAIL),
+        (partial(renamed, name="nvidia-cuda-mps"), Verdict.FAIL),
+        (partial(setuid, name="nvidia-cuda-mps-server"), Verdict.FAIL),
+    ],
+    ids=["control", "server", "a user's server", "of another parent", "a name", "a setuid program"],
+)
+def test_only_mps_of_the_nodes_own_may_hold_a_gpu(holder: Callable[[Node], int], verdict: Verdict) -> None:
+    image = with_file(healthy_p5(), CONTROL, File(Path("/bin/sh").read_bytes(), 0o755))
+    with entered(with_file(image, SERVER, File(Path("/bin/sleep").read_bytes(), 0o755))) as node:
+        pid = holder(node)
+        node.run(["sh", "-c", f"until grep -q mps /proc/{pid}/comm; do :; done"])
+        held_by = with_nvml(image, gpu=2, processes=f"{pid}:900").nvml or ""
+        (node.root / VALUES_PATH.lstrip("/")).write_text(held_by)
+        data = probe_node(node, sorted(collector_names()), PATIENT)
+    assert results(data, occasion="prolog")["gpu.no_leftover_processes"].verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("group", "is_of_a_job"),
+    [
+        ("/slurm/uid_7/job_41/step_0", True),
+        ("/kubepods.slice/kubepods-burstable.slice/x", True),
+        ("/user.slice/user-7.slice/user@7.service/job_41", False),
+        ("/user.slice/user-7.slice/user@7.service/kubepods", False),
+        ("", False),
+    ],
+)
+def test_a_control_group_that_a_user_has_made_is_no_jobs(group: str, is_of_a_job: bool) -> None:
+    assert GpuProcess({"cgroup": group}).is_of_a_job is is_of_a_job
+
+
+def test_a_process_that_calls_itself_a_sentence_is_called_by_one_word() -> None:
+    names = (JobProcess({"name": "of job 42"}).name, GpuProcess({"name": "GPU 0,\nGPU 1"}).name)
+    assert names == ("of_job_42", "GPU_0,_GPU_1")
+
+
+def hold(node: Node, first: str, shell: str = "/bin/sh", user: int = USER) -> int:
+    """A shell of the user's that does this first, and then waits; its number on the node."""
+    script = f"{first or ':'}; echo $$; read -r line <&0; sleep 60"
+    process = node.start([*shell.split(), "-c", script], user=user, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout
+    return int(process.stdout.readline())
