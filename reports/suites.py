@@ -136,9 +136,14 @@ def _since(results: Sequence[Result]) -> str:
 def _words(check: str, verdict: Verdict, results: Sequence[Result]) -> str:
     first = results[0]
     nodes = within(fold(result.node for result in results), MAX_OF_ALL_NODES)
-    about = (("check", check), ("verdict", verdict.value), ("pairs" if first.is_of_pair else "nodes", nodes))
+    about = (
+        ("check", check),
+        ("verdict", verdict.value),
+        ("pairs" if first.is_of_pair else "nodes", nodes),
+        ("since the last run", _since(results)),
+    )
     if verdict not in _TOLD:
-        return "\n".join(f"{word}: {words}" for word, words in about)
+        return "\n".join(f"{word}: {words}" for word, words in about if words)
     alike: dict[str, list[str]] = defaultdict(list)
     for result in results:
         for line in filter(None, result.message.split("\n")):
@@ -152,7 +157,6 @@ def _words(check: str, verdict: Verdict, results: Sequence[Result]) -> str:
     rows = (
         *about,
         ("looks at", first.title),
-        ("since the last run", _since(results)),
         ("by hand", first.evidence),
         ("owner", owner_of(first)),
         ("means", first.meaning),

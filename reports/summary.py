@@ -11,6 +11,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline, within
 from clusterproof.reports.to_do import to_do_line
 
+SCREEN = 30  # lines
 MAX_LINES = 4  # of what was seen, per finding; the reports have all
 MAX_NODES = 300  # characters of a nodeset
 MAX_WORDS = 600  # characters of a line
@@ -46,10 +47,17 @@ def summary(results: Sequence[Result], width: int = 100, verbose: bool = False) 
 
 
 def _lines(results: Sequence[Result], verbose: bool) -> Iterator[Line]:
-    tasks = to_do_line(results)
-    if tasks:
-        yield Line(tasks, {"bold": True})
-        yield Line("")
+    tasks = [Line(words, {"bold": True}) for words in [to_do_line(results)] if words]
+    found = list(_found(results, verbose))
+    yield from (line for task in tasks for line in (task, Line("")))
+    yield from found
+    if results:
+        yield Line(headline(results))
+    if len(found) > SCREEN:  # the first line is out of sight
+        yield from tasks
+
+
+def _found(results: Sequence[Result], verbose: bool) -> Iterator[Line]:
     for verdict in (Verdict.FAIL, Verdict.CONCERN):
         for finding in findings(results, verdict):
             yield from _finding(finding, verdict, verbose)
@@ -57,10 +65,6 @@ def _lines(results: Sequence[Result], verbose: bool) -> Iterator[Line]:
     for gap in gaps(results):
         yield from _gap(gap, verbose)
         yield Line("")
-    if results:
-        yield Line(headline(results))
-        if tasks:  # once more, where a screen ends
-            yield Line(tasks, {"bold": True})
 
 
 def _finding(finding: Finding, verdict: Verdict, verbose: bool) -> Iterator[Line]:

@@ -8,29 +8,15 @@ from pathlib import Path
 
 from clusterproof import __version__
 from clusterproof.plugins.core.strict import nearest
+from clusterproof.plugins.suite.short_help import short_help
 from clusterproof.plugins.suite.two_words import joined
 
 PACKAGE = Path(__file__).resolve().parents[2]
 
-HELP = """\
-commands:
-  clusterproof checks [-m MARKS]       the packaged checks, a line for each
-  clusterproof explain CHECK...        what a check means, or an Xid (xid:79), and what to do then: offline
-  clusterproof history                 what is new, what flaps, which hardware fails again
-  clusterproof manifest --from X       the golden manifest of a machine known to be good
-
-exit codes:
-  0  nothing failed
-  1  a check failed
-  2  interrupted; what was formed until then is reported
-  3  internal error
-  4  bad command line or inventory
-  5  nothing was checked: no check was selected, or none applies
-  6  nothing failed, but something could not be measured (see --incomplete)"""
-
 BAD_COMMAND_LINE = 4
-WITHOUT_A_RUN = ("checks", "explain", "history")
-COMMANDS = (*WITHOUT_A_RUN, "manifest")
+ALL_OPTIONS = "--help-all"
+WITHOUT_A_RUN = ("checks", "doctor", "explain", "history", "init")
+COMMANDS = ("check", *WITHOUT_A_RUN, "manifest")
 _ALWAYS = ("clusterproof.plugins.cluster", "clusterproof.plugins.suite.packaged")
 # Plugins that are worth their start-up time only when the command line asks for them.
 _ON_REQUEST = {
@@ -45,10 +31,15 @@ def main(arguments: list[str] | None = None) -> int:
 
     A plugin of one's own is named with `-p` or in PYTEST_PLUGINS.
     """
-    arguments = joined(sys.argv[1:] if arguments is None else arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["check"]:
+        arguments = _as_a_run(arguments[1:])
+    arguments = joined(arguments)
     if arguments == ["--version"]:
         print(f"clusterproof {__version__}")
         return 0
+    if wants_help(arguments) and arguments[0] not in COMMANDS:
+        return _print(0, short_help())
     if arguments[:1] and arguments[0] in WITHOUT_A_RUN:
         return _print(*_answer(arguments[0], arguments[1:]))
     near = _near_command(arguments)
@@ -66,10 +57,16 @@ def main(arguments: list[str] | None = None) -> int:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clusterproof"
     own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={PACKAGE}", "-o", f"cache_dir={cache}"]
     plugins = [word for plugin in (*_ALWAYS, *requested(arguments)) for word in ("-p", plugin)]
-    status = pytest.main([*own, *plugins, *arguments], plugins=plugins_of_run)
-    if wants_help(arguments):
-        print(HELP)
-    return int(status)
+    words = ["--help" if word == ALL_OPTIONS else word for word in arguments]
+    return int(pytest.main([*own, *plugins, *words], plugins=plugins_of_run))
+
+
+def _as_a_run(arguments: list[str]) -> list[str]:
+    """The command line of `clusterproof check X …` as pytest's: the first word is the cluster."""
+    is_named = any(word.partition("=")[0] == "--cluster" for word in arguments)
+    if is_named or wants_help(arguments) or not arguments or arguments[0].startswith("-"):
+        return arguments
+    return ["--cluster", *arguments]
 
 
 def _answer(command: str, arguments: list[str]) -> tuple[int, str]:
@@ -79,6 +76,14 @@ def _answer(command: str, arguments: list[str]) -> tuple[int, str]:
             from clusterproof.reports.history.command import history
 
             return history(arguments)
+        if command == "doctor":
+            from clusterproof.plugins.suite.doctor import doctor
+
+            return doctor(arguments)
+        if command == "init":
+            from clusterproof.plugins.suite.starter import init
+
+            return init(arguments)
         from clusterproof.plugins.suite.explain import checks, explain
 
         return checks(arguments) if command == "checks" else explain(arguments)
@@ -104,13 +109,13 @@ def _print(status: int, text: str) -> int:
 
 
 def requested(arguments: list[str]) -> list[str]:
-    """The plugins that a command line asks for; all of them for `--help`."""
+    """The plugins that a command line asks for; all of them for `--help-all`."""
     words = {argument.split("=")[0] for argument in arguments}
     short = any(argument.startswith("-n") and argument[2:].isalnum() for argument in arguments)
     return [
         plugin
         for plugin, flags in _ON_REQUEST.items()
-        if wants_help(arguments) or not words.isdisjoint(flags) or (short and "-n" in flags)
+        if ALL_OPTIONS in arguments or not words.isdisjoint(flags) or (short and "-n" in flags)
     ]
 
 

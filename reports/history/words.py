@@ -18,6 +18,7 @@ MAX_ROWS = 20  # of a table, without --all
 MAX_LINES = 12  # of what is new or gone, in a run's own summary
 _BARS = "▁▂▃▄▅▆▇█"
 _SHOWN_VALUES = 12
+_NOW = {Verdict.PASS: "now passes", Verdict.NOT_APPLICABLE: "no longer applies"}  # of what was found, or not measured
 
 
 def moment(seconds: float) -> str:
@@ -46,8 +47,8 @@ def folded(kind: str, found: Iterable[Change]) -> Iterator[str]:
     for change in found:
         nodes[change.check, change.now, change.title].append(change.node)
     for (check, now, title), names in nodes.items():
-        word = "" if kind == GONE else f" {now.value}:"
-        yield printable(f"  {kind:<5} {fold(names)}:{word} {title or check}" + (f" ({check})" if title else ""))
+        word = _NOW.get(now, now.value) if kind == GONE else now.value
+        yield printable(f"  {kind:<5} {fold(names)}: {word}: {title or check}" + (f" ({check})" if title else ""))
 
 
 def page(past: Past, sort: str = "", most: int = MAX_ROWS) -> Iterator[str]:

@@ -41,7 +41,7 @@ def test_a_run_says_what_is_new_still_there_and_gone_in_the_terminal_and_in_its_
         [
             "since the last run (* UTC): 1 new, 1 still, 1 gone",
             "  new   gpu003: fail: The word is wrong (host.word)",
-            "  gone  gpu002: The word is wrong (host.word)",
+            "  gone  gpu002: now passes: The word is wrong (host.word)",
         ]
     )
 
@@ -57,7 +57,7 @@ def test_every_form_of_report_says_what_changed(runs: Runs) -> None:
         assert "ince the last run (" in data[name]
         assert "1 new, 1 still, 1 gone" in data[name]
         assert "new gpu003: fail: The word is wrong" in data[name]
-        assert "gone gpu002: The word is wrong" in data[name]
+        assert "gone gpu002: now passes: The word is wrong" in data[name]
     assert "still gpu001: fail: The word is wrong" in data["report.html"]
     assert "since the last run: still gpu001; new gpu003" in data["junit.xml"]
     assert "since the last run: gone gpu002" in data["junit.xml"]

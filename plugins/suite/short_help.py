@@ -1,0 +1,55 @@
+"""`clusterproof --help`: what is needed to begin, on one screen. `--help-all` has every option."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS
+
+_WHAT = {
+    "local": "this machine",
+    "demo": "a recorded cluster of 16 nodes, most of them sick: to see what reports look like",
+    "replay:": "what --record DIR kept: the same verdicts, offline",
+    "capture:": "outputs of commands that a person collected",
+    "ssh:": "by ssh: 'ssh:ubuntu@gpu[001-016,020]'; ~/.ssh/config, agent and known_hosts hold",
+    "slurm:": "nodes of Slurm, by one srun",
+    "ec2:": "instances of EC2 through Systems Manager; also ec2:i-…,i-…",
+    "asg:": "the instances of an Auto Scaling group",
+    HYPERPOD.form: "a SageMaker HyperPod cluster, through Systems Manager",
+    FILE.form: "an inventory: clusterproof init writes one to begin with",
+}
+_HEAD = """\
+clusterproof: proves a GPU cluster fit for training. Nothing on a node is changed, and nothing passes without evidence.
+
+  clusterproof check X [OPTION...]     validate the nodes of X; pytest --cluster X is the same
+  clusterproof checks [-m MARKS]       the packaged checks, a line for each
+  clusterproof explain CHECK...        what a check means, or an Xid (xid:79), and what to do then: offline
+  clusterproof doctor                  what can be reached from here, and what is missing for the rest
+  clusterproof init [DIR]              an inventory and a policy to begin with
+  clusterproof history                 what is new, what flaps, which hardware fails again
+  clusterproof manifest --from X       the golden manifest of a machine known to be good
+
+X is one of
+"""
+_TAIL = """
+often used options
+  --nodes NODESET, --exclude NODESET   only these nodes of X; but not these
+  -m prolog | gpu | perf | …           by occasion, subsystem or owner; perf loads the hardware: only when named
+  -k NAME                              checks by name
+  --expect gpus=8,efa=32               what every node must have, where nothing else tells
+  --policy FILE                        a site's thresholds, expectations and exceptions; ./clusterproof.toml by itself
+  --since 24h                          what counts of the kernel log (default: all of this boot)
+  --sudo                               ask sudo -n for what only root may read
+  --report DIR, --no-report            where the reports go
+  --record DIR                         keep the evidence, for replay:DIR
+  --redact                             write nothing that names nodes, people or accounts
+  --since-last, --notify URL           what is new; tell Slack, e-mail, SNS or a webhook
+  --help-all                           every option, pytest's own too
+
+exit codes: 0 nothing failed · 1 a check failed · 2 interrupted · 3 internal error · 4 bad command line or inventory
+            5 nothing was checked · 6 nothing failed, but something could not be measured (see --incomplete)
+"""
+
+
+def short_help() -> str:
+    """The text, of at most 60 lines."""
+    rows = [(kind.form, _WHAT[kind.word or kind.form]) for kind in (*KINDS, HYPERPOD, FILE)]
+    return _HEAD + "".join(f"  {form:<36} {words}\n" for form, words in rows) + _TAIL

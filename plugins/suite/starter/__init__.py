@@ -1,0 +1,43 @@
+"""`clusterproof init`: an inventory and a policy to begin with, most of it commented out."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+BAD_COMMAND_LINE = 4
+TEMPLATES = {"cluster.toml": "which nodes, and how to reach them", "clusterproof.toml": "what is expected of them"}
+_NEXT = "Put your nodes into cluster.toml, then: clusterproof check ./cluster.toml\n"
+
+
+def init(arguments: list[str]) -> tuple[int, str]:
+    """The exit code and the text of `clusterproof init [DIR]`. Raises SystemExit after its help, or a usage error."""
+    parser = argparse.ArgumentParser(
+        prog="clusterproof init",
+        description="Writes cluster.toml and clusterproof.toml with comments. Nothing that is there is overwritten.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("folder", nargs="?", default=".", metavar="DIR", help="where to (default: here)")
+    return begin_in(Path(parser.parse_args(arguments).folder))
+
+
+def begin_in(folder: Path) -> tuple[int, str]:
+    """Write the files that the folder lacks all of; none where one is there."""
+    there = [name for name in TEMPLATES if (folder / name).exists()]
+    if there:
+        what = f"{folder / there[0]} is there; expected a folder without it: nothing was written"
+        return BAD_COMMAND_LINE, f"clusterproof init: {what}\n"
+    try:
+        for name in TEMPLATES:
+            with (folder / name).open("x", encoding="utf-8") as file:
+                file.write(template(name))
+    except OSError as problem:
+        what = f"{problem.filename}: {problem.strerror}; expected a folder that may be written"
+        return BAD_COMMAND_LINE, f"clusterproof init: {what}\n"
+    lines = [f"wrote {folder / name}: {words}\n" for name, words in TEMPLATES.items()]
+    return 0, "".join([*lines, _NEXT])
+
+
+def template(name: str) -> str:
+    """The text of a file as it is written."""
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
