@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from clusterproof.plugins.catalog.aws_actions import aws_actions
 from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.strict import nearest
 
 T = TypeVar("T")
 
@@ -65,6 +66,9 @@ class Account:
             raise AwsError(_one_line(problem)) from None
         if not found:
             raise AwsError("no AWS region; expected --region, AWS_REGION or one in the profile", "NoRegion")
+        near = _region_meant(self._session, found)
+        if near:
+            raise AwsError(f"no AWS region is called {found!r:.40}{near}; expected --region or AWS_REGION", "NoRegion")
         self.region: str = found
         self._throttled = throttled or _say_once()
         self._clients: dict[str, Any] = {}
@@ -162,6 +166,12 @@ def _models() -> Any:
     from botocore.loaders import create_loader
 
     return create_loader()
+
+
+def _region_meant(session: Any, region: str) -> str:
+    """` (did you mean us-west-2?)` for a region that botocore does not know and that is near to one; else empty."""
+    known = [name for part in session.get_available_partitions() for name in session.get_available_regions("ec2", part)]
+    return "" if region in known else nearest(region, known)
 
 
 def _action(service: str, operation: str) -> str:

@@ -121,7 +121,7 @@ class Table:
         """A list of tables, counted from 1 in messages."""
         data = self.values.get(key, [])
         if not isinstance(data, list):
-            raise InventoryError(f"{self.where}: {key} is {_kind(data)}; expected a list of tables")
+            raise InventoryError(f"{self.where}: {key} is {_kind(data)}; expected a list of tables, [[{key}]]")
         return [Table.of(f"{self.where} {key} {number}", entry) for number, entry in enumerate(data, 1)]
 
     def expect(self) -> dict[str, int]:

@@ -24,8 +24,8 @@ def ec2(rest: str, options: Mapping[str, str]) -> Cluster:
     ids = [word.strip() for word in rest.split(",") if word.strip()]
     strangers = [word for word in ids if not INSTANCE.fullmatch(word)]
     if not tag and (strangers or not ids):
-        stranger = repr(strangers[0][:40]) if strangers else "nothing"
-        raise InventoryError(f"--cluster 'ec2:{rest:.80}': {stranger} is no instance id; expected {FORMS}")
+        wrong = f"{strangers[0][:40]!r} is no instance id" if strangers else "it names no instance"
+        raise InventoryError(f"--cluster 'ec2:{rest:.80}': {wrong}; expected {FORMS}")
     account = _account(f"ec2:{rest}", options)
     try:
         found = list(_by_tag(account, tag["key"], tag["value"]) if tag else _by_id(account, ids))
@@ -36,6 +36,8 @@ def ec2(rest: str, options: Mapping[str, str]) -> Cluster:
 
 def asg(rest: str, options: Mapping[str, str]) -> Cluster:
     """The instances of an Auto Scaling group. Raises InventoryError."""
+    if not rest.strip():
+        raise InventoryError("--cluster 'asg:' names no Auto Scaling group; expected asg:NAME")
     account = _account(f"asg:{rest}", options)
     try:
         data = account.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[rest])

@@ -131,7 +131,8 @@ def _disabled(table: Table) -> dict[str, Disabled]:
         rule.only("reason", "until")
         until = rule.values.get("until")
         if not isinstance(until, date) or isinstance(until, datetime):
-            raise InventoryError(f"{rule.where}: until is {until!r:.40}; expected a day, such as 2026-12-31")
+            seen = "there is no until" if until is None else f"until is {until!r:.40}"
+            raise InventoryError(f"{rule.where}: {seen}; expected a day, such as 2026-12-31")
         rules[str(check)] = Disabled(rule.text("reason", default=None), until)
     return rules
 

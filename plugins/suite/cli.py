@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 from clusterproof import __version__
+from clusterproof.plugins.core.kinds import KINDS
 from clusterproof.plugins.core.strict import nearest
+from clusterproof.plugins.suite import flags, flags_of_perf
 from clusterproof.plugins.suite.short_help import short_help
 from clusterproof.plugins.suite.two_words import joined
 
@@ -42,9 +44,9 @@ def main(arguments: list[str] | None = None) -> int:
         return _print(0, short_help())
     if arguments[:1] and arguments[0] in WITHOUT_A_RUN:
         return _print(*_answer(arguments[0], arguments[1:]))
-    near = _near_command(arguments)
-    if near:
-        return _print(BAD_COMMAND_LINE, f"clusterproof: no command is called {arguments[0]!r}{near}\n")
+    mistaken = _mistaken_command(arguments)
+    if mistaken:
+        return _print(BAD_COMMAND_LINE, f"clusterproof: {mistaken}\n")
     plugins_of_run: list[object] = []
     if arguments[:1] == ["manifest"]:
         from clusterproof.plugins.suite.manifest_command import command_line
@@ -58,7 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
     own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={PACKAGE}", "-o", f"cache_dir={cache}"]
     plugins = [word for plugin in (*_ALWAYS, *requested(arguments)) for word in ("-p", plugin)]
     words = ["--help" if word == ALL_OPTIONS else word for word in arguments]
-    return int(pytest.main([*own, *plugins, *words], plugins=plugins_of_run))
+    status = int(pytest.main([*own, *plugins, *words], plugins=plugins_of_run))
+    return _print(status, _mistaken_options(arguments)) if status == BAD_COMMAND_LINE else status
 
 
 def _as_a_run(arguments: list[str]) -> list[str]:
@@ -91,12 +94,23 @@ def _answer(command: str, arguments: list[str]) -> tuple[int, str]:
         raise SystemExit(BAD_COMMAND_LINE if end.code else 0) from None
 
 
-def _near_command(arguments: list[str]) -> str:
-    """` (did you mean …?)` where the first word is no command, no path and no option, and a command is near."""
+def _mistaken_command(arguments: list[str]) -> str:
+    """What the first word is taken for, where it is no command, no path and no option; empty where nothing is near."""
     word = arguments[0] if arguments else "-"
     if word.startswith("-") or word in COMMANDS or Path(word.partition("::")[0]).exists():
         return ""
-    return nearest(word, COMMANDS)
+    if any(word == kind.word or (kind.word.endswith(":") and word.startswith(kind.word)) for kind in KINDS):
+        return f"{word!r:.80} is a cluster; expected clusterproof check {word:.80}"
+    near = nearest(word, COMMANDS)
+    return f"no command is called {word!r:.80}{near}" if near else ""
+
+
+def _mistaken_options(arguments: list[str]) -> str:
+    """A line for each word that is no option of ours, and looks like one."""
+    known = {option.flag for group in (*flags.GROUPS.values(), *flags_of_perf.GROUPS.values()) for option in group}
+    words = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
+    meant = {word: nearest(word, known) for word in words if word not in known}
+    return "".join(f"clusterproof: {word} is no option{near}\n" for word, near in meant.items() if near)
 
 
 def _print(status: int, text: str) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +38,7 @@ def check_options(option: Any) -> None:
         from clusterproof.plugins.suite.forms.cloudwatch import check_namespace
 
         check_namespace(option.cloudwatch)
+    _check_files(option)
     try:
         window(option.since)
     except ValueError as why:
@@ -64,6 +67,22 @@ def _check_history(option: Any) -> None:
         raise pytest.UsageError(
             "--history with --redact: redacted names differ from run to run; expected one of the two"
         )
+
+
+def _check_files(option: Any) -> None:
+    """Refuse, before a node is asked, files that cannot be written, or are to be read and not there."""
+    for flag in ("report", "record", "results", "bundle", "history", "save_baseline"):
+        named = getattr(option, flag)
+        if named and not _may_be_made(Path(named)):
+            raise pytest.UsageError(f"--{flag.replace('_', '-')} {named}: expected a place that may be written")
+    if option.baseline and not Path(option.baseline).is_file():
+        raise pytest.UsageError(f"--baseline {option.baseline}: no such file; expected one that --save-baseline wrote")
+
+
+def _may_be_made(path: Path) -> bool:
+    """Whether the first of its folders that is there, or the file itself, may be written to."""
+    there = next((parent for parent in (path, *path.absolute().parents) if os.path.lexists(parent)), path)
+    return (there.is_dir() or there == path) and os.access(there, os.W_OK)
 
 
 def window_minutes(text: str) -> int:

@@ -65,42 +65,6 @@ def test_workers_judge_the_same(installed: Installed, tmp_path: Path) -> None:
     assert data["alone"] == data["workers"] == data["pytest's own"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "exit_code", "words"),
-    [
-        (["--version"], 0, "clusterproof 0."),
-        (["checks", "-m", "prolog and gpu"], 0, "gpu.no_xid  "),
-        (["explain", "no_xid"], 0, "  by hand         journalctl -k -b | grep -E 'NVRM: (Xid|GPU)'\n"),
-        (["explain", "xid:79"], 0, "Xid 79: GPU has fallen off the bus\n"),
-        (["explain", "no_xidd"], 4, "no check is called 'no_xidd' (did you mean no_xid?)"),
-        (["--help"], 0, "6 nothing failed, but something could not be measured"),
-        (["--help-all"], 0, "clusterproof: which nodes:"),
-        (["doctor"], 0, "ok   local"),
-        (["init", "no/such/folder"], 4, "No such file or directory; expected a folder that may be written"),
-        ([], 4, "no cluster to validate; say which: --cluster local, demo"),
-        (["--cluster", "nonsense"], 4, "for a host say ssh:nonsense"),
-        (["--cluster", ""], 4, "is empty"),
-        (["--cluster", "replay:/nowhere"], 4, "expected a folder that --record wrote"),
-        (["--cluster", "demo", "--nodes", "gpu[1-"], 4, "--nodes"),
-        (["--cluster", "demo", "--nodes", "gpu099"], 4, "gpu099 is not in demo"),
-        (["--cluster", "demo", "--exclude", "gpu[001-016]"], 4, "no node of demo is left"),
-        (["--cluster", "demo", "--expect", "gpu=8"], 4, "did you mean gpus"),
-        (["--cluster", "demo", "--fanout", "0"], 4, "--fanout is 0; expected at least 1"),
-        (["--cluster", "demo", "--host-root", "here"], 4, "expected a folder that begins with /"),
-        (["--cluster", "demo", "-m", "no_such_mark"], 4, "no_such_mark"),
-        (["--cluster", "demo", "-k", "no_such_check"], 5, "-k 'no_such_check' chooses nothing; clusterproof checks"),
-        (["--cluster", "demo", "-k", "no_xidd"], 5, "-k 'no_xidd' chooses nothing (did you mean no_xid?)"),
-        (["--cluster", "demo", "-m", "prologg"], 4, "no mark is called 'prologg' (did you mean prolog?)"),
-    ],
-)
-def test_a_command_line_answers_in_one_clear_line(
-    installed: Installed, tmp_path: Path, arguments: list[str], exit_code: int, words: str
-) -> None:
-    ran = installed.run(tmp_path, "clusterproof", *arguments)
-    assert (ran.returncode, words in ran.stdout + ran.stderr) == (exit_code, True), ran.stdout + ran.stderr
-    assert "Traceback (most" not in ran.stdout + ran.stderr
-
-
 def test_slurms_scripts_lie_beside_it_and_can_be_run(installed: Installed) -> None:
     for name in ("prolog", "epilog", "health-check"):
         script = installed.bin / f"clusterproof-{name}"

@@ -1,0 +1,129 @@
+"""What a command line answers, right or wrong: one line that says what was observed, and what to type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.builders.wheel import Installed
+
+FILES = {
+    "empty.toml": "",
+    "broken.toml": "x = [",
+    "group.toml": "[group]\nnodes = 'gpu001'\n",
+    "key.toml": "[treshold.shm]\nminimum_gib = 1\n",
+    "number.toml": "[thresholds.shm]\nminimun_gib = 1\n",
+    "check.toml": "[disabled.'gpu.no_xidd']\nreason = 'x'\nuntil = 2099-01-01\n",
+    "forever.toml": "[disabled.'gpu.no_xid']\nreason = 'x'\n",
+    "pass.toml": "[verdicts.'gpu.no_xid']\nfail = 'pass'\n",
+}
+
+DEMO = ("check", "demo")
+RIGHT: list[tuple[list[str], str]] = [
+    (["--version"], "clusterproof 0."),
+    (["checks", "-m", "prolog and gpu"], "gpu.no_xid  "),
+    (["explain", "no_xid"], "  by hand         journalctl -k -b | grep -E 'NVRM: (Xid|GPU)'\n"),
+    (["explain", "xid:79"], "Xid 79: GPU has fallen off the bus\n"),
+    (["--help"], "6 nothing failed, but something could not be measured"),
+    (["--help-all"], "clusterproof: which nodes:"),
+    (["doctor"], "ok   local"),
+]
+WRONG: list[tuple[list[str], str]] = [
+    ([], "no cluster to validate; say which: --cluster local, demo"),
+    (["check"], "no cluster to validate; say which"),
+    (["chek", "demo"], "no command is called 'chek' (did you mean check?)"),
+    (["demo"], "'demo' is a cluster; expected clusterproof check demo"),
+    (["ssh:gpu001"], "'ssh:gpu001' is a cluster; expected clusterproof check ssh:gpu001"),
+    (["--clutser", "demo"], "--clutser is no option (did you mean --cluster?)"),
+    (["explain"], "the following arguments are required"),
+    (["explain", "no_xidd"], "no check is called 'no_xidd' (did you mean no_xid?)"),
+    (["explain", "xid:abc"], "an Xid is xid:79"),
+    (["checks", "-m", "gpu and"], "expected marks with and, or, not and brackets"),
+    (["checks", "--nope"], "unrecognized arguments: --nope"),
+    (["doctor", "x"], "unrecognized arguments: x"),
+    (["init", "a", "b"], "unrecognized arguments: b"),
+    (["init", "empty.toml"], "Not a directory; expected a folder that may be written"),
+    (["history", "nowhere"], "unrecognized arguments: nowhere"),
+    (["manifest"], "the following arguments are required: --from"),
+    (["manifest", "--from", "shh:x"], "did you mean ssh:?"),
+    (["check", ""], "is empty"),
+    (["check", "nonsense"], "for a host say ssh:nonsense"),
+    (["check", "nonsense", "--region", "us-wset-2"], "no AWS region is called 'us-wset-2' (did you mean us-west-2?)"),
+    (["check", "shh:gpu001"], "is of no known kind (did you mean ssh:?)"),
+    (["check", "gpu001,gpu002"], "did you mean ssh:gpu001,gpu002?"),
+    (["check", "ssh:"], "an empty nodeset; expected names, such as gpu[001-016,020]"),
+    (["check", "ssh:gpu[001-"], "a bracket without its partner"),
+    (["check", "ssh:gpu[5-1]"], "expected the smaller number first"),
+    (["check", "ssh:gpu001:ssh"], "'ssh' is no port; expected ssh:[user@]NODESET[:port]"),
+    (["check", "ssh:gpu001:99999"], "'99999' is no port"),
+    (["check", "ec2:"], "it names no instance; expected ec2:tag:Key=Value"),
+    (["check", "ec2:i-zzz"], "'i-zzz' is no instance id"),
+    (["check", "asg:"], "names no Auto Scaling group; expected asg:NAME"),
+    (["check", "replay:"], "names no folder; expected replay:DIR"),
+    (["check", "replay:/nowhere"], "expected a folder that --record wrote"),
+    (["check", "capture:/nowhere"], "no such file or folder"),
+    (["check", "nowhere.toml"], "No such file or directory; expected an inventory"),
+    (["check", "empty.toml"], "has no nodes; expected a [[group]] with nodes"),
+    (["check", "broken.toml"], "is not TOML"),
+    (["check", "group.toml"], "group is a table; expected a list of tables, [[group]]"),
+    ([*DEMO, "--nodez", "gpu001"], "--nodez is no option (did you mean --nodes?)"),
+    ([*DEMO, "--nodes", "gpu[1-"], "--nodes"),
+    ([*DEMO, "--nodes", "gpu099"], "gpu099 is not in demo"),
+    ([*DEMO, "--exclude", "gpu[001-016]"], "no node of demo is left"),
+    ([*DEMO, "--expect", "gpus"], "'gpus' is not NAME=NUMBER; expected gpus=8,efa=32"),
+    ([*DEMO, "--expect", "gpu=8"], "did you mean gpus"),
+    ([*DEMO, "--fanout", "0"], "--fanout is 0; expected at least 1"),
+    ([*DEMO, "--fanout", "many"], "invalid int value: 'many'"),
+    ([*DEMO, "--connect-timeout", "0"], "--connect-timeout is 0; expected at least 0.1"),
+    ([*DEMO, "--host-root", "here"], "expected a folder that begins with /"),
+    ([*DEMO, "--since", "yesterday"], "expected boot, a time span such as 90m, 24h or 2d"),
+    ([*DEMO, "--incomplete", "maybe"], "choose from"),
+    ([*DEMO, "--log-cursor", "x"], "expected BOOT_ID:SEQUENCE:SECONDS"),
+    ([*DEMO, "--fsx-window", "5s"], "expected from 15m to 15d"),
+    ([*DEMO, "--ssm-output", "bucket"], "expected s3://BUCKET"),
+    ([*DEMO, "--bundle", "b.zip"], "expected a file that ends in .tar.zst"),
+    ([*DEMO, "--history=h.sqlite", "--redact"], "expected one of the two"),
+    ([*DEMO, "--report", "empty.toml/reports"], "--report empty.toml/reports: expected a place that may be written"),
+    ([*DEMO, "--record", "empty.toml/record"], "expected a place that may be written"),
+    ([*DEMO, "--results", "empty.toml/r.jsonl"], "expected a place that may be written"),
+    ([*DEMO, "--baseline", "nowhere.json"], "no such file; expected one that --save-baseline wrote"),
+    ([*DEMO, "--notify", "slak://x"], "is no URL that Apprise takes"),
+    ([*DEMO, "--policy", "nowhere.toml"], "No such file or directory; expected a policy"),
+    ([*DEMO, "--policy", "key.toml"], "'treshold' is not a known key (did you mean thresholds?)"),
+    ([*DEMO, "--policy", "number.toml"], "there is no 'shm.minimun_gib' (did you mean shm.minimum_gib?)"),
+    ([*DEMO, "--policy", "check.toml"], "'gpu.no_xidd' is no check (did you mean gpu.no_xid?)"),
+    ([*DEMO, "--policy", "forever.toml"], "there is no until; expected a day, such as 2026-12-31"),
+    ([*DEMO, "--policy", "pass.toml"], "fail is read as 'pass'; expected concern"),
+    ([*DEMO, "-m", "no_such_mark"], "no_such_mark"),
+    ([*DEMO, "-m", "prologg"], "no mark is called 'prologg' (did you mean prolog?)"),
+    ([*DEMO, "-m", "gpu and"], "Wrong expression passed to '-m'"),
+    ([*DEMO, "no_such_file.py"], "file or directory not found: no_such_file.py"),
+]
+CHOOSES_NOTHING: list[tuple[list[str], str]] = [
+    ([*DEMO, "-k", "no_such_check"], "-k 'no_such_check' chooses nothing; clusterproof checks"),
+    ([*DEMO, "-k", "no_xidd"], "-k 'no_xidd' chooses nothing (did you mean no_xid?)"),
+]
+CASES = [
+    *((words, 0, answer) for words, answer in RIGHT),
+    *((words, 4, answer) for words, answer in WRONG),
+    *((words, 5, answer) for words, answer in CHOOSES_NOTHING),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with files that are wrong in one way each."""
+    made = tmp_path_factory.mktemp("wrong")
+    for name, text in FILES.items():
+        (made / name).write_text(text)
+    return made
+
+
+@pytest.mark.parametrize(("arguments", "exit_code", "words"), CASES, ids=[" ".join(case[0]) for case in CASES])
+def test_a_command_line_answers_in_one_clear_line(
+    installed: Installed, folder: Path, arguments: list[str], exit_code: int, words: str
+) -> None:
+    ran = installed.run(folder, "clusterproof", *arguments)
+    assert (ran.returncode, words in ran.stdout + ran.stderr) == (exit_code, True), ran.stdout + ran.stderr
+    assert "Traceback (most" not in ran.stdout + ran.stderr
