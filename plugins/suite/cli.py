@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from shlex import quote
 
 from clusterproof import __version__
 from clusterproof.plugins.core.kinds import KINDS
@@ -100,7 +101,7 @@ def _mistaken_command(arguments: list[str]) -> str:
     if word.startswith("-") or word in COMMANDS or Path(word.partition("::")[0]).exists():
         return ""
     if any(word == kind.word or (kind.word.endswith(":") and word.startswith(kind.word)) for kind in KINDS):
-        return f"{word!r:.80} is a cluster; expected clusterproof check {word:.80}"
+        return f"{word!r:.80} is a cluster; expected clusterproof check {quote(word[:80])}"
     near = nearest(word, COMMANDS)
     return f"no command is called {word!r:.80}{near}" if near else ""
 
