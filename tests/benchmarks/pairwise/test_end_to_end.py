@@ -7,8 +7,6 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -27,12 +25,12 @@ from tests.benchmarks.pairwise.typed import (
     OWN_TEST,
     QUICK_IPERF,
     QUICK_NCCL,
-    ROOT,
     SLOW_PORT,
     interrupted,
     run,
     wires,
 )
+from tests.builders.runs import Runs
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.image import File, NodeImage
 from tests.testbed.needs import needs_cluster, needs_fi_pingpong, needs_iperf3, needs_openmpi, needs_slurm
@@ -214,7 +212,7 @@ def test_mpirun_starts_the_ranks_and_a_node_that_reckons_wrong_is_named(tmp_path
     assert ran.failed("not_a_straggler") == ["n2"], ran.output
 
 
-def test_options_that_make_no_sense_are_refused_in_one_line() -> None:
+def test_options_that_make_no_sense_are_refused_in_one_line(runs: Runs) -> None:
     for options, said in (
         (("--pairs", "n1~"), "--pairs is 'n1~'; expected quick, full, or A~B"),
         (("--pairs-budget", "soon"), "--pairs-budget is 'soon'; expected a time as 90s, 20m or 2h"),
@@ -224,7 +222,6 @@ def test_options_that_make_no_sense_are_refused_in_one_line() -> None:
         (("--srun-options", "it's"), '--srun-options is "it\'s": No closing quotation; expected words'),
         (("--pairs-at-once", "0"), "--pairs-at-once is 0; expected at least 1"),
     ):
-        words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--cluster", "demo", "--no-report", *options]
-        ran = subprocess.run([*words, CHECKS], capture_output=True, text=True, cwd=ROOT, check=False)
-        assert ran.returncode == 4
-        assert said in ran.stderr
+        ran = runs.run("--cluster", "demo", *options, CHECKS)
+        assert ran.ret == 4
+        assert said in ran.stderr.str()
