@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.aws.evidence_runs import answering, on_ec2
+from tests.aws.instances import with_instances
 from tests.aws.service import Service, environment, moto, service_before
 from tests.aws.storage import LUSTRE_MOUNT, CloudWatch, lustre, nodes_that_mount, quiet_lustre
 from tests.aws.systems_manager import DOUBLE, SystemsManager, folder_of_plugin, systems_manager
@@ -59,3 +61,13 @@ def system(service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch)
     quiet_lustre(watch, name)
     nodes_that_mount(service, monkeypatch, LUSTRE_MOUNT)
     return name
+
+
+@pytest.fixture
+def ids(service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch) -> Sequence[str]:
+    """Three instances that mount a quiet Lustre file system, named by ssh."""
+    _, found = with_instances(service)
+    quiet_lustre(watch, lustre(service))
+    answering(monkeypatch, *(on_ec2(f"n{number}", one) for number, one in enumerate(found, 1)))
+    service.calls.clear()
+    return found

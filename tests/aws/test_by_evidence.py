@@ -10,36 +10,34 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from clusterproof.plugins.aws import collector
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.ec2 import by_evidence
-from clusterproof.plugins.suite import asking
 from clusterproof.plugins.suite.state import OF_HYPERPOD
 from tests.aws.clients import client
+from tests.aws.evidence_runs import (
+    ALL,
+    CHECKS,
+    CONCERN,
+    FAIL,
+    NA,
+    NOWHERE,
+    OF_NODES,
+    PASS,
+    answering,
+    on_ec2,
+    ran,
+    verdicts,
+)
 from tests.aws.instances import with_instances
 from tests.aws.networks import open_to_internet
 from tests.aws.service import Service
-from tests.aws.storage import LUSTRE_MOUNT, CloudWatch, lustre, mounting, quiet_lustre
-from tests.builders.recordings import boot, node, unreached
+from tests.aws.storage import CloudWatch, lustre, quiet_lustre
+from tests.builders.recordings import node
 from tests.builders.runs import ROOT, Runs
-
-PASS, FAIL, CONCERN = Verdict.PASS, Verdict.FAIL, Verdict.CONCERN
-INCOMPLETE, NA = Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
-SSH = "ssh:n[1-3]"
-CHECKS = (str(ROOT / "checks" / "control_plane"), str(ROOT / "checks" / "storage" / "test_fsx.py"))
-OF_NODES = ("-k", "not slurm")
-FSX = {"fsx_throughput", "fsx_utilization", "fsx_capacity"}
-NETWORK = {"security_group_self_reference", "subnet_private", "vpc_endpoints"}
-PLACES = {"single_az", "network_layers", "ultraserver_block"}
-ALL = FSX | NETWORK | PLACES | {"image_uniform", "service_quotas"}
-NOWHERE = "no node of it is an EC2 instance"
-
 
 MOUNTINFO = """22 1 259:1 / / rw,relatime shared:1 - ext4 /dev/root rw
 98 22 0:50 / /fsx rw,noatime shared:60 - lustre 10.1.71.197@tcp:/oyuutbev rw,flock
@@ -71,55 +69,6 @@ def metadata_of(instance: str) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
-
-
-def on_ec2(name: str, instance: str, zone: str = "us-west-2a", **collectors: object) -> NodeEvidence:
-    """A node that says which instance it is."""
-    identity = {"instance_id": instance, "instance_type": "p5.48xlarge", "availability_zone": zone}
-    data: dict[str, object] = {
-        "boot": boot(hostname=name),
-        "platform": {"vendor": "Amazon EC2", "product": "p5.48xlarge"},
-        "imds": {"identity": {**identity, "region": "us-west-2", "image_id": "ami-12345678"}},
-        "mounts": mounting(LUSTRE_MOUNT),
-    }
-    return node(name, **data | collectors)
-
-
-def elsewhere(name: str) -> NodeEvidence:
-    """A node that somebody else made."""
-    imds = Collected(Status.ABSENT, detail="the firmware does not say that this is an EC2 instance")
-    platform = {"vendor": "Dell Inc.", "product": "PowerEdge XE9680"}
-    return node(name, boot=boot(hostname=name), platform=platform, imds=imds, mounts=mounting(LUSTRE_MOUNT))
-
-
-def answering(monkeypatch: pytest.MonkeyPatch, *nodes: NodeEvidence) -> None:
-    """Let the nodes of an ssh cluster answer with this."""
-
-    def answer(_cluster: Cluster, *arguments: Any) -> None:
-        for evidence in nodes:
-            arguments[4](evidence)
-
-    monkeypatch.setattr(asking, "gather", answer)
-
-
-def ran(runs: Runs, *arguments: str, cluster: str = SSH) -> dict[str, tuple[Verdict, str]]:
-    """Verdict and words of each check of AWS's, by its name."""
-    runs.run("--cluster", cluster, "--results", str(runs.results_file), *CHECKS, *OF_NODES, *arguments)
-    return {result.check.partition(".")[2]: (result.verdict, result.message) for result in runs.results}
-
-
-def verdicts(found: dict[str, tuple[Verdict, str]]) -> dict[str, Verdict]:
-    return {name: verdict for name, (verdict, _) in found.items()}
-
-
-@pytest.fixture
-def ids(service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch) -> Sequence[str]:
-    """Three instances that mount a quiet Lustre file system, named by ssh."""
-    _, found = with_instances(service)
-    quiet_lustre(watch, lustre(service))
-    answering(monkeypatch, *(on_ec2(f"n{number}", one) for number, one in enumerate(found, 1)))
-    service.calls.clear()
-    return found
 
 
 def test_nodes_on_ec2_are_looked_up_in_their_region(runs: Runs, service: Service, ids: Sequence[str]) -> None:
@@ -173,71 +122,6 @@ def test_redacted_evidence_gives_the_same_verdicts_without_the_ids(
 def test_workers_of_xdist_judge_by_what_the_controller_asked(runs: Runs, ids: Sequence[str]) -> None:
     before = verdicts(ran(runs))
     assert verdicts(ran(runs, "-n2")) == before
-
-
-def test_nodes_elsewhere_are_not_looked_up(runs: Runs, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    answering(monkeypatch, *(elsewhere(f"n{number}") for number in (1, 2, 3)))
-    found = ran(runs)
-    assert found == dict.fromkeys(ALL, (NA, NOWHERE))
-    assert service.calls == []
-
-
-def test_without_credentials_each_check_says_what_it_would_need(
-    runs: Runs, service: Service, ids: Sequence[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.delenv(variable)
-    found = ran(runs)
-    known = {"single_az": PASS}  # an instance knows its zone itself
-    assert verdicts(found) == dict.fromkeys(ALL, NA) | known
-    words = "AWS was not asked: no AWS credentials here; expected some in"
-    assert all(words in found[name][1] for name in ALL - known.keys())
-    assert service.calls == []
-
-
-def test_a_profile_without_credentials_leaves_incomplete_what_was_to_be_asked_with_it(
-    runs: Runs, service: Service, ids: Sequence[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.delenv(variable)
-    (runs.folder / "config").write_text("[profile empty]\nregion = us-west-2\n", encoding="utf-8")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(runs.folder / "config"))
-    found = ran(runs, "--profile", "empty")
-    assert verdicts(found) == dict.fromkeys(ALL, INCOMPLETE) | {"single_az": PASS}
-
-
-def test_ids_that_the_account_does_not_know_cost_what_is_told_of_them(
-    runs: Runs, service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with_instances(service)
-    quiet_lustre(watch, lustre(service))
-    answering(monkeypatch, *(on_ec2(f"n{number}", f"i-0000000000000000{number}") for number in (1, 2, 3)))
-    found = ran(runs)
-    assert {name for name, verdict in verdicts(found).items() if verdict is PASS} == {
-        *FSX,
-        "single_az",
-        "service_quotas",
-    }
-    assert all(found[name][0] is INCOMPLETE for name in NETWORK | {"image_uniform"})
-
-
-def test_nodes_that_do_not_answer_prove_nothing(runs: Runs, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    answering(monkeypatch, *(unreached(f"n{number}") for number in (1, 2, 3)))
-    assert set(verdicts(ran(runs)).values()) == {INCOMPLETE}
-    assert service.calls == []
-
-
-def test_an_instance_without_its_metadata_service_is_looked_up_by_the_region_that_is_given(
-    runs: Runs, service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    quiet_lustre(watch, lustre(service))
-    silent = {
-        "token": {"error": "ETIMEDOUT", "text": "no answer in 1 s"},
-        "identity": {"error": "ETIMEDOUT", "text": ""},
-    }
-    answering(monkeypatch, *(on_ec2(f"n{number}", "", imds=silent) for number in (1, 2, 3)))
-    found = ran(runs, "--region", "us-west-2")
-    assert {name for name, verdict in verdicts(found).items() if verdict is PASS} == FSX
 
 
 # Which clusters

@@ -82,7 +82,7 @@ def value(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, 
     return data.value
 
 
-def root(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+def host_root(folder: Path, files: Mapping[str, str | bytes]) -> Path:
     """A host's root with these files."""
     for name, content in files.items():
         path = folder / name
@@ -91,8 +91,12 @@ def root(folder: Path, files: Mapping[str, str | bytes]) -> Path:
     return folder
 
 
-def read_under(folder: Path, collector: str) -> Any:
+def tell_under(folder: Path, collector: str) -> Collected:
     """What one collector tells of another root."""
-    data = probe([collector], ProbeOptions(host_root=str(folder), collector_s=30.0)).collectors[collector]
+    return probe([collector], ProbeOptions(host_root=str(folder), collector_s=30.0)).collectors[collector]
+
+
+def read_under(folder: Path, collector: str) -> Any:
+    data = tell_under(folder, collector)
     assert data.status is Status.TOLD, data.detail
     return data.value

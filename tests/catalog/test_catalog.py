@@ -1,50 +1,30 @@
-"""The catalogue's data: whole, sourced, and what the suite's rules say."""
+"""The catalogue's numbers: whole, sourced, and what the suite's rules say."""
 
 from __future__ import annotations
 
-import importlib
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-import pynvml
 import pytest
 
 from clusterproof.plugins.catalog import (
     CatalogError,
     InstanceType,
-    clocks_event_reasons,
-    fabric_faults,
-    fabric_state,
-    fabric_summary,
     instance_type,
     instance_types,
     owner,
     owners,
-    recovery_action,
-    recovery_action_in_log,
-    rows,
     site,
     threshold,
     thresholds,
-    unknown_clocks_event_reasons,
     xid,
     xids,
 )
-from clusterproof.plugins.catalog import environment as environment_module
-from clusterproof.plugins.catalog import services as services_module
 from clusterproof.plugins.catalog.instance_types import accelerators
-from clusterproof.plugins.catalog.rows import FOLDER, build, document, parse
+from clusterproof.plugins.catalog.rows import FOLDER, document
 
-xids_module: Any = importlib.import_module("clusterproof.plugins.catalog.xids")  # a function has its name
-ROOT = Path(__file__).parents[2]
 FILES = sorted(file.name for file in Path(FOLDER).glob("*.toml"))
-
 FAIL = {46, 48, 54, 62, 64, 74, 79, 95, 110, 119, 120, 136, 140, 143, 151, 155, 156, 158, 167, 168, 169, 173}
 APPLICATION = {8, 11, 25, 32, 43, 45, 69, 80, 94, 137}
 ENGINE = {
@@ -70,7 +50,6 @@ OTHERS = {
     *(1, 2, 3, 4, 6, 7, 9, 12, 16, 19, 20, 21, 22, 24, 26, 27, 28, 29, 30, 33, 34, 35, 36, 42, 47, 56, 59),
     *range(111, 119),
 }  # fmt: skip
-
 # Type: GPUs, NVLinks per GPU, fabric manager on the node, EFA devices, rate of one in Gb/s.
 TYPES: Mapping[str, tuple[object, ...]] = {
     "p3dn.24xlarge": (8, 6, False, 1, 100),
@@ -243,225 +222,3 @@ def test_every_owner_skill_has_a_row() -> None:
     assert debugger is not None
     assert {"A", "G", "I", "I.2", "K"} <= set(debugger.sections)
     assert owner("hyperpod") is None
-
-
-@pytest.mark.parametrize(
-    ("mask", "words", "verdicts"),
-    [
-        (0, [], []),
-        (0x1 | 0x4, ["idle", "software power cap"], ["none", "none"]),
-        (0x20, ["software thermal slowdown"], ["concern"]),
-        (
-            0x8 | 0x40 | 0x80,
-            ["hardware slowdown", "hardware thermal slowdown", "hardware power brake"],
-            ["fail", "fail", "fail"],
-        ),
-        (0x102, ["applications clocks setting", "display clocks setting"], ["none", "none"]),
-        (1 << 40, [], []),
-    ],
-)
-def test_clocks_event_reasons_are_read_bit_by_bit(mask: int, words: list[str], verdicts: list[str]) -> None:
-    reasons = clocks_event_reasons(mask)
-    assert [reason.words for reason in reasons] == words
-    assert [reason.verdict for reason in reasons] == verdicts
-
-
-def test_every_clocks_event_reason_that_nvml_names_is_in_the_catalogue() -> None:
-    named = {name: bit for name, bit in vars(pynvml).items() if re.match(r"nvmlClocks(Event|Throttle)Reason", name)}
-    assert len(named) > 20
-    assert {name: bit for name, bit in named.items() if unknown_clocks_event_reasons(bit)} == {}
-    assert unknown_clocks_event_reasons(0x1801) == 0x1800
-
-
-def test_every_field_of_the_fabric_health_mask_that_nvml_names_is_in_the_catalogue() -> None:
-    shifts = {bit for name, bit in vars(pynvml).items() if name.startswith("NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_")}
-    assert shifts == {row["shift"] for row in document("fabric.toml")["fabric_health"].values()}
-
-
-def test_a_fabric_summary_that_is_not_known_is_a_concern() -> None:
-    verdicts = [fabric_summary(value).verdict for value in (0, 1, 2, 3, 9)]
-    assert verdicts == ["none", "none", "fail", "concern", "concern"]
-
-
-def test_recovery_actions_have_the_same_meaning_by_number_and_in_the_log() -> None:
-    known = [recovery_action(value) for value in range(5)]
-    assert [action.words for action in known if action] == [
-        "none",
-        "GPU reset",
-        "node reboot",
-        "drain P2P",
-        "drain and reset",
-    ]
-    assert all(recovery_action_in_log(action.log.upper()) is action for action in known if action)
-    assert recovery_action(8) is recovery_action_in_log("Something New") is None
-
-
-@pytest.mark.parametrize(
-    ("mask", "faults"),
-    [
-        (0, ()),
-        (0b01_10_10_10_10, ()),  # every field explicitly fine
-        (0b01, ("degraded bandwidth",)),
-        (0b01_00, ("route recovery",)),
-        (0b01_00_00, ("route unhealthy",)),
-        (0b01_00_00_00, ("access timeout recovery",)),
-        (0b01_01_0001_10_10_10_10, ()),
-        (0b0010_00_00_00_00, ("incorrect configuration: system GUID",)),
-        (0b0011 << 8, ("incorrect configuration: chassis serial number",)),
-        (0b0100 << 8, ("incorrect configuration: no partition",)),
-        (0b0110 << 8, ("incorrect configuration: incompatible GPU firmware",)),
-        (0b0111 << 8, ("incorrect configuration: invalid location",)),
-        (0b1000 << 8, ("incorrect configuration: invalid GPU state",)),
-        (0b1111 << 8, ("incorrect configuration",)),
-        (0b10 << 12, ("no partition is assigned",)),
-        (0b10 << 14, ("the rack's fabric manager is disconnected",)),
-        (
-            0b0101_10_01_10_01,
-            ("degraded bandwidth", "route unhealthy", "incorrect configuration: too few NVLinks"),
-        ),
-    ],
-)
-def test_the_fabric_health_mask_is_read_field_by_field(mask: int, faults: tuple[str, ...]) -> None:
-    assert fabric_faults(mask) == faults
-
-
-def test_a_fabric_state_is_told_in_words() -> None:
-    assert [fabric_state(value) for value in (0, 1, 2, 3, 9)] == [
-        "not supported",
-        "not started",
-        "in progress",
-        "completed",
-        "unknown (9)",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [
-        ({"name": "x", "source": "ec2", "gpu": 8}, "x: unknown key 'gpu'; known are name, source, gpus"),
-        ({"name": "x"}, "x: source is missing"),
-        ({"name": "x", "source": ""}, "x: source '' is not explained"),
-        ({"name": "x", "source": "ec2 rumour"}, "x: source 'rumour' is not explained"),
-        ({"name": "x", "source": "ec2", "gpus": "8"}, "x: gpus is '8'; expected int | None"),
-        ({"name": "x", "source": "ec2", "gpus": True}, "x: gpus is True; expected int | None"),
-        ({"name": "x", "source": "ec2", "gpus": 8.0}, "x: gpus is 8.0; expected int | None"),
-        (["x"], "x: expected a table"),
-    ],
-)
-def test_a_row_that_is_not_right_is_one_clear_error(row: Any, words: str) -> None:
-    with pytest.raises(CatalogError, match=f"^{re.escape(words)}"):
-        build(InstanceType, row, "x", {"ec2": "the EC2 API"})
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[sources\n", "x.toml: "),
-        ("a = 1\n", "x.toml: expected a table [sources]"),
-        ("[sources]\nec2 = ''\n", "x.toml: expected a table [sources]"),
-    ],
-)
-def test_a_file_that_cannot_be_read_is_one_clear_error(text: str, words: str) -> None:
-    with pytest.raises(CatalogError, match=f"^{re.escape(words)}"):
-        parse(text, "x.toml")
-
-
-def test_what_a_row_leaves_out_is_none() -> None:
-    row = build(InstanceType, {"name": "x", "source": "ec2"}, "x", {"ec2": "the EC2 API"})
-    assert {getattr(row, entry.name) for entry in fields(row)} == {"x", "ec2", None}
-
-
-def test_importing_the_catalogue_reads_no_file_and_no_toml_parser() -> None:
-    script = """if True:
-        import sys
-        from importlib.machinery import ModuleSpec
-        from importlib.util import module_from_spec
-        spec = ModuleSpec("clusterproof", None, is_package=True)
-        spec.submodule_search_locations = [sys.argv[1]]
-        sys.modules["clusterproof"] = module_from_spec(spec)
-        opened = []
-        sys.addaudithook(lambda event, told: opened.append(str(told[0])) if event == "open" else None)
-        import clusterproof.plugins.catalog
-        print([file for file in opened if file.endswith(".toml")], {"tomllib", "tomli"} & set(sys.modules))
-        """
-    data = subprocess.run([sys.executable, "-c", script, str(ROOT)], capture_output=True, text=True, check=True)
-    assert data.stdout == "[] set()\n"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shaped:
-    source: str
-    numbers: tuple[int, ...] = ()
-    words: Mapping[str, str] = field(default_factory=dict)
-
-
-@pytest.mark.parametrize(
-    ("data", "fits"),
-    [
-        ({"numbers": [1, 2]}, True),
-        ({"numbers": [1, "2"]}, False),
-        ({"numbers": {}}, False),
-        ({"words": {"a": "b"}}, True),
-        ({"words": {"a": 1}}, False),
-        ({"words": []}, False),
-    ],
-)
-def test_a_value_has_the_shape_of_its_field(data: dict[str, Any], fits: bool) -> None:
-    row = {"source": "s", **data}
-    if fits:
-        assert build(Shaped, row, "here", {"s": "S"})
-    else:
-        with pytest.raises(CatalogError, match="expected"):
-            build(Shaped, row, "here", {"s": "S"})
-
-
-def test_what_a_site_says_of_types_is_forgotten_with_the_next_call() -> None:
-    site.overrule({}, {"x.large": InstanceType(name="x.large", source="site")})
-    site.overrule({}, {})
-    assert site.own_instance_types == {}
-
-
-@pytest.mark.parametrize(
-    ("code", "kind", "verdict"),
-    [("x", "driver", "fail"), ("7", "nothing", "fail"), ("7", xids_module.KINDS[0], "well")],
-)
-def test_a_row_of_an_xid_has_a_number_a_kind_and_a_verdict(code: str, kind: str, verdict: str) -> None:
-    row = xids_module._Row(name="n", kind=kind, verdict=verdict, action="a", source="s")
-    with pytest.raises(CatalogError, match=f"xid {code}"):
-        xids_module._xid(code, row, {})
-
-
-@pytest.mark.parametrize(
-    ("module", "rows", "data"),
-    [
-        (services_module, "needed_services", {"verdict": "well"}),
-        (services_module, "needed_services", {"verdict": "fail", "instead_of": "nobody"}),
-        (environment_module, "environment_rules", {"where": "nowhere", "verdict": "fail"}),
-        (environment_module, "environment_rules", {"where": "always", "verdict": "well"}),
-    ],
-)
-def test_a_row_with_a_word_that_nobody_knows_is_an_error(
-    module: Any, rows: str, data: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    row = SimpleNamespace(**{"instead_of": "", **data})
-    monkeypatch.setattr(module, "table", lambda *_arguments: {"x": row})
-    with pytest.raises(CatalogError, match="x: expected"):
-        getattr(module, rows).__wrapped__()
-
-
-def test_what_is_read_fast_is_what_the_toml_says() -> None:
-    for path in Path(rows.FOLDER).glob("*.toml"):
-        assert rows.document(path.name) == rows.parse(path.read_text(encoding="utf-8"), path.name), path.name
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"waits.toml": {"of": 1, "data": {"sources": {}}}}'])
-def test_what_was_parsed_of_another_text_is_not_believed(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "parsed.json").write_text(text)
-    monkeypatch.setattr(rows, "PARSED", tmp_path / "parsed.json")
-    rows._parsed.cache_clear()
-    try:
-        assert rows.document.__wrapped__("waits.toml")["sources"]
-    finally:
-        rows._parsed.cache_clear()

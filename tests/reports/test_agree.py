@@ -40,7 +40,7 @@ def faults(cluster: Simulated) -> None:
 
 
 @pytest.fixture(scope="module", params=HEADLINES)
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Everything that one run over the demo cluster wrote, or one that measured its pairs too."""
     where = tmp_path_factory.mktemp("agree")
     cluster = ["demo"]
@@ -63,17 +63,17 @@ def of_nodes(raw: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return [one for one in raw if "~" not in one[1]]
 
 
-def test_the_grid_has_every_verdict_on_a_node(folder: Path) -> None:
-    assert sorted(of_the_grid(folder)) == of_nodes(truth(folder))
+def test_the_grid_has_every_verdict_on_a_node(run: Path) -> None:
+    assert sorted(of_the_grid(run)) == of_nodes(truth(run))
 
 
 @pytest.mark.parametrize("read", [of_the_suites, of_pytests_junit])
-def test_forms_for_machines_have_every_verdict(folder: Path, read: Callable[[Path], Iterable[tuple[str, ...]]]) -> None:
-    assert sorted(read(folder)) == truth(folder)
+def test_forms_for_machines_have_every_verdict(run: Path, read: Callable[[Path], Iterable[tuple[str, ...]]]) -> None:
+    assert sorted(read(run)) == truth(run)
 
 
-def of_pytest_html(folder: Path) -> Iterable[tuple[str, ...]]:
-    blob = re.search(r'data-jsonblob="([^"]*)"', (folder / "pytest.html").read_text(encoding="utf-8"))
+def of_pytest_html(run: Path) -> Iterable[tuple[str, ...]]:
+    blob = re.search(r'data-jsonblob="([^"]*)"', (run / "pytest.html").read_text(encoding="utf-8"))
     assert blob
     for rows in json.loads(unescape(blob[1]))["tests"].values():
         for row in rows:
@@ -83,18 +83,18 @@ def of_pytest_html(folder: Path) -> Iterable[tuple[str, ...]]:
 
 @pytest.mark.parametrize("read", [of_prometheus, of_pytest_html])
 def test_forms_without_passes_have_all_that_is_wrong(
-    folder: Path, read: Callable[[Path], Iterable[tuple[str, ...]]]
+    run: Path, read: Callable[[Path], Iterable[tuple[str, ...]]]
 ) -> None:
-    assert sorted(read(folder)) == truth(folder, TOLD)
+    assert sorted(read(run)) == truth(run, TOLD)
 
 
-def test_prometheus_counts_every_verdict(folder: Path) -> None:
+def test_prometheus_counts_every_verdict(run: Path) -> None:
     counted: Counter[tuple[str, str]] = Counter()
-    for family in text_string_to_metric_families((folder / "metrics.prom").read_text(encoding="utf-8")):
+    for family in text_string_to_metric_families((run / "metrics.prom").read_text(encoding="utf-8")):
         for sample in family.samples:
             if sample.name == "clusterproof_results":
                 counted[sample.labels["check"], sample.labels["verdict"]] += int(sample.value)
-    assert +counted == Counter((check, verdict) for check, _, verdict in truth(folder))
+    assert +counted == Counter((check, verdict) for check, _, verdict in truth(run))
 
 
 class Blocks(HTMLParser):
@@ -132,29 +132,29 @@ def findings(pairs: Iterable[tuple[str, str, str]]) -> list[tuple[str, ...]]:
     )
 
 
-def in_the_page(folder: Path) -> Iterable[tuple[str, str, str]]:
-    for verdict, checks, words in Blocks((folder / "report.html").read_text(encoding="utf-8")).found:
+def in_the_page(run: Path) -> Iterable[tuple[str, str, str]]:
+    for verdict, checks, words in Blocks((run / "report.html").read_text(encoding="utf-8")).found:
         if verdict in BY_FINDING:
             yield verdict, checks[0], words
 
 
-def in_markdown(folder: Path) -> Iterable[tuple[str, str, str]]:
-    html = MarkdownIt("commonmark").enable("table").render((folder / "summary.md").read_text(encoding="utf-8"))
+def in_markdown(run: Path) -> Iterable[tuple[str, str, str]]:
+    html = MarkdownIt("commonmark").enable("table").render((run / "summary.md").read_text(encoding="utf-8"))
     for row in re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL):
         verdict, check, where, *_ = re.findall(r"<t[hd]>(.*?)</t[hd]>", row)
         if verdict.rpartition(" ")[2] in BY_FINDING:
             yield verdict.rpartition(" ")[2], check, where
 
 
-def in_the_mail(folder: Path) -> Iterable[tuple[str, str, str]]:
-    for paragraph in (folder / "summary.txt").read_text(encoding="utf-8").split("\n\n"):
+def in_the_mail(run: Path) -> Iterable[tuple[str, str, str]]:
+    for paragraph in (run / "summary.txt").read_text(encoding="utf-8").split("\n\n"):
         found = re.match(r"(FAIL|CONCERN) (\S+): (.*)", " ".join(paragraph.split()))
         if found:
             yield found[1].lower(), found[2], found[3]
 
 
-def in_the_terminal(folder: Path) -> Iterable[tuple[str, str, str]]:
-    text = (folder / "terminal.txt").read_text(encoding="utf-8")
+def in_the_terminal(run: Path) -> Iterable[tuple[str, str, str]]:
+    text = (run / "terminal.txt").read_text(encoding="utf-8")
     for verdict, words, check in re.findall(
         r"^(FAIL|CONCERN)  +(\S.*?)^ +check:  (\S+)$", text, re.MULTILINE | re.DOTALL
     ):
@@ -163,27 +163,27 @@ def in_the_terminal(folder: Path) -> Iterable[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("read", [in_the_page, in_markdown, in_the_mail, in_the_terminal])
 def test_forms_for_people_name_every_node_that_fails_or_is_of_concern(
-    folder: Path, read: Callable[[Path], Iterable[tuple[str, str, str]]]
+    run: Path, read: Callable[[Path], Iterable[tuple[str, str, str]]]
 ) -> None:
-    assert findings(read(folder)) == truth(folder, BY_FINDING)
+    assert findings(read(run)) == truth(run, BY_FINDING)
 
 
-def test_forms_for_people_name_every_gap(folder: Path) -> None:
+def test_forms_for_people_name_every_gap(run: Path) -> None:
     page = [
         (set(checks), words.partition("incomplete ")[2].partition(":")[0])
-        for verdict, checks, words in Blocks((folder / "report.html").read_text(encoding="utf-8")).found
+        for verdict, checks, words in Blocks((run / "report.html").read_text(encoding="utf-8")).found
         if verdict == "incomplete"
     ]
     raw = {(check, node) for checks, nodes in page for check in checks for node in named(nodes)}
-    assert raw == {(check, node) for check, node, _ in truth(folder, ["incomplete"])}
+    assert raw == {(check, node) for check, node, _ in truth(run, ["incomplete"])}
     counts = [(f"{len(checks)} checks" if len(checks) > 1 else min(checks), nodes) for checks, nodes in page]
-    mail = (folder / "summary.txt").read_text(encoding="utf-8")
+    mail = (run / "summary.txt").read_text(encoding="utf-8")
     assert re.findall(r"^INCOMPLETE (\d+ checks|[\w.]+): (\S+):", mail, re.MULTILINE) == counts
-    summary = (folder / "summary.md").read_text(encoding="utf-8").replace("\\", "")
+    summary = (run / "summary.md").read_text(encoding="utf-8").replace("\\", "")
     assert re.findall(r"^\| ❔ incomplete \| (\d+ checks|[\w.]+) \| (\S+) \|", summary, re.MULTILINE) == counts
 
 
 @pytest.mark.parametrize("name", ["report.html", "summary.md", "summary.txt", "terminal.txt", "pytest.html"])
-def test_forms_for_people_have_the_same_sentence(folder: Path, name: str) -> None:
-    words = " ".join((folder / name).read_text(encoding="utf-8").replace("\\", "").split())
-    assert (folder / "headline").read_text() in words
+def test_forms_for_people_have_the_same_sentence(run: Path, name: str) -> None:
+    words = " ".join((run / name).read_text(encoding="utf-8").replace("\\", "").split())
+    assert (run / "headline").read_text() in words

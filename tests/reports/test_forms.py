@@ -1,4 +1,4 @@
-"""What machines and mails read of a run: JUnit, Markdown, text and Prometheus, whatever the nodes say."""
+"""What machines and mails read of a run: Markdown, text and Prometheus, whatever the nodes say."""
 
 from __future__ import annotations
 
@@ -22,118 +22,10 @@ from clusterproof.reports.suites import suites
 from clusterproof.reports.summary import summary
 from clusterproof.reports.text import WIDTH, text
 from clusterproof.reports.wording import in_words
+from tests.reports.jenkins import breaches
 from tests.reports.reported import HOSTILE, HUGE, of_each_verdict, result, run_of
 
-# What Jenkins' xUnit plugin allows (its junit-10.xsd): children and attributes by element; those required begin with !.
-JENKINS: dict[str, tuple[set[str], set[str]]] = {
-    "testsuites": ({"testsuite"}, {"name", "time", "tests", "failures", "errors"}),
-    "testsuite": (
-        {"testsuite", "properties", "testcase", "system-out", "system-err"},
-        {"!name", "!tests", "!failures", "!errors", "group", "time", "skipped", "timestamp", "hostname", "id"},
-    ),
-    "properties": ({"property"}, set()),
-    "property": (set(), {"!name", "!value"}),
-    "testcase": (
-        {"skipped", "error", "failure", "system-out", "system-err"},
-        {"!name", "time", "classname", "group"},
-    ),
-    "failure": (set(), {"type", "message"}),
-    "error": (set(), {"type", "message"}),
-    "skipped": (set(), {"type", "message"}),
-    "system-out": (set(), set()),
-}
-JENKINS_TIME = re.compile(r"(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]*)?")
 NODES = pytest.mark.parametrize("name", [*HOSTILE, HUGE], ids=[*map(ascii, HOSTILE), "a megabyte"])
-
-
-def breaches(element: ET.Element) -> list[str]:
-    """What Jenkins would not take."""
-    children, attributes = JENKINS[element.tag]
-    required = {name[1:] for name in attributes if name.startswith("!")}
-    found = [f"{element.tag} has {child.tag}" for child in element if child.tag not in children]
-    found += [f"{element.tag} lacks {name}" for name in required - element.attrib.keys()]
-    found += [f"{element.tag} has {name}" for name in element.attrib.keys() - {n.lstrip("!") for n in attributes}]
-    if not JENKINS_TIME.fullmatch(element.get("time", "") if element.tag.startswith("testsuite") else ""):
-        found.append(f"time {element.get('time')}")
-    return found + [breach for child in element for breach in breaches(child)]
-
-
-# JUnit
-
-
-def test_jenkins_takes_the_suites() -> None:
-    root = ET.fromstring(suites(run_of(of_each_verdict())))
-    assert breaches(root) == []
-    assert [suite.get("name") for suite in root] == [
-        "clusterproof.gpu",
-        "clusterproof.host",
-        "clusterproof.control_plane",
-    ]
-
-
-def test_a_case_is_a_check_with_its_nodes_folded_by_verdict() -> None:
-    root = ET.fromstring(suites(run_of(of_each_verdict())))
-    gpu = root[0]
-    cases = [(case.get("classname"), case.get("name"), [part.tag for part in case]) for case in gpu.iter("testcase")]
-    assert cases == [
-        ("clusterproof.gpu", "gpu.ecc", ["failure"]),
-    ]
-    assert {key: gpu.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
-        "tests": "1",
-        "failures": "1",
-        "errors": "0",
-        "skipped": "0",
-    }
-    failure = next(gpu.iter("failure"))
-    assert failure.get("message") == "gpu[002-003]: GPU 1: 14 errors; expected 0"
-    data = (failure.text or "").splitlines()
-    assert data[:3] == ["check: gpu.ecc", "verdict: fail", "nodes: gpu[002-003]"]
-    assert "do: Do something." in data
-    blocks = [block.splitlines()[1:3] for block in (failure.text or "").split("\n\n")]
-    assert blocks == [
-        ["verdict: fail", "nodes: gpu[002-003]"],
-        ["verdict: incomplete", "nodes: gpu005"],
-        ["verdict: concern", "nodes: gpu004"],
-        ["verdict: pass", "nodes: gpu[001,007-008]"],
-        ["verdict: not applicable", "nodes: gpu006"],
-    ]
-
-
-@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.INCOMPLETE])
-def test_a_case_keeps_its_name_whatever_the_verdict(verdict: Verdict) -> None:
-    case = next(ET.fromstring(suites(run_of([result("gpu.ecc", "gpu001", verdict, "so")]))).iter("testcase"))
-    assert (case.get("classname"), case.get("name")) == ("clusterproof.gpu", "gpu.ecc")
-
-
-def test_a_node_that_was_not_reached_is_one_failure_and_no_further_error() -> None:
-    gone = [result(f"gpu.c{n}", "gpu005", Verdict.INCOMPLETE, cause="unreachable: refused") for n in range(3)]
-    reach = result("node.reachable", "gpu005", Verdict.FAIL, "refused", cause="unreachable: refused")
-    root = ET.fromstring(suites(run_of([*gone, reach])))
-    assert [part.tag for case in root.iter("testcase") for part in case] == ["failure", "skipped", "skipped", "skipped"]
-
-
-def test_where_no_check_says_that_a_node_was_not_reached_each_is_an_error() -> None:
-    gone = [result(f"gpu.c{n}", "gpu005", Verdict.INCOMPLETE, cause="unreachable: refused") for n in range(2)]
-    root = ET.fromstring(suites(run_of(gone)))
-    assert [part.tag for case in root.iter("testcase") for part in case] == ["error", "error"]
-
-
-def test_a_suite_says_of_which_cluster_and_nodes_it_is() -> None:
-    root = ET.fromstring(suites(run_of(of_each_verdict())))
-    data = {entry.get("name"): entry.get("value") for entry in root[0].iter("property")}
-    assert data["cluster"] == "prod"
-    assert data["nodes"] == "gpu[001-008]"
-    assert data["owners"] == "hyperpod-node-debugger"
-
-
-@NODES
-def test_no_node_breaks_the_suites(name: str) -> None:
-    data = suites(
-        run_of([result("gpu.ecc", name, Verdict.FAIL, name), result("gpu.x", name, Verdict.INCOMPLETE, name)])
-    )
-    root = ET.fromstring(data.encode("utf-8", "backslashreplace"))
-    assert breaches(root) == []
-    assert [case.tag for case in root.iter("testcase")] == ["testcase"] * 2
 
 
 # Markdown

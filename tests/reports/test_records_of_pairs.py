@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,27 +14,23 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.cli import main
 from clusterproof.plugins.suite.forms.bundle import ROOT as IN_BUNDLE
 from clusterproof.reports.history.store import read_past
-from clusterproof.reports.results import read_results
 from tests.benchmarks.pairwise.pair_faults import HEALTHY, PAIR_FAULTS, PairFault, write_recording
 from tests.builders.recordings import boot, node, recorded
-from tests.builders.runs import ROOT
+from tests.builders.runs import ROOT, Runs
 from tests.suite.forms.bundles import unpack
 
+CHECKS = str(ROOT / "checks" / "perf" / "test_pairwise.py")
 NAMES = [f"gpu{number:03d}" for number in range(32)]
 SLOW = next(fault for fault in PAIR_FAULTS if fault.name == "a node that is 20 % slower")
 SLOW_NODE = "gpu003"
 
 
-def evaluated(folder: Path, recording: Path, *arguments: str) -> list[Result]:
+def evaluated(runs: Runs, recording: Path, *arguments: str) -> list[Result]:
     """The results of the checks of pairs over a recording."""
-    results = folder / "results.jsonl"
-    results.unlink(missing_ok=True)
-    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pytest.toml"), "-q"]
-    words += ["-p", "no:cacheprovider", str(ROOT / "checks/perf/test_pairwise.py"), "-m", "perf", "--no-report"]
-    words += ["--cluster", f"replay:{recording}", "--results", str(results), *arguments]
-    ran = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
-    assert ran.returncode in (0, 1), ran.stdout + ran.stderr
-    return read_results(results)
+    runs.results_file.unlink(missing_ok=True)
+    ran = runs.run(CHECKS, "-m", "perf", f"--cluster=replay:{recording}", f"--results={runs.results_file}", *arguments)
+    assert ran.ret in (0, 1), ran.outlines + ran.errlines
+    return runs.results
 
 
 def recording_of(fault: PairFault, folder: Path) -> Path:
@@ -46,11 +40,11 @@ def recording_of(fault: PairFault, folder: Path) -> Path:
 
 
 def test_the_history_keeps_the_busbw_of_each_node_and_tells_the_deepest_fall_first(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     history = tmp_path / "history.sqlite"
     for name, fault in (("well", HEALTHY), ("slow", SLOW)):
-        evaluated(tmp_path, recording_of(fault, tmp_path / name), f"--history={history}")
+        evaluated(runs, recording_of(fault, tmp_path / name), f"--history={history}")
     past = read_past(history, "hp", 9)
     assert {node for _, node in past.measured} == set(NAMES)
     assert [run.nodes for run in past.runs] == [len(NAMES)] * 2
@@ -84,13 +78,13 @@ def met(recording: Path, node: str) -> str:
     return next(one.pair.other(node) for one in data if node in one.pair)
 
 
-def test_who_is_not_asked_is_not_judged_and_nothing_of_that_run_is_in_the_trends(tmp_path: Path) -> None:
+def test_who_is_not_asked_is_not_judged_and_nothing_of_that_run_is_in_the_trends(runs: Runs, tmp_path: Path) -> None:
     history = tmp_path / "history.sqlite"
     slow = recording_of(SLOW, tmp_path / "slow")
-    evaluated(tmp_path, slow, f"--history={history}")
+    evaluated(runs, slow, f"--history={history}")
     partner = met(slow, "gpu000")
     some = asked_only(recording_of(SLOW, tmp_path / "some"), "gpu000", partner)
-    data = evaluated(tmp_path, some, f"--history={history}", "--incomplete=ignore")
+    data = evaluated(runs, some, f"--history={history}", "--incomplete=ignore")
     of_others = [one for one in data if one.is_of_node and one.node not in ("gpu000", partner)]
     assert {(one.verdict, one.message) for one in of_others} == {
         (Verdict.NOT_APPLICABLE, "not asked: --pairs names pairs of other nodes")
@@ -100,26 +94,26 @@ def test_who_is_not_asked_is_not_judged_and_nothing_of_that_run_is_in_the_trends
     assert {one.since_last for one in data} == {""}
     past = read_past(history, "hp", 9)
     assert len(past.runs) == 1
-    again = evaluated(tmp_path, slow, f"--history={history}")
+    again = evaluated(runs, slow, f"--history={history}")
     (of_slow,) = (one for one in again if (one.check, one.node) == ("network.not_a_straggler", SLOW_NODE))
     assert of_slow.since_last == "still"
 
 
-def test_a_run_that_was_broken_off_stays_out_of_the_trends(tmp_path: Path) -> None:
+def test_a_run_that_was_broken_off_stays_out_of_the_trends(runs: Runs, tmp_path: Path) -> None:
     history = tmp_path / "history.sqlite"
     broken = recording_of(SLOW, tmp_path / "broken")
     file = broken / "pairwise.jsonl"
     journal = read(file)
     write(file, replace(journal, measurements=journal.measurements[:3], ended=None))
-    data = evaluated(tmp_path, broken, f"--history={history}", "--incomplete=ignore")
+    data = evaluated(runs, broken, f"--history={history}", "--incomplete=ignore")
     assert "no pair of it was measured: the run ended before its turn" in {one.message for one in data}
     assert not history.exists() or read_past(history, "hp", 9).runs == ()
 
 
-def test_a_bundle_gives_the_same_verdicts_on_pairs(tmp_path: Path) -> None:
+def test_a_bundle_gives_the_same_verdicts_on_pairs(runs: Runs, tmp_path: Path) -> None:
     bundle = tmp_path / "b.tar.zst"
-    data = evaluated(tmp_path, recording_of(SLOW, tmp_path / "slow"), "--bundle", str(bundle))
+    data = evaluated(runs, recording_of(SLOW, tmp_path / "slow"), "--bundle", str(bundle))
     unpack(bundle, tmp_path / "out")
-    again = evaluated(tmp_path, tmp_path / "out" / IN_BUNDLE / "recording")
+    again = evaluated(runs, tmp_path / "out" / IN_BUNDLE / "recording")
     assert {(one.check, one.node): one.verdict for one in again} == {(one.check, one.node): one.verdict for one in data}
     assert any(one.is_of_pair for one in again)

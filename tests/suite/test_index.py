@@ -20,22 +20,19 @@ from clusterproof.plugins.suite import index
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.index import Stale, load, make_index, of_occasions, read_index, written
 from clusterproof.plugins.transport.gather import replayed
+from tests.builders.runs import Runs
 
-CHECKS = Path(__file__).parents[2] / "checks"
+CHECKS = str(Path(__file__).parents[2] / "checks")
 DEMO = Path(__file__).parents[2] / "fixtures" / "demo"
 INDEX = make_index()
 OF_THE_RUN = ("duration_s", "instance_type")  # a target of the demo says its type
 
 
 @pytest.mark.parametrize("occasions", [("prolog",), ("epilog",), ("prolog", "epilog")], ids=" or ".join)
-def test_on_each_node_of_the_demo_it_says_what_pytest_says(tmp_path: Path, occasions: tuple[str, ...]) -> None:
-    kept = tmp_path / "results.jsonl"
-    options = ["--cluster", f"replay:{DEMO}", "-m", " or ".join(occasions), "--results", str(kept), "--no-report"]
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
-    subprocess.run([*words, str(CHECKS)], cwd=tmp_path, capture_output=True, check=False)
+def test_on_each_node_of_the_demo_it_says_what_pytest_says(runs: Runs, occasions: tuple[str, ...]) -> None:
+    runs.run(CHECKS, f"--cluster=replay:{DEMO}", "-m", " or ".join(occasions), f"--results={runs.results_file}")
     of_pytest: dict[str, list[object]] = {}
-    for line in kept.read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
+    for record in runs.records:
         of_pytest.setdefault(record["node"], []).append({**record, **dict.fromkeys(OF_THE_RUN)})
     cluster = resolve(f"replay:{DEMO}")
     types = {target.name: target.instance_type for target in cluster.targets}

@@ -1,4 +1,4 @@
-"""Which nodes go together in one srun, and what is made of what srun prints, of which there is a stand-in."""
+"""What is made of what srun prints, of which there is a stand-in."""
 
 from __future__ import annotations
 
@@ -18,97 +18,7 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Limits, Program, Unusable, connection_for
 from clusterproof.plugins.transport.srun import MAX_CHARACTERS, launch_program
-from clusterproof.plugins.transport.srun_launch import repacked, words_of
-from clusterproof.plugins.transport.srun_places import CONSTRAINS, is_usable, nodes_of, plan
-
-NODE = (
-    "NodeName={name} CPUAlloc={used} CPUEfctv=4 CPUTot=4 Gres={gres} RealMemory={memory} State={state} "
-    "Partitions={partitions}"
-)
-
-
-def record(
-    name: str, state: str = "IDLE", used: int = 0, gres: str = "gpu:8", memory: int = 1, partitions: str = "gpu"
-) -> dict[str, dict[str, str]]:
-    """A node as scontrol tells of it."""
-    line = NODE.format(name=name, state=state, used=used, gres=gres, memory=memory, partitions=partitions)
-    return nodes_of(f"{line} Reason=the fan is loud [root@2026]\n" if "DRAIN" in state else line)
-
-
-def planned(
-    records: dict[str, dict[str, str]],
-    jobs: dict[str, str] | None = None,
-    constrains: bool = False,
-    partition: str = "",
-) -> tuple[list[dict[str, Any]], dict[str, dict[str, str]]]:
-    return plan(list(records), records, jobs or {}, constrains, partition)
-
-
-def test_nodes_that_are_alike_go_together() -> None:
-    launches, refused = planned({**record("a"), **record("b", "MIXED", used=2)})
-    assert [launch["nodes"] for launch in launches] == [["a", "b"]]
-    assert refused == {}
-
-
-def test_nodes_of_two_partitions_go_apart_unless_one_has_both() -> None:
-    records = {**record("a", partitions="gpu"), **record("b", partitions="cpu,gpu")}
-    assert [launch["partition"] for launch in planned(records)[0]] == ["gpu", "cpu"]
-    assert [launch["partition"] for launch in planned(records, partition="gpu")[0]] == ["gpu"]
-
-
-def test_gpus_are_asked_for_only_where_a_cgroup_hides_them_and_the_node_is_idle() -> None:
-    records = {**record("a", gres="gpu:h100:8(S:0-1)"), **record("b", "MIXED", used=1), **record("c", gres="(null)")}
-    assert {launch["gpus"] for launch in planned(records)[0]} == {""}
-    found = {launch["gpus"]: launch["nodes"] for launch in planned(records, constrains=True)[0]}
-    assert found == {"8": ["a"], "": ["b", "c"]}
-
-
-def test_memory_is_asked_for_only_where_nodes_are_configured_with_it() -> None:
-    records = {**record("a", memory=2_000_000), **record("b")}
-    assert [launch["memory"] for launch in planned(records)[0]] == [True, False]
-
-
-def test_a_node_with_a_job_of_ones_own_is_visited_inside_it() -> None:
-    launches, _ = planned({**record("a", "ALLOCATED", used=4), **record("b")}, jobs={"a": "17"})
-    assert [(launch["job"], launch["nodes"]) for launch in launches] == [("17", ["a"]), ("", ["b"])]
-    words = words_of(launches[0], REQUEST)
-    assert {"--jobid=17", "--overlap"} <= set(words)
-    assert not [word for word in words if word.startswith(("--time", "--partition", "--gres"))]
-
-
-@pytest.mark.parametrize(
-    ("state", "why"),
-    [
-        ("IDLE+DRAIN", "drained"),
-        ("MIXED+DRAIN", "drained"),
-        ("DOWN", "down"),
-        ("DOWN*+DRAIN", "down"),
-        ("IDLE*", "down"),
-    ],
-)
-def test_a_node_that_takes_no_jobs_is_refused_with_slurms_word(state: str, why: str) -> None:
-    launches, refused = planned(record("a", state))
-    assert launches == []
-    assert refused["a"]["why"] == why
-    assert refused["a"]["detail"].startswith(f"Slurm has it as {state}")
-
-
-def test_a_node_that_slurm_does_not_know_is_refused() -> None:
-    assert plan(["a"], {}, {}, False, "")[1]["a"] == {"why": "unknown", "detail": "Slurm knows no node a"}
-
-
-@pytest.mark.parametrize("state", ["IDLE", "MIXED", "ALLOCATED", "IDLE+CLOUD", "IDLE+COMPLETING", "MIXED+PLANNED"])
-def test_states_in_which_jobs_start(state: str) -> None:
-    assert is_usable({"State": state})
-
-
-@pytest.mark.parametrize(
-    ("data", "constrains"),
-    [("ConstrainDevices        = yes", True), ("ConstrainDevices        = no", False), ("", False)],
-)
-def test_whether_cgroups_hide_devices_is_read_from_the_configuration(data: str, constrains: bool) -> None:
-    assert bool(CONSTRAINS.search(f"AccountingStoreFlags = (null)\n{data}\nKillWait = 30 sec\n")) is constrains
-
+from clusterproof.plugins.transport.srun_launch import repacked
 
 REQUEST: dict[str, Any] = {
     "name": "clusterproof-cp1",
@@ -133,8 +43,6 @@ def test_the_program_with_every_collector_is_short_enough_for_systems_manager() 
 def test_the_submit_host_starts_the_very_command_that_was_asked_for(command: str) -> None:
     assert repacked(*unpacked(command)) == command
 
-
-# What srun prints
 
 SCONTROL = """#!/bin/sh
 case "$*" in

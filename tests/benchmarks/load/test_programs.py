@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import time
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,42 +15,13 @@ from clusterproof.plugins.agent.tools import find
 from clusterproof.plugins.benchmarks.load import efa_loopback, gpus, options, torch_python
 from clusterproof.plugins.benchmarks.load.asking import merged, program, rounds
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS, SECONDS, TAKES_TURNS, LoadOptions
-from clusterproof.plugins.benchmarks.load.scratch import scratch_file
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
-from clusterproof.plugins.evidence.perf.fs_bandwidth import FsBandwidth
 from clusterproof.plugins.evidence.perf.loopback import Exchange
 from clusterproof.plugins.transport import Answer
-from tests.builders.probed import PATH, answer
-from tests.testbed.load import OPTIONS, SCRATCH, TORCH, loadable_p5, with_speed, without_torch
-from tests.testbed.needs import needs_fi_pingpong, needs_fio, needs_nodes
-from tests.testbed.node import NodeImage, entered, with_tool, without_file
-
-SETTLE_S = 20.0
-
-
-def loaded(collectors: Iterable[str], chosen: LoadOptions) -> NodeEvidence:
-    """What these collectors tell of this machine."""
-    to_run, nonce = program([collector for collector in SECONDS if collector in collectors], chosen)
-    return decode("here", Answer(answer(to_run)), nonce)
-
-
-def evidence_of(image: NodeImage, collector: str, chosen: LoadOptions = OPTIONS) -> Collected:
-    """What one collector tells of a fake node."""
-    to_run, nonce = program([collector], chosen)
-    with entered(image, "gpu001") as node:
-        ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=60)
-    evidence = decode("gpu001", Answer(ran.stdout + ran.stderr), nonce)
-    assert evidence.unreached is None, evidence.detail
-    return evidence.collectors[collector]
-
-
-def settles(is_so: Callable[[], object]) -> bool:
-    """Whether something comes true after a while."""
-    until = time.monotonic() + SETTLE_S
-    while not is_so() and time.monotonic() < until:
-        time.sleep(0.02)
-    return bool(is_so())
-
+from tests.benchmarks.load.loaded import evidence_of, read
+from tests.testbed.load import OPTIONS, TORCH, loadable_p5, with_speed, without_torch
+from tests.testbed.needs import needs_fi_pingpong, needs_nodes
+from tests.testbed.node import entered, with_tool, without_file
 
 # What is run
 
@@ -205,76 +171,6 @@ def test_what_a_collector_has_started_ends_with_it() -> None:
     assert left == []
 
 
-def read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError:
-        return b""
-
-
-# Files
-
-
-@needs_fio
-def test_fio_writes_and_reads_past_the_cache_and_leaves_nothing(tmp_path: Path) -> None:
-    collector = loaded({"fs_bandwidth"}, LoadOptions(fs_folder=str(tmp_path), fs_mib=64)).collectors["fs_bandwidth"]
-    if "Invalid argument" in collector.detail:
-        pytest.skip(f"{tmp_path} has no direct I/O")
-    assert collector.status is Status.TOLD, collector.detail
-    assert collector.value["write"]["bytes"] == collector.value["read"]["bytes"] == 64 * 1024 * 1024
-    assert set(FsBandwidth(collector.value).gb_per_s) == {"write", "read"}
-    assert list(tmp_path.iterdir()) == []
-
-
-@needs_fio
-def test_where_little_is_free_nothing_is_written(tmp_path: Path) -> None:
-    free_mib = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize // 1024**2
-    collector = loaded({"fs_bandwidth"}, LoadOptions(fs_folder=str(tmp_path), fs_mib=free_mib)).collectors[
-        "fs_bandwidth"
-    ]
-    assert collector.status is Status.BROKE
-    assert "MiB free; expected" in collector.detail
-
-
-@needs_fio
-def test_a_run_that_is_cut_off_leaves_no_file_and_no_process(tmp_path: Path) -> None:
-    to_run, _ = program(["fs_bandwidth"], LoadOptions(fs_folder=str(tmp_path), fs_mib=4096))
-    running = subprocess.Popen(
-        ["/bin/sh", "-c", to_run.command],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PATH": PATH},
-    )
-    assert running.stdin
-    assert running.stdout
-    running.stdin.write(to_run.stdin)
-    running.stdin.close()
-    assert settles(lambda: list(tmp_path.iterdir()))
-    running.stdout.close()  # the connection is gone
-    assert settles(lambda: not list(tmp_path.iterdir()))
-    assert settles(lambda: not writers(tmp_path))
-    running.wait(SETTLE_S)
-
-
-def writers(folder: Path) -> list[bytes]:
-    """The programs that have this folder on their command line."""
-    lines = map(read, Path("/proc").glob("[0-9]*/cmdline"))
-    return [line for line in lines if f"--filename={folder}".encode() in line]
-
-
-def test_a_scratch_file_is_removed_when_its_writers_are_killed(tmp_path: Path) -> None:
-    writer = os.fork()
-    if not writer:
-        os.setsid()
-        with scratch_file(str(tmp_path)):
-            os.execvp("sleep", ["sleep", "1000"])
-    assert settles(lambda: list(tmp_path.iterdir()))
-    assert [file.stat().st_mode & 0o777 for file in tmp_path.iterdir()] == [0o600]
-    os.killpg(writer, signal.SIGKILL)
-    os.waitpid(writer, 0)
-    assert settles(lambda: not list(tmp_path.iterdir()))
-
-
 # EFA's loopback
 
 
@@ -302,9 +198,3 @@ def test_shared_memory_is_off_and_every_domain_has_its_turn() -> None:
     data = evidence_of(loadable_p5(), "efa_loopback").value["domains"]
     assert len({one["domain"] for one in data}) == len(data) == 32
     assert {one["exit"] for one in data} == {0}  # the fake refuses to run with shared memory
-
-
-@needs_nodes
-def test_a_folder_that_is_not_there_is_absent() -> None:
-    collector = evidence_of(without_file(loadable_p5(), SCRATCH), "fs_bandwidth")
-    assert (collector.status, collector.detail) == (Status.ABSENT, f"no folder {SCRATCH}")

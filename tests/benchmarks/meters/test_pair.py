@@ -1,4 +1,4 @@
-"""The meters of two ends: iperf3 and fi_pingpong, on written output and over this machine's loopback."""
+"""The meters of two ends, iperf3 above all: on written output and over this machine's loopback."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import struct
-import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,11 +18,11 @@ import pytest
 from clusterproof.plugins.benchmarks.meters import fi_pingpong, iperf3
 from clusterproof.plugins.benchmarks.meters.choose import METERS
 from clusterproof.plugins.benchmarks.meters.counters import proven_network
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.reading import Reading
-from tests.testbed.needs import SYSTEM_PATH, needs_fi_pingpong, needs_iperf3
+from tests.benchmarks.meters.ends import GB, ended, free_port, measured, start
+from tests.testbed.needs import needs_iperf3
 
-GB = 10**9
 ESTABLISHED = "01"  # in /proc/net/tcp
 
 
@@ -149,120 +148,6 @@ def test_a_network_is_proven_by_the_devices_that_sent_most(sent: dict[str, int],
     assert proven_network(sent, carried) == network
 
 
-# fi_pingpong
-
-TABLE = """\
-bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
-16m     50      =50      1.5g        0.51s   3268.49    5133.02       0.00
-"""
-
-
-def pingpong(text: str, end: int | None = 0, options: str = "", *, sent: Mapping[str, int] | None = None) -> Reading:
-    return fi_pingpong.read(MeterSettings(options=options), (Output(text, end, sent or {}),))
-
-
-def test_the_table_of_fi_pingpong_is_read() -> None:
-    read = pingpong(TABLE)
-    assert (read.busbw_gb_per_s, read.time_us, read.size_bytes) == (3.26849, 5133.02, 16 * 2**20)
-    assert (read.problem, read.is_correct, read.network) == ("", None, "")
-
-
-def test_of_several_sizes_the_largest_is_taken() -> None:
-    small = "64      50      =50      6.2k        0.00s     10.39      24.65       0.04\n"
-    head, row = TABLE.splitlines(keepends=True)
-    assert pingpong(head + row + small).size_bytes == 16 * 2**20
-
-
-@pytest.mark.parametrize(
-    ("text", "end", "words"),
-    [
-        (
-            "[error] util/pingpong.c:408 : failed to connect: Connection refused\n",
-            111,
-            "it ended with 111; [error] util/pingpong.c:408 : failed to connect: Connection refused",
-        ),
-        (
-            "fi_getinfo(): util/pingpong.c:1489, ret=-61 (No data available)\n",
-            61,
-            "it ended with 61; fi_getinfo(): util/pingpong.c:1489, ret=-61 (No data available)",
-        ),
-        (TABLE, None, "it did not end in its time"),
-        (TABLE, 1, "it ended with 1"),
-        (TABLE.splitlines()[0], 0, "no whole row"),
-        (TABLE.replace("=50", "=49"), 0, "no whole row"),
-        (TABLE.replace("3268.49", "inf"), 0, "no whole row"),
-        (TABLE.replace("3268.49", "0.00"), 0, "it measured 0 MB/s"),
-        (TABLE.replace("3268.49", "-1.00"), 0, "it measured -1 MB/s"),
-        (TABLE.replace("3268.49", "9" * 18), 0, "it measured 1e+18 MB/s"),
-        (TABLE.splitlines()[1], 0, "no whole row"),
-    ],
-)
-def test_what_is_no_whole_run_of_fi_pingpong_is_a_problem(text: str, end: int | None, words: str) -> None:
-    read = pingpong(text, end)
-    assert read.busbw_gb_per_s is None
-    assert read.problem.startswith(words)
-
-
-@pytest.mark.parametrize(
-    ("options", "sent", "network"),
-    [
-        ("-p efa", {}, "efa"),
-        ("-pefa", {}, "efa"),
-        ("-p efa", {"efa:rdmap0s0": GB}, "efa, 1 device"),
-        ("-p efa", {"efa:rdmap0s0": 1000, "net:eth0": 1000}, ""),
-        ("-p tcp", {"net:eth0": GB}, "eth0"),
-        ("-p tcp", {}, ""),
-        ("", {}, ""),
-    ],
-)
-def test_the_network_of_fi_pingpong_is_what_counters_or_efas_own_provider_prove(
-    options: str, sent: dict[str, int], network: str
-) -> None:
-    assert pingpong(TABLE, options=options, sent=sent).network == network
-
-
-def test_efas_provider_is_chosen_where_a_node_has_its_devices() -> None:
-    assert (fi_pingpong.options_for(32), fi_pingpong.options_for(0)) == ("-p efa", "-p tcp")
-    settings = MeterSettings(options=fi_pingpong.options_for(32))
-    for command in (fi_pingpong.server(settings, 5000), fi_pingpong.client(settings, "10.0.0.1", 5000)):
-        assert "export FI_EFA_ENABLE_SHM_TRANSFER=0\n" in command
-        assert "-e rdm -I 50 -S 16777216 -p efa" in command
-        assert "-p tcp" not in command
-
-
-# Both, as programs
-
-
-def start(script: str, **environment: str) -> subprocess.Popen[str]:
-    data = {"PATH": SYSTEM_PATH, **environment}
-    return subprocess.Popen(
-        ["/bin/sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=data
-    )
-
-
-def ended(process: subprocess.Popen[str]) -> Output:
-    text, _ = process.communicate(timeout=60)
-    return Output(text, process.returncode)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
-def measured(meter: Meter, settings: MeterSettings) -> tuple[Reading, tuple[Output, Output]]:
-    """A client that is there before its server, as launchers cannot order them."""
-    assert meter.client
-    assert meter.server
-    port = free_port()
-    client = start(meter.client(settings, "127.0.0.1", port))
-    server = start(meter.server(settings, port))
-    outputs = (ended(client), ended(server))
-    return meter.read(settings, outputs), outputs
-
-
 @needs_iperf3
 def test_iperf3_measures_both_directions_over_loopback_and_its_server_ends() -> None:
     read, outputs = measured(METERS["iperf3"], MeterSettings(options="-t 1 -P 1"))
@@ -337,23 +222,6 @@ def test_an_iperf3_server_that_has_another_client_is_a_problem_and_not_a_number(
     read = iperf(output.text, output.exit)
     assert (read.busbw_gb_per_s, output.exit) == (None, 1)
     assert read.problem.startswith("to the server: the server is busy running a test")
-
-
-@needs_fi_pingpong
-def test_fi_pingpong_measures_over_loopback_and_its_server_ends() -> None:
-    read, outputs = measured(METERS["fi_pingpong"], MeterSettings(size_bytes=2**20, options="-p tcp -I 20"))
-    assert read.problem == ""
-    assert read.busbw_gb_per_s is not None
-    assert read.busbw_gb_per_s > 0
-    assert read.size_bytes == 2**20
-    assert [output.exit for output in outputs] == [0, 0]
-
-
-@needs_fi_pingpong
-def test_a_provider_that_is_not_there_is_a_problem_of_both_ends() -> None:
-    read, _ = measured(METERS["fi_pingpong"], MeterSettings(options="-p nosuch"))
-    assert read.busbw_gb_per_s is None
-    assert "the server: it ended with 61; fi_getinfo" in read.problem
 
 
 @pytest.mark.parametrize("name", ["iperf3", "fi_pingpong"])

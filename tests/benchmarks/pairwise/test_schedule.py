@@ -40,7 +40,7 @@ def no_node_is_twice_in(pairs: Round) -> bool:
 
 
 def test_every_full_schedule_has_each_pair_once_in_the_fewest_rounds_and_everybody_rests_alike() -> None:
-    for count in range(2, 201):
+    for count in (*range(2, 101), 199, 200):
         nodes = names(count)
         rounds = circle(nodes)
         assert len(rounds) == (count if count % 2 else count - 1)

@@ -1,126 +1,18 @@
-"""The network's checks where no fault of a fake node leads: expectations, small groups, other instance types."""
+"""Transport, interfaces and counters where no fault of a fake node leads."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.core.verdict import Incomplete, Verdict
-from clusterproof.plugins.evidence.network.facts import Port
-from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.inventory import with_expectations
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.evaluate import evaluate
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import said
 from tests.builders.recordings import node
+from tests.checks.network.given import mlx5, port, rdma, verdict
 
 FAIL, CONCERN, NA, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.PASS
-EDR = "100 Gb/sec (4X EDR)"
-
-
-def verdict(check: str, collectors: Mapping[str, Any], **target: Any) -> Result:
-    """What a check says of a lone node that told these collectors."""
-    data = {name: Collected(Status.TOLD, value) for name, value in collectors.items()}
-    return evaluate(node_checks()[check], Node(Target("gpu001", **target), NodeEvidence("gpu001", data)))
-
-
-def port(**values: Any) -> dict[str, Any]:
-    """An active port."""
-    data = {"port": 1, "state": "4: ACTIVE", "physical_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)"}
-    return {**data, "link_layer": "InfiniBand", "link_downed": None, "symbol_errors": None, **values}
-
-
-def mlx5(number: int, *ports: dict[str, Any], device: str = "1021") -> dict[str, Any]:
-    """A ConnectX device."""
-    data = {"name": f"mlx5_{number}", "vendor": "15b3", "device": device, "firmware": "28.39.1002"}
-    return {**data, "p2p": None, "gdr": None, "ports": list(ports)}
-
-
-def rdma(*devices: dict[str, Any]) -> dict[str, Any]:
-    """A node with these RDMA devices, a day after its boot."""
-    return {"rdma": {"devices": list(devices)}, "boot": {"uptime_s": 86400.0}}
-
-
-@pytest.mark.parametrize(("expect", "says"), [(2, PASS), (1, PASS), (3, FAIL)])
-def test_infiniband_devices_are_held_against_what_is_expected(expect: int, says: Verdict) -> None:
-    assert verdict("network.ib_count", rdma(mlx5(0), mlx5(1)), expect={"ib": expect}).verdict is says
-
-
-def test_an_rdma_device_of_software_is_none_of_the_fabric() -> None:
-    soft = {**mlx5(0), "name": "rxe0", "vendor": "", "device": ""}
-    assert verdict("network.ib_ports", rdma(soft)).verdict is NA
-    assert verdict("network.ib_count", rdma(soft, mlx5(1)), expect={"ib": 2}).verdict is FAIL
-
-
-def test_no_infiniband_device_is_no_loss_where_none_is_expected() -> None:
-    assert verdict("network.ib_count", rdma(), expect={"ib": 0}).verdict is NA
-
-
-def test_ib_may_be_expected_on_the_command_line() -> None:
-    cluster = with_expectations(Cluster("c", "local", (Target("gpu001"),)), expect="ib=8")
-    assert cluster.targets[0].expect == {"ib": 8}
-
-
-@pytest.mark.parametrize(
-    ("devices", "says"),
-    [
-        ([mlx5(0, port()), mlx5(1, port(rate=EDR), device="1017")], PASS),  # another model
-        ([mlx5(0, port()), mlx5(1, port(rate=EDR, link_layer="Ethernet"))], PASS),
-        ([mlx5(0, port()), mlx5(1, port()), mlx5(2, port(rate=EDR, link_layer="Ethernet"))], PASS),
-        ([mlx5(0, port()), mlx5(1, port(rate="200 Gb/sec (4X HDR)"))], PASS),  # of two neither is the usual
-        ([mlx5(0, port()), mlx5(1, port()), mlx5(2, port(rate="200 Gb/sec (4X HDR)"))], FAIL),
-        ([mlx5(0, port(physical_state="3: Disabled", state="1: DOWN"))], NA),
-        ([mlx5(0, port(), port(port=2, physical_state="3: Disabled", state="1: DOWN"))], PASS),
-        ([mlx5(0)], FAIL),
-    ],
-)
-def test_ports_are_held_against_their_like(devices: list[dict[str, Any]], says: Verdict) -> None:
-    assert verdict("network.ib_ports", rdma(*devices)).verdict is says
-
-
-def test_one_port_of_two_that_is_slower_than_on_other_nodes_is_found() -> None:
-    slow = node("n0", **rdma(mlx5(0, port()), mlx5(1, port(rate=EDR))))
-    others = [node(f"n{number}", **rdma(mlx5(0, port()), mlx5(1, port()))) for number in (1, 2)]
-    result = said("network.ib_ports", slow, *others)
-    assert result.verdict is FAIL, result.message
-    assert "port 1 at 100 Gb/sec (4X EDR); expected 400 Gb/s" in result.message
-    assert result.devices == ("mlx5_1",)
-
-
-@pytest.mark.parametrize(
-    ("counters", "uptime_s", "says"),
-    [
-        ({}, 86400.0, NA),
-        ({"link_downed": 4}, 600.0, PASS),
-        ({"link_downed": 5}, 600.0, CONCERN),
-        ({"link_downed": 5}, 30 * 86400.0, PASS),
-        ({"symbol_errors": 120}, 60.0, PASS),
-        ({"symbol_errors": 121}, 60.0, CONCERN),
-        ({"symbol_errors": 2880}, 86400.0, PASS),
-    ],
-)
-def test_link_errors_are_held_against_the_time_since_boot(
-    counters: dict[str, int], uptime_s: float, says: Verdict
-) -> None:
-    data = rdma(mlx5(0, port(**counters))) | {"boot": {"uptime_s": uptime_s}}
-    assert verdict("network.ib_errors", data).verdict is says
-
-
-@pytest.mark.parametrize(
-    ("rate", "gbps"),
-    [("400 Gb/sec (4X NDR)", 400.0), ("2.5 Gb/sec (1X SDR)", 2.5), ("fast", None), ("", None), ("٤ Gb/sec", None)],
-)
-def test_a_ports_rate_is_the_number_before_its_unit(rate: str, gbps: float | None) -> None:
-    if gbps is None:
-        with pytest.raises(Incomplete, match="no number"):
-            assert Port(port(rate=rate)).gbps
-    else:
-        assert Port(port(rate=rate)).gbps == gbps
 
 
 def efa(**values: Any) -> dict[str, Any]:

@@ -1,9 +1,7 @@
-"""What load tells, read and judged: every form of output, what it is compared with, and what proves nothing."""
+"""What load tells of file systems, diagnostics and collectives: what it is compared with, and what proves nothing."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,104 +12,24 @@ from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.catalog.site import own_thresholds
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.core.verdict import Incomplete, Verdict
-from clusterproof.plugins.evidence.group import Median
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.evidence.perf.gpu_speed import GPU_TO_GPU, GPU_TO_HOST, HOST_TO_GPU, GpuBandwidth, GpuGemm
 from clusterproof.plugins.evidence.perf.loopback import Exchange
-from clusterproof.plugins.evidence.perf.shortfall import below_best, below_median, worst_first
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.suite.state import is_named
 from tests.builders.samples import sample
+from tests.checks.perf.given import evaluated, ran
 from tests.testbed.outputs import NCCL_ROWS, NCCL_SUMMARY, dcgm_json, nccl_log
 
 FAIL, CONCERN, INCOMPLETE, PASS, NA = (
     *(Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE),
     *(Verdict.PASS, Verdict.NOT_APPLICABLE),
 )
-MATRIX = """\
-Running device_to_device_memcpy_read_ce.
-memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)
-           0         1         2
- 0       N/A    390.00    200.00
- 1    391.00       N/A    202.00
- 2    201.00    203.00       N/A
-
-SUM device_to_device_memcpy_read_ce 1587.00
-"""
 PINGPONG = """\
 bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
 1m      200     =200     400m        0.57s   3653.77     286.98       0.00
 """
-
-
-def ran(output: str, status: int | None = 0, command: str = "x") -> dict[str, Any]:
-    """One run of a program."""
-    return {"command": command, "exit": status, "output": output}
-
-
-def evaluated(
-    check: str, collector: str, values: Mapping[str, object], instance_type: str = "p5.48xlarge", name: str = "gpu001"
-) -> Result:
-    """What a check says of one of these nodes, each of which told that value."""
-    cluster = Cluster("c", "local", tuple(Target(node, instance_type=instance_type) for node in values))
-    data = {node: NodeEvidence(node, {collector: Collected(Status.TOLD, value)}) for node, value in values.items()}
-    return evaluate(all_checks()[check], nodes(cluster, data, "perf")[name])
-
-
-def copies(*gpus: float) -> dict[str, object]:
-    """Copies from the host to these GPUs, and back at 55 GB/s."""
-    columns = " ".join(map(str, range(len(gpus))))
-    cells = " ".join(f"{speed:.2f}" for speed in gpus)
-    to = f"Running host_to_device_memcpy_ce.\nmemcpy CE CPU(row) -> GPU(column)\n {columns}\n 0 {cells}\n"
-    return {"gpus": len(gpus), "by": "nvbandwidth", "runs": [ran(to)]}
-
-
-# Forms
-
-
-def test_a_captured_output_of_nvbandwidth_is_read() -> None:
-    text = sample("perftest/superbench-nvbandwidth_results.log.txt").text
-    data = GpuBandwidth({"by": "nvbandwidth", "runs": [ran(text)]}).gb_per_s
-    assert data[GPU_TO_HOST] == {"0": 295.15, "1": 312.11}
-    assert data[HOST_TO_GPU]["0"] == (369.36 + 323.36) / 2  # a row for each NUMA node
-
-
-def test_of_copies_between_gpus_the_median_of_all_that_a_gpu_takes_part_in_counts() -> None:
-    data = GpuBandwidth({"by": "nvbandwidth", "runs": [ran(MATRIX)]}).gb_per_s
-    assert data == {GPU_TO_GPU: {"0": 295.5, "1": 296.5, "2": 201.5}}
-
-
-def test_a_test_that_nvbandwidth_waives_is_left_out() -> None:
-    assert GpuBandwidth({"by": "nvbandwidth", "runs": [ran("Waived: \n")]}).gb_per_s == {}
-
-
-@pytest.mark.parametrize(
-    ("output", "status"),
-    [("", 0), ("Running host_to_device_memcpy_ce.\n[CUDA_ERROR_UNKNOWN] …", 1), (MATRIX, -9), (MATRIX, None)],
-)
-def test_what_nvbandwidth_did_not_end_well_proves_nothing(output: str, status: int | None) -> None:
-    with pytest.raises(Incomplete, match="expected a matrix of bandwidths"):
-        _ = GpuBandwidth({"by": "nvbandwidth", "runs": [ran(output, status)]}).gb_per_s
-
-
-@pytest.mark.parametrize(
-    "output",
-    [
-        *("", "Traceback: CUDA out of memory", '{"error": "no GPU"}', '{"type": "torch.float16"'),
-        *(f'{{"type": "torch.float16", "size": 8192, "tflops": {data}}}' for data in ("[]", "[[]]", "[[NaN]]", "[7]")),
-    ],
-)
-def test_products_that_were_not_made_prove_nothing(output: str) -> None:
-    with pytest.raises(Incomplete):
-        _ = GpuGemm(ran(output)).speeds
-
-
-def test_warnings_of_pytorch_before_its_answer_do_no_harm() -> None:
-    output = 'UserWarning: {"x"}\n{"type": "torch.float16", "size": 8192, "tflops": [[1, 3, 2], [4, 4, 4]]}\n'
-    assert GpuGemm(ran(output)).speeds == {"float16 products of 8192 × 8192": {"0": 2, "1": 4}}
 
 
 @pytest.mark.parametrize(
@@ -125,52 +43,6 @@ def test_warnings_of_pytorch_before_its_answer_do_no_harm() -> None:
 )
 def test_an_exchange_has_a_row_and_a_good_end(data: dict[str, Any], speed: float | None) -> None:
     assert Exchange({"domain": "d", **data}).mb_per_s == speed
-
-
-# What is compared with what
-
-
-def test_of_one_value_the_worst_comparison_is_told() -> None:
-    found = [*below_best({"0": 80, "1": 100}, "x"), *below_median("GPU 0, x", 80, Median(160, 3))]
-    (only,) = worst_first(found, 5)
-    assert only.observed("GB/s", 10) == "GPU 0, x: 80 GB/s, 50 % below the median of 3 nodes (160)"
-    assert "50.2 %" not in only.observed("GB/s", 50.2)
-    assert worst_first(found, 60) == []
-
-
-def test_two_nodes_have_no_median() -> None:
-    assert list(below_median("x", 1, Median(100, 2))) == []
-    assert list(below_median("x", 1, None)) == []
-
-
-@pytest.mark.parametrize(
-    ("speeds", "verdict"),
-    [((55, 55, 53), PASS), ((55, 55, 52), CONCERN), ((55, 55, 49), FAIL), ((55, 0, 55), FAIL)],
-)
-def test_a_gpu_is_compared_with_the_best_of_its_node(speeds: tuple[float, ...], verdict: Verdict) -> None:
-    assert evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(*speeds)}).verdict is verdict
-
-
-@pytest.mark.parametrize(("speed", "verdict"), [(53, PASS), (52, CONCERN), (49, FAIL)])
-def test_a_single_gpu_is_compared_with_those_of_other_nodes(speed: float, verdict: Verdict) -> None:
-    values = {"gpu001": copies(speed), "gpu002": copies(55), "gpu003": copies(55)}
-    assert evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", values, "g6.xlarge").verdict is verdict
-
-
-def test_a_single_gpu_of_a_single_node_has_nothing_to_be_compared_with() -> None:
-    result = evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(25)}, "g6.xlarge")
-    assert (result.verdict, result.observed) == (INCOMPLETE, "host to GPU by nvbandwidth: 25 GB/s")
-
-
-def test_a_node_that_is_evenly_slow_and_alone_is_held_against_what_others_published() -> None:
-    result = evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(30, 30)})
-    assert result.verdict is CONCERN
-    assert "GPU 0, host to GPU: 30 GB/s where others reach 48" in result.message
-
-
-def test_what_another_program_measured_is_not_compared() -> None:
-    values = {"gpu001": copies(30), "gpu002": {**copies(55), "by": "other"}, "gpu003": {**copies(55), "by": "other"}}
-    assert evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", values, "g6.xlarge").verdict is INCOMPLETE
 
 
 def test_every_floor_is_of_a_type_in_the_catalogue_and_has_a_source() -> None:
@@ -299,33 +171,6 @@ def test_an_all_reduce_within_a_node_is_judged_by_its_largest_message(
     result = evaluated("gpu.node_busbw", "node_busbw", values, instance_type)
     assert result.verdict is verdict, result.message
     assert words in result.message
-
-
-def gemm(*tflops: float) -> dict[str, object]:
-    data = {"type": "torch.float16", "size": 8192, "tflops": [[speed] for speed in tflops]}
-    return {"gpus": len(tflops), **ran(json.dumps(data))}
-
-
-@pytest.mark.parametrize(
-    ("own", "others", "verdict"),
-    [
-        (gemm(700, 700), [], PASS),
-        (gemm(700, 650), [], CONCERN),
-        (gemm(700, 500), [], FAIL),
-        (gemm(700), [], INCOMPLETE),  # nothing to compare with
-        (gemm(700), [gemm(700)], INCOMPLETE),
-        (gemm(700), [gemm(700)] * 2, PASS),
-        (gemm(0, 0), [], INCOMPLETE),
-    ],
-)
-def test_a_product_is_compared_with_those_of_other_gpus(own: Any, others: list[Any], verdict: Verdict) -> None:
-    values = {f"gpu{number:03}": value for number, value in enumerate((own, *others), 1)}
-    result = evaluated("gpu.gpu_gemm", "gpu_gemm", values)
-    assert result.verdict is verdict, result.message
-
-
-def test_a_floor_of_the_type_does_without_others_to_compare_with() -> None:
-    assert evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(55)}).verdict is PASS
 
 
 @pytest.mark.parametrize(("others", "verdict"), [(1, INCOMPLETE), (2, PASS)])

@@ -15,7 +15,7 @@ from clusterproof.plugins.evidence.host.facts import ProcessLimits
 from clusterproof.plugins.evidence.kernel.facts import newer
 from clusterproof.plugins.evidence.memory.facts import MainMemory
 from clusterproof.plugins.evidence.processors.facts import MAX_CPUS, FrequencyPolicy, Processors, cpu_list, in_ranges
-from tests.builders.probed import read_under, root
+from tests.builders.probed import host_root, read_under
 from tests.builders.samples import Sample, sample
 
 CPU = "sys/devices/system/cpu"
@@ -135,7 +135,7 @@ def test_limits_that_may_not_be_read_are_incomplete() -> None:
 
 def test_the_frequency_policy_of_a_real_machine_is_read(tmp_path: Path) -> None:
     capture = sample("host/sysfs-cpu-cpufreq-procfs.txt")
-    data = read_under(root(tmp_path, files_of(capture, f"/{CPU}/cpufreq/")), "cpus")
+    data = read_under(host_root(tmp_path, files_of(capture, f"/{CPU}/cpufreq/")), "cpus")
     assert data["policies"] == [
         {
             "driver": "intel_pstate",
@@ -173,11 +173,13 @@ def files_of(capture: Sample, folder: str) -> dict[str, str | bytes]:
     ],
 )
 def test_the_memory_of_real_machines_is_read(file: str, key: str, data: Any, tmp_path: Path) -> None:
-    assert read_under(root(tmp_path, {"proc/meminfo": sample(file).text}), "memory")[key] == data
+    assert read_under(host_root(tmp_path, {"proc/meminfo": sample(file).text}), "memory")[key] == data
 
 
 def test_the_processor_of_a_real_machine_is_read(tmp_path: Path) -> None:
-    data = read_under(root(tmp_path, {"proc/cpuinfo": sample("host/jc-linux-proc-cpuinfo.txt").text}), "cpus")["info"]
+    data = read_under(host_root(tmp_path, {"proc/cpuinfo": sample("host/jc-linux-proc-cpuinfo.txt").text}), "cpus")[
+        "info"
+    ]
     assert (data["model"], data["sockets"], data["cores"]) == ("Intel(R) Core(TM) i5-7360U CPU @ 2.30GHz", 1, 1)
 
 
@@ -186,7 +188,7 @@ def test_the_limits_of_a_real_process_are_read(tmp_path: Path) -> None:
         "proc/7/comm": "slurmd\n",
         "proc/7/limits": sample("host/limits-procfs.txt").text,
     }
-    data = read_under(root(tmp_path, files), "limits")["daemons"]["slurmd"]
+    data = read_under(host_root(tmp_path, files), "limits")["daemons"]["slurmd"]
     assert data == {"memlock": 18446744073708503040, "nofile": 2048, "nproc": 62898, "stack": 8388608, "memory": None}
 
 
@@ -221,4 +223,4 @@ def test_a_daemons_limit_of_memory_is_the_least_of_its_control_groups(
         "proc/7/cgroup": groups,
         **{f"sys/fs/cgroup/{path}": f"{text}\n" for path, text in files.items()},
     }
-    assert read_under(root(tmp_path, tree), "limits")["daemons"]["slurmd"]["memory"] == limit
+    assert read_under(host_root(tmp_path, tree), "limits")["daemons"]["slurmd"]["memory"] == limit

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.probed import read_under, root, value
+from tests.builders.probed import host_root, read_under, value
 from tests.testbed.host_faults import with_clock, with_frequency_policies, with_policy
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import healthy_cpu, healthy_p5
 
 
 def test_a_limit_that_the_kernel_does_not_name_is_an_error_in_its_place(tmp_path: Path) -> None:
-    folder = root(tmp_path, {"proc/7/comm": "slurmd\n", "proc/7/limits": "Max open files   many   1024   files\n"})
+    folder = host_root(tmp_path, {"proc/7/comm": "slurmd\n", "proc/7/limits": "Max open files   many   1024   files\n"})
     daemons = read_under(folder, "limits")["daemons"]
     assert daemons["slurmd"]["nofile"] == {"error": "EINVAL", "text": "/proc/7/limits: no soft limit of max open files"}
 
@@ -49,7 +49,7 @@ def test_frequency_policies_that_are_alike_are_told_once() -> None:
 
 def test_processors_of_arm_are_named_by_their_numbers(tmp_path: Path) -> None:
     block = "processor\t: {}\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n\n"
-    folder = root(tmp_path, {"proc/cpuinfo": "".join(block.format(cpu) for cpu in range(144))})
+    folder = host_root(tmp_path, {"proc/cpuinfo": "".join(block.format(cpu) for cpu in range(144))})
     info = read_under(folder, "cpus")["info"]
     assert info == {"model": "0x41 0xd4f", "microcode": [], "sockets": 0, "cores": 0}
 
@@ -67,14 +67,14 @@ def test_processors_of_arm_are_named_by_their_numbers(tmp_path: Path) -> None:
 def test_what_the_processors_do_not_tell_is_an_error_in_its_place(
     tmp_path: Path, files: dict[str, str | bytes], key: str, data: object
 ) -> None:
-    seen = read_under(root(tmp_path, files), "cpus")[key]
+    seen = read_under(host_root(tmp_path, files), "cpus")[key]
     seen = seen[0] if key == "times" else seen
     assert (seen["error"] if isinstance(data, str) else seen) == data
 
 
 def test_many_kinds_of_frequency_policies_are_told_up_to_a_bound(tmp_path: Path) -> None:
     files = {f"sys/devices/system/cpu/cpufreq/policy{n}/scaling_max_freq": str(n) for n in range(100)}
-    assert len(read_under(root(tmp_path, files), "cpus")["policies"]) == 16
+    assert len(read_under(host_root(tmp_path, files), "cpus")["policies"]) == 16
 
 
 @needs_nodes
@@ -87,14 +87,16 @@ def test_memory_tells_its_pages_and_its_places() -> None:
 
 
 def test_memory_that_is_not_told_is_an_error_in_its_place(tmp_path: Path) -> None:
-    data = read_under(root(tmp_path, {"proc/meminfo": "MemTotal: much kB\nSwapTotal: 0 kB\n"}), "memory")
+    data = read_under(host_root(tmp_path, {"proc/meminfo": "MemTotal: much kB\nSwapTotal: 0 kB\n"}), "memory")
     assert data["total_kib"]["error"] == data["available_kib"]["error"] == "EINVAL"
     assert data["swap_total_kib"] == 0
     assert (data["transparent"], data["numa_balancing"], data["numa"], data["huge_pages"]) == ("", "", [], [])
 
 
 def test_only_nccls_segments_are_counted(tmp_path: Path) -> None:
-    folder = root(tmp_path, {"dev/shm/nccl-a1B2c3": "x" * 8192, "dev/shm/sem.other": "x", "dev/shm/nccl-d4E5f6": "x"})
+    folder = host_root(
+        tmp_path, {"dev/shm/nccl-a1B2c3": "x" * 8192, "dev/shm/sem.other": "x", "dev/shm/nccl-d4E5f6": "x"}
+    )
     os.utime(folder / "dev/shm/nccl-a1B2c3", (0, time.time() - 7200))
     left = read_under(folder, "memory")["nccl_shm"]
     assert left["count"] == 2
@@ -111,14 +113,14 @@ def test_a_kernel_that_was_removed_is_not_installed(tmp_path: Path) -> None:
         "run/reboot-required": "",
         "run/reboot-required.pkgs": b"libc6\n\xff\n" + b"libssl3\n" * 40,
     }
-    data = read_under(root(tmp_path, files), "kernel")
+    data = read_under(host_root(tmp_path, files), "kernel")
     assert (data["modules"], data["images"]) == (["6.8.0-1021-aws"], ["6.8.0-1021-aws"])
     assert (data["reboot_required"], data["reboot_packages"]) == (True, ["libc6", "libssl3", "\ufffd"])
     assert data["leaves_marker"] is False
 
 
 def test_a_container_has_no_kernel_installed(tmp_path: Path) -> None:
-    data = read_under(root(tmp_path, {}), "kernel")
+    data = read_under(host_root(tmp_path, {}), "kernel")
     assert (data["modules"], data["images"], data["clocksource"]) == ([], [], "")
 
 

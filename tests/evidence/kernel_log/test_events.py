@@ -1,17 +1,13 @@
-"""The kernel log, read into events and judged by the catalogue."""
+"""Lines of the kernel log, read into events."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.facts import (
-    Cleared,
     FallenOffBus,
     GpuNamed,
     HungTask,
@@ -19,71 +15,14 @@ from clusterproof.plugins.evidence.kernel_log.facts import (
     XidEvent,
     pci_address,
 )
-from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate, evaluate_switches
-from tests.builders.samples import Sample, of_topic, sample
+from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate
 from tests.evidence.kernel_log.xid_lines import line_of, parse
-
-# Xids by code in every capture that has any.
-CAPTURED = {
-    "datadog-xid-formats.txt": {
-        31: 3, 43: 2, 48: 1, 63: 2, 64: 3, 79: 1, 92: 2, 94: 1, 95: 1, 120: 1, 140: 2, 145: 2, 146: 1, 147: 1,
-        148: 1, 149: 2, 154: 1, 156: 2, 157: 2, 160: 3, 161: 2, 171: 1, 172: 1, 177: 1, 999: 1,
-    },
-    "dcgm-kmsg-tests.txt": {43: 1, 79: 1, 119: 2},
-    "gcm-dmesg-T.txt": {31: 2, 48: 1},
-    "gpud-dmesg-decode-iso-0.txt": {13: 629, 43: 7},
-    "gpud-dmesg-tail-0.txt": {48: 1, 63: 1, 94: 9},
-    "gpud-xid-component.txt": {31: 5, 63: 4, 64: 3, 79: 2, 94: 1, 102: 1},
-    "gpud-xid-health.txt": {144: 2, 145: 9, 149: 5, 150: 1},
-    "gpud-xid-misc.txt": {14: 2, 79: 4, 149: 5, 154: 4, 99999: 1},
-    "gpud-xid-nvlink5-145-149-real.txt": {144: 2, 145: 9, 149: 8},
-    "nvidia-driver-source-xid-forms.txt": {94: 2, 95: 1},
-    "nvsentinel-020-nvsentinel-gpu-reset.txt": {48: 1},
-    "nvsentinel-024-workflow-nvlink-err.txt": {74: 1},
-    "nvsentinel-xid-csv.txt": {8: 1, 13: 2, 32: 1, 46: 1, 69: 1, 74: 1, 145: 1, 149: 1, 154: 1, 999: 1},
-    "nvsentinel-xid-handler.txt": {79: 1, 145: 2},
-}  # fmt: skip
 
 
 def parsed(line: str) -> XidEvent:
     (event,) = parse(line)
     assert isinstance(event, XidEvent)
     return event
-
-
-# Captures
-
-
-@pytest.mark.parametrize("sample", of_topic("kernel-log"))
-def test_every_xid_of_a_capture_is_read_and_nothing_else(sample: Sample) -> None:
-    events = parse(*sample.lines)
-    data = Counter(event.code for event in events if isinstance(event, XidEvent))
-    assert data == CAPTURED.get(sample.name, {})
-    assert not [event for event in events if isinstance(event, SXidEvent | HungTask)]
-
-
-@pytest.mark.parametrize("sample", of_topic("kernel-log", lambda one: one.name not in CAPTURED))
-def test_a_capture_without_an_xid_gives_no_finding(sample: Sample) -> None:
-    events = parse(*sample.lines)
-    assert evaluate(events) == evaluate_switches(events) == ()
-
-
-@pytest.mark.parametrize("sample", of_topic("kernel-log", lambda one: one.is_healthy))
-def test_a_healthy_capture_has_no_event_but_its_boot(sample: Sample) -> None:
-    assert {type(event) for event in parse(*sample.lines)} <= {Cleared}
-
-
-@pytest.mark.parametrize("sample", of_topic("kernel-log"))
-def test_a_capture_gives_the_same_in_every_wrapping(sample: Sample) -> None:
-    codes = [event.code for event in parse(*sample.lines) if isinstance(event, XidEvent)]
-    wrapped = parse(*(f"[ 4242.000001] gpu001 kernel: {line}" for line in sample.lines))
-    assert [event.code for event in wrapped if isinstance(event, XidEvent)] == codes
-
-
-def test_gpus_that_fell_off_the_bus_without_an_xid_are_in_the_captures() -> None:
-    events = parse(*sample("kernel-log/gpud-xid-misc.txt").lines)
-    lost = [event.pci for event in events if isinstance(event, FallenOffBus)]
-    assert lost == ["0000:18:00.0", "0000:29:00.0", "0000:18:00.0", ""]
 
 
 # Forms
@@ -321,85 +260,3 @@ def test_a_hung_task_is_read(line: str, task: tuple[str, int, int]) -> None:
     (event,) = parse(line)
     assert isinstance(event, HungTask)
     assert (event.process, event.pid, event.seconds) == task
-
-
-# Whatever a node says
-
-TRUE_LINES = [
-    line_of(79, "pid='<unknown>', name=<unknown>, GPU has fallen off the bus."),
-    line_of(145, "RLW_REMAP Nonfatal XC1 i0 Link 10 (0x4)"),
-    line_of(154, "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"),
-    "NVRM: GPU at PCI:0000:66:00: GPU-12345678-1234-5678-9abc-def012345678",
-    "NVRM: The NVIDIA GPU 0000:18:00.0",
-    "NVRM: (PCI ID: 10de:2901) installed in this system has",
-    "NVRM: fallen off the bus and is not responding to commands.",
-    "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64",
-    "NVRM: GPU 0000:c1:00.0: RmInitAdapter failed! (0x26:0x56:1463)",
-    "nvidia-nvswitch3: SXid (PCI:0000:c8:00.0): 20034, Fatal, Link 28",
-    "[drm] [nvidia-drm] [GPU ID 0x0000c500] Removing device",
-    "[drm] Initialized nvidia-drm 0.0.0 for 0000:c5:00.0 on minor 7",
-    "INFO: task nvidia-smi:1234 blocked for more than 120 seconds.",
-]  # fmt: skip
-PREFIXES = [
-    "[   12.5000] ",
-    "<4>",
-    "kern  :warn  : ",
-    "4,1,2000000,-;",
-    "Oct 14 14:56:49 gpu001 kernel: ",
-    "kernel: ",
-]
-cuts = st.sampled_from(TRUE_LINES).flatmap(lambda line: st.integers(0, len(line)).map(lambda at: line[:at]))
-pieces = (
-    st.sampled_from([*TRUE_LINES, *PREFIXES, "NVRM:", "Xid (", "PCI:", "):", "\n", "\x00", " " * 50, "9" * 50]) | cuts
-)
-mutated = st.lists(pieces | st.text(max_size=6), max_size=8).map("".join)
-times = st.none() | st.floats()
-
-
-@given(st.lists(st.tuples(times, mutated | st.sampled_from(TRUE_LINES)), max_size=20))
-def test_nothing_that_a_node_says_raises_or_grows_out_of_bounds(
-    lines: list[tuple[float | None, str]],
-) -> None:
-    events = kernel_log.parse(lines)
-    for finding in evaluate(events) + evaluate_switches(events):
-        assert 1 <= finding.occurrences <= finding.count
-        assert 1 <= finding.code <= 999_999
-        assert len(finding.text) <= kernel_log.LONGEST_TEXT
-        assert len(finding.process) <= 60
-        assert not finding.cleared_by or finding.severity == "none"
-
-
-@given(st.lists(mutated.filter(lambda text: "nvrm" not in text.lower() and "nvswitch" not in text.lower())))
-def test_noise_without_the_drivers_name_is_never_a_finding(lines: list[str]) -> None:
-    events = parse(*lines)
-    assert evaluate(events) == evaluate_switches(events) == ()
-
-
-@given(
-    st.sampled_from([name for name in TRUE_LINES if "Xid" in name]),
-    st.lists(st.sampled_from(PREFIXES[:3]), max_size=3).map("".join),
-    st.sampled_from([str.upper, str.lower, str.title, str]),
-    st.sampled_from(["", " ", "  ", "\t"]),
-)
-def test_a_true_line_stays_true_in_any_case_blanks_and_wrapping(
-    line: str, prefix: str, cased: type[str], blanks: str
-) -> None:
-    (true,) = parse(line)
-    (event,) = parse(prefix + cased(line).replace("(", f"({blanks}", 1).replace("):", f"{blanks}):{blanks}", 1))
-    assert isinstance(event, XidEvent | SXidEvent)
-    assert isinstance(true, XidEvent | SXidEvent)
-    assert (type(event), event.code, event.pci, event.severity) == (
-        type(true),
-        true.code,
-        true.pci,
-        true.severity,
-    )
-
-
-@given(
-    st.from_regex(r"[A-Za-z][A-Za-z0-9_.-]{0,15}(\[[0-9]{1,6}\])?: ?", fullmatch=True),
-    st.sampled_from(PREFIXES[:2]),
-)
-def test_an_xid_that_another_program_quotes_is_no_event(program: str, prefix: str) -> None:
-    quoted = f"{prefix}{program}{TRUE_LINES[0]}"
-    assert (parse(quoted) == ()) == (not program.lower().startswith("kernel:") and "kernel[" not in program.lower())

@@ -3,63 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import evaluate
-from tests.builders.probed import PATIENT, probe, probe_node
+from tests.builders.probed import PATIENT, host_root, probe_node, read_under, tell_under
 from tests.testbed.image import File
-from tests.testbed.lustre import FILE_SYSTEM, INSTANCE, MOUNT, imported, ost
+from tests.testbed.lustre import FILE_SYSTEM, INSTANCE, imported, ost
 from tests.testbed.needs import needs_nodes
 from tests.testbed.neuron import LS, healthy_trn1
-from tests.testbed.node import entered, healthy_p5, with_file, with_tmpfs
+from tests.testbed.node import entered, healthy_p5, with_file
 
 NOBODY = 65534
 OST0 = f"{FILE_SYSTEM}-OST0000-osc-{INSTANCE}"
 NEURON = "sys/devices/virtual/neuron_device"
 
 
-def written(root: Path, files: dict[str, str | bytes]) -> Path:
-    """A host's root with these files."""
-    for path, content in files.items():
-        file = root / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content.encode() if isinstance(content, str) else content)
-    return root
-
-
-def tell(root: Path, collector: str) -> Collected:
-    """What one collector tells of a host's root."""
-    return probe([collector], ProbeOptions(host_root=str(root), collector_s=30.0)).collectors[collector]
-
-
-def value(root: Path, collector: str) -> Any:
-    data = tell(root, collector)
-    assert data.status is Status.TOLD, data.detail
-    return data.value
-
-
 @pytest.mark.parametrize("collector", ["lustre", "lustre_space", "neuron"])
 def test_what_a_host_has_nothing_of_is_absent(tmp_path: Path, collector: str) -> None:
-    assert tell(written(tmp_path, {"sys/module/ena/initstate": "live\n"}), collector).status is Status.ABSENT
+    assert tell_under(host_root(tmp_path, {"sys/module/ena/initstate": "live\n"}), collector).status is Status.ABSENT
 
 
 def test_a_host_without_nvme_has_no_controller(tmp_path: Path) -> None:
-    data = value(written(tmp_path, {"proc/1/mountinfo": ""}), "nvme")
+    data = read_under(host_root(tmp_path, {"proc/1/mountinfo": ""}), "nvme")
     assert data == {"controllers": [], "left_out": 0}
 
 
 @pytest.mark.parametrize("root", ["proc/fs/lustre", "sys/kernel/debug/lustre", "sys/fs/lustre"])
 def test_an_import_is_found_wherever_the_clients_version_has_it(tmp_path: Path, root: str) -> None:
     files = {f"{root}/osc/{OST0}/import": imported(OST0, "EVICTED"), "sys/fs/lustre/health_check": "healthy\n"}
-    data = value(written(tmp_path, files), "lustre")
+    data = read_under(host_root(tmp_path, files), "lustre")
     assert [(client["name"], client["state"]) for client in data["clients"]] == [(OST0, "EVICTED")]
 
 
@@ -69,14 +47,14 @@ def test_an_import_is_found_wherever_the_clients_version_has_it(tmp_path: Path, 
 )
 def test_an_import_without_a_state_is_an_error_in_its_place(tmp_path: Path, text: str | bytes, error: str) -> None:
     files = {f"proc/fs/lustre/osc/{OST0}/import": text, f"sys/fs/lustre/osc/{OST0}/max_dirty_mb": "lots\n"}
-    (client,) = value(written(tmp_path, files), "lustre")["clients"]
+    (client,) = read_under(host_root(tmp_path, files), "lustre")["clients"]
     assert client["state"]["error"] == error
     assert client["max_dirty_mb"] == "lots"
 
 
 def test_of_too_many_clients_some_are_left_out_and_counted(tmp_path: Path) -> None:
     files = {f"sys/fs/lustre/osc/fs-OST{index:04x}-osc-ffff/active": "0\n" for index in range(1030)}
-    data = value(written(tmp_path, files), "lustre_space")
+    data = read_under(host_root(tmp_path, files), "lustre_space")
     assert (len(data["targets"]), data["left_out"]) == (1024, 6)
 
 
@@ -84,7 +62,7 @@ def test_an_inactive_target_has_no_numbers_and_an_older_client_tells_them_in_pro
     numbers = {"kbytestotal": "100", "kbytesfree": "40", "kbytesavail": "30", "filestotal": "10", "filesfree": "9"}
     files = {f"proc/fs/lustre/osc/{OST0}/{name}": text for name, text in numbers.items()}
     files["sys/fs/lustre/osc/fs-OST0001-osc-ffff/active"] = "0\n"
-    inactive, older = value(written(tmp_path, files), "lustre_space")["targets"]
+    inactive, older = read_under(host_root(tmp_path, files), "lustre_space")["targets"]
     assert inactive == {"kind": "ost", "name": "fs-OST0001", "active": False}
     assert older == {
         "kind": "ost",
@@ -139,7 +117,7 @@ def test_a_disk_is_mounted_where_its_partition_array_or_volume_is(tmp_path: Path
         "31 1 252:0 /kubelet /var/lib/kubelet rw - xfs /dev/mapper/vg-lv rw\n"
         "32 1 0:50 / /pool rw - btrfs /dev/nvme1n1 rw\n"
     )
-    data = value(written(tmp_path, files), "nvme")["controllers"]
+    data = read_under(host_root(tmp_path, files), "nvme")["controllers"]
     disks = [disk for one in data for disk in one["disks"]]
     assert [(disk["name"], disk["kib"], disk["used_by"], disk["mounted"]) for disk in disks] == [
         ("nvme0n1", 1024, ["nvme0n1p1", "md0", "dm-0"], ["/scratch", "/var/lib/kubelet"]),
@@ -160,83 +138,8 @@ def test_a_mount_that_a_user_made_or_that_a_container_is_run_from_is_nobody_else
             "34 1 259:5 / /var/lib/containerd/of/one rw - xfs /dev/md1 rw\n"
         )
     }
-    data = value(written(tmp_path, files), "mounts")
+    data = read_under(host_root(tmp_path, files), "mounts")
     assert [mount["path"] for mount in data["mounts"]] == ["/", "/data", "/var/lib/containerd"]
-
-
-FUSE = "rw,nosuid,nodev - fuse.x x rw,user_id=1000,group_id=1000,allow_other"
-NFS = "rw - nfs4 10.0.0.7:/x rw,hard"
-
-
-def mounted(root: Path, lines: list[str], fstab: str = "", **options: Any) -> list[dict[str, Any]]:
-    """What is told of these mounts, `PATH REST`, in the order in which they were made."""
-    info = "".join(f"{30 + n} 1 0:{60 + n} / {line}\n" for n, line in enumerate(lines))
-    written(root, {"proc/1/mountinfo": info, "etc/fstab": fstab})
-    chosen = ProbeOptions(host_root=str(root), collector_s=30.0, **options)
-    data: list[dict[str, Any]] = probe(["mounts"], chosen).collectors["mounts"].value["mounts"]
-    return data
-
-
-@pytest.mark.parametrize(
-    ("lines", "is_covered"),
-    [
-        ([f"/fsx {NFS}"], False),
-        ([f"/fsx {NFS}", f"/fsx {FUSE}"], True),
-        ([f"/fsx {FUSE}", f"/fsx {NFS}"], False),  # below it
-        ([f"/fsx {NFS}", f"/fsx/home/u {FUSE}"], False),
-        ([f"/fsx {NFS}", f"/fsxx {FUSE}", f"/f {FUSE}"], False),
-        ([f"/mnt/fsx {NFS}", f"/mnt {FUSE}"], True),
-        ([f"/fsx {NFS}", f"/fsx {FUSE.replace('1000', '0')}"], False),  # root's
-    ],
-)
-def test_a_file_system_over_which_a_user_has_mounted_his_own_is_not_touched(
-    tmp_path: Path, lines: list[str], is_covered: bool
-) -> None:
-    (data,) = (mount for mount in mounted(tmp_path, lines) if mount["path"].endswith("/fsx"))
-    assert (data["alive"] == "covered") is is_covered
-
-
-@pytest.mark.parametrize(
-    ("type_", "is_mounted"), [("lustre", False), ("fuse.sshfs", True)], ids=["not his", "perhaps the one of fstab"]
-)
-def test_what_a_user_has_mounted_is_not_what_fstab_asks_for(tmp_path: Path, type_: str, is_mounted: bool) -> None:
-    fstab = f"10.1.2.3@tcp:/x /fsx {type_} _netdev 0 0\n"
-    files = {"proc/1/mountinfo": f"30 1 0:60 / /fsx {FUSE}\n", "etc/fstab": fstab}
-    (entry,) = value(written(tmp_path, dict(files)), "mounts")["fstab"]
-    assert entry["mounted"] is is_mounted
-
-
-def test_the_clusters_own_come_before_all_that_users_bring_about(tmp_path: Path) -> None:
-    walked = [f"/net/host{number} {NFS}" for number in range(100)]
-    users = [f"/home/u{number} {FUSE}" for number in range(100)]
-    own = [f"/{name} {NFS}" for name in ("byhand", "unit", "policy", "fstab")]
-    written(tmp_path, {"etc/systemd/system/unit.mount": "[Unit]\n[Mount]\nWhat=10.0.0.7:/x\nWhere=/unit/\n"})
-    autofs = "/net rw - autofs -hosts rw,fd=7,indirect"
-    data = mounted(tmp_path, [*users, autofs, *walked, *own], "10.0.0.7:/x /fstab nfs4 _netdev\n", mounts=("/policy",))
-    assert len(data) == 64
-    first = [(mount["path"], mount["is_due"], mount["is_automatic"]) for mount in data[:5]]
-    assert first[:3] == [("/unit", True, False), ("/policy", True, False), ("/fstab", True, False)]
-    assert first[3:] == [("/byhand", False, False), ("/net/host0", False, True)]
-
-
-def test_what_somebody_has_plugged_in_is_passed_over_unless_the_cluster_asks_for_it(tmp_path: Path) -> None:
-    lines = ["/media/u/image rw - ext4 /dev/loop3 rw", "/media/data rw - ext4 /dev/sdb1 rw"]
-    data = mounted(tmp_path, lines, "/dev/sdb1 /media/data ext4 defaults\n")
-    assert [mount["path"] for mount in data] == ["/media/data"]
-
-
-def test_a_file_system_whose_disk_is_gone_does_not_answer_from_memory(tmp_path: Path) -> None:
-    files = {
-        "proc/1/mountinfo": (
-            "30 1 8:1 / /there rw - ext4 /dev/sda1 rw\n"
-            "31 1 259:1 / /gone rw - ext4 /dev/nvme1n1 rw\n"
-            "32 1 0:61 / /shared rw - nfs4 10.0.0.7:/x rw\n"
-        ),
-        "sys/dev/block/8:1/size": "1",
-    }
-    alive = {mount["path"]: mount["alive"] for mount in value(written(tmp_path, files), "mounts")["mounts"]}
-    assert alive["/gone"] == "ENODEV"
-    assert "ENODEV" not in (alive["/there"], alive["/shared"])
 
 
 def test_an_nvme_controller_without_a_driver_is_not_an_absent_one() -> None:
@@ -256,25 +159,6 @@ def test_an_nvme_controller_without_a_driver_is_not_an_absent_one() -> None:
     assert evaluate(node_checks()["host.device_drivers"], node).verdict is Verdict.INCOMPLETE
 
 
-def test_a_checkpoint_folder_lies_on_the_nearest_mount_above_it(tmp_path: Path) -> None:
-    mountinfo = (
-        "30 1 259:1 / / rw - ext4 /dev/root rw\n"
-        "31 1 0:61 / /fsx rw - lustre 10.0.0.9@tcp:/a rw\n"
-        "32 1 0:62 / /fsx/local rw - xfs /dev/nvme1n1 rw\n"
-    )
-    lfs = written(tmp_path, {"proc/1/mountinfo": mountinfo})
-    folders = ("/fsx-old/a", "/fsx/local/b", "/c")
-    options = ProbeOptions(host_root=str(lfs), collector_s=30.0, checkpoints=folders)
-    data = probe(["striping"], options).collectors["striping"].value
-    assert [(folder["path"], folder["type"]) for folder in data["folders"]] == [
-        ("/fsx-old/a", "ext4"),
-        ("/fsx/local/b", "xfs"),
-        ("/c", "ext4"),
-    ]
-    on_lustre = probe(["striping"], ProbeOptions(host_root=str(lfs), collector_s=30.0, checkpoints=("/fsx",)))
-    assert on_lustre.collectors["striping"].status is Status.ABSENT
-
-
 def test_neuron_devices_are_told_by_index_whatever_else_is_there(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {
         f"{NEURON}/neuron10/core_count": "8\n",
@@ -290,7 +174,7 @@ def test_neuron_devices_are_told_by_index_whatever_else_is_there(tmp_path: Path)
         "sys/bus/pci/devices/0000:10:19.0/vendor": "0x1d0f\n",
         "sys/bus/pci/devices/0000:10:19.0/device": "0xefa1\n",
     }
-    data = value(written(tmp_path, files), "neuron")
+    data = read_under(host_root(tmp_path, files), "neuron")
     assert (data["driver"], data["on_bus"]) == ("2.26.5.0", 1)
     second, tenth = data["devices"]
     assert (second["index"], second["cores"], second["connected"]) == (2, "many", [10, 3])
@@ -306,13 +190,3 @@ def test_neuron_ls_is_found_where_its_package_puts_it() -> None:
     assert LS == "/opt/aws/neuron/bin/neuron-ls"
     assert (data.status, data.value["exit"]) == (Status.TOLD, 0)
     assert '"neuron_device": 15' in data.value["output"]
-
-
-@needs_nodes
-def test_a_fake_nodes_real_mounts_come_after_those_that_it_only_believes_in() -> None:
-    with entered(with_tmpfs(healthy_p5(), "/fsx", "4m")) as node:
-        data = probe_node(node, ["mounts"], PATIENT).collectors["mounts"].value
-        lines = node.run(["python3", "-c", "import os; print(os.read(os.open('/proc/self/mountinfo', 0), 4096))"])
-    types = {mount["path"]: mount["type"] for mount in data["mounts"]}
-    assert (types["/fsx"], types["/opt/dlami/nvme"]) == ("tmpfs", "ext4")
-    assert MOUNT.encode() in lines.stdout

@@ -1,0 +1,99 @@
+"""Nodes that say little of themselves, and accounts that tell nothing of them: what is asked, what is incomplete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from tests.aws.evidence_runs import (
+    ALL,
+    FSX,
+    INCOMPLETE,
+    NA,
+    NETWORK,
+    NOWHERE,
+    PASS,
+    answering,
+    on_ec2,
+    ran,
+    verdicts,
+)
+from tests.aws.instances import with_instances
+from tests.aws.service import Service
+from tests.aws.storage import LUSTRE_MOUNT, CloudWatch, lustre, mounting, quiet_lustre
+from tests.builders.recordings import boot, node, unreached
+from tests.builders.runs import Runs
+
+
+def elsewhere(name: str) -> NodeEvidence:
+    """A node that somebody else made."""
+    imds = Collected(Status.ABSENT, detail="the firmware does not say that this is an EC2 instance")
+    platform = {"vendor": "Dell Inc.", "product": "PowerEdge XE9680"}
+    return node(name, boot=boot(hostname=name), platform=platform, imds=imds, mounts=mounting(LUSTRE_MOUNT))
+
+
+def test_nodes_elsewhere_are_not_looked_up(runs: Runs, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, *(elsewhere(f"n{number}") for number in (1, 2, 3)))
+    found = ran(runs)
+    assert found == dict.fromkeys(ALL, (NA, NOWHERE))
+    assert service.calls == []
+
+
+def test_without_credentials_each_check_says_what_it_would_need(
+    runs: Runs, service: Service, ids: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(variable)
+    found = ran(runs)
+    known = {"single_az": PASS}  # an instance knows its zone itself
+    assert verdicts(found) == dict.fromkeys(ALL, NA) | known
+    words = "AWS was not asked: no AWS credentials here; expected some in"
+    assert all(words in found[name][1] for name in ALL - known.keys())
+    assert service.calls == []
+
+
+def test_a_profile_without_credentials_leaves_incomplete_what_was_to_be_asked_with_it(
+    runs: Runs, service: Service, ids: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(variable)
+    (runs.folder / "config").write_text("[profile empty]\nregion = us-west-2\n", encoding="utf-8")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(runs.folder / "config"))
+    found = ran(runs, "--profile", "empty")
+    assert verdicts(found) == dict.fromkeys(ALL, INCOMPLETE) | {"single_az": PASS}
+
+
+def test_ids_that_the_account_does_not_know_cost_what_is_told_of_them(
+    runs: Runs, service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_instances(service)
+    quiet_lustre(watch, lustre(service))
+    answering(monkeypatch, *(on_ec2(f"n{number}", f"i-0000000000000000{number}") for number in (1, 2, 3)))
+    found = ran(runs)
+    assert {name for name, verdict in verdicts(found).items() if verdict is PASS} == {
+        *FSX,
+        "single_az",
+        "service_quotas",
+    }
+    assert all(found[name][0] is INCOMPLETE for name in NETWORK | {"image_uniform"})
+
+
+def test_nodes_that_do_not_answer_prove_nothing(runs: Runs, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, *(unreached(f"n{number}") for number in (1, 2, 3)))
+    assert set(verdicts(ran(runs)).values()) == {INCOMPLETE}
+    assert service.calls == []
+
+
+def test_an_instance_without_its_metadata_service_is_looked_up_by_the_region_that_is_given(
+    runs: Runs, service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet_lustre(watch, lustre(service))
+    silent = {
+        "token": {"error": "ETIMEDOUT", "text": "no answer in 1 s"},
+        "identity": {"error": "ETIMEDOUT", "text": ""},
+    }
+    answering(monkeypatch, *(on_ec2(f"n{number}", "", imds=silent) for number in (1, 2, 3)))
+    found = ran(runs, "--region", "us-west-2")
+    assert {name for name, verdict in verdicts(found).items() if verdict is PASS} == FSX

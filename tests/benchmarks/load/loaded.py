@@ -1,0 +1,30 @@
+"""What collectors that load a node tell of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clusterproof.plugins.agent.frame import decode
+from clusterproof.plugins.benchmarks.load.asking import program
+from clusterproof.plugins.benchmarks.load.options import LoadOptions
+from clusterproof.plugins.core.evidence import Collected
+from clusterproof.plugins.transport import Answer
+from tests.testbed.load import OPTIONS
+from tests.testbed.node import NodeImage, entered
+
+
+def evidence_of(image: NodeImage, collector: str, chosen: LoadOptions = OPTIONS) -> Collected:
+    """What one collector tells of a fake node."""
+    to_run, nonce = program([collector], chosen)
+    with entered(image, "gpu001") as node:
+        ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=60)
+    evidence = decode("gpu001", Answer(ran.stdout + ran.stderr), nonce)
+    assert evidence.unreached is None, evidence.detail
+    return evidence.collectors[collector]
+
+
+def read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""

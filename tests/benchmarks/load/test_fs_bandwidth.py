@@ -1,0 +1,107 @@
+"""Writing and reading a file system: past the cache, within what is free, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.agent.frame import decode
+from clusterproof.plugins.benchmarks.load.asking import program
+from clusterproof.plugins.benchmarks.load.options import SECONDS, LoadOptions
+from clusterproof.plugins.benchmarks.load.scratch import scratch_file
+from clusterproof.plugins.core.evidence import NodeEvidence, Status
+from clusterproof.plugins.evidence.perf.fs_bandwidth import FsBandwidth
+from clusterproof.plugins.transport import Answer
+from tests.benchmarks.load.loaded import evidence_of, read
+from tests.builders.probed import PATH, answer
+from tests.testbed.load import SCRATCH, loadable_p5
+from tests.testbed.needs import needs_fio, needs_nodes
+from tests.testbed.node import without_file
+
+SETTLE_S = 20.0
+
+
+def loaded(collectors: Iterable[str], chosen: LoadOptions) -> NodeEvidence:
+    """What these collectors tell of this machine."""
+    to_run, nonce = program([collector for collector in SECONDS if collector in collectors], chosen)
+    return decode("here", Answer(answer(to_run)), nonce)
+
+
+def settles(is_so: Callable[[], object]) -> bool:
+    """Whether something comes true after a while."""
+    until = time.monotonic() + SETTLE_S
+    while not is_so() and time.monotonic() < until:
+        time.sleep(0.02)
+    return bool(is_so())
+
+
+@needs_fio
+def test_fio_writes_and_reads_past_the_cache_and_leaves_nothing(tmp_path: Path) -> None:
+    collector = loaded({"fs_bandwidth"}, LoadOptions(fs_folder=str(tmp_path), fs_mib=64)).collectors["fs_bandwidth"]
+    if "Invalid argument" in collector.detail:
+        pytest.skip(f"{tmp_path} has no direct I/O")
+    assert collector.status is Status.TOLD, collector.detail
+    assert collector.value["write"]["bytes"] == collector.value["read"]["bytes"] == 64 * 1024 * 1024
+    assert set(FsBandwidth(collector.value).gb_per_s) == {"write", "read"}
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_fio
+def test_where_little_is_free_nothing_is_written(tmp_path: Path) -> None:
+    free_mib = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize // 1024**2
+    collector = loaded({"fs_bandwidth"}, LoadOptions(fs_folder=str(tmp_path), fs_mib=free_mib)).collectors[
+        "fs_bandwidth"
+    ]
+    assert collector.status is Status.BROKE
+    assert "MiB free; expected" in collector.detail
+
+
+@needs_fio
+def test_a_run_that_is_cut_off_leaves_no_file_and_no_process(tmp_path: Path) -> None:
+    to_run, _ = program(["fs_bandwidth"], LoadOptions(fs_folder=str(tmp_path), fs_mib=4096))
+    running = subprocess.Popen(
+        ["/bin/sh", "-c", to_run.command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PATH": PATH},
+    )
+    assert running.stdin
+    assert running.stdout
+    running.stdin.write(to_run.stdin)
+    running.stdin.close()
+    assert settles(lambda: list(tmp_path.iterdir()))
+    running.stdout.close()  # the connection is gone
+    assert settles(lambda: not list(tmp_path.iterdir()))
+    assert settles(lambda: not writers(tmp_path))
+    running.wait(SETTLE_S)
+
+
+def writers(folder: Path) -> list[bytes]:
+    """The programs that have this folder on their command line."""
+    lines = map(read, Path("/proc").glob("[0-9]*/cmdline"))
+    return [line for line in lines if f"--filename={folder}".encode() in line]
+
+
+def test_a_scratch_file_is_removed_when_its_writers_are_killed(tmp_path: Path) -> None:
+    writer = os.fork()
+    if not writer:
+        os.setsid()
+        with scratch_file(str(tmp_path)):
+            os.execvp("sleep", ["sleep", "1000"])
+    assert settles(lambda: list(tmp_path.iterdir()))
+    assert [file.stat().st_mode & 0o777 for file in tmp_path.iterdir()] == [0o600]
+    os.killpg(writer, signal.SIGKILL)
+    os.waitpid(writer, 0)
+    assert settles(lambda: not list(tmp_path.iterdir()))
+
+
+@needs_nodes
+def test_a_folder_that_is_not_there_is_absent() -> None:
+    collector = evidence_of(without_file(loadable_p5(), SCRATCH), "fs_bandwidth")
+    assert (collector.status, collector.detail) == (Status.ABSENT, f"no folder {SCRATCH}")

@@ -1,0 +1,42 @@
+"""The two ends of a meter on this machine, as a launcher starts them."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from tests.testbed.needs import SYSTEM_PATH
+
+GB = 10**9
+
+
+def start(script: str, **environment: str) -> subprocess.Popen[str]:
+    data = {"PATH": SYSTEM_PATH, **environment}
+    return subprocess.Popen(
+        ["/bin/sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=data
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> Output:
+    text, _ = process.communicate(timeout=60)
+    return Output(text, process.returncode)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def measured(meter: Meter, settings: MeterSettings) -> tuple[Reading, tuple[Output, Output]]:
+    """A client that is there before its server, as launchers cannot order them."""
+    assert meter.client
+    assert meter.server
+    port = free_port()
+    client = start(meter.client(settings, "127.0.0.1", port))
+    server = start(meter.server(settings, port))
+    outputs = (ended(client), ended(server))
+    return meter.read(settings, outputs), outputs

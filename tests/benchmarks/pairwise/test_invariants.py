@@ -1,0 +1,118 @@
+"""Whatever was measured, under whatever names and in whatever order, the findings are the same."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
+from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, plan
+from clusterproof.plugins.benchmarks.pairwise.findings import Finding, Kind
+from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair, pair
+from clusterproof.plugins.benchmarks.pairwise.view import Settings
+from tests.benchmarks.pairwise.measured import (
+    Cluster,
+    concluded,
+    measured,
+    names,
+    racks,
+)
+from tests.benchmarks.pairwise.troubles import CASES, MIN_EFFECT
+
+READINGS = st.one_of(
+    st.floats(1e-6, 1e5).map(Reading),
+    st.just(Reading(problem="did not end in its time")),
+    st.sampled_from(names(5)).map(lambda node: Reading(problem="lost", culprit=node)),
+)
+
+
+@st.composite
+def any_measurements(draw: st.DrawFn) -> list[Measurement]:
+    nodes = names(draw(st.integers(2, 7)))
+    pairs = st.lists(st.sampled_from(nodes), min_size=2, max_size=2, unique=True).map(lambda two: pair(*two))
+    one = st.builds(Measurement, pairs, st.integers(0, 8), st.integers(1, 3), READINGS)
+    return draw(st.lists(one, max_size=30))
+
+
+@settings(max_examples=200)
+@given(any_measurements(), st.booleans(), st.sampled_from([None, 1.0, 1e4]))
+def test_it_comes_to_something_whatever_was_measured(
+    data: list[Measurement], in_places: bool, floor: float | None
+) -> None:
+    found = analyse(data, Settings(MIN_EFFECT, racks(names(7), 3) if in_places else {}, 4), floor)
+    assert {node for one in found.findings for node in one.nodes} <= {node for one in data for node in one.pair}
+
+
+@functools.cache
+def campaign(name: str) -> tuple[Plan, list[Measurement]]:
+    """The measurements of a case."""
+    case = CASES[name]
+    return case.plan, measured(case.plan, Cluster(**case.cluster))  # type: ignore[arg-type]
+
+
+def renamed(one: Measurement, names: Mapping[str, str]) -> Measurement:
+    culprit = names.get(one.reading.culprit, "")
+    return replace(one, pair=pair(*(names[node] for node in one.pair)), reading=replace(one.reading, culprit=culprit))
+
+
+def kinds_by_name(findings: Sequence[Finding], names: Mapping[str, str]) -> set[tuple[Kind, frozenset[str], str]]:
+    return {(one.kind, frozenset(names.get(node, node) for node in one.nodes), one.place) for one in findings}
+
+
+SHUFFLES = st.integers(0, 2**32)
+CAMPAIGNS = st.sampled_from(sorted(CASES)).map(campaign)
+
+
+@settings(max_examples=40)
+@given(CAMPAIGNS, SHUFFLES)
+def test_other_names_change_no_verdict(campaign: tuple[Plan, list[Measurement]], seed: int) -> None:
+    made, data = campaign
+    other = dict(zip(made.nodes, Random(seed).sample(made.nodes, len(made.nodes)), strict=True))
+    places = {other[node]: place for node, place in made.settings.places.items()}
+    found = analyse([renamed(one, other) for one in data], replace(made.settings, places=places))
+    assert kinds_by_name(found.findings, {}) == kinds_by_name(analyse(data, made.settings).findings, other)
+
+
+@settings(max_examples=40)
+@given(CAMPAIGNS, SHUFFLES)
+def test_another_order_of_the_measurements_changes_no_verdict(
+    campaign: tuple[Plan, list[Measurement]], seed: int
+) -> None:
+    made, data = campaign
+    found = analyse(Random(seed).sample(data, len(data)), made.settings)
+    assert kinds_by_name(found.findings, {}) == kinds_by_name(analyse(data, made.settings).findings, {})
+
+
+@settings(max_examples=40)
+@given(CAMPAIGNS, st.floats(1e-4, 1e3))
+def test_bandwidths_that_are_all_so_many_times_as_high_change_no_verdict(
+    campaign: tuple[Plan, list[Measurement]], factor: float
+) -> None:
+    made, data = campaign
+    scaled = [replace(one, reading=_times(one.reading, factor)) for one in data]
+    found = analyse(scaled, made.settings)
+    assert kinds_by_name(found.findings, {}) == kinds_by_name(analyse(data, made.settings).findings, {})
+
+
+def _times(reading: Reading, factor: float) -> Reading:
+    busbw = reading.busbw_gb_per_s
+    return replace(reading, busbw_gb_per_s=busbw and busbw * factor)
+
+
+@settings(max_examples=30)
+@given(SHUFFLES, st.integers(3, 40), st.sampled_from([0, 4, 8]))
+def test_a_healthy_cluster_of_any_size_accuses_nobody(seed: int, count: int, place: int) -> None:
+    nodes = names(count)
+    made = plan(nodes, racks(nodes, place) if place else {}, MIN_EFFECT, seed=seed)
+    assert not concluded(made, Cluster(seed=seed)).findings
+
+
+def test_a_pair_is_the_same_whichever_end_is_named_first() -> None:
+    assert pair("b", "a") == pair("a", "b") == Pair("a", "b")
+    assert str(pair("b", "a")) == "a~b"

@@ -1,0 +1,105 @@
+"""Runs that measure pairs, as a user types them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.results import read_results
+from tests.benchmarks.launchers.launched import of_run
+from tests.testbed.cluster import Testbed
+
+ROOT = Path(__file__).parents[3]
+NAMES = tuple(f"n{number}" for number in range(1, 9))
+ONE_PORT, SLOW_PORT = "200mbit", "100mbit"
+CHECKS = str(ROOT / "checks" / "perf" / "test_pairwise.py")
+QUICK_IPERF = ("--meter", "iperf3", "--meter-options=-t 1 -O 0")
+# Slow wires, and long runs on them: what busy processors delay is little beside that.
+NCCL_PORTS = ("80mbit", "40mbit")
+QUICK_NCCL = ("--meter", "nccl-tests", "--meter-size", "2M", "--meter-options=-n 3 -w 0", "--ranks-per-node", "1")
+LIBFABRIC = (
+    *("--meter", "fi_pingpong", "--meter-size", "256K"),
+    *("--meter-options=-p tcp -I 6", "--meter-env", "FI_TCP_IFACE=eth0", "--pairs-at-once", "1"),
+)  # fmt: skip
+OWN_TEST = """import pytest
+
+@pytest.mark.perf
+def test_all_were_measured(pairwise):
+    assert len(pairwise.campaigns[0].of_node) == 8
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run printed and wrote."""
+
+    exit: int
+    output: str
+    results: Sequence[Result]
+    recording: Path
+
+    def verdicts(self, check: str) -> dict[str, Verdict]:
+        return {one.node: one.verdict for one in self.results if one.check == f"network.{check}"}
+
+    def failed(self, check: str) -> list[str]:
+        return sorted(name for name, verdict in self.verdicts(check).items() if verdict is Verdict.FAIL)
+
+
+def run(bed: Testbed, folder: Path, *options: str) -> Run:
+    """Type `pytest OPTIONS -m perf` on the cluster's network."""
+    results, recording = folder / "results.jsonl", folder / "recording"
+    kept = [] if "--record" in options else ["--record", str(recording)]
+    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml")]
+    words += ["--results", str(results), *kept, "--no-report", "-p", "no:cacheprovider", "-m", "perf", "-v"]
+    ran = bed.run([*words, *options, *([] if CHECKS in options else [CHECKS])], timeout=280)
+    output = (ran.stdout + ran.stderr).decode()
+    return Run(ran.returncode, output, read_results(results) if results.exists() else [], recording)
+
+
+def interrupted(bed: Testbed, recording: Path, stop: signal.Signals, *options: str) -> str:
+    """What a run says that is stopped in the midst of its second round."""
+    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml"), "--no-report"]
+    words += ["--record", str(recording), "-p", "no:cacheprovider", "-m", "perf", "-k", "pairwise or straggler"]
+    journal = recording / "pairwise.jsonl"
+    with subprocess.Popen(
+        bed.command([*words, *options, CHECKS]),
+        env={**os.environ, "HOME": str(bed.home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as running:
+        until = time.monotonic() + 120
+        while not (journal.exists() and journal.read_text().count("\n") > 2):
+            assert running.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        while not any(b"iperf3" in words.encode() for name in NAMES[:4] for words in of_run(bed.nodes[name].root)):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        running.send_signal(stop)
+        output, _ = running.communicate(timeout=120)
+    assert running.returncode == 2, output
+    return output
+
+
+@contextlib.contextmanager
+def wires(
+    bed: Testbed,
+    names: Sequence[str],
+    slow: Sequence[str] = (),
+    bare: Sequence[str] = (),
+    ports: tuple[str, str] = (ONE_PORT, SLOW_PORT),
+) -> Iterator[None]:
+    """The nodes' ports with what they send, `slow` ones less; `bare` are left as they are."""
+    rest = [name for name in names if name not in (*slow, *bare)]
+    with bed.slow_group(rest, ports[0]), bed.slow_group(slow, ports[1]):
+        yield

@@ -1,0 +1,41 @@
+"""What a test lets GPUs tell, and what a check says of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.evaluate import evaluate
+
+UNSUPPORTED = {"error": "NOT_SUPPORTED", "text": ""}
+UNKNOWN = {"error": "UNKNOWN", "text": ""}
+GPU = {"index": 0, "lost": None, "pci": "0000:53:00.0", "mig_mode": False, "uuid": "GPU-1", "serial": "1"}
+ON_BUS = {"address": "0000:53:00.0", "vendor": "10de", "device": "2330", "class": "030200", "driver": "nvidia"}
+NO_AER = {"correctable": None, "nonfatal": None, "fatal": None}
+
+
+def evaluated(
+    check: str, instance_type: str = "p5.48xlarge", *, gpus: list[dict[str, Any]], **collectors: Any
+) -> Result:
+    """A check's result on a node whose GPUs tell just this, and other collectors that."""
+    nvml = {"init": None, "init_s": 0.1, "driver": "580.126.09", "count": len(gpus), "gpus": gpus}
+    data = {"nvml": nvml, "pci": {"devices": [{**ON_BUS, "errors": NO_AER}]}} | collectors
+    evidence = NodeEvidence("gpu001", {name: Collected(Status.TOLD, value) for name, value in data.items()})
+    return evaluate(node_checks()[check], Node(Target("gpu001", instance_type=instance_type), evidence))
+
+
+def bus(*numa: int, driver: str = "nvidia", nvswitches: int = 4) -> dict[str, Any]:
+    """What the PCI bus shows: GPUs on these NUMA nodes, and so many NVSwitches."""
+    gpus = [
+        {**ON_BUS, "address": f"0000:{0x53 + n:02x}:00.0", "numa": node, "driver": driver}
+        for n, node in enumerate(numa)
+    ]
+    return {"devices": gpus + [{**ON_BUS, "address": "0000:dc:00.0", "class": "068000"}] * nvswitches}
+
+
+def beside(first: dict[str, Any], *others: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{**GPU, "index": n, **one} for n, one in enumerate((first, *others))]

@@ -1,0 +1,166 @@
+"""GPUs on the PCIe bus: their lanes, errors, places and drivers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from tests.checks.gpu.given import GPU, NO_AER, ON_BUS, UNKNOWN, UNSUPPORTED, beside, bus, evaluated
+
+EFA = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2"}
+
+
+@pytest.mark.parametrize(
+    ("replays", "errors", "verdict"),
+    [
+        (0, NO_AER, Verdict.PASS),
+        (1000, NO_AER, Verdict.PASS),
+        (1001, NO_AER, Verdict.CONCERN),
+        (UNSUPPORTED, NO_AER, Verdict.NOT_APPLICABLE),
+        (UNSUPPORTED, dict.fromkeys(NO_AER, 0), Verdict.PASS),
+        (UNKNOWN, dict.fromkeys(NO_AER, 0), Verdict.INCOMPLETE),
+        (UNKNOWN, {**NO_AER, "fatal": 1}, Verdict.FAIL),
+        (UNKNOWN, {**NO_AER, "nonfatal": 1}, Verdict.CONCERN),
+        (0, {**NO_AER, "correctable": 480}, Verdict.PASS),
+        (0, {**NO_AER, "correctable": 481}, Verdict.CONCERN),
+        (0, {**NO_AER, "correctable": UNKNOWN, "fatal": 2}, Verdict.FAIL),
+        (0, None, Verdict.INCOMPLETE),
+    ],
+)
+def test_pcie_errors_are_judged_by_what_there_is(replays: object, errors: object, verdict: Verdict) -> None:
+    gpu = {**GPU, "pcie_replays": replays}
+    assert evaluated("gpu.pcie_errors", gpus=[gpu], pci={"devices": [{**ON_BUS, "errors": errors}]}).verdict is verdict
+
+
+def test_a_device_that_nobody_counts_the_errors_of_is_not_applicable() -> None:
+    efa = {"address": "0000:4f:00.0", "vendor": "1d0f", "device": "efa2", "class": "020000", "errors": NO_AER}
+    assert evaluated("gpu.pcie_errors", gpus=[GPU], pci={"devices": [efa]}).verdict is Verdict.NOT_APPLICABLE
+
+
+def test_a_gpu_on_the_bus_that_does_not_answer_is_incomplete() -> None:
+    result = evaluated("gpu.pcie_errors", gpus=[{**GPU, "pci": "0000:64:00.0", "pcie_replays": 0}])
+    assert (result.verdict, "no GPU answers at this address" in result.message) == (Verdict.INCOMPLETE, True)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "taint", "modules", "verdict"),
+    [
+        ("6.8.0-1021-aws", "OE", ["gdrdrv"], Verdict.PASS),
+        ("5.12.0", "OE", ["gdrdrv"], Verdict.PASS),
+        ("5.9.16", "OE", ["gdrdrv"], Verdict.CONCERN),
+        ("5.10.228", "OE", ["gdrdrv", "nvidia_peermem"], Verdict.PASS),
+        ("6.8.0-1021-aws", "POE", ["gdrdrv"], Verdict.CONCERN),
+        ("6.8.0-1021-aws", "POE", ["gdrdrv", "nvidia_peermem"], Verdict.PASS),
+        ("6.8.0-1021-aws", "OE", ["nvidia_peermem"], Verdict.CONCERN),
+        ("6.8.0-1021-aws", "", ["gdrdrv"], Verdict.INCOMPLETE),
+        ("a kernel", "OE", ["gdrdrv"], Verdict.INCOMPLETE),
+    ],
+)
+def test_gpudirect_needs_peermem_or_dma_buf_and_gdrcopy(
+    kernel: str, taint: str, modules: list[str], verdict: Verdict
+) -> None:
+    rdma = {"devices": [EFA], "modules": modules, "uverbs": [], "nvidia_taint": taint}
+    assert evaluated("gpu.peermem", gpus=[GPU], rdma=rdma, boot={"kernel": kernel}).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "words"),
+    [
+        ("g6e.48xlarge", "no GPUDirect RDMA on g6e.48xlarge"),
+        ("p3dn.24xlarge", "no GPUDirect RDMA on p3dn.24xlarge"),
+        ("p5.4xlarge", "no GPUDirect RDMA on p5.4xlarge"),
+    ],
+)
+def test_gpudirect_is_not_asked_for_where_there_is_none(instance_type: str, words: str) -> None:
+    result = evaluated("gpu.peermem", instance_type, gpus=[GPU], rdma={"devices": [EFA]})
+    assert (result.verdict, words in result.message) == (Verdict.NOT_APPLICABLE, True)
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "gpu", "verdict"),
+    [
+        ("p5.48xlarge", {"pcie_width": 8, "nvlinks": [True] * 18}, Verdict.FAIL),  # boards with NVLink have all lanes
+        ("g6e.48xlarge", {"pcie_width": 8}, Verdict.PASS),  # the catalogue knows that it wires no more
+        ("g6e.48xlarge", {"pcie_width": 4}, Verdict.CONCERN),
+        ("g5.48xlarge", {"pcie_width": 8}, Verdict.CONCERN),  # nobody knows
+        ("someone.else", {"pcie_width": 8, "nvlinks": UNSUPPORTED}, Verdict.CONCERN),
+        ("someone.else", {"pcie_width": 8, "nvlinks": [True] * 4}, Verdict.FAIL),
+        ("someone.else", {"pcie_width": 16}, Verdict.PASS),
+        ("p5.48xlarge", {"pcie_width": UNKNOWN}, Verdict.INCOMPLETE),
+    ],
+)
+def test_how_many_lanes_a_gpu_should_have(instance_type: str, gpu: dict[str, Any], verdict: Verdict) -> None:
+    gpus = [{**GPU, "pcie_width_max": 16, **gpu}] * 2
+    assert evaluated("gpu.pcie_link", instance_type, gpus=gpus).verdict is verdict
+
+
+def can_do(*most: object, name: str = "H100") -> list[dict[str, Any]]:
+    return [
+        {"name": name, "pcie_width": 16, "pcie_width_max": 16, "pcie_gen": 4, "pcie_gen_max": data} for data in most
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "verdict"),
+    [
+        (beside(*can_do(5, 5, 5)), Verdict.PASS),
+        (beside(*can_do(4, 5, 5)), Verdict.FAIL),
+        (beside(*can_do(4, 4, 5)), Verdict.CONCERN),  # most can do no more
+        (beside(*can_do(4, 5)), Verdict.CONCERN),
+        (beside(*can_do(5, UNKNOWN)), Verdict.PASS),
+        (beside(*can_do(4, name="L40S"), *can_do(5, 5)), Verdict.PASS),  # another model
+    ],
+)
+def test_what_a_pcie_link_can_do_is_alike_on_all_gpus(gpus: list[dict[str, Any]], verdict: Verdict) -> None:
+    assert evaluated("gpu.pcie_link", gpus=gpus).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("addresses", "instance_type", "verdict"),
+    [
+        (["0000:53:00.0", "0000:64:00.0"], "someone.else", Verdict.FAIL),
+        (["0000:53:00.0"], "someone.else", Verdict.INCOMPLETE),  # all are on the bus, and nobody says how many are due
+        (["0000:64:00.0"], "someone.else", Verdict.INCOMPLETE),  # the bus of another machine
+        (["0000:53:00.0"] * 8, "p5.48xlarge", Verdict.PASS),
+        (["0000:53:00.0"] * 7 + ["0000:64:00.0"], "p5.48xlarge", Verdict.FAIL),
+        (["0000:53:00.0"] * 7 + [UNKNOWN], "p5.48xlarge", Verdict.PASS),
+    ],
+)
+def test_a_gpu_of_the_driver_is_on_the_bus(addresses: list[object], instance_type: str, verdict: Verdict) -> None:
+    gpus = [{**GPU, "index": n, "pci": address} for n, address in enumerate(addresses)]
+    assert evaluated("gpu.gpu_count", instance_type, gpus=gpus, boot={"uptime_s": 86_400.0}).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("numa", "verdict", "words"),
+    [
+        ((0, 0, 0, 0, 1, 1, 1, 1), Verdict.PASS, ""),
+        ((0, 0, 0, 0, 0, 1, 1, 1), Verdict.CONCERN, "5 GPUs on NUMA node 0, 3 GPUs on NUMA node 1; expected 4 on each"),
+        ((0, 0, 0), Verdict.PASS, ""),
+        ((0, 0, 1), Verdict.PASS, ""),  # three cannot be shared evenly
+        ((), Verdict.NOT_APPLICABLE, "no NVIDIA GPU on the PCI bus"),
+    ],
+)
+def test_gpus_are_shared_evenly_among_numa_nodes_where_no_other_node_tells_how(
+    numa: tuple[int, ...], verdict: Verdict, words: str
+) -> None:
+    result = evaluated("gpu.gpu_numa", gpus=[GPU], pci=bus(*numa))
+    assert (result.verdict, words in result.message) == (verdict, True), result.message
+
+
+@pytest.mark.parametrize(
+    ("driver", "modules", "verdict"),
+    [
+        ("nvidia", ["nvidia"], Verdict.PASS),
+        ("", ["nvidia"], Verdict.PASS),  # that none holds it is another check's finding
+        ("vfio-pci", ["nvidia"], Verdict.FAIL),
+        ("nouveau", ["nouveau"], Verdict.FAIL),
+        ("nvidia", ["nvidia", "nouveau"], Verdict.CONCERN),
+        (None, ["nvidia"], Verdict.INCOMPLETE),
+    ],
+)
+def test_nvidia_s_driver_holds_the_gpus(driver: Any, modules: list[str], verdict: Verdict) -> None:
+    rdma = {"devices": [], "modules": modules, "uverbs": [], "nvidia_taint": ""}
+    assert evaluated("gpu.gpu_driver", gpus=[GPU], pci=bus(0, driver=driver), rdma=rdma).verdict is verdict

@@ -1,0 +1,36 @@
+"""Devices of the network that a test gives a node, and what a check says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.evaluate import evaluate
+
+
+def verdict(check: str, collectors: Mapping[str, Any], **target: Any) -> Result:
+    """What a check says of a lone node that told these collectors."""
+    data = {name: Collected(Status.TOLD, value) for name, value in collectors.items()}
+    return evaluate(node_checks()[check], Node(Target("gpu001", **target), NodeEvidence("gpu001", data)))
+
+
+def port(**values: Any) -> dict[str, Any]:
+    """An active port."""
+    data = {"port": 1, "state": "4: ACTIVE", "physical_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)"}
+    return {**data, "link_layer": "InfiniBand", "link_downed": None, "symbol_errors": None, **values}
+
+
+def mlx5(number: int, *ports: dict[str, Any], device: str = "1021") -> dict[str, Any]:
+    """A ConnectX device."""
+    data = {"name": f"mlx5_{number}", "vendor": "15b3", "device": device, "firmware": "28.39.1002"}
+    return {**data, "p2p": None, "gdr": None, "ports": list(ports)}
+
+
+def rdma(*devices: dict[str, Any]) -> dict[str, Any]:
+    """A node with these RDMA devices, a day after its boot."""
+    return {"rdma": {"devices": list(devices)}, "boot": {"uptime_s": 86400.0}}

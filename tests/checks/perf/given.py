@@ -1,0 +1,27 @@
+"""What a test lets nodes tell under load, and what a check says of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.suite.evaluate import evaluate
+
+
+def ran(output: str, status: int | None = 0, command: str = "x") -> dict[str, Any]:
+    """One run of a program."""
+    return {"command": command, "exit": status, "output": output}
+
+
+def evaluated(
+    check: str, collector: str, values: Mapping[str, object], instance_type: str = "p5.48xlarge", name: str = "gpu001"
+) -> Result:
+    """What a check says of one of these nodes, each of which told that value."""
+    cluster = Cluster("c", "local", tuple(Target(node, instance_type=instance_type) for node in values))
+    data = {node: NodeEvidence(node, {collector: Collected(Status.TOLD, value)}) for node, value in values.items()}
+    return evaluate(all_checks()[check], nodes(cluster, data, "perf")[name])

@@ -1,0 +1,138 @@
+"""The kernel's log where /dev/kmsg does not tell it: what dmesg and the journal add, and what is no evidence."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.core.evidence import Status
+from tests.builders.probed import PATIENT, probe, tell, value
+from tests.testbed.image import ABSENT, NodeImage
+from tests.testbed.needs import needs_nodes, needs_root
+from tests.testbed.node import (
+    healthy_cpu,
+    with_file,
+    with_tool,
+)
+
+NOBODY = 65534
+FOR_EVER = "while :; do sleep 1; done"
+DENIED = "#!/bin/sh\necho dmesg: read kernel buffer failed: Operation not permitted >&2\nexit 1\n"
+LOST = "6,9000,7200000000,-;NVRM: first that is left\n"
+
+
+@pytest.mark.parametrize(
+    ("journal", "added", "whole_from"),
+    [
+        (
+            {0: "Linux version 6.8.0", 7100: "NVRM: early", 7200: "NVRM: first that is left"},
+            ["Linux version 6.8.0", "NVRM: early"],
+            0.0,
+        ),
+        ({7100: "NVRM: early", 7200: "NVRM: first that is left"}, ["NVRM: early"], 7100.0),
+        ({0: "Linux version 6.8.0", 5000: "NVRM: early"}, ["Linux version 6.8.0", "NVRM: early"], 7200.0),
+        ({}, [], 7200.0),
+    ],
+    ids=["whole", "begins-late", "ends-early", "empty"],
+)
+@needs_nodes
+def test_what_kmsg_has_lost_comes_from_the_journal(
+    journal: dict[int, str], added: list[str], whole_from: float
+) -> None:
+    script = "".join(f"echo '[{at:5}.000000] gpu001 kernel: {text}'\n" for at, text in journal.items())
+    image = with_tool(with_file(healthy_cpu(), "/dev/kmsg", LOST), "journalctl", f"#!/bin/sh\n{script}")
+    data = value(image, "kernel_log")
+    assert data["source"] == "/dev/kmsg"
+    assert [text for _, text in data["lines"]] == [*added, "NVRM: first that is left"]
+    assert (data["truncated"], data["whole_from"]) == (whole_from > 0, whole_from)
+
+
+@needs_nodes
+def test_a_journal_that_does_not_end_costs_only_what_it_would_have_added() -> None:
+    journal = f"#!/bin/sh\necho '[    0.0] gpu001 kernel: NVRM: early'\n{FOR_EVER}\n"
+    image = with_tool(with_file(healthy_cpu(), "/dev/kmsg", LOST), "journalctl", journal)
+    data = value(image, "kernel_log", ProbeOptions(collector_s=4.0))
+    assert [text for _, text in data["lines"]] == ["NVRM: early", "NVRM: first that is left"]
+    assert data["truncated"] is True
+
+
+@needs_nodes
+@pytest.mark.parametrize("indent", ["[   12.500000] ", " " * 15], ids=["from syslog(2)", "from /dev/kmsg"])
+def test_only_the_head_of_a_record_that_dmesg_prints_is_the_kernels_word(indent: str) -> None:
+    lines = (
+        "[    0.000000] Linux version 6.8.0\n[    0.000000] NVRM: loading\n"
+        f"[   12.500000] tmpfs: Unknown parameter 'x\n{indent}NVRM: Xid (PCI:0000:c5:00): 79'\n{indent}nvidia: y\n"
+        "[   12.600000] NVRM: one\n[   12.600000] NVRM: two\n"
+    )
+    data = value(printing(lines), "kernel_log")
+    assert data["source"] == "dmesg"
+    assert [line[1] for line in data["lines"]] == ["Linux version 6.8.0", "NVRM: loading", "NVRM: one", "NVRM: two"]
+
+
+@needs_root
+@needs_nodes
+def test_a_users_newline_in_this_machines_log_is_no_record_where_dmesg_has_it_from_syslog() -> None:
+    mark = f"NVRM: Xid (PCI:0000:c5:00): {os.getpid() % 90 + 10}"
+    mount = ["unshare", "-Urm", "mount", "-t", "tmpfs", "-o", f"x\n{mark}", "none", "/mnt"]
+    subprocess.run(mount, capture_output=True, check=False)
+    hidden = ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /dev && dmesg"]
+    shown = subprocess.run(hidden, capture_output=True, text=True, check=False).stdout
+    if f"] {mark}'" not in shown:
+        pytest.skip("this machine lets nobody mount in a namespace of his own, or shows no kernel log")
+    data = value(printing("".join(f"{line}\n" for line in shown.split("\n")[-20:])), "kernel_log")
+    assert [line for line in data["lines"] if mark in line[1]] == []
+
+
+def printing(lines: str) -> NodeImage:
+    """A node whose dmesg prints these lines, and that has nothing else of its kernel log."""
+    image = with_tool(without_kmsg(), "journalctl", DENIED)
+    return with_tool(image, "dmesg", f"#!/bin/sh\ncat <<'E'\n{lines}E\n")
+
+
+@pytest.mark.parametrize("tool", ["journalctl", "dmesg"])
+@needs_nodes
+def test_without_kmsg_a_tool_tells_the_same_lines(tool: str) -> None:
+    host = " gpu001 kernel:" if tool == "journalctl" else ""
+    script = f"""#!/bin/sh
+[ "$LC_ALL" = C ] || exit 1
+echo "-- Logs begin at Thu 2025-11-20 --"
+echo "[    0.000000]{host} Linux version 6.8.0"
+echo "[ 9000.250000]{host} NVRM: Xid (PCI:0000:c5:00): 48, pid=12"
+echo "[ 9000.300000]{host and " gpu001 health[9]:"} {"NVRM: no word of the kernel" if host else "usb 1-1: x"}"
+"""
+    image = with_tool(with_tool(without_kmsg(), "journalctl", DENIED), "dmesg", DENIED)
+    data = value(with_tool(image, tool, script), "kernel_log")
+    assert data["source"].startswith(tool)
+    assert data["lines"] == [[0.0, "Linux version 6.8.0"], [9000.25, "NVRM: Xid (PCI:0000:c5:00): 48, pid=12"]]
+
+
+@needs_nodes
+def test_a_log_that_may_not_be_read_is_denied_and_not_empty() -> None:
+    image = with_tool(with_tool(healthy_cpu(), "journalctl", "#!/bin/sh\necho '-- No entries --'\n"), "dmesg", DENIED)
+    collector = tell(image, "kernel_log", user=NOBODY)
+    assert collector.status is Status.DENIED
+    assert "/dev/kmsg: Permission denied" in collector.detail
+    assert "read kernel buffer failed" in collector.detail
+
+
+@needs_nodes
+def test_an_empty_log_is_no_evidence() -> None:
+    image = with_file(healthy_cpu(), "/dev/kmsg", "")
+    assert tell(with_tool(image, "dmesg", DENIED), "kernel_log").status is Status.DENIED
+    assert tell(with_tool(image, "dmesg", "#!/bin/sh\necho '[    0.0] NVRM: x'\n"), "kernel_log").status is Status.TOLD
+
+
+def without_kmsg() -> NodeImage:
+    return with_file(healthy_cpu(), "/dev/kmsg", ABSENT)
+
+
+@needs_root
+def test_this_machines_own_log_is_read_to_its_end() -> None:
+    data = probe(["kernel_log"], PATIENT).collectors["kernel_log"].value
+    assert data["source"] == "/dev/kmsg"
+    assert data["read"] > 10
+    assert Path("/dev/kmsg").is_char_device()

@@ -1,0 +1,127 @@
+"""Which settings mean something, in TOML and in the plain lines that a prolog reads."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusterproof.integrations.slurm import control
+from clusterproof.integrations.slurm.settings import Settings, SettingsError, plain_toml, read_settings
+from tests.integrations.slurm.scripts import SCRIPTS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('mode = "drian"', "mode is 'drian' (did you mean drain?); expected observe, drain, off"),
+        ("mode = true", "mode is true or false; expected text"),
+        ("dedline_s = 5", "'dedline_s' is not a known key (did you mean deadline_s?)"),
+        ("deadline_s = 60", "deadline_s is 60; expected 3 to 8"),
+        ('state = "var"', "state is 'var'; expected a path that begins with /"),
+        ("[health_check]\nresume = 1", "resume is a whole number; expected true or false"),
+        ("[health_check]\nmax_drained = 3", "'max_drained' is not a known key"),
+        ("mode = ", "is not TOML"),
+    ],
+)
+def test_a_wrong_setting_is_one_clear_line(text: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "slurm.toml"
+    file.write_text(text)
+    with pytest.raises(SettingsError) as wrong:
+        read_settings(str(file))
+    assert says in str(wrong.value)
+    assert "\n" not in str(wrong.value)
+
+
+def test_the_settings_that_the_documentation_shows_are_the_defaults(tmp_path: Path) -> None:
+    text = (SCRIPTS / "install.md").read_text()
+    shown = text.partition('    mode = "observe"')[2].partition("\n\nObserve")[0]
+    file = tmp_path / "slurm.toml"
+    file.write_text("mode = 'observe'" + shown)
+    assert read_settings(str(file)) == Settings()
+    assert "max_drained_nodes = 10" in file.read_text()
+
+
+def test_without_settings_it_only_observes(tmp_path: Path) -> None:
+    assert read_settings(str(tmp_path / "slurm.toml")) == Settings()
+    assert not Settings().drains
+
+
+@pytest.mark.parametrize(
+    ("total", "percent", "nodes", "limit"), [(100, 10, 20, 10), (1000, 10, 20, 20), (4, 10, 20, 1), (0, 0, 5, 1)]
+)
+def test_the_limit_is_a_share_or_a_number_and_one_node_in_any_case(
+    total: int, percent: int, nodes: int, limit: int
+) -> None:
+    assert control.allowed(total, percent, nodes) == limit
+
+
+def test_the_three_scripts_differ_in_name_and_patience_alone() -> None:
+    texts = [
+        (SCRIPTS / f"clusterproof-{name}").read_text().splitlines() for name in ("prolog", "epilog", "health-check")
+    ]
+    different = {index for index, lines in enumerate(zip(*texts, strict=True)) if len(set(lines)) > 1}
+    assert {texts[0][index].partition("=")[0] for index in different if index > 1} == {"occasion", "limit_s"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        'mode = "drain" # now\n\n[health_check]\n\tresume=false\nmax_drained_nodes = 0\n',
+        'mode = "drain"\nmode = "off"',
+        "[a]\n[a]",
+        "a = 1\n[a]",
+        "[a]\n[b]\na = 1",
+        'state = "\\u0041"',
+        "state = '/var'",
+        'state = """/var"""',
+        "reuse_s = 060",
+        "reuse_s = +60",
+        "reuse_s = 1e3",
+        "reuse_s = 1_000",
+        "mode = off",
+        "mode = True",
+        "a.b = 1",
+        "[a.b]",
+        "[[a]]",
+        '"mode" = "off"',
+        'mode = "off" off',
+        'mode = "off\nx"',
+        'mode = "off" # \x00',
+        'mode = "o\x7f"',
+        "caf\u00e9 = 1",
+        'mode = "off"\r\n',
+        "deadline_s = 1234567890123",
+    ],
+)
+def test_a_plain_text_means_what_it_means_in_toml(text: str) -> None:
+    is_told_alike(text)
+
+
+@given(st.text(st.sampled_from("a1_-.=\"'#[]{}, \t\n\r\\+tru\x00\u00e9"), max_size=24))
+def test_whatever_is_taken_for_plain_is_toml(text: str) -> None:
+    is_told_alike(text)
+
+
+@given(st.lists(st.sampled_from(['a = "x"', "b = 1", "c = true", "[d]", "[e]", "a = 0", "# b", "", " f=false#g"])))
+def test_plain_lines_mean_in_any_order_what_they_mean_in_toml(lines: list[str]) -> None:
+    is_told_alike("\n".join(lines))
+
+
+def is_told_alike(text: str) -> None:
+    """What is plain is as TOML has it; what TOML does not have is never plain."""
+    try:
+        expected = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        assert plain_toml(text) is None
+        return
+    assert plain_toml(text) in (None, expected)

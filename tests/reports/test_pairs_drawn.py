@@ -1,0 +1,256 @@
+"""What was measured between nodes, drawn and listed on the page of a run."""
+
+from __future__ import annotations
+
+import csv
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.clusters import Simulated
+from clusterproof.plugins.benchmarks.meters.baseline import Figure, Stack
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.facts import Campaign, PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.model import Measurement, pair
+from clusterproof.reports.document.places import blocks, in_order
+from clusterproof.reports.document.strip import MAX_LINES
+from clusterproof.reports.folder import write_forms
+from clusterproof.reports.measurements import HEAD, measurements_csv
+from clusterproof.reports.pairs import lines_of_pairs
+from tests.benchmarks.pairwise.pair_faults import HEALTHY, LINK, PairFault, write_recording
+from tests.benchmarks.pairwise.pair_faults import run_of as measured
+from tests.builders.recordings import boot, node, recorded
+from tests.builders.runs import ROOT
+from tests.reports.page import Page
+from tests.reports.reported import HOSTILE
+from tests.reports.run_of_pairs import FAULTS, SLOW, page, run, section, words_of
+
+MAX_BYTES = 300_000
+
+
+def some_faults(cluster: Simulated) -> None:
+    cluster.slow_nodes = {"n0003": 0.8}
+    cluster.dead = ("n0005",)
+    cluster.slow_racks = {"rack1": 0.85}
+
+
+def changed(fault: PairFault, **journal: object) -> PairwiseRun:
+    """The run of a fault with another journal."""
+    (campaign,) = measured(fault).campaigns
+    return PairwiseRun((replace(campaign, journal=replace(campaign.journal, **journal)),))  # type: ignore[arg-type]
+
+
+def named(old: str, new: str) -> PairwiseRun:
+    """A run in which one node has another name."""
+    (campaign,) = measured(SLOW).campaigns
+    journal = campaign.journal
+    plan = replace(
+        journal.plan,
+        nodes=tuple(new if node == old else node for node in journal.plan.nodes),
+        places={new if node == old else node: place for node, place in journal.plan.places.items()},
+    )
+    data = tuple(
+        replace(one, pair=pair(*(new if node == old else node for node in one.pair))) for one in journal.measurements
+    )
+    return PairwiseRun((Campaign(replace(journal, plan=plan, measurements=data)),))
+
+
+def table(between: PairwiseRun) -> list[dict[str, str]]:
+    return list(csv.DictReader((measurements_csv(run(between)) or "").splitlines()))
+
+
+def test_the_section_tells_what_was_measured_and_how_good_that_is() -> None:
+    words = words_of(page(SLOW))
+    for data in (
+        "93 pairs of 32 nodes, measured 96 times with nccl-tests, in 8 rounds",
+        "all_reduce of 8 GiB, p5.48xlarge, 8 ranks on each node, 32 EFA devices",
+        "efa, 32 devices",
+        "398.8 GB/s, spread 1.5 %",
+        "99.7 % of the wire, 400 GB/s; with 2 nodes NCCL's tree",
+        "383.2 GB/s, 80 % of what was published",
+        "seed7",
+    ):
+        assert data in words
+
+
+def test_racks_stand_together_with_lines_between_them() -> None:
+    html = page(SLOW)
+    assert re.findall(r'class="group"[^>]*>([^<]*)', html) == ["rack0", "rack1", "rack2", "rack3"]
+    (lines,) = re.findall(r'class="between" d="([^"]*)"', html)
+    assert lines.count("M") == 6
+
+
+def test_a_baseline_and_its_other_software_are_told() -> None:
+    (campaign,) = measured(SLOW).campaigns
+    assert campaign.key
+    figure = Figure(campaign.key, Stack(nccl="2.20"), 395.0, 12)
+    words = words_of(section(PairwiseRun((replace(campaign, figures=(figure,)),))))
+    assert re.search(r"3\d\d(\.\d)? GB/s, 80 % of the baseline's 395 GB/s, of other software: nccl 2\.20", words)
+
+
+@pytest.mark.parametrize(
+    ("ended", "words"),
+    [
+        ("5 pairs of round 4 (a~b), and what would have followed", "left out5 pairs of round 4 (a~b)"),
+        (None, "left outwhat followed: it was broken off"),
+        ("", ""),
+    ],
+)
+def test_what_was_left_out_is_told(ended: str | None, words: str) -> None:
+    between = changed(SLOW, ended=ended)
+    data = words_of(section(between))
+    assert (words in data) if words else ("left out" not in data)
+    line = " ".join(lines_of_pairs(between, 1000))
+    assert ("left out: " in line) is bool(words)
+
+
+def test_nodes_that_were_not_reached_are_told_with_the_reason() -> None:
+    assert "not measuredn0002: refused" in words_of(page(FAULTS["a node that was not reached"]))
+
+
+def test_of_two_nodes_nobody_is_said_to_be_well() -> None:
+    assert "two nodes have nobody to be compared with" in words_of(page(FAULTS["two nodes only"]))
+
+
+def test_where_all_failed_there_is_no_normal() -> None:
+    data = tuple(
+        replace(one, reading=replace(one.reading, busbw_gb_per_s=None, problem="no answer"))
+        for one in measured(SLOW).campaigns[0].journal.measurements
+    )
+    between = changed(SLOW, measurements=data)
+    assert "normal unknown: all failed" in " ".join(lines_of_pairs(between, 1000))
+    assert 'class="on-failed"' in section(between)
+
+
+def test_the_terminal_has_one_sentence() -> None:
+    (line,) = lines_of_pairs(measured(SLOW), 1000)
+    assert line.startswith(
+        "pairs       93 pairs of 32 nodes, measured 96 times with nccl-tests: normal 398.8 GB/s (99.7 % of the wire"
+    )
+    assert all(len(part) <= 100 for part in lines_of_pairs(measured(SLOW), 100))
+
+
+@pytest.mark.parametrize("nodes", [64, 65, 300, 2048])
+def test_a_large_cluster_is_folded_by_place_with_the_accused_below(nodes: int) -> None:
+    html = page(PairFault(f"faults among {nodes}", some_faults, nodes=nodes, first_rounds_only=nodes > 300))
+    assert len(html.encode()) < MAX_BYTES
+    heat, strip = html.split('<svg class="strip"')
+    rows = re.findall(r'class="row[^>]*>([^<]*)', heat)
+    if nodes <= 64:
+        assert len(rows) == nodes
+    else:
+        assert sorted(rows[-2:]) == ["▸ n0003", "▸ n0005"]
+        assert "▸ rack1" in rows
+        assert len(rows) < 40
+    shown = re.findall(r'class="row[^>]*>(?:▸ )?([^<]*)', strip)
+    assert len(shown) <= MAX_LINES
+    assert re.fullmatch(r"\d+ others", shown[-1])
+    assert int(shown[-1].split()[0]) + len(shown) - 1 == nodes
+
+
+def test_every_pair_of_64_nodes_fits_too() -> None:
+    (campaign,) = measured(SLOW).campaigns
+    reading = campaign.journal.measurements[-1].reading
+    nodes = [f"n{number:04}" for number in range(64)]
+    data = tuple(
+        Measurement(pair(one, other), 0, 1, reading) for at, one in enumerate(nodes) for other in nodes[at + 1 :]
+    )
+    plan = replace(campaign.journal.plan, nodes=tuple(nodes))
+    assert len(section(changed(SLOW, plan=plan, measurements=data)).encode()) < MAX_BYTES
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "x" * 100_000], ids=[*map(ascii, HOSTILE), "long"])
+def test_what_a_node_calls_itself_is_text(name: str) -> None:
+    between = named("n0003", name)
+    html = section(between)
+    assert {tag for tag, _ in Page(html).elements} == {tag for tag, _ in Page(page(SLOW)).elements}
+    assert "<script" not in html
+    assert len(html) < MAX_BYTES
+    assert not re.search("[\0-\x08\x1b\u202e]", html + "".join(lines_of_pairs(between, 100)))
+
+
+def test_nodes_are_in_the_order_of_their_places_and_numbers() -> None:
+    places = {"n10": "rack2", "n9": "rack2", "a1": "rack10", "z": ""}
+    assert in_order(places, places) == ["n9", "n10", "a1", "z"]
+
+
+def test_nodes_without_places_are_folded_one_after_another() -> None:
+    names = [f"n{number:04}" for number in range(100)]
+    data = blocks(names, {})
+    assert [block.name for block in data[:2]] == ["n[0000-0003]", "n[0004-0007]"]
+    assert [node for block in data for node in block.nodes] == names
+
+
+def test_a_slow_place_is_never_folded_with_its_neighbours() -> None:
+    names = [f"n{number:04}" for number in range(1000)]
+    places = {name: f"rack{number // 4}" for number, name in enumerate(names)}
+    data = [block.name for block in blocks(names, places, {"rack3"})]
+    assert data[:3] == ["rack0 … rack2", "rack3", "rack4 … rack11"]
+    assert len(data) < 40
+
+
+def test_the_table_has_every_measurement() -> None:
+    (campaign,) = measured(SLOW).campaigns
+    rows = table(measured(SLOW))
+    assert list(rows[0]) == list(HEAD)
+    assert len(rows) == len(campaign.journal.measurements)
+    of_slow = next(row for row in rows if "n0003" in (row["a"], row["b"]))
+    assert of_slow["pair"] == f"{of_slow['a']}~{of_slow['b']}"
+    assert 0.75 < float(of_slow["share_of_normal"]) < 0.85
+    assert (of_slow["round"], of_slow["at_once"], of_slow["correct"]) == ("1", "16", "yes")
+    assert (of_slow["size_bytes"], of_slow["network"]) == (str(8 * 2**30), "efa, 32 devices")
+
+
+def test_a_measurement_that_failed_has_a_problem_and_no_bandwidth() -> None:
+    rows = table(measured(FAULTS["two nodes that reckon wrong together"]))
+    wrong = next(row for row in rows if row["pair"] == str(LINK))
+    assert (wrong["busbw_gb_per_s"], wrong["share_of_normal"]) == ("", "")
+    assert (wrong["correct"], wrong["problem"]) == ("no", "3 values are wrong")
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1+1", "\r\n=cmd|' /C calc'!A0", "＝1"])
+def test_no_cell_of_the_table_is_a_formula(name: str) -> None:
+    data = named("n0003", name)
+    (campaign,) = data.campaigns
+    first = campaign.journal.measurements[0]
+    reading = replace(first.reading, network=name, problem=name)
+    journal = replace(campaign.journal, measurements=(replace(first, reading=reading), *campaign.journal.measurements))
+    text = measurements_csv(run(PairwiseRun((replace(campaign, journal=journal),)))) or ""
+    cells = [cell for row in csv.reader(text.splitlines()) for cell in row]
+    assert not [cell for cell in cells if cell.lstrip().startswith(("=", "+", "-", "@", "＝"))]
+    assert len(text.splitlines()) == len(journal.measurements) + 1
+
+
+def test_the_table_is_there_only_where_pairs_were_measured(tmp_path: Path) -> None:
+    write_forms(tmp_path, run(measured(HEALTHY)))
+    assert (tmp_path / "pairs.csv").read_text().startswith("pair,a,b,round,")
+    write_forms(tmp_path, run(None))
+    assert not (tmp_path / "pairs.csv").exists()
+
+
+def test_redacted_reports_of_a_recording_name_no_node_and_no_place(tmp_path: Path) -> None:
+    names = [f"secretnode{number:02d}" for number in range(4)]
+    cluster = recorded(tmp_path / "recording", [node(name, boot=boot(hostname=f"{name}-hidden")) for name in names])
+    silent = replace(Reading(), problem="secretnode02-hidden fell silent", culprit="n0002")
+
+    def dead(there: Simulated) -> None:
+        there.racks = {name: f"secret{number // 2}" for number, name in enumerate(there.nodes)}
+
+    def fails(one: Measurement) -> Measurement:
+        return replace(one, reading=silent) if "n0002" in one.pair else one
+
+    write_recording(PairFault("a dead one", dead, fails, nodes=len(names)), tmp_path / "recording", names)
+    words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pytest.toml"), "-q"]
+    words += ["-p", "no:cacheprovider", str(ROOT / "checks/perf/test_pairwise.py"), "-m", "perf"]
+    words += ["--cluster", cluster, "--redact", "--report", "out"]
+    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    files = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "out").iterdir()}
+    assert not [name for name, text in {**files, "terminal": ran.stdout}.items() if "secret" in text]
+    assert "node1~node2" in files["pairs.csv"]
+    assert "node3 fell silent" in files["pairs.csv"]
+    assert "place-2" in files["report.html"]

@@ -1,0 +1,73 @@
+"""Tests of others beside checks: without a cluster and with one."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.builders.runs import LIGHT, ROOT, USUAL, VERDICTS, Runs, all_verdicts, counts, saying
+
+OTHERS = """
+    import pytest
+
+    @pytest.fixture
+    def node():
+        return "their own"
+
+    def test_theirs(node):
+        assert node == "their own"
+
+    @pytest.mark.parametrize("node", [1, 2])
+    def test_parametrized(node):
+        assert node in (1, 2)
+"""
+
+
+def test_without_a_cluster_other_peoples_tests_are_left_alone(runs: Runs) -> None:
+    runs.checks(test_theirs=OTHERS)
+    data = runs.run()
+    data.assert_outcomes(passed=3)
+    assert data.ret == 0
+
+
+@pytest.mark.parametrize(
+    "asked", [["--pyargs", "clusterproof.checks"], [str(ROOT / "checks/gpu/test_memory.py::test_no_uncorrected_ecc")]]
+)
+def test_without_a_cluster_a_check_of_the_suite_says_what_is_missing(runs: Runs, asked: list[str]) -> None:
+    data = runs.run(*asked)
+    assert data.ret == 4
+    data.stderr.fnmatch_lines(["ERROR: no cluster to validate; say which: --cluster *"])
+
+
+def test_a_test_that_brings_its_own_nodes_keeps_them_with_a_cluster_too(runs: Runs) -> None:
+    runs.checks(test_theirs=OTHERS, test_it=USUAL)
+    data = runs.over([saying("gpu001", "pass")], "-k", "parametrized or word")
+    assert counts(data) == Counter({"passed": 3, "deselected": 1})
+    assert [result.check for result in runs.results] == ["host.word"]
+
+
+def test_a_file_that_cannot_be_collected_is_shown_as_pytest_shows_it(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT, test_broken="import no_such_module")
+    data = runs.over(all_verdicts())
+    assert data.ret == 2
+    data.stdout.fnmatch_lines(["*ERROR collecting test_broken.py*", "*No module named 'no_such_module'*"])
+    runs.over(all_verdicts(), "--continue-on-collection-errors")
+    assert runs.verdicts == VERDICTS
+
+
+def test_a_third_partys_check_needs_no_mark_and_no_words(runs: Runs) -> None:
+    runs.checks(test_it="def test_kernel_is_new(node): assert node.boot.kernel == 'pass', 'it is old'")
+    runs.over([saying("gpu001", "bad")])
+    (result,) = runs.results
+    assert (result.check, result.title, result.message, result.owner) == (
+        "kernel_is_new",
+        "kernel is new",
+        "it is old",
+        "",
+    )
+
+
+def test_a_test_that_is_about_no_node_is_checked_where_nothing_else_is(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT, test_own="def test_own():\n    pass\n")
+    assert runs.over([saying("gpu001", "not applicable")]).ret == 0

@@ -1,0 +1,136 @@
+"""Which checks run: by pytest's own words, marks, occasions and what failed before."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.runs import DEVICES, LIGHT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, saying
+
+WAYS = pytest.mark.parametrize("checks", [LIGHT, USUAL], ids=["light", "usual way"])
+
+
+@WAYS
+def test_lf_repeats_what_failed_and_what_is_incomplete(runs: Runs, checks: str) -> None:
+    runs.checks(test_it=checks)
+    runs.over(all_verdicts())
+    runs.over(all_verdicts(), "--lf")
+    assert set(runs.verdicts) == {"gpu002", "gpu004", "gpu006", "gpu007"}
+    runs.over(all_verdicts(), "--ff")
+    assert set(list(runs.verdicts)[:4]) == {"gpu002", "gpu004", "gpu006", "gpu007"}
+    assert runs.verdicts == VERDICTS
+
+
+@pytest.mark.parametrize("name", ["rack 3/gpu001", "a::b", "a[1]", "[", "gpu-ü", "a]::[b", "1"])
+def test_an_odd_name_of_a_node_is_known_again(runs: Runs, name: str) -> None:
+    runs.checks(test_it=LIGHT)
+    nodes = [saying(name, "bad"), saying("gpu001", "pass")]
+    runs.over(nodes)
+    runs.over(nodes, "--lf")
+    assert runs.verdicts == {name: Verdict.FAIL}
+
+
+def test_k_chooses_by_name_and_by_node(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT + DEVICES.removeprefix(SAYING))
+    runs.over(all_verdicts(), "-k", "word_of_gpu and (gpu001 or gpu002)")
+    assert {(result.check.partition(".")[2], result.node) for result in runs.results} == {
+        ("word_of_gpu", "gpu001"),
+        ("word_of_gpu", "gpu002"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("expression", "chosen"),
+    [
+        ("gpu", {"word_of_gpu"}),
+        ("prolog", {"word"}),
+        ("hyperpod_node_debugger", {"word"}),
+        ("hyperpod_nccl", {"word_of_gpu"}),
+        ("hyperpod_nccl or prolog", {"word", "word_of_gpu"}),
+        ("not gpu", {"word"}),
+    ],
+)
+@pytest.mark.parametrize("usual", [False, True], ids=["light", "usual way"])
+def test_m_chooses_by_subsystem_occasion_and_owner(runs: Runs, expression: str, chosen: set[str], usual: bool) -> None:
+    devices = DEVICES.replace("(gpu)", "(node, tmp_path)").replace('gpu.data["word"]', "node.boot.kernel")
+    runs.checks(test_one=USUAL if usual else LIGHT, test_two=devices if usual else DEVICES)
+    runs.over([saying("gpu001", "pass")], "-m", expression)
+    assert {result.check.rpartition(".")[2] for result in runs.results} == chosen
+
+
+def test_one_mark_of_a_file_needs_no_list(runs: Runs) -> None:
+    runs.checks(test_it="import pytest\npytestmark = pytest.mark.gpu\ndef test_it(node): assert node.name")
+    runs.over([saying("gpu001", "pass")], "-m", "gpu")
+    assert [result.check for result in runs.results] == ["gpu.it"]
+
+
+def test_an_unknown_mark_is_an_error_that_names_it(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT.replace("pytest.mark.prolog", "pytest.mark.prologue"))
+    data = runs.over(all_verdicts())
+    assert data.ret == 2
+    data.stdout.fnmatch_lines(["*'prologue' not found in `markers` configuration option*"])
+
+
+def test_every_mark_of_the_suite_is_registered(runs: Runs) -> None:
+    data = runs.run("--markers").stdout
+    data.fnmatch_lines(["@pytest.mark.gpu: *", "@pytest.mark.prolog: *", "@pytest.mark.hyperpod_nccl(section): *"])
+
+
+@WAYS
+@pytest.mark.parametrize(("option", "stops_after"), [("-x", 2), ("--maxfail=2", 4)])
+def test_x_and_maxfail_stop_at_failures_and_gaps(runs: Runs, checks: str, option: str, stops_after: int) -> None:
+    runs.checks(test_it=checks)
+    data = runs.over(all_verdicts(), option)
+    assert runs.verdicts == dict(list(VERDICTS.items())[:stops_after])
+    assert data.ret == 1
+    data.stdout.fnmatch_lines(["*stopping after *"])
+
+
+@pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
+def test_collect_only_asks_no_node(runs: Runs, workers: list[str]) -> None:
+    runs.checks(test_it=LIGHT)
+    kept = runs.folder / "kept"
+    data = runs.over(all_verdicts(), "--collect-only", "-q", "--record", str(kept), *workers)
+    assert data.ret == 0
+    assert not kept.exists()
+    assert not runs.results_file.exists()
+    if not workers:
+        data.stdout.fnmatch_lines([f"test_it.py::test_word?{name}?" for name in VERDICTS])
+
+
+OCCASIONS = """
+    import pytest
+
+    pytestmark = [pytest.mark.host]
+
+    @pytest.mark.perf
+    def test_load(node): pass
+
+    @pytest.mark.ami
+    def test_image(node): pass
+
+    @pytest.mark.ami
+    @pytest.mark.preflight
+    def test_both(node): pass
+
+    @pytest.mark.ami
+    def test_image_the_usual_way(node, tmp_path): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("chosen", "run"),
+    [
+        ("", {"host.both"}),
+        ("host", {"host.both"}),
+        ("ami", {"host.both", "host.image", "host.image_the_usual_way"}),
+        ("perf", {"host.load"}),
+        ("not perf", {"host.both"}),
+    ],
+)
+def test_what_loads_the_hardware_and_what_is_of_an_image_alone_run_only_by_name(
+    runs: Runs, chosen: str, run: set[str]
+) -> None:
+    runs.checks(test_it=OCCASIONS)
+    runs.over([saying("gpu001", "pass")], "-m", chosen)
+    assert {result.check for result in runs.results} == run
