@@ -16,21 +16,20 @@ import pynvml
 import pytest
 
 from clusterproof.plugins.catalog import (
+    PACKAGED,
+    Catalog,
     CatalogError,
     InstanceType,
     clocks_event_reasons,
     fabric_faults,
     fabric_state,
     fabric_summary,
-    instance_type,
     instance_types,
     owner,
     owners,
     recovery_action,
     recovery_action_in_log,
     rows,
-    site,
-    threshold,
     thresholds,
     unknown_clocks_event_reasons,
     xid,
@@ -38,7 +37,6 @@ from clusterproof.plugins.catalog import (
 )
 from clusterproof.plugins.catalog import environment as environment_module
 from clusterproof.plugins.catalog import services as services_module
-from clusterproof.plugins.catalog.instance_types import accelerators
 from clusterproof.plugins.catalog.rows import FOLDER, build, document, parse
 
 xids_module: Any = importlib.import_module("clusterproof.plugins.catalog.xids")  # a function has its name
@@ -140,7 +138,7 @@ def test_only_162_ends_another_code() -> None:
 
 @pytest.mark.parametrize(("name", "expected"), TYPES.items())
 def test_an_instance_type_has_what_is_known_of_it(name: str, expected: tuple[object, ...]) -> None:
-    row = instance_type(name)
+    row = PACKAGED.instance_type(name)
     assert row is not None
     assert (row.gpus, row.nvlinks_per_gpu, row.nvswitch, row.efa, row.efa_gbps) == expected
 
@@ -156,9 +154,9 @@ def test_the_numbers_of_an_instance_type_agree_with_each_other(row: InstanceType
 
 
 def test_a_sagemaker_name_is_the_same_type_and_an_unknown_one_is_none() -> None:
-    assert instance_type("ml.p5.48xlarge") is instance_type("p5.48xlarge") is not None
-    assert instance_type("p6e.48xlarge") is None
-    assert instance_type("") is None
+    assert PACKAGED.instance_type("ml.p5.48xlarge") is PACKAGED.instance_type("p5.48xlarge") is not None
+    assert PACKAGED.instance_type("p6e.48xlarge") is None
+    assert PACKAGED.instance_type("") is None
 
 
 @pytest.mark.parametrize(
@@ -173,7 +171,7 @@ def test_a_sagemaker_name_is_the_same_type_and_an_unknown_one_is_none() -> None:
     ],
 )
 def test_a_type_is_made_for_efa_where_it_reaches_the_memory_of_its_devices(name: str, is_made_for_efa: bool) -> None:
-    row = instance_type(name)
+    row = PACKAGED.instance_type(name)
     assert row is not None
     assert row.is_made_for_efa is is_made_for_efa
 
@@ -191,12 +189,9 @@ def test_a_type_is_made_for_efa_where_it_reaches_the_memory_of_its_devices(name:
         ("own.unknown", None),
     ],
 )
-def test_how_many_accelerators_a_type_has_is_known_or_is_none(
-    monkeypatch: pytest.MonkeyPatch, name: str, count: int | None
-) -> None:
-    for own, gpus in (("own.none", 0), ("own.unknown", None)):
-        monkeypatch.setitem(site.own_instance_types, own, InstanceType(name=own, source="site", gpus=gpus))
-    assert accelerators(name) == count
+def test_how_many_accelerators_a_type_has_is_known_or_is_none(name: str, count: int | None) -> None:
+    own = {"own.none": InstanceType("own.none", "site", gpus=0), "own.unknown": InstanceType("own.unknown", "site")}
+    assert Catalog(instance_types=own).accelerators(name) == count
 
 
 @pytest.mark.parametrize(
@@ -219,13 +214,13 @@ def test_how_many_accelerators_a_type_has_is_known_or_is_none(
     ],
 )
 def test_a_threshold_is_the_rules_number_with_its_unit(name: str, value: float) -> None:
-    assert threshold(name) == value
+    assert PACKAGED.threshold(name) == value
     assert thresholds()[name].unit
 
 
 def test_a_threshold_that_is_not_there_is_one_clear_error() -> None:
     with pytest.raises(CatalogError, match=r"thresholds\.toml has no 'shm\.minimum'; it has .*shm\.minimum_gib"):
-        threshold("shm.minimum")
+        PACKAGED.threshold("shm.minimum")
 
 
 def test_every_owner_skill_has_a_row() -> None:
@@ -413,12 +408,6 @@ def test_a_value_has_the_shape_of_its_field(data: dict[str, Any], fits: bool) ->
     else:
         with pytest.raises(CatalogError, match="expected"):
             build(Shaped, row, "here", {"s": "S"})
-
-
-def test_what_a_site_says_of_types_is_forgotten_with_the_next_call() -> None:
-    site.overrule({}, {"x.large": InstanceType(name="x.large", source="site")})
-    site.overrule({}, {})
-    assert site.own_instance_types == {}
 
 
 @pytest.mark.parametrize(

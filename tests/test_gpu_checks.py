@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clusterproof.plugins.catalog import InstanceType
-from clusterproof.plugins.catalog.site import own_instance_types
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evidence.gpu.facts import Gpu, NvlinkErrors
@@ -35,13 +35,18 @@ KINDS = st.dictionaries(
 
 
 def evaluated(
-    check: str, instance_type: str = "p5.48xlarge", *, gpus: list[dict[str, Any]], **collectors: Any
+    check: str,
+    instance_type: str = "p5.48xlarge",
+    policy: Policy = NO_POLICY,
+    *,
+    gpus: list[dict[str, Any]],
+    **collectors: Any,
 ) -> Result:
     """A check's result on a node whose GPUs tell just this, and other collectors that."""
     nvml = {"init": None, "init_s": 0.1, "driver": "580.126.09", "count": len(gpus), "gpus": gpus}
     data = {"nvml": nvml, "pci": {"devices": [{**ON_BUS, "errors": NO_AER}]}} | collectors
     evidence = NodeEvidence("gpu001", {name: Collected(Status.TOLD, value) for name, value in data.items()})
-    return evaluate(node_checks()[check], Node(Target("gpu001", instance_type=instance_type), evidence))
+    return evaluate(node_checks()[check], Node(Target("gpu001", instance_type=instance_type), evidence, policy=policy))
 
 
 @pytest.mark.parametrize("word", ["GPU_IS_LOST", "RESET_REQUIRED"])
@@ -429,10 +434,11 @@ def test_a_change_of_ecc_that_waits_is_told(
     assert (result.verdict, words in result.message) == (verdict, True), result.message
 
 
-def test_a_type_of_a_site_s_own_that_has_no_ecc_need_not_have_it_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_type_of_a_site_s_own_that_has_no_ecc_need_not_have_it_on() -> None:
     row = InstanceType(name="own.large", source="site", ecc=False)
-    monkeypatch.setitem(own_instance_types, "own.large", row)
-    result = evaluated("gpu.ecc_mode", "own.large", gpus=[{**GPU, "ecc_enabled": False, "ecc_pending": False}])
+    policy = Policy(instance_types={"own.large": row})
+    gpu = {**GPU, "ecc_enabled": False, "ecc_pending": False}
+    result = evaluated("gpu.ecc_mode", "own.large", policy, gpus=[gpu])
     assert (result.verdict, result.message) == (Verdict.NOT_APPLICABLE, "GPU 0: own.large has no ECC")
 
 

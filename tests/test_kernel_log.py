@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
+from clusterproof.plugins.evidence.kernel_log import xid_findings
 from clusterproof.plugins.evidence.kernel_log.facts import (
     Cleared,
     Events,
@@ -20,8 +23,10 @@ from clusterproof.plugins.evidence.kernel_log.facts import (
     XidEvent,
     pci_address,
 )
-from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate, evaluate_switches
 from tests.samples import Sample, of_topic, sample
+
+evaluate = partial(xid_findings.evaluate, catalog=PACKAGED)
+evaluate_switches = partial(xid_findings.evaluate_switches, catalog=PACKAGED)
 
 GPU = "0000:c5:00"
 OTHER_GPU = "0000:0b:00"

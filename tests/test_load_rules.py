@@ -11,9 +11,9 @@ import pytest
 
 from clusterproof.plugins.catalog.floors import floor, floors
 from clusterproof.plugins.catalog.instance_types import instance_types
-from clusterproof.plugins.catalog.site import own_thresholds
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Incomplete, Verdict
 from clusterproof.plugins.evidence.group import Median
@@ -53,12 +53,17 @@ def ran(output: str, status: int | None = 0, command: str = "x") -> dict[str, An
 
 
 def evaluated(
-    check: str, collector: str, values: Mapping[str, object], instance_type: str = "p5.48xlarge", name: str = "gpu001"
+    check: str,
+    collector: str,
+    values: Mapping[str, object],
+    instance_type: str = "p5.48xlarge",
+    name: str = "gpu001",
+    policy: Policy = NO_POLICY,
 ) -> Result:
     """What a check says of one of these nodes, each of which told that value."""
     cluster = Cluster("c", "local", tuple(Target(node, instance_type=instance_type) for node in values))
     data = {node: NodeEvidence(node, {collector: Collected(Status.TOLD, value)}) for node, value in values.items()}
-    return evaluate(all_checks()[check], nodes(cluster, data, "perf")[name])
+    return evaluate(all_checks()[check], nodes(cluster, data, "perf", policy)[name])
 
 
 def copies(*gpus: float) -> dict[str, object]:
@@ -131,7 +136,7 @@ def test_an_exchange_has_a_row_and_a_good_end(data: dict[str, Any], speed: float
 
 
 def test_of_one_value_the_worst_comparison_is_told() -> None:
-    found = [*below_best({"0": 80, "1": 100}, "x"), *below_median("GPU 0, x", 80, Median(160, 3))]
+    found = [*below_best({"0": 80, "1": 100}, "x"), *below_median("GPU 0, x", 80, Median(160, 3, is_telling=True))]
     (only,) = worst_first(found, 5)
     assert only.observed("GB/s", 10) == "GPU 0, x: 80 GB/s, 50 % below the median of 3 nodes (160)"
     assert "50.2 %" not in only.observed("GB/s", 50.2)
@@ -139,7 +144,7 @@ def test_of_one_value_the_worst_comparison_is_told() -> None:
 
 
 def test_two_nodes_have_no_median() -> None:
-    assert list(below_median("x", 1, Median(100, 2))) == []
+    assert list(below_median("x", 1, Median(100, 2, is_telling=False))) == []
     assert list(below_median("x", 1, None)) == []
 
 
@@ -202,9 +207,9 @@ def test_the_speed_of_a_single_node_is_told_and_not_judged() -> None:
     assert (result.verdict, result.observed) == (INCOMPLETE, "/fsx: write 2 GB/s, read 3 GB/s")
 
 
-def test_a_site_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(own_thresholds, "load.fs_gb_per_s", 2.5)
-    result = evaluated("storage.fs_bandwidth", "fs_bandwidth", {"gpu001": written(2, 3)})
+def test_a_site_has_a_limit_of_its_own() -> None:
+    policy = Policy(thresholds={"load.fs_gb_per_s": 2.5})
+    result = evaluated("storage.fs_bandwidth", "fs_bandwidth", {"gpu001": written(2, 3)}, policy=policy)
     assert (result.verdict, result.message) == (CONCERN, "/fsx: write 2 GB/s; expected at least 2.5 GB/s")
 
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.catalog import xids
+from clusterproof.plugins.catalog import PACKAGED, xids
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.facts import XidEvent, pci_address
-from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, evaluate, evaluate_switches, occurrences
+from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, occurrences
 from tests.samples import sample
-from tests.test_kernel_log import GPU, OTHER_GPU, line_of, parse
+from tests.test_kernel_log import GPU, OTHER_GPU, evaluate, evaluate_switches, line_of, parse
 
 HOUR = 3600.0
 
@@ -89,10 +89,10 @@ def test_repeated_is_twice_on_one_gpu_within_24_hours(lines: list[tuple[float | 
 
 
 def test_lines_of_one_burst_are_one_occurrence_that_began_with_the_first() -> None:
-    assert occurrences([5.0, 6.0, None, 100.0, 500.0, None]) == (5.0, 500.0)
-    assert occurrences([None, None]) == (None,)
-    assert occurrences([None, 5.0]) == (5.0,)
-    assert occurrences([]) == ()
+    assert occurrences([5.0, 6.0, None, 100.0, 500.0, None], PACKAGED) == (5.0, 500.0)
+    assert occurrences([None, None], PACKAGED) == (None,)
+    assert occurrences([None, 5.0], PACKAGED) == (5.0,)
+    assert occurrences([], PACKAGED) == ()
 
 
 @pytest.mark.parametrize(

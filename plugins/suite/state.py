@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
@@ -49,6 +50,11 @@ def is_of_instances(collectors: frozenset[str]) -> bool:
 def policy_of(config: pytest.Config) -> Policy:
     """The site's policy, under names that may be written; an empty one where it has none."""
     return config.stash.get(POLICY, NO_POLICY)
+
+
+def catalog_of(config: pytest.Config) -> Catalog:
+    """The numbers that the run goes by."""
+    return Catalog.of(policy_of(config))
 
 
 def cluster_of(config: pytest.Config) -> ClusterFacts:
