@@ -10,7 +10,6 @@ TYPE_CHECKING = False  # and not typing's: a prolog begins with this file
 if TYPE_CHECKING:
     from typing import Any
 
-    from clusterproof.plugins.catalog.thresholds import threshold as threshold
     from clusterproof.plugins.core.cluster import Cluster as Cluster
     from clusterproof.plugins.core.cluster import InventoryError as InventoryError
     from clusterproof.plugins.core.cluster import Target as Target
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {  # module of clusterproof.plugins: what of it is public, each since 0.1.0
-    "catalog.thresholds": ("threshold",),
     "core.cluster": (
         "Cluster",
         "InventoryError",

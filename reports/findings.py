@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.result import ALL_PAIRS, UNREACHABLE, Result
 from clusterproof.plugins.core.verdict import Verdict
@@ -191,7 +191,7 @@ _OF_CLUSTER = (
 )
 
 
-def findings(results: Sequence[Result], verdict: Verdict) -> list[Finding]:
+def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> list[Finding]:
     """The findings of one verdict, those on most nodes first."""
     evaluated: dict[str, int] = defaultdict(int)
     hits: dict[str, list[Result]] = defaultdict(list)
@@ -201,7 +201,7 @@ def findings(results: Sequence[Result], verdict: Verdict) -> list[Finding]:
         if result.verdict is verdict:
             hits[result.check].append(result)
     found = [
-        Finding(tuple(hit), evaluated[check], _is_probably_configuration(hit, evaluated[check]))
+        Finding(tuple(hit), evaluated[check], _is_probably_configuration(hit, evaluated[check], catalog))
         for check, hit in hits.items()
     ]
     return sorted(
@@ -241,13 +241,13 @@ def _all_unreachable(results: Sequence[Result], evaluated: int) -> str:
     return f"all {evaluated} nodes alike: look first at where you ask from: its key, user, network" if is_alike else ""
 
 
-def _is_probably_configuration(hit: Sequence[Result], evaluated: int) -> bool:
+def _is_probably_configuration(hit: Sequence[Result], evaluated: int, catalog: Catalog) -> bool:
     """Whether so many nodes share a failure that hardware is unlikely to be to blame.
 
     One slow node is in half of all pairs of four, a slow rack in most of all: only all pairs are nobody's.
     """
-    share = 1 if hit[0].is_of_pair else threshold("configuration.suspected_share")
-    return evaluated >= threshold("configuration.suspected_minimum_nodes") and len(hit) >= evaluated * share
+    share = 1 if hit[0].is_of_pair else catalog.threshold("configuration.suspected_share")
+    return evaluated >= catalog.threshold("configuration.suspected_minimum_nodes") and len(hit) >= evaluated * share
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline, shortened, standing, within
+from clusterproof.reports.findings import Finding, Gap, gaps, headline, shortened, standing, within
 from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
@@ -63,7 +63,7 @@ def _code(text: str) -> str:
 
 def _table(run: Run) -> Iterator[str]:
     rows = [
-        *(row for verdict in (Verdict.FAIL, Verdict.CONCERN) for row in _rows(findings(run.results, verdict), verdict)),
+        *(row for verdict in (Verdict.FAIL, Verdict.CONCERN) for row in _rows(run.findings(verdict), verdict)),
         *_rows_of_gaps(gaps(run.results)),
     ]
     if rows:
@@ -94,7 +94,7 @@ def _row(verdict: Verdict, *cells: str) -> str:
 
 def _details(run: Run) -> Iterator[str]:
     for verdict in (Verdict.FAIL, Verdict.CONCERN):
-        for finding in findings(run.results, verdict)[:MOST]:
+        for finding in run.findings(verdict)[:MOST]:
             yield _detail(finding, verdict)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from clusterproof.plugins.catalog import owner
+from clusterproof.plugins.catalog import Catalog, owner
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline, shortened, within
@@ -17,7 +17,9 @@ MAX_NODES = 1_500  # characters of a nodeset; the matrix has all
 MAX_WORDS = 1_000  # characters of a line of what was seen
 
 
-def proof(results: Sequence[Result], nodes: Sequence[str], left_out: Mapping[Verdict, int], where: str = "") -> str:
+def proof(
+    results: Sequence[Result], nodes: Sequence[str], left_out: Mapping[Verdict, int], catalog: Catalog, where: str = ""
+) -> str:
     """The headline, every finding and gap with its nodes folded, and the matrix. Everything of a node is escaped.
 
     `where` is the section on where the nodes stand, which is HTML already.
@@ -31,7 +33,7 @@ def proof(results: Sequence[Result], nodes: Sequence[str], left_out: Mapping[Ver
         *(
             finding_block(finding, verdict)
             for verdict in (Verdict.FAIL, Verdict.CONCERN)
-            for finding in findings(results, verdict)
+            for finding in findings(results, verdict, catalog)
         ),
         *(gap_block(gap) for gap in gaps(results)),
         *([where] if where else []),

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from math import exp
 
 from clusterproof.plugins.benchmarks.pairwise.facts import Campaign, PairwiseRun
-from clusterproof.plugins.catalog.thresholds import threshold
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.printable import printable
 from clusterproof.reports.findings import shortened, within
@@ -134,7 +133,7 @@ def _floor(campaign: Campaign) -> str:
     floor = campaign.floor_gb_per_s
     if floor is None:
         return "none: nothing is known that was measured with the same key; --save-baseline makes a baseline"
-    share = f"{threshold('busbw.floor_share') * 100:.3g} %"
+    share = f"{campaign.floor_share * 100:.3g} %"
     own = campaign.baseline
     if own is None:
         return f"{floor:.4g} GB/s, {share} of what was published for the same key"

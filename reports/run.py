@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
+from clusterproof.reports.findings import Finding, findings
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
@@ -41,3 +43,7 @@ class Run:
     def nodes(self) -> Mapping[str, Node]:
         """Its nodes by name, in the order of the inventory."""
         return self.facts.nodes
+
+    def findings(self, verdict: Verdict) -> list[Finding]:
+        """Its findings of one verdict, those on most nodes first."""
+        return findings(self.results, verdict, self.facts.catalog)

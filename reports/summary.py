@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline, within
@@ -33,9 +34,9 @@ class Line:
     markup: dict[str, bool] = field(default_factory=dict)
 
 
-def summary(results: Sequence[Result], width: int = 100, verbose: bool = False) -> Iterator[Line]:
+def summary(results: Sequence[Result], catalog: Catalog, width: int = 100, verbose: bool = False) -> Iterator[Line]:
     """What an operator reads first, in lines of at most `width` columns where words allow it."""
-    for line in _lines(results, verbose):
+    for line in _lines(results, catalog, verbose):
         wrapped = textwrap.wrap(
             line.text if verbose or len(line.text) <= MAX_WORDS else f"{line.text[:MAX_WORDS]}…",
             max(width, 60),
@@ -46,9 +47,9 @@ def summary(results: Sequence[Result], width: int = 100, verbose: bool = False) 
         yield from (Line(part, line.markup) for part in wrapped or [""])
 
 
-def _lines(results: Sequence[Result], verbose: bool) -> Iterator[Line]:
+def _lines(results: Sequence[Result], catalog: Catalog, verbose: bool) -> Iterator[Line]:
     tasks = [Line(words, {"bold": True}) for words in [to_do_line(results)] if words]
-    found = list(_found(results, verbose))
+    found = list(_found(results, catalog, verbose))
     yield from (line for task in tasks for line in (task, Line("")))
     yield from found
     if results:
@@ -57,9 +58,9 @@ def _lines(results: Sequence[Result], verbose: bool) -> Iterator[Line]:
         yield from tasks
 
 
-def _found(results: Sequence[Result], verbose: bool) -> Iterator[Line]:
+def _found(results: Sequence[Result], catalog: Catalog, verbose: bool) -> Iterator[Line]:
     for verdict in (Verdict.FAIL, Verdict.CONCERN):
-        for finding in findings(results, verdict):
+        for finding in findings(results, verdict, catalog):
             yield from _finding(finding, verdict, verbose)
             yield Line("")
     for gap in gaps(results):

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.findings import Finding, findings, gaps, headline, shortened, standing, within
+from clusterproof.reports.findings import Finding, gaps, headline, shortened, standing, within
 from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
@@ -46,7 +46,7 @@ def _since(run: Run) -> Iterator[list[str]]:
 
 def _findings(run: Run) -> Iterator[list[str]]:
     for verdict in (Verdict.FAIL, Verdict.CONCERN):
-        found = findings(run.results, verdict)
+        found = run.findings(verdict)
         yield from (_finding(finding, verdict) for finding in found[:MOST])
         if len(found) > MOST:
             yield [f"{verdict.name} … and {len(found) - MOST} more kinds"]

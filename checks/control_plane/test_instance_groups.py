@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from clusterproof.plugins.catalog.instance_types import accelerators
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
@@ -40,7 +39,8 @@ def test_deep_health_checks(cluster: ClusterFacts) -> None:
     Remedy (fix configuration): Set OnStartDeepHealthChecks of the group to InstanceStress and InstanceConnectivity.
     """
     cluster.require_hyperpod()
-    groups = [group for group in cluster.hyperpod.groups if any(accelerators(name) != 0 for name in group.counts)]
+    count = cluster.catalog.accelerators
+    groups = [group for group in cluster.hyperpod.groups if any(count(name) != 0 for name in group.counts)]
     if not groups:
         not_applicable("no instance group of it has accelerators")
     without = {group.name: sorted(DEEP_HEALTH_CHECKS - set(group.deep_health_checks)) for group in groups}

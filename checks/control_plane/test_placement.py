@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import concern
@@ -36,7 +35,7 @@ def test_single_az(cluster: ClusterFacts) -> None:
     replaced.
     """
     found = spreads(job_groups(cluster), zones(cluster))
-    wide = [spread for spread in found if len(spread.places) > threshold("placement.zones")]
+    wide = [spread for spread in found if len(spread.places) > cluster.threshold("placement.zones")]
     assert not wide, f"{_in_words(wide)}; expected each job group in one availability zone"
     require_all_known(found, "availability zone")
 
@@ -51,7 +50,7 @@ def test_network_layers(cluster: ClusterFacts) -> None:
     Remedy (fix configuration): Let the scheduler place jobs by topology, or ask for capacity in one block.
     """
     found = spreads(job_groups(cluster), lowest_layers(network_layers(cluster)))
-    most = int(threshold("placement.network_nodes"))
+    most = int(cluster.threshold("placement.network_nodes"))
     wide = [spread for spread in found if len(spread.places) > most]
     if wide:
         concern(f"{_in_words(wide)}; expected each job group on at most {most} network node of the nearest layer")

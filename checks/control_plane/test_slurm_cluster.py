@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Incomplete, concern
@@ -77,7 +76,7 @@ def test_slurm_topology(cluster: ClusterFacts) -> None:
     nodes = [node.name for node in cluster.slurm.nodes_beside(_names(cluster))]
     held = cluster.slurm.nodes_in_topology
     if held is None:
-        few = threshold("slurm.nodes_without_topology")
+        few = cluster.threshold("slurm.nodes_without_topology")
         if len(nodes) > few:
             concern(f"{len(nodes)} nodes and no topology; expected one above {few:g} nodes")
         return

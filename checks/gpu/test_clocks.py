@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.catalog import clocks_event_reasons, threshold, unknown_clocks_event_reasons
+from clusterproof.plugins.catalog import clocks_event_reasons, unknown_clocks_event_reasons
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.middle import median
 from clusterproof.plugins.core.rounded import apart
@@ -24,7 +24,7 @@ LEAST_TO_COMPARE = 3  # idle GPUs of which one can be the odd one
 
 @mark.prolog
 @evidence("nvidia-smi -q -d PERFORMANCE; sleep 1; nvidia-smi -q -d PERFORMANCE | grep -A5 Counters")
-def test_no_throttle(gpu: Gpu) -> None:
+def test_no_throttle(gpu: Gpu, node: Node) -> None:
     """GPU clock throttling.
 
     A hardware slowdown, thermal or by the power brake, at least halves the clocks. That one holds at a moment is a
@@ -35,7 +35,7 @@ def test_no_throttle(gpu: Gpu) -> None:
     """
     mask = gpu.clocks_event_reasons
     reasons = [reason for reason in clocks_event_reasons(mask) if reason.verdict != "none"]
-    lasting = [one.words for one in reasons if one.verdict == "fail" and goes_on(gpu, one.counters)]
+    lasting = [one.words for one in reasons if one.verdict == "fail" and goes_on(gpu, one.counters, node)]
     assert not lasting, f"steadily slowed down by {', '.join(lasting)}; expected no hardware slowdown"
     if reasons:
         concern(f"slowed down by {', '.join(reason.words for reason in reasons)}; expected none")
@@ -44,10 +44,10 @@ def test_no_throttle(gpu: Gpu) -> None:
         concern(f"clocks event reasons {unknown:#x}, which the catalogue does not know; expected known ones")
 
 
-def goes_on(gpu: Gpu, counters: tuple[int, ...]) -> bool:
+def goes_on(gpu: Gpu, counters: tuple[int, ...], node: Node) -> bool:
     """Whether one of the driver's counters of time ran between two moments."""
     share = gpu.slowed_share(counters)
-    return share is not None and share >= threshold("slowdown.share")
+    return share is not None and share >= node.threshold("slowdown.share")
 
 
 @evidence("nvidia-smi --query-gpu=index,temperature.gpu,temperature.gpu.tlimit --format=csv")
@@ -63,12 +63,12 @@ def test_temperature(gpu: Gpu, node: Node) -> None:
     try:
         margin_c = gpu.temperature_margin_c
     except NotApplicable:
-        limit_c = threshold("temperature.without_margin_fail_c")
+        limit_c = node.threshold("temperature.without_margin_fail_c")
         assert gpu.temperature_c < limit_c, f"{gpu.temperature_c:.0f} °C; expected less than {limit_c:.0f} °C"
         evaluate_among_idle(gpu, node)
         return
     assert margin_c > 0, f"{-margin_c:.0f} °C above its slowdown temperature; expected below"
-    least_c = threshold("temperature.margin_concern_c")
+    least_c = node.threshold("temperature.margin_concern_c")
     if margin_c < least_c:
         margin, least = apart(margin_c, least_c)
         concern(f"{margin} °C below its slowdown temperature; expected at least {least} °C")
@@ -82,5 +82,5 @@ def evaluate_among_idle(gpu: Gpu, node: Node) -> None:
     if gpu.index not in celsius or len(celsius) < LEAST_TO_COMPARE:
         return
     usual_c = median(celsius.values())
-    if celsius[gpu.index] > usual_c + threshold("temperature.idle_spread_c"):
+    if celsius[gpu.index] > usual_c + node.threshold("temperature.idle_spread_c"):
         concern(f"{celsius[gpu.index]:.0f} °C and idle; expected about {usual_c:.0f} °C, as the other idle GPUs have")

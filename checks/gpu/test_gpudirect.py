@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
 from clusterproof.plugins.evidence.node import Node
@@ -49,7 +48,7 @@ def has_dma_buf(node: Node) -> bool:
     version = re.match(r"(\d{1,4})\.(\d{1,4})", node.boot.kernel)
     if not version:
         incomplete(f"the kernel calls itself {node.boot.kernel[:40]!r}; expected a version")
-    least = (threshold("dma_buf.kernel_major"), threshold("dma_buf.kernel_minor"))
+    least = (node.threshold("dma_buf.kernel_major"), node.threshold("dma_buf.kernel_minor"))
     return is_open(node) and (int(version[1]), int(version[2])) >= least
 
 

@@ -34,7 +34,7 @@ def test_no_xid(node: Node) -> None:
     events = node.kernel_events
     gpus = gpus_by_address(node)
     due = [address for address, gpu in gpus.items() if gpu.remap_is_due]
-    findings = evaluate(events, remap_due=due, uuids={address: gpu.uuid for address, gpu in gpus.items()})
+    findings = evaluate(events, node.catalog, remap_due=due, uuids={address: gpu.uuid for address, gpu in gpus.items()})
     failing = [finding for finding in findings if finding.severity == "fail"]
     assert not failing, f"{in_words(failing, node)}; expected no Xid of the hardware"
     require_meaning(node)
@@ -52,7 +52,7 @@ def test_no_sxid(node: Node) -> None:
     Remedy (reset or reboot): Fatal: reset all GPUs and NVSwitches together, or reboot the node; if it returns, replace
     the node.
     """
-    findings = evaluate_switches(node.kernel_events)
+    findings = evaluate_switches(node.kernel_events, node.catalog)
     failing = [finding for finding in findings if finding.severity == "fail"]
     assert not failing, f"{in_words(failing, node)}; expected no fatal SXid"
     require_meaning(node)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern, incomplete, not_applicable
 from clusterproof.plugins.evidence.field import readings
@@ -92,7 +91,7 @@ def test_pcie_link(gpu: Gpu, node: Node) -> None:
     may_be_wired_so = width < most and is_wired_so(node, width)
     assert width >= most or may_be_wired_so, f"PCIe x{width}; expected x{most}"
     data, _ = readings(gpu, "utilization_percent")
-    if data.get("utilization_percent", 0) >= threshold("gpu.busy_percent"):
+    if data.get("utilization_percent", 0) >= node.threshold("gpu.busy_percent"):
         assert gpu.pcie_gen >= gpu.pcie_gen_max, (
             f"PCIe generation {gpu.pcie_gen} under load; expected {gpu.pcie_gen_max}"
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
 from clusterproof.plugins.evidence.field import readings, require
@@ -35,7 +34,7 @@ def test_nvlink_errors(gpu: Gpu, node: Node) -> None:
         not_applicable(f"{node.type_name or 'this node'} has no NVLink")
     if gpu.is_partitioned:
         not_applicable("the driver does not tell NVLink errors while MIG is on")
-    most = threshold("nvlink.errors_concern")
+    most = node.threshold("nvlink.errors_concern")
     found = [errors for errors in gpu.nvlink_errors if errors.count is not None and errors.count > most]
     recovered = [errors for errors in found if errors.kind in RECOVERIES]
     if recovered:
@@ -51,7 +50,7 @@ def test_nvlink_errors(gpu: Gpu, node: Node) -> None:
 def fatal_xids(gpu: Gpu, node: Node) -> list[int]:
     """The Xids of this boot that condemn the GPU."""
     at = pci_address(gpu.pci)
-    found = evaluate(node.kernel_events)
+    found = evaluate(node.kernel_events, node.catalog)
     return sorted({finding.code for finding in found if finding.severity == "fail" and finding.pci in ("", at)})
 
 
@@ -79,7 +78,10 @@ def test_pcie_errors(pci_device: PciDevice, node: Node) -> None:
     replays = replays_of(pci_device, node, unread)
     if counts.get("nonfatal"):
         concern(f"{counts['nonfatal']} uncorrected PCIe errors; expected 0")
-    limits = {"correctable errors": threshold("pcie.correctable_concern"), "replays": threshold("pcie.replays_concern")}
+    limits = {
+        "correctable errors": node.threshold("pcie.correctable_concern"),
+        "replays": node.threshold("pcie.replays_concern"),
+    }
     for what, count in {"correctable errors": counts.get("correctable", 0), "replays": replays or 0}.items():
         if count > limits[what]:
             concern(f"{count} PCIe {what} since boot; expected at most {limits[what]:.0f}")

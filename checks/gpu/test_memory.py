@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, fail, not_applicable
 from clusterproof.plugins.evidence.field import readings, require
@@ -55,11 +54,11 @@ def test_row_remap(gpu: Gpu, node: Node) -> None:
     try:
         pending, failed = gpu.remap_pending, gpu.remap_failed
     except NotApplicable:
-        evaluate_without_remapping(gpu)
+        evaluate_without_remapping(gpu, node)
         return
     except Incomplete:
         with suppress(NotApplicable):  # it has rows to remap instead
-            evaluate_retired_pages(gpu)
+            evaluate_retired_pages(gpu, node)
         raise
     assert not failed, "row remapping failed; expected no failure"
     if pending and node.occasion == "prolog":  # another job may hold the GPU: it cannot be reset now
@@ -69,10 +68,10 @@ def test_row_remap(gpu: Gpu, node: Node) -> None:
     evaluate_spare_rows(gpu)
 
 
-def evaluate_without_remapping(gpu: Gpu) -> None:
+def evaluate_without_remapping(gpu: Gpu, node: Node) -> None:
     """The verdict on a GPU that does not tell whether rows are remapped: partitioned ones only tell of spare rows."""
     if not gpu.is_partitioned:
-        evaluate_retired_pages(gpu)
+        evaluate_retired_pages(gpu, node)
         return
     evaluate_spare_rows(gpu)
     not_applicable("the driver does not tell row remapping while MIG is on")
@@ -85,12 +84,12 @@ def evaluate_spare_rows(gpu: Gpu) -> None:
         concern(f"{few} memory banks have few or no spare rows left; expected 0")
 
 
-def evaluate_retired_pages(gpu: Gpu) -> None:
+def evaluate_retired_pages(gpu: Gpu, node: Node) -> None:
     """The verdict on a GPU that retires pages; what is pending is in use until its next reset."""
     if gpu.retired_pages_pending:
         fail("page retirement is pending; expected none", action="reset or reboot")
     counts, unread = readings(gpu, "retired_pages_single_bit", "retired_pages_double_bit")
-    pages, most = sum(counts.values()), threshold("retired_pages.concern")
+    pages, most = sum(counts.values()), node.threshold("retired_pages.concern")
     if pages > most:
         concern(f"{pages} retired pages; expected at most {most:.0f}")
     require([why for why in unread if isinstance(why, Incomplete)])
@@ -124,10 +123,10 @@ def test_no_leftover_processes(gpu: Gpu, node: Node) -> None:
     busy = named or ", ".join(f"{process.name} (pid {process.pid})" for process in gpu.processes)
     if busy:
         concern(f"held by {busy}; expected no process")
-    limit_mib = threshold("gpu.idle_memory_mib")
+    limit_mib = node.threshold("gpu.idle_memory_mib")
     if gpu.memory_used_mib > limit_mib:
         concern(f"{gpu.memory_used_mib} MiB in use and no process owns it; expected less than {limit_mib:.0f} MiB")
     data, _ = readings(gpu, "utilization_percent")
-    if data and is_busy(gpu) and node.idle_gpus:
+    if data and is_busy(gpu, node) and node.idle_gpus:
         busy_percent = data["utilization_percent"]
         concern(f"busy to {busy_percent} % and no process owns it; expected idle, as other GPUs of the node are")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import apart
 from clusterproof.plugins.core.verdict import concern
@@ -18,7 +17,7 @@ DAY_S = 86_400
 
 @mark.ami
 @evidence("nvidia-smi -q -d ECC | grep -i -A3 sram")
-def test_sram_threshold(gpu: Gpu) -> None:
+def test_sram_threshold(gpu: Gpu, node: Node) -> None:
     """SRAM error threshold.
 
     The driver raises a flag when a GPU's SRAM meets NVIDIA's criterion for replacement. A count above four without
@@ -28,7 +27,7 @@ def test_sram_threshold(gpu: Gpu) -> None:
     """
     data, unread = readings(gpu, "sram_threshold_exceeded", "ecc_aggregate_uncorrected_sram")
     assert not data.get("sram_threshold_exceeded"), "the SRAM error threshold is exceeded; expected not to be"
-    errors, most = data.get("ecc_aggregate_uncorrected_sram", 0), threshold("ecc.aggregate_sram")
+    errors, most = data.get("ecc_aggregate_uncorrected_sram", 0), node.threshold("ecc.aggregate_sram")
     if errors > most:
         concern(f"{errors} uncorrected SRAM errors in its life; expected at most {most:.0f}")
     require(unread)
@@ -44,7 +43,7 @@ def test_corrected_ecc_rate(gpu: Gpu, node: Node) -> None:
     Remedy (replace): Above a thousand a second: drain the node and replace it. Above a thousand a day: watch it.
     """
     per_s = gpu.ecc_corrected_total / max(node.boot.uptime_s, 1.0)
-    most_per_s, most_per_day = threshold("ecc.corrected_per_s"), threshold("ecc.corrected_per_day")
+    most_per_s, most_per_day = node.threshold("ecc.corrected_per_s"), node.threshold("ecc.corrected_per_day")
     seen, most = apart(per_s, most_per_s)
     assert per_s <= most_per_s, f"{seen} corrected ECC errors a second; expected at most {most}"
     if per_s * DAY_S > most_per_day:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.catalog import recovery_action, threshold
+from clusterproof.plugins.catalog import recovery_action
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
 from clusterproof.plugins.evidence.field import readings
@@ -63,7 +63,7 @@ def require_on_bus(node: Node) -> None:
 def has_just_booted(node: Node) -> bool:
     """Whether counts are not to be trusted yet; of a node whose uptime nobody collected they are what there is."""
     try:
-        return node.boot.uptime_s < threshold("settle.window_s")
+        return node.boot.uptime_s < node.threshold("settle.window_s")
     except Incomplete:
         return False
 
@@ -116,6 +116,6 @@ def test_driver_answers_in_time(node: Node) -> None:
     assert not node.driver_hangs, f"{node.driver_hangs}; expected an answer by the deadline"
     if node.driver_error and not node.gpus:
         not_applicable("no NVIDIA GPU on this node")
-    limit_s = threshold("driver.init_concern_s")
+    limit_s = node.threshold("driver.init_concern_s")
     if node.nvml.init_s > limit_s:
         concern(f"NVML took {node.nvml.init_s:.1f} s to start; expected less than {limit_s:.0f} s")

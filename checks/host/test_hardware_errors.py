@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern
@@ -50,7 +49,7 @@ def test_mce_edac(node: Node) -> None:
     assert not seen, f"{in_list(seen)}; expected no uncorrected error"
     require(unread)
     require_whole_log(node)
-    rate, limit = max(*rates, logged_per_day(logged, node)), threshold("kernel_log.corrected_per_day")
+    rate, limit = max(*rates, logged_per_day(logged, node)), node.threshold("kernel_log.corrected_per_day")
     if rate > limit:
         named = ", ".join(controller.label for controller in controllers if controller.corrected)
         shown, most = apart(rate, limit, 3, SIGNIFICANT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete
 from clusterproof.plugins.evidence.kernel_log.wording import in_list
@@ -80,7 +79,7 @@ def test_shm_leaked(node: Node) -> None:
         for owned in leaked
     )
     size = f"{kib / GIB_IN_KIB:.3g} GiB" if kib >= GIB_IN_KIB else f"{kib / MIB_IN_KIB:.3g} MiB"
-    limit = threshold("shm.leaked_fail_percent")
+    limit = node.threshold("shm.leaked_fail_percent")
     message = f"{size}, {percent:.1f} % of the memory, of nobody who runs a process: {data}; expected none"
     assert percent < limit or node.occasion not in ("prolog", "epilog"), message
     concern(message)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.catalog.log_words import is_crash_of_training
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern
@@ -36,9 +35,8 @@ def test_no_oom_kill(node: Node) -> None:
     kills = [event for event in node.kernel_events if isinstance(event, OomKill)]
     failures = [event for event in node.kernel_events if isinstance(event, AllocationFailure)]
     of_node = [event for event in kills if not event.group]
-    promised = [
-        event for event in failures if event.order is not None and event.order <= threshold("kernel_log.costly_order")
-    ]
+    most = node.threshold("kernel_log.costly_order")
+    promised = [event for event in failures if event.order is not None and event.order <= most]
     seen = [*in_words(of_node, _killed, node), *in_words(promised, _failed, node)]
     assert not seen, f"{in_list(seen)}; expected no process killed for want of memory, and no failed allocation"
     require_whole_log(node)
@@ -72,7 +70,7 @@ def test_pcie_aer(node: Node) -> None:
     fatal = [event for found in events.values() for event in found if event.severity == "fatal"]
     assert not fatal, f"{in_list(in_words(fatal, device, node))}; expected no fatal error"
     require_whole_log(node)
-    limit = threshold("pcie.correctable_concern")
+    limit = node.threshold("pcie.correctable_concern")
     noted = [
         event for found in events.values() for event in found if event.severity == "nonfatal" or total(found) > limit
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, not_applicable
 from clusterproof.plugins.evidence.field import require
@@ -25,9 +24,9 @@ def test_ulimits(node: Node) -> None:
     Remedy (fix configuration): Set nofile, nproc and stack in /etc/security/limits.conf, and LimitNOFILE, LimitNPROC
     and LimitSTACK in the daemon's unit; restart it.
     """
-    least = {"nofile": threshold("limits.nofile"), "nproc": threshold("limits.nproc")}
+    least = {"nofile": node.threshold("limits.nofile"), "nproc": node.threshold("limits.nproc")}
     data, unread = _limits(node)
-    stack_kib = threshold("stack.minimum_kib")
+    stack_kib = node.threshold("stack.minimum_kib")
     stacks = [(owner, size) for owner, limits in data.items() if (size := limits.get("stack")) is not None]
     small = ", ".join(f"{size // 1024} KiB for {owner}" for owner, size in stacks if size < stack_kib * 1024)
     assert not small, f"stack is {small}; expected at least {stack_kib:.0f} KiB"
@@ -60,7 +59,7 @@ def _limits(node: Node) -> tuple[dict[str, dict[str, int | None]], list[Incomple
 
 def _look_at_threads(node: Node, data: dict[str, dict[str, int | None]]) -> None:
     """Worry about small stacks of threads where a job can be that large."""
-    nodes, large = len(node.group.nodes), threshold("stack.large_job_nodes")
+    nodes, large = len(node.group.nodes), node.threshold("stack.large_job_nodes")
     both = [owner for owner, limits in data.items() if limits["stack"] is None and limits["memlock"] is None]
     if both and nodes >= large:
         concern(
@@ -81,7 +80,7 @@ def test_daemon_memory(node: Node) -> None:
     edit), and restart it.
     """
     total_kib = node.main_memory.total_kib
-    percent = threshold("memory.daemon_percent")
+    percent = node.threshold("memory.daemon_percent")
     daemons = {name: limits for name, limits in node.process_limits.items() if name != LOGIN}
     if not daemons:
         not_applicable("neither slurmd nor containerd runs here")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
 from clusterproof.plugins.core.verdict import NotApplicable, concern, incomplete, not_applicable
@@ -33,12 +32,12 @@ def test_dev_shm(node: Node) -> None:
     if mount.total_kib is None or mount.free_kib is None:
         incomplete(f"/dev/shm does not tell its size ({mount.alive})")
     total_gib, memory_gib = mount.total_kib / GIB_IN_KIB, node.boot.memory_kib / GIB_IN_KIB
-    share = threshold("shm.minimum_percent_of_memory") / 100
-    least_gib = min(threshold("shm.minimum_gib"), memory_gib * share)
+    share = node.threshold("shm.minimum_percent_of_memory") / 100
+    least_gib = min(node.threshold("shm.minimum_gib"), memory_gib * share)
     has, least = apart(total_gib, least_gib, 3, SIGNIFICANT)
     assert total_gib >= least_gib, f"/dev/shm has {has} GiB; expected at least {least} GiB"
     used = 100 * (1 - mount.free_kib / mount.total_kib) if mount.total_kib else 100.0
-    limit = threshold("shm.used_concern_percent")
+    limit = node.threshold("shm.used_concern_percent")
     if used > limit:
         full, most = apart(used, limit)
         concern(f"/dev/shm is {full} % full; expected at most {most} %")
@@ -80,7 +79,7 @@ def test_memory_size(node: Node) -> None:
     if node.is_outside_ec2:
         not_applicable("how much memory there should be only an EC2 type says")
     due_gib = node.of_type("memory_mib") / 1024
-    least_gib = due_gib * (1 - threshold("memory.short_fail_percent") / 100)
+    least_gib = due_gib * (1 - node.threshold("memory.short_fail_percent") / 100)
     total_gib = node.main_memory.total_gib
     has, least = apart(total_gib, least_gib)
     expected = f"at least {least} of the {due_gib:.0f} GiB that {node.instance_type} has"
@@ -96,11 +95,11 @@ def test_memory_uniform(node: Node) -> None:
     """
     total_gib = node.main_memory.total_gib
     data = node.group.counts("memory", _memory_gib).get("memory")
-    telling, least = sum(data.values()) if data else 0, int(threshold("group.minimum_nodes"))
+    telling, least = sum(data.values()) if data else 0, int(node.threshold("group.minimum_nodes"))
     if not data or telling < least:
         not_applicable(f"{telling or 'no'} node of its kind to compare; needs {least}")
     usual, alike = data.most_common(1)[0]
-    if total_gib < int(usual) * (1 - threshold("memory.differs_concern_percent") / 100):
+    if total_gib < int(usual) * (1 - node.threshold("memory.differs_concern_percent") / 100):
         others = alike - (_memory_gib(node)["memory"] == usual)  # in whole GiB it may be one of them
         concern(f"{apart(total_gib, int(usual))[0]} GiB; expected {usual} GiB as on {others} of {telling} nodes")
 
@@ -117,7 +116,7 @@ def test_memory_available(node: Node) -> None:
     """
     memory = node.main_memory
     percent = 100 * memory.available_kib / memory.total_kib if memory.total_kib else 0.0
-    fail, worry = threshold("memory.available_fail_percent"), threshold("memory.available_concern_percent")
+    fail, worry = node.threshold("memory.available_fail_percent"), node.threshold("memory.available_concern_percent")
     of_all = f"% of {memory.total_gib:.0f} GiB available"
     has, least = apart(percent, fail)
     assert percent >= fail, f"{has} {of_all}; expected at least {least} %"
@@ -138,7 +137,7 @@ def test_swap(node: Node) -> None:
     memory = node.main_memory
     total_gib = memory.swap_total_kib / GIB_IN_KIB
     used_gib = total_gib - memory.swap_free_kib / GIB_IN_KIB
-    limit_gib = threshold("memory.swap_concern_gib")
+    limit_gib = node.threshold("memory.swap_concern_gib")
     if total_gib > limit_gib:
         has, most = apart(total_gib, limit_gib, 3, SIGNIFICANT)
         expected = f"at most {most} GiB" if limit_gib else "none"
@@ -156,7 +155,7 @@ def test_hugepages(node: Node) -> None:
     """
     memory = node.main_memory
     unused_gib = sum(pages.size_kib * pages.free for pages in memory.huge_pages) / GIB_IN_KIB
-    limit = threshold("memory.unused_huge_pages_percent")
+    limit = node.threshold("memory.unused_huge_pages_percent")
     most_gib = memory.total_gib * limit / 100
     if unused_gib > most_gib:
         unused, most = apart(unused_gib, most_gib)
@@ -176,7 +175,7 @@ def test_efa_huge_pages(node: Node) -> None:
     """
     if not node.efa_devices:
         not_applicable("no EFA device on this node")
-    least = int(threshold("memory.efa_huge_pages"))
+    least = int(node.threshold("memory.efa_huge_pages"))
     reserved = sum(pages.pages for pages in node.main_memory.huge_pages if pages.size_kib == EFA_PAGE_KIB)
     if reserved >= least:
         return

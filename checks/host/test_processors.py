@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import apart
 from clusterproof.plugins.core.verdict import concern, not_applicable
@@ -87,7 +86,7 @@ def test_cpus_online(node: Node) -> None:
         not_applicable(f"all {online} CPUs are online; how many there should be only an EC2 type says")
     vcpus = node.of_type("vcpus")
     is_single = cpus.machine not in ARM and cpus.threads_per_core == 1
-    due = vcpus // int(threshold("cpu.threads_per_core")) if is_single else vcpus
+    due = vcpus // int(node.threshold("cpu.threads_per_core")) if is_single else vcpus
     assert online >= due, f"{online} CPUs; expected {due} as {node.instance_type} has"
 
 
@@ -106,7 +105,7 @@ def test_thread_siblings(node: Node) -> None:
     cpus = node.processors
     if cpus.machine in ARM or node.is_outside_ec2 or not (node.type_name and cpus.threads_per_core):
         not_applicable("only x86 types of EC2 are known to have two threads per core")
-    due = int(threshold("cpu.threads_per_core"))
+    due = int(node.threshold("cpu.threads_per_core"))
     if cpus.threads_per_core != due:
         said = f" (smt is {cpus.smt})" if cpus.smt else ""
         concern(f"{cpus.threads_per_core} thread per core{said}; expected {due}")
@@ -128,7 +127,7 @@ def test_c_states(node: Node) -> None:
     states = node.processors.idle_states
     if not states:
         not_applicable("no cpuidle: the kernel has no idle states to choose from")
-    limit_us = threshold("cpu.wake_concern_us")
+    limit_us = node.threshold("cpu.wake_concern_us")
     deep = [state for state in states if not state.disabled and state.latency_us > limit_us]
     if deep:
         seen = ", ".join(f"{state.name} ({state.latency_us} µs to wake)" for state in deep)
@@ -142,7 +141,7 @@ def test_iowait(node: Node) -> None:
 
     Remedy (investigate): Find who reads or writes (iotop, pidstat -d) and which mount is slow.
     """
-    waiting, limit = node.processors.time_percent["iowait"], threshold("cpu.iowait_concern_percent")
+    waiting, limit = node.processors.time_percent["iowait"], node.threshold("cpu.iowait_concern_percent")
     if waiting > limit:
         seen, most = apart(waiting, limit)
         concern(f"{seen} % of CPU time waits for I/O; expected at most {most} %")
@@ -155,7 +154,7 @@ def test_cpu_steal(node: Node) -> None:
 
     Remedy (replace): GPU types own their CPUs and lose none: replace the node.
     """
-    stolen, limit = node.processors.time_percent["steal"], threshold("cpu.steal_concern_percent")
+    stolen, limit = node.processors.time_percent["steal"], node.threshold("cpu.steal_concern_percent")
     if stolen > limit:
         seen, most = apart(stolen, limit)
         concern(f"{seen} % of CPU time is stolen; expected at most {most} %")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.catalog.services import is_ignored, needed_services
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, not_applicable
@@ -35,7 +34,7 @@ def test_services(node: Node) -> None:
     data, unread = readings(node, "services", "failed_units", "restarting_units")
     failed = [*data.get("failed_units", ()), *data.get("restarting_units", ())]
     services = {name: service for name, service in data.get("services", {}).items() if service.is_installed}
-    amiss = dict(_amiss(services)) | {
+    amiss = dict(_amiss(services, node)) | {
         name: "is failed" for name in map(_name, failed) if name in needed_services() and name not in services
     }
     amiss = {name: words for name, words in amiss.items() if name not in idle}
@@ -53,9 +52,9 @@ def test_services(node: Node) -> None:
         concern(f"{', '.join(wanting)}; expected no failed unit")
 
 
-def _amiss(services: Mapping[str, Service]) -> Iterator[tuple[str, str]]:
+def _amiss(services: Mapping[str, Service], node: Node) -> Iterator[tuple[str, str]]:
     """Of the services that are installed those that do not run as they should, and how."""
-    restarts, timeout_s = threshold("services.restarts_fail"), threshold("services.restarted_within_s")
+    restarts, timeout_s = node.threshold("services.restarts_fail"), node.threshold("services.restarted_within_s")
     for name, service in services.items():
         row = needed_services().get(name)
         if row is None or row.instead_of in services:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.listed import listed
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
@@ -33,7 +32,7 @@ def test_numa(node: Node) -> None:
     if len(sockets) < 2:
         not_applicable("the CPUs are of one NUMA node")
     largest_kib = max(socket.memory_kib for socket in sockets)
-    spread = threshold("memory.numa_differs_percent")
+    spread = node.threshold("memory.numa_differs_percent")
     least_kib = largest_kib * (1 - spread / 100)
     short = [f"node {s.node} has {s.memory_kib / 2**20:.0f} GiB" for s in sockets if s.memory_kib < least_kib]
     if short:
@@ -146,7 +145,7 @@ def test_clock_sync(node: Node) -> None:
     Remedy (restore service): Start chrony (on EC2 with the server 169.254.169.123) and see why it finds no source:
     chronyc sources.
     """
-    clock, limit_s = node.kernel_state.clock, threshold("clock.error_concern_s")
+    clock, limit_s = node.kernel_state.clock, node.threshold("clock.error_concern_s")
     if clock.max_error_s > limit_s:
         nobody = "" if clock.synchronised else " or more, and nobody corrects it"
         seen, most = apart(clock.max_error_s, limit_s, 3, SIGNIFICANT)

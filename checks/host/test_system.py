@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.catalog.waits import HUNG, USER
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete
@@ -32,7 +31,7 @@ def test_root_volume(node: Node) -> None:
         incomplete("the root volume does not tell its size")
     assert root.inodes_free != 0 or not root.inodes, f"no inode free of {root.inodes}; expected some"
     used = 100 * (1 - root.free_kib / root.total_kib)
-    fail, worry = threshold("root.used_fail_percent"), threshold("root.used_concern_percent")
+    fail, worry = node.threshold("root.used_fail_percent"), node.threshold("root.used_concern_percent")
     assert used < fail, f"/ is {used:.0f} % full; expected less than {fail:.0f} %"
     if used >= worry:
         concern(f"/ is {used:.0f} % full; expected less than {worry:.0f} %")
@@ -51,7 +50,7 @@ def test_d_state(node: Node) -> None:
     Remedy (reset or reboot): Find what it waits for (wchan). A hung GPU driver or a dead mount that does not come back
     needs a reboot.
     """
-    limit_s = threshold("processes.d_state_fail_s")
+    limit_s = node.threshold("processes.d_state_fail_s")
     blocked = [process for process in node.blocked_processes if process.waits_for != USER]
     long = [process for process in blocked if (process.blocked_s or 0) > limit_s]
     hung = _waiting(process for process in long if process.waits_for in HUNG)
@@ -80,6 +79,6 @@ def test_zombies(node: Node) -> None:
 
     Remedy (clean up): Find their parent (ps -eo ppid,stat | grep Z) and restart it.
     """
-    limit = threshold("processes.zombies_concern")
+    limit = node.threshold("processes.zombies_concern")
     if node.zombies > limit:
         concern(f"{node.zombies} zombies; expected at most {limit:.0f}")

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from functools import lru_cache
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.catalog.efa_driver import port_rate
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
@@ -41,7 +40,7 @@ def test_efa_count(node: Node) -> None:
     """
     due = node.expected("efa")
     count = len(node.efa_devices)
-    if count < due and node.boot.uptime_s < threshold("settle.window_s"):
+    if count < due and node.boot.uptime_s < node.threshold("settle.window_s"):
         incomplete(f"{count} EFA devices, {node.boot.uptime_s:.0f} s after boot; expected {due}")
     on_bus = sum(1 for device in node.pci_devices if device.is_efa)
     assert count >= due, f"{count} EFA devices, {on_bus} on the PCI bus; expected {due}{_as_others(node, on_bus)}"

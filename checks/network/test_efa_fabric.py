@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import apart
 from clusterproof.plugins.core.verdict import Incomplete, concern, incomplete, not_applicable
@@ -74,10 +73,11 @@ def test_efa_counters(efa_device: RdmaDevice, node: Node) -> None:
     assert not lost, f"{lost} commands without completion in {seconds:g} s; expected 0"
     if unread:
         raise unread[0]
-    fast = {name: count / seconds for name, count in went.items() if count > _limit(name) * seconds}
+    most = {name: node.threshold(LIMITS[name]) if name in LIMITS else 0.0 for name in went}
+    fast = {name: count / seconds for name, count in went.items() if count > most[name] * seconds}
     if fast:
-        observed = ", ".join(f"{name} {apart(rate, _limit(name))[0]} a second" for name, rate in fast.items())
-        limits = " and ".join(f"{limit:g}" for limit in sorted({_limit(name) for name in fast}))
+        observed = ", ".join(f"{name} {apart(rate, most[name])[0]} a second" for name, rate in fast.items())
+        limits = " and ".join(f"{limit:g}" for limit in sorted({most[name] for name in fast}))
         concern(f"{observed}; expected at most {limits} a second")
 
 
@@ -94,7 +94,3 @@ def _went(counters: EfaCounters) -> tuple[dict[str, int], list[Incomplete]]:
         if count is not None:
             went[name] = count
     return went, unread
-
-
-def _limit(name: str) -> float:
-    return threshold(LIMITS[name]) if name in LIMITS else 0.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, not_applicable
 from clusterproof.plugins.evidence.field import readings, require
@@ -82,7 +81,7 @@ def _usual_on(node: Node, device: RdmaDevice, port: Port) -> float:
     ports = (other for like in node.ib_devices if like.model == device.model for other in like.ports)
     rates = Counter(other.gbps for other in ports if other.is_active and other.link_layer == port.link_layer)
     rate, alike = rates.most_common(1)[0]
-    return rate if alike > sum(rates.values()) * threshold("group.majority") else 0.0
+    return rate if alike > sum(rates.values()) * node.threshold("group.majority") else 0.0
 
 
 def _usual_in_group(node: Node, device: RdmaDevice, port: Port) -> float:
@@ -147,23 +146,25 @@ def test_ib_errors(ib_device: RdmaDevice, node: Node) -> None:
         data, missing = readings(port, "link_downed", "symbol_errors")
         unread += missing
         counted += sum(count is not None for count in data.values())
-        seen += _too_many(port, data, node.boot.uptime_s)
+        seen += _too_many(port, data, node)
     if seen:
+        lost, garbled = map(node.threshold, ("infiniband.link_downed_per_day", "infiniband.symbol_errors_per_hour"))
         concern(
-            f"{', '.join(seen)}; expected less than {threshold('infiniband.link_downed_per_day'):.0f} lost links a day "
-            f"and at most {threshold('infiniband.symbol_errors_per_hour'):.0f} symbol errors an hour"
+            f"{', '.join(seen)}; expected less than {lost:.0f} lost links a day "
+            f"and at most {garbled:.0f} symbol errors an hour"
         )
     require(unread)
     if not counted:
         not_applicable("this device counts neither lost links nor symbol errors")
 
 
-def _too_many(port: Port, data: Mapping[str, int | None], uptime_s: float) -> list[str]:
+def _too_many(port: Port, data: Mapping[str, int | None], node: Node) -> list[str]:
     """What is above its threshold, in words; of a young node at least a day's, or an hour's, worth."""
+    uptime_s = node.boot.uptime_s
     lost, garbled = data.get("link_downed") or 0, data.get("symbol_errors") or 0
     seen = []
-    if lost >= threshold("infiniband.link_downed_per_day") * max(1.0, uptime_s / DAY_S):
+    if lost >= node.threshold("infiniband.link_downed_per_day") * max(1.0, uptime_s / DAY_S):
         seen.append(f"port {port.number} lost its link {lost} times since boot")
-    if garbled > threshold("infiniband.symbol_errors_per_hour") * max(1.0, uptime_s / HOUR_S):
+    if garbled > node.threshold("infiniband.symbol_errors_per_hour") * max(1.0, uptime_s / HOUR_S):
         seen.append(f"port {port.number} had {garbled} symbol errors since boot")
     return seen

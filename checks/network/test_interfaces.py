@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import NotApplicable, concern, not_applicable
 from clusterproof.plugins.evidence.group import ABSENT, Difference, Values, differences, in_words
@@ -53,13 +52,13 @@ def test_mtu(node: Node) -> None:
     used = [interface for interface in _physical(node) if interface.is_up]
     if not used:
         not_applicable("no network interface is up")
-    jumbo = int(threshold("interface.jumbo_mtu"))
+    jumbo = int(node.threshold("interface.jumbo_mtu"))
     small = [interface for interface in used if interface.driver == ENA and interface.mtu < jumbo]
     if small:
         concern(f"{_sizes(small)}; expected {jumbo}")
-    odd = [one for one in used if _usual_mtu(used, one.driver) not in (0, one.mtu)]
+    odd = [one for one in used if _usual_mtu(node, one.driver) not in (0, one.mtu)]
     if odd:
-        usual = _usual_mtu(used, odd[0].driver)
+        usual = _usual_mtu(node, odd[0].driver)
         concern(f"{_sizes(odd)}; expected {usual} as most interfaces of {odd[0].driver} here")
     elsewhere = _differing(node, "MTUs", _mtus)
     if elsewhere:
@@ -119,11 +118,11 @@ def _models(devices: Iterable[RdmaDevice]) -> str | None:
     return ", ".join(sorted({device.model for device in devices})) or None
 
 
-def _usual_mtu(used: list[Interface], driver: str) -> int:
-    """The MTU of most interfaces of a driver; 0 where there is none of most."""
-    sizes = Counter(interface.mtu for interface in used if interface.driver == driver)
+def _usual_mtu(node: Node, driver: str) -> int:
+    """The MTU of most interfaces of a driver that are up; 0 where there is none of most."""
+    sizes = Counter(interface.mtu for interface in node.interfaces if interface.is_up and interface.driver == driver)
     size, alike = sizes.most_common(1)[0]
-    return size if alike > sum(sizes.values()) * threshold("group.majority") else 0
+    return size if alike > sum(sizes.values()) * node.threshold("group.majority") else 0
 
 
 def _sizes(interfaces: list[Interface]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.catalog.log_words import ena_error
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern
@@ -73,7 +72,7 @@ def test_link_flaps(node: Node) -> None:
     if not lost:
         return
     days = max((node.boot.uptime_s - max(node.window_begins, 0.0)) / DAY_S, 1.0)
-    limit = threshold("infiniband.link_downed_per_day")
+    limit = node.threshold("infiniband.link_downed_per_day")
     flapping = [
         f"{device} ({found[-1].words}, {how_often(found, node)})"
         for device, found in grouped(lost, lambda event: event.device).items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import apart
 from clusterproof.plugins.core.verdict import not_applicable
@@ -24,7 +23,7 @@ def test_memlock(node: Node) -> None:
     """
     if not node.efa_devices and node.expected("efa") == 0:
         not_applicable("no EFA device on this node")
-    least_gib = threshold("memlock.minimum_gib")
+    least_gib = node.threshold("memlock.minimum_gib")
     limits = [(name, limit) for name, limit in node.memlock_bytes.items() if limit is not None]
     least_mib = least_gib * 2**10
     low = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, not_applicable
 from clusterproof.plugins.evidence.kernel_log.wording import in_list
@@ -74,7 +73,7 @@ def test_address_unique(node: Node) -> None:
     if not naming.unique:
         not_applicable("no interface of this node tells an address of its own")
     shared = node.group.shared("addresses", _unique)
-    most = max(2, len(node.group.nodes) * threshold("group.majority"))
+    most = max(2, len(node.group.nodes) * node.threshold("group.majority"))
     ours = {address: shared[address] for address in sorted(naming.unique) if 1 < len(shared.get(address, ())) <= most}
     if ours:
         words = in_list(f"{address} is also that of {_others(names, node)}" for address, names in ours.items())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import NotApplicable, concern, not_applicable
 from clusterproof.plugins.evidence.group import ABSENT, Difference, Values, differences, in_words
@@ -32,7 +31,7 @@ def test_nic_link(node: Node) -> None:
     links = {nic.address: link for nic in nics if (link := nic.link)}
     if not links:
         not_applicable("the kernel tells the PCIe link of no network device here")
-    worse = [(nic, usual) for nic in nics if (usual := _usual(nics, nic)) and links[nic.address].is_worse_than(usual)]
+    worse = [(nic, usual) for nic in nics if (usual := _usual(node, nic)) and links[nic.address].is_worse_than(usual)]
     lost = [(nic, usual) for nic, usual in worse if _has_lost(nic)]
     assert not lost, _in_words(lost)
     unsure = [(nic, usual) for nic, usual in worse if nic.link_of_both_ends is None]
@@ -69,13 +68,13 @@ def _nics(node: Node) -> list[PciDevice]:
     return found
 
 
-def _usual(nics: list[PciDevice], nic: PciDevice) -> PciLink | None:
+def _usual(node: Node, nic: PciDevice) -> PciLink | None:
     """The link of most devices of its model here; None where there is none of most, or its own is not told."""
     if not nic.link:
         return None
-    links = Counter(link for other in nics if other.model == nic.model and (link := other.link))
+    links = Counter(link for other in _nics(node) if other.model == nic.model and (link := other.link))
     usual, alike = links.most_common(1)[0]
-    return usual if alike > sum(links.values()) * threshold("group.majority") else None
+    return usual if alike > sum(links.values()) * node.threshold("group.majority") else None
 
 
 def _has_lost(nic: PciDevice) -> bool:

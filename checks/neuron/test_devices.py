@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
 from clusterproof.plugins.evidence.fact import Absent
@@ -38,7 +37,7 @@ def test_device_count(node: Node) -> None:
         count, on_bus = 0, 0
     if not (expected or count):
         not_applicable(f"{node.type_name or 'this node'} has no Neuron device")
-    if count < expected and node.boot.uptime_s < threshold("settle.window_s"):
+    if count < expected and node.boot.uptime_s < node.threshold("settle.window_s"):
         incomplete(f"{count} Neuron devices, {node.boot.uptime_s:.0f} s after boot; expected {expected}")
     assert count >= expected, f"{count} Neuron devices, {on_bus} on the PCI bus; expected {expected}"
 
@@ -117,8 +116,8 @@ def test_connected(neuron_device: NeuronDevice, node: Node) -> None:
         not_applicable("a single device has no link")
     own = set(neuron_device.connected) - {neuron_device.index}
     data = ", ".join(str(index) for index in sorted(own)) or "none"
-    if node.neuron_devices_due == threshold("neuron.torus_devices"):
-        links = int(threshold("neuron.torus_links"))
+    if node.neuron_devices_due == node.threshold("neuron.torus_devices"):
+        links = int(node.threshold("neuron.torus_links"))
         assert len(own) >= links, f"linked with {data}; expected {links} devices"
     assert own, f"linked with {data}; expected others of the node"
     one_sided = sorted(

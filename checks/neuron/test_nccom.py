@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete
 from clusterproof.plugins.evidence.nccl.facts_nccom import NccomLog
@@ -56,7 +55,7 @@ def require_speed(node: Node) -> None:
     shared = node.group.medians("nccom", busbw)
     compared = ((name, speed) for name, speed in busbw(node).items() if name in shared)
     found = [one for name, speed in compared for one in below_median(name, speed, shared[name])]
-    fail, worry = threshold("load.slower_fail_percent"), threshold("load.slower_concern_percent")
+    fail, worry = node.threshold("load.slower_fail_percent"), node.threshold("load.slower_concern_percent")
     slow = ", ".join(one.observed("GB/s", fail) for one in worst_first(found, fail))
     assert not slow, f"{slow}; expected at most {fail:g} % below"
     slow = ", ".join(one.observed("GB/s", worry) for one in worst_first(found, worry))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from shlex import quote
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.catalog.unreached import unreached_rows
 from clusterproof.plugins.catalog.waits import USER, waits_for
 from clusterproof.plugins.core.evidence import Status, Unreached
@@ -112,7 +111,7 @@ def test_uptime_settled(node: Node) -> None:
 
     Remedy (investigate): Run again when the node has been up for longer than the settle window.
     """
-    window_s = threshold("settle.window_s")
+    window_s = node.threshold("settle.window_s")
     if node.boot.uptime_s < window_s:
         up, least = apart(node.boot.uptime_s, window_s)
         incomplete(f"up for {up} s; expected at least {least} s before counts are trusted")

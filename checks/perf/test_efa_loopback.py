@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from statistics import median
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.listed import listed
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
@@ -37,7 +36,7 @@ def test_efa_loopback(node: Node) -> None:
     broken = [f"{one.domain} ({one.why_not})" for one in exchanges if speeds[one.domain] is None]
     assert not broken, f"no exchange through {listed(broken)}; expected one through each of {len(exchanges)} domains"
     usual = median(speed for speed in speeds.values() if speed is not None)
-    share = threshold("load.loopback_percent")
+    share = node.threshold("load.loopback_percent")
     slow = [f"{name} {speed:.0f} MB/s" for name, speed in speeds.items() if speed and speed < share / 100 * usual]
     if slow:
         concern(f"{listed(slow)}; expected at least {share:g} % of the {usual:.0f} MB/s of most domains")

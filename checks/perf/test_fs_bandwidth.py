@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
 from clusterproof.plugins.core.verdict import concern, incomplete
@@ -27,7 +26,7 @@ def test_fs_bandwidth(node: Node) -> None:
     """
     data = node.fs_bandwidth.gb_per_s
     folder = node.fs_bandwidth.folder
-    least = threshold("load.fs_gb_per_s")
+    least = node.threshold("load.fs_gb_per_s")
     low = [
         f"{direction} {apart(speed, least, 3, SIGNIFICANT)[0]} GB/s"
         for direction, speed in data.items()
@@ -36,7 +35,7 @@ def test_fs_bandwidth(node: Node) -> None:
     if low:
         concern(f"{folder}: {', '.join(low)}; expected at least {least:g} GB/s")
     shared = node.group.medians("fs_bandwidth", speeds)
-    share = threshold("load.fs_percent")
+    share = node.threshold("load.fs_percent")
     usual = {one: shared[f"{one} in {folder}"] for one in data}
     slow = [
         f"{one} {speed:.3g} GB/s where {usual[one].nodes} nodes have {usual[one].value:.3g}"

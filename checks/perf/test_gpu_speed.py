@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from statistics import median
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.catalog.floors import floor
 from clusterproof.plugins.core.listed import listed
 from clusterproof.plugins.core.marks import mark
@@ -32,7 +31,7 @@ def test_gpu_bandwidth(node: Node) -> None:
     Remedy (investigate): Look at the link of that GPU (nvidia-smi -q -d PCIE, nvidia-smi nvlink -s) and for who else
     uses it. Run again; where it stays slow, reset the GPU, then replace the node.
     """
-    require_speed(shortfalls(node, copies), "GB/s")
+    require_speed(node, shortfalls(node, copies), "GB/s")
     limits = {
         direction: floor(node.type_name, direction.lower().replace(" ", "_")) for direction in DIRECTIONS.values()
     }
@@ -64,7 +63,7 @@ def test_gpu_gemm(node: Node) -> None:
     Remedy (investigate): Look at its clocks, temperature and power under load (nvidia-smi -q -d
     CLOCK,TEMPERATURE,POWER,PERFORMANCE) and for a foreign process on it. Replace the node where it stays slow.
     """
-    require_speed(shortfalls(node, products), "TFLOP/s")
+    require_speed(node, shortfalls(node, products), "TFLOP/s")
     require_comparison(node, products, "TFLOP/s")
 
 
@@ -92,7 +91,7 @@ def test_node_busbw(node: Node) -> None:
     row = require_measured(log)
     speed, name = row.out_of_place.busbw_gb_per_s or 0.0, size_in_words(row)
     shared = node.group.medians("node_busbw", busbw).get(name)
-    require_speed(below_median(f"all-reduce of {name}", speed, shared), "GB/s")
+    require_speed(node, below_median(f"all-reduce of {name}", speed, shared), "GB/s")
     least = floor(node.type_name, "all_reduce")
     if least and speed < least:
         seen, due = apart(speed, least, 4, SIGNIFICANT)
@@ -154,10 +153,10 @@ def require_comparison(node: Node, read: Callable[[Node], Mapping[str, Speeds]],
     incomplete(f"{values}; expected further GPUs or nodes to compare with")
 
 
-def require_speed(found: Iterable[Shortfall], unit: str) -> None:
+def require_speed(node: Node, found: Iterable[Shortfall], unit: str) -> None:
     """Fail, or worry, where something stays far behind what it is compared with."""
     found = list(found)
-    fail, worry = threshold("load.slower_fail_percent"), threshold("load.slower_concern_percent")
+    fail, worry = node.threshold("load.slower_fail_percent"), node.threshold("load.slower_concern_percent")
     slow = listed(one.observed(unit, fail) for one in worst_first(found, fail))
     assert not slow, f"{slow}; expected at most {fail:g} % below"
     slow = listed(one.observed(unit, worry) for one in worst_first(found, worry))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
 from clusterproof.plugins.evidence.expectation import EC2
@@ -110,7 +109,7 @@ def test_image_clean(node: Node) -> None:
     left, unread = left_behind(image)
     wrong += [f"left behind: {', '.join(left)}"] if left else []
     wrong += [f"not ended: {', '.join(image.under_way)}"] if image.under_way else []
-    baked, unread_times = baked_in(image)
+    baked, unread_times = baked_in(image, node.threshold("image.first_boot_s"))
     wrong += [f"older than the instance: {', '.join(baked)}"] if baked else []
     data, no_keys = readings(image, "keys")
     wrong += strangers(data.get("keys", {}))
@@ -131,12 +130,12 @@ def left_behind(image: Image) -> tuple[list[str], list[Incomplete | NotApplicabl
     return left, unread
 
 
-def baked_in(image: Image) -> tuple[list[str], list[Incomplete | NotApplicable]]:
+def baked_in(image: Image, boot_s: float) -> tuple[list[str], list[Incomplete | NotApplicable]]:
     """The files that must be each machine's own and came with the image; where no first boot is known, none is."""
     data, unread = readings(image, "first_boot", "identity")
     if data.get("first_boot") is None:
         return [], unread
-    before = data["first_boot"] - threshold("image.first_boot_s")
+    before = data["first_boot"] - boot_s
     baked: list[str] = []
     for file in data.get("identity", ()):
         written, why = readings(file, "written")

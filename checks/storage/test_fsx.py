@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.catalog.fsx_metrics import fsx_metrics, limits
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
@@ -34,15 +34,15 @@ def test_fsx_throughput(file_system: FileSystem) -> None:
     NVMe, fewer or staggered checkpoints). Jobs that wait for I/O on a file system that passes here have an inefficient
     pattern: small files, small reads or files on one storage target.
     """
-    points = file_system.throughput_percent
-    limit = threshold("fsx.load_fail_percent")
-    full = sustained(points, limit)
+    points, catalog = file_system.throughput_percent, file_system.catalog
+    limit = catalog.threshold("fsx.load_fail_percent")
+    full = sustained(points, limit, catalog)
     assert not full, f"{_throughput(file_system, full)}; expected less than {limit:g} % sustained"
-    limit = threshold("fsx.load_concern_percent")
-    high = sustained(points, limit)
+    limit = catalog.threshold("fsx.load_concern_percent")
+    high = sustained(points, limit, catalog)
     if high:
         concern(f"{_throughput(file_system, high)}; expected less than {limit:g} % sustained")
-    if may_be_sustained(points, limit):
+    if may_be_sustained(points, limit, catalog):
         data = sum(point is not None for point in points)
         incomplete(f"throughput told of {data} of {len(points)} minutes; expected enough to rule out a sustained load")
 
@@ -62,15 +62,16 @@ def test_fsx_utilization(file_system: FileSystem) -> None:
     no directory walks, striping over all targets. Where the throughput is high besides: provision more.
     """
     data, unread = _percentages(file_system)
-    limit = threshold("fsx.load_fail_percent")
-    full = _loads(data, limit)
+    catalog = file_system.catalog
+    limit = catalog.threshold("fsx.load_fail_percent")
+    full = _loads(data, limit, catalog)
     assert not full, f"{_utilization(file_system, full)}; expected less than {limit:g} % sustained"
-    limit = threshold("fsx.load_concern_percent")
-    high = _loads(data, limit)
+    limit = catalog.threshold("fsx.load_concern_percent")
+    high = _loads(data, limit, catalog)
     if high:
         concern(f"{_utilization(file_system, high)}; expected less than {limit:g} % sustained")
     require(unread)
-    dark = [_name(series) for series, points in data if may_be_sustained(points, limit)]
+    dark = [_name(series) for series, points in data if may_be_sustained(points, limit, catalog)]
     if dark:
         more = f" and {len(dark) - SHOWN} more" if len(dark) > SHOWN else ""
         names = f"{', '.join(dark[:SHOWN])}{more}"
@@ -96,9 +97,9 @@ def test_fsx_capacity(file_system: FileSystem) -> None:
     if file_system.kind == "LUSTRE":
         target, most = file_system.fullest_target
         words = f"{target} is {most:.0f} % full, the whole {used:.0f} %"
-    limit = threshold("fsx.fill_fail_percent")
+    limit = file_system.catalog.threshold("fsx.fill_fail_percent")
     assert most < limit, f"{words}; expected less than {limit:g} %"
-    limit = threshold("fsx.fill_concern_percent")
+    limit = file_system.catalog.threshold("fsx.fill_concern_percent")
     if most >= limit:
         concern(f"{words}; expected less than {limit:g} %")
 
@@ -130,11 +131,11 @@ def _percentages(file_system: FileSystem) -> tuple[list[Metric], list[Incomplete
     return data, unread
 
 
-def _loads(data: Sequence[Metric], limit: float) -> list[tuple[str, Period]]:
+def _loads(data: Sequence[Metric], limit: float, catalog: Catalog) -> list[tuple[str, Period]]:
     """What is sustained above a limit: of each metric the worst server or target, and how many more; worst first."""
     found: list[tuple[str, Period]] = []
     for _, alike in groupby(data, key=lambda one: one[0].metric):
-        hot = [(period, _name(series)) for series, points in alike if (period := sustained(points, limit))]
+        hot = [(period, _name(series)) for series, points in alike if (period := sustained(points, limit, catalog))]
         worst, name = max(hot, key=lambda one: one[0].mean, default=(None, ""))
         if worst:
             found.append((f"{name} (and {len(hot) - 1} more)" if len(hot) > 1 else name, worst))
@@ -157,7 +158,7 @@ def _to_blame(file_system: FileSystem, period: Period) -> str:
         return ""
     if throughput is None:
         return ""
-    is_low = throughput < threshold("fsx.low_throughput_percent")
+    is_low = throughput < file_system.catalog.threshold("fsx.low_throughput_percent")
     blame = "the pattern is inefficient, not the capacity too small" if is_low else "the capacity is saturated"
     return f": {blame}, for the throughput is at {throughput:.0f} % of its baseline"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
 from clusterproof.plugins.evidence.fact import Absent
@@ -60,7 +59,7 @@ def test_lustre_ost_fill(ost: LustreTarget, node: Node) -> None:
     """
     assert ost.active, "inactive on this node; expected active"
     used = ost.used_percent
-    fail, worry = threshold("lustre.used_fail_percent"), threshold("lustre.used_concern_percent")
+    fail, worry = node.threshold("lustre.used_fail_percent"), node.threshold("lustre.used_concern_percent")
     assert used < fail or node.drains, f"{used:.0f} % full; expected less than {fail:.0f} %"
     if used >= worry:
         concern(f"{used:.0f} % full; expected less than {worry:.0f} %")
@@ -78,7 +77,7 @@ def test_lustre_mdt_inodes(mdt: LustreTarget, node: Node) -> None:
     """
     assert mdt.active, "inactive on this node; expected active"
     used = mdt.inodes_used_percent
-    fail, worry = threshold("lustre.used_fail_percent"), threshold("lustre.used_concern_percent")
+    fail, worry = node.threshold("lustre.used_fail_percent"), node.threshold("lustre.used_concern_percent")
     assert used < fail or node.drains, f"{used:.0f} % of its inodes used; expected less than {fail:.0f} %"
     if used >= worry:
         concern(f"{used:.0f} % of its inodes used; expected less than {worry:.0f} %")
@@ -103,7 +102,7 @@ def test_lustre_striping(node: Node) -> None:
     folders = [folder for folder in data.values() if folder.type == "lustre"]
     if not folders:
         not_applicable("no checkpoint folder of the policy lies on Lustre")
-    least = threshold("lustre.checkpoint_stripes")
+    least = node.threshold("lustre.checkpoint_stripes")
     narrow = [folder.path for folder in folders if 0 <= folder.stripe_count < least]
     if narrow and len(node.osts) >= least:
         concern(f"stripe count below {least:.0f} on {', '.join(narrow)}; expected at least {least:.0f}, or -1 for all")
@@ -133,31 +132,31 @@ Wrong = Iterator[tuple[str, str]]
 
 def _of_much_memory(node: Node) -> Wrong:
     """What clients with much memory should have otherwise."""
-    if node.boot.memory_kib <= threshold("lustre.much_memory_gib") * KIB_IN_GIB:
+    if node.boot.memory_kib <= node.threshold("lustre.much_memory_gib") * KIB_IN_GIB:
         return
     ages_ms = [client.lru_max_age_ms for client in node.lustre_clients if client.kind in ("osc", "mdc")]
-    most_ms = threshold("lustre.lru_max_age_ms")
+    most_ms = node.threshold("lustre.lru_max_age_ms")
     if max(ages_ms, default=0) > most_ms:
         yield f"lru_max_age {max(ages_ms)} ms", f"at most {most_ms:.0f}"
 
 
 def _of_many_vcpus(node: Node) -> Wrong:
     """What clients with many vCPUs should have otherwise."""
-    if node.boot.cpus <= threshold("lustre.many_vcpus"):
+    if node.boot.cpus <= node.threshold("lustre.many_vcpus"):
         return
     oscs = [client for client in node.lustre_clients if client.kind == "osc"]
     mdcs = [client for client in node.lustre_clients if client.kind == "mdc"]
-    yield from _low("lustre.osc_max_rpcs_in_flight", (osc.max_rpcs_in_flight for osc in oscs))
-    yield from _low("lustre.osc_max_dirty_mb", (osc.max_dirty_mb for osc in oscs))
-    yield from _low("lustre.mdc_max_rpcs_in_flight", (mdc.max_rpcs_in_flight for mdc in mdcs))
-    yield from _low("lustre.mdc_max_mod_rpcs_in_flight", (mdc.max_mod_rpcs_in_flight for mdc in mdcs))
-    yield from _low("lustre.ptlrpcd_per_cpt_max", (node.lustre.parameter("ptlrpcd_per_cpt_max"),))
-    yield from _low("lustre.credits", (node.lustre.parameter("credits"),))
+    yield from _low(node, "lustre.osc_max_rpcs_in_flight", (osc.max_rpcs_in_flight for osc in oscs))
+    yield from _low(node, "lustre.osc_max_dirty_mb", (osc.max_dirty_mb for osc in oscs))
+    yield from _low(node, "lustre.mdc_max_rpcs_in_flight", (mdc.max_rpcs_in_flight for mdc in mdcs))
+    yield from _low(node, "lustre.mdc_max_mod_rpcs_in_flight", (mdc.max_mod_rpcs_in_flight for mdc in mdcs))
+    yield from _low(node, "lustre.ptlrpcd_per_cpt_max", (node.lustre.parameter("ptlrpcd_per_cpt_max"),))
+    yield from _low(node, "lustre.credits", (node.lustre.parameter("credits"),))
 
 
-def _low(name: str, values: Iterable[float | None]) -> Wrong:
+def _low(node: Node, name: str, values: Iterable[float | None]) -> Wrong:
     """Values lower than advised, as `osc_max_dirty_mb 32`: the one that most have. None is no value."""
-    least = threshold(name)
+    least = node.threshold(name)
     low = Counter(value for value in values if value is not None and value < least)
     if low:
         yield f"{name.partition('.')[2]} {low.most_common(1)[0][0]:g}", f"{least:.0f}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, not_applicable
 from clusterproof.plugins.evidence.field import readings, require
@@ -36,13 +35,13 @@ def test_mount_options(mount: Mount, node: Node) -> None:
         not_applicable(f"{mount.type} is neither Lustre nor NFS")
     data, unread = readings(node, "fstab")
     entry = next((entry for entry in data.get("fstab", ()) if entry.path == mount.path), None)
-    wrong = dict([*_wrong_of(mount), *_wrong_in_fstab(entry)])
+    wrong = dict([*_wrong_of(mount, node), *_wrong_in_fstab(entry)])
     if wrong:
         concern(f"{', '.join(wrong)}; expected {', '.join(wrong.values())}")
     require(unread)
 
 
-def _wrong_of(mount: Mount) -> Iterator[tuple[str, str]]:
+def _wrong_of(mount: Mount, node: Node) -> Iterator[tuple[str, str]]:
     """What is wrong with the options, and what is right."""
     options = options_of(mount)
     if mount.type == "lustre":
@@ -52,7 +51,7 @@ def _wrong_of(mount: Mount) -> Iterator[tuple[str, str]]:
         yield "soft", "hard"
     connections = next((option[9:] for option in options if option.startswith("nconnect=")), "1")
     if FROM_FSX in mount.source and connections == "1":
-        yield "one TCP connection", f"nconnect={threshold('nfs.nconnect'):.0f}"
+        yield "one TCP connection", f"nconnect={node.threshold('nfs.nconnect'):.0f}"
 
 
 def _wrong_in_fstab(entry: FstabEntry | None) -> Iterator[tuple[str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern
 from clusterproof.plugins.evidence.field import readings, require
@@ -28,7 +27,7 @@ def test_space(node: Node) -> None:
 
     Remedy (clean up): Remove old checkpoints, caches and logs, or make the file system larger.
     """
-    fail, worry = threshold("space.used_fail_percent"), threshold("space.used_concern_percent")
+    fail, worry = node.threshold("space.used_fail_percent"), node.threshold("space.used_concern_percent")
     full, filling, unread = [], [], []
     for mount in written_to(node.mounts):
         if node.drains and is_network(mount.type):

@@ -130,13 +130,11 @@ def prepared(
     entries: Iterable[Entry], occasions: tuple[str, ...], settings: Settings, policy: Policy
 ) -> Callable[[NodeEvidence], list[Result]]:
     """What judges the node's evidence, with all loaded that this takes. Raises NoVerdict."""
-    from clusterproof.plugins.catalog.site import overrule
     from clusterproof.plugins.core.cluster import Cluster, Target
     from clusterproof.plugins.evidence.node import HEALTH_CHECK
     from clusterproof.plugins.evidence.nodes import nodes
     from clusterproof.plugins.suite.evaluate import verdict_on
 
-    overrule(policy.thresholds, policy.instance_types)
     try:
         checks = [load(entry) for entry in entries]
     except Exception as problem:  # its file is code: anything may break in it

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.catalog.instance_types import InstanceType, instance_type, instance_types
+from clusterproof.plugins.catalog.catalog import PACKAGED, Catalog
+from clusterproof.plugins.catalog.instance_types import InstanceType, instance_types
 from clusterproof.plugins.catalog.nvml_words import (
     ClocksEventReason,
     RecoveryAction,
@@ -16,10 +17,12 @@ from clusterproof.plugins.catalog.nvml_words import (
 )
 from clusterproof.plugins.catalog.owners import Owner, owner, owners
 from clusterproof.plugins.catalog.rows import CatalogError
-from clusterproof.plugins.catalog.thresholds import Threshold, threshold, thresholds
+from clusterproof.plugins.catalog.thresholds import Threshold, thresholds
 from clusterproof.plugins.catalog.xids import SXids, Xid, sxids, xid, xids
 
 __all__ = [
+    "PACKAGED",
+    "Catalog",
     "CatalogError",
     "ClocksEventReason",
     "InstanceType",
@@ -32,14 +35,12 @@ __all__ = [
     "fabric_faults",
     "fabric_state",
     "fabric_summary",
-    "instance_type",
     "instance_types",
     "owner",
     "owners",
     "recovery_action",
     "recovery_action_in_log",
     "sxids",
-    "threshold",
     "thresholds",
     "unknown_clocks_event_reasons",
     "xid",

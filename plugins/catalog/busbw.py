@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from clusterproof.plugins.catalog.instance_types import instance_type
+from clusterproof.plugins.catalog.catalog import Catalog
 from clusterproof.plugins.catalog.rows import CatalogError, build, document
-from clusterproof.plugins.catalog.thresholds import threshold
 
 FILE = "busbw.toml"
 FLOOR = "busbw.floor_share"
@@ -102,13 +101,9 @@ def expected_busbw(key: BusbwKey) -> MeasuredBusbw | None:
     return measured_busbw().get(key)
 
 
-def floor_gb_per_s(key: BusbwKey) -> float | None:
-    """What a reading with this key must reach: a share of what was measured; None: no floor. Raises CatalogError."""
-    row = expected_busbw(key)
-    return None if row is None else row.busbw_gb_per_s * threshold(FLOOR)
-
-
-def size_bytes_for(name: str, efa: int, ranks_per_node: int, collective: str = "all_reduce", nodes: int = 2) -> int:
+def size_bytes_for(
+    name: str, efa: int, ranks_per_node: int, catalog: Catalog, collective: str = "all_reduce", nodes: int = 2
+) -> int:
     """The size to measure an instance type with, 1 GiB at least.
 
     The largest that its rows have for such a run, so that there is a floor, up to 8 GiB; without a row 8 GiB for GPUs
@@ -122,14 +117,14 @@ def size_bytes_for(name: str, efa: int, ranks_per_node: int, collective: str = "
         if (key.instance_type, key.efa, key.nodes, key.ranks_per_node, key.collective) == run
         and key.size_bytes <= RDMA_BYTES
     ]
-    row = instance_type(name)
+    row = catalog.instance_type(name)
     has_rdma = bool(row and row.rdma and row.gpus and efa)
     return max(sizes, default=RDMA_BYTES if has_rdma else OTHER_BYTES)
 
 
-def of_wire(busbw_gb_per_s: float, key: BusbwKey) -> OfWire | None:
+def of_wire(busbw_gb_per_s: float, key: BusbwKey, catalog: Catalog) -> OfWire | None:
     """What a reading is of the node's network; None where nobody knows the wire, or where there is none."""
-    row = instance_type(key.instance_type)
+    row = catalog.instance_type(key.instance_type)
     if row is None or key.nodes < 2 or not row.network_gbps or row.efa is None:
         return None
     if 0 < key.efa < row.efa:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cache
 
-from clusterproof.plugins.catalog.machines import machine_row
 from clusterproof.plugins.catalog.rows import table
-from clusterproof.plugins.catalog.site import own_instance_types
 from clusterproof.plugins.core.record import record
 
 
@@ -50,29 +47,3 @@ class InstanceType:
 def instance_types() -> Mapping[str, InstanceType]:
     """Every row of instance_types.toml by EC2's name. Raises CatalogError."""
     return table(InstanceType, "instance_types.toml", "instance_type", key="name")
-
-
-def instance_type(name: str) -> InstanceType | None:
-    """The row of a type by EC2's or SageMaker's name (`ml.p5.48xlarge`) or a machine's (`DGX H100`), if there is one.
-
-    A site's own stand first.
-    """
-    name = name.strip().removeprefix("ml.")
-    return own_instance_types.get(name) or instance_types().get(name) or machine_row(name)
-
-
-_ACCELERATED = re.compile(r"(?:ml\.)?(?:p|g|gr|trn|inf|dl)\d")  # families of types that have accelerators
-
-
-def accelerators(name: str) -> int | None:
-    """How many GPUs or Neuron devices an instance of a type has; None where the catalogue does not tell."""
-    row = instance_type(name)
-    if row is None:
-        return None if _ACCELERATED.match(name) else 0
-    return row.gpus or row.neuron_devices or (0 if row.gpus == 0 else None)
-
-
-def efa_devices_of(name: str) -> int | None:
-    """How many EFA devices an instance of a type has at most; None where the catalogue does not tell."""
-    row = instance_type(name)
-    return row.efa if row else None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from clusterproof.plugins.catalog.instance_types import accelerators, efa_devices_of
+from clusterproof.plugins.catalog.catalog import Catalog
 from clusterproof.plugins.catalog.rows import table
 
 FILE = "quotas.toml"
@@ -36,10 +36,10 @@ def quotas() -> tuple[QuotaRow, ...]:
     return tuple(table(QuotaRow, FILE, "quota").values())
 
 
-def interfaces(instance_type: str) -> int | None:
+def interfaces(instance_type: str, catalog: Catalog) -> int | None:
     """The network interfaces of an instance: one for each EFA device and those without; None where nobody knows."""
     without: Mapping[str, _Interfaces] = table(_Interfaces, FILE, "interfaces_without_efa")
-    devices = efa_devices_of(instance_type)
+    devices = catalog.efa_devices(instance_type)
     if devices is None:
-        return 1 if accelerators(instance_type) == 0 else None
+        return 1 if catalog.accelerators(instance_type) == 0 else None
     return max(1, devices + (without[instance_type].count if instance_type in without else 0))

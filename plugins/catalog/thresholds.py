@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from functools import cache
 
 from clusterproof.plugins.catalog.rows import CatalogError, document, table
-from clusterproof.plugins.catalog.site import own_thresholds
 from clusterproof.plugins.core.record import record
 
 FILE = "thresholds.toml"
@@ -27,17 +26,12 @@ def thresholds() -> Mapping[str, Threshold]:
     return {f"{name}.{key}": row for name in document(FILE) if name != "sources" for key, row in _of(name).items()}
 
 
-def threshold(name: str) -> float:
-    """The number called `table.key` (`shm.minimum_gib`), in the unit of its row; a site's own first.
-
-    Raises CatalogError.
-    """
-    if name in own_thresholds:
-        return own_thresholds[name]
+def threshold_row(name: str) -> Threshold:
+    """The row called `table.key`. Raises CatalogError."""
     section, _, key = name.rpartition(".")
     if section not in document(FILE) or key not in _of(section):
         raise CatalogError(f"{FILE} has no {name!r}; it has {', '.join(sorted(thresholds()))}")
-    return _of(section)[key].value
+    return _of(section)[key]
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
@@ -86,6 +87,15 @@ class ClusterFacts:
         """Raise NotApplicable where AWS was not asked, for no node is an instance; Incomplete where none says so."""
         if self.instances:
             self.instances.require()
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalogue, with the rows of the site's policy in their place."""
+        return Catalog.of(self.policy)
+
+    def threshold(self, name: str) -> float:
+        """A number by `table.key` (`shm.minimum_gib`), in the unit of its row; a site's own before the catalogue's."""
+        return self.catalog.threshold(name)
 
     @property
     def members(self) -> tuple[Member, ...]:

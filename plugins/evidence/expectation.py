@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clusterproof.plugins import catalog
-from clusterproof.plugins.catalog import InstanceType
-from clusterproof.plugins.catalog.instance_types import accelerators
+from clusterproof.plugins.catalog import InstanceType, instance_types
 from clusterproof.plugins.catalog.machines import machine_type
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
@@ -75,7 +73,7 @@ def instance_id(node: Node) -> str:
 @collected_by()
 def type_row(node: Node) -> InstanceType:
     """Its row of the catalogue of instance types. Raises Incomplete where it is in none."""
-    row = catalog.instance_type(node.instance_type)
+    row = node.catalog.instance_type(node.instance_type)
     if row is None and node.is_build_host:
         nothing = InstanceType(name=node.instance_type, source="")
         return replace(nothing, gpus=0, nvlinks_per_gpu=0, nvswitch=False, efa=0, neuron_devices=0)
@@ -91,13 +89,13 @@ def _near_type(name: str) -> str:
     from clusterproof.plugins.core.strict import nearest  # few types are unknown
 
     family = name.partition(".")[0]
-    return nearest(name, (known for known in catalog.instance_types() if known.partition(".")[0] == family))
+    return nearest(name, (known for known in instance_types() if known.partition(".")[0] == family))
 
 
 @collected_by()
 def is_build_host(node: Node) -> bool:
     """Whether an image is gated on a machine that only builds it: an EC2 type of a family without accelerators."""
-    return node.occasion == "ami" and node.platform.vendor == EC2 and accelerators(node.instance_type) == 0
+    return node.occasion == "ami" and node.platform.vendor == EC2 and node.catalog.accelerators(node.instance_type) == 0
 
 
 def expected(node: Node, what: str) -> int:

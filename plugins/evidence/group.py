@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.middle import median
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import NotApplicable
@@ -47,20 +47,17 @@ class Median:
 
     value: float
     nodes: int
-
-    @property
-    def is_telling(self) -> bool:
-        """Whether there are enough nodes for one to be compared with the others."""
-        return self.nodes >= threshold("group.minimum_nodes")
+    is_telling: bool  # whether there are enough of them for one to be compared with the others
 
 
 class Group:
     """Nodes of one group and instance type."""
 
-    __slots__ = ("counted", "known", "measured", "nodes", "owners")
+    __slots__ = ("catalog", "counted", "known", "measured", "nodes", "owners")
 
-    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+    def __init__(self, nodes: Iterable[Node] = (), catalog: Catalog = PACKAGED) -> None:
         self.nodes = list(nodes)
+        self.catalog = catalog
         self.known: dict[str, frozenset[str]] = {}
         self.counted: dict[str, Mapping[str, Counter[str]]] = {}
         self.measured: dict[str, Mapping[str, Median]] = {}
@@ -84,9 +81,10 @@ class Group:
                 telling += 1
             except Exception:  # noqa: S112 - what one node told costs no other its verdict
                 continue
-        if telling < threshold("group.minimum_nodes"):
+        if telling < self.catalog.threshold("group.minimum_nodes"):
             return frozenset()
-        return frozenset(entry for entry, count in counts.items() if count > telling * threshold("group.majority"))
+        majority = telling * self.catalog.threshold("group.majority")
+        return frozenset(entry for entry, count in counts.items() if count > majority)
 
     def shared(self, what: str, read: Callable[[Node], Iterable[str]]) -> Mapping[str, tuple[str, ...]]:
         """What more than one of its nodes tell under `what`, each with the names of those that do.
@@ -110,7 +108,10 @@ class Group:
                 with suppress(Exception):
                     for name, value in read(node).items():
                         data.setdefault(name, []).append(value)
-            self.measured[what] = {name: Median(median(values), len(values)) for name, values in data.items()}
+            least = self.catalog.threshold("group.minimum_nodes")
+            self.measured[what] = {
+                name: Median(median(values), len(values), len(values) >= least) for name, values in data.items()
+            }
         return self.measured[what]
 
     def counts(self, what: str, read: Callable[[Node], Values]) -> Mapping[str, Counter[str]]:
@@ -128,11 +129,12 @@ def differences(node: Node, what: str, read: Callable[[Node], Values]) -> tuple[
     """
     own = read(node)
     counts = node.group.counts(what, read)
-    least = int(threshold("group.minimum_nodes"))
+    least = int(node.threshold("group.minimum_nodes"))
     telling = max((_total(counter) for counter in counts.values()), default=0)
     if telling < least:
         raise NotApplicable(f"{telling or 'no'} node of its kind to compare; needs {least}")
-    found = (_difference(name, own.get(name, ABSENT), counts[name]) for name in counts)
+    majority = node.threshold("group.majority")
+    found = (_difference(name, own.get(name, ABSENT), counts[name], majority) for name in counts)
     return tuple(difference for difference in found if difference and difference.telling >= least)
 
 
@@ -156,12 +158,12 @@ def _counts(nodes: Iterable[Node], read: Callable[[Node], Values]) -> dict[str, 
     }
 
 
-def _difference(name: str, own: str | None, counter: Counter[str]) -> Difference | None:
+def _difference(name: str, own: str | None, counter: Counter[str], majority: float) -> Difference | None:
     if own is None:
         return None
     telling = _total(counter)
     usual, alike = counter.most_common(1)[0]
-    if alike > telling * threshold("group.majority"):
+    if alike > telling * majority:
         return None if own == usual else Difference(name, own, usual, alike, telling)
     others = ", ".join(f"{value} on {count}" for value, count in counter.most_common(4))
     return Difference(name, own, "", alike, telling, others)

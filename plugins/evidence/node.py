@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
@@ -79,6 +80,15 @@ class Node:
     def answer(self, collector: str) -> Mapping[str, Any]:
         """The JSON object that a collector of one's own told, as it came. Raises Incomplete."""
         return answer_of(collector, self.collector(collector)).value
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalogue, with the rows of the site's policy in their place."""
+        return Catalog.of(self.policy)
+
+    def threshold(self, name: str) -> float:
+        """A number by `table.key` (`shm.minimum_gib`), in the unit of its row; a site's own before the catalogue's."""
+        return self.catalog.threshold(name)
 
     # What it is expected to be
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
@@ -27,7 +28,8 @@ def nodes(
     between: PairwiseRun | None = None,
 ) -> dict[str, Node]:
     """The nodes of a cluster by name, each beside those of its group."""
-    groups: dict[tuple[str, str], Group] = defaultdict(Group)
+    catalog = Catalog.of(policy)
+    groups: dict[tuple[str, str], Group] = defaultdict(lambda: Group(catalog=catalog))
     made: dict[str, Node] = {}
     for target in cluster.targets:
         node = Node(target, data[target.name], occasion, policy, since, between=between)

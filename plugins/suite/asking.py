@@ -16,14 +16,13 @@ from clusterproof.plugins.aws import collector as aws
 from clusterproof.plugins.aws.account import NO_CREDENTIALS, Account, AwsError
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_slurm
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR
 from clusterproof.plugins.evidence.ec2.by_evidence import Instances, may_be_on_ec2
 from clusterproof.plugins.evidence.fsx.mounted import SETTING, Source, as_setting, sources_of
 from clusterproof.plugins.evidence.recording import read_control_plane
 from clusterproof.plugins.suite.options import log_cursor, window_minutes
 from clusterproof.plugins.suite.progress import progress
-from clusterproof.plugins.suite.state import POLICY
+from clusterproof.plugins.suite.state import policy_of
 from clusterproof.plugins.transport import Connection, Limits, Unusable, connection_for
 from clusterproof.plugins.transport.gather import gather, replayed
 from clusterproof.plugins.transport.slurm_asked import ask_slurm
@@ -60,7 +59,7 @@ class Asking:
     def __init__(self, config: pytest.Config, cluster: Cluster) -> None:
         self.config = config
         self.cluster = cluster
-        policy = config.stash.get(POLICY, NO_POLICY)
+        policy = policy_of(config)
         self.checkpoints, self.mounts = policy.checkpoints, policy.mounts  # as the nodes know them
 
     @cached_property

@@ -10,7 +10,6 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_slurm
 from clusterproof.plugins.core.marks import marks_of_pytest
-from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import ALL_PAIRS, Result
 from clusterproof.plugins.core.verdict import NotApplicable
 from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR, ClusterFacts
@@ -19,7 +18,15 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check import Check, call, check_of, is_light, subjects_of
 from clusterproof.plugins.suite.evaluate import ended_as, verdict_on
 from clusterproof.plugins.suite.selected import are_alike, is_selected
-from clusterproof.plugins.suite.state import CLUSTER, PAIRWISE, POLICY, cluster_of, is_of_instances, nodes_of, pair_of
+from clusterproof.plugins.suite.state import (
+    CLUSTER,
+    PAIRWISE,
+    cluster_of,
+    is_of_instances,
+    nodes_of,
+    pair_of,
+    policy_of,
+)
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair, NoPairs
@@ -136,7 +143,7 @@ class CheckItem(pytest.Item):
     def runtest(self) -> None:
         """Pytest's usual way, for plugins that watch; under `--pdb` the check alone, its exceptions let through."""
         if not self.config.option.usepdb:
-            self.evaluated = verdict_on(self.config.stash.get(POLICY, NO_POLICY), self.check, self.owner)
+            self.evaluated = verdict_on(policy_of(self.config), self.check, self.owner)
             self.raised = ended_as(self.evaluated)
             if self.raised:
                 raise self.raised

@@ -15,7 +15,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.forms.choose import forms, history_form
 from clusterproof.plugins.suite.outlet import Outlet
 from clusterproof.plugins.suite.places import topology_of
-from clusterproof.plugins.suite.state import PAIRWISE, UNWRITTEN, note_unwritten
+from clusterproof.plugins.suite.state import PAIRWISE, UNWRITTEN, catalog_of, note_unwritten
 from clusterproof.plugins.suite.writers import guard_writers
 from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.summary import summary
@@ -156,7 +156,8 @@ class Outcomes:
             self._tell_of_nothing(terminalreporter)
             return
         terminalreporter.section(self.cluster.name, sep="=")
-        for line in summary(self.results, self.config.get_terminal_writer().fullwidth, self.config.get_verbosity() > 0):
+        width, is_verbose = self.config.get_terminal_writer().fullwidth, self.config.get_verbosity() > 0
+        for line in summary(self.results, catalog_of(self.config), width, is_verbose):
             terminalreporter.write_line(line.text, **line.markup)
         places = topology_of(self.config)
         for text in lines(places) if places else ():

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.collect import CheckItem, asks_for_node
 from clusterproof.plugins.suite.evaluate import result_of, verdict_on
 from clusterproof.plugins.suite.report import KeptReport, properties, report_of, teardown_of
 from clusterproof.plugins.suite.routing import Route, route
-from clusterproof.plugins.suite.state import POLICY, ROUTES, USUAL_WAY, names_of, nodes_of
+from clusterproof.plugins.suite.state import ROUTES, USUAL_WAY, names_of, nodes_of, policy_of
 from clusterproof.plugins.suite.subjects import Owner
 
 
@@ -113,7 +112,7 @@ def run(item: CheckItem, hook: Any, is_large: bool = False, is_brief: bool = Fal
     nodeid, location = item.nodeid, item.location
     hook.pytest_runtest_logstart(nodeid=nodeid, location=location)
     started = time.time()
-    result = verdict_on(item.config.stash.get(POLICY, NO_POLICY), item.check, item.owner)
+    result = verdict_on(policy_of(item.config), item.check, item.owner)
     is_spared = is_large and result.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE)
     if is_spared and is_brief:
         hook.pytest_runtest_logreport(report=KeptReport(item, result, started))
@@ -151,7 +150,7 @@ def pytest_runtest_makereport(
     if hasattr(report, "wasxfail"):
         return report  # whoever marked it so wants pytest's own word
     ended = call.excinfo.value if call.excinfo else None
-    policy = item.config.stash.get(POLICY, NO_POLICY)
+    policy = policy_of(item.config)
     result = _of_light(item, ended) or policy.read(result_of(about[0], about[1], ended, call.duration))
     data = properties(result)  # JUnit takes them from the report of the teardown
     item.user_properties[:] = [*(entry for entry in item.user_properties if entry[0] not in dict(data)), *data]

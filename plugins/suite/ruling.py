@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from clusterproof.plugins.catalog import thresholds
-from clusterproof.plugins.catalog.site import overrule
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.policy import Policy, words_of
 from clusterproof.plugins.policy.file import refuse_unknown
@@ -20,11 +19,6 @@ class Ruling:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        overrule(policy.thresholds, policy.instance_types)
-
-    def pytest_unconfigure(self) -> None:
-        """Leave the catalogue as it is for others in this process."""
-        overrule({}, {})
 
     def pytest_report_header(self) -> list[str]:
         """What the policy changes, a line each."""

@@ -18,7 +18,6 @@ from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence, Status
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR
 from clusterproof.plugins.evidence.fact import ONLY_CAPTURED
 from clusterproof.plugins.evidence.kernel_log.window import window
@@ -27,7 +26,15 @@ from clusterproof.plugins.suite.asking import Asking, Noted
 from clusterproof.plugins.suite.collect import expand_pairs
 from clusterproof.plugins.suite.needs import collectors_of_control_plane, collectors_of_nodes, needs_pairs
 from clusterproof.plugins.suite.perf import load_options as command_line
-from clusterproof.plugins.suite.state import CLUSTER, CONTROL_PLANE, EVIDENCE, PAIRWISE, POLICY, note_unwritten
+from clusterproof.plugins.suite.state import (
+    CLUSTER,
+    CONTROL_PLANE,
+    EVIDENCE,
+    PAIRWISE,
+    POLICY,
+    note_unwritten,
+    policy_of,
+)
 from clusterproof.plugins.transport.gather import replay
 
 if TYPE_CHECKING:
@@ -56,7 +63,7 @@ class Session:
         from clusterproof.plugins.redaction.policy import without_names
         from clusterproof.plugins.redaction.redact import Redaction  # few runs need it, and it compiles many patterns
 
-        policy = self.config.stash.get(POLICY, NO_POLICY)
+        policy = policy_of(self.config)
         if worker is None:
             self.redaction = Redaction(self.cluster, policy)
             self.config.stash[POLICY] = self.redaction.policy

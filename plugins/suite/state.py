@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
@@ -46,6 +47,16 @@ def is_of_instances(collectors: frozenset[str]) -> bool:
     return bool(collectors - OF_HYPERPOD - {SLURM_COLLECTOR})
 
 
+def policy_of(config: pytest.Config) -> Policy:
+    """The site's policy, under names that may be written; an empty one where it has none."""
+    return config.stash.get(POLICY, NO_POLICY)
+
+
+def catalog_of(config: pytest.Config) -> Catalog:
+    """The numbers that the run goes by."""
+    return Catalog.of(policy_of(config))
+
+
 def cluster_of(config: pytest.Config) -> ClusterFacts:
     """The run's cluster, with what AWS told of it."""
     if WHOLE not in config.stash:
@@ -53,8 +64,7 @@ def cluster_of(config: pytest.Config) -> ClusterFacts:
         data = config.stash.get(CONTROL_PLANE, None) or NodeEvidence(cluster.name)
         instances = Instances.of(config.stash.get(EVIDENCE, {}).values()) if may_be_on_ec2(cluster) else None
         seen = instances.cluster(cluster) if instances else cluster
-        policy = config.stash.get(POLICY, NO_POLICY)
-        config.stash[WHOLE] = ClusterFacts(seen, data, nodes_of(config), policy, instances)
+        config.stash[WHOLE] = ClusterFacts(seen, data, nodes_of(config), policy_of(config), instances)
     return config.stash[WHOLE]
 
 
@@ -89,7 +99,7 @@ def nodes_of(config: pytest.Config) -> Mapping[str, Node]:
             cluster,
             data,
             occasion_of(config.option.markexpr),
-            config.stash.get(POLICY, NO_POLICY),
+            policy_of(config),
             window(config.option.since),
             config.stash.get(PAIRWISE, None),
         )

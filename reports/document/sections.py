@@ -14,7 +14,7 @@ from clusterproof.reports import topology
 from clusterproof.reports.document.charts import file_systems_section
 from clusterproof.reports.document.section import Section, table
 from clusterproof.reports.document.versions import versions_section
-from clusterproof.reports.findings import findings, gaps, shortened, within
+from clusterproof.reports.findings import gaps, shortened, within
 from clusterproof.reports.history.changes import GONE, NEW, STILL
 from clusterproof.reports.page import finding_block, gap_block
 from clusterproof.reports.rerun import again
@@ -47,7 +47,7 @@ def _findings(run: Run) -> Section | None:
     found = [
         finding_block(finding, verdict)
         for verdict in (Verdict.FAIL, Verdict.CONCERN)
-        for finding in findings(run.results, verdict)
+        for finding in run.findings(verdict)
     ]
     nothing = "<p>Nothing failed, and nothing is worth a look, as far as it was checked.</p>"
     return Section("findings", "Findings", f"{_TOOLS}{''.join(found) or nothing}")

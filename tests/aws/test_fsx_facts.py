@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.catalog.fsx_metrics import fsx_metrics
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
@@ -36,7 +37,7 @@ MENDED = {
 
 
 def of(data: dict[str, Any]) -> FileSystem:
-    return FileSystem(data, ("/fsx",), "", lambda: NO_METRICS)
+    return FileSystem(data, ("/fsx",), "", lambda: NO_METRICS, PACKAGED)
 
 
 def lustre(capacity: object, **configuration: object) -> FileSystem:
@@ -105,7 +106,7 @@ def test_a_baseline_that_is_not_known_is_incomplete_and_says_why(system: FileSys
 
 
 def test_a_file_system_that_fsx_does_not_show_has_no_facts_but_its_mount() -> None:
-    system = FileSystem({}, ("/data",), "mounted from somewhere", lambda: NO_METRICS)
+    system = FileSystem({}, ("/data",), "mounted from somewhere", lambda: NO_METRICS, PACKAGED)
     assert system.label == "/data"
     for fact in ("id", "kind", "baseline_mb_s", "capacity_gib", "throughput_percent", "used_percent"):
         with pytest.raises(Incomplete, match="mounted from somewhere"):
@@ -118,7 +119,9 @@ def test_a_type_that_is_not_judged_is_named() -> None:
 
 
 def test_many_mount_points_are_counted() -> None:
-    system = FileSystem({"FileSystemId": "fs-1"}, tuple(f"/p{number}" for number in range(5)), "", lambda: NO_METRICS)
+    system = FileSystem(
+        {"FileSystemId": "fs-1"}, tuple(f"/p{number}" for number in range(5)), "", lambda: NO_METRICS, PACKAGED
+    )
     assert system.label == "/p0, /p1, /p2 and 2 more (fs-1)"
 
 

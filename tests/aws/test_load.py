@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.catalog import threshold
-from clusterproof.plugins.evidence.fsx.sustained import Period, clock, may_be_sustained, sustained
+from clusterproof.plugins.catalog import PACKAGED
+from clusterproof.plugins.evidence.fsx import sustained as load
+from clusterproof.plugins.evidence.fsx.sustained import Period, clock
 
-SPAN, HOT = int(threshold("fsx.span_minutes")), int(threshold("fsx.hot_minutes"))
+SPAN, HOT = int(PACKAGED.threshold("fsx.span_minutes")), int(PACKAGED.threshold("fsx.hot_minutes"))
 LIMIT = 80.0
+sustained = partial(load.sustained, catalog=PACKAGED)
+may_be_sustained = partial(load.may_be_sustained, catalog=PACKAGED)
 
 points = st.lists(st.one_of(st.none(), st.integers(0, 120).map(float)), max_size=60)
 raw = st.lists(st.integers(0, 120).map(float), min_size=SPAN, max_size=60)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
 from clusterproof.plugins.benchmarks.meters.choose import METERS, key_of
 from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
+from clusterproof.plugins.benchmarks.pairwise.campaign import plan
+from clusterproof.plugins.benchmarks.pairwise.facts import Campaign
+from clusterproof.plugins.benchmarks.pairwise.journal import Journal
+from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.catalog.busbw import (
     BusbwKey,
     expected_busbw,
-    floor_gb_per_s,
     measured_busbw,
     of_wire,
     rows_of,
     size_bytes_for,
 )
-from clusterproof.plugins.catalog.instance_types import instance_type
 from clusterproof.plugins.catalog.rows import CatalogError
-from clusterproof.plugins.catalog.site import overrule
 from tests.builders.samples import sample
 
 GIB = 2**30
@@ -55,7 +56,7 @@ def test_the_catalogue_has_what_was_measured_and_nothing_else() -> None:
 
 def test_every_row_is_of_a_known_type_with_as_many_devices_as_it_can_have() -> None:
     for key in measured_busbw():
-        row = instance_type(key.instance_type)
+        row = PACKAGED.instance_type(key.instance_type)
         assert row is not None
         assert (key.efa, key.ranks_per_node) == (row.efa, row.gpus)
 
@@ -71,16 +72,18 @@ def test_rows_are_what_the_meter_reads_of_their_own_source(file: str) -> None:
             assert read.busbw_gb_per_s in measured
 
 
+def floor_gb_per_s(key: BusbwKey, catalog: Catalog = PACKAGED) -> float | None:
+    """What pairs with this key must reach, where no baseline is given."""
+    journal = Journal(plan(["a", "b"], {}, 0.05, seed=1), {"key": asdict(key)}, {}, (), "")
+    return Campaign(journal, catalog=catalog).floor_gb_per_s
+
+
 def test_a_floor_is_the_stated_share_of_what_was_measured_with_the_same_key() -> None:
     assert floor_gb_per_s(P5) == pytest.approx(0.8 * 478.95)
 
 
 def test_a_site_states_another_share() -> None:
-    overrule({"busbw.floor_share": 0.5}, {})
-    try:
-        assert floor_gb_per_s(P5) == pytest.approx(0.5 * 478.95)
-    finally:
-        overrule({}, {})
+    assert floor_gb_per_s(P5, Catalog({"busbw.floor_share": 0.5})) == pytest.approx(0.5 * 478.95)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +156,7 @@ def test_a_row_that_is_not_right_is_one_clear_error(rows: Any, words: str) -> No
 def test_the_size_is_one_that_has_a_floor_else_8_gib_with_rdma_and_never_below_1(
     name: str, efa: int, ranks: int, gib: int
 ) -> None:
-    assert size_bytes_for(name, efa, ranks) == gib * GIB
+    assert size_bytes_for(name, efa, ranks, PACKAGED) == gib * GIB
 
 
 @pytest.mark.parametrize(
@@ -170,7 +173,7 @@ def test_the_size_is_one_that_has_a_floor_else_8_gib_with_rdma_and_never_below_1
 def test_a_reading_is_a_share_of_the_wire_and_says_how_to_take_it(
     key: BusbwKey, busbw: float, share: float, note: str
 ) -> None:
-    data = of_wire(busbw, key)
+    data = of_wire(busbw, key, PACKAGED)
     assert data is not None
     assert data.share == pytest.approx(share)
     assert data.note.startswith(note)
@@ -186,7 +189,7 @@ def test_a_reading_is_a_share_of_the_wire_and_says_how_to_take_it(
     ],
 )
 def test_where_the_wire_is_not_known_no_share_is_told(key: BusbwKey) -> None:
-    assert of_wire(100.0, key) is None
+    assert of_wire(100.0, key, PACKAGED) is None
 
 
 def test_the_key_of_a_reading_names_the_collective_or_the_meter_of_two_ends() -> None:

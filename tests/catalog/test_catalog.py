@@ -9,19 +9,17 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.catalog import (
+    PACKAGED,
+    Catalog,
     CatalogError,
     InstanceType,
-    instance_type,
     instance_types,
     owner,
     owners,
-    site,
-    threshold,
     thresholds,
     xid,
     xids,
 )
-from clusterproof.plugins.catalog.instance_types import accelerators
 from clusterproof.plugins.catalog.rows import FOLDER, document
 
 FILES = sorted(file.name for file in Path(FOLDER).glob("*.toml"))
@@ -119,7 +117,7 @@ def test_only_162_ends_another_code() -> None:
 
 @pytest.mark.parametrize(("name", "expected"), TYPES.items())
 def test_an_instance_type_has_what_is_known_of_it(name: str, expected: tuple[object, ...]) -> None:
-    row = instance_type(name)
+    row = PACKAGED.instance_type(name)
     assert row is not None
     assert (row.gpus, row.nvlinks_per_gpu, row.nvswitch, row.efa, row.efa_gbps) == expected
 
@@ -135,9 +133,9 @@ def test_the_numbers_of_an_instance_type_agree_with_each_other(row: InstanceType
 
 
 def test_a_sagemaker_name_is_the_same_type_and_an_unknown_one_is_none() -> None:
-    assert instance_type("ml.p5.48xlarge") is instance_type("p5.48xlarge") is not None
-    assert instance_type("p6e.48xlarge") is None
-    assert instance_type("") is None
+    assert PACKAGED.instance_type("ml.p5.48xlarge") is PACKAGED.instance_type("p5.48xlarge") is not None
+    assert PACKAGED.instance_type("p6e.48xlarge") is None
+    assert PACKAGED.instance_type("") is None
 
 
 @pytest.mark.parametrize(
@@ -152,7 +150,7 @@ def test_a_sagemaker_name_is_the_same_type_and_an_unknown_one_is_none() -> None:
     ],
 )
 def test_a_type_is_made_for_efa_where_it_reaches_the_memory_of_its_devices(name: str, is_made_for_efa: bool) -> None:
-    row = instance_type(name)
+    row = PACKAGED.instance_type(name)
     assert row is not None
     assert row.is_made_for_efa is is_made_for_efa
 
@@ -170,12 +168,9 @@ def test_a_type_is_made_for_efa_where_it_reaches_the_memory_of_its_devices(name:
         ("own.unknown", None),
     ],
 )
-def test_how_many_accelerators_a_type_has_is_known_or_is_none(
-    monkeypatch: pytest.MonkeyPatch, name: str, count: int | None
-) -> None:
-    for own, gpus in (("own.none", 0), ("own.unknown", None)):
-        monkeypatch.setitem(site.own_instance_types, own, InstanceType(name=own, source="site", gpus=gpus))
-    assert accelerators(name) == count
+def test_how_many_accelerators_a_type_has_is_known_or_is_none(name: str, count: int | None) -> None:
+    own = {"own.none": InstanceType("own.none", "site", gpus=0), "own.unknown": InstanceType("own.unknown", "site")}
+    assert Catalog(instance_types=own).accelerators(name) == count
 
 
 @pytest.mark.parametrize(
@@ -198,13 +193,13 @@ def test_how_many_accelerators_a_type_has_is_known_or_is_none(
     ],
 )
 def test_a_threshold_is_the_rules_number_with_its_unit(name: str, value: float) -> None:
-    assert threshold(name) == value
+    assert PACKAGED.threshold(name) == value
     assert thresholds()[name].unit
 
 
 def test_a_threshold_that_is_not_there_is_one_clear_error() -> None:
     with pytest.raises(CatalogError, match=r"thresholds\.toml has no 'shm\.minimum'; it has .*shm\.minimum_gib"):
-        threshold("shm.minimum")
+        PACKAGED.threshold("shm.minimum")
 
 
 def test_every_owner_skill_has_a_row() -> None:

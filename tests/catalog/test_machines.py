@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.catalog.instance_types import accelerators, instance_type
+from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.catalog.machines import machine_type
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
@@ -37,7 +37,7 @@ from clusterproof.plugins.evidence.node import Node
 )
 def test_a_machine_is_known_by_its_firmware_and_its_gpus(vendor: str, product: str, device: str, name: str) -> None:
     assert machine_type(vendor, product, [device] * 8) == name
-    assert not name or instance_type(name) is not None
+    assert not name or PACKAGED.instance_type(name) is not None
 
 
 def test_a_machine_without_a_gpu_on_its_bus_is_not_known() -> None:
@@ -45,10 +45,10 @@ def test_a_machine_without_a_gpu_on_its_bus_is_not_known() -> None:
 
 
 def test_a_machine_has_a_board_of_eight_and_no_efa() -> None:
-    row = instance_type("DGX H100")
+    row = PACKAGED.instance_type("DGX H100")
     assert row is not None
     assert (row.gpus, row.nvlinks_per_gpu, row.nvswitches, row.ecc, row.efa) == (8, 18, 4, True, 0)
-    assert accelerators("DGX H100") == 8
+    assert PACKAGED.accelerators("DGX H100") == 8
 
 
 def node(devices: list[str], **collectors: Any) -> Node:

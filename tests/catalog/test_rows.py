@@ -18,7 +18,6 @@ from clusterproof.plugins.catalog import (
     CatalogError,
     InstanceType,
     rows,
-    site,
 )
 from clusterproof.plugins.catalog import environment as environment_module
 from clusterproof.plugins.catalog import services as services_module
@@ -106,12 +105,6 @@ def test_a_value_has_the_shape_of_its_field(data: dict[str, Any], fits: bool) ->
     else:
         with pytest.raises(CatalogError, match="expected"):
             build(Shaped, row, "here", {"s": "S"})
-
-
-def test_what_a_site_says_of_types_is_forgotten_with_the_next_call() -> None:
-    site.overrule({}, {"x.large": InstanceType(name="x.large", source="site")})
-    site.overrule({}, {})
-    assert site.own_instance_types == {}
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 from datetime import date
 from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.catalog import instance_type, threshold, thresholds
-from clusterproof.plugins.catalog.site import overrule
+from clusterproof.plugins.catalog import PACKAGED, Catalog, thresholds
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY, READINGS, Disabled, Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.inventory import InventoryError
 from clusterproof.plugins.policy.file import find_policy, read_policy
 from clusterproof.plugins.suite.outcomes import EXIT_UNCHECKED
@@ -20,13 +22,8 @@ from tests.builders.runs import LIGHT, USUAL, Runs, counts, saying
 
 WAYS = pytest.mark.parametrize("checks", [LIGHT, USUAL], ids=["light", "usual way"])
 FAR, PAST = "2999-12-31", "2020-01-31"
+CHECKS = Path(__file__).parents[2] / "checks"
 DISABLED = '[disabled."host.word"]\nreason = "nobody listens"\nuntil = {day}\n'
-
-
-@pytest.fixture(autouse=True)
-def _catalogue_as_it_was() -> Iterator[None]:
-    yield
-    overrule({}, {})
 
 
 def policy_of(folder: Path, text: str) -> Policy:
@@ -43,7 +40,7 @@ REFUSED = [
     ("[thresholds.shm]\nminimum_gib = nan", "minimum_gib is nan"),
     ("[expect]\ngpu = 8", "'gpu' is no known resource (did you mean gpus?)"),
     ("[disabled]\nx = 1", "[disabled] [x] is a whole number; expected a table"),
-    ('[disabled.x]\nreason = "r"', "until is None; expected a day, such as 2026-12-31"),
+    ('[disabled.x]\nreason = "r"', "there is no until; expected a day, such as 2026-12-31"),
     ("[disabled.x]\nuntil = 2026-12-31", "has no reason; expected one"),
     ('[disabled.x]\nreason = "r"\nuntil = "2026-12-31"', "expected a day"),
     ('[verdicts.x]\nfail = "pass"', "fail is read as 'pass'; expected concern"),
@@ -83,22 +80,30 @@ def test_a_named_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
         find_policy("nowhere.toml", tmp_path)
 
 
-def test_a_threshold_is_the_sites_own_while_its_policy_holds(tmp_path: Path) -> None:
-    policy = policy_of(tmp_path, "[thresholds.shm]\nminimum_gib = 32\n")
-    before = threshold("shm.minimum_gib")
-    overrule(policy.thresholds, {})
-    assert threshold("shm.minimum_gib") == 32
-    assert thresholds()["shm.minimum_gib"].value == before
-    overrule({}, {})
-    assert threshold("shm.minimum_gib") == before
+def test_a_threshold_of_the_sites_own_stands_before_the_catalogues_and_leaves_it_as_it_is(tmp_path: Path) -> None:
+    catalog = Catalog.of(policy_of(tmp_path, "[thresholds.shm]\nminimum_gib = 32\n"))
+    assert catalog.threshold("shm.minimum_gib") == 32
+    assert PACKAGED.threshold("shm.minimum_gib") == thresholds()["shm.minimum_gib"].value == 16
+    assert catalog.threshold("shm.used_concern_percent") == PACKAGED.threshold("shm.used_concern_percent")
 
 
 def test_an_instance_type_can_be_the_sites_own(tmp_path: Path) -> None:
     policy = policy_of(tmp_path, '[instance_type."hgx-h100"]\ngpus = 8\nnvswitch = true\n')
-    overrule({}, policy.instance_types)
-    mine = instance_type("hgx-h100")
+    mine = Catalog.of(policy).instance_type("hgx-h100")
     assert mine
+    assert PACKAGED.instance_type("hgx-h100") is None
     assert (mine.gpus, mine.nvswitch, mine.efa) == (8, True, None)
+
+
+def test_nodes_under_two_policies_go_by_their_own_numbers_side_by_side() -> None:
+    policies = (NO_POLICY, Policy(thresholds={"shm.minimum_gib": 32}), NO_POLICY)
+    nodes = [Node(Target("gpu001"), NodeEvidence("gpu001"), policy=policy) for policy in policies]
+    assert [node.threshold("shm.minimum_gib") for node in nodes] == [16, 32, 16]
+
+
+def test_no_check_goes_by_the_catalogue_past_the_policy() -> None:
+    past = re.compile(r"\bPACKAGED\b|\bthreshold_row\b|\bthresholds\(|\binstance_types\(")
+    assert not [file.name for file in CHECKS.rglob("*.py") if past.search(file.read_text())]
 
 
 def test_a_check_is_disabled_up_to_and_including_its_day() -> None:
@@ -189,6 +194,15 @@ def test_the_policys_expectations_give_way_to_the_command_lines(runs: Runs) -> N
     runs.pytester.makefile(".toml", clusterproof="[expect]\ngpus = 8\n")
     assert counts(runs.over([saying("gpu001", "pass")])) == {"failed": 1}
     assert counts(runs.over([saying("gpu001", "pass")], "--expect", "gpus=4")) == {"passed": 1}
+
+
+@pytest.mark.parametrize("workers", ["-n0", "-n2"], ids=["alone", "workers"])
+@WAYS
+def test_a_check_of_another_author_goes_by_the_policys_numbers(runs: Runs, checks: str, workers: str) -> None:
+    runs.checks(test_it=checks.replace("say(node.boot.kernel)", 'assert node.threshold("shm.minimum_gib") == 32'))
+    assert counts(runs.over([saying("gpu001", "pass")], workers)) == {"failed": 1}
+    runs.pytester.makefile(".toml", clusterproof="[thresholds.shm]\nminimum_gib = 32\n")
+    assert counts(runs.over([saying("gpu001", "pass")], workers)) == {"passed": 1}
 
 
 def test_workers_read_verdicts_by_the_same_policy(runs: Runs) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.nodeset import expand
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
@@ -37,7 +38,8 @@ def results(**verdicts: Verdict) -> list[Result]:
 @given(RESULTS)
 def test_no_node_is_lost_by_folding(data: list[Result]) -> None:
     for verdict in (Verdict.FAIL, Verdict.CONCERN):
-        found = {(finding.first.check, node) for finding in findings(data, verdict) for node in expand(finding.nodes)}
+        grouped = findings(data, verdict, PACKAGED)
+        found = {(finding.first.check, node) for finding in grouped for node in expand(finding.nodes)}
         assert found == {(one.check, one.node) for one in data if one.verdict is verdict}
     left = {(check, node) for gap in gaps(data) for check in gap.checks for node in expand(gap.nodes)}
     assert left >= {(one.check, one.node) for one in data if one.verdict is Verdict.INCOMPLETE}
@@ -46,7 +48,7 @@ def test_no_node_is_lost_by_folding(data: list[Result]) -> None:
 
 @given(RESULTS)
 def test_no_line_is_lost_by_folding(data: list[Result]) -> None:
-    for finding in findings(data, Verdict.FAIL):
+    for finding in findings(data, Verdict.FAIL, PACKAGED):
         lines = [line.partition(": ") for line in finding.lines]
         pairs = {(node, words) for nodes, _, words in lines for node in expand(nodes)}
         assert pairs == {(one.node, words) for one in finding.results for words in one.message.split("\n")}
@@ -71,16 +73,21 @@ def test_what_half_of_at_least_four_nodes_share_is_probably_configuration(
 ) -> None:
     verdicts = [Verdict.FAIL] * failed + [Verdict.PASS] * (evaluated - failed)
     data = results(**{f"n{number}": verdict for number, verdict in enumerate(verdicts)})
-    (finding,) = findings(data, Verdict.FAIL)
+    (finding,) = findings(data, Verdict.FAIL, PACKAGED)
     assert finding.is_probably_configuration is suspected
     assert finding.suspicion == (
         f"{failed} of {evaluated} nodes alike: probably configuration, not hardware" if suspected else ""
     )
 
 
+def test_a_site_suspects_configuration_from_numbers_of_its_own() -> None:
+    data, own = results(n1=Verdict.FAIL, n2=Verdict.FAIL), Catalog({"configuration.suspected_minimum_nodes": 2})
+    assert [findings(data, Verdict.FAIL, one)[0].is_probably_configuration for one in (PACKAGED, own)] == [False, True]
+
+
 def test_a_node_that_the_check_does_not_apply_to_is_not_counted() -> None:
     data = results(n1=Verdict.FAIL, n2=Verdict.PASS, n3=Verdict.NOT_APPLICABLE, n4=Verdict.NOT_APPLICABLE)
-    (finding,) = findings(data, Verdict.FAIL)
+    (finding,) = findings(data, Verdict.FAIL, PACKAGED)
     assert finding.where(finding.nodes) == "1 of 2 nodes (n1)"
     assert not finding.is_probably_configuration
 
@@ -91,14 +98,14 @@ def test_devices_are_counted_in_the_fields_words() -> None:
         Result("gpu.ecc", "gpu007", Verdict.FAIL, subject="gpu", devices=("GPU 2",)),
         Result("gpu.ecc", "gpu008", Verdict.PASS, subject="gpu"),
     ]
-    (finding,) = findings(data, Verdict.FAIL)
+    (finding,) = findings(data, Verdict.FAIL, PACKAGED)
     assert finding.where(finding.nodes) == "2 of 3 nodes (gpu[003,007]), 3 GPUs"
 
 
 def test_nodes_that_say_the_same_share_a_line() -> None:
     data = [result(f"gpu{number}", Verdict.FAIL, message="14 errors; expected 0") for number in (3, 4, 9)]
     data.append(result("gpu5", Verdict.FAIL, message="2 errors; expected 0"))
-    (finding,) = findings(data, Verdict.FAIL)
+    (finding,) = findings(data, Verdict.FAIL, PACKAGED)
     assert finding.lines == ["gpu[3-4,9]: 14 errors; expected 0", "gpu5: 2 errors; expected 0"]
 
 
@@ -108,7 +115,8 @@ def test_the_node_itself_comes_first_and_then_what_most_nodes_have() -> None:
         *(result(f"n{number}", Verdict.FAIL, "host.three") for number in (1, 2, 3)),
         Result("node.reachable", "n4", Verdict.FAIL, subsystem="node"),
     ]
-    assert [found.first.check for found in findings(data, Verdict.FAIL)] == ["node.reachable", "host.three", "gpu.one"]
+    found = findings(data, Verdict.FAIL, PACKAGED)
+    assert [one.first.check for one in found] == ["node.reachable", "host.three", "gpu.one"]
 
 
 def test_what_one_cause_left_open_is_one_gap() -> None:

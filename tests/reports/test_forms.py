@@ -10,6 +10,7 @@ import pytest
 from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
 
+from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
@@ -216,8 +217,9 @@ def begun(data: str, indents: Iterable[int]) -> list[str]:
 
 def test_no_line_of_a_text_begins_with_what_a_node_says() -> None:
     run = run_of(forgers())
-    terminal = "\n".join(line.text for verbose in (False, True) for line in summary(run.results, 100, verbose))
-    message = message_of("prod", run.results, 1, Changes())
+    shown = (summary(run.results, PACKAGED, 100, verbose) for verbose in (False, True))
+    terminal = "\n".join(line.text for lines in shown for line in lines)
+    message = message_of("prod", run.results, 1, Changes(), PACKAGED)
     assert message is not None
     for data, indents in (
         (text(run), (0, 2)),

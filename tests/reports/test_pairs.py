@@ -7,6 +7,7 @@ import re
 import pytest
 
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.core.result import ALL_PAIRS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.document import document
@@ -59,13 +60,13 @@ def test_what_stands_for_all_pairs_is_no_pair() -> None:
 
 
 def test_so_many_pairs_alike_are_called_pairs() -> None:
-    (finding,) = findings(verdicts(*[Verdict.FAIL] * 10).results, Verdict.FAIL)
+    (finding,) = findings(verdicts(*[Verdict.FAIL] * 10).results, Verdict.FAIL, PACKAGED)
     assert finding.suspicion == "10 of 10 pairs alike: probably configuration, not hardware"
 
 
 @pytest.mark.parametrize("verdict", [Verdict.CONCERN, Verdict.FAIL])
 def test_pairs_that_one_node_or_rack_accounts_for_are_not_called_configuration(verdict: Verdict) -> None:
-    (finding,) = findings(verdicts(*[verdict] * 9, Verdict.PASS).results, verdict)
+    (finding,) = findings(verdicts(*[verdict] * 9, Verdict.PASS).results, verdict, PACKAGED)
     assert finding.suspicion == ""
 
 

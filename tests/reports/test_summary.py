@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
@@ -62,7 +63,7 @@ def shown(data: pytest.RunResult) -> list[str]:
 
 
 def lines(results: list[Result], width: int = 100, verbose: bool = False) -> list[str]:
-    return [line.text for line in summary(results, width, verbose)]
+    return [line.text for line in summary(results, PACKAGED, width, verbose)]
 
 
 def test_the_summary_of_a_small_cluster(runs: Runs) -> None:

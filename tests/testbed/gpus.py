@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from clusterproof.plugins.catalog import instance_type
+from clusterproof.plugins.catalog import PACKAGED
 from tests.testbed import nvme, software, sysfs
 from tests.testbed.buses import GPU_BUSES, NVSWITCH_BUSES
 from tests.testbed.efa import INSTALLED_PAGES, with_efa
@@ -243,7 +243,7 @@ def _addresses(row: Model, gpus: int) -> list[str]:
 
 
 def _node(row: Model, addresses: list[str], nvml: str) -> NodeImage:
-    has = instance_type(row.instance_type)
+    has = PACKAGED.instance_type(row.instance_type)
     assert has
     base = healthy_cpu(row.instance_type, has.vcpus or 144, (has.memory_mib or 983_040) // 1024)
     tree = {**base.sys, **software.SYS, "module/nvidia/taint": "OE\n" if row.is_open else "POE\n"}

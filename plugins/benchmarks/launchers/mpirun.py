@@ -10,7 +10,7 @@ from clusterproof.plugins.benchmarks.launchers.attribution import attributed
 from clusterproof.plugins.benchmarks.launchers.cleanup import ARGUMENT
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, check
 from clusterproof.plugins.benchmarks.launchers.over_nodes import Outcome, OverNodes, Turn
-from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, ranks_per_node, with_advice
+from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES
 from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.transport import Unusable
@@ -71,7 +71,7 @@ def by_mpirun(turn: Turn) -> Outcome:
 def start_shell(turn: Turn) -> str:
     """What the first node runs."""
     data, name = turn.where[turn.pair.b], turn.pair.b
-    ranks = ranks_per_node(turn.campaign, turn.pair)
+    ranks = turn.campaign.settings.ranks_per_node or 1
     names = dict.fromkeys((data.name, name, *(address for address in data.addresses if ":" not in address)))
     return START.format(
         names=" ".join(map(shlex.quote, names)),

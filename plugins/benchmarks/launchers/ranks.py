@@ -12,8 +12,6 @@ from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
 from clusterproof.plugins.benchmarks.launchers.sent import WORD_BYTES
 from clusterproof.plugins.benchmarks.meters.meter import Output
 from clusterproof.plugins.benchmarks.meters.reading import Reading
-from clusterproof.plugins.benchmarks.pairwise.model import Pair
-from clusterproof.plugins.catalog.instance_types import accelerators
 
 FOLDERS = "/usr/local/bin:/usr/bin:/bin:/opt/amazon/efa/bin:/opt/amazon/openmpi/bin:/opt/aws/neuron/bin"
 
@@ -49,13 +47,6 @@ def rank_shell(campaign: Campaign, run: str) -> str:
     return RANK.format(
         folders=FOLDERS, variable=VARIABLE, run=run, environment=environment, command=campaign.meter.ranks(settings)
     )
-
-
-def ranks_per_node(campaign: Campaign, pair: Pair) -> int:
-    """As many as asked for; else as the smaller of both nodes is expected to have GPUs or Neuron devices."""
-    targets = [campaign.target(node) for node in pair]
-    expected = [target.expect.get("gpus") or accelerators(target.instance_type) or 1 for target in targets]
-    return campaign.settings.ranks_per_node or min(expected)
 
 
 def merged(output: Output, run: str) -> Output:

@@ -17,7 +17,7 @@ from clusterproof.plugins.benchmarks.launchers.attribution import attributed, si
 from clusterproof.plugins.benchmarks.launchers.ends import ends_of, reading_of
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measured, check
 from clusterproof.plugins.benchmarks.launchers.over_nodes import not_reached
-from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, ranks_per_node, with_advice
+from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, TRAVELS, NodeAnswer, output_of, read
 from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.benchmarks.pairwise.model import Pair
@@ -163,7 +163,7 @@ class BySrun:
             node: _step(f"{key}.{node}", [node], visit={"clean_up": [run]}, deadline_s=CLEANUP_S) for node in pair
         }
         if campaign.meter.is_collective:
-            shell, tasks = rank_shell(campaign, run), ranks_per_node(campaign, pair)
+            shell, tasks = rank_shell(campaign, run), campaign.settings.ranks_per_node or 1
             both = list(cleanups.values())
             ranks = ONLY_THE_FIRST if campaign.meter.starts_ranks else {"mpi": reserved.mpi}
             return [_step(key, list(pair), tasks, shell=shell, deadline_s=campaign.run_s, cleanups=both, **ranks)]

@@ -14,8 +14,8 @@ from clusterproof.plugins.benchmarks.pairwise.findings import Analysis, Estimate
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair
 from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
-from clusterproof.plugins.catalog.busbw import BusbwKey, OfWire, floor_gb_per_s, of_wire
-from clusterproof.plugins.catalog.thresholds import threshold
+from clusterproof.plugins.catalog import PACKAGED, Catalog
+from clusterproof.plugins.catalog.busbw import FLOOR, BusbwKey, OfWire, expected_busbw, of_wire
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 
 OF_NODES = (Kind.SLOW_NODE, Kind.FAILING_NODE, Kind.INTERMITTENT, Kind.INCONCLUSIVE)
@@ -27,6 +27,7 @@ class Campaign:
 
     journal: Journal
     figures: tuple[Figure, ...] = ()  # of the site's own baseline
+    catalog: Catalog = PACKAGED
 
     @cached_property
     def analysis(self) -> Analysis:
@@ -82,9 +83,13 @@ class Campaign:
     @cached_property
     def floor_gb_per_s(self) -> float | None:
         """What every pair must reach: a share of the site's own figure, else of a published one for the same key."""
-        if self.baseline:
-            return self.baseline.figure.busbw_gb_per_s * threshold("busbw.floor_share")
-        return floor_gb_per_s(self.key) if self.key else None
+        known = self.baseline.figure if self.baseline else expected_busbw(self.key) if self.key else None
+        return known.busbw_gb_per_s * self.floor_share if known else None
+
+    @property
+    def floor_share(self) -> float:
+        """That share."""
+        return self.catalog.threshold(FLOOR)
 
     def by_hand(self, one: str, other: str) -> str:
         """How a person measures two nodes as they were measured here; empty where a recording names no such meter."""
@@ -104,7 +109,7 @@ class Campaign:
 
     def of_wire(self, busbw_gb_per_s: float) -> OfWire | None:
         """What a reading is of the node's network."""
-        return of_wire(busbw_gb_per_s, self.key) if self.key else None
+        return of_wire(busbw_gb_per_s, self.key, self.catalog) if self.key else None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.catalog.quotas import INTERFACES, NODES, PER_TYPE, SAGEMAKER, VOLUME, interfaces, quotas
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 
@@ -52,11 +51,10 @@ def _amount(what: str, cluster: ClusterFacts, counts: Counter[str]) -> int | Non
     if what == NODES:
         return counts.total()
     if what == VOLUME:
-        return max(
-            [int(threshold("quotas.ebs_gb")), *(size for one in cluster.hyperpod.groups for size in one.volumes_gb)]
-        )
+        sizes = (size for one in cluster.hyperpod.groups for size in one.volumes_gb)
+        return max([int(cluster.threshold("quotas.ebs_gb")), *sizes])
     if what == INTERFACES:
-        each = {name: interfaces(name) for name in counts}
+        each = {name: interfaces(name, cluster.catalog) for name in counts}
         known = {name: number for name, number in each.items() if number is not None}
         return sum(known[name] * count for name, count in counts.items()) if len(known) == len(each) else None
     return 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from clusterproof.plugins.catalog.instance_types import accelerators, efa_devices_of
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.catalog.vpc_endpoints import ALWAYS, vpc_endpoint_rows
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
@@ -70,10 +70,10 @@ def _serves(endpoint: Endpoint, table: RouteTable) -> bool:
 
 def _ids_of_efa(cluster: ClusterFacts) -> set[str]:
     if cluster.is_hyperpod:
-        groups = [group for group in cluster.hyperpod.groups if _has_efa(group.counts)]
+        groups = [group for group in cluster.hyperpod.groups if _has_efa(group.counts, cluster.catalog)]
         ids = {one for group in groups for one in _security_groups(cluster, group)}
     else:
-        instances = [one for one in cluster.ec2_instances if _has_efa([one.ec2_type])]
+        instances = [one for one in cluster.ec2_instances if _has_efa([one.ec2_type], cluster.catalog)]
         ids = {group for one in instances for group in one.security_group_ids}
     if not ids:
         raise NotApplicable("no node of it has EFA")
@@ -84,14 +84,14 @@ def _security_groups(cluster: ClusterFacts, group: InstanceGroup) -> tuple[str, 
     return cluster.hyperpod.network_of(group).security_group_ids
 
 
-def _has_efa(types: Iterable[str]) -> bool:
+def _has_efa(types: Iterable[str], catalog: Catalog) -> bool:
     """Whether a node of these types may have EFA; one that the catalogue does not know may."""
-    return any(_may_have_efa(name) for name in types)
+    return any(_may_have_efa(name, catalog) for name in types)
 
 
-def _may_have_efa(name: str) -> bool:
-    devices = efa_devices_of(name)
-    return accelerators(name) != 0 if devices is None else devices > 0
+def _may_have_efa(name: str, catalog: Catalog) -> bool:
+    devices = catalog.efa_devices(name)
+    return catalog.accelerators(name) != 0 if devices is None else devices > 0
 
 
 def _found(ids: set[str], data: Iterable[T], what: str) -> list[T]:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from clusterproof.plugins.catalog.instance_types import accelerators
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
@@ -46,7 +45,7 @@ def job_groups(cluster: ClusterFacts) -> tuple[JobGroup, ...]:
     cluster.require_instances()
     nodes: dict[str, list[str]] = {}
     for member in cluster.members:
-        if accelerators(member.ec2_type) != 0:
+        if cluster.catalog.accelerators(member.ec2_type) != 0:
             nodes.setdefault(member.group, []).append(member.name)
     if not nodes:
         raise NotApplicable("no node of it has accelerators")
@@ -136,10 +135,10 @@ def instances_of_an_ultraserver(cluster: ClusterFacts, group: JobGroup) -> int |
         return None
     kinds = {node.hostname: (node.ultraserver_kind, node.ec2_type) for node in cluster.hyperpod_nodes}
     data = {kinds[node] for node in group.nodes if node in kinds and kinds[node][0]}
-    sizes = {_instances_of(kind, ec2_type) for kind, ec2_type in data}
+    sizes = {_instances_of(kind, cluster.catalog.accelerators(ec2_type)) for kind, ec2_type in data}
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def _instances_of(kind: str, ec2_type: str) -> int | None:
-    chips, own = _CHIPS.fullmatch(kind), accelerators(ec2_type)
+def _instances_of(kind: str, own: int | None) -> int | None:
+    chips = _CHIPS.fullmatch(kind)
     return int(chips[1]) // own or None if chips and own else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.field import (
@@ -79,6 +79,7 @@ class FileSystem:
     paths: tuple[str, ...]
     unknown: str  # why nothing is known of it, else empty
     ask: Callable[[], Metrics]
+    catalog: Catalog
 
     @property
     def label(self) -> str:
@@ -113,11 +114,11 @@ class FileSystem:
         if self.kind == "OPENZFS" or self.is_elastic:
             return self._of_configuration("ThroughputCapacity", number)
         per_tib = (
-            threshold("fsx.scratch_mb_s_per_tib")
+            self.catalog.threshold("fsx.scratch_mb_s_per_tib")
             if self._of_configuration("DeploymentType", text) == "SCRATCH_2"
             else self._of_configuration("PerUnitStorageThroughput", number)
         )
-        return self.capacity_gib / threshold("fsx.gib_per_tib") * per_tib
+        return self.capacity_gib / self.catalog.threshold("fsx.gib_per_tib") * per_tib
 
     @property
     def is_elastic(self) -> bool:

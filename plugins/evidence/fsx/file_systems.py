@@ -29,7 +29,7 @@ def file_systems(cluster: ClusterFacts) -> tuple[FileSystem, ...]:
         name, data, unknown = _one_of(fitting, source)
         found.setdefault(name, (data, unknown, set()))[2].update(where)
     return tuple(
-        FileSystem(data, tuple(sorted(where)), unknown, lambda: cluster.fsx_metrics)
+        FileSystem(data, tuple(sorted(where)), unknown, lambda: cluster.fsx_metrics, cluster.catalog)
         for data, unknown, where in found.values()
     )
 

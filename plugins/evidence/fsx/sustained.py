@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from itertools import accumulate
 
-from clusterproof.plugins.catalog import threshold
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.record import record
 
 Points = Sequence[float | None]  # one a minute, None where nothing is told
@@ -32,21 +32,21 @@ class Period:
         return sum(data) / len(data) if data else None
 
 
-def sustained(points: Points, limit: float) -> Period | None:
+def sustained(points: Points, limit: float, catalog: Catalog) -> Period | None:
     """The longest time at or above `limit` in enough minutes of every span of 15, None where there is none.
 
     A minute that is not told is neither above nor below.
     """
     hot = [point is not None and point >= limit for point in points]
-    periods = [_period(points, hot, first, behind) for first, behind in _joined(_spans(hot))]
+    periods = [_period(points, hot, first, behind) for first, behind in _joined(_spans(hot, catalog), catalog)]
     return max(periods, key=lambda period: (period.minutes, period.mean), default=None)
 
 
-def may_be_sustained(points: Points, limit: float) -> bool:
+def may_be_sustained(points: Points, limit: float, catalog: Catalog) -> bool:
     """Whether minutes that are not told could hide a sustained load: points too few for any span count so."""
-    if len(points) < threshold("fsx.span_minutes"):
+    if len(points) < catalog.threshold("fsx.span_minutes"):
         return True
-    return bool(_spans([point is None or point >= limit for point in points]))
+    return bool(_spans([point is None or point >= limit for point in points], catalog))
 
 
 def clock(seconds: float) -> str:
@@ -57,16 +57,16 @@ def clock(seconds: float) -> str:
         return "a time that is none"
 
 
-def _spans(hot: Sequence[bool]) -> list[int]:
+def _spans(hot: Sequence[bool], catalog: Catalog) -> list[int]:
     """The first minutes of the spans in which enough minutes are hot."""
-    length, least = int(threshold("fsx.span_minutes")), threshold("fsx.hot_minutes")
+    length, least = int(catalog.threshold("fsx.span_minutes")), catalog.threshold("fsx.hot_minutes")
     counted = [0, *accumulate(hot)]
     return [first for first in range(len(hot) - length + 1) if counted[first + length] - counted[first] >= least]
 
 
-def _joined(spans: Sequence[int]) -> list[tuple[int, int]]:
+def _joined(spans: Sequence[int], catalog: Catalog) -> list[tuple[int, int]]:
     """Spans that meet or overlap as one: first minute, and the one behind the last."""
-    length = int(threshold("fsx.span_minutes"))
+    length = int(catalog.threshold("fsx.span_minutes"))
     joined: list[tuple[int, int]] = []
     for first in spans:
         if joined and first <= joined[-1][1]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_as, collected_by, list_collected_as
@@ -72,13 +71,13 @@ def gpus(node: Node) -> tuple[Gpu, ...]:
 @collected_by()
 def idle_gpus(node: Node) -> tuple[Gpu, ...]:
     """The GPUs of which is told that nobody uses them: no process holds them, and they do not compute."""
-    return tuple(gpu for gpu in node.gpus if not is_busy(gpu) and _has_no_process(gpu))
+    return tuple(gpu for gpu in node.gpus if not is_busy(gpu, node) and _has_no_process(gpu))
 
 
-def is_busy(gpu: Gpu) -> bool:
+def is_busy(gpu: Gpu, node: Node) -> bool:
     """Whether a GPU computes; of one that does not tell, this is taken to be so."""
     data, _ = readings(gpu, "utilization_percent")
-    return bool(data.get("utilization_percent", 100) >= threshold("gpu.busy_percent"))
+    return bool(data.get("utilization_percent", 100) >= node.threshold("gpu.busy_percent"))
 
 
 def _has_no_process(gpu: Gpu) -> bool:

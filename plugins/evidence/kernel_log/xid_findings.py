@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias, TypeVar
 
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.catalog.nvml_words import RecoveryAction, recovery_action_in_log
-from clusterproof.plugins.catalog.thresholds import threshold
 from clusterproof.plugins.catalog.xids import Xid, sxids, xid
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.kernel_log.facts import (
@@ -62,6 +62,7 @@ class Finding:
 
 def evaluate(
     events: Iterable[Event],
+    catalog: Catalog,
     *,
     remap_due: Collection[str] = (),
     uuids: Mapping[str, str] | None = None,
@@ -77,18 +78,18 @@ def evaluate(
     named = {event.pci: event.uuid for event in events if isinstance(event, GpuNamed)}
     named |= {pci_address(data): uuid for data, uuid in (uuids or {}).items() if uuid}
     return _worst_first(
-        _of_gpu(xid(code), pci, lines, pci in due, named.get(pci, ""))
+        _of_gpu(xid(code), pci, lines, pci in due, named.get(pci, ""), catalog)
         for (pci, code), lines in _grouped(events, XidEvent).items()
     )
 
 
-def evaluate_switches(events: Iterable[Event]) -> tuple[Finding, ...]:
+def evaluate_switches(events: Iterable[Event], catalog: Catalog) -> tuple[Finding, ...]:
     """Judge the SXids of one boot, worst first: fatal ones fail, all others are a concern."""
     groups = _grouped(list(events), SXidEvent)
-    return _worst_first(_of_switch(code, pci, lines) for (pci, code), lines in groups.items())
+    return _worst_first(_of_switch(code, pci, lines, catalog) for (pci, code), lines in groups.items())
 
 
-def occurrences(times: Sequence[float | None], lines: Sequence[int] = ()) -> tuple[float | None, ...]:
+def occurrences(times: Sequence[float | None], catalog: Catalog, lines: Sequence[int] = ()) -> tuple[float | None, ...]:
     """When each occurrence began: lines at most three minutes apart are one burst, and one occurrence.
 
     One fault writes many lines: of every channel that it ended, of every rank that used the GPU. A burst that
@@ -96,7 +97,7 @@ def occurrences(times: Sequence[float | None], lines: Sequence[int] = ()) -> tup
     a time belong to the burst before them: nothing proves that they are another. `lines` is how many lines each time
     stands for: those that were left out before it lie evenly in the gap.
     """
-    gap_s, longest_s = threshold("xid.burst_gap_s"), threshold("xid.burst_max_s")
+    gap_s, longest_s = catalog.threshold("xid.burst_gap_s"), catalog.threshold("xid.burst_max_s")
     begun: list[float | None] = []
     last: float | None = None
     for time, stands_for in zip(times, lines or [1] * len(times), strict=True):
@@ -112,11 +113,11 @@ def occurrences(times: Sequence[float | None], lines: Sequence[int] = ()) -> tup
     return tuple(begun)
 
 
-def is_repeated(times: Sequence[float | None], lines: Sequence[int] = ()) -> bool:
-    """Whether lines of one code on one GPU are two occurrences, or more, that began within 24 hours."""
-    needed, window_s = int(threshold("xid.repeat_count")), threshold("xid.repeat_window_s")
-    begun = sorted(time for time in occurrences(times, lines) if time is not None)
-    return any(end - start <= window_s for start, end in zip(begun, begun[needed - 1 :], strict=False))
+def is_repeated(begun: Iterable[float | None], catalog: Catalog) -> bool:
+    """Whether two occurrences of one code on one GPU, or more, began within 24 hours."""
+    needed, window_s = int(catalog.threshold("xid.repeat_count")), catalog.threshold("xid.repeat_window_s")
+    times = sorted(time for time in begun if time is not None)
+    return any(end - start <= window_s for start, end in zip(times, times[needed - 1 :], strict=False))
 
 
 def _as_xid(event: Event) -> Event:
@@ -153,10 +154,13 @@ def _clears(event: Event) -> dict[tuple[str, int | None], str]:
     return {(event.pci, code): f"Xid {event.code}" for code in xid(event.code).clears}
 
 
-def _of_gpu(row: Xid, pci: str, lines: list[tuple[XidEvent, str]], remap_due: bool, uuid: str) -> Finding:
+def _of_gpu(
+    row: Xid, pci: str, lines: list[tuple[XidEvent, str]], remap_due: bool, uuid: str, catalog: Catalog
+) -> Finding:
     data, cleared_by = _standing(lines)
+    begun = _begun(data, catalog)
     last = data[-1]
-    severity: Severity = "none" if cleared_by else RULES[row.verdict](data, remap_due)
+    severity: Severity = "none" if cleared_by else RULES[row.verdict](data, remap_due, is_repeated(begun, catalog))
     recovery = _recovery(data) if row.verdict == "by-text" else None
     with_process = next((line for line in reversed(data) if line.process or line.pid is not None), last)
     return Finding(
@@ -167,7 +171,7 @@ def _of_gpu(row: Xid, pci: str, lines: list[tuple[XidEvent, str]], remap_due: bo
         pci=pci,
         uuid=uuid,
         count=sum(line.lines for line in data),
-        occurrences=len(occurrences([line.time for line in data], [line.lines for line in data])),
+        occurrences=len(begun),
         first=data[0].time,
         last=last.time,
         text=last.text,
@@ -180,6 +184,10 @@ def _of_gpu(row: Xid, pci: str, lines: list[tuple[XidEvent, str]], remap_due: bo
     )
 
 
+def _begun(lines: Sequence[XidEvent | SXidEvent], catalog: Catalog) -> tuple[float | None, ...]:
+    return occurrences([line.time for line in lines], catalog, [line.lines for line in lines])
+
+
 def _part(lines: Sequence[XidEvent]) -> str:
     """Which parts of the NVLink hardware and which links lines name: `RLW_REMAP, link 4 10`."""
     units = list(dict.fromkeys(line.unit for line in lines if line.unit))
@@ -188,7 +196,7 @@ def _part(lines: Sequence[XidEvent]) -> str:
     return ", ".join(named)
 
 
-def _of_switch(code: int, pci: str, lines: list[tuple[SXidEvent, str]]) -> Finding:
+def _of_switch(code: int, pci: str, lines: list[tuple[SXidEvent, str]], catalog: Catalog) -> Finding:
     data, cleared_by = _standing(lines)
     rules = sxids()
     fatal = [line for line in data if line.severity == "fatal" or (not line.severity and code in rules.fatal)]
@@ -202,7 +210,7 @@ def _of_switch(code: int, pci: str, lines: list[tuple[SXidEvent, str]]) -> Findi
         pci=pci,
         uuid="",
         count=sum(line.lines for line in data),
-        occurrences=len(occurrences([line.time for line in data], [line.lines for line in data])),
+        occurrences=len(_begun(data, catalog)),
         first=data[0].time,
         last=data[-1].time,
         text=worst.text,
@@ -223,10 +231,6 @@ def _recovery(lines: Sequence[XidEvent]) -> RecoveryAction | None:
     return recovery_action_in_log(lines[-1].recovery_action)
 
 
-def _repeated(lines: Sequence[XidEvent]) -> bool:
-    return is_repeated([line.time for line in lines], [line.lines for line in lines])
-
-
 def _by_severity(lines: Sequence[XidEvent]) -> Severity:
     words = {line.severity for line in lines}
     return "fail" if "fatal" in words else "concern" if "" in words else "none"
@@ -237,15 +241,15 @@ def _by_text(lines: Sequence[XidEvent]) -> Severity:
     return "concern" if action is None else "fail" if action.value else "none"
 
 
-RULES: Mapping[str, Callable[[Sequence[XidEvent], bool], Severity]] = {
-    "none": lambda _lines, _remap_due: "none",
-    "concern": lambda _lines, _remap_due: "concern",
-    "fail": lambda _lines, _remap_due: "fail",
-    "repeat-concern": lambda lines, _remap_due: "concern" if _repeated(lines) else "none",
-    "repeat-fail": lambda lines, _remap_due: "fail" if _repeated(lines) else "concern",
-    "by-remap": lambda _lines, remap_due: "fail" if remap_due else "concern",
-    "by-severity": lambda lines, _remap_due: _by_severity(lines),
-    "by-text": lambda lines, _remap_due: _by_text(lines),
+RULES: Mapping[str, Callable[[Sequence[XidEvent], bool, bool], Severity]] = {  # of lines, remap due, is repeated
+    "none": lambda *_: "none",
+    "concern": lambda *_: "concern",
+    "fail": lambda *_: "fail",
+    "repeat-concern": lambda _lines, _due, is_repeated: "concern" if is_repeated else "none",
+    "repeat-fail": lambda _lines, _due, is_repeated: "fail" if is_repeated else "concern",
+    "by-remap": lambda _lines, remap_due, _repeated: "fail" if remap_due else "concern",
+    "by-severity": lambda lines, *_: _by_severity(lines),
+    "by-text": lambda lines, *_: _by_text(lines),
 }
 
 

@@ -19,12 +19,11 @@ from urllib.parse import quote
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evidence.recording import write_cluster, write_control_plane, write_node
 from clusterproof.plugins.policy.file import policy_as_written
 from clusterproof.plugins.redaction.policy import as_toml, file_without_names
-from clusterproof.plugins.suite.state import CONTROL_PLANE, EVIDENCE, PAIRWISE, POLICY, occasion_of
+from clusterproof.plugins.suite.state import CONTROL_PLANE, EVIDENCE, PAIRWISE, catalog_of, occasion_of, policy_of
 from clusterproof.reports.findings import headline
 from clusterproof.reports.history.model import FILE
 from clusterproof.reports.summary import summary
@@ -96,12 +95,12 @@ class BundleForm:
     def _members(self, exit_code: int) -> Iterator[Member]:
         yield "README.txt", README.encode()
         yield "bundle.json", (json.dumps(self._about(exit_code), indent=1) + "\n").encode()
-        lines = (line.text for line in summary(self.results, 120, verbose=True))
+        lines = (line.text for line in summary(self.results, catalog_of(self.config), 120, verbose=True))
         yield "summary.txt", _utf8("\n".join(lines) + "\n")
         records = (json.dumps(result.to_json(), ensure_ascii=False) + "\n" for result in self.results)
         yield "results.jsonl", _utf8("".join(records))
         yield from self._recording()
-        if self.config.stash.get(POLICY, NO_POLICY).source:
+        if policy_of(self.config).source:
             yield "policy.toml", _utf8(self._policy())
         for named in _REPORTS:
             path = self.config.getoption(named, None)

@@ -14,6 +14,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.places import topology_of
+from clusterproof.plugins.suite.state import catalog_of
 from clusterproof.reports.page import proof
 from clusterproof.reports.topology import section
 from clusterproof.reports.wording import in_words, owner_of
@@ -97,7 +98,7 @@ class HtmlForm:
         nodes = [target.name for target in self._cluster.targets]
         places = topology_of(self._config)
         where = section(places) if places else ""
-        prefix.append(f"<style>{style}</style>{proof(self._results, nodes, left_out, where)}")
+        prefix.append(f"<style>{style}</style>{proof(self._results, nodes, left_out, catalog_of(self._config), where)}")
         if self._page is not None:
             self._count(self._page.outcomes)
             rows = self._page.data["tests"]

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.state import catalog_of
 from clusterproof.reports.deadline import within
 from clusterproof.reports.findings import findings, gaps, headline
 from clusterproof.reports.history.changes import GONE, NEW, Changes, since_last
@@ -41,18 +43,20 @@ class Message:
     kind: str
 
 
-def message_of(cluster: str, results: Sequence[Result], exit_code: int, changes: Changes) -> Message | None:
+def message_of(
+    cluster: str, results: Sequence[Result], exit_code: int, changes: Changes, catalog: Catalog
+) -> Message | None:
     """The message of a run; none where it ended with 0 and nothing is new or gone, or where somebody stopped it."""
     is_unchecked = exit_code == pytest.ExitCode.NO_TESTS_COLLECTED and results
     if (exit_code in QUIET_EXITS and not is_unchecked) or (exit_code == 0 and not changes):
         return None
     broke_off = f"the run broke off (exit code {exit_code}); nothing is proven"
     title = f"{cluster}: {(to_do_line(results) or headline(results)) if results else broke_off}"
-    lines = [*_lines(results, changes), f"exit code {exit_code}"]
+    lines = [*_lines(results, changes, catalog), f"exit code {exit_code}"]
     return Message(_one_line(title, MAX_TITLE), _bounded(lines), "success" if exit_code == 0 else "failure")
 
 
-def _lines(results: Sequence[Result], changes: Changes) -> Iterator[str]:
+def _lines(results: Sequence[Result], changes: Changes, catalog: Catalog) -> Iterator[str]:
     if results:
         yield headline(results)
     if changes:
@@ -60,7 +64,7 @@ def _lines(results: Sequence[Result], changes: Changes) -> Iterator[str]:
         for kind, found in changes.kinds:
             if kind in (NEW, GONE):
                 yield from folded(kind, found)
-    for finding in findings(results, Verdict.FAIL):
+    for finding in findings(results, Verdict.FAIL, catalog):
         yield f"FAIL {finding.first.title}: {finding.where(finding.nodes)}" + (
             f" → {finding.owner}" if finding.owner else ""
         )
@@ -103,7 +107,8 @@ class NotifyForm:
         """Send the message, if there is cause for one."""
         if self._is_dry:
             return
-        message = message_of(self.cluster, self.results, int(session.exitstatus), since_last(self.results))
+        changes, catalog = since_last(self.results), catalog_of(session.config)
+        message = message_of(self.cluster, self.results, int(session.exitstatus), changes, catalog)
         if message:
             with _quiet():
                 problems = within(TIMEOUT_S, [partial(send, message) for _, send in self._services])

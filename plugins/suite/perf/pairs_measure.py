@@ -28,6 +28,7 @@ from clusterproof.plugins.benchmarks.pairwise.journal import (
     write,
 )
 from clusterproof.plugins.benchmarks.pairwise.model import Pair, pair
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.cluster import ClusterFacts
@@ -66,7 +67,7 @@ def measure(options: PairOptions, cluster: ClusterFacts, ways: Ways) -> Pairwise
             journal = _resumed(journal, begun, options.resume)
         path = ways.folder / file_name(number)
         try:
-            campaigns.append(Campaign(_driven(journal, path, options, ways, nodes), figures))
+            campaigns.append(Campaign(_driven(journal, path, options, ways, nodes), figures, cluster.catalog))
         except Unusable as problem:
             return PairwiseRun(tuple(campaigns), why_not=f"nothing could be measured between nodes: {problem}")
         except OSError as problem:
@@ -80,10 +81,10 @@ def measure(options: PairOptions, cluster: ClusterFacts, ways: Ways) -> Pairwise
     return run
 
 
-def replayed(folder: Path, baseline: str | None = None) -> PairwiseRun:
+def replayed(folder: Path, catalog: Catalog, baseline: str | None = None) -> PairwiseRun:
     """What a recording tells of pairs. Raises pytest.UsageError."""
     figures = _figures(Path(baseline) if baseline else None)
-    campaigns = tuple(Campaign(read_or_refuse(path), figures) for path in _files(folder))
+    campaigns = tuple(Campaign(read_or_refuse(path), figures, catalog) for path in _files(folder))
     return PairwiseRun(campaigns, why_not="" if campaigns else "the recording has no measurements between nodes")
 
 

@@ -15,14 +15,13 @@ from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.redacted import without_names
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
-from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.command import command_of
 from clusterproof.plugins.suite.perf.pairs_measure import Ways, measure, replayed
 from clusterproof.plugins.suite.perf.pairs_options import pair_options
 from clusterproof.plugins.suite.reporting import Reporting
-from clusterproof.plugins.suite.state import CLUSTER, CONTROL_PLANE, EVIDENCE, POLICY
+from clusterproof.plugins.suite.state import CLUSTER, CONTROL_PLANE, EVIDENCE, catalog_of, policy_of
 from clusterproof.plugins.transport import Connection, Limits
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.runs import folder_of_its_own
@@ -61,7 +60,7 @@ def measured(
 
 def read_again(config: pytest.Config, cluster: Cluster, redaction: Redaction | None, folder: Path) -> PairwiseRun:
     """What a recording has of pairs, under the names that are shown. Raises pytest.UsageError."""
-    run = replayed(folder, config.option.baseline)
+    run = replayed(folder, catalog_of(config), config.option.baseline)
     if redaction is None:
         return run
     for evidence in replay(folder, cluster).values():
@@ -80,7 +79,7 @@ def _facts(config: pytest.Config, shown: Cluster) -> ClusterFacts:
     """What is known of the cluster before anything is measured between its nodes."""
     evidence = config.stash[EVIDENCE]
     data = {one.name: evidence.get(one.name) or NodeEvidence(one.name) for one in shown.targets}
-    policy = config.stash.get(POLICY, NO_POLICY)
+    policy = policy_of(config)
     control_plane = config.stash.get(CONTROL_PLANE, None) or NodeEvidence(shown.name)
     return ClusterFacts(shown, control_plane, nodes(shown, data, "perf", policy), policy)
 

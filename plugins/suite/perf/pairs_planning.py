@@ -14,8 +14,6 @@ from clusterproof.plugins.benchmarks.pairwise.campaign import plan
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.places import places_of
 from clusterproof.plugins.catalog.busbw import size_bytes_for
-from clusterproof.plugins.catalog.instance_types import accelerators
-from clusterproof.plugins.catalog.thresholds import threshold
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
@@ -25,7 +23,7 @@ from clusterproof.plugins.suite.perf.pairs_options import PairOptions, asked_pai
 
 def parts(nodes: Sequence[Node]) -> list[list[Node]]:
     """The nodes that are to be compared, by instance type: those with accelerators, where any has."""
-    accelerated = [node for node in nodes if accelerators(node.type_name) != 0]
+    accelerated = [node for node in nodes if node.catalog.accelerators(node.type_name) != 0]
     by_type: dict[str, list[Node]] = {}
     for node in accelerated or nodes:
         by_type.setdefault(node.type_name, []).append(node)
@@ -46,7 +44,7 @@ def planned(nodes: Sequence[Node], options: PairOptions, cluster: ClusterFacts) 
     made = plan(
         names,
         places_of(cluster, [node.target for node in nodes]),
-        -log(1 - threshold("pairwise.slower")),
+        -log(1 - cluster.threshold("pairwise.slower")),
         is_full=options.which == FULL,
         asked=asked_pairs(options.asked, cluster.nodes.keys()) if options.asked else (),
         seed=options.seed if options.seed is not None else secrets.randbelow(10**6),
@@ -67,7 +65,7 @@ def meter_of(nodes: Sequence[Node], options: PairOptions) -> tuple[Meter, MeterS
     ranks = settings.ranks_per_node or ((gpus or neuron or 1) if meter.is_collective else 1)
     size = settings.size_bytes
     if meter.is_collective and not size:
-        size = size_bytes_for(first.type_name, _efa(first), ranks, settings.collective)
+        size = size_bytes_for(first.type_name, _efa(first), ranks, first.catalog, settings.collective)
     return meter, replace(settings, ranks_per_node=ranks, size_bytes=size)
 
 
@@ -76,7 +74,7 @@ def _expected(node: Node, what: str) -> int:
         return node.expected(what)
     except (Incomplete, NotApplicable):
         pass
-    return (accelerators(node.type_name) or 0) if what == "gpus" else 0
+    return (node.catalog.accelerators(node.type_name) or 0) if what == "gpus" else 0
 
 
 def _efa(node: Node) -> int:

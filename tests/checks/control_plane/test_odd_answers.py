@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.catalog.quotas import interfaces
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
@@ -68,9 +69,9 @@ def test_quotas_allow_what_the_cluster_needs(
 
 
 def test_a_type_with_accelerators_that_nobody_knows_has_no_number_of_interfaces() -> None:
-    assert interfaces("p5.48xlarge") == 32
-    assert interfaces("c5.large") == 1
-    assert interfaces("p9.metal") is None
+    assert interfaces("p5.48xlarge", PACKAGED) == 32
+    assert interfaces("c5.large", PACKAGED) == 1
+    assert interfaces("p9.metal", PACKAGED) is None
 
 
 def instances(*data: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.all_checks import node_checks
@@ -19,13 +20,18 @@ NO_AER = {"correctable": None, "nonfatal": None, "fatal": None}
 
 
 def evaluated(
-    check: str, instance_type: str = "p5.48xlarge", *, gpus: list[dict[str, Any]], **collectors: Any
+    check: str,
+    instance_type: str = "p5.48xlarge",
+    policy: Policy = NO_POLICY,
+    *,
+    gpus: list[dict[str, Any]],
+    **collectors: Any,
 ) -> Result:
     """A check's result on a node whose GPUs tell just this, and other collectors that."""
     nvml = {"init": None, "init_s": 0.1, "driver": "580.126.09", "count": len(gpus), "gpus": gpus}
     data = {"nvml": nvml, "pci": {"devices": [{**ON_BUS, "errors": NO_AER}]}} | collectors
     evidence = NodeEvidence("gpu001", {name: Collected(Status.TOLD, value) for name, value in data.items()})
-    return evaluate(node_checks()[check], Node(Target("gpu001", instance_type=instance_type), evidence))
+    return evaluate(node_checks()[check], Node(Target("gpu001", instance_type=instance_type), evidence, policy=policy))
 
 
 def bus(*numa: int, driver: str = "nvidia", nvswitches: int = 4) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.catalog import InstanceType
-from clusterproof.plugins.catalog.site import own_instance_types
+from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import node_checks
 from tests.checks.gpu.given import GPU, UNKNOWN, UNSUPPORTED, beside, evaluated
@@ -161,10 +161,11 @@ def test_a_change_of_ecc_that_waits_is_told(
     assert (result.verdict, words in result.message) == (verdict, True), result.message
 
 
-def test_a_type_of_a_site_s_own_that_has_no_ecc_need_not_have_it_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_type_of_a_site_s_own_that_has_no_ecc_need_not_have_it_on() -> None:
     row = InstanceType(name="own.large", source="site", ecc=False)
-    monkeypatch.setitem(own_instance_types, "own.large", row)
-    result = evaluated("gpu.ecc_mode", "own.large", gpus=[{**GPU, "ecc_enabled": False, "ecc_pending": False}])
+    policy = Policy(instance_types={"own.large": row})
+    gpu = {**GPU, "ecc_enabled": False, "ecc_pending": False}
+    result = evaluated("gpu.ecc_mode", "own.large", policy, gpus=[gpu])
     assert (result.verdict, result.message) == (Verdict.NOT_APPLICABLE, "GPU 0: own.large has no ECC")
 
 

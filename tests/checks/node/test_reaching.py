@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.catalog.unreached import unreached_rows
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
@@ -65,11 +66,11 @@ def everywhere(why: Unreached, count: int = 4) -> list[Result]:
 
 
 def test_where_all_nodes_refuse_alike_one_line_points_at_the_callers_side() -> None:
-    [finding] = findings(everywhere(Unreached.REFUSED), Verdict.FAIL)
+    [finding] = findings(everywhere(Unreached.REFUSED), Verdict.FAIL, PACKAGED)
     assert finding.suspicion == "all 4 nodes alike: look first at where you ask from: its key, user, network"
     [gap] = gaps(everywhere(Unreached.AUTH))
     assert gap.suspicion == finding.suspicion
-    words = "\n".join(line.text for line in summary(everywhere(Unreached.AUTH), 200))
+    words = "\n".join(line.text for line in summary(everywhere(Unreached.AUTH), PACKAGED, 200))
     assert words.startswith("CANNOT REACH gpu[000-003] (auth) · 0 fit")
     assert "do:     Give a user and a key that gpu000 lets in" in words
     assert "eplace" not in words
@@ -77,5 +78,5 @@ def test_where_all_nodes_refuse_alike_one_line_points_at_the_callers_side() -> N
 
 def test_where_one_of_many_is_not_reached_nothing_is_said_of_the_others() -> None:
     results = [*everywhere(Unreached.REFUSED, 1), Result("node.reachable", "gpu009", Verdict.PASS, subsystem="node")]
-    [finding] = findings(results, Verdict.FAIL)
+    [finding] = findings(results, Verdict.FAIL, PACKAGED)
     assert finding.suspicion == ""

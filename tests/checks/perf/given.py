@@ -7,6 +7,7 @@ from typing import Any
 
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import all_checks
@@ -19,9 +20,14 @@ def ran(output: str, status: int | None = 0, command: str = "x") -> dict[str, An
 
 
 def evaluated(
-    check: str, collector: str, values: Mapping[str, object], instance_type: str = "p5.48xlarge", name: str = "gpu001"
+    check: str,
+    collector: str,
+    values: Mapping[str, object],
+    instance_type: str = "p5.48xlarge",
+    name: str = "gpu001",
+    policy: Policy = NO_POLICY,
 ) -> Result:
     """What a check says of one of these nodes, each of which told that value."""
     cluster = Cluster("c", "local", tuple(Target(node, instance_type=instance_type) for node in values))
     data = {node: NodeEvidence(node, {collector: Collected(Status.TOLD, value)}) for node, value in values.items()}
-    return evaluate(all_checks()[check], nodes(cluster, data, "perf")[name])
+    return evaluate(all_checks()[check], nodes(cluster, data, "perf", policy)[name])

@@ -9,9 +9,9 @@ import pytest
 
 from clusterproof.plugins.catalog.floors import floor, floors
 from clusterproof.plugins.catalog.instance_types import instance_types
-from clusterproof.plugins.catalog.site import own_thresholds
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.perf.loopback import Exchange
@@ -74,9 +74,9 @@ def test_the_speed_of_a_single_node_is_told_and_not_judged() -> None:
     assert (result.verdict, result.observed) == (INCOMPLETE, "/fsx: write 2 GB/s, read 3 GB/s")
 
 
-def test_a_site_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(own_thresholds, "load.fs_gb_per_s", 2.5)
-    result = evaluated("storage.fs_bandwidth", "fs_bandwidth", {"gpu001": written(2, 3)})
+def test_a_site_has_a_limit_of_its_own() -> None:
+    policy = Policy(thresholds={"load.fs_gb_per_s": 2.5})
+    result = evaluated("storage.fs_bandwidth", "fs_bandwidth", {"gpu001": written(2, 3)}, policy=policy)
     assert (result.verdict, result.message) == (CONCERN, "/fsx: write 2 GB/s; expected at least 2.5 GB/s")
 
 

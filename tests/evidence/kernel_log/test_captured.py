@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.evidence.kernel_log.facts import (
     Cleared,
     FallenOffBus,
@@ -50,7 +51,7 @@ def test_every_xid_of_a_capture_is_read_and_nothing_else(sample: Sample) -> None
 @pytest.mark.parametrize("sample", of_topic("kernel-log", lambda one: one.name not in CAPTURED))
 def test_a_capture_without_an_xid_gives_no_finding(sample: Sample) -> None:
     events = parse(*sample.lines)
-    assert evaluate(events) == evaluate_switches(events) == ()
+    assert evaluate(events, catalog=PACKAGED) == evaluate_switches(events, catalog=PACKAGED) == ()
 
 
 @pytest.mark.parametrize("sample", of_topic("kernel-log", lambda one: one.is_healthy))

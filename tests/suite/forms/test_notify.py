@@ -18,6 +18,7 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, LoginPassword
 
+from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.forms import notify
@@ -210,7 +211,7 @@ def test_a_message_is_bounded_and_holds_whole_lines() -> None:
         )
         for number in range(300)
     ]
-    message = message_of("hp\n" * 200, results, 1, Changes())
+    message = message_of("hp\n" * 200, results, 1, Changes(), PACKAGED)
     assert message is not None
     assert len(message.title) <= MAX_TITLE
     assert len(message.body) <= MAX_BODY
@@ -233,7 +234,7 @@ def test_a_message_is_bounded_and_holds_whole_lines() -> None:
     ],
 )
 def test_when_a_message_is_due(exit_code: int, changes: Changes, is_told: bool) -> None:
-    assert (message_of("hp", [], exit_code, changes) is not None) == is_told
+    assert (message_of("hp", [], exit_code, changes, PACKAGED) is not None) == is_told
 
 
 def test_who_does_not_answer_is_left_behind_and_what_broke_is_told_by_its_kind() -> None:
