@@ -13,7 +13,6 @@ INTEGRATIONS = Path(__file__).parents[2] / "integrations"
 IDLE = INTEGRATIONS / "systemd" / "clusterproof-idle"
 CLUSTERPROOF = str(Path(sys.executable).with_name("clusterproof"))
 PACKAGE = "https://wheels.example/clusterproof-1-py3-none-any.whl#sha256=0"
-# Image Builder's agent, as far as the component needs it: bash for each command.
 PIP = """#!/bin/sh
 [ "$1 $2" = "-m venv" ] || exec {python} "$@"
 mkdir -p "$3/bin"

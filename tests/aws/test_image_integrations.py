@@ -113,6 +113,7 @@ def test_both_pipelines_give_the_gate_what_it_asks_for() -> None:
 PATH = f"{STAND_INS}:{ENVIRONMENT['PATH']}"
 
 
+# Image Builder's agent, as far as the component needs it: bash for each command.
 def run_component(
     node: Node, options: str, path: Path = COMPONENT, **further: str
 ) -> dict[str, subprocess.CompletedProcess[bytes]]:

@@ -21,6 +21,7 @@ from tests.mutants.mutations import Mutant, installed, live_functions
 
 FILES = (  # of tests of checks, of facts and of the catalogue
     "aws/test_fsx_facts.py",
+    "benchmarks/meters/test_baseline.py",
     "captures/test_faults.py",
     "catalog/test_*.py",
     "checks/**/test_*.py",
