@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from clusterproof.plugins.catalog import Catalog, owner
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline, shortened, within
@@ -53,7 +54,7 @@ def finding_block(finding: Finding, verdict: Verdict) -> str:
         ("see it", f"<code>{escape(first.evidence)}</code>" if first.evidence else ""),
         ("means", escape(first.meaning)),
         ("do", escape(first.remedy)),
-        ("owner", _owner(first, finding.owner)),
+        ("owner", _owner(finding.owner)),
         ("check", escape(first.check)),
     )
     data = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
@@ -66,12 +67,15 @@ def finding_block(finding: Finding, verdict: Verdict) -> str:
     )
 
 
-def _owner(result: Result, words: str) -> str:
-    """The owner, with the link and the channel that the catalogue has for it."""
-    row = owner(result.owner.replace("-", "_"))
-    link = row.link if row and row.link.startswith(("https://", "http://")) else ""
-    data = f'<a href="{escape(link)}">{escape(words)}</a>' if link else escape(words)
-    return f"{data} ({escape(row.channel)})" if row and row.channel else data
+def _owner(words: str) -> str:
+    """Whose it is, what is a link in it as one."""
+    return "".join(
+        f'<a href="{escape(part)}">{escape(part)}</a>' if _LINK.fullmatch(part) else escape(part)
+        for part in _LINK.split(words)
+    )
+
+
+_LINK = re.compile(r"(https?://[^\s)]+)")
 
 
 def gap_block(gap: Gap) -> str:

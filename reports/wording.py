@@ -32,6 +32,11 @@ def in_words(result: Result) -> str:
     return "\n".join(f"{word}: {words}" if word else words for word, words in rows if words)
 
 
-def owner_of(data: Owned) -> str:
+def owner_of(result: Result) -> str:
+    """Whose a result is: a site's own words, the skill on HyperPod, or `hardware`."""
+    return result.team or result.skill
+
+
+def skill_of(data: Owned) -> str:
     """`hyperpod-node-debugger § G`."""
     return f"{data.owner} § {data.section}" if data.section else data.owner

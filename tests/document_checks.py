@@ -16,7 +16,7 @@ from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.explain import compared_with, reads, worst_first
 from clusterproof.plugins.suite.index import FILE, written
 from clusterproof.plugins.suite.rules import rules
-from clusterproof.reports.wording import owner_of
+from clusterproof.reports.wording import skill_of
 from tests.aws.cluster_faults import FAULTS as CLUSTER_FAULTS
 from tests.benchmarks.pairwise.pair_faults import PAIR_FAULTS
 from tests.checks.control_plane.slurm_faults import SLURM_FAULTS
@@ -66,7 +66,8 @@ def _check(name: str) -> Iterator[str]:
     yield f"- **do**: {about.remedy}"
     yield f"- **see it by hand**: `{about.evidence}`"
     yield f"- **reads**: {reads(check)}"
-    yield f"- **runs**: {', '.join(occasions(check))}; **owner**: {owner_of(about)}"
+    owner = ", ".join(filter(None, (about.team, skill_of(about))))
+    yield f"- **runs**: {', '.join(occasions(check))}; **owner**: {owner}"
     yield from (f"- **{rule.verdict}**: {rule.sentence}" for rule in worst_first(rules(check.function)))
     yield from (f"- **threshold** `{name}`: {words}" for name, words in _thresholds(check))
     yield f"- **proven on**: {_faults(name)}\n"

@@ -11,14 +11,18 @@ from clusterproof.plugins.core.record import field, record
 
 @record
 class Owner:
-    """One owner skill. `link` and `channel` are empty where nothing is certain: a site fills in its own."""
+    """One owner skill. `team` is whose its findings are, in a word; `teams` the same by section, where it differs."""
 
     mark: str  # the pytest mark's name: hyperpod_node_debugger
     words: str
     source: str
-    link: str = ""
-    channel: str = ""
+    team: str
+    teams: Mapping[str, str] = field(default_factory=dict)
     sections: Mapping[str, str] = field(default_factory=dict)  # "G": what the section is about
+
+    def team_for(self, section: str) -> str:
+        """Whose a finding of this section is: `hardware`."""
+        return self.teams.get(section, self.team)
 
     @property
     def name(self) -> str:

@@ -51,6 +51,11 @@ def is_of_aws(cluster: Cluster) -> bool:
     return "region" in cluster.settings
 
 
+def is_of_hyperpod(cluster: Cluster) -> bool:
+    """Whether it is a cluster of SageMaker HyperPod, whose skills are at home there."""
+    return ":sagemaker:" in cluster.settings.get("arn", "")
+
+
 def is_of_slurm(cluster: Cluster) -> bool:
     """Whether Slurm knows the cluster: there is a host where its commands are, now or when it was recorded."""
     return "submit_host" in cluster.settings

@@ -27,14 +27,30 @@ READINGS: Mapping[Verdict, tuple[Verdict, ...]] = {
 
 @record
 class Disabled:
-    """A check that a site does without, up to and including a day."""
+    """A check that a site does without, up to and including a day; on these nodes only, where any are named."""
 
     reason: str
     until: date
+    nodes: frozenset[str] = frozenset()
 
     def holds(self, today: date) -> bool:
         """Whether that day has not passed."""
         return today <= self.until
+
+
+@record
+class Contact:
+    """Whom a site wants to have a kind of finding: a name, and what else it says of them."""
+
+    name: str
+    contact: str = ""  # a chat room, a queue, a mail address
+    link: str = ""
+
+    @property
+    def words(self) -> str:
+        """`DC operations (#dc-ops, https://…)`."""
+        more = ", ".join(filter(None, (self.contact, self.link)))
+        return f"{self.name} ({more})" if more else self.name
 
 
 @record
@@ -44,7 +60,7 @@ class Policy:
     `disabled` is by check id, `readings` by check id or owner skill: what each verdict is read as. `versions`,
     `modules`, `libraries`, `services` and `sizes` are the golden manifest of an image, each a rule by name; `made_on`
     is the instance type that its sizes are of. `mounts` is what every node must have mounted, `checkpoints` folders
-    that jobs save to.
+    that jobs save to. `owners` is by team ("hardware") or owner skill; `names_skills` where the skills are at home.
     """
 
     source: str = ""
@@ -61,15 +77,22 @@ class Policy:
     made_on: str = ""
     mounts: tuple[str, ...] = ()
     checkpoints: tuple[str, ...] = ()
+    owners: Mapping[str, Contact] = field(default_factory=dict)
+    names_skills: bool = False
     today: date = field(default_factory=date.today)
 
-    def disables(self, check: str) -> Disabled | None:
-        """The rule that takes a check out today, if there is one."""
+    def disables(self, check: str, node: str) -> Disabled | None:
+        """The rule that takes a check out on a node today, if there is one."""
         rule = self.disabled.get(check)
-        return rule if rule and rule.holds(self.today) else None
+        return rule if rule and rule.holds(self.today) and (not rule.nodes or node in rule.nodes) else None
 
     def read(self, result: Result) -> Result:
-        """A result with the verdict that the site reads it as; its message then says so. The check's own rule wins."""
+        """A result as the site reads it: its verdict, of which its message then speaks, and whose it is.
+
+        The rule for a check stands before that for its owner.
+        """
+        if result.verdict.is_finding:
+            result = replace(result, team=self.team_of(result))
         for key in (result.check, result.owner):
             verdict = self.readings.get(key, {}).get(result.verdict)
             if verdict:
@@ -81,6 +104,13 @@ class Policy:
                     message=f"{result.message} {words}".strip(),
                 )
         return result
+
+    def team_of(self, result: Result) -> str:
+        """Whose a finding is, for people: as the site says, the skill where those are at home, else a word."""
+        contact = self.owners.get(result.owner) or self.owners.get(result.team)
+        if contact:
+            return contact.words
+        return result.skill if self.names_skills else result.team
 
 
 def words_of(rule: Disabled, source: str) -> str:

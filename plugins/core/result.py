@@ -44,6 +44,7 @@ class Result:
     `subject` is what the check looks at one by one (node, gpu, efa_device, …), `devices` those of them that the verdict
     speaks of ("GPU 3", "rdmap79s0", "/fsx"); `observed` and `expected` are the two halves of `message`; `cause` is the
     same text wherever one thing is to blame for many results ("unreachable: refused"), so that reports can fold them;
+    `team` is whose a finding is, for people;
     `action` is the remedy in a word or two ("replace"), of failures only;
     `since_last` is new, still or gone, against the last run of a history; empty where it was fine and is.
     """
@@ -70,6 +71,12 @@ class Result:
     duration_s: float = 0.0
     since_last: str = ""
     action: str = ""
+    team: str = ""
+
+    @property
+    def skill(self) -> str:
+        """`hyperpod-node-debugger § G`."""
+        return f"{self.owner} § {self.section}" if self.section else self.owner
 
     @property
     def is_of_cluster(self) -> bool:

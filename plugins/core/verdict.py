@@ -30,6 +30,11 @@ class Verdict(str, Enum):
         verdict.rank = rank
         return verdict
 
+    @property
+    def is_finding(self) -> bool:
+        """Whether somebody is to look at it."""
+        return self.rank < 3
+
     __hash__ = str.__hash__  # an enumeration's own is slow, and verdicts are looked up as often
 
 

@@ -16,12 +16,13 @@ from clusterproof.plugins.catalog import CatalogError, owners, thresholds
 from clusterproof.plugins.catalog.instance_types import InstanceType
 from clusterproof.plugins.catalog.rows import build
 from clusterproof.plugins.core.cluster import InventoryError
-from clusterproof.plugins.core.policy import NO_POLICY, OWN_FILE, PYPROJECT, READINGS, Disabled, Policy
+from clusterproof.plugins.core.nodeset import NodesetError, expand
+from clusterproof.plugins.core.policy import NO_POLICY, OWN_FILE, PYPROJECT, READINGS, Contact, Disabled, Policy
 from clusterproof.plugins.core.strict import Table, nearest, read_text
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.policy.manifest import MANIFEST_TABLES, manifest_of
 
-TABLES = ("thresholds", "instance_type", "expect", "disabled", "verdicts", "mounts", *MANIFEST_TABLES)
+TABLES = ("thresholds", "instance_type", "expect", "disabled", "verdicts", "mounts", "owners", *MANIFEST_TABLES)
 
 
 def find_policy(named: str | None, folder: Path) -> Policy:
@@ -85,6 +86,7 @@ def _policy(table: Table) -> Policy:
         **manifest_of(table),
         mounts=_paths(mounts, "expected"),
         checkpoints=_paths(mounts, "checkpoints"),
+        owners=_owners(table.table("owners")),
     )
 
 
@@ -128,13 +130,22 @@ def _disabled(table: Table) -> dict[str, Disabled]:
     rules = {}
     for check in table.values:
         rule = table.table(str(check))
-        rule.only("reason", "until")
+        rule.only("reason", "until", "nodes")
         until = rule.values.get("until")
         if not isinstance(until, date) or isinstance(until, datetime):
             seen = "there is no until" if until is None else f"until is {until!r:.40}"
             raise InventoryError(f"{rule.where}: {seen}; expected a day, such as 2026-12-31")
-        rules[str(check)] = Disabled(rule.text("reason", default=None), until)
+        rules[str(check)] = Disabled(rule.text("reason", default=None), until, _nodes(rule))
     return rules
+
+
+def _nodes(rule: Table) -> frozenset[str]:
+    """The nodes that a rule names; none: it is for all."""
+    named = rule.text("nodes")
+    try:
+        return frozenset(expand(named)) if named else frozenset()
+    except NodesetError as wrong:
+        raise InventoryError(f"{rule.where}: nodes: {wrong}") from None
 
 
 def _readings(table: Table) -> dict[str, dict[Verdict, Verdict]]:
@@ -155,6 +166,22 @@ def _reading(rule: Table, verdict: Verdict) -> Verdict:
             "(to do without a check, disable it to a date)"
         )
     return Verdict(data)
+
+
+def _owners(table: Table) -> dict[str, Contact]:
+    """Contacts by team or owner skill."""
+    known = {row.name: row for row in owners().values()}
+    teams = {team for row in known.values() for team in (row.team, *row.teams.values())}
+    table.only(*sorted(teams), *known)
+    rules = {}
+    for key in table.values:
+        row = table.table(str(key))
+        row.only("name", "contact", "link")
+        link = row.text("link")
+        if link and not link.startswith(("https://", "http://")):
+            raise InventoryError(f"{row.where}: link is {link!r:.60}; expected one that begins with https://")
+        rules[str(key)] = Contact(row.text("name", default=None), row.text("contact"), link)
+    return rules
 
 
 def _paths(table: Table, key: str) -> tuple[str, ...]:

@@ -26,10 +26,14 @@ def without_names(policy: Policy, text: Shown, type_: Shown, version: Shown) -> 
         source="the policy" if policy.source else "",
         instance_types={row.name: row for row in types},
         made_on=type_(policy.made_on),
-        disabled={check: replace(rule, reason=text(rule.reason)) for check, rule in policy.disabled.items()},
+        disabled={
+            check: replace(rule, reason=text(rule.reason), nodes=frozenset(map(text, rule.nodes)))
+            for check, rule in policy.disabled.items()
+        },
         versions={text(name): version(rule) for name, rule in policy.versions.items()},
         mounts=tuple(map(text, policy.mounts)),
         checkpoints=tuple(map(text, policy.checkpoints)),
+        owners={},
     )
 
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from clusterproof.plugins.core.marks import marks_on
 from clusterproof.plugins.suite.check import Check, check_of, is_light
 from clusterproof.plugins.suite.routing import OCCASIONS
-from clusterproof.reports.wording import owner_of
+from clusterproof.reports.wording import skill_of
 
 PACKAGE = Path(__file__).resolve().parents[2]
 
@@ -57,7 +57,7 @@ def table() -> str:
     for name, check in sorted(all_checks().items(), key=lambda entry: (entry[1].route.subsystem != "node", entry[0])):
         about = check.route
         when = ", ".join(occasions(check))
-        rows.append(f"| `{name}` | {about.title} | {when} | {owner_of(about)} |")
+        rows.append(f"| `{name}` | {about.title} | {when} | {skill_of(about)} |")
     return "\n".join(rows) + "\n"
 
 

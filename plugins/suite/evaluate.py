@@ -32,7 +32,7 @@ class Finding:
 
 def verdict_on(policy: Policy, check: Check, owner: Owner) -> Result:
     """What a check says of a node, as the site's policy reads it."""
-    rule = policy.disables(check.route.check)
+    rule = policy.disables(check.route.check, owner.name)
     if rule:
         return not_run(check, owner, words_of(rule, policy.source))
     return policy.read(evaluate(check, owner))
@@ -185,6 +185,7 @@ def _result(about: Route, subject: str, node: Owner, findings: list[Finding], se
         gpu_uuids=node.gpu_uuids,
         duration_s=round(seconds, 6),
         action=gravest(asked),
+        team=about.team,
     )
 
 

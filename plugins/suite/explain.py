@@ -17,7 +17,7 @@ from clusterproof.plugins.suite.all_checks import all_checks, marks_of, occasion
 from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.rules import Rule, rules, thresholds_of
 from clusterproof.plugins.suite.subjects import WHOLE
-from clusterproof.reports.wording import owner_of
+from clusterproof.reports.wording import skill_of
 
 EXIT_UNKNOWN = 4  # as pytest's for a bad command line
 MAX_WIDTH = 110
@@ -98,7 +98,7 @@ def page(check: Check) -> Iterator[str]:
     yield from _rows("means", about.meaning)
     yield from _rows("do", f"{about.action}: {about.remedy}" if about.remedy else "")
     yield from _rows("by hand", about.evidence)
-    yield from _rows("owner", owner_of(about))
+    yield from _rows("owner", ": ".join(filter(None, (about.team, skill_of(about)))))
     yield from _rows("runs", ", ".join(occasions(check)))
     yield from _rows("reads", reads(check).replace("`", ""))
     for rule in worst_first(rules(check.function)):

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from clusterproof.fixtures import node, pairwise
+from clusterproof.plugins.core.cluster import InventoryError, is_of_hyperpod
 from clusterproof.plugins.core.policy import Policy
-from clusterproof.plugins.inventory import InventoryError, narrow, resolve, with_expectations
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.suite import collect, protocol
 from clusterproof.plugins.suite.collect import CheckItem, asks_for_node, with_every_node
@@ -43,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
         cluster = resolve_cluster(config, config.getoption("--cluster"), policy)
     except InventoryError as wrong:
         raise pytest.UsageError(str(wrong)) from None
-    config.stash[POLICY] = policy
+    config.stash[POLICY] = replace(policy, names_skills=is_of_hyperpod(cluster))
     config.stash[CLUSTER] = cluster
     config.pluginmanager.register(Session(config, cluster), "clusterproof-session")
     if policy.source:

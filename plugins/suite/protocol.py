@@ -169,14 +169,14 @@ def _about(item: pytest.Item) -> tuple[Route, Owner] | None:
     about = route_of(item)
     if about is None:
         return None
-    return about, item.owner if isinstance(item, CheckItem) else nodes_of(item.config)[_node_name(item)]
+    return about, item.owner if isinstance(item, CheckItem) else nodes_of(item.config)[node_name(item)]
 
 
 def route_of(item: pytest.Item) -> Route | None:
     """The route of an item, or None where it is not about a node."""
     if isinstance(item, CheckItem):
         return item.check.route
-    if not _node_name(item):
+    if not node_name(item):
         return None
     routes = item.config.stash[ROUTES]
     function = item.function  # type: ignore[attr-defined]
@@ -185,7 +185,7 @@ def route_of(item: pytest.Item) -> Route | None:
     return routes[function]
 
 
-def _node_name(item: pytest.Item) -> str:
+def node_name(item: pytest.Item) -> str:
     """The node that an item is about, else empty."""
     if isinstance(item, CheckItem):
         return item.node_name

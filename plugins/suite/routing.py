@@ -72,6 +72,7 @@ class Route:
     owner: str
     section: str
     subsystem: str
+    team: str = ""
     by_hand: Callable[[Any], str] | None = None  # the command, where it depends on how a node or pair was asked
     remedied_by: Callable[[Any], str] | None = None  # the remedy, where it depends on the node
     over_ssm: tuple[str, str] | None = None  # the owner and the command of a node that Systems Manager reaches
@@ -98,6 +99,8 @@ def route(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) -> 
     """The route of a check. A third party's check needs none of the marks: what is not said stays empty."""
     marks = list(marks)
     owner = next((mark for mark in marks if mark.name in owners()), None)
+    owner_row = owners()[owner.name] if owner else None
+    section = str(owner.args[0]) if owner and owner.args else ""
     subsystem = next((mark.name for mark in marks if mark.name in SUBSYSTEMS), "")
     title, meaning, action, remedy = words(function)
     name = function.__name__.removeprefix("test_")
@@ -109,8 +112,9 @@ def route(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) -> 
         remedy=remedy,
         evidence=getattr(function, "__evidence__", ""),
         owner=owner.name.replace("_", "-") if owner else "",
-        section=str(owner.args[0]) if owner and owner.args else "",
+        section=section,
         subsystem=subsystem,
+        team=owner_row.team_for(section) if owner_row else "",
         by_hand=getattr(function, "__by_hand__", None),
         remedied_by=getattr(function, "__remedied_by__", None),
         over_ssm=getattr(function, "__over_ssm__", None),

@@ -8,10 +8,11 @@ import pytest
 
 from clusterproof.plugins.catalog import thresholds
 from clusterproof.plugins.core.cluster import InventoryError
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.policy import Policy, words_of
 from clusterproof.plugins.policy.file import refuse_unknown
 from clusterproof.plugins.suite.collect import CheckItem
-from clusterproof.plugins.suite.protocol import route_of
+from clusterproof.plugins.suite.protocol import node_name, route_of
 
 
 class Ruling:
@@ -38,7 +39,7 @@ class Ruling:
             except InventoryError as wrong:
                 raise pytest.UsageError(str(wrong)) from None
         for item, check in ids.items():
-            rule = self.policy.disables(check)
+            rule = self.policy.disables(check, node_name(item))
             if rule and not isinstance(item, CheckItem):
                 item.add_marker(pytest.mark.skip(reason=words_of(rule, self.policy.source)))
 
@@ -54,7 +55,8 @@ def changes(policy: Policy) -> Iterator[str]:
         yield f"expects {', '.join(f'{name}={count}' for name, count in policy.expect.items())} of every node"
     for check, rule in policy.disabled.items():
         if rule.holds(policy.today):
-            yield f"{check} is disabled until {rule.until}: {rule.reason}"
+            where = f" on {fold(rule.nodes)}" if rule.nodes else ""
+            yield f"{check} is disabled{where} until {rule.until}: {rule.reason}"
         else:
             yield f"{check} runs: its exception ended on {rule.until} ({rule.reason})"
     for key, readings in policy.readings.items():

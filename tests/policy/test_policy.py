@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -42,6 +43,17 @@ REFUSED = [
     ("[disabled]\nx = 1", "[disabled] [x] is a whole number; expected a table"),
     ('[disabled.x]\nreason = "r"', "there is no until; expected a day, such as 2026-12-31"),
     ("[disabled.x]\nuntil = 2026-12-31", "has no reason; expected one"),
+    (
+        '[disabled.x]\nreason = "r"\nuntil = 2026-12-31\nnodes = "gpu["',
+        "nodes: 'gpu[' has a bracket without its partner",
+    ),
+    (
+        "[disabled.x]\nreason = 'r'\nuntil = 2026-12-31\nnode = 'gpu1'",
+        "'node' is not a known key (did you mean nodes?)",
+    ),
+    ("[owners.hardwear]\nname = 'DC'", "'hardwear' is not a known key (did you mean hardware?)"),
+    ("[owners.hardware]\ncontact = '#dc'", "has no name; expected one"),
+    ("[owners.hardware]\nname = 'DC'\nlink = 'javascript:x'", "expected one that begins with https://"),
     ('[disabled.x]\nreason = "r"\nuntil = "2026-12-31"', "expected a day"),
     ('[verdicts.x]\nfail = "pass"', "fail is read as 'pass'; expected concern"),
     ('[verdicts.x]\npass = "fail"', "'pass' is not a known key"),
@@ -110,6 +122,49 @@ def test_a_check_is_disabled_up_to_and_including_its_day() -> None:
     rule = Disabled("reason", date(2026, 12, 31))
     assert rule.holds(date(2026, 12, 31))
     assert not rule.holds(date(2027, 1, 1))
+
+
+def test_a_check_is_disabled_on_the_nodes_that_the_rule_names_and_no_others(tmp_path: Path) -> None:
+    rule = f"reason = 'r'\nuntil = {date.today():%Y-%m-%d}\n"
+    some = policy_of(tmp_path, f"[disabled.x]\n{rule}nodes = 'gpu[009-016]'")
+    assert [bool(some.disables("x", node)) for node in ("gpu008", "gpu009", "gpu016")] == [False, True, True]
+    assert policy_of(tmp_path, f"[disabled.x]\n{rule}").disables("x", "gpu008")
+
+
+SITE = """
+[owners.hardware]
+name = "DC operations"
+contact = "#dc-ops"
+link = "https://wiki.example.com/dc"
+
+[owners.hyperpod-nccl]
+name = "Fabric team"
+"""
+
+
+@pytest.mark.parametrize(
+    ("result", "is_hyperpod", "words"),
+    [
+        (
+            Result("gpu.ecc", "n", Verdict.FAIL, owner="a", team="hardware"),
+            False,
+            "DC operations (#dc-ops, https://wiki.example.com/dc)",
+        ),
+        (Result("net.x", "n", Verdict.FAIL, owner="hyperpod-nccl", team="image"), True, "Fabric team"),
+        (
+            Result("os.x", "n", Verdict.CONCERN, owner="hyperpod-ssm", section="K", team="access"),
+            True,
+            "hyperpod-ssm § K",
+        ),
+        (Result("os.x", "n", Verdict.INCOMPLETE, owner="hyperpod-ssm", section="K", team="access"), False, "access"),
+        (Result("own.check", "n", Verdict.FAIL), True, ""),
+    ],
+)
+def test_a_finding_goes_to_whom_the_site_names_else_to_the_skill_on_hyperpod_else_to_a_word(
+    tmp_path: Path, result: Result, is_hyperpod: bool, words: str
+) -> None:
+    policy = replace(policy_of(tmp_path, SITE), names_skills=is_hyperpod)
+    assert policy.read(result).team == words
 
 
 def test_nothing_can_be_read_as_a_pass() -> None:

@@ -22,20 +22,20 @@ GOLDEN = """\
 INVESTIGATE gpu[001-006] (word_of_gpu, word) · CANNOT REACH gpu[009-010] (refused) · NOT PROVEN
               gpu008 (word) · 1 fit
 
-FAIL        A GPU says a wrong word: 5 of 10 nodes (gpu[001-005]), 6 GPUs → hyperpod-nccl § 13
+FAIL        A GPU says a wrong word: 5 of 10 nodes (gpu[001-005]), 6 GPUs → network
             5 of 10 nodes alike: probably configuration, not hardware
             gpu[001-004]: GPU 1: the word is bad; expected pass
             gpu005: GPU 0: the word is worse; expected pass
             gpu005: GPU 2: the word is worst; expected pass
             check:  gpu.word_of_gpu
 
-FAIL        The word is wrong: 1 of 10 nodes (gpu006) → hyperpod-node-debugger § G
+FAIL        The word is wrong: 1 of 10 nodes (gpu006) → hardware
             gpu006: the word is bad; expected pass
             see it: uname -r
             do:     Say another.
             check:  host.word
 
-CONCERN     The word is wrong: 1 of 10 nodes (gpu007) → hyperpod-node-debugger § G
+CONCERN     The word is wrong: 1 of 10 nodes (gpu007) → hardware
             gpu007: the word is odd; expected a good one
             see it: uname -r
             do:     Say another.

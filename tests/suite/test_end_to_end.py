@@ -126,7 +126,7 @@ def test_every_verdict_on_every_node_is_the_right_one(ran: Run) -> None:
 
 def test_the_summary_names_node_part_owner_and_how_to_see_it(ran: Run) -> None:
     for words in (
-        "Uncorrected GPU memory errors: 1 of 12 nodes (gpu001), 1 GPU → hyperpod-node-debugger § G",
+        "Uncorrected GPU memory errors: 1 of 12 nodes (gpu001), 1 GPU → hardware",
         "gpu001: GPU 1: uncorrected ECC errors: 14 in DRAM; expected 0",
         "see it: nvidia-smi -q -d ECC",
     ):

@@ -116,12 +116,12 @@ def test_a_row_has_what_a_person_needs(runs: Runs) -> None:
         "fail",
         "gpu002",
         "host.word",
-        "hyperpod-node-debugger § G",
+        "hardware",
         "uname -r",
         "the word is bad; expected pass",
     ]
     assert raw.rows[0]["log"] == (
-        "gpu002: the word is bad; expected pass\nby hand: uname -r\nowner: hyperpod-node-debugger § G\n"
+        "gpu002: the word is bad; expected pass\nby hand: uname -r\nowner: hardware\n"
         "means: A wrong word means nothing good.\ndo: Say another."
     )
 

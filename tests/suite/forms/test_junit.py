@@ -95,7 +95,7 @@ def test_what_is_not_a_pass_says_why(runs: Runs, checks: str) -> None:
     assert messages["gpu005"] == "gpu005: nobody speaks here"
     assert messages["gpu007"] == "gpu007: unreachable: refused"
     words = (
-        "gpu003: the word is odd; expected a good one\nby hand: uname -r\nowner: hyperpod-node-debugger § G\n"
+        "gpu003: the word is odd; expected a good one\nby hand: uname -r\nowner: hardware\n"
         "means: A wrong word means nothing good.\ndo: Say another."
     )
     assert cases["gpu003"].findtext("system-out") == words

@@ -118,7 +118,7 @@ def test_a_failure_is_one_message_to_each_and_its_password_is_nowhere(
     (sent,) = box.mails
     assert posted["title"] == sent["subject"] == "small: INVESTIGATE gpu001 (word) · 1 fit"
     assert posted["type"] == "failure"
-    assert "FAIL The word is wrong: 1 of 2 nodes (gpu001) → hyperpod-node-debugger § G" in posted["message"]
+    assert "FAIL The word is wrong: 1 of 2 nodes (gpu001) → hardware" in posted["message"]
     body = sent.get_body()
     assert body is not None
     assert "FAIL The word is wrong: 1 of 2 nodes (gpu001)" in body.get_content()
