@@ -1,0 +1,115 @@
+"""A training run, as checks ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.training_run.computed import computed
+from clusterproof.plugins.training_run.pace import LEAST_PEERS, LEAST_STEPS, Computed, Pace, paces, seconds_of_stages
+from clusterproof.plugins.training_run.records import Place
+from clusterproof.plugins.training_run.told import Told
+
+COLLECT = "give per-rank operations or steps with their parts, docs/training-runs.md shows how"
+NO_COMPUTE = f"no file tells how long each rank computes in a step; {COLLECT}"
+ONE_RANK = "one rank: there is no other to compare it with"
+MAX_REPLICAS = 5  # that are named
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """One run: everything that its files told. What they do not tell raises Incomplete, with what to collect."""
+
+    name: str
+    told: Told
+    type_name: str = ""
+    gpu_uuids: tuple[str, ...] = ()
+
+    @cached_property
+    def computed(self) -> Mapping[Place, Computed]:
+        """The seconds that each rank computes in each step. Raises Incomplete."""
+        found = computed(self.told)
+        if not found:
+            raise Incomplete(NO_COMPUTE, cause=NO_COMPUTE)
+        steps = max(len(seconds) for seconds in found.values())
+        if steps < LEAST_STEPS:
+            few = f"{steps} steps; expected {LEAST_STEPS} at least: trace more of them"
+            raise Incomplete(few, cause=few)
+        return found
+
+    @cached_property
+    def paces(self) -> Mapping[int, Pace]:
+        """Each rank beside the others of its stage, by its number. Raises Incomplete."""
+        return {pace.place.rank: pace for pace in paces(self.computed)}
+
+    @cached_property
+    def stages(self) -> Mapping[int, float]:
+        """The seconds that each pipeline stage computes, as the middle of its ranks does. Raises Incomplete."""
+        return seconds_of_stages(self.computed)
+
+    @property
+    def usual_swing(self) -> float:
+        """How far the ninetieth percentile of a rank's compute is above its middle. Raises as `ranks`."""
+        if len(self.computed) < 2:
+            raise NotApplicable(ONE_RANK)
+        if not self.paces:
+            raise NotApplicable("one rank a stage: there is no other to compare it with")
+        return median(pace.usual_swing for pace in self.paces.values())
+
+    def busy(self, least: float) -> list[tuple[int, float]]:
+        """The replicas that compute so many times as long as their peers in several stages, and how many times."""
+        ratios: dict[int, list[float]] = {}
+        for pace in self.paces.values():
+            if pace.place.replica is not None and pace.ratio >= least and pace.is_work(least):
+                ratios.setdefault(pace.place.replica, []).append(pace.ratio)
+        data = {replica: median(values) for replica, values in ratios.items()}
+        return sorted(data.items(), key=lambda entry: -entry[1])[:MAX_REPLICAS]
+
+    @property
+    def ranks(self) -> tuple[RankOfRun, ...]:
+        """Its ranks, of which some have enough peers to be compared. Raises Incomplete, NotApplicable."""
+        sizes = _sizes(self.computed)
+        if len(self.computed) < 2:
+            raise NotApplicable(ONE_RANK)
+        if max(sizes.values()) < LEAST_PEERS:
+            said = f"{max(sizes.values())} ranks a stage; expected {LEAST_PEERS}, of which one can be the odd one"
+            few = f"{said}: trace more data-parallel ranks"
+            raise Incomplete(few, cause=few)
+        return tuple(RankOfRun(place, self) for place in sorted(self.computed, key=lambda place: place.rank))
+
+
+@record
+class RankOfRun:
+    """One rank of a run."""
+
+    place: Place
+    run: TrainingRun
+
+    @property
+    def label(self) -> str:
+        """`rank 12`."""
+        return f"rank {self.place.rank}"
+
+    @property
+    def pace(self) -> Pace:
+        """How long it computes beside its peers. Raises Incomplete."""
+        pace = self.run.paces.get(self.place.rank)
+        peers = pace.peers + 1 if pace else _sizes(self.run.computed)[self.place.stage]
+        if peers < LEAST_PEERS:
+            raise Incomplete(f"{peers} ranks in its stage; expected {LEAST_PEERS} at least: trace more of them")
+        if pace is None or pace.steps < LEAST_STEPS:
+            steps = pace.steps if pace else 0
+            raise Incomplete(f"{steps} steps that its peers tell of too; expected {LEAST_STEPS} at least: trace more")
+        return pace
+
+
+def _sizes(found: Mapping[Place, Computed]) -> dict[int, int]:
+    """How many ranks each stage has."""
+    sizes: dict[int, int] = {}
+    for place in found:
+        sizes[place.stage] = sizes.get(place.stage, 0) + 1
+    return sizes
