@@ -8,11 +8,12 @@ from clusterproof.plugins.core.record import names_of, record
 from clusterproof.plugins.core.verdict import Verdict
 
 SCHEMA = 1
-SUBSYSTEMS = ("node", "gpu", "neuron", "network", "host", "storage", "software", "control_plane")
+SUBSYSTEMS = ("node", "gpu", "neuron", "network", "host", "storage", "software", "control_plane", "run")
 SEVERITIES = {Verdict.FAIL: "error", Verdict.CONCERN: "warning", Verdict.INCOMPLETE: "unknown"}
 
 OF_A_PAIR = "pair"  # subject of checks that run for each pair of nodes that was measured
 ALL_PAIRS = "pairs"  # stands in the place of their names where none was measured
+OF_A_RUN = ("run", "rank")  # subjects of checks of a training run, which `--run` names
 OF_THE_CLUSTER = ("cluster", "file_system")  # subjects of checks that run once for the cluster, not on each node
 
 
@@ -69,9 +70,14 @@ class Result:
         return self.subject == OF_A_PAIR
 
     @property
+    def is_of_run(self) -> bool:
+        """Whether it is about a training run; `node` then is the run's name."""
+        return self.subject in OF_A_RUN
+
+    @property
     def is_of_node(self) -> bool:
         """Whether it is about one node, which `node` then names."""
-        return not (self.is_of_cluster or self.is_of_pair)
+        return not (self.is_of_cluster or self.is_of_pair or self.is_of_run)
 
     def to_json(self) -> dict[str, Any]:
         """The record as `--results` writes it (reports/result.schema.json)."""
