@@ -30,7 +30,7 @@ class OverRun:
     def _lines(self) -> Iterator[str]:
         told = self.run.told
         steps = {step for cells in (*told.steps.values(), *told.compute.values()) for step in cells}
-        counts = ((len(told.files), "file"), (len(told.places), "rank"), (len(steps), "step"))
+        counts = ((len(told.files), "file"), (len({*told.places, *told.dumps}), "rank"), (len(steps), "step"))
         yield f"run: {self.run.name}: {', '.join(_count(number, noun) for number, noun in counts)}"
         yield from (f"run: {note}" for note in told.notes)
 

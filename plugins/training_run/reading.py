@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run.read_flight_recorder import Dump, is_dump, read_dump
 from clusterproof.plugins.training_run.read_steps import are_steps, read_steps
 from clusterproof.plugins.training_run.read_table import is_table, read_table
 from clusterproof.plugins.training_run.records import Operation, RunError, Step
@@ -23,12 +24,13 @@ class Form:
 
     words: str
     is_of: Callable[[bytes], bool]
-    read: Callable[[Path], Iterable[Operation | Step]]
+    read: Callable[[Path], Iterable[Operation | Step | Dump]]
 
 
 FORMS = (
     Form("a table of operations or steps (CSV)", is_table, read_table),
     Form("steps (JSON lines)", are_steps, read_steps),
+    Form("a dump of PyTorch's Flight Recorder", is_dump, read_dump),
 )
 
 

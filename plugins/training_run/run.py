@@ -10,6 +10,7 @@ from statistics import median
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run.computed import computed
+from clusterproof.plugins.training_run.missing import Missing, missing
 from clusterproof.plugins.training_run.pace import LEAST_PEERS, LEAST_STEPS, Computed, Pace, paces, seconds_of_stages
 from clusterproof.plugins.training_run.records import Place
 from clusterproof.plugins.training_run.told import Told
@@ -17,6 +18,10 @@ from clusterproof.plugins.training_run.told import Told
 COLLECT = "give per-rank operations or steps with their parts, docs/training-runs.md shows how"
 NO_COMPUTE = f"no file tells how long each rank computes in a step; {COLLECT}"
 ONE_RANK = "one rank: there is no other to compare it with"
+NO_DUMPS = (
+    "no file tells where ranks wait; for a run that hangs give the Flight Recorder's dumps of all ranks "
+    "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1)"
+)
 MAX_REPLICAS = 5  # that are named
 
 
@@ -50,6 +55,14 @@ class TrainingRun:
     def stages(self) -> Mapping[int, float]:
         """The seconds that each pipeline stage computes, as the middle of its ranks does. Raises Incomplete."""
         return seconds_of_stages(self.computed)
+
+    @cached_property
+    def missing(self) -> Missing:
+        """Which ranks the others wait for. Raises Incomplete."""
+        dumps = self.told.dumps
+        if not dumps:
+            raise Incomplete(NO_DUMPS, cause=NO_DUMPS)
+        return missing(dumps)
 
     @property
     def usual_swing(self) -> float:

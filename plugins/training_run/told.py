@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from clusterproof.plugins.training_run.read_flight_recorder import Dump
 from clusterproof.plugins.training_run.records import Operation, Place, RunError, Step
 from clusterproof.plugins.training_run.words import COMPUTE, OTHER, UNKNOWN, kind_of
 
@@ -25,17 +26,26 @@ class Told:
     parts: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and part of a step
     steps: dict[int, Seconds] = field(default_factory=dict)  # by rank
     starts: dict[int, Seconds] = field(default_factory=dict)  # by rank, in s of its own clock
+    dumps: dict[int, Dump] = field(default_factory=dict)  # by rank
     cells: int = 0
 
-    def add(self, told: Iterable[Operation | Step], where: str) -> None:
+    def add(self, told: Iterable[Operation | Step | Dump], where: str) -> None:
         """Take in what a file tells. Raises RunError."""
         self.files.append(where)
         for one in told:
+            if isinstance(one, Dump):
+                self._dump(one, where)
+                continue
             self._place(one.place, where)
             if isinstance(one, Operation):
                 self._compute(one.place.rank, one.name, one.step, one.seconds, where)
             else:
                 self._step(one, where)
+
+    def _dump(self, dump: Dump, where: str) -> None:
+        if dump.rank in self.dumps:
+            raise RunError(f"{where}: rank {dump.rank} has a dump already; expected the dumps of one moment")
+        self.dumps[dump.rank] = dump
 
     def _place(self, place: Place, where: str) -> None:
         known = self.places.setdefault(place.rank, place)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import computing, slow, uneven
+from tests.training_run.dumps import dumped
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
 
@@ -64,6 +65,18 @@ FAULTS = (
         lambda: computing(stages=4, replicas=1),
         {"run.slow_rank": INCOMPLETE, "run.work_uneven": Verdict.NOT_APPLICABLE},
         "1 ranks a stage; expected 3",
+    ),
+    RunFault(
+        "a rank whose program does not come to a collective",
+        lambda: dumped({0: {"1": (91, 90)}, 1: {"1": (90, 90)}, 2: {"2": (92, 92)}, 3: {"2": (92, 92)}}),
+        {"run.first_missing": FAIL},
+        "rank 1 missing in all_reduce 91 of TENSOR (rank 0 waiting)",
+    ),
+    RunFault(
+        "a rank that left no dump",
+        lambda: dumped({0: {"1": (91, 90)}, 2: {"2": (92, 92)}, 3: {"2": (92, 92)}}),
+        {"run.first_missing": INCOMPLETE},
+        "rank 1 left no dump, and others wait",
     ),
     RunFault(
         "noise in which a slow rank cannot be told",
