@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -13,7 +13,10 @@ from clusterproof.plugins.training_run.computed import computed
 from clusterproof.plugins.training_run.missing import Missing, missing
 from clusterproof.plugins.training_run.pace import LEAST_PEERS, LEAST_STEPS, Computed, Pace, paces, seconds_of_stages
 from clusterproof.plugins.training_run.records import Place
+from clusterproof.plugins.training_run.shares import Share, shares
+from clusterproof.plugins.training_run.steps import Timed, steady
 from clusterproof.plugins.training_run.told import Told
+from clusterproof.plugins.training_run.words import CHECKPOINT, DATA, INIT, kind_of
 
 COLLECT = "give per-rank operations or steps with their parts, docs/training-runs.md shows how"
 NO_COMPUTE = f"no file tells how long each rank computes in a step; {COLLECT}"
@@ -22,6 +25,12 @@ NO_DUMPS = (
     "no file tells where ranks wait; for a run that hangs give the Flight Recorder's dumps of all ranks "
     "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1)"
 )
+NO_STEPS = f"no file tells how long steps take; {COLLECT}"
+PARTS = {
+    DATA: "how long steps wait for data (a part called data)",
+    CHECKPOINT: "how long checkpoints take (a part called checkpoint)",
+    INIT: "how long the job took to begin (a part of the first step called init)",
+}
 MAX_REPLICAS = 5  # that are named
 
 
@@ -55,6 +64,37 @@ class TrainingRun:
     def stages(self) -> Mapping[int, float]:
         """The seconds that each pipeline stage computes, as the middle of its ranks does. Raises Incomplete."""
         return seconds_of_stages(self.computed)
+
+    def timed(self, least: int) -> Sequence[Timed]:
+        """Its steps behind the warm-up, each as long as it is in most ranks, without checkpoints. Raises Incomplete."""
+        if not self.told.steps:
+            raise Incomplete(NO_STEPS, cause=NO_STEPS)
+        series = steady(self._timed)
+        if len(series) < least:
+            few = f"{len(series)} steps behind the warm-up; expected {least} at least: log more of them"
+            raise Incomplete(few, cause=few)
+        return series
+
+    @cached_property
+    def _timed(self) -> Sequence[Timed]:
+        saved: dict[tuple[int, int], float] = {}
+        for (rank, name), cells in self.told.parts.items():
+            if kind_of(name) == CHECKPOINT:
+                for step, (seconds, _) in cells.items():
+                    saved[rank, step] = saved.get((rank, step), 0.0) + seconds
+        ranks: dict[int, list[float]] = {}
+        for rank, cells in self.told.steps.items():
+            for step, (seconds, _) in cells.items():
+                ranks.setdefault(step, []).append(max(0.0, seconds - saved.get((rank, step), 0.0)))
+        return [Timed(step, median(seconds)) for step, seconds in sorted(ranks.items())]
+
+    def share(self, kind: str, *, is_steady: bool = False) -> Share:
+        """The rank that spends the largest share of its time on parts of a kind. Raises Incomplete."""
+        found = shares(self.told, kind, is_steady=is_steady)
+        if not found:
+            nothing = f"no file tells {PARTS[kind]}; {COLLECT}"
+            raise Incomplete(nothing, cause=nothing)
+        return found[0]
 
     @cached_property
     def missing(self) -> Missing:

@@ -30,12 +30,17 @@ _WORDS = (  # the first kind that has one of the name's words: `forward-recv` wa
 _KINDS = {word: kind for kind, words in reversed(_WORDS) for word in words.split()}
 _ORDER = [kind for kind, _ in _WORDS]
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+2?[a-z]*|[0-9]+")
-_FUNCTIONS = re.compile(r"all[ _-]?to[ _-]?all", re.IGNORECASE)
+_TOGETHER = (  # words that mean another thing one by one
+    (re.compile(r"all[ _-]?to[ _-]?all", re.IGNORECASE), "alltoall"),
+    (re.compile(r"(data|batch|input)[ _-]?wait", re.IGNORECASE), "dataloader"),
+)
 
 
 @lru_cache(maxsize=4096)
 def kind_of(name: str) -> str:
     """Whether it is compute, communication, data loading, a checkpoint, another known thing, or unknown."""
-    words = _PARTS.findall(_FUNCTIONS.sub("alltoall", name))
+    for pattern, word in _TOGETHER:
+        name = pattern.sub(word, name)
+    words = _PARTS.findall(name)
     kinds = {_KINDS[word.lower()] for word in words if word.lower() in _KINDS}
     return next((kind for kind in _ORDER if kind in kinds), UNKNOWN)

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.evaluate import verdict_on
-from clusterproof.plugins.training_run.records import Operation, Place
+from clusterproof.plugins.training_run.records import Operation, Place, Step
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.told import Told
 
@@ -45,6 +45,23 @@ def computing(
             for step in range(1, steps + 1)
             for place in places
             for name, share in (("forward-compute", 1.0), ("backward-compute", 2.0), ("forward-recv", random.random()))
+        ),
+        "made up",
+    )
+    return TrainingRun("made-up", told)
+
+
+def stepping(
+    seconds: Callable[[int], float], parts: Callable[[int], Mapping[str, float]] | None = None, steps: int = 400
+) -> TrainingRun:
+    """A run of two ranks whose steps take so long, give or take a hundredth, and have such parts."""
+    random = Random(6)
+    told = Told()
+    told.add(
+        (
+            Step(Place(rank), step, seconds(step) * random.gauss(1, 0.01), None, parts(step) if parts else {})
+            for step in range(1, steps + 1)
+            for rank in range(2)
         ),
         "made up",
     )

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import computing, slow, uneven
+from tests.training_run.builders import computing, slow, stepping, uneven
 from tests.training_run.dumps import dumped
+from tests.training_run.healthy import parts
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
 
@@ -21,6 +22,11 @@ class RunFault:
     run: Callable[[], TrainingRun]
     expect: Mapping[str, Verdict]
     words: str
+
+
+def one(_step: int) -> float:
+    """A second for each step."""
+    return 1.0
 
 
 FAULTS = (
@@ -77,6 +83,51 @@ FAULTS = (
         lambda: dumped({0: {"1": (91, 90)}, 2: {"2": (92, 92)}, 3: {"2": (92, 92)}}),
         {"run.first_missing": INCOMPLETE},
         "rank 1 left no dump, and others wait",
+    ),
+    RunFault(
+        "a tenth of all steps twice as long",
+        lambda: stepping(lambda step: 2.0 if step % 10 == 0 else 1.0, parts),
+        {"run.step_outliers": CONCERN},
+        "40 of 395 steps take far longer than the usual 1 s",
+    ),
+    RunFault(
+        "steps that take longer from the 250th on",
+        lambda: stepping(lambda step: 1.15 if step >= 250 else 1.0, parts),
+        {"run.step_drift": CONCERN},
+        "from step 250 on steps take 1.15 s, 1.15 times the 1 s before",
+    ),
+    RunFault(
+        "a data loader without workers",
+        lambda: stepping(one, lambda step: {**parts(step), "data": 0.4}),
+        {"run.data_wait": CONCERN},
+        "waits for data for 40",
+    ),
+    RunFault(
+        "half an hour until the first step",
+        lambda: stepping(one, lambda step: {**parts(step), "init": 1800.0 if step == 1 else 0.0}),
+        {"run.init_time": CONCERN},
+        "1800 s to the first step; expected at most 1200 s",
+    ),
+    RunFault(
+        "a minute until the first step of a run of seven",
+        lambda: stepping(one, lambda step: {**parts(step), "init": 60.0 if step == 1 else 0.0}),
+        {"run.init_time": CONCERN},
+        "60 s to the first step, 13.1 % of all that was logged",
+    ),
+    RunFault(
+        "a checkpoint each five steps",
+        lambda: stepping(
+            lambda step: 1.5 if step % 5 == 0 else 1.0,
+            lambda step: {**parts(step), "checkpoint": 0.5 if step % 5 == 0 else 0.0},
+        ),
+        {"run.checkpoint_share": CONCERN},
+        "of its time on 80 checkpoints",
+    ),
+    RunFault(
+        "a log of fifty steps",
+        lambda: stepping(one, lambda step: {**parts(step), "init": 0.0}, steps=55),
+        {"run.step_outliers": INCOMPLETE, "run.step_drift": INCOMPLETE, "run.checkpoint_share": INCOMPLETE},
+        "50 steps behind the warm-up; expected 100 at least",
     ),
     RunFault(
         "noise in which a slow rank cannot be told",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import computing
+from tests.training_run.builders import computing, stepping
 from tests.training_run.dumps import dumped
 
 
@@ -22,9 +22,25 @@ def arrived() -> TrainingRun:
     return dumped({rank: {"0": (50, 50)} for rank in range(4)})
 
 
+def parts(step: int) -> dict[str, float]:
+    """Of a step of a second: hardly any wait for data, a start of three seconds, a checkpoint each hundred steps."""
+    return {"data": 0.01, "init": 3.0 if step == 1 else 0.0, "checkpoint": 0.5 if step % 100 == 0 else 0.0}
+
+
+@cache
+def steps() -> TrainingRun:
+    """Steps that all take as long."""
+    return stepping(lambda step: 1.5 if step % 100 == 0 else 1.0, parts)
+
+
 HEALTHY: Mapping[str, Callable[[], TrainingRun]] = {
     "run.slow_rank": even,
     "run.work_uneven": even,
     "run.stages_uneven": even,
     "run.first_missing": arrived,
+    "run.step_outliers": steps,
+    "run.step_drift": steps,
+    "run.data_wait": steps,
+    "run.init_time": steps,
+    "run.checkpoint_share": steps,
 }
