@@ -5,11 +5,11 @@ from __future__ import annotations
 from clusterproof.plugins.catalog import threshold
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import apart
-from clusterproof.plugins.core.verdict import concern, incomplete
+from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
 from clusterproof.plugins.suite.routing import evidence
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.steps import DRIFT_STEPS, OUTLIER_STEPS, drift, outliers
-from clusterproof.plugins.training_run.words import CHECKPOINT, DATA, INIT
+from clusterproof.plugins.training_run.words import CHECKPOINT, DATA, EXPOSED, INIT
 
 pytestmark = [mark.run]
 
@@ -70,6 +70,26 @@ def test_data_wait(run: TrainingRun) -> None:
     if share > most:
         shown, limit = apart(share, most, 1)
         concern(f"rank {found.rank} waits for data for {shown} % of its steps; expected at most {limit} %")
+
+
+@mark.hyperpod_nccl
+@evidence("a trace of torch.profiler: kernels named nccl*, and where no other kernel runs beside them")
+def test_comm_exposed(run: TrainingRun) -> None:
+    """Collectives run while nothing is computed.
+
+    Of each step the time in which a kernel of NCCL runs and no other kernel does. That is communication that is not
+    hidden, and waiting for a rank that comes late.
+
+    Remedy: Let communication overlap with compute: larger buckets, prefetch in FSDP, more micro-batches. Where one rank
+    waits far less than the others it is the late one: run.slow_rank.
+    """
+    found = run.share(EXPOSED)
+    if not found.times:
+        not_applicable("no kernel of a collective in the trace")
+    share, most = 100 * found.share, threshold("run.comm_exposed_percent")
+    if share > most:
+        shown, limit = apart(share, most, 1)
+        concern(f"rank {found.rank}: in {shown} % of its steps only collectives run; expected at most {limit} %")
 
 
 @mark.hyperpod_performance_debugger("B")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.read_flight_recorder import Dump, is_dump, read_dump
+from clusterproof.plugins.training_run.read_kineto import is_trace, read_trace
 from clusterproof.plugins.training_run.read_steps import are_steps, read_steps
 from clusterproof.plugins.training_run.read_table import is_table, read_table
 from clusterproof.plugins.training_run.records import Operation, RunError, Step
@@ -30,6 +31,7 @@ class Form:
 FORMS = (
     Form("a table of operations or steps (CSV)", is_table, read_table),
     Form("steps (JSON lines)", are_steps, read_steps),
+    Form("a trace of PyTorch's profiler (JSON)", is_trace, read_trace),
     Form("a dump of PyTorch's Flight Recorder", is_dump, read_dump),
 )
 

@@ -16,7 +16,7 @@ from clusterproof.plugins.training_run.records import Place
 from clusterproof.plugins.training_run.shares import Share, shares
 from clusterproof.plugins.training_run.steps import Timed, steady
 from clusterproof.plugins.training_run.told import Told
-from clusterproof.plugins.training_run.words import CHECKPOINT, DATA, INIT, kind_of
+from clusterproof.plugins.training_run.words import CHECKPOINT, DATA, EXPOSED, INIT, kind_of
 
 COLLECT = "give per-rank operations or steps with their parts, docs/training-runs.md shows how"
 NO_COMPUTE = f"no file tells how long each rank computes in a step; {COLLECT}"
@@ -27,6 +27,7 @@ NO_DUMPS = (
 )
 NO_STEPS = f"no file tells how long steps take; {COLLECT}"
 PARTS = {
+    EXPOSED: "how long collectives run alone (a trace of PyTorch's profiler)",
     DATA: "how long steps wait for data (a part called data)",
     CHECKPOINT: "how long checkpoints take (a part called checkpoint)",
     INIT: "how long the job took to begin (a part of the first step called init)",

@@ -49,7 +49,10 @@ class Told:
 
     def _place(self, place: Place, where: str) -> None:
         known = self.places.setdefault(place.rank, place)
-        if known is not place and known != place:
+        unsaid = Place(place.rank)
+        if known == unsaid and place != unsaid:
+            self.places[place.rank] = place  # another file says more
+        elif known is not place and place not in (known, unsaid):
             seen, other = (f"stage {one.stage}, data-parallel rank {one.replica}" for one in (place, known))
             raise RunError(f"{where}: rank {place.rank} is of {seen}, and of {other} before; expected files of one run")
         if len(self.places) > MAX_RANKS:

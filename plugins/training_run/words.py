@@ -5,17 +5,12 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-COMPUTE, COMMUNICATION, DATA, CHECKPOINT, INIT, OTHER = (
-    "compute",
-    "communication",
-    "data",
-    "checkpoint",
-    "init",
-    "other",
-)
+COMPUTE, COMMUNICATION, DATA, EXPOSED = "compute", "communication", "data", "exposed"
+CHECKPOINT, INIT, OTHER = "checkpoint", "init", "other"
 UNKNOWN = "unknown"  # a word of somebody's own: taken for compute where nothing else is
 
 _WORDS = (  # the first kind that has one of the name's words: `forward-recv` waits for others
+    (EXPOSED, "exposed"),
     (
         COMMUNICATION,
         """send recv receive isend irecv sendrecv reduce allreduce gather allgather scatter broadcast bcast all2all

@@ -103,6 +103,12 @@ FAULTS = (
         "waits for data for 40",
     ),
     RunFault(
+        "collectives that nothing hides",
+        lambda: stepping(one, lambda step: {**parts(step), "exposed communication": 0.3}),
+        {"run.comm_exposed": CONCERN},
+        "% of its steps only collectives run; expected at most 20 %",
+    ),
+    RunFault(
         "half an hour until the first step",
         lambda: stepping(one, lambda step: {**parts(step), "init": 1800.0 if step == 1 else 0.0}),
         {"run.init_time": CONCERN},

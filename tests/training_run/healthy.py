@@ -33,6 +33,12 @@ def steps() -> TrainingRun:
     return stepping(lambda step: 1.5 if step % 100 == 0 else 1.0, parts)
 
 
+@cache
+def hidden() -> TrainingRun:
+    """Steps of which collectives run alone for a twentieth."""
+    return stepping(lambda _: 1.0, lambda _: {"exposed communication": 0.05})
+
+
 HEALTHY: Mapping[str, Callable[[], TrainingRun]] = {
     "run.slow_rank": even,
     "run.work_uneven": even,
@@ -42,5 +48,6 @@ HEALTHY: Mapping[str, Callable[[], TrainingRun]] = {
     "run.step_drift": steps,
     "run.data_wait": steps,
     "run.init_time": steps,
+    "run.comm_exposed": hidden,
     "run.checkpoint_share": steps,
 }

@@ -122,9 +122,9 @@ def test_more_than_there_is_room_for_is_an_error(tmp_path: Path, monkeypatch: py
 
 
 def test_files_of_two_runs_are_not_one_run(tmp_path: Path) -> None:
-    for name, stage in (("a.csv", 0), ("b.csv", 1)):
+    for name, stage in (("a.csv", 2), ("b.csv", 1)):
         (tmp_path / name).write_text(f"rank,stage,step,optype,duration\n3,{stage},1,fwd,0.5\n")
-    with pytest.raises(RunError, match=r"rank 3 is of stage 1.*, and of stage 0.*before; expected files of one run"):
+    with pytest.raises(RunError, match=r"rank 3 is of stage 1.*, and of stage 2.*before; expected files of one run"):
         read_run([str(tmp_path)])
 
 
