@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from clusterproof.plugins.training_run.json_lines import json_lines
 from clusterproof.plugins.training_run.lines import Lines
 from clusterproof.plugins.training_run.records import Place, RunError, Step
 from clusterproof.plugins.training_run.values import name, real, seconds, whole
@@ -28,15 +29,7 @@ def are_steps(head: bytes) -> bool:
 def read_steps(path: Path) -> Iterator[Step]:
     """The steps, a line each. Raises RunError."""
     lines = Lines(path)
-    for line in lines:
-        if not line.strip():
-            continue
-        try:
-            data = json.loads(line)
-        except (ValueError, RecursionError):
-            if lines.is_cut:
-                return
-            raise RunError(f"{lines.where}: {line!r:.60} is no JSON; {EXPECTED}") from None
+    for data in json_lines(lines, EXPECTED):
         yield _step(data, lines.where)
 
 

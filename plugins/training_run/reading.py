@@ -8,10 +8,12 @@ from pathlib import Path
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.read_flight_recorder import Dump, is_dump, read_dump
 from clusterproof.plugins.training_run.read_kineto import is_trace, read_trace
+from clusterproof.plugins.training_run.read_sagemaker import are_metrics, read_metrics
 from clusterproof.plugins.training_run.read_steps import are_steps, read_steps
 from clusterproof.plugins.training_run.read_table import is_table, read_table
 from clusterproof.plugins.training_run.records import Operation, RunError, Step
 from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.samples import Sample
 from clusterproof.plugins.training_run.told import Told
 from clusterproof.plugins.training_run.unpacked import head_of
 
@@ -25,12 +27,13 @@ class Form:
 
     words: str
     is_of: Callable[[bytes], bool]
-    read: Callable[[Path], Iterable[Operation | Step | Dump]]
+    read: Callable[[Path], Iterable[Operation | Step | Dump | Sample]]
 
 
 FORMS = (
     Form("a table of operations or steps (CSV)", is_table, read_table),
     Form("steps (JSON lines)", are_steps, read_steps),
+    Form("system metrics of SageMaker's profiler (JSON lines)", are_metrics, read_metrics),
     Form("a trace of PyTorch's profiler (JSON)", is_trace, read_trace),
     Form("a dump of PyTorch's Flight Recorder", is_dump, read_dump),
 )

@@ -13,6 +13,7 @@ from clusterproof.plugins.training_run.computed import computed
 from clusterproof.plugins.training_run.missing import Missing, missing
 from clusterproof.plugins.training_run.pace import LEAST_PEERS, LEAST_STEPS, Computed, Pace, paces, seconds_of_stages
 from clusterproof.plugins.training_run.records import Place
+from clusterproof.plugins.training_run.samples import GPU, LEAST_S, LEAST_SAMPLES, Gpu, gpus, share_bound
 from clusterproof.plugins.training_run.shares import Share, shares
 from clusterproof.plugins.training_run.steps import Timed, steady
 from clusterproof.plugins.training_run.told import Told
@@ -25,12 +26,16 @@ NO_DUMPS = (
     "no file tells where ranks wait; for a run that hangs give the Flight Recorder's dumps of all ranks "
     "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1)"
 )
-NO_STEPS = f"no file tells how long steps take; {COLLECT}"
-PARTS = {
-    EXPOSED: "how long collectives run alone (a trace of PyTorch's profiler)",
-    DATA: "how long steps wait for data (a part called data)",
-    CHECKPOINT: "how long checkpoints take (a part called checkpoint)",
-    INIT: "how long the job took to begin (a part of the first step called init)",
+NO_SAMPLES = (
+    "no file tells how busy the GPUs are; give the system metrics of SageMaker's profiler (profiler-output/system)"
+)
+STEPS = "give a log of steps with their parts, docs/training-runs.md shows how"
+NO_STEPS = f"no file tells how long steps take; {STEPS}"
+NO_PARTS = {
+    EXPOSED: "no file tells how long collectives run alone; give traces of PyTorch's profiler",
+    DATA: f"no file tells how long steps wait for data; {STEPS} (a part called data)",
+    CHECKPOINT: f"no file tells how long checkpoints take; {STEPS} (a part called checkpoint)",
+    INIT: f"no file tells how long the job took to begin; {STEPS} (a part of the first step called init)",
 }
 MAX_REPLICAS = 5  # that are named
 
@@ -93,9 +98,33 @@ class TrainingRun:
         """The rank that spends the largest share of its time on parts of a kind. Raises Incomplete."""
         found = shares(self.told, kind, is_steady=is_steady)
         if not found:
-            nothing = f"no file tells {PARTS[kind]}; {COLLECT}"
-            raise Incomplete(nothing, cause=nothing)
+            raise Incomplete(NO_PARTS[kind], cause=NO_PARTS[kind])
         return found[0]
+
+    @cached_property
+    def gpus(self) -> list[Gpu]:
+        """Its GPUs, each sampled often enough. Raises Incomplete, NotApplicable."""
+        if not self.told.samples.series:
+            raise Incomplete(NO_SAMPLES, cause=NO_SAMPLES)
+        if not self.told.samples.of(GPU):
+            raise NotApplicable("no GPU was sampled on these nodes")
+        found = gpus(self.told.samples)
+        if not found or any(gpu.samples < LEAST_SAMPLES or gpu.seconds < LEAST_S for gpu in found):
+            few = (
+                f"a GPU was sampled {min((gpu.samples for gpu in found), default=0)} times since the run began; "
+                f"expected {LEAST_SAMPLES} times and {LEAST_S // 60} minutes at least: sample a longer part"
+            )
+            raise Incomplete(few, cause=few)
+        return found
+
+    def bound(self, metric: str, least: float, gpu_below: float) -> float:
+        """The share of the time in which GPUs are below so many percent and a metric above. Raises as `gpus`."""
+        _ = self.gpus
+        share = share_bound(self.told.samples, metric, least, gpu_below)
+        if share is None:
+            untold = f"no file tells {metric} beside the GPUs; expected samples of both at the same time"
+            raise Incomplete(untold, cause=untold)
+        return share
 
     @cached_property
     def missing(self) -> Missing:

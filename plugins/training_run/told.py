@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.training_run.read_flight_recorder import Dump
 from clusterproof.plugins.training_run.records import Operation, Place, RunError, Step
+from clusterproof.plugins.training_run.samples import Sample, Samples
 from clusterproof.plugins.training_run.words import COMPUTE, OTHER, UNKNOWN, kind_of
 
 MAX_CELLS = 2_000_000  # some 300 MB; 1,000 ranks of 500 steps with two kinds of compute are half of it
@@ -27,20 +28,31 @@ class Told:
     steps: dict[int, Seconds] = field(default_factory=dict)  # by rank
     starts: dict[int, Seconds] = field(default_factory=dict)  # by rank, in s of its own clock
     dumps: dict[int, Dump] = field(default_factory=dict)  # by rank
+    samples: Samples = field(default_factory=Samples)
     cells: int = 0
 
-    def add(self, told: Iterable[Operation | Step | Dump], where: str) -> None:
+    def add(self, told: Iterable[Operation | Step | Dump | Sample], where: str) -> None:
         """Take in what a file tells. Raises RunError."""
         self.files.append(where)
         for one in told:
             if isinstance(one, Dump):
                 self._dump(one, where)
                 continue
+            if isinstance(one, Sample):
+                self._sample(one, where)
+                continue
             self._place(one.place, where)
             if isinstance(one, Operation):
                 self._compute(one.place.rank, one.name, one.step, one.seconds, where)
             else:
                 self._step(one, where)
+
+    def _sample(self, sample: Sample, where: str) -> None:
+        self.samples.add(sample)
+        if self.samples.stretches > MAX_CELLS:
+            raise RunError(
+                f"{where}: more than {MAX_CELLS:,} stretches of samples; expected fewer: give a part of the run"
+            )
 
     def _dump(self, dump: Dump, where: str) -> None:
         if dump.rank in self.dumps:

@@ -10,6 +10,7 @@ from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import computing, slow, stepping, uneven
 from tests.training_run.dumps import dumped
 from tests.training_run.healthy import parts
+from tests.training_run.sampled import sampled
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
 
@@ -107,6 +108,36 @@ FAULTS = (
         lambda: stepping(one, lambda step: {**parts(step), "exposed communication": 0.3}),
         {"run.comm_exposed": CONCERN},
         "% of its steps only collectives run; expected at most 20 %",
+    ),
+    RunFault(
+        "GPUs that compute half of the time",
+        lambda: sampled(lambda *_: 55.0),
+        {"run.gpu_busy": CONCERN},
+        "55 % of the time, algo-",
+    ),
+    RunFault(
+        "GPUs that stand idle for six seconds of a minute",
+        lambda: sampled(lambda _node, _gpu, time_s: 0.0 if time_s % 60 < 6 else 95.0),
+        {"run.gpu_fluctuates": CONCERN},
+        "% of the time; expected at most 5 %",
+    ),
+    RunFault(
+        "a GPU that no rank uses",
+        lambda: sampled(lambda node, gpu, _: 0.0 if (node, gpu) == (2, 3) else 92.0),
+        {"run.load_balance": CONCERN, "run.gpu_fluctuates": CONCERN},
+        "algo-2 gpu3 0 %; expected all within 10 points",
+    ),
+    RunFault(
+        "loaders that use all CPUs of a node",
+        lambda: sampled(lambda node, *_: 40.0 if node == 1 else 45.0, cpu=lambda node, *_: 97.0 if node == 1 else 40.0),
+        {"run.cpu_bound": CONCERN, "run.gpu_busy": CONCERN},
+        "50 % of the time GPUs wait while the CPUs are busy",
+    ),
+    RunFault(
+        "a file system that stalls",
+        lambda: sampled(lambda *_: 40.0, io=lambda *_: 35.0),
+        {"run.io_bound": CONCERN, "run.gpu_busy": CONCERN},
+        "100 % of the time GPUs wait while the CPUs wait for I/O",
     ),
     RunFault(
         "half an hour until the first step",

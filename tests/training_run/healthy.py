@@ -8,6 +8,7 @@ from functools import cache
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import computing, stepping
 from tests.training_run.dumps import dumped
+from tests.training_run.sampled import sampled
 
 
 @cache
@@ -39,6 +40,12 @@ def hidden() -> TrainingRun:
     return stepping(lambda _: 1.0, lambda _: {"exposed communication": 0.05})
 
 
+@cache
+def used() -> TrainingRun:
+    """GPUs of two nodes that are all well used."""
+    return sampled()
+
+
 HEALTHY: Mapping[str, Callable[[], TrainingRun]] = {
     "run.slow_rank": even,
     "run.work_uneven": even,
@@ -49,5 +56,10 @@ HEALTHY: Mapping[str, Callable[[], TrainingRun]] = {
     "run.data_wait": steps,
     "run.init_time": steps,
     "run.comm_exposed": hidden,
+    "run.gpu_busy": used,
+    "run.gpu_fluctuates": used,
+    "run.load_balance": used,
+    "run.cpu_bound": used,
+    "run.io_bound": used,
     "run.checkpoint_share": steps,
 }
