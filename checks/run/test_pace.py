@@ -30,14 +30,20 @@ def test_slow_rank(rank: RankOfRun) -> None:
     slower = pace.slower(threshold("run.work_swing_strict"))
     if slower < least or pace.is_work(least):
         return
-    said = f"computes {apart(slower, least, 2)[0]} times as long as its {pace.peers} peers do"
-    errors = threshold("run.certain_errors")
+    times, peers, errors = apart(slower, least, 2)[0], pace.peers, threshold("run.certain_errors")
     if not pace.is_certain(errors):
-        more = pace.steps_for(errors)
-        incomplete(f"{said} in {pace.steps} steps, which differ too much to tell; expected about {more} steps")
-    said += f", in nine of ten steps at least {pace.low:.2f}"
-    assert slower < most or pace.low < 1, f"{said}; expected less than {most:g}"
-    concern(f"{said}; expected less than {least:g}")
+        incomplete(
+            f"computes {times} times as long as its {peers} peers in {pace.steps} steps, which differ too much "
+            f"to tell; expected about {pace.steps_for(errors)} steps"
+        )
+    assert slower < most or pace.low < 1, (
+        f"computes {times} times as long as its {peers} peers, in nine of ten steps at least {pace.low:.2f} times; "
+        f"expected less than {most:g}"
+    )
+    concern(
+        f"computes {times} times as long as its {peers} peers, in nine of ten steps at least {pace.low:.2f} times; "
+        f"expected less than {least:g}"
+    )
 
 
 @mark.hyperpod_performance_debugger
@@ -57,8 +63,8 @@ def test_work_uneven(run: TrainingRun) -> None:
     if busy:
         concern(f"{', '.join(busy)} as others, in several stages; expected less than {least:g}")
     if swing >= most:
-        words = f"ranks compute {apart(swing, most, 2)[0]} times as long as usual in one step of ten"
-        concern(f"{words}; expected less than {most:g}")
+        times = apart(swing, most, 2)[0]
+        concern(f"ranks compute {times} times as long as usual in one step of ten; expected less than {most:g}")
 
 
 @mark.hyperpod_performance_debugger
@@ -74,5 +80,5 @@ def test_stages_uneven(run: TrainingRun) -> None:
     slowest, fastest = max(stages, key=stages.__getitem__), min(stages, key=stages.__getitem__)
     ratio = stages[slowest] / stages[fastest]
     if ratio >= most:
-        said = f"stage {slowest} computes {apart(ratio, most, 2)[0]} times as long as stage {fastest}"
-        concern(f"{said}; expected less than {most:g}")
+        times = apart(ratio, most, 2)[0]
+        concern(f"stage {slowest} computes {times} times as long as stage {fastest}; expected less than {most:g}")

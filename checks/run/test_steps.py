@@ -33,10 +33,10 @@ def test_step_outliers(run: TrainingRun) -> None:
     if lost > most:
         longest = ", ".join(f"{one.step} ({one.seconds:.3g} s)" for one in found.steps[:MAX_STEPS])
         shown, limit = apart(lost, most, 1)
-        said = (
-            f"{len(found.steps)} of {found.of} steps take far longer than the usual {found.usual:.3g} s, as {longest}"
+        concern(
+            f"{len(found.steps)} of {found.of} steps take far longer than the usual {found.usual:.3g} s, as {longest}: "
+            f"{shown} % of the time is lost; expected at most {limit} %"
         )
-        concern(f"{said}: {shown} % of the time is lost; expected at most {limit} %")
 
 
 @mark.hyperpod_performance_debugger("A")
@@ -50,10 +50,10 @@ def test_step_drift(run: TrainingRun) -> None:
     found, most = drift(run.timed(DRIFT_STEPS)), threshold("run.step_drift_concern")
     if found and found.times >= most:
         shown, limit = apart(found.times, most, 2)
-        said = (
-            f"from step {found.step} on steps take {found.after:.3g} s, {shown} times the {found.before:.3g} s before"
+        concern(
+            f"from step {found.step} on steps take {found.after:.3g} s, {shown} times the {found.before:.3g} s before; "
+            f"expected less than {limit} times"
         )
-        concern(f"{said}; expected less than {limit} times")
 
 
 @mark.hyperpod_performance_debugger("B")
@@ -125,5 +125,6 @@ def test_checkpoint_share(run: TrainingRun) -> None:
     share, most = 100 * found.share, threshold("run.checkpoint_percent")
     if share > most:
         shown, limit = apart(share, most, 1)
-        said = f"rank {found.rank} spends {shown} % of its time on {found.times} checkpoints"
-        concern(f"{said}; expected at most {limit} %")
+        concern(
+            f"rank {found.rank} spends {shown} % of its time on {found.times} checkpoints; expected at most {limit} %"
+        )

@@ -35,13 +35,13 @@ FAULTS = (
         "a rank that computes 1.3 times as long",
         lambda: computing(slow(2, 1.3), replicas=8),
         {"run.slow_rank": FAIL},
-        "rank 2: computes 1.3 times as long as its 7 peers do",
+        "rank 2: computes 1.3 times as long as its 7 peers",
     ),
     RunFault(
         "a rank that computes 1.07 times as long",
         lambda: computing(slow(5, 1.07), stages=2),
         {"run.slow_rank": CONCERN},
-        "rank 5: computes 1.07 times as long as its 3 peers do",
+        "rank 5: computes 1.07 times as long as its 3 peers",
     ),
     RunFault(
         "sequences of uneven length",
