@@ -59,8 +59,7 @@ def _waits(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
     words = {group: word for dump in dumps.values() for group, word in dump.words.items()}
     for group, ranks in members.items():
         known = [dumps[rank] for rank in ranks if rank in dumps]
-        local = {dump.local[group] for dump in known if group in dump.local}
-        reached = {rank: _reached(dumps.get(rank), group, local) for rank in ranks}
+        reached = {rank: _reached(dumps.get(rank), group) for rank in ranks}
         pending: dict[int, tuple[Pending, list[int]]] = {}
         for dump in known:
             if group in dump.pending:
@@ -75,19 +74,18 @@ def _waits(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
 NOWHERE = Status(-1, -1)
 
 
-def _reached(dump: Dump | None, group: str, local: set[str]) -> Status | None:
+def _reached(dump: Dump | None, group: str) -> Status | None:
     """How far a rank has come in a group; None where nothing tells.
 
-    A rank whose ring has no operation of the group knows it by the number that its peers have, if they all have one.
+    What it has enqueued has ended where its ring keeps none that waits.
     """
     if dump is None:
         return NOWHERE
-    own = dump.local.get(group) or (next(iter(local)) if len(local) == 1 else "")
-    told = dump.status.get(own)
-    if group not in dump.enqueued:
-        return told or (None if dump.pending else NOWHERE)
-    ended = dump.pending[group].number - 1 if group in dump.pending else dump.enqueued[group]
-    return Status(max(dump.enqueued[group], told.enqueued if told else 0), ended)
+    told = dump.status.get(dump.local.get(group, ""))
+    if told is None and group not in dump.enqueued:
+        return None if dump.pending else NOWHERE  # who waits nowhere is waited for
+    enqueued = max(dump.enqueued.get(group, -1), told.enqueued if told else -1)
+    return Status(enqueued, dump.pending[group].number - 1 if group in dump.pending else enqueued)
 
 
 def _has_come(at: Status, number: int) -> bool:

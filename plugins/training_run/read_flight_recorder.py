@@ -47,7 +47,7 @@ class Dump:
     words: Mapping[str, str]  # of each group: what it is for, `TENSOR_MODEL_PARALLEL_GROUP`
     pending: Mapping[str, Pending]
     enqueued: Mapping[str, int]  # of those of which the ring has an operation
-    local: Mapping[str, str]  # of the same: the number by which this rank alone knows the group
+    local: Mapping[str, str]  # of each group: the number by which this rank alone knows it
     status: Mapping[str, Status]  # by that number
     pending_p2p: int = 0  # sends and receives that have not ended
 
@@ -111,7 +111,13 @@ def _dump(rank: int, data: Mapping[str, Any]) -> Dump:
         str(number): Status(int(one["last_enqueued_collective"]), int(one["last_completed_collective"]))
         for number, one in (data.get("pg_status") or {}).items()
     }
-    return Dump(rank, members, words, pending, enqueued, local, status, pending_p2p)
+    return Dump(rank, members, words, pending, enqueued, _by_order(members, status) | local, status, pending_p2p)
+
+
+def _by_order(members: Mapping[str, object], status: Mapping[str, object]) -> dict[str, str]:
+    """The local numbers of groups: a rank counts its groups in the order in which all ranks number them."""
+    is_numbered = len(members) == len(status) and all(word.isdecimal() for word in (*members, *status))
+    return dict(zip(sorted(members, key=int), sorted(status, key=int), strict=True)) if is_numbered else {}
 
 
 def _ranks(data: Any) -> tuple[int, ...]:

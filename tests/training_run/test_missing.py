@@ -121,3 +121,11 @@ def test_two_dumps_of_one_rank_are_not_of_one_moment(tmp_path: Path) -> None:
         (tmp_path / folder / "dump_0").write_bytes(pickle.dumps(dump(0, ALL_DONE)))
     with pytest.raises(RunError, match="rank 0 has a dump already; expected the dumps of one moment"):
         read_run([str(tmp_path)])
+
+
+def test_the_order_of_a_ranks_groups_tells_the_numbers_by_which_it_knows_them() -> None:
+    dumps = read_run([str(labelled("flight-recorder/gpu_error_1st"))]).told.dumps.values()
+    assert len(dumps) == 16
+    for one in dumps:  # what its operations say of some agrees with what the order says of all
+        assert set(one.local) == set(one.members)
+        assert len(set(one.local.values())) == len(one.local)
