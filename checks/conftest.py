@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.cluster import is_asked
 from clusterproof.plugins.core.kinds import NO_CLUSTER
 
 FOUND: pytest.StashKey[bool] = pytest.StashKey()
@@ -22,13 +23,13 @@ class Unasked(pytest.Module):
 
 def pytest_collection(session: pytest.Session) -> None:
     """Say at once what is missing, where the command line or the configuration names these checks."""
-    if session.config.getoption("--cluster") is None:
+    if not is_asked(session.config):
         raise pytest.UsageError(NO_CLUSTER)
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> pytest.Module | None:
     """Leave out a file of checks that was come upon without a cluster, and note that."""
-    if parent.config.getoption("--cluster") is not None:
+    if is_asked(parent.config):
         return None
     parent.config.stash[FOUND] = True
     return Unasked.from_parent(parent, path=module_path)

@@ -1,4 +1,4 @@
-"""All that a run of pytest loads of the suite before it knows that a cluster is meant: options and hooks."""
+"""All that a run of pytest loads of the suite before it knows that a cluster or a run is meant: options and hooks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,16 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.add_hookspecs(hookspecs)
 
 
+def is_asked(config: pytest.Config) -> bool:
+    """Whether the command line names a cluster or a training run."""
+    return config.getoption("--cluster") is not None or bool(config.getoption("--run"))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
     """Compare the catalogue where the command line asks for that; else let the run begin, whatever its reports say."""
     region = config.getoption("--refresh-catalog")
-    if config.getoption("--cluster") is not None and config.getoption("htmlpath", None):
+    if is_asked(config) and config.getoption("htmlpath", None):
         from clusterproof.plugins.suite.writers import guard_beginning_of_html
 
         guard_beginning_of_html(config)
@@ -43,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let in what a run over a cluster needs, where one is named: pytest then calls its own `pytest_configure`."""
     if config.option.help:
         return
-    if config.getoption("--cluster") is not None:
+    if is_asked(config):
         from clusterproof.plugins.suite import over_cluster
 
         config.pluginmanager.register(over_cluster, "clusterproof-run")

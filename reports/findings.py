@@ -52,6 +52,8 @@ class Finding:
         """`3 of 16 nodes (gpu[003,007-008]), 5 GPUs`; `nodes` as they are to be shown."""
         if self.first.is_of_cluster:
             return f"cluster {nodes}"
+        if self.first.is_of_run:
+            return f"run {nodes}"
         of_what = ("pair", "pairs") if self.first.is_of_pair else ("node", "nodes")
         words = f"{len(self.results)} of {_count(self.evaluated, *of_what)} ({nodes})"
         devices = sum(len(result.devices) for result in self.results)
@@ -120,6 +122,7 @@ def headline(results: Iterable[Result]) -> str:
     worst = worst_of(result for result in results if result.is_of_node)
     pairs = _of_pairs(results, is_all=not worst)
     of_cluster = {result.verdict for result in results if result.is_of_cluster}
+    of_run = {result.verdict for result in results if result.is_of_run}
     of = Counter(worst.values())
     counts = (
         (of[Verdict.PASS] + of[Verdict.CONCERN], "fit as far as checked"),
@@ -130,14 +133,15 @@ def headline(results: Iterable[Result]) -> str:
     nodes = f"{_count(len(worst), 'node', 'nodes')}: " + ", ".join(
         f"{number} {words}" for number, words in counts if number
     )
-    whole = next((words for verdict, words in _OF_CLUSTER if verdict in of_cluster), "")
+    whole, run = (next((words for verdict, words in _OF_CLUSTER if verdict in of), "") for of in (of_cluster, of_run))
     return "; ".join(
         filter(
             None,
             (
-                nodes if worst or not (whole or pairs) else "",
+                nodes if worst or not (whole or pairs or of_run) else "",
                 pairs,
                 f"the cluster itself {whole}" if whole else "",
+                f"the training run {run or 'is not checked: no check applies'}" if of_run else "",
             ),
         )
     )

@@ -33,11 +33,11 @@ Cells = Mapping[tuple[str, str], Result]  # by check and node
 def matrix(results: Iterable[Result], nodes: Sequence[str]) -> str:
     """The matrix of a run; `nodes` in the order of the inventory. Empty where there is no result.
 
-    Pairs are no nodes, and have no cell here.
+    Pairs are no nodes, nor is a training run, and they have no cell here.
     """
     cells: dict[tuple[str, str], Result] = {}
     for result in results:
-        if result.is_of_pair:
+        if result.is_of_pair or result.is_of_run:
             continue
         before = cells.get((result.check, result.node))
         if before is None or result.verdict.rank < before.verdict.rank:

@@ -25,7 +25,7 @@ class Task:
     action: str
     nodes: tuple[str, ...]
     reasons: tuple[str, ...]
-    of_what: str = "node"  # or pair, or cluster
+    of_what: str = "node"  # or pair, run, cluster
 
     @property
     def words(self) -> str:
@@ -37,6 +37,8 @@ class Task:
         """`gpu[008-016]`; with their number where there are too many names for a line."""
         if self.of_what == "cluster":
             return "the cluster"
+        if self.of_what == "run":
+            return f"run {self.nodes[0]}"
         nodes = within(fold(self.nodes), MAX_NODES)
         return f"{len(self.nodes)} {self.of_what}s ({nodes})" if nodes.endswith("…") else nodes
 
@@ -91,6 +93,8 @@ def _asked(result: Result) -> tuple[str, str]:
 
 
 def _of_what(result: Result) -> str:
+    if result.is_of_run:
+        return "run"
     return "cluster" if result.is_of_cluster else "pair" if result.is_of_pair else "node"
 
 
@@ -101,4 +105,4 @@ def _by_frequency(data: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 def _rank(task: Task) -> tuple[int, int, int]:
     known = (*ACTIONS, CANNOT_REACH, NOT_PROVEN)
     place = known.index(task.action) if task.action in known else len(ACTIONS)
-    return place, ("node", "pair", "cluster").index(task.of_what), -len(task.nodes)
+    return place, ("node", "pair", "run", "cluster").index(task.of_what), -len(task.nodes)

@@ -93,14 +93,15 @@ REDACTED = """
 [{name}]
 text = "version"
 """
+OF_CLUSTERS = [name for name in SUBSYSTEMS if name != "run"]  # whose checks are asked of nodes
 AFTER = "then: .venv/bin/python -m tests.document_checks && scripts/lint && scripts/faults && scripts/test quick"
 
 
 def check(name: str) -> tuple[Mapping[str, str], Mapping[str, tuple[str, str]]]:
     """The files of a check, by path, and by path what is written before which line. Raises ValueError."""
     subsystem, _, own = name.partition(".")
-    if subsystem not in SUBSYSTEMS or not re.fullmatch(r"[a-z][a-z0-9_]*", own):
-        raise ValueError(f"{name!r} is no id of a check; expected {'|'.join(SUBSYSTEMS)} and a name: host.turbo")
+    if subsystem not in OF_CLUSTERS or not re.fullmatch(r"[a-z][a-z0-9_]*", own):
+        raise ValueError(f"{name!r} is no id of a check; expected {'|'.join(OF_CLUSTERS)} and a name: host.turbo")
     words = {"subsystem": subsystem, "name": own}
     files = {
         f"checks/{subsystem}/test_{own}.py": CHECK.format(**words),

@@ -11,7 +11,7 @@ from pathlib import Path
 from clusterproof.plugins.catalog import rows
 from clusterproof.plugins.core.result import SUBSYSTEMS
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.all_checks import all_checks, occasions, table
+from clusterproof.plugins.suite.all_checks import all_checks, table, when
 from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.explain import compared_with, reads, worst_first
 from clusterproof.plugins.suite.index import FILE, written
@@ -21,6 +21,7 @@ from tests.aws.cluster_faults import FAULTS as CLUSTER_FAULTS
 from tests.benchmarks.pairwise.pair_faults import PAIR_FAULTS
 from tests.checks.control_plane.slurm_faults import SLURM_FAULTS
 from tests.faults import ALL_FAULTS
+from tests.training_run.faults import FAULTS as RUN_FAULTS
 
 ROOT = Path(__file__).parents[1]
 PATH, README = ROOT / "docs" / "checks.md", ROOT / "README.md"
@@ -67,7 +68,7 @@ def _check(name: str) -> Iterator[str]:
     yield f"- **see it by hand**: `{about.evidence}`"
     yield f"- **reads**: {reads(check)}"
     owner = ", ".join(filter(None, (about.team, skill_of(about))))
-    yield f"- **runs**: {', '.join(occasions(check))}; **owner**: {owner}"
+    yield f"- **runs**: {when(check)}; **owner**: {owner}"
     yield from (f"- **{rule.verdict}**: {rule.sentence}" for rule in worst_first(rules(check.function)))
     yield from (f"- **threshold** `{name}`: {words}" for name, words in _thresholds(check))
     yield f"- **proven on**: {_faults(name)}\n"
@@ -84,6 +85,8 @@ def _faults(name: str) -> str:
         return _faults_of_cluster(name)
     if all_checks()[name].needs_pairs:
         return _faults_of_pairs(name)
+    if all_checks()[name].is_of_run:
+        return _faults_of_runs(name)
     by_verdict = [
         f"{fault.name} ({fault.expect[name].value})"
         for fault in ALL_FAULTS
@@ -99,6 +102,11 @@ def _faults_of_pairs(name: str) -> str:
         for asked, verdict in fault.expect.items()
         if asked.partition("@")[0] == name
     )
+    return "; ".join(data) or "none"
+
+
+def _faults_of_runs(name: str) -> str:
+    data = (f"{fault.name} ({fault.expect[name].value})" for fault in RUN_FAULTS if name in fault.expect)
     return "; ".join(data) or "none"
 
 

@@ -38,4 +38,4 @@ def forms() -> str:
     return f"{', '.join(every[:-1])}, or {every[-1]}"
 
 
-NO_CLUSTER = f"no cluster to validate; say which: --cluster {forms()}"
+NO_CLUSTER = f"no cluster to validate; say which: --cluster {forms()}; or which training run to judge: --run PATH"

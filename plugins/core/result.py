@@ -9,7 +9,7 @@ from clusterproof.plugins.core.record import names_of, record
 from clusterproof.plugins.core.verdict import Verdict
 
 SCHEMA = 1
-SUBSYSTEMS = ("node", "gpu", "neuron", "network", "host", "storage", "software", "control_plane")
+SUBSYSTEMS = ("node", "gpu", "neuron", "network", "host", "storage", "software", "control_plane", "run")
 SEVERITIES = {Verdict.FAIL: "error", Verdict.CONCERN: "warning", Verdict.INCOMPLETE: "unknown"}
 
 UNREACHABLE = "unreachable: "  # begins the cause of whatever is not known of a node that could not be reached
@@ -17,6 +17,7 @@ ACTIONS = (  # what a failed check asks for, the gravest first; the last where i
     "replace",
     "reset or reboot",
     "fix configuration",
+    "fix code",
     "restore service",
     "clean up",
     "investigate",
@@ -24,6 +25,7 @@ ACTIONS = (  # what a failed check asks for, the gravest first; the last where i
 
 OF_A_PAIR = "pair"  # subject of checks that run for each pair of nodes that was measured
 ALL_PAIRS = "pairs"  # stands in the place of their names where none was measured
+OF_A_RUN = ("run", "rank")  # subjects of checks of a training run, which `--run` names
 OF_THE_CLUSTER = ("cluster", "file_system")  # subjects of checks that run once for the cluster, not on each node
 
 
@@ -89,9 +91,14 @@ class Result:
         return self.subject == OF_A_PAIR
 
     @property
+    def is_of_run(self) -> bool:
+        """Whether it is about a training run; `node` then is the run's name."""
+        return self.subject in OF_A_RUN
+
+    @property
     def is_of_node(self) -> bool:
         """Whether it is about one node, which `node` then names."""
-        return not (self.is_of_cluster or self.is_of_pair)
+        return not (self.is_of_cluster or self.is_of_pair or self.is_of_run)
 
     @property
     def is_of_unreachable(self) -> bool:

@@ -27,7 +27,11 @@ def all_checks() -> dict[str, Check]:
 @cache
 def node_checks() -> dict[str, Check]:
     """Those of the checks that run on each node, and need nothing but what the node tells."""
-    return {name: check for name, check in all_checks().items() if not (check.is_of_cluster or check.needs_pairs)}
+    return {
+        name: check
+        for name, check in all_checks().items()
+        if not (check.is_of_cluster or check.is_of_run or check.needs_pairs)
+    }
 
 
 def _of_file(path: Path) -> Iterator[Check]:
@@ -51,13 +55,17 @@ def occasions(check: Check) -> list[str]:
     return [occasion for occasion in OCCASIONS if occasion in marks_of(check)]
 
 
+def when(check: Check) -> str:
+    """When a check runs, in words."""
+    return "with `--run`" if check.is_of_run else ", ".join(occasions(check))
+
+
 def table() -> str:
     """The checks as a Markdown table, for the README."""
     rows = ["| check | fails or worries when | when | owner |", "|---|---|---|---|"]
     for name, check in sorted(all_checks().items(), key=lambda entry: (entry[1].route.subsystem != "node", entry[0])):
         about = check.route
-        when = ", ".join(occasions(check))
-        rows.append(f"| `{name}` | {about.title} | {when} | {skill_of(about)} |")
+        rows.append(f"| `{name}` | {about.title} | {when(check)} | {skill_of(about)} |")
     return "\n".join(rows) + "\n"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from clusterproof.plugins.core.marks import Mark
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.result import OF_THE_CLUSTER
+from clusterproof.plugins.core.result import OF_A_RUN, OF_THE_CLUSTER
 from clusterproof.plugins.evidence.fact import collectors_needed, names_mentioned
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import Route, route
@@ -45,6 +45,11 @@ class Check:
         return self.subject in OF_THE_CLUSTER
 
     @property
+    def is_of_run(self) -> bool:
+        """Whether it is run once for the training run that `--run` names."""
+        return self.subject in OF_A_RUN
+
+    @property
     def is_of_pair(self) -> bool:
         """Whether it is run for each pair of nodes that was measured."""
         return self.subject in SUBJECTS_OF_PAIR
@@ -77,7 +82,7 @@ def _collectors(function: Callable[..., Any], subject: str) -> tuple[frozenset[s
     """What a check needs of each node, which one of the cluster may not need at all, and of the control plane."""
     if subject in SUBJECTS:
         return collectors_needed(function, Node) | collectors_needed(SUBJECTS[subject], Node), frozenset()
-    if subject in SUBJECTS_OF_PAIR:
+    if subject in SUBJECTS_OF_PAIR or subject in OF_A_RUN:
         return frozenset(), frozenset()
     from clusterproof.plugins.evidence.cluster import ClusterFacts
     from clusterproof.plugins.suite.subjects_of_cluster import SUBJECTS_OF_CLUSTER
@@ -96,14 +101,18 @@ def is_light(function: Callable[..., Any]) -> bool:
     parameters = signature(function).parameters.keys()
     if parameters and SUBJECTS_OF_PAIR.keys() >= parameters:
         return True
+    kinds = ((SUBJECTS.keys(), "node"), (frozenset(OF_THE_CLUSTER), "cluster"), (frozenset(OF_A_RUN), "run"))
     return any(
-        subjects >= parameters and len(parameters - {whole}) <= 1 <= len(parameters)
-        for subjects, whole in ((SUBJECTS.keys(), "node"), (frozenset(OF_THE_CLUSTER), "cluster"))
+        subjects >= parameters and len(parameters - {whole}) <= 1 <= len(parameters) for subjects, whole in kinds
     )
 
 
 def subjects_of(check: Check, owner: Any) -> Iterable[Any]:
     """What the check is called for, one by one. Raises Incomplete, NotApplicable."""
+    if check.is_of_run:
+        from clusterproof.plugins.suite.subjects_of_run import SUBJECTS_OF_RUN  # few are asked of a training run
+
+        return SUBJECTS_OF_RUN[check.subject](owner)
     if not check.is_of_cluster:
         return SUBJECTS_OF_NODES[check.subject](owner)
     from clusterproof.plugins.suite.subjects_of_cluster import SUBJECTS_OF_CLUSTER  # no node has any
@@ -115,5 +124,5 @@ def call(check: Check, subject: Any, owner: Any) -> None:
     """Call the test function for one subject; its verdict is how it ends."""
     asked = {check.subject: subject}
     if check.wants_owner:
-        asked["cluster" if check.is_of_cluster else "node"] = owner
+        asked["cluster" if check.is_of_cluster else "run" if check.is_of_run else "node"] = owner
     check.function(**asked)

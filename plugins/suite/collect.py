@@ -21,6 +21,7 @@ from clusterproof.plugins.suite.selected import are_alike, is_selected
 from clusterproof.plugins.suite.state import (
     CLUSTER,
     PAIRWISE,
+    TRAINING_RUN,
     cluster_of,
     is_of_instances,
     nodes_of,
@@ -30,6 +31,7 @@ from clusterproof.plugins.suite.state import (
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair, NoPairs
+    from clusterproof.plugins.training_run.run import TrainingRun
 
 # Marks that only pytest's own protocol honours: a test that carries one takes pytest's usual way.
 EVERY_NODE = ""  # stands in the place of their names until all is collected
@@ -159,10 +161,12 @@ class CheckItem(pytest.Item):
         return str(excinfo.value)
 
     @property
-    def owner(self) -> Node | ClusterFacts | MeasuredPair | NoPairs:
-        """What the check is about: the node's facts, the cluster's, or a pair's."""
+    def owner(self) -> Node | ClusterFacts | MeasuredPair | NoPairs | TrainingRun:
+        """What the check is about: the node's facts, the cluster's, a pair's, or a training run's."""
         if self.check.is_of_cluster:
             return cluster_of(self.config)
+        if self.check.is_of_run:
+            return self.config.stash[TRAINING_RUN]
         if self.check.is_of_pair:
             return pair_of(self.config, self.node_name)
         return nodes_of(self.config)[self.node_name]
@@ -177,6 +181,11 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
     cluster = collector.config.stash[CLUSTER]
     check = check_of(obj, marks)  # type: ignore[arg-type]
     item = CheckItem.from_parent(collector, check=check, function_name=name, node_name=EVERY_NODE)
+    if check.is_of_run:
+        run = collector.config.stash.get(TRAINING_RUN, None)
+        return [item.on(run.name)] if run else []
+    if not cluster.targets:
+        return []  # a run is judged by itself
     if check.is_of_pair:
         return of_pairs(item)
     if check.is_of_cluster:

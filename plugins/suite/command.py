@@ -26,7 +26,9 @@ def command_of(config: pytest.Config) -> tuple[str, ...]:
     program = Path(sys.argv[0]).name
     words = [program if program in ("pytest", "clusterproof") else "pytest"]
     for option in _REPEATED:
-        words += _words(option, getattr(config.option, option.flag[2:].replace("-", "_"), None))
+        value = getattr(config.option, option.flag[2:].replace("-", "_"), None)
+        for one in value if isinstance(value, list) else [value]:
+            words += _words(option, one)
     if config.option.redact:
         words[1:] = ["--cluster", "X"]
     if config.option.markexpr:

@@ -13,7 +13,7 @@ from clusterproof.plugins.catalog.xids import Xid, xid, xids
 from clusterproof.plugins.core.result import SUBSYSTEMS
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.all_checks import all_checks, marks_of, occasions
+from clusterproof.plugins.suite.all_checks import all_checks, marks_of, when
 from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.rules import Rule, rules, thresholds_of
 from clusterproof.plugins.suite.subjects import WHOLE
@@ -99,7 +99,7 @@ def page(check: Check) -> Iterator[str]:
     yield from _rows("do", f"{about.action}: {about.remedy}" if about.remedy else "")
     yield from _rows("by hand", about.evidence)
     yield from _rows("owner", ": ".join(filter(None, (about.team, skill_of(about)))))
-    yield from _rows("runs", ", ".join(occasions(check)))
+    yield from _rows("runs", when(check).replace("`", ""))
     yield from _rows("reads", reads(check).replace("`", ""))
     for rule in worst_first(rules(check.function)):
         yield from _rows(rule.verdict, rule.sentence)
@@ -111,6 +111,8 @@ def reads(check: Check) -> str:
     """What a check goes by: collectors of nodes, answers of AWS or Slurm, measurements; names are in backticks."""
     if check.needs_pairs:
         return "measurements of pairs of nodes" + ("; once for each pair" if check.is_of_pair else "")
+    if check.is_of_run:
+        return "what a training run told" + ("; once for each rank" if check.subject == "rank" else "")
     what = f"{', '.join(f'`{collector}`' for collector in sorted(check.collectors))}" or "whether the node answered"
     if check.is_of_cluster:
         asked = ", ".join(f"`{collector}`" for collector in sorted(check.control_collectors))
@@ -146,7 +148,7 @@ def _listed(chosen: Sequence[Check]) -> Iterator[str]:
     ordered = sorted(chosen, key=lambda check: (SUBSYSTEMS.index(check.route.subsystem), check.route.check))
     width = max(len(check.route.check) for check in ordered)
     for check in ordered:
-        yield f"{check.route.check:<{width}}  {check.route.title} ({', '.join(occasions(check))})"
+        yield f"{check.route.check:<{width}}  {check.route.title} ({when(check).replace('`', '')})"
 
 
 def _rows(label: str, words: str) -> list[str]:

@@ -43,6 +43,13 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             {"metavar": "K=N,…"},
         ),
     ),
+    "clusterproof: which training run": (
+        Option(
+            "--run",
+            "what a training run told, a file or a folder; may be given several times: files of one run",
+            {"metavar": "PATH", "action": "append"},
+        ),
+    ),
     "clusterproof: how to reach them": (
         Option(
             "--fanout",

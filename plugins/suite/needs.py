@@ -25,7 +25,9 @@ def collectors_of_nodes(items: list[pytest.Item], cluster: Cluster) -> frozenset
         collectors |= OF_INSTANCES
     if any(needs_pairs(item) for item in items):
         collectors |= OF_TYPES
-    looks_at_nodes = any(not (isinstance(item, CheckItem) and item.check.is_of_cluster) for item in items)
+    looks_at_nodes = any(
+        not (isinstance(item, CheckItem) and (item.check.is_of_cluster or item.check.is_of_run)) for item in items
+    )
     return collectors | ALWAYS if collectors or looks_at_nodes else collectors
 
 

@@ -15,7 +15,14 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.forms.choose import forms, history_form
 from clusterproof.plugins.suite.outlet import Outlet
 from clusterproof.plugins.suite.places import topology_of
-from clusterproof.plugins.suite.state import PAIRWISE, UNWRITTEN, catalog_of, note_unwritten
+from clusterproof.plugins.suite.state import (
+    PAIRWISE,
+    TRAINING_RUN,
+    UNWRITTEN,
+    catalog_of,
+    is_named,
+    note_unwritten,
+)
 from clusterproof.plugins.suite.writers import guard_writers
 from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.summary import summary
@@ -165,6 +172,9 @@ class Outcomes:
         self._tell_of_pairs(terminalreporter)
 
     def _tell_of_nothing(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if is_named(self.config.option.markexpr, "run") and TRAINING_RUN not in self.config.stash:
+            words = "-m run judges a training run, and none is named; expected --run PATH"
+            terminalreporter.write_line(words, yellow=True)
         keyword = self.config.option.keyword
         if keyword and self.is_empty and terminalreporter.stats.get("deselected"):
             from clusterproof.plugins.suite.unmatched import nothing_chosen  # most runs choose something

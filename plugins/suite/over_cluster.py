@@ -12,7 +12,7 @@ from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.policy.file import find_policy
-from clusterproof.plugins.suite import collect, protocol
+from clusterproof.plugins.suite import collect, over_run, protocol
 from clusterproof.plugins.suite.collect import CheckItem, asks_for_node, with_every_node
 from clusterproof.plugins.suite.needs import needs_pairs
 from clusterproof.plugins.suite.options import check_options, check_root
@@ -42,7 +42,9 @@ def pytest_configure(config: pytest.Config) -> None:
     of_pairs.check_pair_options(config.option)
     try:
         policy = find_policy(config.option.policy, config.invocation_params.dir)
-        cluster = resolve_cluster(config, config.getoption("--cluster"), policy)
+        over_run.begin(config, policy)
+        text = config.getoption("--cluster")
+        cluster = over_run.alone(config) if text is None else resolve_cluster(config, text, policy)
     except InventoryError as wrong:
         raise pytest.UsageError(str(wrong)) from None
     config.stash[POLICY] = replace(policy, names_skills=is_of_hyperpod(cluster))

@@ -75,6 +75,8 @@ class Session:
     def pytest_report_header(self) -> list[str]:
         """Say what is validated."""
         shown = self.config.stash[CLUSTER]
+        if not shown.targets:
+            return []
         types = sorted({target.instance_type for target in shown.targets if target.instance_type})
         nodes = fold(target.name for target in shown.targets)
         count = "1 node" if len(shown.targets) == 1 else f"{len(shown.targets)} nodes"
@@ -105,6 +107,9 @@ class Session:
         gc.set_threshold(*RARELY)  # what nodes told stays to the end: no use to look through it
         if self.is_large and not self.config.option.newfirst:
             self._forget_which_are_new()
+        if not self.cluster.targets:
+            self.config.stash[EVIDENCE] = {}  # there is nobody to ask
+            return
         worker = getattr(self.config, "workerinput", None)
         if worker is not None:
             folder = Path(worker["clusterproof_recording"])

@@ -20,6 +20,7 @@ _HEAD = """\
 clusterproof: proves a GPU cluster fit for training. Nothing on a node is changed, and nothing passes without evidence.
 
   clusterproof check X [OPTION...]     validate the nodes of X; pytest --cluster X is the same
+  clusterproof --run PATH              judge a training run by its traces, logs or dumps (docs/training-runs.md)
   clusterproof checks [-m MARKS]       the packaged checks, a line for each
   clusterproof explain CHECK...        what a check means, or an Xid (xid:79), and what to do then: offline
   clusterproof doctor                  what can be reached from here, and what is missing for the rest

@@ -20,6 +20,7 @@ from clusterproof.plugins.suite.routing import OCCASIONS, Route
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair, NoPairs, PairwiseRun
+    from clusterproof.plugins.training_run.run import TrainingRun
 
 CLUSTER: pytest.StashKey[Cluster] = pytest.StashKey()
 EVIDENCE: pytest.StashKey[dict[str, NodeEvidence]] = pytest.StashKey()
@@ -30,6 +31,7 @@ NODES: pytest.StashKey[Mapping[str, Node]] = pytest.StashKey()
 POLICY: pytest.StashKey[Policy] = pytest.StashKey()
 PAIRWISE: pytest.StashKey[PairwiseRun] = pytest.StashKey()
 PAIRS: pytest.StashKey[Mapping[str, MeasuredPair]] = pytest.StashKey()
+TRAINING_RUN: pytest.StashKey[TrainingRun] = pytest.StashKey()
 UNWRITTEN: pytest.StashKey[dict[str, str]] = pytest.StashKey()  # by option, what kept a file from being written
 USUAL_WAY: pytest.StashKey[bool] = pytest.StashKey()  # light items run by pytest's own protocol
 OF_HYPERPOD = frozenset({"hyperpod", "hyperpod_nodes", "zones"})  # collectors that are told of its clusters alone

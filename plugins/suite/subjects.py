@@ -25,7 +25,7 @@ SUBJECTS: dict[str, Callable[[Node], Iterable[Any]]] = {
 # Or for two nodes that were measured together.
 SUBJECTS_OF_PAIR: dict[str, Callable[[Any], Iterable[Any]]] = {"pair": lambda pair: pair.subjects}
 SUBJECTS_OF_NODES: dict[str, Callable[[Any], Iterable[Any]]] = {**SUBJECTS, **SUBJECTS_OF_PAIR}
-WHOLE = ("node", "cluster")  # what has no devices beside it
+WHOLE = ("node", "cluster", "run")  # what has no devices beside it
 UNLABELLED = (*WHOLE, *SUBJECTS_OF_PAIR)
 DEVICES = {
     "gpu": "NVIDIA GPU",
@@ -39,6 +39,7 @@ DEVICES = {
     "mdt": "Lustre MDT",
     "nvme": "NVMe controller",
     "neuron_device": "Neuron device",
+    "rank": "rank",
 }
 COUNTED = {"gpu": "gpus", "efa_device": "efa"}  # devices of which a node is expected to have a number
 

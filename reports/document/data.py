@@ -83,7 +83,7 @@ def _about(result: Result) -> list[Any]:
 
 
 def _letters(results: Iterable[Result], checks: dict[str, Result], nodes: dict[str, int]) -> list[str]:
-    """For each check a letter for each node, and one for the cluster behind them; nothing for one of pairs."""
+    """For each check a letter for each node, and one behind them for cluster or training run; none for one of pairs."""
     rows = {check: [NOT_RUN] * (len(nodes) + 1) for check in checks}
     ranks = {verdict.letter: verdict.rank for verdict in Verdict} | {NOT_RUN: len(Verdict)}
     for result in results:
@@ -115,10 +115,10 @@ def _words(results: Sequence[Result], checks: dict[str, Result], nodes: dict[str
 
 
 def _number(result: Result, nodes: dict[str, int]) -> int | None:
-    """Of the node, or of the cluster, that a result is about; None for a pair, which is in no row of the grid."""
+    """Of the node that a result is about, else behind them; None for a pair, which is in no row of the grid."""
     if result.is_of_pair:
         return None
-    return len(nodes) if result.is_of_cluster else nodes.get(result.node)
+    return len(nodes) if result.is_of_cluster or result.is_of_run else nodes.get(result.node)
 
 
 def _ranges(numbers: Iterable[int]) -> str:

@@ -21,7 +21,7 @@ def tiles(results: Iterable[Result]) -> str:
 
 def _of_task(task: Task) -> str:
     kind = "incomplete" if task.action == NOT_PROVEN else "fail"
-    count = "" if task.of_what == "cluster" else str(len(task.nodes))
+    count = "" if task.of_what in ("cluster", "run") else str(len(task.nodes))
     return _tile(kind, count, task.action, task.where, task.why)
 
 

@@ -18,7 +18,7 @@ OPTIONS = [
     option for group in (*flags.GROUPS.values(), *flags_of_perf.GROUPS.values()) for option in group if option.has_value
 ]
 OF_PATHS = [option for option in OPTIONS if option.more.get("metavar", "").startswith(("FILE", "DIR", "PATH"))]
-FOLDERS = ("--report", "--record", "--host-root", "--load-path", "--fs-bandwidth")
+FOLDERS = ("--report", "--record", "--run", "--host-root", "--load-path", "--fs-bandwidth")
 IDLE = ("--resume", "--baseline", "--save-baseline", "--bundle")  # want what only a run of pairs makes, or a name
 
 

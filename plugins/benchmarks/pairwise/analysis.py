@@ -16,9 +16,9 @@ from clusterproof.plugins.benchmarks.pairwise.links import accused_links
 from clusterproof.plugins.benchmarks.pairwise.model import Measurement
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.benchmarks.pairwise.reach import too_noisy
-from clusterproof.plugins.benchmarks.pairwise.robust import location, location_error, spread
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, but_the_worst, screen
 from clusterproof.plugins.benchmarks.pairwise.view import Settings, succeeded
+from clusterproof.plugins.core.robust import location, location_error, spread
 
 SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on nobody is accused
 RETESTS = 3  # without which nobody is accused

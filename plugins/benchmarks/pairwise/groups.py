@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
-from clusterproof.plugins.benchmarks.pairwise.robust import location_error
 from clusterproof.plugins.benchmarks.pairwise.view import Settings, Value
+from clusterproof.plugins.core.robust import location_error
 
 FEWEST_NODES = 3
 SHARE_OF_NODES = 0.75  # that must be slow, each by itself, before the place is and not they

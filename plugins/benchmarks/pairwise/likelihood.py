@@ -8,8 +8,8 @@ from math import exp, fsum, inf, log, pi, sqrt
 from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
-from clusterproof.plugins.benchmarks.pairwise.robust import MAX_VALUES, location, spread, spread_above
 from clusterproof.plugins.benchmarks.pairwise.tails import OUTLIERS, VALUES_BEFORE, Tails, even
+from clusterproof.plugins.core.robust import MAX_VALUES, location, spread, spread_above
 
 SURE = 0.995  # from which on anybody is accused
 ONE_SIDED = 1.645  # standard errors: at 19 in 20 the slowness may well be the minimum effect

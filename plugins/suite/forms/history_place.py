@@ -11,7 +11,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.reports.history.place import default_path
 from clusterproof.reports.runs import RUNS
 
-OF_ANOTHER_TIME = ("replay", "capture")  # connections whose evidence says nothing new of the cluster
+OF_ANOTHER_TIME = ("replay", "capture", "run")  # connections whose evidence says nothing new of the cluster
 
 
 def history_of(option: Any, cluster: Cluster, where: Path) -> Path | None:

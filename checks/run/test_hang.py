@@ -1,0 +1,53 @@
+"""Runs that hang: which rank the others wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import incomplete
+from clusterproof.plugins.suite.routing import evidence
+from clusterproof.plugins.training_run.run import TrainingRun
+
+pytestmark = [mark.run]
+
+MAX_RANKS = 8  # in a message
+
+
+@mark.hyperpod_nccl
+@evidence("torchfrtrace --prefix nccl_trace_rank_ DIR; on the rank's node: dmesg | grep -i xid; py-spy dump --pid PID")
+def test_first_missing(run: TrainingRun) -> None:
+    """Ranks missing in a collective.
+
+    Read from the Flight Recorder's dumps, which each rank writes when a collective times out. In each process group it
+    is compared how far its ranks have come. A rank is named that others wait for and that waits for nobody itself: its
+    GPU has stopped, or its program has not come to the collective.
+
+    Remedy (investigate): Look at the nodes of these ranks, not of those that report the timeout: Xid errors in the
+    kernel log, a GPU that has fallen off the bus, a process that is gone. Where the node is well, py-spy shows what it
+    waits for.
+    """
+    found = run.missing
+    where = ", and ".join(
+        f"{wait.collective.name} {wait.collective.number} of {wait.group} ({ranks(wait.waiting)} waiting)"
+        for wait in found.shown()
+    )
+    silent = set(found.without_dump)
+    assert silent.issuperset(found.ranks), (
+        f"{ranks([rank for rank in found.ranks if rank not in silent])} missing in {where}; expected every rank to come"
+    )
+    if silent:
+        missed = f", and others wait for them in {where}" if found.ranks else ""
+        incomplete(
+            f"{ranks(found.without_dump)} left no dump{missed}; expected one of every rank: give them, or look there"
+        )
+    if found.are_waiting:
+        incomplete(
+            "ranks wait, and none is behind the others in a collective; expected one that is: look at their stacks"
+        )
+
+
+def ranks(numbers: Sequence[int]) -> str:
+    """`rank 3`, `ranks 12, 14`."""
+    shown = ", ".join(map(str, numbers[:MAX_RANKS])) + (", …" if len(numbers) > MAX_RANKS else "")
+    return f"rank{'s' * (len(numbers) > 1)} {shown}"

@@ -1,0 +1,85 @@
+"""How long ranks compute: slow hardware, uneven work, uneven stages."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
+from clusterproof.plugins.suite.routing import evidence
+from clusterproof.plugins.training_run.run import RankOfRun, TrainingRun
+
+pytestmark = [mark.run]
+
+BY_HAND = "the seconds of each rank's forward and backward, step by step"
+
+
+@mark.hyperpod_node_debugger("G")
+@evidence("on the rank's node: nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE")
+def test_slow_rank(rank: RankOfRun) -> None:
+    """Compute time of each rank.
+
+    Every other rank waits for it in each step. Its own compute is compared with the median of the ranks of the same
+    pipeline stage, step by step. Where work swings from step to step, as sequence lengths do, a rank is named only if
+    it is slow in nine of ten steps; one whose replica is slow in other stages too has more work, and is not named.
+
+    Remedy (investigate): Find the rank's GPU and node, take the node out of the job, and look at its clocks,
+    temperature and power. Measure it in pairs: pytest --cluster X -m perf. If its code gives this rank more to do,
+    nothing is wrong with it.
+    """
+    pace, least, most = rank.pace, rank.threshold("run.slow_rank_concern"), rank.threshold("run.slow_rank_fail")
+    slower = pace.slower(rank.threshold("run.work_swing_strict"))
+    if slower < least or pace.is_work(least):
+        return
+    times, peers, errors = apart(slower, least, 2)[0], pace.peers, rank.threshold("run.certain_errors")
+    if not pace.is_certain(errors):
+        incomplete(
+            f"computes {times} times as long as its {peers} peers in {pace.steps} steps, which differ too much "
+            f"to tell; expected about {pace.steps_for(errors)} steps"
+        )
+    assert slower < most or pace.low < 1, (
+        f"computes {times} times as long as its {peers} peers, in nine of ten steps at least {pace.low:.2f} times; "
+        f"expected less than {most:g}"
+    )
+    concern(
+        f"computes {times} times as long as its {peers} peers, in nine of ten steps at least {pace.low:.2f} times; "
+        f"expected less than {least:g}"
+    )
+
+
+@mark.hyperpod_performance_debugger
+@evidence(BY_HAND)
+def test_work_uneven(run: TrainingRun) -> None:
+    """Work among ranks.
+
+    In each step the rank with the most work, as the longest sequences, holds up all others. That swings from step to
+    step where sequences are dealt out at random, and stays where one replica always gets more.
+
+    Remedy (fix code): Give each rank as many tokens: pack sequences, sort them into buckets, deal them out by length. A
+    replica that is always slow, in every stage, may also stand on one slow node.
+    """
+    swing, most = run.usual_swing, run.threshold("run.work_uneven_concern")
+    least = run.threshold("run.slow_rank_concern")
+    busy = [f"data-parallel rank {replica} computes {ratio:.2f} times as long" for replica, ratio in run.busy(least)]
+    if busy:
+        concern(f"{', '.join(busy)} as others, in several stages; expected less than {least:g}")
+    if swing >= most:
+        times = apart(swing, most, 2)[0]
+        concern(f"ranks compute {times} times as long as usual in one step of ten; expected less than {most:g}")
+
+
+@mark.hyperpod_performance_debugger
+@evidence(BY_HAND)
+def test_stages_uneven(run: TrainingRun) -> None:
+    """Work among pipeline stages.
+
+    Remedy (fix code): Move layers from the slow stage to the fast one; the last stage often has the loss and the
+    vocabulary too.
+    """
+    stages, most = run.stages, run.threshold("run.stages_uneven_concern")
+    if len(stages) < 2:
+        not_applicable("one pipeline stage")
+    slowest, fastest = max(stages, key=stages.__getitem__), min(stages, key=stages.__getitem__)
+    ratio = stages[slowest] / stages[fastest]
+    if ratio >= most:
+        times = apart(ratio, most, 2)[0]
+        concern(f"stage {slowest} computes {times} times as long as stage {fastest}; expected less than {most:g}")

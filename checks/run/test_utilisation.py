@@ -1,0 +1,105 @@
+"""How busy the GPUs of a run are, and what they wait for."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.verdict import concern, not_applicable
+from clusterproof.plugins.suite.routing import evidence
+from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.samples import CPU, IO_WAIT, apart_from_most
+
+pytestmark = [mark.run]
+
+SEEN = "nvidia-smi dmon -s u; SageMaker: profiler-output/system"
+MAX_GPUS = 5  # that are named
+
+
+@mark.hyperpod_performance_debugger("G")
+@evidence(SEEN)
+def test_gpu_busy(run: TrainingRun) -> None:
+    """GPU utilization.
+
+    The mean over time of the utilisation that the driver tells, from a minute after the first GPU was used. That says
+    only that some kernel ran: the true use is lower still.
+
+    Remedy (investigate): Look at what they wait for: run.cpu_bound, run.io_bound, run.data_wait, run.comm_exposed.
+    Raise the batch.
+    """
+    found, least = run.gpus, run.threshold("run.gpu_busy_percent")
+    busy = sum(gpu.percent for gpu in found) / len(found)
+    if busy < least:
+        idlest = min(found, key=lambda gpu: gpu.percent)
+        shown, limit = apart(busy, least)
+        concern(f"{shown} % of the time, {idlest.name} {idlest.percent:.0f} %; expected at least {limit} %")
+
+
+@mark.hyperpod_performance_debugger("G")
+@evidence(SEEN)
+def test_gpu_fluctuates(run: TrainingRun) -> None:
+    """Idle phases of GPUs.
+
+    The share of the time in which a GPU is used for less than 10 %, the mean of all GPUs.
+
+    Remedy (investigate): Look at what happens between steps: data loading, logging, evaluation, checkpoints.
+    """
+    found, most = run.gpus, run.threshold("run.gpu_idle_percent")
+    idle = 100 * sum(gpu.idle for gpu in found) / len(found)
+    if idle > most:
+        shown, limit = apart(idle, most, 1)
+        concern(f"idle {shown} % of the time; expected at most {limit} %")
+
+
+@mark.hyperpod_performance_debugger("G")
+@evidence(SEEN)
+def test_load_balance(run: TrainingRun) -> None:
+    """Load balance between GPUs.
+
+    Each GPU's mean use is compared with the middle one of all GPUs of all nodes.
+
+    Remedy (investigate): Give every rank as much work. A GPU that nobody uses belongs to no rank: look at
+    CUDA_VISIBLE_DEVICES and at how many processes each node starts.
+    """
+    found, points = run.gpus, run.threshold("run.load_balance_points")
+    if len(found) < 2:
+        not_applicable("one GPU: there is no other to compare it with")
+    far = apart_from_most(found, points)
+    if far:
+        names = ", ".join(f"{gpu.name} {gpu.percent:.0f} %" for gpu in far[:MAX_GPUS])
+        more = f" and {len(far) - MAX_GPUS} more" if len(far) > MAX_GPUS else ""
+        concern(f"{names}{more}; expected all within {points:g} points of the middle one")
+
+
+@mark.hyperpod_performance_debugger("I")
+@evidence("mpstat -P ALL 1; " + SEEN)
+def test_cpu_bound(run: TrainingRun) -> None:
+    """Wait for CPUs.
+
+    The share of the time in which the GPUs of a node are used for less than 50 % while its CPUs are busy, all of them
+    together: one busy core of many is no bottleneck.
+
+    Remedy (investigate): Move work off the data loader's path (decode and augment on the GPU, or before), or give the
+    node's loaders the CPUs that they lack.
+    """
+    share = 100 * run.bound(CPU, run.threshold("run.cpu_busy_percent"), run.threshold("run.gpu_waits_percent"))
+    most = run.threshold("run.bound_percent")
+    if share > most:
+        shown, limit = apart(share, most, 1)
+        concern(f"{shown} % of the time GPUs wait while the CPUs are busy; expected at most {limit} %")
+
+
+@mark.hyperpod_performance_debugger("B")
+@evidence("iostat -x 1; " + SEEN)
+def test_io_bound(run: TrainingRun) -> None:
+    """Wait for storage.
+
+    The share of the time in which the GPUs of a node are used for less than 50 % while its CPUs wait for I/O.
+
+    Remedy (investigate): Look at the file system that the data is on: its throughput, small files, striping. Stage the
+    data on local NVMe.
+    """
+    share = 100 * run.bound(IO_WAIT, run.threshold("run.io_wait_percent"), run.threshold("run.gpu_waits_percent"))
+    most = run.threshold("run.bound_percent")
+    if share > most:
+        shown, limit = apart(share, most, 1)
+        concern(f"{shown} % of the time GPUs wait while the CPUs wait for I/O; expected at most {limit} %")

@@ -1,0 +1,64 @@
+"""A training run as the subject: what `--run PATH` names is read once, and stands beside the cluster or for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.policy import Policy
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.suite.state import TRAINING_RUN
+from clusterproof.plugins.training_run.reading import read_run
+from clusterproof.plugins.training_run.records import RunError
+from clusterproof.plugins.training_run.run import TrainingRun
+
+CONNECTION = "run"  # of the cluster that stands for a run without one: it has no nodes
+_OF_NODES = ("nodes", "exclude", "instance_type", "expect", "record", "bundle", "redact")  # options
+
+
+class OverRun:
+    """The plugin object that says which run is judged."""
+
+    def __init__(self, run: TrainingRun) -> None:
+        self.run = run
+
+    def pytest_report_header(self) -> list[str]:
+        """What was read."""
+        return [printable(line) for line in self._lines()]
+
+    def _lines(self) -> Iterator[str]:
+        told = self.run.told
+        steps = {step for cells in (*told.steps.values(), *told.compute.values()) for step in cells}
+        counts = ((len(told.files), "file"), (len({*told.places, *told.dumps}), "rank"), (len(steps), "step"))
+        yield f"run: {self.run.name}: {', '.join(_count(number, noun) for number, noun in counts)}"
+        yield from (f"run: {note}" for note in told.notes)
+
+
+def begin(config: pytest.Config, policy: Policy) -> None:
+    """Read the run that the command line names, if it names one. Raises pytest.UsageError."""
+    paths = config.getoption("--run")
+    if not paths:
+        return
+    try:
+        run = replace(read_run(paths), policy=policy)
+    except RunError as wrong:
+        raise pytest.UsageError(f"--run: {printable(str(wrong))}") from None
+    config.stash[TRAINING_RUN] = run
+    config.pluginmanager.register(OverRun(run), "clusterproof-training-run")
+
+
+def alone(config: pytest.Config) -> Cluster:
+    """What stands for the cluster where there is none. Raises pytest.UsageError."""
+    named = next((name for name in _OF_NODES if getattr(config.option, name)), "")
+    if named:
+        raise pytest.UsageError(
+            f"--{named.replace('_', '-')} is about nodes, and --run has none; expected --cluster X too"
+        )
+    return Cluster(config.stash[TRAINING_RUN].name, CONNECTION, ())
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,93 @@
+"""Which ranks a run waits for that hangs: those that others wait for, and that wait for nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run.read_flight_recorder import Dump, Pending, Status
+
+
+@record
+class Wait:
+    """A collective in which some ranks wait for others, which have not come to it."""
+
+    group: str  # what the process group is for
+    collective: Pending
+    waiting: tuple[int, ...]
+    missing: tuple[int, ...]
+
+
+@record
+class Missing:
+    """The ranks that are waited for, in which collectives, and which of all ranks left no dump."""
+
+    ranks: tuple[int, ...]
+    waits: tuple[Wait, ...]
+    without_dump: tuple[int, ...]
+    are_waiting: bool  # whether any rank waits at all
+
+    def shown(self) -> list[Wait]:
+        """As few of the collectives as have every rank that is missing."""
+        left, found = set(self.ranks), []
+        while left:
+            most = max(self.waits, key=lambda wait: len(left.intersection(wait.missing)))
+            found.append(most)
+            left -= set(most.missing)
+        return found
+
+
+def missing(dumps: Mapping[int, Dump]) -> Missing:
+    """Who is missing; nobody where no rank waits in a collective to which another has not come.
+
+    A rank that waits is late elsewhere: only who waits for nobody is to blame. Where all wait for each other, all are.
+    """
+    named = {rank for dump in dumps.values() for ranks in dump.members.values() for rank in ranks}
+    waits = tuple(_waits(dumps))
+    waited_for = {rank for wait in waits for rank in wait.missing}
+    to_blame = waited_for - {rank for wait in waits for rank in wait.waiting} or waited_for
+    return Missing(
+        tuple(sorted(to_blame)),
+        tuple(wait for wait in waits if to_blame.intersection(wait.missing)),
+        tuple(sorted(named - dumps.keys())),
+        any(dump.pending or dump.pending_p2p for dump in dumps.values()),
+    )
+
+
+def _waits(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
+    members = {group: ranks for dump in dumps.values() for group, ranks in dump.members.items()}
+    words = {group: word for dump in dumps.values() for group, word in dump.words.items()}
+    for group, ranks in members.items():
+        known = [dumps[rank] for rank in ranks if rank in dumps]
+        reached = {rank: _reached(dumps.get(rank), group) for rank in ranks}
+        pending: dict[int, tuple[Pending, list[int]]] = {}
+        for dump in known:
+            if group in dump.pending:
+                first = dump.pending[group]
+                pending.setdefault(first.number, (first, []))[1].append(dump.rank)
+        for number, (first, waiting) in sorted(pending.items()):
+            late = tuple(rank for rank, at in reached.items() if at and not _has_come(at, number))
+            if late:
+                yield Wait(words[group], first, tuple(waiting), late)
+
+
+NOWHERE = Status(-1, -1)
+
+
+def _reached(dump: Dump | None, group: str) -> Status | None:
+    """How far a rank has come in a group; None where nothing tells.
+
+    What it has enqueued has ended where its ring keeps none that waits.
+    """
+    if dump is None:
+        return NOWHERE
+    told = dump.status.get(dump.local.get(group, ""))
+    if told is None and group not in dump.enqueued:
+        return None if dump.pending else NOWHERE  # who waits nowhere is waited for
+    enqueued = max(dump.enqueued.get(group, -1), told.enqueued if told else -1)
+    return Status(enqueued, dump.pending[group].number - 1 if group in dump.pending else enqueued)
+
+
+def _has_come(at: Status, number: int) -> bool:
+    """Whether a rank has enqueued a collective, and ended all before it."""
+    return at.enqueued >= number and at.ended >= number - 1

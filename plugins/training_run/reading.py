@@ -1,0 +1,81 @@
+"""Reads a run: every file that is named, and of a folder those whose form is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run.read_flight_recorder import Dump, is_dump, read_dump
+from clusterproof.plugins.training_run.read_kineto import is_trace, read_trace
+from clusterproof.plugins.training_run.read_sagemaker import are_metrics, read_metrics
+from clusterproof.plugins.training_run.read_steps import are_steps, read_steps
+from clusterproof.plugins.training_run.read_table import is_table, read_table
+from clusterproof.plugins.training_run.records import Operation, RunError, Step
+from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.samples import Sample
+from clusterproof.plugins.training_run.told import Told
+from clusterproof.plugins.training_run.unpacked import head_of
+
+MAX_FILES = 20_000
+MAX_NAMED = 3  # files in a note
+
+
+@record
+class Form:
+    """A form of file: its words, how it is known by its first bytes, and how it is read."""
+
+    words: str
+    is_of: Callable[[bytes], bool]
+    read: Callable[[Path], Iterable[Operation | Step | Dump | Sample]]
+
+
+FORMS = (
+    Form("a table of operations or steps (CSV)", is_table, read_table),
+    Form("steps (JSON lines)", are_steps, read_steps),
+    Form("system metrics of SageMaker's profiler (JSON lines)", are_metrics, read_metrics),
+    Form("a trace of PyTorch's profiler (JSON)", is_trace, read_trace),
+    Form("a dump of PyTorch's Flight Recorder", is_dump, read_dump),
+)
+
+
+def read_run(paths: Sequence[str]) -> TrainingRun:
+    """The run that these files and folders tell of together. Raises RunError."""
+    told = Told()
+    unknown: list[str] = []
+    for named in map(Path, paths):
+        is_folder = named.is_dir()
+        for path in _files(named) if is_folder else (named,):
+            form = _form_of(path)
+            if form:
+                told.add(form.read(path), str(path))
+            elif is_folder:
+                unknown.append(path.name)
+            else:
+                raise RunError(f"{path}: its form is not known; expected {', or '.join(form.words for form in FORMS)}")
+    if unknown:
+        more = f" and {len(unknown) - MAX_NAMED} more" if len(unknown) > MAX_NAMED else ""
+        told.notes.append(f"not understood: {', '.join(unknown[:MAX_NAMED])}{more}")
+    return TrainingRun(_name(paths), told)
+
+
+def _form_of(path: Path) -> Form | None:
+    head = head_of(path)
+    return next((form for form in FORMS if form.is_of(head)), None)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files under a folder, in the order of their names. Raises RunError."""
+    found = 0
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.name.startswith("."):
+            found += 1
+            if found > MAX_FILES:
+                raise RunError(f"{folder}: more than {MAX_FILES:,} files; expected the folder of one run")
+            yield path
+
+
+def _name(paths: Sequence[str]) -> str:
+    """What the run is called: its first file or folder, without what says its form."""
+    path = Path(paths[0]).resolve()
+    return path.name.partition(".")[0] or path.name or "run"

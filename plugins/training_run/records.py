@@ -1,0 +1,42 @@
+"""One thing that a training run told of itself: an operation of a rank, or a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.record import field, record
+
+
+class RunError(ClusterproofError, ValueError):
+    """A file of a run that cannot be understood; the message says file, line, what was observed and expected."""
+
+
+@record
+class Place:
+    """Where a rank stands: its pipeline stage, and its replica, which is its data-parallel rank."""
+
+    rank: int
+    stage: int = 0
+    replica: int | None = None
+
+
+@record
+class Operation:
+    """What a rank did for so many seconds of a step: `forward-compute`, `grads-reduce-scatter`."""
+
+    place: Place
+    step: int
+    name: str
+    seconds: float
+
+
+@record
+class Step:
+    """One step of a rank, and the seconds of its parts as far as they were timed: `forward`, `data`, `checkpoint`."""
+
+    place: Place
+    step: int
+    seconds: float
+    start_s: float | None = None  # by the rank's own clock
+    parts: Mapping[str, float] = field(default_factory=dict)

@@ -1,0 +1,209 @@
+"""A training run, as checks ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+
+from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.training_run.computed import computed
+from clusterproof.plugins.training_run.missing import Missing, missing
+from clusterproof.plugins.training_run.pace import LEAST_PEERS, LEAST_STEPS, Computed, Pace, paces, seconds_of_stages
+from clusterproof.plugins.training_run.records import Place
+from clusterproof.plugins.training_run.samples import GPU, LEAST_S, LEAST_SAMPLES, Gpu, gpus, share_bound
+from clusterproof.plugins.training_run.shares import Share, shares
+from clusterproof.plugins.training_run.steps import Timed, steady
+from clusterproof.plugins.training_run.told import Told
+from clusterproof.plugins.training_run.words import CHECKPOINT, DATA, EXPOSED, INIT, kind_of
+
+COLLECT = "give per-rank operations or steps with their parts, docs/training-runs.md shows how"
+NO_COMPUTE = f"no file tells how long each rank computes in a step; {COLLECT}"
+ONE_RANK = "one rank: there is no other to compare it with"
+NO_DUMPS = (
+    "no file tells where ranks wait; for a run that hangs give the Flight Recorder's dumps of all ranks "
+    "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1)"
+)
+NO_SAMPLES = (
+    "no file tells how busy the GPUs are; give the system metrics of SageMaker's profiler (profiler-output/system)"
+)
+STEPS = "give a log of steps with their parts, docs/training-runs.md shows how"
+NO_STEPS = f"no file tells how long steps take; {STEPS}"
+NO_PARTS = {
+    EXPOSED: "no file tells how long collectives run alone; give traces of PyTorch's profiler",
+    DATA: f"no file tells how long steps wait for data; {STEPS} (a part called data)",
+    CHECKPOINT: f"no file tells how long checkpoints take; {STEPS} (a part called checkpoint)",
+    INIT: f"no file tells how long the job took to begin; {STEPS} (a part of the first step called init)",
+}
+MAX_REPLICAS = 5  # that are named
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """One run: everything that its files told. What they do not tell raises Incomplete, with what to collect."""
+
+    name: str
+    told: Told
+    type_name: str = ""
+    gpu_uuids: tuple[str, ...] = ()
+    policy: Policy = NO_POLICY
+
+    def threshold(self, name: str) -> float:
+        """A number by `table.key` (`run.init_s`), in the unit of its row; a site's own before the catalogue's."""
+        return Catalog.of(self.policy).threshold(name)
+
+    @cached_property
+    def computed(self) -> Mapping[Place, Computed]:
+        """The seconds that each rank computes in each step. Raises Incomplete."""
+        found = computed(self.told)
+        if not found:
+            raise Incomplete(NO_COMPUTE, cause=NO_COMPUTE)
+        steps = max(len(seconds) for seconds in found.values())
+        if steps < LEAST_STEPS:
+            few = f"{steps} steps; expected {LEAST_STEPS} at least: trace more of them"
+            raise Incomplete(few, cause=few)
+        return found
+
+    @cached_property
+    def paces(self) -> Mapping[int, Pace]:
+        """Each rank beside the others of its stage, by its number. Raises Incomplete."""
+        return {pace.place.rank: pace for pace in paces(self.computed)}
+
+    @cached_property
+    def stages(self) -> Mapping[int, float]:
+        """The seconds that each pipeline stage computes, as the middle of its ranks does. Raises Incomplete."""
+        return seconds_of_stages(self.computed)
+
+    def timed(self, least: int) -> Sequence[Timed]:
+        """Its steps behind the warm-up, each as long as it is in most ranks, without checkpoints. Raises Incomplete."""
+        if not self.told.steps:
+            raise Incomplete(NO_STEPS, cause=NO_STEPS)
+        series = steady(self._timed)
+        if len(series) < least:
+            few = f"{len(series)} steps behind the warm-up; expected {least} at least: log more of them"
+            raise Incomplete(few, cause=few)
+        return series
+
+    @cached_property
+    def _timed(self) -> Sequence[Timed]:
+        saved: dict[tuple[int, int], float] = {}
+        for (rank, name), cells in self.told.parts.items():
+            if kind_of(name) == CHECKPOINT:
+                for step, (seconds, _) in cells.items():
+                    saved[rank, step] = saved.get((rank, step), 0.0) + seconds
+        ranks: dict[int, list[float]] = {}
+        for rank, cells in self.told.steps.items():
+            for step, (seconds, _) in cells.items():
+                ranks.setdefault(step, []).append(max(0.0, seconds - saved.get((rank, step), 0.0)))
+        return [Timed(step, median(seconds)) for step, seconds in sorted(ranks.items())]
+
+    def share(self, kind: str, *, is_steady: bool = False) -> Share:
+        """The rank that spends the largest share of its time on parts of a kind. Raises Incomplete."""
+        found = shares(self.told, kind, is_steady=is_steady)
+        if not found:
+            raise Incomplete(NO_PARTS[kind], cause=NO_PARTS[kind])
+        return found[0]
+
+    @cached_property
+    def gpus(self) -> list[Gpu]:
+        """Its GPUs, each sampled often enough. Raises Incomplete, NotApplicable."""
+        if not self.told.samples.series:
+            raise Incomplete(NO_SAMPLES, cause=NO_SAMPLES)
+        if not self.told.samples.of(GPU):
+            raise NotApplicable("no GPU was sampled on these nodes")
+        found = gpus(self.told.samples)
+        if not found or any(gpu.samples < LEAST_SAMPLES or gpu.seconds < LEAST_S for gpu in found):
+            few = (
+                f"a GPU was sampled {min((gpu.samples for gpu in found), default=0)} times since the run began; "
+                f"expected {LEAST_SAMPLES} times and {LEAST_S // 60} minutes at least: sample a longer part"
+            )
+            raise Incomplete(few, cause=few)
+        return found
+
+    def bound(self, metric: str, least: float, gpu_below: float) -> float:
+        """The share of the time in which GPUs are below so many percent and a metric above. Raises as `gpus`."""
+        _ = self.gpus
+        share = share_bound(self.told.samples, metric, least, gpu_below)
+        if share is None:
+            untold = f"no file tells {metric} beside the GPUs; expected samples of both at the same time"
+            raise Incomplete(untold, cause=untold)
+        return share
+
+    @cached_property
+    def missing(self) -> Missing:
+        """Which ranks the others wait for. Raises Incomplete."""
+        dumps = self.told.dumps
+        if not dumps:
+            raise Incomplete(NO_DUMPS, cause=NO_DUMPS)
+        return missing(dumps)
+
+    @property
+    def usual_swing(self) -> float:
+        """How far the ninetieth percentile of a rank's compute is above its middle. Raises as `ranks`."""
+        if len(self.computed) < 2:
+            raise NotApplicable(ONE_RANK)
+        if not self.paces:
+            raise NotApplicable("one rank a stage: there is no other to compare it with")
+        return median(pace.usual_swing for pace in self.paces.values())
+
+    def busy(self, least: float) -> list[tuple[int, float]]:
+        """The replicas that compute so many times as long as their peers in several stages, and how many times."""
+        ratios: dict[int, list[float]] = {}
+        for pace in self.paces.values():
+            if pace.place.replica is not None and pace.ratio >= least and pace.is_work(least):
+                ratios.setdefault(pace.place.replica, []).append(pace.ratio)
+        data = {replica: median(values) for replica, values in ratios.items()}
+        return sorted(data.items(), key=lambda entry: -entry[1])[:MAX_REPLICAS]
+
+    @property
+    def ranks(self) -> tuple[RankOfRun, ...]:
+        """Its ranks, of which some have enough peers to be compared. Raises Incomplete, NotApplicable."""
+        sizes = _sizes(self.computed)
+        if len(self.computed) < 2:
+            raise NotApplicable(ONE_RANK)
+        if max(sizes.values()) < LEAST_PEERS:
+            said = f"{max(sizes.values())} ranks a stage; expected {LEAST_PEERS}, of which one can be the odd one"
+            few = f"{said}: trace more data-parallel ranks"
+            raise Incomplete(few, cause=few)
+        return tuple(RankOfRun(place, self) for place in sorted(self.computed, key=lambda place: place.rank))
+
+
+@record
+class RankOfRun:
+    """One rank of a run."""
+
+    place: Place
+    run: TrainingRun
+
+    @property
+    def label(self) -> str:
+        """`rank 12`."""
+        return f"rank {self.place.rank}"
+
+    def threshold(self, name: str) -> float:
+        """The same of its run."""
+        return self.run.threshold(name)
+
+    @property
+    def pace(self) -> Pace:
+        """How long it computes beside its peers. Raises Incomplete."""
+        pace = self.run.paces.get(self.place.rank)
+        peers = pace.peers + 1 if pace else _sizes(self.run.computed)[self.place.stage]
+        if peers < LEAST_PEERS:
+            raise Incomplete(f"{peers} ranks in its stage; expected {LEAST_PEERS} at least: trace more of them")
+        if pace is None or pace.steps < LEAST_STEPS:
+            steps = pace.steps if pace else 0
+            raise Incomplete(f"{steps} steps that its peers tell of too; expected {LEAST_STEPS} at least: trace more")
+        return pace
+
+
+def _sizes(found: Mapping[Place, Computed]) -> dict[int, int]:
+    """How many ranks each stage has."""
+    sizes: dict[int, int] = {}
+    for place in found:
+        sizes[place.stage] = sizes.get(place.stage, 0) + 1
+    return sizes

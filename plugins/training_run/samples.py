@@ -1,0 +1,130 @@
+"""How busy GPUs and CPUs were: samples, kept as means of a few seconds each, so that all time counts the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from statistics import fmean, median
+
+from clusterproof.plugins.core.record import record
+
+GPU, CPU, IO_WAIT = "gpu", "cpu", "io wait"
+BIN_S = 5
+IDLE_PERCENT = 10.0  # below it a GPU waits
+BEGUN_S = 60  # of GPUs in use before a run counts as begun
+LEAST_SAMPLES, LEAST_S = 30, 300
+
+
+@record
+class Sample:
+    """One reading: percent, at a time in seconds; `device` is a GPU of the node, empty for the node's CPUs."""
+
+    node: str
+    metric: str
+    device: str
+    time_s: float
+    percent: float
+
+
+@dataclass(slots=True)
+class Stretch:
+    """The readings of a few seconds."""
+
+    total: float = 0.0
+    count: int = 0
+    idle: int = 0
+
+    @property
+    def mean(self) -> float:
+        """Their mean, in percent."""
+        return self.total / self.count
+
+
+Series = dict[int, Stretch]  # by time, in stretches since 1970
+
+
+@dataclass
+class Samples:
+    """All that was sampled, by metric, node and device."""
+
+    series: dict[tuple[str, str, str], Series] = field(default_factory=dict)
+    stretches: int = 0
+
+    def add(self, one: Sample) -> None:
+        """Take in a reading."""
+        series = self.series.setdefault((one.metric, one.node, one.device), {})
+        stretch = series.get(int(one.time_s // BIN_S))
+        if stretch is None:
+            stretch = series[int(one.time_s // BIN_S)] = Stretch()
+            self.stretches += 1
+        stretch.total += one.percent
+        stretch.count += 1
+        stretch.idle += one.percent < IDLE_PERCENT
+
+    def of(self, metric: str) -> Mapping[tuple[str, str], Series]:
+        """The series of a metric by node and device."""
+        return {(node, device): series for (kind, node, device), series in self.series.items() if kind == metric}
+
+
+@record
+class Gpu:
+    """One GPU of a run: how busy it was, how long it idled, and how much was sampled of it."""
+
+    name: str  # `algo-1 gpu0`
+    percent: float
+    idle: float  # share of the time
+    samples: int
+    seconds: float
+
+
+def gpus(samples: Samples) -> list[Gpu]:
+    """The GPUs from the time on at which the run has begun."""
+    every = samples.of(GPU)
+    start = _begun(every.values())
+    found = []
+    for (node, device), series in sorted(every.items()):
+        chosen = {at: stretch for at, stretch in series.items() if at >= start}
+        if chosen:
+            found.append(
+                Gpu(
+                    f"{node} {device}",
+                    fmean(stretch.mean for stretch in chosen.values()),
+                    fmean(stretch.idle / stretch.count for stretch in chosen.values()),
+                    sum(stretch.count for stretch in chosen.values()),
+                    (max(chosen) - min(chosen) + 1) * BIN_S,
+                )
+            )
+    return found
+
+
+def _begun(series: Iterable[Series]) -> float:
+    used = [at for one in series for at, stretch in one.items() if stretch.mean >= IDLE_PERCENT]
+    return min(used) + BEGUN_S / BIN_S if used else float("-inf")
+
+
+def apart_from_most(found: Iterable[Gpu], points: float) -> list[Gpu]:
+    """The GPUs that are busier or idler than the middle one by more than so many points, the farthest first."""
+    found = list(found)
+    usual = median(gpu.percent for gpu in found)
+    far = (gpu for gpu in found if abs(gpu.percent - usual) > points)
+    return sorted(far, key=lambda gpu: -abs(gpu.percent - usual))
+
+
+def share_bound(samples: Samples, metric: str, least: float, gpu_below: float) -> float | None:
+    """The share of the time in which a node's GPUs are below so many percent and this metric is above; None: untold."""
+    every = samples.of(GPU)
+    start = _begun(every.values())
+    data = [
+        mean < gpu_below and other.mean > least
+        for (node, _), series in samples.of(metric).items()
+        for at, other in series.items()
+        if at >= start
+        for mean in _gpus_at(every, node, at)
+    ]
+    return fmean(data) if data else None
+
+
+def _gpus_at(every: Mapping[tuple[str, str], Series], node: str, at: int) -> Iterator[float]:
+    means = [series[at].mean for (of, _), series in every.items() if of == node and at in series]
+    if means:
+        yield fmean(means)

@@ -1,0 +1,97 @@
+"""What the files of a run told, as it is read: seconds by rank, name and step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from clusterproof.plugins.training_run.read_flight_recorder import Dump
+from clusterproof.plugins.training_run.records import Operation, Place, RunError, Step
+from clusterproof.plugins.training_run.samples import Sample, Samples
+from clusterproof.plugins.training_run.words import COMPUTE, OTHER, UNKNOWN, kind_of
+
+MAX_CELLS = 2_000_000  # some 300 MB; 1,000 ranks of 500 steps with two kinds of compute are half of it
+MAX_RANKS = 100_000
+
+Seconds = dict[int, tuple[float, int]]  # by step: the mean, and of how many
+
+
+@dataclass
+class Told:
+    """All that is kept of a run: what takes no more room however often an operation is repeated in a step."""
+
+    files: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    places: dict[int, Place] = field(default_factory=dict)
+    compute: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and operation
+    parts: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and part of a step
+    steps: dict[int, Seconds] = field(default_factory=dict)  # by rank
+    starts: dict[int, Seconds] = field(default_factory=dict)  # by rank, in s of its own clock
+    dumps: dict[int, Dump] = field(default_factory=dict)  # by rank
+    samples: Samples = field(default_factory=Samples)
+    cells: int = 0
+
+    def add(self, told: Iterable[Operation | Step | Dump | Sample], where: str) -> None:
+        """Take in what a file tells. Raises RunError."""
+        self.files.append(where)
+        for one in told:
+            if isinstance(one, Dump):
+                self._dump(one, where)
+                continue
+            if isinstance(one, Sample):
+                self._sample(one, where)
+                continue
+            self._place(one.place, where)
+            if isinstance(one, Operation):
+                self._compute(one.place.rank, one.name, one.step, one.seconds, where)
+            else:
+                self._step(one, where)
+
+    def _sample(self, sample: Sample, where: str) -> None:
+        self.samples.add(sample)
+        if self.samples.stretches > MAX_CELLS:
+            raise RunError(
+                f"{where}: more than {MAX_CELLS:,} stretches of samples; expected fewer: give a part of the run"
+            )
+
+    def _dump(self, dump: Dump, where: str) -> None:
+        if dump.rank in self.dumps:
+            raise RunError(f"{where}: rank {dump.rank} has a dump already; expected the dumps of one moment")
+        self.dumps[dump.rank] = dump
+
+    def _place(self, place: Place, where: str) -> None:
+        known = self.places.setdefault(place.rank, place)
+        unsaid = Place(place.rank)
+        if known == unsaid and place != unsaid:
+            self.places[place.rank] = place  # another file says more
+        elif known is not place and place not in (known, unsaid):
+            seen, other = (f"stage {one.stage}, data-parallel rank {one.replica}" for one in (place, known))
+            raise RunError(f"{where}: rank {place.rank} is of {seen}, and of {other} before; expected files of one run")
+        if len(self.places) > MAX_RANKS:
+            raise RunError(f"{where}: more than {MAX_RANKS:,} ranks; expected fewer")
+
+    def _compute(self, rank: int, name: str, step: int, seconds: float, where: str) -> None:
+        if kind_of(name) in (COMPUTE, UNKNOWN):
+            self._keep(self.compute.setdefault((rank, name), {}), step, seconds, where)
+
+    def _step(self, one: Step, where: str) -> None:
+        rank = one.place.rank
+        self._keep(self.steps.setdefault(rank, {}), one.step, one.seconds, where)
+        if one.start_s is not None:
+            self._keep(self.starts.setdefault(rank, {}), one.step, one.start_s, where)
+        for name, seconds in one.parts.items():
+            self._compute(rank, name, one.step, seconds, where)
+            if kind_of(name) not in (COMPUTE, UNKNOWN, OTHER):
+                self._keep(self.parts.setdefault((rank, name), {}), one.step, seconds, where)
+
+    def _keep(self, cells: Seconds, step: int, seconds: float, where: str) -> None:
+        before = cells.get(step)
+        if before is None:
+            cells[step] = (seconds, 1)
+            self.cells += 1
+            if self.cells > MAX_CELLS:
+                many = f"more than {MAX_CELLS:,} ranks × steps × operations"
+                raise RunError(f"{where}: {many}; expected fewer: give a part of the run")
+        else:
+            mean, count = before
+            cells[step] = (mean + (seconds - mean) / (count + 1), count + 1)

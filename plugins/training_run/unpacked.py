@@ -1,0 +1,67 @@
+"""The bytes of a file, piece by piece, unpacked where it is packed: what was cut tells all up to the cut."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from clusterproof.plugins.training_run.records import RunError
+
+GZIP = b"\x1f\x8b"
+_OF_GZIP = 31  # zlib's word for its header
+PIECE = 1 << 16  # bytes
+HEAD = 1 << 16  # bytes by which a file's form is known
+MAX_BYTES = 64 << 30  # of one file, unpacked
+
+
+class Unpacked:
+    """A file; `is_cut` says, once it is read, whether it is packed and has no end."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.is_cut = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Its pieces, none of them empty. Raises RunError."""
+        size = 0
+        try:
+            with self.path.open("rb") as file:
+                is_packed = file.read(2) == GZIP
+                file.seek(0)
+                for piece in self._inflated(file) if is_packed else iter(lambda: file.read(PIECE), b""):
+                    size += len(piece)
+                    if size > MAX_BYTES:
+                        raise RunError(f"{self.path}: more than {MAX_BYTES:,} bytes; expected fewer")
+                    yield piece
+        except (OSError, zlib.error) as wrong:
+            why = getattr(wrong, "strerror", None) or wrong
+            raise RunError(f"{self.path}: {why}; expected a file that can be read") from None
+
+    def _inflated(self, file: IO[bytes]) -> Iterator[bytes]:
+        inflate = zlib.decompressobj(_OF_GZIP)
+        while packed := file.read(PIECE):
+            while packed:
+                piece = inflate.decompress(packed, PIECE)
+                if piece:
+                    yield piece
+                packed = inflate.unconsumed_tail
+                if inflate.eof:
+                    packed = inflate.unused_data
+                    if packed and not packed.startswith(GZIP[: len(packed)]):
+                        return  # something else behind its end
+                    inflate = zlib.decompressobj(_OF_GZIP)
+                    self.is_cut = False
+                else:
+                    self.is_cut = True
+
+
+def head_of(path: Path) -> bytes:
+    """How a file begins. Raises RunError."""
+    head = b""
+    for piece in Unpacked(path):
+        head += piece
+        if len(head) >= HEAD:
+            break
+    return head

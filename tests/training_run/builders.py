@@ -1,0 +1,94 @@
+"""Training runs that tests make up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.suite.evaluate import verdict_on
+from clusterproof.plugins.training_run.records import Operation, Place, Step
+from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.told import Told
+
+SHARED = Path(__file__).parents[3] / "shared" / "runs"
+CHECKS = {name: check for name, check in all_checks().items() if check.is_of_run}
+Seconds = Callable[[Place, int], float]  # of a rank's forward in a step
+
+
+def labelled(path: str) -> Path:
+    """A recording of `../shared/runs`, of which it is known what is wrong. Skips where it is absent."""
+    if not (SHARED / path).exists():
+        pytest.skip(f"no recorded runs: {SHARED} is absent")
+    return SHARED / path
+
+
+def one_second(_place: Place, _step: int) -> float:
+    return 1.0
+
+
+def computing(
+    seconds: Seconds = one_second, *, stages: int = 1, replicas: int = 4, steps: int = 40, noise: float = 0.01
+) -> TrainingRun:
+    """A run whose ranks compute so long, give or take a little noise that is always the same."""
+    random = Random(5)
+    places = [Place(rank, rank // replicas, rank % replicas) for rank in range(stages * replicas)]
+    told = Told()
+    told.add(
+        (
+            Operation(place, step, name, seconds(place, step) * share * random.gauss(1, noise))
+            for step in range(1, steps + 1)
+            for place in places
+            for name, share in (("forward-compute", 1.0), ("backward-compute", 2.0), ("forward-recv", random.random()))
+        ),
+        "made up",
+    )
+    return TrainingRun("made-up", told)
+
+
+def stepping(
+    seconds: Callable[[int], float], parts: Callable[[int], Mapping[str, float]] | None = None, steps: int = 400
+) -> TrainingRun:
+    """A run of two ranks whose steps take so long, give or take a hundredth, and have such parts."""
+    random = Random(6)
+    told = Told()
+    told.add(
+        (
+            Step(Place(rank), step, seconds(step) * random.gauss(1, 0.01), None, parts(step) if parts else {})
+            for step in range(1, steps + 1)
+            for rank in range(2)
+        ),
+        "made up",
+    )
+    return TrainingRun("made-up", told)
+
+
+def slow(rank: int, times: float, others: Seconds = one_second) -> Seconds:
+    """One rank computes so many times as long."""
+    return lambda place, step: others(place, step) * (times if place.rank == rank else 1)
+
+
+def uneven(most: float = 0.4) -> Seconds:
+    """Each replica has another length of sequence in each step."""
+    return lambda place, step: 1 + most * Random(f"{place.replica} {step}").random()
+
+
+def said(check: str, run: TrainingRun) -> Result:
+    """What a check says of a run."""
+    return verdict_on(NO_POLICY, CHECKS[check], run)
+
+
+def verdicts(run: TrainingRun) -> Mapping[str, str]:
+    """What every check says of it."""
+    return {name: said(name, run).verdict.value for name in CHECKS}
+
+
+def ranks_named(run: TrainingRun) -> list[int]:
+    """The ranks that are said to be slow."""
+    result = said("run.slow_rank", run)
+    return [int(device.split()[1]) for device in result.devices] if result.verdict.value in ("fail", "concern") else []

@@ -1,0 +1,58 @@
+"""Dumps of the Flight Recorder that tests make up: four ranks, in two tensor-parallel groups and in one of all."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from clusterproof.plugins.training_run.reading import read_run
+from clusterproof.plugins.training_run.run import TrainingRun
+
+GROUPS = {"0": ("default_pg", (0, 1, 2, 3)), "1": ("TENSOR", (0, 1)), "2": ("TENSOR", (2, 3))}
+Reached = Mapping[str, tuple[int, int]]  # by group: the last collective enqueued, the last one ended
+
+
+def dump(rank: int, reached: Reached, *, keeps_ended: bool = False) -> dict[str, Any]:
+    """What a rank wrote that has come so far in its groups; a ring may keep what has ended, or only what waits."""
+    own = [name for name, (_, ranks) in GROUPS.items() if rank in ranks]
+    local = {name: str(number) for number, name in enumerate(own)}
+    entries = [
+        {
+            "process_group": (name, GROUPS[name][0]),
+            "pg_id": int(local[name]),
+            "collective_seq_id": number,
+            "profiling_name": "nccl:all_reduce",
+            "state": "completed" if number <= ended else "scheduled",
+            "is_p2p": False,
+        }
+        for name, (enqueued, ended) in reached.items()
+        for number in range(ended - 1 if keeps_ended else ended + 1, enqueued + 1)
+    ]
+    return {
+        "version": "2.9",
+        "pg_config": {
+            name: {"name": name, "desc": GROUPS[name][0], "ranks": str(list(GROUPS[name][1]))} for name in own
+        },
+        "pg_status": {
+            local[name]: {"last_enqueued_collective": enqueued, "last_completed_collective": ended}
+            for name, (enqueued, ended) in reached.items()
+        },
+        "entries": entries,
+    }
+
+
+def dumped(reached: Mapping[int, Reached]) -> TrainingRun:
+    """The same without a folder of one's own."""
+    with TemporaryDirectory() as folder:
+        return hanging(Path(folder), reached)
+
+
+def hanging(folder: Path, reached: Mapping[int, Reached], *, keeps_ended: bool = False) -> TrainingRun:
+    """The run whose ranks have come so far; who is not there has left no dump."""
+    for rank, one in reached.items():
+        data = pickle.dumps(dump(rank, one, keeps_ended=keeps_ended))
+        (folder / f"nccl_trace_rank_{rank}").write_bytes(data)
+    return read_run([str(folder)])

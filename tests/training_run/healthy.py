@@ -1,0 +1,65 @@
+"""A healthy run for each check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+
+from clusterproof.plugins.training_run.run import TrainingRun
+from tests.training_run.builders import computing, stepping
+from tests.training_run.dumps import dumped
+from tests.training_run.sampled import sampled
+
+
+@cache
+def even() -> TrainingRun:
+    """Ranks of two stages that compute alike."""
+    return computing(stages=2, replicas=8)
+
+
+@cache
+def arrived() -> TrainingRun:
+    """Ranks of which none waits for another."""
+    return dumped({rank: {"0": (50, 50)} for rank in range(4)})
+
+
+def parts(step: int) -> dict[str, float]:
+    """Of a step of a second: hardly any wait for data, a start of three seconds, a checkpoint each hundred steps."""
+    return {"data": 0.01, "init": 3.0 if step == 1 else 0.0, "checkpoint": 0.5 if step % 100 == 0 else 0.0}
+
+
+@cache
+def steps() -> TrainingRun:
+    """Steps that all take as long."""
+    return stepping(lambda step: 1.5 if step % 100 == 0 else 1.0, parts)
+
+
+@cache
+def hidden() -> TrainingRun:
+    """Steps of which collectives run alone for a twentieth."""
+    return stepping(lambda _: 1.0, lambda _: {"exposed communication": 0.05})
+
+
+@cache
+def used() -> TrainingRun:
+    """GPUs of two nodes that are all well used."""
+    return sampled()
+
+
+HEALTHY: Mapping[str, Callable[[], TrainingRun]] = {
+    "run.slow_rank": even,
+    "run.work_uneven": even,
+    "run.stages_uneven": even,
+    "run.first_missing": arrived,
+    "run.step_outliers": steps,
+    "run.step_drift": steps,
+    "run.data_wait": steps,
+    "run.init_time": steps,
+    "run.comm_exposed": hidden,
+    "run.gpu_busy": used,
+    "run.gpu_fluctuates": used,
+    "run.load_balance": used,
+    "run.cpu_bound": used,
+    "run.io_bound": used,
+    "run.checkpoint_share": steps,
+}

@@ -1,0 +1,129 @@
+"""`pytest --run PATH`: a training run is judged as a cluster is, with the same verdicts, reports and exit codes."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.recordings import node
+from tests.builders.runs import Runs
+
+CHECKS = ("-p", "no:cacheprovider", "--pyargs", "clusterproof.checks.run")
+
+
+def trace(path: Path, slow: float = 1.0, steps: int = 40) -> str:
+    """A table of four ranks, of which rank 2 computes so many times as long."""
+    rows = (f"{rank},{step},forward,{slow if rank == 2 else 1.0}\n" for step in range(steps) for rank in range(4))
+    path.write_text("rank,step,operation,duration\n" + "".join(rows), encoding="utf-8")
+    return str(path)
+
+
+def verdicts(runs: Runs) -> dict[str, Verdict]:
+    return {result.check: result.verdict for result in runs.results}
+
+
+def over(runs: Runs, *arguments: str) -> pytest.RunResult:
+    return runs.run("--results", str(runs.results_file), *arguments, *CHECKS)
+
+
+@pytest.mark.parametrize("marks", [(), ("-m", "run"), ("-m", "run and not prolog")])
+def test_a_slow_rank_fails_the_run_without_any_cluster(runs: Runs, marks: tuple[str, ...]) -> None:
+    ran = over(runs, "--run", trace(runs.folder / "trace.csv", slow=1.5), "-k", "slow_rank", *marks)
+    assert ran.ret == 1
+    assert verdicts(runs) == {"run.slow_rank": Verdict.FAIL}
+    assert runs.results[0].devices == ("rank 2",)
+    ran.stdout.fnmatch_lines(
+        [
+            "run: trace: 1 file, 4 ranks, 40 steps",
+            "FAIL        Compute time of each rank: run trace*",
+            "*trace: rank 2: computes 1.5 times as long as its 3 peers*",
+            "the training run failed",
+        ]
+    )
+
+
+def test_a_run_that_told_nothing_of_the_kind_is_incomplete_and_never_green(runs: Runs) -> None:
+    ran = over(runs, "--run", trace(runs.folder / "trace.csv", steps=3))
+    assert ran.ret == 6
+    assert set(verdicts(runs).values()) <= {Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE}
+    ran.stdout.fnmatch_lines(["*3 steps; expected 20 at least: trace more of them*"])
+
+
+def test_a_healthy_trace_passes_what_it_tells_of(runs: Runs) -> None:
+    ran = over(runs, "--run", trace(runs.folder / "trace.csv"), "-k", "slow_rank or work_uneven")
+    assert ran.ret == 0
+    assert set(verdicts(runs).values()) == {Verdict.PASS}
+
+
+def test_several_files_are_of_one_run(runs: Runs) -> None:
+    rows = Path(trace(runs.folder / "trace.csv", slow=1.5)).read_text(encoding="utf-8").splitlines(keepends=True)
+    words = []
+    for rank in range(4):
+        file = runs.folder / f"rank{rank}.csv"
+        file.write_text(rows[0] + "".join(rows[1 + rank :: 4]), encoding="utf-8")
+        words += ["--run", str(file)]
+    assert over(runs, *words, "-k", "slow_rank").ret == 1
+    assert runs.results[0].devices == ("rank 2",)
+
+
+def test_beside_a_cluster_both_are_judged(runs: Runs) -> None:
+    cluster = runs.cluster([node("gpu001")])
+    ran = over(runs, "--cluster", cluster, "--run", trace(runs.folder / "trace.csv", slow=1.5), "-k", "slow_rank")
+    assert ran.ret == 1
+    assert runs.results[0].node == "trace"
+    assert {line.partition(":")[0] for line in ran.outlines} >= {"cluster", "run"}
+
+
+def test_a_cluster_alone_has_no_checks_of_runs(runs: Runs) -> None:
+    ran = over(runs, "--cluster", runs.cluster([node("gpu001")]), "-m", "run")
+    assert ran.ret == 5
+    ran.stdout.fnmatch_lines(["-m run judges a training run, and none is named; expected --run PATH"])
+
+
+def test_every_report_tells_of_the_run(runs: Runs) -> None:
+    folder = runs.folder / "report"
+    words = ("--run", trace(runs.folder / "trace.csv", slow=1.5), "--report", str(folder))
+    ran = runs.run(*words, "--junitxml", "own.xml", "--html", "own.html", *CHECKS)
+    assert ran.ret == 1
+    for name in ("report.html", "summary.md", "summary.txt", "junit.xml", "results.jsonl"):
+        text = (folder / name).read_text(encoding="utf-8")
+        assert "rank 2" in text, name
+    assert "rank 2" in (runs.folder / "own.html").read_text(encoding="utf-8")
+    failed = [case for case in ET.parse(runs.folder / "own.xml").iter("testcase") if case.find("failure") is not None]
+    assert [case.attrib["name"] for case in failed] == ["test_slow_rank[trace]"]
+
+
+def test_a_policy_overrules_thresholds_and_readings(runs: Runs) -> None:
+    (runs.folder / "site.toml").write_text("[thresholds]\nrun.slow_rank_fail = 2.0\n", encoding="utf-8")
+    words = ("--run", trace(runs.folder / "trace.csv", slow=1.5), "--policy", "site.toml", "-k", "slow_rank")
+    assert over(runs, *words).ret == 0
+    assert verdicts(runs) == {"run.slow_rank": Verdict.CONCERN}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--run", "nowhere"), "*--run: nowhere: No such file or directory; expected a file that can be read"),
+        (("--run", "notes.md"), "*--run: notes.md: its form is not known; expected a table of operations*"),
+        (
+            ("--run", "trace.csv", "--nodes", "gpu1"),
+            "*--nodes is about nodes, and --run has none; expected --cluster X*",
+        ),
+        (("--run", "trace.csv", "--record", "x"), "*--record is about nodes, and --run has none*"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_judged(runs: Runs, words: tuple[str, ...], said: str) -> None:
+    trace(runs.folder / "trace.csv")
+    (runs.folder / "notes.md").write_text("# notes\n", encoding="utf-8")
+    ran = over(runs, *words)
+    assert ran.ret == 4
+    ran.stderr.fnmatch_lines([said])
+
+
+def test_workers_of_xdist_judge_the_same(runs: Runs) -> None:
+    ran = over(runs, "--run", trace(runs.folder / "trace.csv", slow=1.5), "-n", "2")
+    assert ran.ret == 1
+    assert verdicts(runs)["run.slow_rank"] is Verdict.FAIL

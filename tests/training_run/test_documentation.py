@@ -1,0 +1,47 @@
+"""The lines that docs/training-runs.md gives people for their training code write what `--run` reads."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from clusterproof.plugins.training_run.reading import read_run
+from tests.builders.wheel import ROOT
+
+STEPS, RANKS = 30, 4
+
+
+class Loss(SimpleNamespace):
+    def backward(self) -> None:
+        """Nothing to learn."""
+
+
+def nothing() -> None:
+    """Stands for what takes no time here."""
+
+
+def test_the_lines_for_ones_own_training_code_write_what_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "training-runs.md").read_text(encoding="utf-8")
+    code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
+    torch = ModuleType("torch")
+    torch.__dict__["cuda"] = SimpleNamespace(synchronize=nothing)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.chdir(tmp_path)
+    model: Callable[[object], Loss] = lambda _batch: Loss()  # noqa: E731
+    optimizer = SimpleNamespace(step=nothing, zero_grad=nothing)
+    for rank in range(RANKS):
+        monkeypatch.setenv("RANK", str(rank))
+        names = {"loader": [0] * STEPS, "steps": STEPS, "model": model, "optimizer": optimizer}
+        exec(code, names)
+        names["log"].close()  # type: ignore[attr-defined]
+    run = read_run([str(tmp_path)])
+    assert {place.rank: len(seconds) for place, seconds in run.computed.items()} == dict.fromkeys(range(RANKS), STEPS)
+    assert set(run.told.steps) == set(range(RANKS))
+    assert {name for _, name in run.told.parts} == {"data"}

@@ -1,0 +1,160 @@
+"""Traces of PyTorch's profiler, read event by event: steps, the wait for data, collectives that run alone."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tracemalloc
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusterproof.plugins.training_run.intervals import union, within, without
+from clusterproof.plugins.training_run.reading import read_run
+from clusterproof.plugins.training_run.records import RunError
+from clusterproof.plugins.training_run.run import TrainingRun
+from tests.training_run.builders import labelled, said
+
+Event = dict[str, Any]
+NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def event(name: str, start: float, lasted: float, category: str) -> Event:
+    return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": lasted}
+
+
+def step_events(number: int, *, loading: float = 50, alone: float = 100, compute: str = "gemm") -> Iterable[Event]:
+    """A step of 1,000 µs: data first, then compute, of which a collective runs on for a while when it has ended."""
+    start = 1000.0 * number
+    yield event(f"ProfilerStep#{number}", start, 1000, "user_annotation")
+    yield event(f"ProfilerStep#{number}", start, 990, "gpu_user_annotation")
+    yield event("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start, loading, "user_annotation")
+    yield event(compute, start + 100, 500, "kernel")
+    yield event(NCCL, start + 400, 200 + alone, "kernel")
+
+
+def trace(events: Iterable[Event], rank: int = 3, **more: Any) -> str:
+    head = {"schemaVersion": 1, "deviceProperties": [{"id": 0}], "distributedInfo": {"rank": rank}, **more}
+    return json.dumps({**head, "traceEvents": list(events), "traceName": "x"}, indent=1)
+
+
+def read(folder: Path, text: str | bytes) -> TrainingRun:
+    path = folder / "trace.json"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_run([str(path)])
+
+
+def ten_steps(**how: Any) -> list[Event]:
+    return [one for number in range(10) for one in step_events(number, **how)]
+
+
+def test_a_loader_without_workers_is_found_in_a_real_trace() -> None:
+    run = read_run([str(labelled("kineto/resnet50_num_workers_0.pt.trace.json.gz"))])
+    result = said("run.data_wait", run)
+    assert result.message == "rank 0 waits for data for 39.6 % of its steps; expected at most 5 %"
+    assert said("run.comm_exposed", run).verdict.value == "not applicable"
+
+
+@pytest.mark.parametrize(
+    ("file", "ranks", "verdict"),
+    [
+        ("hta/control.json.gz", {3}, "pass"),
+        ("hta/sampled_rank-0.json.gz", {0}, "concern"),
+        ("hta/sampled_rank-1.json.gz", {1}, "concern"),
+        ("hta/nccl_data.json.gz", {0}, "pass"),
+        ("tracelens/b200-eager_trace.json.gz", {0}, "pass"),
+    ],
+)
+def test_real_traces_of_jobs_tell_their_collectives(file: str, ranks: set[int], verdict: str) -> None:
+    run = read_run([str(labelled(file))])
+    assert set(run.told.places) == ranks
+    assert said("run.comm_exposed", run).verdict.value == verdict
+
+
+def test_steps_the_wait_for_data_and_what_is_not_hidden_are_told(tmp_path: Path) -> None:
+    run = read(tmp_path, trace(ten_steps(loading=200, alone=300)))
+    assert set(run.told.places) == {3}
+    assert {step: round(seconds, 6) for step, (seconds, _) in run.told.steps[3].items()} == dict.fromkeys(
+        range(10), 0.001
+    )
+    assert said("run.data_wait", run).message.startswith("rank 3 waits for data for 20")
+    assert said("run.comm_exposed", run).message.startswith("rank 3: in 30")
+
+
+def test_a_healthy_trace_passes(tmp_path: Path) -> None:
+    run = read(tmp_path, gzip.compress(trace(ten_steps(loading=10, alone=50)).encode()))
+    assert said("run.data_wait", run).verdict.value == said("run.comm_exposed", run).verdict.value == "pass"
+
+
+def test_a_reduction_that_is_a_kernel_of_pytorch_is_compute(tmp_path: Path) -> None:
+    run = read(tmp_path, trace(ten_steps(compute="void at::native::reduce_kernel<512, 1>", alone=50)))
+    assert said("run.comm_exposed", run).verdict.value == "pass"
+
+
+def test_a_trace_without_a_loader_does_not_say_that_nothing_waits_for_data(tmp_path: Path) -> None:
+    run = read(tmp_path, trace(one for one in ten_steps() if "DataLoader" not in one["name"]))
+    assert said("run.data_wait", run).verdict.value == "incomplete"
+
+
+def test_a_trace_without_steps_is_one_step(tmp_path: Path) -> None:
+    run = read(tmp_path, trace(one for one in ten_steps() if "ProfilerStep" not in one["name"]))
+    assert list(run.told.steps[3]) == [0]
+
+
+def test_a_trace_that_was_cut_tells_what_was_written(tmp_path: Path) -> None:
+    text = trace(ten_steps(loading=200))
+    for data in (text[: len(text) * 2 // 3].encode(), gzip.compress(text.encode())[:-40]):
+        assert len(read(tmp_path, data).told.steps[3]) >= 5
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (trace(ten_steps()).replace('"dur": 500', '"dur": "long"'), "event 4: dur is 'long'; expected a number"),
+        (trace(ten_steps()).replace('"dur": 500', '"dur": -1'), "event 4: dur is -1; expected a duration of 0 or more"),
+        ('{"schemaVersion": 1, "deviceProperties": []}', "no traceEvents; expected a trace of PyTorch's profiler"),
+        ('{"traceEvents": [' + "[" * 100_000, "event 0: it is nested too deeply"),
+        ('{"traceEvents": [{"a": 1}, nonsense ' + " " * 2_000_000, "event 1: 'nonsense "),
+    ],
+)
+def test_what_is_wrong_in_a_trace_is_one_clear_error(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(RunError) as wrong:
+        read(tmp_path, text)
+    assert words in str(wrong.value)
+
+
+@pytest.mark.parametrize("events", [[7, None, "x", [], {}, {"ph": "X"}, {"ph": "X", "name": 7, "cat": "kernel"}]])
+def test_events_of_other_kinds_are_passed_over(tmp_path: Path, events: list[Any]) -> None:
+    assert read(tmp_path, trace([*events, *ten_steps()])).told.steps[3].keys() == set(range(10))
+
+
+def test_memory_stays_flat_however_long_the_trace_is(tmp_path: Path) -> None:
+    def peak(count: int) -> int:
+        others = [event("aten::add", number, 1, "cpu_op") for number in range(count)]
+        (tmp_path / "trace.json").write_text(trace([*others, *ten_steps()]))
+        tracemalloc.start()
+        read_run([str(tmp_path / "trace.json")])
+        data = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return data
+
+    assert peak(20_000) < peak(2_000) + 200_000
+
+
+STRETCHES = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20)).map(lambda one: (one[0], one[0] + one[1])))
+
+
+@given(STRETCHES, STRETCHES)
+def test_what_others_leave_free_is_what_no_second_of_theirs_covers(
+    own: list[tuple[float, float]], others: list[tuple[float, float]]
+) -> None:
+    def seconds(of: list[tuple[float, float]]) -> set[int]:
+        return {second for start, end in of for second in range(int(start), int(end))}
+
+    left = without(union(own), union(others))
+    assert seconds(left) == seconds(own) - seconds(others)
+    assert within(left, 10, 30) == len(seconds(left) & set(range(10, 30)))

@@ -1,0 +1,131 @@
+"""Of a run that hangs the rank is named that all others wait for, out of dumps in which no code can hide."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.training_run.missing import missing
+from clusterproof.plugins.training_run.reading import read_run
+from clusterproof.plugins.training_run.records import RunError
+from tests.training_run.builders import labelled, said
+from tests.training_run.dumps import Reached, dump, hanging
+
+ALL_DONE: Reached = {"0": (50, 50), "1": (90, 90)}
+# Rank 1 does not come to collective 91 of its tensor group: rank 0 waits there, the other two for both in the whole.
+HOST_HANGS: dict[int, Reached] = {
+    0: {"0": (50, 50), "1": (91, 90)},
+    1: {"0": (50, 50), "1": (90, 90)},
+    2: {"0": (51, 50), "2": (92, 92)},
+    3: {"0": (51, 50), "2": (92, 92)},
+}
+# Rank 1 has enqueued all and its GPU ends nothing any more; the others have ended what they could.
+GPU_STOPS: dict[int, Reached] = {
+    0: {"0": (50, 50), "1": (95, 93)},
+    1: {"0": (51, 49), "1": (96, 90)},
+    2: {"0": (51, 50), "2": (92, 92)},
+    3: {"0": (51, 50), "2": (92, 92)},
+}
+
+
+def test_the_ranks_that_were_broken_on_purpose_are_named_and_no_other() -> None:
+    folder = labelled("flight-recorder/gpu_error_1st")
+    label = (folder / "fault_injection.log").read_text(encoding="utf-8").splitlines()[0]
+    run = read_run([str(folder)])
+    assert label == "Fault ranks: [12, 14]"
+    assert run.missing.ranks == (12, 14)
+    assert said("run.first_missing", run).verdict is Verdict.FAIL
+    assert run.told.notes == ["not understood: fault_injection.log"]
+
+
+@pytest.mark.parametrize("reached", [HOST_HANGS, GPU_STOPS], ids=["its host hangs", "its GPU stops"])
+@pytest.mark.parametrize("keeps_ended", [False, True], ids=["only what waits", "all of the ring"])
+def test_who_waits_for_nobody_is_named_and_who_waits_is_not(
+    tmp_path: Path, reached: dict[int, Reached], keeps_ended: bool
+) -> None:
+    result = said("run.first_missing", hanging(tmp_path, reached, keeps_ended=keeps_ended))
+    assert result.verdict is Verdict.FAIL
+    assert result.message.startswith("rank 1 missing in all_reduce ")
+
+
+def test_ranks_that_have_all_come_pass(tmp_path: Path) -> None:
+    reached = {rank: {"0": (50, 50), "1" if rank < 2 else "2": (90, 90)} for rank in range(4)}
+    assert said("run.first_missing", hanging(tmp_path, reached)).verdict is Verdict.PASS
+
+
+def test_who_left_no_dump_is_named_where_others_wait_for_it_and_that_is_incomplete(tmp_path: Path) -> None:
+    result = said("run.first_missing", hanging(tmp_path, {rank: HOST_HANGS[rank] for rank in (0, 2, 3)}))
+    assert result.verdict is Verdict.INCOMPLETE
+    assert result.message.startswith("rank 1 left no dump, and others wait for them in all_reduce 51 of default_pg")
+
+
+def test_ranks_that_all_wait_in_the_same_place_are_incomplete(tmp_path: Path) -> None:
+    reached = {rank: {"0": (51, 50), "1" if rank < 2 else "2": (90, 90)} for rank in range(4)}
+    result = said("run.first_missing", hanging(tmp_path, reached))
+    assert result.verdict is Verdict.INCOMPLETE
+    assert "none is behind the others" in result.message
+
+
+def test_without_dumps_nobody_is_missing() -> None:
+    assert missing({}).ranks == ()
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return os.system, ("touch /tmp/clusterproof-was-here",)
+
+
+@pytest.mark.parametrize("data", [Evil(), {"entries": [Evil()]}, os.system, Path("x")])
+def test_a_dump_that_names_a_class_or_a_function_is_refused(tmp_path: Path, data: Any) -> None:
+    (tmp_path / "dump_0").write_bytes(pickle.dumps(data))
+    with pytest.raises(RunError, match=r"dump_0: UnpicklingError: it names \S+; expected what TORCH_NCCL"):
+        read_run([str(tmp_path / "dump_0")])
+    assert not Path("/tmp/clusterproof-was-here").exists()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pickle.dumps(dump(0, ALL_DONE))[:-20],
+        pickle.dumps([1, 2]),
+        pickle.dumps({"entries": []}),
+        pickle.dumps({"pg_config": {"0": {"ranks": "[" * 10_000}}, "entries": []}),
+        pickle.dumps({"pg_config": {}, "entries": [{"is_p2p": False}]}),
+        pickle.dumps({"pg_config": {}, "entries": 7}),
+        b"\x80",
+        b"\x80\x04" + b"(" * 1_000,
+    ],
+)
+def test_a_dump_that_is_cut_or_of_another_kind_is_one_clear_error(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "dump_3").write_bytes(data)
+    with pytest.raises(RunError, match=r"dump_3: .*; expected what TORCH_NCCL_DUMP_ON_TIMEOUT writes"):
+        read_run([str(tmp_path / "dump_3")])
+
+
+def test_a_dump_of_an_unknown_rank_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "dump").write_bytes(pickle.dumps(dump(0, ALL_DONE)))
+    with pytest.raises(
+        RunError, match="the file's name does not end in its rank; expected one like nccl_trace_rank_12"
+    ):
+        read_run([str(tmp_path)])
+
+
+def test_two_dumps_of_one_rank_are_not_of_one_moment(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "dump_0").write_bytes(pickle.dumps(dump(0, ALL_DONE)))
+    with pytest.raises(RunError, match="rank 0 has a dump already; expected the dumps of one moment"):
+        read_run([str(tmp_path)])
+
+
+def test_the_order_of_a_ranks_groups_tells_the_numbers_by_which_it_knows_them() -> None:
+    dumps = read_run([str(labelled("flight-recorder/gpu_error_1st"))]).told.dumps.values()
+    assert len(dumps) == 16
+    for one in dumps:  # what its operations say of some agrees with what the order says of all
+        assert set(one.local) == set(one.members)
+        assert len(set(one.local.values())) == len(one.local)

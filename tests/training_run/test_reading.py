@@ -1,0 +1,189 @@
+"""Files of a run are read strictly: a wrong line is one clear error, and a file that was cut loses its tail only."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.training_run import lines, told
+from clusterproof.plugins.training_run.reading import read_run
+from clusterproof.plugins.training_run.records import RunError
+from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.words import kind_of
+
+TABLE = "rank,step,optype,duration\n" + "".join(
+    f"{rank},{step},forward-compute,0.{rank + 5}\n" for step in range(1, 31) for rank in range(4)
+)
+STEPS = "rank,step,start,dur,forward_ms,data_ms,loss\n" + "".join(
+    f"{rank},{step},{step}.5,1.0,{500 + 100 * rank},100,2.{step}\n" for step in range(1, 31) for rank in range(4)
+)
+LINES = "".join(
+    f'{{"rank": {rank}, "step": {step}, "start": {step}.5, "dur": 1.0, "stages": {{"forward": 0.{rank + 5}}}}}\n'
+    for step in range(1, 31)
+    for rank in range(4)
+)
+WRONG = [  # a line that takes the place of the third, and what is said of it
+    ("0,one,forward-compute,0.5", "step is 'one'; expected a whole number of 0 or more"),
+    ("0,1,forward-compute,-0.5", "duration is '-0.5'; expected a duration of 0 or more"),
+    ("0,1,forward-compute,nan", "duration is 'nan'; expected a number"),
+    ("0,1,forward-compute", "3 values; expected 4, as the first line names them"),
+    ("-1,1,forward-compute,0.5", "rank is '-1'; expected a whole number of 0 or more"),
+    ("0,99999999999999999999,x,0.5", "step is '99999999999999999999'; expected a whole number"),
+    ("0,1,,0.5", "operation is ''; expected a name of at most 200 characters"),
+    ("0,1,\x1b[2J,0.5", "operation is '\\x1b[2J'; expected a name"),
+]
+
+
+def read(folder: Path, text: str | bytes, name: str = "trace.csv") -> TrainingRun:
+    path = folder / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_run([str(path)])
+
+
+@pytest.mark.parametrize("text", [TABLE, STEPS, LINES], ids=["operations", "steps", "JSON lines"])
+def test_every_form_tells_the_compute_of_each_rank(tmp_path: Path, text: str) -> None:
+    found = read(tmp_path, text).computed
+    assert {place.rank: round(seconds[7], 3) for place, seconds in found.items()} == {0: 0.5, 1: 0.6, 2: 0.7, 3: 0.8}
+
+
+def test_a_packed_file_tells_the_same(tmp_path: Path) -> None:
+    assert read(tmp_path, gzip.compress(TABLE.encode())).computed == read(tmp_path, TABLE).computed
+
+
+@pytest.mark.parametrize("text", [f"\ufeff{TABLE}", TABLE.replace("\n", "\r\n"), TABLE.rstrip("\n")])
+def test_what_editors_do_to_a_table_changes_nothing(tmp_path: Path, text: str) -> None:
+    assert read(tmp_path, text).computed == read(tmp_path, TABLE).computed
+
+
+def test_columns_may_stand_in_any_order_and_have_their_units(tmp_path: Path) -> None:
+    other = "duration_ms,name,iteration,global_rank,more\n" + "".join(
+        f"{500 + 100 * rank},fwd,{step}.0,{rank},\n" for step in range(1, 31) for rank in range(4)
+    )
+    found = read(tmp_path, other).computed
+    assert {place.rank: round(seconds[7], 3) for place, seconds in found.items()} == {0: 0.5, 1: 0.6, 2: 0.7, 3: 0.8}
+
+
+@pytest.mark.parametrize(("line", "words"), WRONG)
+def test_a_wrong_line_is_one_error_with_file_and_line(tmp_path: Path, line: str, words: str) -> None:
+    rows = TABLE.split("\n")
+    rows[2] = line
+    with pytest.raises(RunError) as wrong:
+        read(tmp_path, "\n".join(rows))
+    assert str(wrong.value).startswith(f"{tmp_path}/trace.csv:3: {words}")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("{", "'{' is no JSON; expected"),
+        ("[" * 100_000, "is no JSON; expected"),
+        ('{"rank": 1}', "is no step; expected"),
+        ('{"step": 1, "dur": true}', "dur is True; expected a number"),
+        ('{"step": 1, "dur": 1, "stages": [1]}', "stages is '[1]'; expected seconds by name"),
+        ('{"step": 1, "dur": NaN}', "dur is nan; expected a number"),
+        ("7", "'7' is no step; expected"),
+    ],
+)
+def test_so_is_a_wrong_line_of_json(tmp_path: Path, line: str, words: str) -> None:
+    rows = LINES.split("\n")
+    rows[2] = line
+    with pytest.raises(RunError) as wrong:
+        read(tmp_path, "\n".join(rows), "steps.jsonl")
+    assert str(wrong.value).startswith(f"{tmp_path}/steps.jsonl:3: ")
+    assert words in str(wrong.value)
+
+
+@pytest.mark.parametrize("text", [TABLE, STEPS, LINES], ids=["operations", "steps", "JSON lines"])
+def test_a_file_that_was_cut_loses_its_tail_only(tmp_path: Path, text: str) -> None:
+    for data in (text.encode()[:-9], gzip.compress(text.encode())[:-20]):
+        found = read(tmp_path, data).computed
+        assert len(found) == 4
+        assert max(len(seconds) for seconds in found.values()) >= 25
+
+
+def test_bytes_that_are_no_text_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"trace\.csv:2: byte 0 is not UTF-8; expected text"):
+        read(tmp_path, TABLE.encode().replace(b"0,1,", b"\xff,1,", 1))
+
+
+def test_a_line_without_end_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MAX_LINE", 1000)
+    with pytest.raises(RunError, match=r"trace\.csv:2: 2,008 bytes; expected lines of less than 1,000 bytes"):
+        read(tmp_path, TABLE.replace("forward-compute", "f" * 2000, 1))
+
+
+def test_more_than_there_is_room_for_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(told, "MAX_CELLS", 100)
+    with pytest.raises(RunError, match="more than 100 ranks × steps × operations; expected fewer"):
+        read(tmp_path, TABLE)
+
+
+def test_files_of_two_runs_are_not_one_run(tmp_path: Path) -> None:
+    for name, stage in (("a.csv", 2), ("b.csv", 1)):
+        (tmp_path / name).write_text(f"rank,stage,step,optype,duration\n3,{stage},1,fwd,0.5\n")
+    with pytest.raises(RunError, match=r"rank 3 is of stage 1.*, and of stage 2.*before; expected files of one run"):
+        read_run([str(tmp_path)])
+
+
+def test_a_folder_is_read_file_by_file_and_says_what_it_did_not_understand(tmp_path: Path) -> None:
+    rows = TABLE.splitlines(keepends=True)
+    (tmp_path / "sub").mkdir()
+    for rank in range(4):
+        (tmp_path / "sub" / f"{rank}.csv").write_text(rows[0] + "".join(rows[1 + rank :: 4]))
+    (tmp_path / "notes.md").write_text("# notes\n")
+    run = read_run([str(tmp_path)])
+    assert run.computed == read(tmp_path, TABLE, "all.txt").computed
+    assert run.told.notes == ["not understood: notes.md"]
+    assert len(run.told.files) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("none.csv", "No such file or directory"), ("notes.md", "its form is not known; expected a table")],
+)
+def test_a_file_that_is_named_and_not_understood_is_an_error(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / "notes.md").write_text("# notes\n")
+    with pytest.raises(RunError, match=words):
+        read_run([str(tmp_path / name)])
+
+
+def test_memory_stays_flat_however_often_operations_repeat(tmp_path: Path) -> None:
+    def peak(times: int) -> int:
+        rows = TABLE.split("\n", 1)
+        (tmp_path / "long.csv").write_text(rows[0] + "\n" + rows[1] * times)
+        tracemalloc.start()
+        read_run([str(tmp_path / "long.csv")])
+        data = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return data
+
+    assert peak(1000) < peak(200) + 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("forward-compute", "compute"),
+        ("backward-send", "communication"),
+        ("forward-recv", "communication"),
+        ("grads-reduce-scatter", "communication"),
+        ("params_all_gather", "communication"),
+        ("ncclDevKernel_AllReduce", "communication"),
+        ("all-to-all", "communication"),
+        ("BackwardPass", "compute"),
+        ("bwd", "compute"),
+        ("DataLoader", "data"),
+        ("data_wait", "data"),
+        ("DataParallel.all_reduce", "communication"),
+        ("save_checkpoint", "checkpoint"),
+        ("optimizer-clip-main-grad", "other"),
+        ("gc", "other"),
+        ("W", "unknown"),
+        ("attention", "unknown"),
+    ],
+)
+def test_the_name_of_an_operation_says_what_it_is(name: str, kind: str) -> None:
+    assert kind_of(name) == kind

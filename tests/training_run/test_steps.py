@@ -1,0 +1,81 @@
+"""Steps that are far longer than others, a change that stays, and the shares of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from clusterproof.plugins.training_run.steps import Timed, drift, outliers
+from tests.training_run.builders import said, stepping
+
+
+def series(seconds: Callable[[int], float], steps: int = 400, noise: float = 0.02, seed: int = 1) -> list[Timed]:
+    random = Random(seed)
+    return [Timed(step, seconds(step) * random.gauss(1, noise)) for step in range(steps)]
+
+
+def test_all_of_a_tenth_of_steps_that_are_twice_as_slow_are_found() -> None:
+    found = outliers(series(lambda step: 2.0 if step % 10 == 0 else 1.0, 1000))
+    assert {one.step for one in found.steps} == set(range(0, 1000, 10))
+    assert found.share == pytest.approx(0.1 / 1.1, rel=0.02)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_alone_is_neither_an_outlier_nor_a_drift(seed: int) -> None:
+    even = series(lambda _: 1.0, noise=0.1, seed=seed)
+    assert outliers(even).share < 0.02
+    change = drift(even)
+    assert change is None or change.times < 1.1
+
+
+@pytest.mark.parametrize("at", [30, 100, 200, 370])
+@pytest.mark.parametrize("times", [1.12, 1.5, 3.0])
+def test_a_change_that_stays_is_found_where_it_begins(at: int, times: float) -> None:
+    change = drift(series(lambda step: times if step >= at else 1.0))
+    assert change
+    assert change.times == pytest.approx(times, rel=0.02)
+    assert abs(change.step - at) <= 3
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        lambda step: 1.5 if 100 <= step < 200 else 1.0,  # over again
+        lambda step: 1.0 if step >= 200 else 1.5,  # better
+        lambda step: 30.0 if step == 200 else 1.0,  # one long step
+        lambda step: 3.0 if step % 20 == 0 else 1.0,  # now and then
+    ],
+)
+def test_what_does_not_stay_is_no_drift(seconds: Callable[[int], float]) -> None:
+    assert drift(series(seconds)) is None
+
+
+def test_a_drift_that_creeps_is_found_too() -> None:
+    change = drift(series(lambda step: 1 + step / 1000))
+    assert change
+    assert change.times > 1.1
+
+
+def test_steps_that_all_take_exactly_as_long_have_no_finding() -> None:
+    exact = [Timed(step, 1.0) for step in range(400)]
+    assert outliers(exact).steps == ()
+    assert drift(exact) is None
+
+
+def test_the_warm_up_does_not_count() -> None:
+    run = stepping(lambda step: 60.0 if step <= 5 else 1.0)
+    assert said("run.step_outliers", run).verdict.value == "pass"
+
+
+def test_the_rank_that_waits_longest_for_data_is_named() -> None:
+    run = stepping(lambda _: 1.0, lambda _: {"data": 0.02})
+    for step in run.told.parts[1, "data"]:
+        run.told.parts[1, "data"][step] = (0.3, 1)
+    assert said("run.data_wait", run).message.startswith("rank 1 waits for data for 30")
+
+
+def test_one_checkpoint_tells_no_share() -> None:
+    result = said("run.checkpoint_share", stepping(lambda _: 1.0, lambda step: {"save": float(step == 50)}))
+    assert result.message == "1 checkpoints; expected 2 at least: log a longer part of the run"

@@ -1,0 +1,39 @@
+"""The simulation that `scripts/simulate stragglers` runs, small: the same runs each time, and no goal is missed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from bench.stragglers import Cell, figures, run, simulate, table
+
+Found = dict[Cell, Counter[str]]
+
+
+@pytest.fixture(scope="module")
+def found() -> Found:
+    """Runs of 8 and of 16 ranks."""
+    return simulate(0.02, (8, 16), processes=1)
+
+
+def test_no_healthy_rank_is_accused(found: Found) -> None:
+    data = figures(found)
+    assert data["healthy_ranks"] > 1_000
+    assert data["accused"] == 0
+
+
+def test_ranks_that_are_ten_percent_slow_are_named_through_noise_of_five(found: Found) -> None:
+    assert figures(found)["named_10pct_at_5pct"] >= 0.9
+
+
+def test_the_table_has_every_kind_of_run(found: Found) -> None:
+    shown = table(found)
+    assert all(
+        words in shown for words in ("uneven sequence lengths", "one busy replica", "| 10% | 5% |", "plain rule")
+    )
+
+
+def test_the_same_cell_comes_out_the_same() -> None:
+    cell = Cell("one slow rank", 8, 20, 0.05, 2, 0.1)
+    assert run(cell) == run(cell)
