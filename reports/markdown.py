@@ -11,7 +11,7 @@ from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
 from clusterproof.reports.since import since
-from clusterproof.reports.to_do import to_do_line
+from clusterproof.reports.to_do import shared_finding, to_do_line
 
 MOST = 50  # findings of each kind: GitHub shows a mebibyte at most
 MAX_LINES = 10  # of what was seen, per finding
@@ -28,7 +28,7 @@ def markdown(run: Run) -> str:
     stands = standing(run.results)
     parts = [
         f"## {_STANDS.get(stands, '✅')} {plain(run.cluster.name)}: {stands}",
-        *(f"**{plain(words)}**" for words in [to_do_line(run.results)] if words),
+        *(f"**{plain(words)}**" for words in (to_do_line(run.results), shared_finding(run.results)) if words),
         plain(headline(run.results) or "no check was run"),
         *_since(run),
         *_table(run),

@@ -10,7 +10,7 @@ from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline, within
-from clusterproof.reports.to_do import to_do_line
+from clusterproof.reports.to_do import shared_finding, to_do_line
 
 SCREEN = 30  # lines
 MAX_LINES = 4  # of what was seen, per finding; the reports have all
@@ -48,9 +48,9 @@ def summary(results: Sequence[Result], catalog: Catalog, width: int = 100, verbo
 
 
 def _lines(results: Sequence[Result], catalog: Catalog, verbose: bool) -> Iterator[Line]:
-    tasks = [Line(words, {"bold": True}) for words in [to_do_line(results)] if words]
+    tasks = [Line(words, {"bold": True}) for words in (to_do_line(results), shared_finding(results)) if words]
     found = list(_found(results, catalog, verbose))
-    yield from (line for task in tasks for line in (task, Line("")))
+    yield from [*tasks, Line("")] if tasks else []
     yield from found
     if results:
         yield Line(headline(results))

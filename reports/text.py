@@ -11,7 +11,7 @@ from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
 from clusterproof.reports.since import since
-from clusterproof.reports.to_do import to_do_line
+from clusterproof.reports.to_do import shared_finding, to_do_line
 
 WIDTH = 100  # columns
 MOST = 20  # findings of each kind
@@ -25,7 +25,7 @@ def text(run: Run) -> str:
     """The summary of a run, one paragraph for each finding."""
     tasks = to_do_line(run.results)
     paragraphs = [
-        *([[tasks]] if tasks else []),
+        *(words for words in [list(filter(None, (tasks, shared_finding(run.results))))] if words),
         [f"{run.cluster.name}: {standing(run.results)}", headline(run.results) or "no check was run"],
         *_since(run),
         *_findings(run),

@@ -14,6 +14,7 @@ from clusterproof.reports.findings import shortened, within, worst_of
 CANNOT_REACH = "cannot reach"
 NOT_PROVEN = "not proven"
 MAX_NODES = 80  # characters of a nodeset
+LEAST_TO_SHARE = 3  # failed nodes
 MAX_REASONS = 2
 MAX_REASON = 60  # characters of one
 
@@ -74,6 +75,17 @@ def to_do_line(results: Iterable[Result]) -> str:
         return ""
     has_nodes = any(result.is_of_node for result in results)
     return " · ".join([*(tasks or ["NOTHING TO DO"]), *([f"{fit} fit"] if has_nodes else [])])
+
+
+def shared_finding(results: Iterable[Result]) -> str:
+    """`9 of 14 failed nodes share one finding: Locked memory limit`, where at least half of three or more do."""
+    failed = [result for result in results if result.is_of_node and result.verdict is Verdict.FAIL]
+    count = len({result.node for result in failed})
+    found = Counter((result.check, result.title) for result in failed).most_common(1)
+    if not found or count < LEAST_TO_SHARE or 2 * found[0][1] < count:
+        return ""
+    (check, title), nodes = found[0]
+    return f"{nodes} of {count} failed nodes share one finding: {title or check}"
 
 
 def fit_nodes(results: Iterable[Result]) -> int:

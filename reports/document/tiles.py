@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from html import escape
 
 from clusterproof.plugins.core.result import Result
-from clusterproof.reports.to_do import NOT_PROVEN, Task, fit_nodes, to_do
+from clusterproof.reports.to_do import NOT_PROVEN, Task, fit_nodes, shared_finding, to_do
 
 
 def tiles(results: Iterable[Result]) -> str:
@@ -16,7 +16,9 @@ def tiles(results: Iterable[Result]) -> str:
     if not tasks and not fit:
         return ""
     of_fit = _tile("pass", str(fit), "fit", "as far as checked", "")
-    return f'<ul class="tiles" aria-label="what to do">{"".join(map(_of_task, tasks))}{of_fit}</ul>'
+    shared = shared_finding(results)
+    said = f'<p class="shared">{escape(shared)}</p>' if shared else ""
+    return f'<ul class="tiles" aria-label="what to do">{"".join(map(_of_task, tasks))}{of_fit}</ul>{said}'
 
 
 def _of_task(task: Task) -> str:

@@ -21,6 +21,7 @@ GOLDEN = """\
 
 INVESTIGATE gpu[001-006] (word_of_gpu, word) · CANNOT REACH gpu[009-010] (refused) · NOT PROVEN
               gpu008 (word) · 1 fit
+5 of 6 failed nodes share one finding: A GPU says a wrong word
 
 FAIL        A GPU says a wrong word: 5 of 10 nodes (gpu[001-005]), 6 GPUs → network
             5 of 10 nodes alike: probably configuration, not hardware

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.core.nodeset import expand
 from clusterproof.plugins.core.result import ACTIONS, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.to_do import CANNOT_REACH, NOT_PROVEN, to_do, to_do_line
+from clusterproof.reports.to_do import CANNOT_REACH, NOT_PROVEN, shared_finding, to_do, to_do_line
 
 REFUSED = "unreachable: refused"
 
@@ -75,6 +75,21 @@ def test_what_is_incomplete_on_a_node_that_fails_is_no_task_of_its_own() -> None
         Result("gpu.b", "n2", Verdict.INCOMPLETE, cause="nvml did not answer"),
     ]
     assert to_do_line(results) == "REPLACE n1 (a) · NOT PROVEN n2 (nvml did not answer) · 0 fit"
+
+
+@pytest.mark.parametrize(
+    ("failed_nodes", "alike", "words"),
+    [
+        (14, 9, "9 of 14 failed nodes share one finding: Title of memlock"),
+        (14, 6, ""),
+        (2, 2, ""),
+        (3, 3, "3 of 3 failed nodes share one finding: Title of memlock"),
+    ],
+)
+def test_what_most_failed_nodes_share_is_said(failed_nodes: int, alike: int, words: str) -> None:
+    results = [failed(f"gpu.c{n}", f"n{n}", "replace", title=f"Title of {n}") for n in range(failed_nodes)]
+    results += [failed("net.memlock", f"n{n}", "fix configuration", title="Title of memlock") for n in range(alike)]
+    assert shared_finding(results) == words
 
 
 def test_a_thousand_names_that_do_not_fold_are_counted() -> None:
