@@ -1,20 +1,21 @@
 """Writes what is said of the checks out of the checks themselves: `python -m tests.document_checks`.
 
-That is docs/checks.md, the table of README.md, and what Slurm's scripts load: the index of them, the parsed catalogue.
+That is docs/checks.md, and what Slurm's scripts load: the index of them, the parsed catalogue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from clusterproof.plugins.catalog import rows
 from clusterproof.plugins.core.result import SUBSYSTEMS
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.all_checks import all_checks, table, when
+from clusterproof.plugins.suite.all_checks import all_checks, when
 from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.explain import compared_with, reads, worst_first
 from clusterproof.plugins.suite.index import FILE, written
+from clusterproof.plugins.suite.routing import Route
 from clusterproof.plugins.suite.rules import rules
 from clusterproof.reports.wording import skill_of
 from tests.aws.cluster_faults import FAULTS as CLUSTER_FAULTS
@@ -24,8 +25,7 @@ from tests.faults import ALL_FAULTS
 from tests.training_run.faults import FAULTS as RUN_FAULTS
 
 ROOT = Path(__file__).parents[1]
-PATH, README = ROOT / "docs" / "checks.md", ROOT / "README.md"
-BEGIN, END = "<!-- python -m tests.document_checks -->\n", "<!-- end -->\n"  # of the table
+PATH = ROOT / "docs" / "checks.md"
 HEAD = """# The checks
 
 Written out of the checks themselves by `python -m tests.document_checks`; a test keeps it true. Of each check: what it
@@ -35,28 +35,24 @@ it. What could not be read is *incomplete* in every check, whether that is liste
 """
 
 
-def with_table(readme: str) -> str:
-    """README.md with the table as it is now. Raises ValueError where its place is not marked once."""
-    before, _, rest = readme.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    if readme.count(BEGIN) != 1 or rest.count(END) != 1:
-        raise ValueError(f"README.md: expected one {BEGIN.strip()} and one {END.strip()} after it")
-    return before + BEGIN + table() + END + after
-
-
 def document() -> str:
     """The whole page."""
     names = sorted(all_checks(), key=lambda name: SUBSYSTEMS.index(all_checks()[name].route.subsystem))
-    return "\n".join([HEAD, *_contents(), *(line for name in names for line in _check(name))]) + "\n"
+    return "\n".join([HEAD, *_contents(names), *(line for name in names for line in _check(name))]) + "\n"
 
 
-def _contents() -> Iterator[str]:
-    for subsystem in SUBSYSTEMS:
-        names = [name for name, check in all_checks().items() if check.route.subsystem == subsystem]
-        if names:
-            links = ", ".join(f"[{name.partition('.')[2]}](#{name.replace('.', '')})" for name in names)
-            yield f"- **{subsystem}** ({len(names)}): {links}"
+def _contents(names: Iterable[str]) -> Iterator[str]:
+    """A table of the checks, each with a link to what is said of it."""
+    yield from ("| check | looks at | runs | owner |", "|---|---|---|---|")
+    for name in names:
+        check = all_checks()[name]
+        link = f"[`{name}`](#{name.replace('.', '')})"
+        yield f"| {link} | {check.route.title} | {when(check)} | {_owner(check.route)} |"
     yield ""
+
+
+def _owner(about: Route) -> str:
+    return ", ".join(filter(None, (about.team, skill_of(about))))
 
 
 def _check(name: str) -> Iterator[str]:
@@ -67,8 +63,7 @@ def _check(name: str) -> Iterator[str]:
     yield f"- **do**: {about.remedy}"
     yield f"- **see it by hand**: `{about.evidence}`"
     yield f"- **reads**: {reads(check)}"
-    owner = ", ".join(filter(None, (about.team, skill_of(about))))
-    yield f"- **runs**: {when(check)}; **owner**: {owner}"
+    yield f"- **runs**: {when(check)}; **owner**: {_owner(about)}"
     yield from (f"- **{rule.verdict}**: {rule.sentence}" for rule in worst_first(rules(check.function)))
     yield from (f"- **threshold** `{name}`: {words}" for name, words in _thresholds(check))
     yield f"- **proven on**: {_faults(name)}\n"
@@ -127,7 +122,6 @@ _FOUND = (Verdict.FAIL, Verdict.CONCERN)
 
 
 if __name__ == "__main__":
-    README.write_text(with_table(README.read_text(encoding="utf-8")), encoding="utf-8")
     PATH.write_text(document(), encoding="utf-8")
     Path(FILE).write_text(written(), encoding="utf-8")
     Path(rows.PARSED).write_text(rows.written(), encoding="utf-8")

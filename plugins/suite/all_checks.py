@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from clusterproof.plugins.core.marks import marks_on
 from clusterproof.plugins.suite.check import Check, check_of, is_light
 from clusterproof.plugins.suite.routing import OCCASIONS
-from clusterproof.reports.wording import skill_of
 
 PACKAGE = Path(__file__).resolve().parents[2]
 
@@ -58,15 +57,6 @@ def occasions(check: Check) -> list[str]:
 def when(check: Check) -> str:
     """When a check runs, in words."""
     return "with `--run`" if check.is_of_run else ", ".join(occasions(check))
-
-
-def table() -> str:
-    """The checks as a Markdown table, for the README."""
-    rows = ["| check | fails or worries when | when | owner |", "|---|---|---|---|"]
-    for name, check in sorted(all_checks().items(), key=lambda entry: (entry[1].route.subsystem != "node", entry[0])):
-        about = check.route
-        rows.append(f"| `{name}` | {about.title} | {when(check)} | {skill_of(about)} |")
-    return "\n".join(rows) + "\n"
 
 
 def evaluated_by_pairs() -> frozenset[str]:

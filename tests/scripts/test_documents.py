@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.catalog import rows
-from clusterproof.plugins.suite.all_checks import all_checks, table
+from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.index import FILE, written
 from clusterproof.plugins.suite.rules import Rule, rules, thresholds_of
 from tests.builders.wheel import ROOT
-from tests.document_checks import BEGIN, END, PATH, README, document, with_table
+from tests.document_checks import PATH, document
 
 HOW = "run `python -m tests.document_checks`"
 
@@ -32,23 +32,6 @@ def test_the_rooms_that_the_architecture_names_are_there() -> None:
     paths = re.findall(r"`((?:[\w.]+/)+[\w.]*)`", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
     assert len(paths) > 20
     assert [path for path in paths if not ((ROOT / path).exists() or (ROOT / "plugins" / path).exists())] == []
-
-
-def test_the_table_of_checks_is_the_generated_one() -> None:
-    text = README.read_text(encoding="utf-8")
-    assert with_table(text) == text, HOW
-
-
-@pytest.mark.parametrize(
-    "text", ["", "head\n", f"head\n{BEGIN}", f"head\n{BEGIN}| check |\n", f"{BEGIN}{END}{BEGIN}{END}"]
-)
-def test_a_readme_in_which_the_place_of_the_table_is_not_marked_is_not_written(text: str) -> None:
-    with pytest.raises(ValueError, match="expected one"):
-        with_table(text)
-
-
-def test_what_stands_before_and_after_the_table_stays() -> None:
-    assert with_table(f"head\n{BEGIN}old\n{END}tail\n") == f"head\n{BEGIN}{table()}{END}tail\n"
 
 
 def test_the_page_of_checks_is_the_generated_one() -> None:
