@@ -9,7 +9,7 @@ from typing import Any
 
 from clusterproof.plugins.training_run.json_lines import json_lines
 from clusterproof.plugins.training_run.lines import Lines
-from clusterproof.plugins.training_run.records import Place, RunError, Step
+from clusterproof.plugins.training_run.records import Cut, Place, RunError, Step
 from clusterproof.plugins.training_run.values import name, real, seconds, whole
 
 EXPECTED = 'expected {"rank": 0, "step": 1, "dur": 1.3}, with "start" and "stages" where they are known'
@@ -26,11 +26,13 @@ def are_steps(head: bytes) -> bool:
     return isinstance(data, dict) and "step" in data and any(key in data for key in DURATIONS)
 
 
-def read_steps(path: Path) -> Iterator[Step]:
+def read_steps(path: Path) -> Iterator[Step | Cut]:
     """The steps, a line each. Raises RunError."""
     lines = Lines(path)
     for data in json_lines(lines, EXPECTED):
         yield _step(data, lines.where)
+    if lines.is_cut:
+        yield Cut()
 
 
 def _step(data: Any, where: str) -> Step:

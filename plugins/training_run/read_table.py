@@ -8,7 +8,7 @@ from pathlib import Path
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.lines import Lines
-from clusterproof.plugins.training_run.records import Operation, Place, RunError, Step
+from clusterproof.plugins.training_run.records import Cut, Operation, Place, RunError, Step
 from clusterproof.plugins.training_run.values import name, real, seconds, whole
 from clusterproof.plugins.training_run.words import UNKNOWN, kind_of
 
@@ -39,7 +39,7 @@ def is_table(head: bytes) -> bool:
     return columns(_cells(head.partition(b"\n")[0].decode("utf-8", "replace").removeprefix("\ufeff"))) is not None
 
 
-def read_table(path: Path) -> Iterator[Operation | Step]:
+def read_table(path: Path) -> Iterator[Operation | Step | Cut]:
     """Its operations, or its steps. Raises RunError."""
     lines = Lines(path)
     rows = csv.reader(iter(lines), strict=True)
@@ -51,12 +51,14 @@ def read_table(path: Path) -> Iterator[Operation | Step]:
         for row in rows:
             if len(row) != head.count:
                 if lines.is_cut or not row:
+                    yield from [Cut()] if row else []
                     continue
                 raise RunError(f"{lines.where}: {len(row)} values; expected {head.count}, as the first line names them")
             yield _read(row, head, places, lines)
     except csv.Error as wrong:
         if not lines.is_cut:
             raise RunError(f"{lines.where}: {wrong}; expected values between commas") from None
+        yield Cut()
 
 
 def columns(names: list[str]) -> Columns | None:
