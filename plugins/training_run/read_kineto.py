@@ -70,7 +70,7 @@ def read_trace(path: Path) -> Iterator[Step | Cut]:
         parts = {DATA: within(seen.loading, start, end) * US} if seen.loading else {}
         if kernels:
             parts[EXPOSED] = within(exposed, start, end) * US
-        yield Step(place, number, (end - start) * US, start * US, parts)
+        yield Step(place, number, (end - start) * US, parts)
     if not seen.events.is_whole:
         yield Cut()
 

@@ -38,7 +38,6 @@ class Step:
     place: Place
     step: int
     seconds: float
-    start_s: float | None = None  # by the rank's own clock
     parts: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -27,7 +27,6 @@ class Told:
     compute: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and operation
     parts: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and part of a step
     steps: dict[int, Seconds] = field(default_factory=dict)  # by rank
-    starts: dict[int, Seconds] = field(default_factory=dict)  # by rank, in s of its own clock
     dumps: dict[int, Dump] = field(default_factory=dict)  # by rank
     samples: Samples = field(default_factory=Samples)
     cells: int = 0
@@ -79,8 +78,6 @@ class Told:
     def _step(self, one: Step, where: str) -> None:
         rank = one.place.rank
         self._keep(self.steps.setdefault(rank, {}), one.step, one.seconds, where)
-        if one.start_s is not None:
-            self._keep(self.starts.setdefault(rank, {}), one.step, one.start_s, where)
         for name, seconds in one.parts.items():
             self._compute(rank, name, one.step, seconds, where)
             if kind_of(name) not in (COMPUTE, UNKNOWN, OTHER):
