@@ -25,6 +25,7 @@ class Events:
         self.path = path
         self.head = ""
         self.number = 0
+        self.is_whole = False  # whether their end was seen
 
     @property
     def where(self) -> str:
@@ -41,6 +42,7 @@ class Events:
             while True:
                 at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr] # it matches nothing too
                 if text.startswith("]", at):
+                    self.is_whole = True
                     return
                 try:
                     event, end = decode(text, at)

@@ -24,3 +24,4 @@ def json_lines(lines: Lines, expected: str) -> Iterator[Any]:
             broken = f"{lines.where}: {line!r:.60} is no JSON; {expected}"
             continue
         yield data
+    lines.is_cut = bool(broken)

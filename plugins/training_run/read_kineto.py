@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.training_run.events import Events
 from clusterproof.plugins.training_run.intervals import Interval, union, within, without
-from clusterproof.plugins.training_run.records import Place, RunError, Step
+from clusterproof.plugins.training_run.records import Cut, Place, RunError, Step
 from clusterproof.plugins.training_run.values import real, seconds
 
 MAX_KERNELS = 2_000_000  # some 200 MB
@@ -30,35 +31,48 @@ def is_trace(head: bytes) -> bool:
     return head.lstrip().startswith(b"{") and (b'"traceEvents"' in head or b'"deviceProperties"' in head)
 
 
-def read_trace(path: Path) -> Iterator[Step]:
-    """Its steps; the whole trace as one step where nobody called `profiler.step()`. Raises RunError."""
-    events = Events(path)
-    steps: dict[int, Interval] = {}
-    loading: list[Interval] = []
-    computing: list[Interval] = []
-    communicating: list[Interval] = []
-    for event in events:
-        name, category = (event.get("name"), event.get("cat")) if isinstance(event, dict) else (None, None)
-        if not isinstance(name, str) or event.get("ph") != "X":
-            continue
+@dataclass
+class _Seen:
+    """What a trace has of interest, in µs."""
+
+    events: Events
+    steps: dict[int, Interval] = field(default_factory=dict)
+    loading: list[Interval] = field(default_factory=list)
+    computing: list[Interval] = field(default_factory=list)
+    communicating: list[Interval] = field(default_factory=list)
+
+    def note(self, name: str, event: dict[str, Any]) -> None:
+        """Take in an event that lasted. Raises RunError."""
+        category = event.get("cat")
         if category in ("kernel", "Kernel"):
-            (communicating if _COLLECTIVE.search(name) else computing).append(_lasted(event, events))
-            if len(computing) + len(communicating) > MAX_KERNELS:
-                raise RunError(f"{events.where}: more than {MAX_KERNELS:,} kernels; expected fewer: trace fewer steps")
+            (self.communicating if _COLLECTIVE.search(name) else self.computing).append(_lasted(event, self.events))
+            if len(self.computing) + len(self.communicating) > MAX_KERNELS:
+                many = f"more than {MAX_KERNELS:,} kernels"
+                raise RunError(f"{self.events.where}: {many}; expected fewer: trace fewer steps")
         elif category in _OF_CPU and name.startswith(_LOADER):
-            loading.append(_lasted(event, events))
+            self.loading.append(_lasted(event, self.events))
         elif category in _OF_CPU and (step := _STEP.fullmatch(name)):
-            steps[int(step[1])] = _lasted(event, events)
-    kernels = [*computing, *communicating]
-    if not steps and kernels:
-        steps[0] = (min(start for start, _ in kernels), max(end for _, end in kernels))
-    exposed = without(union(communicating), union(computing))
-    place = Place(_rank(events))
-    for number, (start, end) in sorted(steps.items()):
-        parts = {DATA: within(loading, start, end) * US} if loading else {}
+            self.steps[int(step[1])] = _lasted(event, self.events)
+
+
+def read_trace(path: Path) -> Iterator[Step | Cut]:
+    """Its steps; the whole trace as one step where nobody called `profiler.step()`. Raises RunError."""
+    seen = _Seen(Events(path))
+    for event in seen.events:
+        if isinstance(event, dict) and event.get("ph") == "X" and isinstance(event.get("name"), str):
+            seen.note(event["name"], event)
+    kernels = [*seen.computing, *seen.communicating]
+    if not seen.steps and kernels:
+        seen.steps[0] = (min(start for start, _ in kernels), max(end for _, end in kernels))
+    exposed = without(union(seen.communicating), union(seen.computing))
+    place = Place(_rank(seen.events))
+    for number, (start, end) in sorted(seen.steps.items()):
+        parts = {DATA: within(seen.loading, start, end) * US} if seen.loading else {}
         if kernels:
             parts[EXPOSED] = within(exposed, start, end) * US
-        yield Step(place, number, (end - start) * US, start * US, parts)
+        yield Step(place, number, (end - start) * US, parts)
+    if not seen.events.is_whole:
+        yield Cut()
 
 
 def _lasted(event: dict[str, Any], events: Events) -> Interval:

@@ -9,7 +9,7 @@ from typing import Any
 
 from clusterproof.plugins.training_run.json_lines import json_lines
 from clusterproof.plugins.training_run.lines import Lines
-from clusterproof.plugins.training_run.records import RunError
+from clusterproof.plugins.training_run.records import Cut, RunError
 from clusterproof.plugins.training_run.samples import CPU, GPU, IO_WAIT, Sample
 from clusterproof.plugins.training_run.values import name, real
 
@@ -26,13 +26,15 @@ def are_metrics(head: bytes) -> bool:
     return isinstance(data, dict) and {"Type", "Value", "NodeId", "Timestamp"} <= data.keys()
 
 
-def read_metrics(path: Path) -> Iterator[Sample]:
+def read_metrics(path: Path) -> Iterator[Sample | Cut]:
     """The samples of GPUs, CPUs and the wait for I/O; of other metrics none. Raises RunError."""
     lines = Lines(path)
     for data in json_lines(lines, EXPECTED):
         sample = _sample(data, lines.where)
         if sample:
             yield sample
+    if lines.is_cut:
+        yield Cut()
 
 
 def _sample(data: Any, where: str) -> Sample | None:

@@ -1,4 +1,4 @@
-"""Steps as JSON lines: `{"rank": 3, "step": 120, "start": 17.2, "dur": 1.31, "stages": {"forward": 0.4, …}}`."""
+"""Steps as JSON lines: `{"rank": 3, "step": 120, "dur": 1.31, "stages": {"forward": 0.4, …}}`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from clusterproof.plugins.training_run.json_lines import json_lines
 from clusterproof.plugins.training_run.lines import Lines
-from clusterproof.plugins.training_run.records import Place, RunError, Step
-from clusterproof.plugins.training_run.values import name, real, seconds, whole
+from clusterproof.plugins.training_run.records import Cut, Place, RunError, Step
+from clusterproof.plugins.training_run.values import name, seconds, whole
 
-EXPECTED = 'expected {"rank": 0, "step": 1, "dur": 1.3}, with "start" and "stages" where they are known'
+EXPECTED = 'expected {"rank": 0, "step": 1, "dur": 1.3}, with "stages" where they are known'
 DURATIONS = ("dur", "duration", "seconds")
 MAX_PARTS = 100
 
@@ -26,11 +26,13 @@ def are_steps(head: bytes) -> bool:
     return isinstance(data, dict) and "step" in data and any(key in data for key in DURATIONS)
 
 
-def read_steps(path: Path) -> Iterator[Step]:
+def read_steps(path: Path) -> Iterator[Step | Cut]:
     """The steps, a line each. Raises RunError."""
     lines = Lines(path)
     for data in json_lines(lines, EXPECTED):
         yield _step(data, lines.where)
+    if lines.is_cut:
+        yield Cut()
 
 
 def _step(data: Any, where: str) -> Step:
@@ -40,7 +42,6 @@ def _step(data: Any, where: str) -> Step:
     parts = data.get("stages", {})
     if not isinstance(parts, Mapping) or len(parts) > MAX_PARTS:
         raise RunError(f"{where}: stages is {str(parts)!r:.60}; expected seconds by name, {MAX_PARTS} at most")
-    start = data.get("start")
     replica = data.get("dp_rank")
     return Step(
         Place(
@@ -50,6 +51,5 @@ def _step(data: Any, where: str) -> Step:
         ),
         whole(data["step"], "step", where),
         seconds(data[key], key, where),
-        None if start is None else real(start, "start", where),
         {name(part, "stages", where): seconds(lasted, part, where) for part, lasted in parts.items()},
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.lines import Lines
-from clusterproof.plugins.training_run.records import Operation, Place, RunError, Step
-from clusterproof.plugins.training_run.values import name, real, seconds, whole
+from clusterproof.plugins.training_run.records import Cut, Operation, Place, RunError, Step
+from clusterproof.plugins.training_run.values import name, seconds, whole
 from clusterproof.plugins.training_run.words import UNKNOWN, kind_of
 
 NAMES: Mapping[str, tuple[str, ...]] = {  # what a column means, and what it may be called
@@ -19,7 +19,6 @@ NAMES: Mapping[str, tuple[str, ...]] = {  # what a column means, and what it may
     "duration": ("duration", "dur", "seconds", "step_time", "time"),
     "stage": ("stage", "pipeline_stage", "pp_rank"),
     "replica": ("dp_rank", "data_parallel_rank", "replica"),
-    "start": ("start", "start_ts", "start_time", "timestamp", "ts"),
 }
 UNITS = {"_s": 1.0, "_sec": 1.0, "_seconds": 1.0, "_ms": 1e-3, "_us": 1e-6, "_ns": 1e-9}  # in s, by the name's end
 EXPECTED = "expected columns step and duration, with rank and operation where each operation has a row"
@@ -39,7 +38,7 @@ def is_table(head: bytes) -> bool:
     return columns(_cells(head.partition(b"\n")[0].decode("utf-8", "replace").removeprefix("\ufeff"))) is not None
 
 
-def read_table(path: Path) -> Iterator[Operation | Step]:
+def read_table(path: Path) -> Iterator[Operation | Step | Cut]:
     """Its operations, or its steps. Raises RunError."""
     lines = Lines(path)
     rows = csv.reader(iter(lines), strict=True)
@@ -51,12 +50,14 @@ def read_table(path: Path) -> Iterator[Operation | Step]:
         for row in rows:
             if len(row) != head.count:
                 if lines.is_cut or not row:
+                    yield from [Cut()] if row else []
                     continue
                 raise RunError(f"{lines.where}: {len(row)} values; expected {head.count}, as the first line names them")
             yield _read(row, head, places, lines)
     except csv.Error as wrong:
         if not lines.is_cut:
             raise RunError(f"{lines.where}: {wrong}; expected values between commas") from None
+        yield Cut()
 
 
 def columns(names: list[str]) -> Columns | None:
@@ -96,9 +97,7 @@ def _read(row: list[str], head: Columns, places: dict[tuple[str, ...], Place], l
         for part, (index, unit) in head.parts.items()
         if row[index].strip()
     }
-    start = at.get("start")
-    start_s = real(row[start[0]], "start", where) * start[1] if start and row[start[0]].strip() else None
-    return Step(place, step, lasted, start_s, parts)
+    return Step(place, step, lasted, parts)
 
 
 def _place(row: list[str], at: Mapping[str, tuple[int, float]], where: str) -> Place:

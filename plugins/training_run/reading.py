@@ -11,7 +11,7 @@ from clusterproof.plugins.training_run.read_kineto import is_trace, read_trace
 from clusterproof.plugins.training_run.read_sagemaker import are_metrics, read_metrics
 from clusterproof.plugins.training_run.read_steps import are_steps, read_steps
 from clusterproof.plugins.training_run.read_table import is_table, read_table
-from clusterproof.plugins.training_run.records import Operation, RunError, Step
+from clusterproof.plugins.training_run.records import Cut, Operation, RunError, Step
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import Sample
 from clusterproof.plugins.training_run.told import Told
@@ -27,7 +27,7 @@ class Form:
 
     words: str
     is_of: Callable[[bytes], bool]
-    read: Callable[[Path], Iterable[Operation | Step | Dump | Sample]]
+    read: Callable[[Path], Iterable[Operation | Step | Dump | Sample | Cut]]
 
 
 FORMS = (
@@ -53,10 +53,15 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
                 unknown.append(path.name)
             else:
                 raise RunError(f"{path}: its form is not known; expected {', or '.join(form.words for form in FORMS)}")
-    if unknown:
-        more = f" and {len(unknown) - MAX_NAMED} more" if len(unknown) > MAX_NAMED else ""
-        told.notes.append(f"not understood: {', '.join(unknown[:MAX_NAMED])}{more}")
+    told.notes += [
+        f"{what}: {_named(names)}" for what, names in (("not understood", unknown), ("cut", told.cut)) if names
+    ]
     return TrainingRun(_name(paths), told)
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"{', '.join(names[:MAX_NAMED])}{more}"
 
 
 def _form_of(path: Path) -> Form | None:

@@ -38,5 +38,9 @@ class Step:
     place: Place
     step: int
     seconds: float
-    start_s: float | None = None  # by the rank's own clock
     parts: Mapping[str, float] = field(default_factory=dict)
+
+
+@record
+class Cut:
+    """That a file ends in the middle of something: what stands there is left out."""

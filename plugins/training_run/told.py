@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.training_run.read_flight_recorder import Dump
-from clusterproof.plugins.training_run.records import Operation, Place, RunError, Step
+from clusterproof.plugins.training_run.records import Cut, Operation, Place, RunError, Step
 from clusterproof.plugins.training_run.samples import Sample, Samples
 from clusterproof.plugins.training_run.words import COMPUTE, OTHER, UNKNOWN, kind_of
 
@@ -22,30 +22,31 @@ class Told:
 
     files: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    cut: list[str] = field(default_factory=list)  # files that end in the middle of something
     places: dict[int, Place] = field(default_factory=dict)
     compute: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and operation
     parts: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and part of a step
     steps: dict[int, Seconds] = field(default_factory=dict)  # by rank
-    starts: dict[int, Seconds] = field(default_factory=dict)  # by rank, in s of its own clock
     dumps: dict[int, Dump] = field(default_factory=dict)  # by rank
     samples: Samples = field(default_factory=Samples)
     cells: int = 0
 
-    def add(self, told: Iterable[Operation | Step | Dump | Sample], where: str) -> None:
+    def add(self, told: Iterable[Operation | Step | Dump | Sample | Cut], where: str) -> None:
         """Take in what a file tells. Raises RunError."""
         self.files.append(where)
         for one in told:
-            if isinstance(one, Dump):
-                self._dump(one, where)
-                continue
-            if isinstance(one, Sample):
-                self._sample(one, where)
-                continue
-            self._place(one.place, where)
             if isinstance(one, Operation):
+                self._place(one.place, where)
                 self._compute(one.place.rank, one.name, one.step, one.seconds, where)
-            else:
+            elif isinstance(one, Step):
+                self._place(one.place, where)
                 self._step(one, where)
+            elif isinstance(one, Sample):
+                self._sample(one, where)
+            elif isinstance(one, Dump):
+                self._dump(one, where)
+            else:
+                self.cut.append(where)
 
     def _sample(self, sample: Sample, where: str) -> None:
         self.samples.add(sample)
@@ -77,8 +78,6 @@ class Told:
     def _step(self, one: Step, where: str) -> None:
         rank = one.place.rank
         self._keep(self.steps.setdefault(rank, {}), one.step, one.seconds, where)
-        if one.start_s is not None:
-            self._keep(self.starts.setdefault(rank, {}), one.step, one.start_s, where)
         for name, seconds in one.parts.items():
             self._compute(rank, name, one.step, seconds, where)
             if kind_of(name) not in (COMPUTE, UNKNOWN, OTHER):

@@ -59,7 +59,7 @@ def stepping(
     told = Told()
     told.add(
         (
-            Step(Place(rank), step, seconds(step) * random.gauss(1, 0.01), None, parts(step) if parts else {})
+            Step(Place(rank), step, seconds(step) * random.gauss(1, 0.01), parts(step) if parts else {})
             for step in range(1, steps + 1)
             for rank in range(2)
         ),

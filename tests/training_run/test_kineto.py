@@ -109,6 +109,7 @@ def test_a_trace_that_was_cut_tells_what_was_written(tmp_path: Path) -> None:
     text = trace(ten_steps(loading=200))
     for data in (text[: len(text) * 2 // 3].encode(), gzip.compress(text.encode())[:-40]):
         assert len(read(tmp_path, data).told.steps[3]) >= 5
+    assert read(tmp_path, text[: len(text) // 2]).told.notes == [f"cut: {tmp_path}/trace.json"]
 
 
 @pytest.mark.parametrize(

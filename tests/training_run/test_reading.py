@@ -104,6 +104,12 @@ def test_a_file_that_was_cut_loses_its_tail_only(tmp_path: Path, text: str) -> N
         assert max(len(seconds) for seconds in found.values()) >= 25
 
 
+@pytest.mark.parametrize(("text", "tail"), [(TABLE, 9), (LINES, 9)], ids=["operations", "JSON lines"])
+def test_a_file_that_was_cut_is_named(tmp_path: Path, text: str, tail: int) -> None:
+    assert read(tmp_path, text.encode()[:-tail]).told.notes == [f"cut: {tmp_path}/trace.csv"]
+    assert read(tmp_path, text.rstrip("\n")).told.notes == []
+
+
 def test_bytes_that_are_no_text_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"trace\.csv:2: byte 0 is not UTF-8; expected text"):
         read(tmp_path, TABLE.encode().replace(b"0,1,", b"\xff,1,", 1))
