@@ -20,7 +20,7 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Concern, Incomplete
 from clusterproof.plugins.training_run.records import Place
 from clusterproof.plugins.training_run.run import TrainingRun
-from clusterproof.plugins.training_run.told import Told
+from clusterproof.plugins.training_run.run_data import RunData
 
 SIZES = (4, 8, 16, 64, 256, 1024)
 STEPS = (20, 50, 200)
@@ -74,8 +74,8 @@ def simulated(cell: Cell, random: Random) -> tuple[TrainingRun, int]:
         * (BUSY if place.replica == busy else 1)
         for place in places
     }
-    told = Told(places={place.rank: place for place in places})
-    told.compute.update({(place.rank, "forward"): {} for place in places})
+    data = RunData(places={place.rank: place for place in places})
+    data.compute.update({(place.rank, "forward"): {} for place in places})
     for number in range(cell.steps + 10):
         work = [exp(random.gauss(0, swing)) for _ in range(replicas)] if swing else [1.0] * replicas
         for place in places:
@@ -83,8 +83,8 @@ def simulated(cell: Cell, random: Random) -> tuple[TrainingRun, int]:
                 seconds = own[place] * work[place.replica or 0] * exp(random.gauss(0, cell.noise))
                 if number < WARM_UP:
                     seconds *= 1 + 9 * random.random()
-                told.compute[place.rank, "forward"][100 + number] = (seconds, 1)
-    return TrainingRun("simulated", told), slow
+                data.compute[place.rank, "forward"][100 + number] = (seconds, 1)
+    return TrainingRun("simulated", data), slow
 
 
 def by_ours(run: TrainingRun) -> dict[int, str]:
@@ -120,7 +120,7 @@ def run(cell: Cell) -> tuple[Cell, Counter[str]]:
             if slow >= 0:
                 counts[f"{name}: slow {said.pop(slow, 'missed')}"] += 1
             counts.update(f"{name}: healthy {word}" for word in said.values())
-            counts[f"{name}: healthy"] += len(one.told.places) - (slow >= 0)
+            counts[f"{name}: healthy"] += len(one.data.places) - (slow >= 0)
     return cell, counts
 
 

@@ -27,7 +27,7 @@ class Since:
         return f"{self.title}: {self.changes.headline}"
 
     def lines(self, *kinds: str) -> list[str]:
-        """A line for each check of these kinds, its nodes folded: `new gpu003: fail: Uncorrected GPU memory errors (…)`."""
+        """A line for each check of these kinds, its nodes folded: `new gpu003: fail: Active NVLinks (…)`."""
         data = [line for kind, found in self.changes.kinds if kind in kinds for line in folded(kind, found)]
         return [" ".join(line.split()) for line in data]
 

@@ -30,11 +30,11 @@ class OverRun:
         return [printable(line) for line in self._lines()]
 
     def _lines(self) -> Iterator[str]:
-        told = self.run.told
-        steps = {step for cells in (*told.steps.values(), *told.compute.values()) for step in cells}
-        counts = ((len(told.files), "file"), (len({*told.places, *told.dumps}), "rank"), (len(steps), "step"))
+        data = self.run.data
+        steps = {step for cells in (*data.steps.values(), *data.compute.values()) for step in cells}
+        counts = ((len(data.files), "file"), (len({*data.places, *data.dumps}), "rank"), (len(steps), "step"))
         yield f"run: {self.run.name}: {', '.join(_count(number, noun) for number, noun in counts)}"
-        yield from (f"run: {note}" for note in told.notes)
+        yield from (f"run: {note}" for note in data.notes)
 
 
 def begin(config: pytest.Config, policy: Policy) -> None:

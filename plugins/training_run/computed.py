@@ -6,39 +6,39 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from clusterproof.plugins.training_run.records import Place
-from clusterproof.plugins.training_run.told import Told
+from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.words import COMPUTE, kind_of
 
 Computed = Mapping[int, float]
 
 
-def computed(told: Told) -> dict[Place, Computed]:
+def computed(data: RunData) -> dict[Place, Computed]:
     """By rank the seconds of its compute by step: one of each operation, however often a step repeats it.
 
     The mean of forward and of backward is that of a micro-batch: rows that are missing or there twice change nothing. A
     step in which a rank lacks an operation that its stage has tells nothing of it.
     """
     ranks_of: dict[str, list[int]] = defaultdict(list)
-    for rank, name in told.compute:
+    for rank, name in data.compute:
         ranks_of[name].append(rank)
     named = {name for name in ranks_of if kind_of(name) == COMPUTE} or set(ranks_of)
-    names = _names_of_stages(told, {name: ranks_of[name] for name in named})
+    names = _names_of_stages(data, {name: ranks_of[name] for name in named})
     found: dict[Place, Computed] = {}
-    for rank, place in told.places.items():
-        cells = [told.compute.get((rank, name), {}) for name in names.get(place.stage, ())]
+    for rank, place in data.places.items():
+        cells = [data.compute.get((rank, name), {}) for name in names.get(place.stage, ())]
         common = set.intersection(*(set(cell) for cell in cells)) if cells else set()
         if common:
             found[place] = {step: sum(cell[step][0] for cell in cells) for step in common}
     return found
 
 
-def _names_of_stages(told: Told, ranks_of: Mapping[str, list[int]]) -> dict[int, list[str]]:
+def _names_of_stages(data: RunData, ranks_of: Mapping[str, list[int]]) -> dict[int, list[str]]:
     """The operations that most of the ranks of a stage have, which have any."""
     stages: dict[int, Counter[str]] = defaultdict(Counter)
     telling: dict[int, set[int]] = defaultdict(set)
     for name, ranks in ranks_of.items():
         for rank in ranks:
-            stage = told.places[rank].stage
+            stage = data.places[rank].stage
             stages[stage][name] += 1
             telling[stage].add(rank)
     return {

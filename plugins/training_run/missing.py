@@ -81,10 +81,10 @@ def _reached(dump: Dump | None, group: str) -> Status | None:
     """
     if dump is None:
         return NOWHERE
-    told = dump.status.get(dump.local.get(group, ""))
-    if told is None and group not in dump.enqueued:
+    data = dump.status.get(dump.local.get(group, ""))
+    if data is None and group not in dump.enqueued:
         return None if dump.pending else NOWHERE  # who waits nowhere is waited for
-    enqueued = max(dump.enqueued.get(group, -1), told.enqueued if told else -1)
+    enqueued = max(dump.enqueued.get(group, -1), data.enqueued if data else -1)
     return Status(enqueued, dump.pending[group].number - 1 if group in dump.pending else enqueued)
 
 

@@ -76,8 +76,8 @@ def paces(computed: Mapping[Place, Computed]) -> tuple[Pace, ...]:
 
 def _of_stage(stage: Mapping[Place, Computed]) -> list[Pace]:
     effects: dict[Place, list[float]] = {place: [] for place in stage}
-    told = [step for seconds in stage.values() for step in seconds]
-    for step in steady(set(told)) if told else ():
+    data = [step for seconds in stage.values() for step in seconds]
+    for step in steady(set(data)) if data else ():
         present = [place for place, seconds in stage.items() if seconds.get(step, 0.0) > 0.0]
         if len(present) < min(LEAST_PEERS, len(stage)) or len(present) < 2:
             continue

@@ -13,8 +13,8 @@ from clusterproof.plugins.training_run.read_steps import are_steps, read_steps
 from clusterproof.plugins.training_run.read_table import is_table, read_table
 from clusterproof.plugins.training_run.records import Cut, Operation, RunError, Step
 from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.samples import Sample
-from clusterproof.plugins.training_run.told import Told
 from clusterproof.plugins.training_run.unpacked import head_of
 
 MAX_FILES = 20_000
@@ -41,22 +41,22 @@ FORMS = (
 
 def read_run(paths: Sequence[str]) -> TrainingRun:
     """The run that these files and folders tell of together. Raises RunError."""
-    told = Told()
+    data = RunData()
     unknown: list[str] = []
     for named in map(Path, paths):
         is_folder = named.is_dir()
         for path in _files(named) if is_folder else (named,):
             form = _form_of(path)
             if form:
-                told.add(form.read(path), str(path))
+                data.add(form.read(path), str(path))
             elif is_folder:
                 unknown.append(path.name)
             else:
                 raise RunError(f"{path}: its form is not known; expected {', or '.join(form.words for form in FORMS)}")
-    told.notes += [
-        f"{what}: {_named(names)}" for what, names in (("not understood", unknown), ("cut", told.cut)) if names
+    data.notes += [
+        f"{what}: {_named(names)}" for what, names in (("not understood", unknown), ("cut", data.cut)) if names
     ]
-    return TrainingRun(_name(paths), told)
+    return TrainingRun(_name(paths), data)
 
 
 def _named(names: Sequence[str]) -> str:

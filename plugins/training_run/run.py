@@ -15,10 +15,10 @@ from clusterproof.plugins.training_run.computed import computed
 from clusterproof.plugins.training_run.missing import Missing, missing
 from clusterproof.plugins.training_run.pace import LEAST_PEERS, LEAST_STEPS, Computed, Pace, paces, seconds_of_stages
 from clusterproof.plugins.training_run.records import Place
+from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.samples import GPU, LEAST_S, LEAST_SAMPLES, Gpu, gpus, share_bound
 from clusterproof.plugins.training_run.shares import Share, shares
 from clusterproof.plugins.training_run.steps import Timed, steady
-from clusterproof.plugins.training_run.told import Told
 from clusterproof.plugins.training_run.words import CHECKPOINT, DATA, EXPOSED, INIT, kind_of
 
 COLLECT = "give per-rank operations or steps with their parts, docs/training-runs.md shows how"
@@ -44,10 +44,10 @@ MAX_REPLICAS = 5  # that are named
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """One run: everything that its files told. What they do not tell raises Incomplete, with what to collect."""
+    """One run: everything that its files data. What they do not tell raises Incomplete, with what to collect."""
 
     name: str
-    told: Told
+    data: RunData
     type_name: str = ""
     gpu_uuids: tuple[str, ...] = ()
     policy: Policy = NO_POLICY
@@ -59,7 +59,7 @@ class TrainingRun:
     @cached_property
     def computed(self) -> Mapping[Place, Computed]:
         """The seconds that each rank computes in each step. Raises Incomplete."""
-        found = computed(self.told)
+        found = computed(self.data)
         if not found:
             raise Incomplete(NO_COMPUTE, cause=NO_COMPUTE)
         steps = max(len(seconds) for seconds in found.values())
@@ -80,7 +80,7 @@ class TrainingRun:
 
     def timed(self, least: int) -> Sequence[Timed]:
         """Its steps behind the warm-up, each as long as it is in most ranks, without checkpoints. Raises Incomplete."""
-        if not self.told.steps:
+        if not self.data.steps:
             raise Incomplete(NO_STEPS, cause=NO_STEPS)
         series = steady(self._timed)
         if len(series) < least:
@@ -91,19 +91,19 @@ class TrainingRun:
     @cached_property
     def _timed(self) -> Sequence[Timed]:
         saved: dict[tuple[int, int], float] = {}
-        for (rank, name), cells in self.told.parts.items():
+        for (rank, name), cells in self.data.parts.items():
             if kind_of(name) == CHECKPOINT:
                 for step, (seconds, _) in cells.items():
                     saved[rank, step] = saved.get((rank, step), 0.0) + seconds
         ranks: dict[int, list[float]] = {}
-        for rank, cells in self.told.steps.items():
+        for rank, cells in self.data.steps.items():
             for step, (seconds, _) in cells.items():
                 ranks.setdefault(step, []).append(max(0.0, seconds - saved.get((rank, step), 0.0)))
         return [Timed(step, median(seconds)) for step, seconds in sorted(ranks.items())]
 
     def share(self, kind: str, *, is_steady: bool = False) -> Share:
         """The rank that spends the largest share of its time on parts of a kind. Raises Incomplete."""
-        found = shares(self.told, kind, is_steady=is_steady)
+        found = shares(self.data, kind, is_steady=is_steady)
         if not found:
             raise Incomplete(NO_PARTS[kind], cause=NO_PARTS[kind])
         return found[0]
@@ -111,11 +111,11 @@ class TrainingRun:
     @cached_property
     def gpus(self) -> list[Gpu]:
         """Its GPUs, each sampled often enough. Raises Incomplete, NotApplicable."""
-        if not self.told.samples.series:
+        if not self.data.samples.series:
             raise Incomplete(NO_SAMPLES, cause=NO_SAMPLES)
-        if not self.told.samples.of(GPU):
+        if not self.data.samples.of(GPU):
             raise NotApplicable("no GPU was sampled on these nodes")
-        found = gpus(self.told.samples)
+        found = gpus(self.data.samples)
         if not found or any(gpu.samples < LEAST_SAMPLES or gpu.seconds < LEAST_S for gpu in found):
             few = (
                 f"a GPU was sampled {min((gpu.samples for gpu in found), default=0)} times since the run began; "
@@ -127,16 +127,16 @@ class TrainingRun:
     def bound(self, metric: str, least: float, gpu_below: float) -> float:
         """The share of the time in which GPUs are below so many percent and a metric above. Raises as `gpus`."""
         _ = self.gpus
-        share = share_bound(self.told.samples, metric, least, gpu_below)
+        share = share_bound(self.data.samples, metric, least, gpu_below)
         if share is None:
-            untold = f"no file tells {metric} beside the GPUs; expected samples of both at the same time"
-            raise Incomplete(untold, cause=untold)
+            missing = f"no file tells {metric} beside the GPUs; expected samples of both at the same time"
+            raise Incomplete(missing, cause=missing)
         return share
 
     @cached_property
     def missing(self) -> Missing:
         """Which ranks the others wait for. Raises Incomplete."""
-        dumps = self.told.dumps
+        dumps = self.data.dumps
         if not dumps:
             raise Incomplete(NO_DUMPS, cause=NO_DUMPS)
         return missing(dumps)

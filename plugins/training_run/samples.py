@@ -111,7 +111,7 @@ def apart_from_most(found: Iterable[Gpu], points: float) -> list[Gpu]:
 
 
 def share_bound(samples: Samples, metric: str, least: float, gpu_below: float) -> float | None:
-    """The share of the time in which a node's GPUs are below so many percent and this metric is above; None: untold."""
+    """The share of the time in which a node's GPUs are below so many percent and this metric is above."""
     every = samples.of(GPU)
     start = _begun(every.values())
     data = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.pace import steady
-from clusterproof.plugins.training_run.told import Told
+from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.words import kind_of
 
 
@@ -24,17 +24,17 @@ class Share:
         return self.seconds / self.of if self.of else 0.0
 
 
-def shares(told: Told, kind: str, *, is_steady: bool) -> list[Share]:
+def shares(data: RunData, kind: str, *, is_steady: bool) -> list[Share]:
     """Of each rank that timed parts of this kind, the largest share first; `is_steady` leaves the warm-up out."""
     parts: dict[int, list[str]] = {}
-    for rank, name in told.parts:
+    for rank, name in data.parts:
         if kind_of(name) == kind:
             parts.setdefault(rank, []).append(name)
     found = []
     for rank, names in parts.items():
-        lasted = told.steps[rank]
+        lasted = data.steps[rank]
         chosen = steady(lasted) if is_steady else list(lasted)
-        of_step = {step: sum(told.parts[rank, name].get(step, (0.0, 0))[0] for name in names) for step in chosen}
+        of_step = {step: sum(data.parts[rank, name].get(step, (0.0, 0))[0] for name in names) for step in chosen}
         total = sum(max(lasted[step][0], of_step[step]) for step in chosen)
         times = sum(seconds > 0 for seconds in of_step.values())
         found.append(Share(rank, sum(of_step.values()), total, len(chosen), times))

@@ -14,7 +14,7 @@ from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.evaluate import verdict_on
 from clusterproof.plugins.training_run.records import Operation, Place, Step
 from clusterproof.plugins.training_run.run import TrainingRun
-from clusterproof.plugins.training_run.told import Told
+from clusterproof.plugins.training_run.run_data import RunData
 
 SHARED = Path(__file__).parents[3] / "shared" / "runs"
 CHECKS = {name: check for name, check in all_checks().items() if check.is_of_run}
@@ -38,8 +38,8 @@ def computing(
     """A run whose ranks compute so long, give or take a little noise that is always the same."""
     random = Random(5)
     places = [Place(rank, rank // replicas, rank % replicas) for rank in range(stages * replicas)]
-    told = Told()
-    told.add(
+    data = RunData()
+    data.add(
         (
             Operation(place, step, name, seconds(place, step) * share * random.gauss(1, noise))
             for step in range(1, steps + 1)
@@ -48,7 +48,7 @@ def computing(
         ),
         "made up",
     )
-    return TrainingRun("made-up", told)
+    return TrainingRun("made-up", data)
 
 
 def stepping(
@@ -56,8 +56,8 @@ def stepping(
 ) -> TrainingRun:
     """A run of two ranks whose steps take so long, give or take a hundredth, and have such parts."""
     random = Random(6)
-    told = Told()
-    told.add(
+    data = RunData()
+    data.add(
         (
             Step(Place(rank), step, seconds(step) * random.gauss(1, 0.01), parts(step) if parts else {})
             for step in range(1, steps + 1)
@@ -65,7 +65,7 @@ def stepping(
         ),
         "made up",
     )
-    return TrainingRun("made-up", told)
+    return TrainingRun("made-up", data)
 
 
 def slow(rank: int, times: float, others: Seconds = one_second) -> Seconds:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.samples import CPU, GPU, IO_WAIT, Sample
-from clusterproof.plugins.training_run.told import Told
 
 Percent = Callable[[int, int, float], float]  # of a GPU of a node at a time
 BEGAN_S = 1_591_160_000.0
@@ -35,9 +35,9 @@ def readings(gpu: Percent = busy, cpu: Percent = lambda *_: 40.0, io: Percent = 
 
 def sampled(gpu: Percent = busy, cpu: Percent = lambda *_: 40.0, io: Percent = lambda *_: 1.0) -> TrainingRun:
     """The run that these are of."""
-    told = Told()
-    told.add(readings(gpu, cpu, io), "made up")
-    return TrainingRun("made-up", told)
+    data = RunData()
+    data.add(readings(gpu, cpu, io), "made up")
+    return TrainingRun("made-up", data)
 
 
 def line(sample: Sample) -> str:

@@ -43,5 +43,5 @@ def test_the_lines_for_ones_own_training_code_write_what_is_read(
         names["log"].close()  # type: ignore[attr-defined]
     run = read_run([str(tmp_path)])
     assert {place.rank: len(seconds) for place, seconds in run.computed.items()} == dict.fromkeys(range(RANKS), STEPS)
-    assert set(run.told.steps) == set(range(RANKS))
-    assert {name for _, name in run.told.parts} == {"data"}
+    assert set(run.data.steps) == set(range(RANKS))
+    assert {name for _, name in run.data.parts} == {"data"}

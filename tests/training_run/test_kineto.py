@@ -71,14 +71,14 @@ def test_a_loader_without_workers_is_found_in_a_real_trace() -> None:
 )
 def test_real_traces_of_jobs_tell_their_collectives(file: str, ranks: set[int], verdict: str) -> None:
     run = read_run([str(labelled(file))])
-    assert set(run.told.places) == ranks
+    assert set(run.data.places) == ranks
     assert said("run.comm_exposed", run).verdict.value == verdict
 
 
 def test_steps_the_wait_for_data_and_what_is_not_hidden_are_told(tmp_path: Path) -> None:
     run = read(tmp_path, trace(ten_steps(loading=200, alone=300)))
-    assert set(run.told.places) == {3}
-    assert {step: round(seconds, 6) for step, (seconds, _) in run.told.steps[3].items()} == dict.fromkeys(
+    assert set(run.data.places) == {3}
+    assert {step: round(seconds, 6) for step, (seconds, _) in run.data.steps[3].items()} == dict.fromkeys(
         range(10), 0.001
     )
     assert said("run.data_wait", run).message.startswith("rank 3 waits for data for 20")
@@ -102,14 +102,14 @@ def test_a_trace_without_a_loader_does_not_say_that_nothing_waits_for_data(tmp_p
 
 def test_a_trace_without_steps_is_one_step(tmp_path: Path) -> None:
     run = read(tmp_path, trace(one for one in ten_steps() if "ProfilerStep" not in one["name"]))
-    assert list(run.told.steps[3]) == [0]
+    assert list(run.data.steps[3]) == [0]
 
 
 def test_a_trace_that_was_cut_tells_what_was_written(tmp_path: Path) -> None:
     text = trace(ten_steps(loading=200))
     for data in (text[: len(text) * 2 // 3].encode(), gzip.compress(text.encode())[:-40]):
-        assert len(read(tmp_path, data).told.steps[3]) >= 5
-    assert read(tmp_path, text[: len(text) // 2]).told.notes == [f"cut: {tmp_path}/trace.json"]
+        assert len(read(tmp_path, data).data.steps[3]) >= 5
+    assert read(tmp_path, text[: len(text) // 2]).data.notes == [f"cut: {tmp_path}/trace.json"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_what_is_wrong_in_a_trace_is_one_clear_error(tmp_path: Path, text: str, 
 
 @pytest.mark.parametrize("events", [[7, None, "x", [], {}, {"ph": "X"}, {"ph": "X", "name": 7, "cat": "kernel"}]])
 def test_events_of_other_kinds_are_passed_over(tmp_path: Path, events: list[Any]) -> None:
-    assert read(tmp_path, trace([*events, *ten_steps()])).told.steps[3].keys() == set(range(10))
+    assert read(tmp_path, trace([*events, *ten_steps()])).data.steps[3].keys() == set(range(10))
 
 
 def test_memory_stays_flat_however_long_the_trace_is(tmp_path: Path) -> None:

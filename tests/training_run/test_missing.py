@@ -40,7 +40,7 @@ def test_the_ranks_that_were_broken_on_purpose_are_named_and_no_other() -> None:
     assert label == "Fault ranks: [12, 14]"
     assert run.missing.ranks == (12, 14)
     assert said("run.first_missing", run).verdict is Verdict.FAIL
-    assert run.told.notes == ["not understood: fault_injection.log"]
+    assert run.data.notes == ["not understood: fault_injection.log"]
 
 
 @pytest.mark.parametrize("reached", [HOST_HANGS, GPU_STOPS], ids=["its host hangs", "its GPU stops"])
@@ -124,7 +124,7 @@ def test_two_dumps_of_one_rank_are_not_of_one_moment(tmp_path: Path) -> None:
 
 
 def test_the_order_of_a_ranks_groups_tells_the_numbers_by_which_it_knows_them() -> None:
-    dumps = read_run([str(labelled("flight-recorder/gpu_error_1st"))]).told.dumps.values()
+    dumps = read_run([str(labelled("flight-recorder/gpu_error_1st"))]).data.dumps.values()
     assert len(dumps) == 16
     for one in dumps:  # what its operations say of some agrees with what the order says of all
         assert set(one.local) == set(one.members)

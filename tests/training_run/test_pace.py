@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.training_run.pace import medians_of_others, steady
 from clusterproof.plugins.training_run.records import Operation, Place
 from clusterproof.plugins.training_run.run import TrainingRun
-from clusterproof.plugins.training_run.told import Told
+from clusterproof.plugins.training_run.run_data import RunData
 from tests.training_run.builders import Seconds, computing, labelled, ranks_named, said, slow, uneven, verdicts
 
 from clusterproof.plugins.training_run.reading import read_run  # isort: skip
@@ -67,8 +67,8 @@ def test_a_slow_rank_among_uneven_work_is_named_once_it_is_slow_in_nine_of_ten_s
 
 
 def test_a_rank_that_has_to_wait_for_others_is_not_named() -> None:
-    told = computing(slow(0, 1.5)).told
-    assert not {name for _, name in told.compute if name == "forward-recv"}
+    data = computing(slow(0, 1.5)).data
+    assert not {name for _, name in data.compute if name == "forward-recv"}
 
 
 @pytest.mark.parametrize("names", NAMES, ids=" ".join)
@@ -79,7 +79,7 @@ def test_operations_may_have_other_names(names: tuple[str, str]) -> None:
 def test_steps_that_are_missing_here_and_there_change_nothing() -> None:
     run = computing(slow(2, 1.3), replicas=8, steps=60)
     random = Random(3)
-    for cells in run.told.compute.values():
+    for cells in run.data.compute.values():
         for step in [step for step in cells if random.random() < 0.3]:
             del cells[step]
     assert ranks_named(run) == [2]
@@ -92,12 +92,12 @@ def test_warm_up_steps_in_which_one_rank_compiles_accuse_nobody() -> None:
 
 def test_rows_that_are_there_twice_change_nothing() -> None:
     run = computing(slow(1, 1.3))
-    twice = Told()
+    twice = RunData()
     for _ in range(2):
         twice.add(
             (
-                Operation(run.told.places[rank], step, name, mean)
-                for (rank, name), cells in run.told.compute.items()
+                Operation(run.data.places[rank], step, name, mean)
+                for (rank, name), cells in run.data.compute.items()
                 for step, (mean, _) in cells.items()
             ),
             "twice" if not twice.files else "again",
@@ -113,7 +113,7 @@ def test_too_few_steps_or_ranks_are_incomplete_and_say_what_to_collect() -> None
 def test_a_rank_that_is_named_beside_one_of_too_few_steps_stays_named() -> None:
     run = computing(slow(2, 1.4))
     for name in ("forward-compute", "backward-compute"):
-        cells = run.told.compute[3, name]
+        cells = run.data.compute[3, name]
         for step in list(cells)[5:]:
             del cells[step]
     assert ranks_named(run) == [2]
@@ -133,14 +133,14 @@ def test_warm_up_is_left_out_as_far_as_twenty_steps_are_left() -> None:
 
 def renamed(run: TrainingRun, names: tuple[str, str]) -> TrainingRun:
     """The same run, whose operations are called so."""
-    told = Told()
+    data = RunData()
     old = ("forward-compute", "backward-compute")
-    told.add(
+    data.add(
         (
-            Operation(run.told.places[rank], step, dict(zip(old, names, strict=True))[name], mean)
-            for (rank, name), cells in run.told.compute.items()
+            Operation(run.data.places[rank], step, dict(zip(old, names, strict=True))[name], mean)
+            for (rank, name), cells in run.data.compute.items()
             for step, (mean, _) in cells.items()
         ),
         "renamed",
     )
-    return TrainingRun("renamed", told)
+    return TrainingRun("renamed", data)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.training_run import lines, told
+from clusterproof.plugins.training_run import lines, run_data
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
@@ -106,8 +106,8 @@ def test_a_file_that_was_cut_loses_its_tail_only(tmp_path: Path, text: str) -> N
 
 @pytest.mark.parametrize(("text", "tail"), [(TABLE, 9), (LINES, 9)], ids=["operations", "JSON lines"])
 def test_a_file_that_was_cut_is_named(tmp_path: Path, text: str, tail: int) -> None:
-    assert read(tmp_path, text.encode()[:-tail]).told.notes == [f"cut: {tmp_path}/trace.csv"]
-    assert read(tmp_path, text.rstrip("\n")).told.notes == []
+    assert read(tmp_path, text.encode()[:-tail]).data.notes == [f"cut: {tmp_path}/trace.csv"]
+    assert read(tmp_path, text.rstrip("\n")).data.notes == []
 
 
 def test_bytes_that_are_no_text_are_an_error(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_line_without_end_is_an_error(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_more_than_there_is_room_for_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(told, "MAX_CELLS", 100)
+    monkeypatch.setattr(run_data, "MAX_CELLS", 100)
     with pytest.raises(RunError, match="more than 100 ranks × steps × operations; expected fewer"):
         read(tmp_path, TABLE)
 
@@ -142,8 +142,8 @@ def test_a_folder_is_read_file_by_file_and_says_what_it_did_not_understand(tmp_p
     (tmp_path / "notes.md").write_text("# notes\n")
     run = read_run([str(tmp_path)])
     assert run.computed == read(tmp_path, TABLE, "all.txt").computed
-    assert run.told.notes == ["not understood: notes.md"]
-    assert len(run.told.files) == 4
+    assert run.data.notes == ["not understood: notes.md"]
+    assert len(run.data.files) == 4
 
 
 @pytest.mark.parametrize(

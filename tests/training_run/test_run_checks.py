@@ -7,7 +7,7 @@ import pytest
 from clusterproof.plugins.catalog import owners
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.run import TrainingRun
-from clusterproof.plugins.training_run.told import Told
+from clusterproof.plugins.training_run.run_data import RunData
 from tests.training_run.builders import CHECKS, said, verdicts
 from tests.training_run.faults import FAULTS, RunFault
 from tests.training_run.healthy import HEALTHY
@@ -17,7 +17,7 @@ from tests.training_run.healthy import HEALTHY
 def test_a_fault_changes_the_verdicts_that_it_is_to_change_and_no_other(fault: RunFault) -> None:
     run = fault.run()
     found = {name: said(name, run) for name in CHECKS}
-    of_others = {Verdict.PASS, Verdict.NOT_APPLICABLE}  # and where nothing of their kind was told, incomplete
+    of_others = {Verdict.PASS, Verdict.NOT_APPLICABLE}  # and where nothing of their kind was data, incomplete
     for name, result in found.items():
         if name in fault.expect:
             assert result.verdict is fault.expect[name], result.message
@@ -39,13 +39,13 @@ def test_every_check_passes_a_healthy_run(check: str) -> None:
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_a_run_of_which_nothing_is_known_is_incomplete_with_what_to_collect(check: str) -> None:
-    result = said(check, TrainingRun("silent", Told()))
+    result = said(check, TrainingRun("silent", RunData()))
     assert result.verdict is Verdict.INCOMPLETE
     assert "; " in result.message
 
 
 def test_a_run_without_a_finding_says_what_it_did_not_tell() -> None:
-    assert Verdict.INCOMPLETE.value in verdicts(TrainingRun("silent", Told())).values()
+    assert Verdict.INCOMPLETE.value in verdicts(TrainingRun("silent", RunData())).values()
 
 
 @pytest.mark.parametrize("check", CHECKS)

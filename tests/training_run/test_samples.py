@@ -30,8 +30,8 @@ def test_a_folder_of_the_profiler_is_read_hour_by_hour_and_node_by_node(tmp_path
 
 
 def test_real_metrics_are_read_and_a_line_that_was_cut_costs_itself_only() -> None:
-    whole = read_run([str(labelled("sagemaker/1591160699.algo-1.json"))]).told.samples
-    cut = read_run([str(labelled("sagemaker/1591160699.algo-1.json.corrupt"))]).told.samples
+    whole = read_run([str(labelled("sagemaker/1591160699.algo-1.json"))]).data.samples
+    cut = read_run([str(labelled("sagemaker/1591160699.algo-1.json.corrupt"))]).data.samples
     assert cut.series == whole.series  # what is cut there is a metric that is not read
     assert {device for _, device in whole.of(GPU)} == {"gpu0", "gpu1"}
 
@@ -60,11 +60,11 @@ def test_saturated_gpus_count_too() -> None:
 
 def test_each_second_counts_the_same_however_often_it_was_sampled() -> None:
     run = sampled()
-    for series in run.told.samples.of(GPU).values():
+    for series in run.data.samples.of(GPU).values():
         first = series[min(series)]
         first.count *= 1000
         first.total *= 1000
-    assert all(90 < gpu.percent < 94 for gpu in gpus(run.told.samples))
+    assert all(90 < gpu.percent < 94 for gpu in gpus(run.data.samples))
 
 
 def test_one_busy_cpu_of_many_is_no_bottleneck() -> None:
@@ -74,8 +74,8 @@ def test_one_busy_cpu_of_many_is_no_bottleneck() -> None:
 
 def test_without_samples_of_cpus_it_is_not_known_what_gpus_wait_for() -> None:
     run = sampled(lambda *_: 40.0)
-    for key in [key for key in run.told.samples.series if key[0] == CPU]:
-        del run.told.samples.series[key]
+    for key in [key for key in run.data.samples.series if key[0] == CPU]:
+        del run.data.samples.series[key]
     assert said("run.cpu_bound", run).message.startswith("no file tells cpu beside the GPUs")
 
 

@@ -71,8 +71,8 @@ def test_the_warm_up_does_not_count() -> None:
 
 def test_the_rank_that_waits_longest_for_data_is_named() -> None:
     run = stepping(lambda _: 1.0, lambda _: {"data": 0.02})
-    for step in run.told.parts[1, "data"]:
-        run.told.parts[1, "data"][step] = (0.3, 1)
+    for step in run.data.parts[1, "data"]:
+        run.data.parts[1, "data"][step] = (0.3, 1)
     assert said("run.data_wait", run).message.startswith("rank 1 waits for data for 30")
 
 

@@ -1,4 +1,4 @@
-"""What the files of a run told, as it is read: seconds by rank, name and step."""
+"""What the files of a run data, as it is read: seconds by rank, name and step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Seconds = dict[int, tuple[float, int]]  # by step: the mean, and of how many
 
 
 @dataclass
-class Told:
+class RunData:
     """All that is kept of a run: what takes no more room however often an operation is repeated in a step."""
 
     files: list[str] = field(default_factory=list)
@@ -31,10 +31,10 @@ class Told:
     samples: Samples = field(default_factory=Samples)
     cells: int = 0
 
-    def add(self, told: Iterable[Operation | Step | Dump | Sample | Cut], where: str) -> None:
+    def add(self, data: Iterable[Operation | Step | Dump | Sample | Cut], where: str) -> None:
         """Take in what a file tells. Raises RunError."""
         self.files.append(where)
-        for one in told:
+        for one in data:
             if isinstance(one, Operation):
                 self._place(one.place, where)
                 self._compute(one.place.rank, one.name, one.step, one.seconds, where)
