@@ -40,7 +40,7 @@ class Pending:
 
 @record
 class Dump:
-    """What one rank data: its process groups by name, and how far it has come in each."""
+    """What one rank tells: its process groups by name, and how far it has come in each."""
 
     rank: int
     members: Mapping[str, tuple[int, ...]]  # of each group: its ranks

@@ -44,7 +44,7 @@ MAX_REPLICAS = 5  # that are named
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """One run: everything that its files data. What they do not tell raises Incomplete, with what to collect."""
+    """One run: everything that its files tell. What they do not tell raises Incomplete, with what to collect."""
 
     name: str
     data: RunData

@@ -1,4 +1,4 @@
-"""What the files of a run data, as it is read: seconds by rank, name and step."""
+"""What the files of a run tell, as it is read: seconds by rank, name and step."""
 
 from __future__ import annotations
 

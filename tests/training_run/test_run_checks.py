@@ -17,7 +17,7 @@ from tests.training_run.healthy import HEALTHY
 def test_a_fault_changes_the_verdicts_that_it_is_to_change_and_no_other(fault: RunFault) -> None:
     run = fault.run()
     found = {name: said(name, run) for name in CHECKS}
-    of_others = {Verdict.PASS, Verdict.NOT_APPLICABLE}  # and where nothing of their kind was data, incomplete
+    of_others = {Verdict.PASS, Verdict.NOT_APPLICABLE}  # and where nothing of their kind was given, incomplete
     for name, result in found.items():
         if name in fault.expect:
             assert result.verdict is fault.expect[name], result.message
