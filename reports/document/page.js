@@ -1,4 +1,4 @@
-// Search, filters, which page is shown, and what opens for paper.
+// Search, filters and their address, which page is shown, what is copied, and what opens for paper.
 const search = document.getElementById("search");
 const shown = document.getElementById("shown");
 const boxes = [...document.querySelectorAll(".tools input[name]")];
@@ -29,6 +29,31 @@ function takesFinding(finding, filter) {
   const text = finding.textContent.toLowerCase();
   return filter.terms.every((term) => text.includes(term) || data.nodes.some((name, node) =>
     name.toLowerCase().includes(term) && about.some((check) => letterOf(check, node) === letter)));
+}
+
+// A link to what is shown now: #q=WORDS, with show, subsystem and owner where they leave something out.
+function keepInAddress() {
+  const asked = new URLSearchParams({ q: search.value });
+  const letters = boxes.filter((box) => box.checked).map((box) => box.name).join("");
+  if (letters.length < boxes.length) asked.set("show", letters);
+  if (subsystem.value) asked.set("subsystem", subsystem.value);
+  if (owner.value) asked.set("owner", owner.value);
+  const isPlain = asked.toString() === "q=";
+  if (!isPlain || location.hash.startsWith("#q=")) history.replaceState(null, "", "#" + (isPlain ? "" : asked));
+}
+
+function takeFromAddress() {
+  if (!location.hash.startsWith("#q=")) return;
+  const asked = new URLSearchParams(location.hash.slice(1));
+  search.value = asked.get("q");
+  for (const box of boxes) box.checked = !asked.has("show") || asked.get("show").includes(box.name);
+  subsystem.value = asked.get("subsystem") || "";
+  owner.value = asked.get("owner") || "";
+}
+
+function filterAgain() {
+  keepInAddress();
+  apply();
 }
 
 function apply() {
@@ -74,11 +99,21 @@ function legend() {
     el("span", { class: "cell " + classOf(letter) }, letter === "." ? "·" : letter === "-" ? "–" : letter), " " + WORDS[letter])));
 }
 
+// Where the browser lets a page copy: a button behind each command.
+function offerToCopy() {
+  if (!navigator.clipboard) return;
+  for (const command of document.querySelectorAll("#findings dd > code, main dd > pre")) {
+    const button = el("button", { type: "button", class: "copy", "aria-label": "copy the command", onclick: () =>
+      navigator.clipboard.writeText(command.textContent).then(() => fill(button, "copied"), () => fill(button, "not allowed")) }, "copy");
+    command.after(" ", button);
+  }
+}
+
 options(subsystem, checks.map((check) => check.subsystem));
 options(owner, checks.map((check) => check.skill));
 for (const tools of document.querySelectorAll(".tools")) tools.hidden = false;
-search.addEventListener("input", apply);
-for (const one of [subsystem, owner, ...boxes]) one.addEventListener("change", apply);
+search.addEventListener("input", filterAgain);
+for (const one of [subsystem, owner, ...boxes]) one.addEventListener("change", filterAgain);
 document.querySelector("form.tools").addEventListener("submit", (event) => event.preventDefault());
 const allChecks = document.getElementById("all-checks");
 if (allChecks) allChecks.addEventListener("change", apply);
@@ -94,7 +129,13 @@ addEventListener("beforeprint", () => {
   for (const one of closed) one.open = true;
 });
 addEventListener("afterprint", () => { for (const one of closed) one.open = false; });
-addEventListener("hashchange", show);
+addEventListener("hashchange", () => {
+  takeFromAddress();
+  apply();
+  show();
+});
 legend();
+offerToCopy();
+takeFromAddress();
 apply();
 show();
