@@ -89,7 +89,9 @@ class Route:
         """The route for a node at this address."""
         if self.over_ssm is None or not _SSM_TARGET.fullmatch(address):
             return self
-        return replace(self, owner=self.over_ssm[0], section="", evidence=self.over_ssm[1], by_hand=None)
+        return replace(
+            self, owner=self.over_ssm[0], section="", evidence=self.over_ssm[1].replace("TARGET", address), by_hand=None
+        )
 
 
 _SSM_TARGET = re.compile(r"i-[0-9a-f]{8,17}|sagemaker-cluster:\S+")  # an instance of EC2, a node of HyperPod

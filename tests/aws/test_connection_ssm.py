@@ -111,10 +111,14 @@ def test_a_denied_command_names_the_action(manager: SystemsManager, service: Ser
 @pytest.mark.parametrize(
     ("address", "owner", "command"),
     [
-        ("i-0123456789abcdef0", "hyperpod-ssm", "aws ssm start-session --target TARGET"),
-        ("sagemaker-cluster:a1b2c3d4e5f6_workers-i-0123", "hyperpod-ssm", "aws ssm start-session --target TARGET"),
-        ("10.0.0.1", "hyperpod-node-debugger", "ssh NODE true"),
-        ("", "hyperpod-node-debugger", "ssh NODE true"),
+        ("i-0123456789abcdef0", "hyperpod-ssm", "aws ssm start-session --target i-0123456789abcdef0"),
+        (
+            "sagemaker-cluster:a1b2c3d4e5f6_workers-i-0123",
+            "hyperpod-ssm",
+            "aws ssm start-session --target sagemaker-cluster:a1b2c3d4e5f6_workers-i-0123",
+        ),
+        ("10.0.0.1", "hyperpod-node-debugger", "ssh 10.0.0.1 true"),
+        ("", "hyperpod-node-debugger", "ssh gpu001 true"),
     ],
 )
 def test_who_owns_a_node_that_is_not_reached_speaks_of_the_way_to_it(address: str, owner: str, command: str) -> None:

@@ -54,7 +54,11 @@ def test_for_a_fault_of_the_callers_nobody_is_told_to_replace_or_reboot(why: Unr
         (Target("gpu001", "10.0.0.7", "ubuntu", 2222), Unreached.AUTH, "ssh -p 2222 ubuntu@10.0.0.7 true"),
         (Target("gpu001", "a;b"), Unreached.REFUSED, "ssh 'a;b' true"),
         (Target("gpu001"), Unreached.DRAINED, "scontrol show node gpu001"),
-        (Target("gpu001", "i-0123456789abcdef0"), Unreached.NOT_CONNECTED, "aws ssm start-session --target TARGET"),
+        (
+            Target("gpu001", "i-0123456789abcdef0"),
+            Unreached.NOT_CONNECTED,
+            "aws ssm start-session --target i-0123456789abcdef0",
+        ),
     ],
 )
 def test_the_command_goes_the_way_that_the_suite_went(target: Target, why: Unreached, command: str) -> None:
