@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clusterproof.fixtures import node, pairwise
-from clusterproof.plugins.core.cluster import InventoryError, is_of_hyperpod
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_of_hyperpod, is_of_slurm
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
@@ -66,9 +66,20 @@ def resolve_cluster(config: pytest.Config, text: str, policy: Policy) -> Any:
     worker = getattr(config, "workerinput", {})
     if "clusterproof_recording" in worker:
         return resolve(f"replay:{worker['clusterproof_recording']}")
-    found = config.hook.pytest_cluster_inventory(config=config, text=text) or resolve(text, inventory_settings(option))
+    found = config.hook.pytest_cluster_inventory(config=config, text=text) or _packaged(text, option)
     found = narrow(found, option.nodes or "", option.exclude or "")
     return with_expectations(found, option.instance_type or "", option.expect or "", policy.expect)
+
+
+def _packaged(text: str, option: Any) -> Cluster:
+    """The cluster that an inventory of our own finds. Raises InventoryError."""
+    found = resolve(text, inventory_settings(option))
+    if option.via and not (is_of_slurm(found) or is_of_hyperpod(found)):
+        raise InventoryError(
+            f"--via {option.via:.80} is about clusters of Slurm's and HyperPod's, and {text:.80} is neither; "
+            "expected slurm:… or the name of a HyperPod cluster"
+        )
+    return found
 
 
 def inventory_settings(option: Any) -> dict[str, str]:

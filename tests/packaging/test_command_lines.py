@@ -78,6 +78,10 @@ WRONG: list[tuple[list[str], str]] = [
     ([*DEMO, "--connect-timeout", "0"], "--connect-timeout is 0; expected at least 0.1"),
     ([*DEMO, "--host-root", "here"], "expected a folder that begins with /"),
     ([*DEMO, "--since", "yesterday"], "expected boot, a time span such as 90m, 24h or 2d"),
+    (
+        [*DEMO, "--via", "controller"],
+        "is about clusters of Slurm's and HyperPod's, and demo is neither",
+    ),
     ([*DEMO, "--incomplete", "maybe"], "choose from"),
     ([*DEMO, "--log-cursor", "x"], "expected BOOT_ID:SEQUENCE:SECONDS"),
     ([*DEMO, "--fsx-window", "5s"], "expected from 15m to 15d"),
