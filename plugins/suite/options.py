@@ -71,7 +71,7 @@ def _check_history(option: Any) -> None:
 
 def _check_files(option: Any) -> None:
     """Refuse, before a node is asked, files that cannot be written, or are to be read and not there."""
-    for flag in ("report", "record", "results", "bundle", "history", "save_baseline"):
+    for flag in ("report", "record", "results", "bundle", "save_baseline"):
         named = getattr(option, flag)
         if named and not _may_be_made(Path(named)):
             raise pytest.UsageError(f"--{flag.replace('_', '-')} {named}: expected a place that may be written")

@@ -182,7 +182,7 @@ def test_a_stopped_instance_is_left_out_and_noted(service: Service) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("ec2:", "nothing is no instance id"),
+        ("ec2:", "it names no instance"),
         ("ec2:gpu001", "'gpu001' is no instance id; expected ec2:tag:Key=Value"),
         ("ec2:tag:Team", "'tag:Team' is no instance id"),
         ("ec2:tag:Team=nobody", "has no running instance"),

@@ -54,5 +54,5 @@ def test_an_idle_node_is_checked_by_what_lies_beside_the_script(installed: Insta
             kept = {path.name for path in (node.root / "var/log/clusterproof").iterdir()}
             assert kept >= {"idle.jsonl", "idle.exit", "report", "history.sqlite"}
     assert said[SICK].startswith("FAILED: ")
-    assert "GPUs do not answer" in said[SICK]
+    assert "GPU responsiveness" in said[SICK]
     assert not said[HEALTHY].startswith(("FAILED", "not checked")), said[HEALTHY]

@@ -79,7 +79,7 @@ def written(data: dict[str, Any]) -> str:
 
 def _of_a_collector(data: dict[str, Any], chance: random.Random) -> None:
     """Another end of a collector, or no collector at all."""
-    name = chance.choice(sorted(data["collectors"]) or ["boot"])
+    name = chance.choice(sorted(data["leaves"]) or ["boot"])
     if chance.random() < 0.2:
         data["leaves"].pop(name, None)
     else:
