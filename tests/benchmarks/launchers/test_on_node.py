@@ -9,6 +9,7 @@ import socket
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -203,8 +204,17 @@ def test_the_first_address_is_the_way_in_though_the_other_listens_only_after_it_
     assert address == "127.0.0.1"
 
 
+def second_of_two() -> socket.socket:
+    """A listening socket whose port is behind a free one, below those that the kernel gives to other programs."""
+    for port in range(20_000, 30_000, 2):
+        with suppress(OSError):
+            socket.create_server(("", port)).close()
+            return socket.create_server(("", port + 1))
+    raise AssertionError("no two ports are free")
+
+
 def test_a_port_that_is_taken_is_told_before_anything_starts() -> None:
-    with socket.create_server(("", 0)) as taken:
+    with second_of_two() as taken:
         port = taken.getsockname()[1]
         data = visited("echo started", rendezvous=rendezvous(port))
         assert data.unmet == f"port {port} cannot be opened: Address already in use"
