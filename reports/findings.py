@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.result import ALL_PAIRS, UNREACHABLE, Result
+from clusterproof.plugins.core.result import ALL_PAIRS, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.wording import owner_of
 
@@ -101,9 +101,7 @@ class Gap:
     @property
     def of_reaching(self) -> tuple[Result, ...]:
         """What was found in reaching the nodes, where that is the reason."""
-        if not self.cause.startswith(UNREACHABLE):
-            return ()
-        return tuple(result for result in self.results if result.subsystem == "node")
+        return tuple(result for result in self.results if result.says_unreachable)
 
     @property
     def suspicion(self) -> str:

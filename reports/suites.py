@@ -79,13 +79,13 @@ def _tag(results: Iterable[Result], unreached: Collection[str]) -> str:
 
 def _tag_of(result: Result, unreached: Collection[str]) -> str:
     """The tag of a result; of a node that was not reached one check says so, and the others are no further errors."""
-    is_skipped = result.node in unreached and result.is_of_unreachable and result.subsystem != "node"
+    is_skipped = result.node in unreached and result.is_of_unreachable and not result.says_unreachable
     return "skipped" if is_skipped else _TAGS.get(result.verdict, "")
 
 
 def unreached_nodes(results: Iterable[Result]) -> set[str]:
     """The nodes of which a result says that they were not reached."""
-    return {result.node for result in results if result.is_of_unreachable and result.subsystem == "node"}
+    return {result.node for result in results if result.says_unreachable}
 
 
 def _properties(results: Sequence[Result], run: Run) -> Iterable[tuple[str, str]]:

@@ -12,6 +12,7 @@ SCHEMA = 1
 SUBSYSTEMS = ("node", "gpu", "neuron", "network", "host", "storage", "software", "control_plane", "run")
 SEVERITIES = {Verdict.FAIL: "error", Verdict.CONCERN: "warning", Verdict.INCOMPLETE: "unknown"}
 
+REACHABLE = "node.reachable"  # the check that says whether a node was reached
 UNREACHABLE = "unreachable: "  # begins the cause of whatever is not known of a node that could not be reached
 ACTIONS = (  # what a failed check asks for, the gravest first; the last where its remedy names none
     "replace",
@@ -104,6 +105,11 @@ class Result:
     def is_of_unreachable(self) -> bool:
         """Whether its node was not reached, which is why there is no more to say."""
         return self.cause.startswith(UNREACHABLE)
+
+    @property
+    def says_unreachable(self) -> bool:
+        """Whether it is the one check that says so of the node: all others of it have nothing to add."""
+        return self.check == REACHABLE and self.is_of_unreachable
 
     def to_json(self) -> dict[str, Any]:
         """The record as `--results` writes it (reports/result.schema.json)."""

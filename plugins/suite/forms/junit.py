@@ -31,7 +31,8 @@ class JUnitForm:
     def __init__(self, xml: Any, is_redacted: bool) -> None:
         self._xml = xml
         self._is_redacted = is_redacted
-        self._unreached: set[str] = set()
+        self._unreached: set[str] = set()  # nodes of which a case says so
+        self._errors: list[tuple[str, Element]] = []  # of nodes that were not reached, by node
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -46,23 +47,21 @@ class JUnitForm:
             words.text = legal(in_words(result))
             elements.append(words)
         elif elements and elements[-1].tag == _TAGS[result.verdict]:
-            if result.is_of_unreachable and self._is_said_of(result):
-                self._count_as_skipped(elements[-1])
+            if result.says_unreachable:
+                self._unreached.add(result.node)
+            elif result.is_of_unreachable:
+                self._errors.append((result.node, elements[-1]))
             elements[-1].set("message", legal(_shortened(f"{result.node}: {result.message}")))
             elements[-1].set("type", result.verdict.value)
 
-    def _is_said_of(self, result: Result) -> bool:
-        """Whether an earlier check has said of this node that it was not reached; then this is no further error."""
-        if result.subsystem == "node":
-            self._unreached.add(result.node)
-        return result.node in self._unreached and result.subsystem != "node"
-
-    def _count_as_skipped(self, element: Element) -> None:
+    def _skip_what_is_told_already(self) -> None:
+        """Of a node that was not reached one case says so; its others are no further errors, in whatever order."""
         stats: dict[str, int] = getattr(self._xml, "stats", {})
-        if stats.get(element.tag):
-            stats[element.tag] -= 1
-            stats["skipped"] = stats.get("skipped", 0) + 1
-            element.tag = "skipped"
+        for node, element in self._errors:
+            if node in self._unreached and stats.get(element.tag):
+                stats[element.tag] -= 1
+                stats["skipped"] = stats.get("skipped", 0) + 1
+                element.tag = "skipped"
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self) -> Iterator[None]:
@@ -71,6 +70,7 @@ class JUnitForm:
         Where names are to be hidden, hide that of this machine too.
         """
         cases: list[Any] = getattr(self._xml, "node_reporters_ordered", [])
+        self._skip_what_is_told_already()
         cases[:] = [case for case in cases if getattr(case, "attrs", True)]  # a finished one has none any more
         yield
         if self._is_redacted:

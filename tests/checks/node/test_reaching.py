@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree as ET
+
 import pytest
 
 from clusterproof.plugins.catalog import PACKAGED
@@ -11,10 +13,12 @@ from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.suite.all_checks import all_checks, node_checks
 from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.reports.findings import findings, gaps
+from clusterproof.reports.suites import suites
 from clusterproof.reports.summary import summary
+from tests.reports.reported import run_of
 
 OF_THE_CALLER = (Unreached.AUTH, Unreached.HOST_KEY, Unreached.NAME, Unreached.THROTTLED)
 OF_SLURM = (Unreached.BUSY, Unreached.DRAINED)
@@ -78,6 +82,26 @@ def test_where_all_nodes_refuse_alike_one_line_points_at_the_callers_side() -> N
     assert words.startswith("CANNOT REACH gpu[000-003] (auth) · 0 fit")
     assert "do:     Give a user and a key that gpu000 lets in" in words
     assert "eplace" not in words
+
+
+def every_verdict(why: Unreached) -> list[Result]:
+    """What all checks say of a node that was not reached."""
+    node = Node(Target("gpu001"), NodeEvidence("gpu001", unreached=why, detail="so"))
+    return [evaluate(check, node) for check in node_checks().values()]
+
+
+@pytest.mark.parametrize(("why", "tag"), [(Unreached.REFUSED, "failure"), (Unreached.AUTH, "error")])
+def test_of_all_checks_of_such_a_node_one_case_of_junit_is_wrong(why: Unreached, tag: str) -> None:
+    cases = ET.fromstring(suites(run_of(every_verdict(why)))).iter("testcase")
+    tags = {str(case.get("name")): case[0].tag for case in cases}
+    assert {name: one for name, one in tags.items() if one != "skipped"} == {"node.reachable": tag}
+
+
+@pytest.mark.parametrize("why", [Unreached.REFUSED, Unreached.AUTH])
+def test_of_all_checks_of_such_a_node_the_remedy_of_reaching_it_is_told_and_no_other(why: Unreached) -> None:
+    results = every_verdict(why)
+    told = [line.text for line in summary(results, PACKAGED, 10_000) if line.text.strip().startswith("do:")]
+    assert told == [f"            do:     {next(one.remedy for one in results if one.check == 'node.reachable')}"]
 
 
 def test_where_one_of_many_is_not_reached_nothing_is_said_of_the_others() -> None:

@@ -12,7 +12,7 @@ import pytest
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.recordings import boot, gpu, node, nvml
+from tests.builders.recordings import boot, gpu, node, nvml, unreached
 from tests.builders.runs import LIGHT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, junit_cases, saying
 
 TAGS = {
@@ -39,6 +39,44 @@ def properties(case: ET.Element) -> dict[str, str]:
     pairs = [(entry.attrib["name"], entry.attrib["value"]) for entry in case.iter("property")]
     assert len(dict(pairs)) == len(pairs)
     return dict(pairs)
+
+
+REACHING = """
+    import pytest
+    from clusterproof import fail
+
+    pytestmark = [pytest.mark.node, pytest.mark.prolog]
+
+    def test_reachable(node):
+        if node.evidence.unreached:
+            fail("refused; expected an answer", cause=node.why_unreached)
+
+    def test_uptime(node):
+        assert node.boot.uptime_s
+"""
+
+
+@WORKERS
+def test_a_node_that_was_not_reached_is_one_failure_and_its_other_cases_are_skipped(
+    runs: Runs, workers: list[str]
+) -> None:
+    runs.checks(test_a_node=REACHING, test_it=LIGHT)
+    runs.over([unreached("gpu001"), saying("gpu002", "pass")], "--junitxml", "junit.xml", *workers)
+    cases = junit_cases(runs.folder / "junit.xml")
+    tags = {name: [part.tag for part in case if part.tag != "properties"] for name, case in cases.items()}
+    assert {name: tag for name, tag in tags.items() if tag} == {
+        "test_reachable[gpu001]": ["failure"],
+        "test_uptime[gpu001]": ["skipped"],
+        "test_word[gpu001]": ["skipped"],
+    }
+    suite = next(ET.parse(runs.folder / "junit.xml").getroot().iter("testsuite"))
+    assert [suite.attrib[key] for key in ("failures", "errors", "skipped")] == ["1", "0", "2"]
+
+
+def test_where_no_check_says_that_a_node_was_not_reached_every_case_of_it_is_an_error(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    cases = written(runs, [unreached("gpu001"), saying("gpu002", "pass")])
+    assert [part.tag for part in cases["gpu001"] if part.tag != "properties"] == ["error"]
 
 
 @WAYS
