@@ -49,13 +49,18 @@ class Pace:
         """Whether so many standard errors less would still be slower than the peers."""
         return log(self.ratio) > errors * self.error
 
+    def excludes(self, slower: float, errors: float) -> bool:
+        """Whether so many standard errors more would still be less than so many times as long as the peers."""
+        return log(self.ratio) + errors * self.error < log(slower)
+
     def is_work(self, concern: float) -> bool:
         """Whether its replica computes longer in other stages too: they share the work, and no GPU."""
         return self.mates is not None and self.mates >= concern
 
-    def steps_for(self, errors: float) -> int:
-        """How many steps would make it certain."""
-        return max(self.steps + 1, round(self.steps * (errors * self.error / log(self.ratio)) ** 2 * 1.5))
+    def steps_for(self, errors: float, beside: float = 1.0) -> int:
+        """How many steps would make it certain on which side of `beside` times as long it is."""
+        away = log(self.ratio / beside)
+        return max(self.steps + 1, round(self.steps * (errors * self.error / away) ** 2 * 1.5))
 
 
 def steady(steps: Iterable[int]) -> list[int]:

@@ -45,7 +45,7 @@ FAULTS = (
     ),
     RunFault(
         "sequences of uneven length",
-        lambda: computing(uneven(), stages=2),
+        lambda: computing(uneven(), stages=2, steps=400),
         {"run.work_uneven": CONCERN},
         "times as long as usual in one step of ten",
     ),

@@ -66,6 +66,26 @@ def test_a_slow_rank_among_uneven_work_is_named_once_it_is_slow_in_nine_of_ten_s
     assert ranks_named(computing(slow(3, 1.8, uneven(0.5)), stages=2, replicas=8)) == [3]
 
 
+@pytest.mark.parametrize(
+    ("run", "verdict", "words"),
+    [
+        (computing(noise=0.2, steps=25), "incomplete", "one that fails; expected about"),
+        (computing(noise=0.2, steps=400), "pass", ""),
+        (computing(noise=0.01, steps=25), "pass", ""),
+        (computing(uneven(0.5), replicas=8, steps=400), "pass", ""),
+        (
+            computing(slow(3, 1.15, uneven(0.9)), replicas=8, steps=400),
+            "incomplete",
+            "its work swings too much to tell",
+        ),
+    ],
+    ids=["noise", "noise and many steps", "no noise", "uneven work and many steps", "slow among uneven work"],
+)
+def test_what_hides_a_rank_that_is_slower_by_a_tenth_is_no_pass(run: TrainingRun, verdict: str, words: str) -> None:
+    result = said("run.slow_rank", run)
+    assert (result.verdict.value, words in result.message) == (verdict, True), result.message
+
+
 def test_a_rank_that_has_to_wait_for_others_is_not_named() -> None:
     data = computing(slow(0, 1.5)).data
     assert not {name for _, name in data.compute if name == "forward-recv"}
