@@ -33,7 +33,7 @@ class Verdict(str, Enum):
     @property
     def is_finding(self) -> bool:
         """Whether somebody is to look at it."""
-        return self.rank < 3
+        return self not in (Verdict.PASS, Verdict.NOT_APPLICABLE)
 
     __hash__ = str.__hash__  # an enumeration's own is slow, and verdicts are looked up as often
 
@@ -41,7 +41,7 @@ class Verdict(str, Enum):
 PROVEN = frozenset({Verdict.PASS, Verdict.CONCERN})  # without one of these nothing was checked, and nothing is fit
 
 
-class Failed(AssertionError):  # noqa: N818
+class Failed(AssertionError):  # noqa: N818 - an outcome, as its siblings are
     """A failure with more to it than its message.
 
     `action` is what it asks for, where that is not what the check's remedy names; `cause` as of `Incomplete`.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,8 +16,8 @@ from clusterproof.reports.to_do import CANNOT_REACH, NOT_PROVEN, shared_finding,
 REFUSED = "unreachable: refused"
 
 
-def failed(check: str, node: str, action: str, **more: str) -> Result:
-    return Result(check, node, Verdict.FAIL, action=action, **more)  # type: ignore[arg-type]
+def failed(check: str, node: str, action: str, **more: Any) -> Result:
+    return Result(check, node, Verdict.FAIL, action=action, **more)
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from tests.builders.wheel import ROOT
 
-DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "integrations").rglob("*.md")])
+PLACES = ("README.md", "docs/*.md", "integrations/**/*.md", "scripts/*")
+DOCUMENTS = sorted(path for place in PLACES for path in ROOT.glob(place) if path.is_file())
 COMMAND = re.compile(
     r"(?:^|`|\s)((?:\.venv/bin/)?(?:pytest|clusterproof) --?\S.*|(?:\.venv/bin/)?clusterproof [a-z]+ .*)$"
 )
-QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\$[?*@]")  # and what a shell script says of itself
 
 
 def unquoted(line: str) -> list[str]:
@@ -23,8 +25,8 @@ def unquoted(line: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_no_command_line_of_a_document_has_brackets_without_quotes(path: object) -> None:
-    lines = path.read_text(encoding="utf-8").splitlines()  # type: ignore[attr-defined]
+def test_no_command_line_of_a_document_has_brackets_without_quotes(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if unquoted(line)] == []
 
 
