@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.agent.options import ProbeOptions
-from clusterproof.plugins.core.evidence import Collected, Status
-from tests.builders.probed import PATIENT, SOON, probe, probe_node
+from clusterproof.plugins.core.evidence import Status
+from tests.builders.probed import PATIENT, SOON, probe, probe_node, tell, value
 from tests.testbed.image import File
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import (
     Node,
-    NodeImage,
     entered,
     healthy_cpu,
     healthy_p5,
@@ -29,20 +27,6 @@ from tests.testbed.node import (
 NOBODY = 65534
 LIMITS = {"memlock": None, "nofile": 1048576, "nproc": None, "stack": 8388608}
 FOR_EVER = "while :; do sleep 1; done"
-
-
-def tell(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Collected:
-    """What one collector tells of a node with this image."""
-    with entered(image) as node:
-        evidence = probe_node(node, [collector], options, user=user)
-    assert evidence.unreached is None, evidence.detail
-    return evidence.collectors[collector]
-
-
-def value(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Any:
-    data = tell(image, collector, options, user=user)
-    assert data.status is Status.TOLD, data.detail
-    return data.value
 
 
 @pytest.fixture(scope="module")

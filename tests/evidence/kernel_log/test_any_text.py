@@ -5,14 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.facts import (
     SXidEvent,
     XidEvent,
 )
-from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate, evaluate_switches
-from tests.evidence.kernel_log.xid_lines import line_of, parse
+from tests.evidence.kernel_log.xid_lines import evaluate, evaluate_switches, line_of, parse
 
 TRUE_LINES = [
     line_of(79, "pid='<unknown>', name=<unknown>, GPU has fallen off the bus."),
@@ -50,7 +48,7 @@ def test_nothing_that_a_node_says_raises_or_grows_out_of_bounds(
     lines: list[tuple[float | None, str]],
 ) -> None:
     events = kernel_log.parse(lines)
-    for finding in evaluate(events, catalog=PACKAGED) + evaluate_switches(events, catalog=PACKAGED):
+    for finding in evaluate(events) + evaluate_switches(events):
         assert 1 <= finding.occurrences <= finding.count
         assert 1 <= finding.code <= 999_999
         assert len(finding.text) <= kernel_log.LONGEST_TEXT
@@ -61,7 +59,7 @@ def test_nothing_that_a_node_says_raises_or_grows_out_of_bounds(
 @given(st.lists(mutated.filter(lambda text: "nvrm" not in text.lower() and "nvswitch" not in text.lower())))
 def test_noise_without_the_drivers_name_is_never_a_finding(lines: list[str]) -> None:
     events = parse(*lines)
-    assert evaluate(events, catalog=PACKAGED) == evaluate_switches(events, catalog=PACKAGED) == ()
+    assert evaluate(events) == evaluate_switches(events) == ()
 
 
 @given(

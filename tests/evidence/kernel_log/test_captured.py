@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 
-from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.evidence.kernel_log.facts import (
     Cleared,
     FallenOffBus,
@@ -14,9 +13,8 @@ from clusterproof.plugins.evidence.kernel_log.facts import (
     SXidEvent,
     XidEvent,
 )
-from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate, evaluate_switches
 from tests.builders.samples import Sample, of_topic, sample
-from tests.evidence.kernel_log.xid_lines import parse
+from tests.evidence.kernel_log.xid_lines import evaluate, evaluate_switches, parse
 
 # Xids by code in every capture that has any.
 CAPTURED = {
@@ -51,7 +49,7 @@ def test_every_xid_of_a_capture_is_read_and_nothing_else(sample: Sample) -> None
 @pytest.mark.parametrize("sample", of_topic("kernel-log", lambda one: one.name not in CAPTURED))
 def test_a_capture_without_an_xid_gives_no_finding(sample: Sample) -> None:
     events = parse(*sample.lines)
-    assert evaluate(events, catalog=PACKAGED) == evaluate_switches(events, catalog=PACKAGED) == ()
+    assert evaluate(events) == evaluate_switches(events) == ()
 
 
 @pytest.mark.parametrize("sample", of_topic("kernel-log", lambda one: one.is_healthy))

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.agent.reading import Node as ProbedNode
-from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.evidence.kernel_log import collect as collector
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
-from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate
 from tests.builders.probed import PATIENT, tell, value
+from tests.evidence.kernel_log.xid_lines import evaluate
 from tests.testbed.image import ABSENT, NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import (
@@ -133,9 +132,9 @@ def test_in_a_storm_every_fault_is_told_and_judged() -> None:
         [n + 1.0, text] for n, text in HIDDEN.items()
     ]
     events = kernel_log.parse(kernel_log.lines(data["lines"]))
-    failing = {(found.pci, found.code) for found in evaluate(events, catalog=PACKAGED) if found.severity == "fail"}
+    failing = {(found.pci, found.code) for found in evaluate(events) if found.severity == "fail"}
     assert failing == {("0000:53:00.0", 79), ("0000:64:00.0", 48), ("0000:75:00.0", 119)}
-    assert sum(found.count for found in evaluate(events, catalog=PACKAGED)) == STORM - 3
+    assert sum(found.count for found in evaluate(events)) == STORM - 3
 
 
 @needs_nodes
@@ -163,7 +162,7 @@ def test_two_boots_of_one_journal_are_told_apart() -> None:
 def test_a_reset_that_the_log_tells_of_clears_the_xid_before_it(reset: list[str]) -> None:
     log = "".join(f"3,{at},{at * 1000},-;{text}\n" for at, text in enumerate([HIDDEN[1], *reset]))
     data = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
-    (found,) = evaluate(kernel_log.parse(kernel_log.lines(data["lines"])), catalog=PACKAGED)
+    (found,) = evaluate(kernel_log.parse(kernel_log.lines(data["lines"])))
     assert (found.code, found.severity, bool(found.cleared_by)) == (79, "none", True)
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.facts import (
     FallenOffBus,
@@ -16,8 +15,7 @@ from clusterproof.plugins.evidence.kernel_log.facts import (
     XidEvent,
     pci_address,
 )
-from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate
-from tests.evidence.kernel_log.xid_lines import line_of, parse
+from tests.evidence.kernel_log.xid_lines import evaluate, line_of, parse
 
 
 def parsed(line: str) -> XidEvent:
@@ -182,7 +180,7 @@ def test_an_sxid_is_told_by_its_head_line_not_by_its_data() -> None:
         "nvidia-nvswitch0: SXid (invalid): some error",
     )
     assert events == (SXidEvent(20034, "0000:c8:00.0", None, "Fatal, Link 28 LTSSM Fault Up", "fatal", 28),)
-    assert evaluate(events, catalog=PACKAGED) == ()
+    assert evaluate(events) == ()
 
 
 FELL = "NVRM: fallen off the bus and is not responding to commands."
@@ -204,9 +202,7 @@ FELL = "NVRM: fallen off the bus and is not responding to commands."
 def test_a_gpu_that_fell_off_the_bus_without_an_xid_is_named(lines: list[str], address: str) -> None:
     events = parse(*lines)
     assert [event.pci for event in events if isinstance(event, FallenOffBus)] == [address]
-    assert [(found.code, found.severity, found.pci) for found in evaluate(events, catalog=PACKAGED)] == [
-        (79, "fail", address)
-    ]
+    assert [(found.code, found.severity, found.pci) for found in evaluate(events)] == [(79, "fail", address)]
 
 
 @pytest.mark.parametrize(
@@ -219,9 +215,7 @@ def test_a_gpu_that_fell_off_the_bus_without_an_xid_is_named(lines: list[str], a
     ],
 )
 def test_a_gpu_that_the_driver_could_not_start_is_judged_as_the_xid_for_that(line: str, address: str) -> None:
-    assert [(found.code, found.severity, found.pci) for found in evaluate(parse(line), catalog=PACKAGED)] == [
-        (143, "fail", address)
-    ]
+    assert [(found.code, found.severity, found.pci) for found in evaluate(parse(line))] == [(143, "fail", address)]
 
 
 @pytest.mark.parametrize(
@@ -241,20 +235,16 @@ def test_what_only_names_such_a_failure_is_none(line: str) -> None:
 
 def test_a_gpu_that_started_after_a_reset_of_the_driver_is_well() -> None:
     failed = "NVRM: GPU 0000:c1:00.0: RmInitAdapter failed! (0x26:0x56:1463)"
-    (found,) = evaluate(
-        parse(failed, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.09"), catalog=PACKAGED
-    )
+    (found,) = evaluate(parse(failed, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.09"))
     assert (found.severity, found.cleared_by) == ("none", "a reload of the driver")
 
 
 def test_the_driver_tells_the_uuid_of_a_gpu_before_its_first_xid() -> None:
     events = parse("NVRM: GPU at PCI:0000:c5:00: GPU-455d8f70-2051-db6c-0430-ffc457bff834", line_of(79))
     assert events[0] == GpuNamed("0000:c5:00.0", "GPU-455d8f70-2051-db6c-0430-ffc457bff834")
-    assert [found.uuid for found in evaluate(events, catalog=PACKAGED)] == ["GPU-455d8f70-2051-db6c-0430-ffc457bff834"]
-    assert [found.uuid for found in evaluate(events, uuids={"00000000:C5:00.0": "GPU-1"}, catalog=PACKAGED)] == [
-        "GPU-1"
-    ]
-    assert [found.uuid for found in evaluate(events, uuids={"0000:c5:00.0": ""}, catalog=PACKAGED)] == [events[0].uuid]
+    assert [found.uuid for found in evaluate(events)] == ["GPU-455d8f70-2051-db6c-0430-ffc457bff834"]
+    assert [found.uuid for found in evaluate(events, uuids={"00000000:C5:00.0": "GPU-1"})] == ["GPU-1"]
+    assert [found.uuid for found in evaluate(events, uuids={"0000:c5:00.0": ""})] == [events[0].uuid]
 
 
 @pytest.mark.parametrize(

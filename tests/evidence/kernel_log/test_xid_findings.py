@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from clusterproof.plugins.catalog import PACKAGED, xids
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.facts import XidEvent, pci_address
-from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, evaluate, evaluate_switches, occurrences
+from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, occurrences
 from tests.builders.samples import sample
-from tests.evidence.kernel_log.xid_lines import GPU, OTHER_GPU, line_of, parse
+from tests.evidence.kernel_log.xid_lines import GPU, OTHER_GPU, evaluate, evaluate_switches, line_of, parse
 
 HOUR = 3600.0
 
 
 def log(*entries: tuple[float | None, str]) -> tuple[Finding, ...]:
-    return evaluate(kernel_log.parse(entries), catalog=PACKAGED)
+    return evaluate(kernel_log.parse(entries))
 
 
 def only(findings: tuple[Finding, ...]) -> Finding:
@@ -28,7 +28,7 @@ def only(findings: tuple[Finding, ...]) -> Finding:
 
 
 def test_an_application_that_crashes_nine_times_in_636_lines_is_a_concern() -> None:
-    findings = evaluate(parse(*sample("kernel-log/gpud-dmesg-decode-iso-0.txt").lines), catalog=PACKAGED)
+    findings = evaluate(parse(*sample("kernel-log/gpud-dmesg-decode-iso-0.txt").lines))
     assert [(found.code, found.severity, found.count, found.occurrences) for found in findings] == [
         (13, "concern", 629, 9),
         (43, "none", 7, 7),
@@ -36,7 +36,7 @@ def test_an_application_that_crashes_nine_times_in_636_lines_is_a_concern() -> N
 
 
 def test_the_captured_double_bit_error_is_what_fails_not_the_application_that_it_ended() -> None:
-    findings = evaluate(parse(*sample("kernel-log/gpud-dmesg-tail-0.txt").lines), catalog=PACKAGED)
+    findings = evaluate(parse(*sample("kernel-log/gpud-dmesg-tail-0.txt").lines))
     assert [(found.code, found.severity, found.pci) for found in findings] == [
         (48, "fail", "0000:19:00.0"),
         (63, "concern", "0000:19:00.0"),
@@ -151,14 +151,14 @@ def test_a_recovery_action_that_is_due_clears_nothing(now: str) -> None:
     ],
 )
 def test_a_finding_names_the_last_process_that_a_line_tells(texts: list[str], data: tuple[str, int | None]) -> None:
-    finding = only(evaluate(parse(*(line_of(13, text) for text in texts)), catalog=PACKAGED))
+    finding = only(evaluate(parse(*(line_of(13, text) for text in texts))))
     assert (finding.process, finding.pid) == data
 
 
 @pytest.mark.parametrize("due", [GPU, "00000000:C5:00.0"])
 def test_a_row_remapping_fails_while_it_is_pending_or_has_failed(due: str) -> None:
     events = parse(line_of(63), line_of(63, gpu=OTHER_GPU))
-    assert {found.pci: found.severity for found in evaluate(events, remap_due=[due], catalog=PACKAGED)} == {
+    assert {found.pci: found.severity for found in evaluate(events, remap_due=[due])} == {
         "0000:c5:00.0": "fail",
         "0000:0b:00.0": "concern",
     }
@@ -186,7 +186,7 @@ def test_nvlink_codes_are_judged_by_the_lines_own_word(code: int, word: str, sev
     ],
 )
 def test_a_finding_names_the_part_of_the_nvlink_hardware_and_the_links(texts: list[str], part: str) -> None:
-    assert only(evaluate(parse(*(line_of(149, text) for text in texts)), catalog=PACKAGED)).part == part
+    assert only(evaluate(parse(*(line_of(149, text) for text in texts)))).part == part
 
 
 def test_every_captured_line_of_144_to_149_names_its_part() -> None:
@@ -200,18 +200,18 @@ def test_every_captured_line_of_144_to_149_names_its_part() -> None:
 
 def test_lines_that_the_probe_left_out_are_counted() -> None:
     data = [(1.0, line_of(79)), (2.0, line_of(79)), (9.0, line_of(79), 100)]
-    assert only(evaluate(kernel_log.parse(data), catalog=PACKAGED)).count == 103
+    assert only(evaluate(kernel_log.parse(data))).count == 103
 
 
 @pytest.mark.parametrize(("left_out", "severity"), [(0, "concern"), (100, "none")])
 def test_a_storm_of_which_the_middle_is_left_out_is_one_burst(left_out: int, severity: str) -> None:
     data = [(1.0, line_of(13)), (2.0, line_of(13)), (602.0, line_of(13), left_out)]
-    assert only(evaluate(kernel_log.parse(data), catalog=PACKAGED)).severity == severity
+    assert only(evaluate(kernel_log.parse(data))).severity == severity
 
 
 def test_one_fatal_line_among_nonfatal_ones_fails() -> None:
     lines = [line_of(145, f"RLW_REMAP {word} XC1 i0 Link 10") for word in ("Nonfatal", "Fatal", "Nonfatal")]
-    assert only(evaluate(parse(*lines), catalog=PACKAGED)).severity == "fail"
+    assert only(evaluate(parse(*lines))).severity == "fail"
 
 
 @pytest.mark.parametrize(
@@ -227,11 +227,7 @@ def test_one_fatal_line_among_nonfatal_ones_fails() -> None:
     ],
 )
 def test_xid_154_is_judged_by_its_text(now: str, severity: str, action: str) -> None:
-    finding = only(
-        evaluate(
-            parse(line_of(154, f"GPU recovery action changed from 0x4 (Drain and Reset) to {now}")), catalog=PACKAGED
-        )
-    )
+    finding = only(evaluate(parse(line_of(154, f"GPU recovery action changed from 0x4 (Drain and Reset) to {now}"))))
     assert (finding.severity, finding.action) == (severity, action)
 
 
@@ -240,21 +236,21 @@ def test_the_last_recovery_action_is_the_one_that_is_due() -> None:
         line_of(154, "GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)"),
         line_of(154, "GPU recovery action changed from 0x4 (Drain and Reset) to 0x1 (GPU Reset Required)"),
     ]
-    assert only(evaluate(parse(*lines), catalog=PACKAGED)).action == "reset the GPU"
+    assert only(evaluate(parse(*lines))).action == "reset the GPU"
 
 
 def test_162_clears_163_that_was_before_it_on_its_gpu() -> None:
     disengaged, engaged = line_of(163), line_of(162)
-    assert {found.severity for found in evaluate(parse(disengaged, engaged), catalog=PACKAGED)} == {"none"}
-    assert {found.severity for found in evaluate(parse(engaged, disengaged), catalog=PACKAGED)} == {"none", "concern"}
-    assert {found.severity for found in evaluate(parse(disengaged, line_of(162, gpu=OTHER_GPU)), catalog=PACKAGED)} == {
+    assert {found.severity for found in evaluate(parse(disengaged, engaged))} == {"none"}
+    assert {found.severity for found in evaluate(parse(engaged, disengaged))} == {"none", "concern"}
+    assert {found.severity for found in evaluate(parse(disengaged, line_of(162, gpu=OTHER_GPU)))} == {
         "none",
         "concern",
     }
 
 
 def test_45_after_another_xid_adds_nothing() -> None:
-    findings = evaluate(parse(line_of(74), line_of(45), line_of(45)), catalog=PACKAGED)
+    findings = evaluate(parse(line_of(74), line_of(45), line_of(45)))
     assert [(found.code, found.severity) for found in findings] == [(74, "fail"), (45, "none")]
 
 
@@ -270,13 +266,13 @@ def test_45_after_another_xid_adds_nothing() -> None:
 )
 def test_an_sxid_is_judged_by_its_word_and_else_by_the_list(code: int, text: str, severity: str) -> None:
     line = f"[131453.740743] nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): {code}, {text}"
-    finding = only(evaluate_switches(parse(line), catalog=PACKAGED))
+    finding = only(evaluate_switches(parse(line)))
     assert (finding.family, finding.severity, finding.pci) == ("SXid", severity, "0000:a9:00.0")
-    assert only(evaluate_switches(parse(line, "NVRM: loading NVIDIA UNIX x86_64"), catalog=PACKAGED)).severity == "none"
+    assert only(evaluate_switches(parse(line, "NVRM: loading NVIDIA UNIX x86_64"))).severity == "none"
 
 
 def test_findings_come_worst_first() -> None:
-    findings = evaluate(parse(line_of(43), line_of(999), line_of(79), line_of(79, gpu=OTHER_GPU)), catalog=PACKAGED)
+    findings = evaluate(parse(line_of(43), line_of(999), line_of(79), line_of(79, gpu=OTHER_GPU)))
     assert [(found.severity, found.code) for found in findings] == [
         ("fail", 79),
         ("fail", 79),

@@ -1,12 +1,18 @@
-"""Lines of Xids, and what is read of lines."""
+"""Lines of Xids, what is read of lines, and how that is evaluated."""
 
 from __future__ import annotations
 
+from functools import partial
+
+from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
+from clusterproof.plugins.evidence.kernel_log import xid_findings
 from clusterproof.plugins.evidence.kernel_log.facts import Events
 
 GPU = "0000:c5:00"
 OTHER_GPU = "0000:0b:00"
+evaluate = partial(xid_findings.evaluate, catalog=PACKAGED)  # as without a site's policy
+evaluate_switches = partial(xid_findings.evaluate_switches, catalog=PACKAGED)
 
 
 def parse(*lines: str) -> Events:
