@@ -73,16 +73,16 @@ def _check_files(option: Any) -> None:
     """Refuse, before a node is asked, files that cannot be written, or are to be read and not there."""
     for flag in ("report", "record", "results", "bundle", "save_baseline"):
         named = getattr(option, flag)
-        if named and not _may_be_made(Path(named)):
+        if named and not _may_be_made(Path(named), is_folder=flag in ("report", "record")):
             raise pytest.UsageError(f"--{flag.replace('_', '-')} {named}: expected a place that may be written")
     if option.baseline and not Path(option.baseline).is_file():
         raise pytest.UsageError(f"--baseline {option.baseline}: no such file; expected one that --save-baseline wrote")
 
 
-def _may_be_made(path: Path) -> bool:
-    """Whether the first of its folders that is there, or the file itself, may be written to."""
+def _may_be_made(path: Path, *, is_folder: bool) -> bool:
+    """Whether what is there of it is of its kind, or else the nearest folder above it, and may be written to."""
     there = next((parent for parent in (path, *path.absolute().parents) if os.path.lexists(parent)), path)
-    return (there.is_dir() or there == path) and os.access(there, os.W_OK)
+    return there.is_dir() == (is_folder or there != path) and os.access(there, os.W_OK)
 
 
 def window_minutes(text: str) -> int:

@@ -89,6 +89,8 @@ WRONG: list[tuple[list[str], str]] = [
     ([*DEMO, "--bundle", "b.zip"], "expected a file that ends in .tar.zst"),
     ([*DEMO, "--history=h.sqlite", "--redact"], "expected one of the two"),
     ([*DEMO, "--report", "empty.toml/reports"], "--report empty.toml/reports: expected a place that may be written"),
+    ([*DEMO, "--report", "empty.toml"], "--report empty.toml: expected a place that may be written"),
+    ([*DEMO, "--results", "."], "--results .: expected a place that may be written"),
     ([*DEMO, "--record", "empty.toml/record"], "expected a place that may be written"),
     ([*DEMO, "--results", "empty.toml/r.jsonl"], "expected a place that may be written"),
     ([*DEMO, "--baseline", "nowhere.json"], "no such file; expected one that --save-baseline wrote"),
