@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.counterparts import installed
+
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TRY_OVERLAY = (
     "mount -t tmpfs testbed /mnt && cd /mnt && mkdir upper work root"
@@ -89,6 +91,18 @@ def _without_frozen() -> str:
     )
 
 
+def _without_kubernetes() -> str:
+    missing = not (installed.folder("kubernetes") / "installed").exists()
+    return (
+        _without_root()
+        or ("kubernetes is not installed: scripts/counterparts kubernetes" if missing else "")
+        or _without("etcd", "etcd-server")
+        or _without("containerd", "containerd")
+        or _without("runc", "runc")
+        or ("" if importlib.util.find_spec("kubernetes") else "pip install clusterproof[kubernetes]")
+    )
+
+
 def _mark(reason: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(reason), reason=reason)
 
@@ -112,3 +126,4 @@ needs_numa_balancing = _mark(
 needs_cluster = _mark(_without_cluster())  # testbed() works
 needs_openmpi = _mark(_without_mpi())  # with_all_reduce() works
 needs_slurm = _mark(_without_slurm())  # slurm() works
+needs_kubernetes = _mark(_without_kubernetes())  # machine() works

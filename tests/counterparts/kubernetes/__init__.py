@@ -1,0 +1,1 @@
+"""Kubernetes' own programs, which tests/testbed/kubernetes starts."""

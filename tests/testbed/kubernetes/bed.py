@@ -1,0 +1,98 @@
+"""A control plane with one node: this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.testbed.kubernetes.control_plane import ControlPlane, control_plane
+from tests.testbed.kubernetes.machine import Machine, machine
+from tests.testbed.kubernetes.processes import wait_until
+
+NAMESPACE = "clusterproof"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+@dataclass(frozen=True)
+class Bed:
+    """What the tests have in hand."""
+
+    plane: ControlPlane
+    machine: Machine
+
+    def account(self, namespaced: Sequence[Any], of_cluster: Sequence[Any] = ()) -> tuple[str, str]:
+        """A user with these rules in the namespace and in the cluster: their name and their token."""
+        name = f"person-{uuid.uuid4().hex[:8]}"
+        at = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+        user = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
+        self.plane.call("POST", at, {"metadata": {"name": name}})
+        for where, kind, rules in ((f"/namespaces/{NAMESPACE}", "Role", namespaced), ("", "ClusterRole", of_cluster)):
+            self.plane.call(
+                "POST", f"{RBAC}{where}/{kind.lower()}s", {"metadata": {"name": name}, "rules": list(rules)}
+            )
+            role = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+            binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [user]}
+            self.plane.call("POST", f"{RBAC}{where}/{kind.lower()}bindings", binding)
+        token = self.plane.call("POST", f"{at}/{name}/token", {"spec": {"expirationSeconds": 3600}})
+        return f"system:serviceaccount:{NAMESPACE}:{name}", str(token["status"]["token"])
+
+    def add_node(self, name: str, ready: str = "True", **parts: Any) -> None:
+        """A node that no kubelet has; `parts` are of its labels, capacity, spec and images."""
+        labels = {"kubernetes.io/os": "linux", "kubernetes.io/hostname": name, **parts.get("labels", {})}
+        node = {"metadata": {"name": name, "labels": labels}, "spec": parts.get("spec", {})}
+        self.plane.call("POST", "/api/v1/nodes", node)
+        condition = {
+            "type": "Ready",
+            "status": ready,
+            "reason": parts.get("reason", "KubeletReady"),
+            "message": parts.get("message", "so it is"),
+            "lastHeartbeatTime": "2026-01-02T03:04:05Z",
+            "lastTransitionTime": "2026-01-02T03:04:05Z",
+        }
+        capacity = {"cpu": "8", "memory": "64Gi", "pods": "110", **parts.get("capacity", {})}
+        status = {"capacity": capacity, "allocatable": capacity, "conditions": [condition]}
+        self.plane.patch(f"/api/v1/nodes/{name}/status", {"status": {**status, "images": parts.get("images", [])}})
+
+    @contextlib.contextmanager
+    def node(self, name: str, **parts: Any) -> Iterator[None]:
+        """The same until the end of the block."""
+        self.add_node(name, **parts)
+        try:
+            yield
+        finally:
+            self.plane.call("DELETE", f"/api/v1/nodes/{name}")
+
+    def left(self) -> list[str]:
+        """What there is of a run in the namespace."""
+        return [
+            f"{kind.rpartition('/')[2]}/{one['metadata']['name']}"
+            for kind in (f"/api/v1/namespaces/{NAMESPACE}/pods", f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs")
+            for one in self.plane.items(kind)
+        ] + [
+            f"configmaps/{one['metadata']['name']}"
+            for one in self.plane.items(f"/api/v1/namespaces/{NAMESPACE}/configmaps")
+            if one["metadata"]["name"] != "kube-root-ca.crt"
+        ]
+
+
+@contextlib.contextmanager
+def bed() -> Iterator[Bed]:
+    """Start it all, with the namespace that the documents ask for; nothing is left of it."""
+    folder = Path(tempfile.mkdtemp(prefix="k8s-"))  # pytest's own folders are too long for sockets
+    try:
+        (folder / "node").mkdir()
+        with control_plane(folder) as plane, machine(plane, folder / "node") as node:
+            privileged = {"pod-security.kubernetes.io/enforce": "privileged"}
+            plane.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": privileged}})
+            path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+            wait_until(lambda: bool(plane.items(path)), "given what each namespace has")
+            yield Bed(plane, node)
+    finally:
+        if f" {folder}/" not in Path("/proc/mounts").read_text():  # else it could reach what is mounted
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,147 @@
+"""etcd, kube-apiserver and kube-controller-manager on free ports of loopback, and an administrator's way in."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.counterparts import installed
+from tests.testbed.kubernetes.processes import Running, running, wait_until
+from tests.transport.loopback import free_port
+
+NAME = "kubernetes"  # among tests/counterparts
+VERSION = "v1.34.4"
+ADMIN = "admin-token"
+AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata"}],
+}
+MERGE = "application/merge-patch+json"
+
+
+def program(name: str) -> Path:
+    """One of Kubernetes' programs."""
+    return installed.folder(NAME) / name
+
+
+@dataclass
+class ControlPlane:
+    """A running control plane; `apiserver` may be stopped and started again."""
+
+    folder: Path
+    port: int
+    apiserver: Running | None = None
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def ca(self) -> Path:
+        return self.folder / "certificates" / "apiserver.crt"
+
+    def call(self, method: str, path: str, body: object = None, kind: str = "application/json") -> dict[str, Any]:
+        """One request of an administrator's. Raises urllib.error.HTTPError."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": kind}
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        with urllib.request.urlopen(request, context=ssl.create_default_context(cafile=self.ca), timeout=30) as answer:
+            return dict(json.loads(answer.read()))
+
+    def patch(self, path: str, body: object) -> dict[str, Any]:
+        return self.call("PATCH", path, body, MERGE)
+
+    def items(self, path: str) -> list[dict[str, Any]]:
+        return list(self.call("GET", path)["items"])
+
+    def is_ready(self) -> bool:
+        try:
+            request = urllib.request.Request(f"{self.url}/readyz", headers={"Authorization": f"Bearer {ADMIN}"})
+            context = ssl.create_default_context(cafile=self.ca)
+            return urllib.request.urlopen(request, context=context, timeout=5).status == 200
+        except (OSError, ssl.SSLError):
+            return False
+
+    def kubeconfig(self, token: str = ADMIN, **of_cluster: str) -> Path:
+        """A kubeconfig whose one context is `bed`."""
+        path = self.folder / f"kubeconfig-{token[-12:]}"
+        cluster = {"server": self.url, "certificate-authority": str(self.ca), **of_cluster}
+        data = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "bed", "cluster": cluster}],
+            "users": [{"name": "bed", "user": {"token": token}}],
+            "contexts": [{"name": "bed", "context": {"cluster": "bed", "user": "bed"}}],
+            "current-context": "bed",
+        }
+        path.write_text(json.dumps(data))  # which is YAML
+        return path
+
+    def requests(self, user: str) -> list[Mapping[str, Any]]:
+        """What the audit log has of a user's requests, in order; of a long one what it was at its end too."""
+        lines = (self.folder / "audit.log").read_text().splitlines()
+        return [one for one in map(json.loads, lines) if one["user"].get("username") == user]
+
+
+@contextlib.contextmanager
+def control_plane(folder: Path) -> Iterator[ControlPlane]:
+    """Start one whose files lie in `folder`, and end it."""
+    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    plane = ControlPlane(folder, free_port())
+    subprocess.run(["openssl", "genrsa", "-out", folder / "accounts.key", "2048"], check=True, capture_output=True)
+    (folder / "tokens.csv").write_text(f'{ADMIN},admin,1,"system:masters"\n')
+    (folder / "audit.json").write_text(json.dumps(AUDIT))
+    etcd: list[str | Path] = ["etcd", f"--data-dir={folder}/etcd", f"--listen-client-urls={client}"]
+    etcd += [f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}"]
+    etcd += [f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}"]
+    controllers: list[str | Path] = [program("kube-controller-manager"), f"--kubeconfig={plane.kubeconfig()}"]
+    controllers += [f"--service-account-private-key-file={folder}/accounts.key", "--bind-address=127.0.0.1"]
+    controllers += [f"--secure-port={free_port()}", "--leader-elect=false", "--node-monitor-grace-period=6s"]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(running(folder / "etcd.log", etcd))
+        plane.apiserver = stack.enter_context(running(folder / "apiserver.log", _apiserver(plane, client)))
+        wait_until(plane.is_ready, "ready", plane.apiserver)
+        manager = stack.enter_context(running(folder / "controllers.log", controllers))
+        wait_until(lambda: _has_accounts(plane), "at work", manager)
+        yield plane
+
+
+def _apiserver(plane: ControlPlane, etcd: str) -> list[str | Path]:
+    folder = plane.folder
+    return [
+        program("kube-apiserver"),
+        f"--etcd-servers={etcd}",
+        f"--secure-port={plane.port}",
+        "--bind-address=127.0.0.1",
+        f"--cert-dir={folder}/certificates",
+        "--service-account-issuer=https://kubernetes.default",
+        f"--service-account-signing-key-file={folder}/accounts.key",
+        f"--service-account-key-file={folder}/accounts.key",
+        f"--token-auth-file={folder}/tokens.csv",
+        "--authorization-mode=Node,RBAC",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--allow-privileged=true",
+        "--endpoint-reconciler-type=none",  # loopback is no endpoint of a service
+        f"--audit-policy-file={folder}/audit.json",
+        f"--audit-log-path={folder}/audit.log",
+        "--kubelet-preferred-address-types=InternalIP",
+    ]
+
+
+def _has_accounts(plane: ControlPlane) -> bool:
+    """Whether the controllers have given a namespace the account that its pods need."""
+    try:
+        plane.call("GET", "/api/v1/namespaces/default/serviceaccounts/default")
+    except urllib.error.HTTPError:
+        return False
+    return True

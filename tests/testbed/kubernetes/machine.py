@@ -1,0 +1,178 @@
+"""This machine as a node: a kubelet over a containerd, both of the testbed's own, with cgroups and folders of their own.
+
+Its pods share this machine's network, so that no CNI is needed; its address is set as a cloud's controller sets it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.testbed.kubernetes.control_plane import ControlPlane, program
+from tests.testbed.kubernetes.image import archive
+from tests.testbed.kubernetes.processes import Running, running, wait_until
+from tests.transport.loopback import free_port
+
+CGROUPS = Path("/sys/fs/cgroup")
+SANDBOX = "localhost/clusterproof/pause:1"
+KUBE_PROXY = "registry.k8s.io/kube-proxy:v1.34.4"
+NO_NETWORK = {"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": "loopback"}]}
+CONTAINERD = """version = 2
+root = "{folder}/containerd"
+state = "{folder}/state"
+[grpc]
+  address = "{folder}/containerd.sock"
+[ttrpc]
+  address = "{folder}/ttrpc.sock"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{sandbox}"
+  disable_apparmor = true
+  restrict_oom_score_adj = true # not everybody who is root here may lower it
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    conf_dir = "{folder}/cni"
+    bin_dir = "{folder}/cni"
+"""
+
+
+@dataclass
+class Machine:
+    """A node that is Ready."""
+
+    name: str
+    folder: Path
+    plane: ControlPlane
+    kubelet_words: list[str | Path]
+    kubelet_port: int
+    kubelet: Running | None = None
+
+    @property
+    def path(self) -> str:
+        return f"/api/v1/nodes/{self.name}"
+
+    def ready(self) -> str:
+        """True, False or Unknown, as Kubernetes has it; empty for a node that is not there yet."""
+        found = [node for node in self.plane.items("/api/v1/nodes") if node["metadata"]["name"] == self.name]
+        conditions = found[0]["status"].get("conditions", ()) if found else ()
+        return next((str(one["status"]) for one in conditions if one["type"] == "Ready"), "")
+
+    def set_address(self, address: str) -> None:
+        """What a cloud's controller does."""
+        addresses = [{"type": "Hostname", "address": self.name}, {"type": "InternalIP", "address": address}]
+        self.plane.patch(f"{self.path}/status", {"status": {"addresses": addresses}})
+
+    def images(self) -> list[str]:
+        """The images of the node, as its kubelet tells them."""
+        status = self.plane.call("GET", self.path)["status"]
+        return [name for image in status.get("images") or () for name in image["names"]]
+
+    @contextlib.contextmanager
+    def without_kubelet(self) -> Iterator[None]:
+        """Its kubelet is gone, until the end of the block."""
+        assert self.kubelet
+        self.kubelet.stop(signal.SIGKILL)
+        try:
+            yield
+        finally:
+            log = (self.folder / "kubelet.log").open("ab")
+            with log:
+                process = subprocess.Popen(self.kubelet_words, stdout=log, stderr=log, start_new_session=True, cwd="/")
+            self.kubelet = Running(process, self.folder / "kubelet.log")
+            wait_until(lambda: self.ready() == "True", "ready again", self.kubelet)
+
+
+@contextlib.contextmanager
+def machine(plane: ControlPlane, folder: Path, name: str = "gpu001") -> Iterator[Machine]:
+    """Start containerd and a kubelet, and wait until the node is Ready; nothing of them is left behind."""
+    cgroup = f"clusterproof-test-{os.getpid()}"
+    port = free_port()
+    (folder / "cni").mkdir()
+    (folder / "cni" / "10-none.conflist").write_text(json.dumps(NO_NETWORK))
+    (folder / "containerd.toml").write_text(CONTAINERD.format(folder=folder, sandbox=SANDBOX))
+    (folder / "images.tar").write_bytes(archive(program("pause"), [SANDBOX, KUBE_PROXY]))
+    (folder / "kubelet.json").write_text(json.dumps(_kubelet(folder, cgroup, port)))
+    words = [program("kubelet"), f"--config={folder}/kubelet.json", f"--kubeconfig={plane.kubeconfig()}"]
+    words += [f"--root-dir={folder}/kubelet", f"--hostname-override={name}", "--cloud-provider=external"]
+    node = Machine(name, folder, plane, words, port)
+    with contextlib.ExitStack() as stack:
+        stack.callback(_unmount, folder)
+        stack.callback(_remove_cgroup, cgroup)
+        _make_cgroup(cgroup)
+        log = folder / "containerd.log"
+        containerd = stack.enter_context(running(log, ["containerd", "--config", folder / "containerd.toml"]))
+        wait_until(lambda: _ctr(folder, "version").returncode == 0, "up", containerd)
+        imported = _ctr(folder, "images", "import", str(folder / "images.tar"))
+        assert imported.returncode == 0, imported.stderr
+        stack.callback(_end_containers, folder)
+        node.kubelet = stack.enter_context(running(folder / "kubelet.log", words))
+        stack.callback(lambda: node.kubelet and node.kubelet.stop())  # that of today
+        wait_until(lambda: node.ready() == "True", "ready", node.kubelet)
+        node.set_address("127.0.0.1")
+        wait_until(lambda: KUBE_PROXY in node.images(), "telling its images", node.kubelet)
+        yield node
+
+
+def _kubelet(folder: Path, cgroup: str, port: int) -> dict[str, object]:
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": "127.0.0.1",
+        "port": port,
+        "healthzPort": 0,
+        "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+        "authorization": {"mode": "AlwaysAllow"},
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{cgroup}",
+        "enforceNodeAllocatable": [],
+        "failSwapOn": False,
+        "localStorageCapacityIsolation": False,
+        "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"},
+        "containerRuntimeEndpoint": f"unix://{folder}/containerd.sock",
+        "podLogsDir": f"{folder}/logs",
+        "resolvConf": "",
+        "nodeStatusUpdateFrequency": "2s",
+        "nodeStatusReportFrequency": "5s",
+    }
+
+
+def _ctr(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = ["ctr", "-a", f"{folder}/containerd.sock", "-n", "k8s.io", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def _end_containers(folder: Path) -> None:
+    for task in _ctr(folder, "tasks", "ls", "-q").stdout.split():
+        _ctr(folder, "tasks", "rm", "--force", task)
+
+
+def _hierarchies() -> list[Path]:
+    """The folders in which a cgroup is made: one for each controller of version 1, or the one of version 2."""
+    if (CGROUPS / "cgroup.controllers").exists():
+        return [CGROUPS]
+    return [folder for folder in CGROUPS.iterdir() if (folder / "cgroup.procs").exists()]
+
+
+def _make_cgroup(name: str) -> None:
+    for hierarchy in _hierarchies():
+        (hierarchy / name).mkdir()
+        for file in ("cpuset.cpus", "cpuset.mems"):
+            if hierarchy.name == "cpuset":
+                (hierarchy / name / file).write_text((hierarchy / file).read_text())
+
+
+def _remove_cgroup(name: str) -> None:
+    for hierarchy in _hierarchies():
+        for folder, _, _ in os.walk(hierarchy / name, topdown=False):
+            with contextlib.suppress(OSError):
+                Path(folder).rmdir()
+
+
+def _unmount(folder: Path) -> None:
+    points = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    for point in reversed([point for point in points if point.startswith(f"{folder}/")]):
+        subprocess.run(["umount", "--lazy", point], check=False, capture_output=True)

@@ -1,0 +1,57 @@
+"""Programs that a test starts, with a log each, and that end with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+START_S = 120.0
+END_S = 10.0
+
+
+@dataclass(frozen=True)
+class Running:
+    """One program."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def last_words(self) -> str:
+        return self.log.read_text(errors="replace")[-1500:]
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+        try:
+            self.process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(END_S)
+
+
+@contextlib.contextmanager
+def running(log: Path, words: Sequence[str | Path]) -> Iterator[Running]:
+    """A program in a process group of its own, until the end of the block."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(list(words), stdout=output, stderr=output, start_new_session=True, cwd="/")
+    one = Running(process, log)
+    try:
+        yield one
+    finally:
+        one.stop()
+
+
+def wait_until(is_so: Callable[[], bool], what: str, of: Running | None = None) -> None:
+    """Raises TimeoutError with the program's last words, at once where it has ended."""
+    until = time.monotonic() + START_S
+    while not is_so():
+        has_ended = of is not None and of.process.poll() is not None
+        if has_ended or time.monotonic() > until:
+            raise TimeoutError(f"not {what}{': ' + of.last_words() if of else ''}")
+        time.sleep(0.05)
