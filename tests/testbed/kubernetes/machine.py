@@ -1,4 +1,4 @@
-"""This machine as a node: a kubelet over a containerd, both of the testbed's own, with cgroups and folders of their own.
+"""This machine as a node: a kubelet over a containerd, both with cgroups and folders of the testbed's own.
 
 Its pods share this machine's network, so that no CNI is needed; its address is set as a cloud's controller sets it.
 """
