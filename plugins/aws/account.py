@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -101,6 +102,38 @@ class Account:
     def endpoint(self, service: str) -> str:
         """Where a service of this region is asked."""
         return str(self._client(service).meta.endpoint_url)
+
+    def eks_token(self, cluster: str) -> str:
+        """A bearer token for an EKS cluster, good for 15 minutes: a signed GetCallerIdentity, which EKS sends to STS.
+
+        Raises AwsError.
+        """
+        from botocore.signers import RequestSigner
+
+        self.require_credentials()
+        with _errors_of("sts:GetCallerIdentity"):
+            client = self._client("sts")
+            signer = RequestSigner(
+                client.meta.service_model.service_id,
+                self.region,
+                "sts",
+                "v4",
+                self._session.get_credentials(),
+                self._session.events,
+            )
+            url = signer.generate_presigned_url(
+                {
+                    "method": "GET",
+                    "url": f"{client.meta.endpoint_url}/?Action=GetCallerIdentity&Version=2011-06-15",
+                    "body": {},
+                    "headers": {"x-k8s-aws-id": cluster},
+                    "context": {},
+                },
+                region_name=self.region,
+                expires_in=60,
+                operation_name="",
+            )
+        return "k8s-aws-v1." + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
 
     def once(self, what: str, ask: Callable[[], T]) -> T:
         """What `ask` tells, asked by the first who wants it; all others, at the same time or later, are told the same.

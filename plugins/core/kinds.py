@@ -25,6 +25,8 @@ KINDS = (
     Kind("capture:", "capture:PATH", "capture.capture"),
     Kind("ssh:", "ssh:[user@]NODESET[:port]", "hosts.ssh"),
     Kind("slurm:", "slurm:[PARTITION|NODESET|job:ID]", "slurm.slurm"),
+    Kind("k8s:", "k8s:CONTEXT[/SELECTOR]", "kubernetes.k8s"),
+    Kind("eks:", "eks:NAME", "kubernetes.eks"),
     Kind("ec2:", "ec2:tag:KEY=VALUE", "ec2.ec2"),
     Kind("asg:", "asg:NAME", "ec2.asg"),
 )

@@ -11,11 +11,13 @@ from typing import Any
 from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.strict import nearest
+from clusterproof.plugins.kubernetes.access import SETTING as KUBERNETES
 from clusterproof.plugins.transport.submit_host import SETTING
 
 NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:(?P<region>[a-z0-9-]+):\d{12}:cluster/(?P<id>[a-z0-9]{12})")
 PAGE = 100
+WAYS = ("auto", "controller", "nodes", "kubernetes")
 MAX_BY_SESSIONS = 32  # nodes; at 3 sessions a second more of them take longer than one srun from the controller
 # Where the API does not tell a group's role: what the documentation and its examples call such groups.
 _BY_NAME = (("Controller", re.compile(r"controller|head-?node", re.I)), ("Login", re.compile(r"login", re.I)))
@@ -59,6 +61,7 @@ def _cluster(account: Account, text: str) -> Cluster:
             "region": account.region,
             "arn": arn,
             **({SETTING: f"hyperpod:{_target(controllers[0], _id(arn)).address}"} if controllers else {}),
+            **_orchestrator(data),
         },
         notes=tuple(_notes(Counter(roles.get(node["InstanceGroupName"], "") for node in nodes))),
     )
@@ -69,18 +72,39 @@ def _by_way(cluster: Cluster, via: str) -> Cluster:
 
     Nodes that Slurm starts nothing on get a session of their own in either case. Raises InventoryError.
     """
-    if via not in ("auto", "controller", "nodes"):
-        raise InventoryError(f"--via {via!r:.80} is no way to a HyperPod cluster; expected auto, controller or nodes")
+    if via not in WAYS:
+        raise InventoryError(
+            f"--via {via!r:.80} is no way to a HyperPod cluster; expected {', '.join(WAYS[:-1])} or {WAYS[-1]}"
+        )
+    if via == "kubernetes":
+        return _by_pods(cluster)
     if via == "controller" and SETTING not in cluster.settings:
         raise InventoryError(
             f"--via controller: HyperPod cluster {cluster.name} has no controller (an EKS one has none); "
-            "expected --via nodes"
+            "expected --via nodes or kubernetes"
         )
     if via == "nodes" or SETTING not in cluster.settings:
         return cluster
     if via == "auto" and len(cluster.targets) <= MAX_BY_SESSIONS:
         return cluster
     return replace(cluster, connection="srun", settings={**cluster.settings, "beside": "hyperpod"})
+
+
+def _by_pods(cluster: Cluster) -> Cluster:
+    """The cluster through its EKS cluster, where a node is called after its instance. Raises InventoryError."""
+    if KUBERNETES not in cluster.settings:
+        raise InventoryError(
+            f"--via kubernetes: HyperPod cluster {cluster.name} is not orchestrated by EKS; expected --via auto"
+        )
+    ids = (target.address.rpartition("-i-")[2] for target in cluster.targets)
+    named = (replace(target, name=f"hyperpod-i-{one}") for target, one in zip(cluster.targets, ids, strict=True))
+    return replace(cluster, connection="kubernetes", targets=tuple(named))
+
+
+def _orchestrator(data: Mapping[str, Any]) -> Mapping[str, str]:
+    """The setting that names the EKS cluster, where there is one."""
+    arn = str((data.get("Orchestrator") or {}).get("Eks", {}).get("ClusterArn", ""))
+    return {KUBERNETES: f"eks:{arn.rpartition('/')[2]}"} if arn else {}
 
 
 def _id(arn: str) -> str:

@@ -76,7 +76,8 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option(
             "--via",
             "how to start the probe: controller (one srun there), nodes (a log-in or session for each), auto (the "
-            "default; HyperPod: controller above 32 nodes), or ssh:[user@]HOST[:port] (one srun on that log-in node)",
+            "default; HyperPod: controller above 32 nodes), ssh:[user@]HOST[:port] (one srun on that log-in node), or "
+            "kubernetes (pods; HyperPod on EKS)",
             {"metavar": "WAY"},
         ),
         Option(

@@ -108,6 +108,8 @@ def test_every_kind_has_its_form_and_its_resolver() -> None:
         "capture:PATH",
         "ssh:[user@]NODESET[:port]",
         "slurm:[PARTITION|NODESET|job:ID]",
+        "k8s:CONTEXT[/SELECTOR]",
+        "eks:NAME",
         "ec2:tag:KEY=VALUE",
         "asg:NAME",
         "FILE.toml",

@@ -1,0 +1,115 @@
+"""`--cluster k8s:CONTEXT[/SELECTOR]`, `k8s:in-cluster` and `eks:NAME`: nodes that Kubernetes knows, reached by pods."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.catalog.instance_types import instance_types
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
+from clusterproof.plugins.kubernetes.access import EKS_NAME, SETTING, contexts, open_api
+from clusterproof.plugins.kubernetes.api import KubernetesError
+from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
+
+FORMS = "k8s:CONTEXT, k8s:CONTEXT/LABEL=VALUE, k8s:in-cluster or eks:NAME"
+IN_CLUSTER = "in-cluster"
+# What a node with accelerators says of itself; the labels stay where its device plugin has died.
+RESOURCES = re.compile(r"nvidia\.com/(gpu|mig-.*)|aws\.amazon\.com/neuron.*|vpc\.amazonaws\.com/efa|amd\.com/gpu")
+LABELS = (
+    "nvidia.com/gpu.present",
+    "nvidia.com/gpu.product",
+    "feature.node.kubernetes.io/pci-10de.present",
+    "aws.amazon.com/neuron.present",
+    "cloud.google.com/gke-accelerator",
+    "k8s.amazonaws.com/accelerator",
+    "karpenter.k8s.aws/instance-gpu-count",
+    "karpenter.k8s.aws/instance-accelerator-count",
+)
+
+
+def k8s(rest: str, _options: Mapping[str, str]) -> Cluster:
+    """The nodes of a context of the user's kubeconfig, or of the cluster that this runs in. Raises InventoryError."""
+    shown = f"--cluster {'k8s:' + rest!r:.160}"
+    try:
+        context, selector = _parts(rest)
+        way = IN_CLUSTER if context == IN_CLUSTER else f"context:{context}"
+        return _cluster(shown, f"k8s:{context}", {SETTING: way}, selector)
+    except KubernetesError as problem:
+        raise InventoryError(f"{shown}: {problem}") from None
+
+
+def eks(rest: str, options: Mapping[str, str]) -> Cluster:
+    """The nodes of an EKS cluster, by its name alone. Raises InventoryError."""
+    shown = f"--cluster {'eks:' + rest!r:.160}"
+    name, _, selector = rest.partition("/")
+    if not EKS_NAME.fullmatch(name):
+        raise InventoryError(f"{shown}: {name!r:.60} is no name of an EKS cluster; expected eks:NAME")
+    try:
+        account = Account(options.get("region", ""), options.get("profile", ""))
+        where = {"region": account.region, "profile": options.get("profile", "")}
+        return _cluster(shown, f"eks:{name}", {SETTING: f"eks:{name}", **where}, selector)
+    except (AwsError, KubernetesError) as problem:
+        raise InventoryError(f"{shown}: {problem}") from None
+
+
+def _parts(rest: str) -> tuple[str, str]:
+    """Context and selector; EKS's own names of contexts have a slash too. Raises KubernetesError."""
+    context, slash, selector = rest.partition("/")
+    if context == IN_CLUSTER or not slash:
+        return rest if not slash else context, selector
+    longest = max(
+        (name for name in contexts()[0] if rest == name or rest.startswith(f"{name}/")), key=len, default=context
+    )
+    return longest, rest[len(longest) + 1 :]
+
+
+def _cluster(shown: str, name: str, settings: Mapping[str, str], selector: str) -> Cluster:
+    """Raises AwsError, InventoryError, KubernetesError."""
+    found = nodes(open_api(settings), selector)
+    kept = [node for node in found if node.info.get("operatingSystem", "linux") in ("linux", "")]
+    kept = kept if selector else [node for node in kept if has_accelerators(node)]
+    if not kept:
+        raise InventoryError(f"{shown}: {_none(found, selector)}; expected {FORMS}")
+    return Cluster(
+        name.removesuffix(":"),
+        "kubernetes",
+        tuple(target_of(node) for node in sorted(kept, key=lambda node: (node.group, node.name))),
+        {key: value for key, value in settings.items() if value},
+        notes=_notes(found, kept),
+    )
+
+
+def has_accelerators(node: KubernetesNode) -> bool:
+    """Whether a node has GPUs, Neuron devices or EFA, or should: by its resources, its labels or its instance type."""
+    return (
+        any(RESOURCES.fullmatch(name) for name in node.capacity)
+        or any(node.labels.get(label, "false") not in ("false", "0", "") for label in LABELS)
+        or node.instance_type in instance_types()
+    )
+
+
+def target_of(node: KubernetesNode) -> Target:
+    """A node; its address is EC2's id, where the node is an instance of the account."""
+    is_of_account = bool(node.instance_id) and not node.name.startswith("hyperpod-")
+    return Target(
+        name=node.name,
+        address=node.instance_id if is_of_account else "",
+        group=node.group,
+        instance_type=node.instance_type if node.instance_type in instance_types() else "",
+    )
+
+
+def _none(found: Sequence[KubernetesNode], selector: str) -> str:
+    if selector:
+        return f"no node for Linux has the labels {selector!r:.80}"
+    return f"none of its {len(found)} nodes has accelerators (choose some by label: /kubernetes.io/os=linux are all)"
+
+
+def _notes(found: Sequence[KubernetesNode], kept: Sequence[KubernetesNode]) -> tuple[str, ...]:
+    left = len(found) - len(kept)
+    cordoned = sum(node.is_cordoned for node in kept)
+    return (
+        *([f"not validated: {left} without accelerators"] if left else []),
+        *([f"validated though cordoned: {cordoned}"] if cordoned else []),
+    )

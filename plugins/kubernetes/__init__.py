@@ -1,0 +1,1 @@
+"""Kubernetes' API: the way into a cluster, and what it tells of its nodes, pods and daemon sets."""

@@ -1,0 +1,148 @@
+"""The ways into a cluster: a context of the user's kubeconfig, the account of the pod that this runs in, or EKS's API.
+
+The official client reads kubeconfigs, runs exec plugins and knows proxies; it is an extra, imported here alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.core.strict import nearest
+from clusterproof.plugins.kubernetes.api import Api, KubernetesError
+
+SETTING = "kubernetes"  # of a cluster: `context:NAME` (the current one where it is empty), `in-cluster`, `eks:NAME`
+MISSING = "Kubernetes needs its client, which is not installed: pip install 'clusterproof[kubernetes]'"
+EKS_NAME = re.compile(r"[0-9A-Za-z][\w-]{0,99}", re.ASCII)
+TOKEN_S = 600.0  # EKS takes a token for 15 minutes
+
+
+def open_api(settings: Mapping[str, str]) -> Api:
+    """The API of the cluster that these settings name. Raises KubernetesError, AwsError."""
+    way, _, name = settings.get(SETTING, "context:").partition(":")
+    if way == "in-cluster":
+        return _opened(_in_cluster())
+    if way == "eks":
+        return _opened(_eks(name, Account(settings.get("region", ""), settings.get("profile", ""))))
+    return _opened(_context(name))
+
+
+def contexts() -> tuple[list[str], str]:
+    """The contexts of the user's kubeconfig, and which is the current one. Raises KubernetesError."""
+    config = _client("config")
+    try:
+        found, current = config.list_kube_config_contexts(_kubeconfig())
+    except Exception as problem:  # ConfigException, and what YAML and the file system raise
+        raise KubernetesError(f"the kubeconfig: {_words(problem)}; expected one (KUBECONFIG, ~/.kube/config)") from None
+    return [str(context["name"]) for context in found], str((current or {}).get("name", ""))
+
+
+def _kubeconfig() -> str:
+    """As kubectl finds it; the client itself looks once, when it is imported."""
+    return os.environ.get("KUBECONFIG") or "~/.kube/config"
+
+
+def _context(name: str) -> Any:
+    known, _ = contexts()
+    if name and name not in known:
+        there = f"expected one of {', '.join(known)}" if known else "the kubeconfig has none"
+        raise KubernetesError(f"no context is called {name!r:.120}{nearest(name, known)}; {there:.400}")
+    configuration = _client("client").Configuration()
+    try:
+        _client("config").load_kube_config(
+            _kubeconfig(), name or None, client_configuration=configuration, persist_config=False
+        )
+    except Exception as problem:  # as above, and what an exec plugin fails with
+        raise KubernetesError(f"context {name or 'of the kubeconfig'}: {_words(problem)}; expected one that works "
+                              "(kubectl --context … get nodes)") from None  # fmt: skip
+    return configuration
+
+
+def _in_cluster() -> Any:
+    configuration = _client("client").Configuration()
+    try:
+        _client("config").load_incluster_config(client_configuration=configuration)
+    except Exception as problem:  # ConfigException, or a file that is not there
+        raise KubernetesError(
+            f"no account of a pod here: {_words(problem)}; expected to run in a pod of the cluster, else k8s:CONTEXT"
+        ) from None
+    return configuration
+
+
+def _eks(name: str, account: Account) -> Any:
+    """As `aws eks update-kubeconfig` and `aws eks get-token` do it, without either. Raises AwsError."""
+    account.require_credentials()
+    data = account.call("eks", "describe_cluster", name=name)["cluster"]
+    if not data.get("endpoint"):
+        raise KubernetesError(
+            f"EKS cluster {name} is {data.get('status', 'of no status')}; expected one with an endpoint"
+        )
+    cluster = {
+        "server": str(data["endpoint"]),
+        "certificate-authority-data": str(data["certificateAuthority"]["data"]),
+    }
+    configuration = _client("client").Configuration()
+    _client("config").load_kube_config_from_dict(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": name, "cluster": cluster}],
+            "users": [{"name": name, "user": {}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+            "current-context": name,
+        },
+        client_configuration=configuration,
+    )
+    configuration.refresh_api_key_hook = _renewed(lambda: account.eks_token(name))
+    configuration.refresh_api_key_hook(configuration)
+    return configuration
+
+
+def _renewed(token: Callable[[], str]) -> Callable[[Any], None]:
+    """What puts a token into a configuration, and a new one when it is old."""
+    made = -TOKEN_S
+
+    def renew(configuration: Any) -> None:
+        nonlocal made
+        if time.monotonic() - made >= TOKEN_S:
+            configuration.api_key["BearerToken"] = f"Bearer {token()}"
+            made = time.monotonic()
+
+    return renew
+
+
+def _opened(configuration: Any) -> Api:
+    configuration.retries = False  # Api's own patience decides
+    pool = _client("client").ApiClient(configuration).rest_client.pool_manager
+
+    def authorization() -> str:
+        try:
+            found = configuration.auth_settings().get("BearerToken")
+        except Exception as problem:  # an exec plugin that no longer works
+            raise KubernetesError(f"the credentials: {_words(problem)}; expected some that work") from None
+        basic = configuration.get_basic_auth_token() if configuration.username else ""
+        return str(found["value"]) if found else str(basic)
+
+    return Api(str(configuration.host), pool.request, authorization)
+
+
+def _client(module: str) -> Any:
+    """`kubernetes.client` or `kubernetes.config`. Raises KubernetesError where the extra is not installed."""
+    try:
+        import kubernetes
+        import kubernetes.client
+        import kubernetes.config
+    except ImportError:
+        raise KubernetesError(MISSING) from None
+    return getattr(kubernetes, module)
+
+
+def _words(problem: Exception) -> str:
+    return " ".join(f"{problem}".split())[:300] or type(problem).__name__
+
+
+__all__ = ["EKS_NAME", "MISSING", "SETTING", "AwsError", "contexts", "open_api"]

@@ -1,0 +1,230 @@
+"""One API server: requests with patience, listings by page, logs and watches; each error one line of its own words."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.printable import printable
+
+CONNECT_S, READ_S = 10.0, 30.0
+PATIENCE_S = 30.0  # with a server that says "later"
+PAGE = 500
+MAX_PAGES = 200  # of one listing: 100,000 objects
+MAX_BYTES = 64 * 1024 * 1024  # of one page
+MAX_EVENT_BYTES = 4 * 1024 * 1024  # of one line of a watch; etcd holds no larger object
+MAX_WORDS = 600  # of what the server says
+LATER = (429, 500, 502, 503, 504)
+DRAIN_BYTES = 65536
+
+
+class KubernetesError(ClusterproofError):
+    """A request that told nothing. `status` is HTTP's, 0 where there was no answer; `reason` Kubernetes' word."""
+
+    def __init__(self, message: str, status: int = 0, reason: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
+class KubernetesDenied(KubernetesError):  # noqa: N818 - what it is
+    """Who asks is not known (401), or lacks the right to (403 by RBAC)."""
+
+
+class KubernetesRefused(KubernetesError):  # noqa: N818 - what it is
+    """Admission refused an object (403 by PodSecurity, a webhook, a quota)."""
+
+
+class Api:
+    """An API server as one user sees it. Safe to use from several threads.
+
+    `send` is urllib3's `PoolManager.request`; `authorization` gives the header, anew for each request.
+    """
+
+    def __init__(self, url: str, send: Callable[..., Any], authorization: Callable[[], str] = str) -> None:
+        self.url = url.rstrip("/")
+        self._send = send
+        self._authorization = authorization
+        self._lock = threading.Lock()  # exec plugins are run one at a time
+
+    def get(self, path: str, **query: object) -> Mapping[str, Any]:
+        """One object, or one page. Raises KubernetesError."""
+        return _decoded(self._asked("GET", path, query, None, PATIENCE_S))
+
+    def create(self, path: str, body: object) -> Mapping[str, Any]:
+        """Create an object; what the server made of it. Raises KubernetesError."""
+        return _decoded(self._asked("POST", path, {}, body, PATIENCE_S))
+
+    def delete(self, path: str, **query: object) -> None:
+        """Delete an object, or a collection. Raises KubernetesError."""
+        self._asked("DELETE", path, query, None, PATIENCE_S)
+
+    def listed(self, path: str, **query: object) -> Iterator[Mapping[str, Any]]:
+        """The objects of all pages. Raises KubernetesError, also in the middle."""
+        after = ""
+        for _ in range(MAX_PAGES):
+            page = self.get(path, limit=PAGE, **query, **({"continue": after} if after else {}))
+            yield from page.get("items") or ()
+            after = str((page.get("metadata") or {}).get("continue") or "")
+            if not after:
+                return
+        raise KubernetesError(f"{path} has more than {MAX_PAGES * PAGE:,} objects; expected fewer")
+
+    def text(self, path: str, most_bytes: int, **query: object) -> bytes:
+        """A body as it is, at most so much of it. Raises KubernetesError."""
+        return self._asked("GET", path, query, None, PATIENCE_S, most_bytes)
+
+    def watch(self, path: str, timeout_s: float, **query: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The events of a watch (`ADDED`, …, with the object) until the server ends it. Raises KubernetesError.
+
+        An event `ERROR`, as of a resource version that is too old (410), is raised too.
+        """
+        query = {**query, "watch": "true", "timeoutSeconds": max(1, int(timeout_s))}
+        response = self._response("GET", path, query, None, timeout_s)
+        try:
+            if response.status >= 300:
+                raise _error(response.status, _read(response, MAX_EVENT_BYTES), path)
+            for line in _lines(response):
+                event = _decoded(line)
+                kind, data = str(event.get("type")), event.get("object") or {}
+                if kind == "ERROR":
+                    raise _of_status(int(data.get("code") or 0), data, path)
+                yield kind, data
+        except KubernetesError:
+            raise
+        except Exception as problem:  # urllib3's, of a connection that breaks
+            raise KubernetesError(f"the watch of {path} broke: {_words(problem)}") from None
+        finally:
+            response.close()
+
+    def _asked(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, object],
+        body: object,
+        patience_s: float,
+        most_bytes: int = MAX_BYTES,
+    ) -> bytes:
+        """The body of a good answer; one that says "later" is asked again. Raises KubernetesError."""
+        until = time.monotonic() + patience_s
+        attempt = 0
+        while True:
+            response = self._response(method, path, query, body, READ_S)
+            try:
+                if response.status < 300:
+                    return _read(response, most_bytes)
+                wait_s = _wait_s(response, attempt)
+                problem = _error(response.status, _read(response, DRAIN_BYTES), path)
+            except KubernetesError:
+                raise
+            except Exception as broken:  # urllib3's, in the middle of a body
+                raise KubernetesError(f"{self.url}: the answer broke off: {_words(broken)}") from None
+            finally:
+                response.release_conn()
+            may_pass = response.status == 429 or (response.status in LATER and method == "GET")
+            if not may_pass or time.monotonic() + wait_s > until:
+                raise problem
+            time.sleep(wait_s)
+            attempt += 1
+
+    def _response(self, method: str, path: str, query: Mapping[str, object], body: object, read_s: float) -> Any:
+        """Raises KubernetesError where there is no answer."""
+        with self._lock:
+            authorization = self._authorization()
+        headers = {"Accept": "application/json, */*", "User-Agent": "clusterproof"}
+        if authorization:
+            headers["Authorization"] = authorization
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        address = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
+        try:
+            return self._send(
+                method,
+                address,
+                body=None if body is None else json.dumps(body, separators=(",", ":")),
+                headers=headers,
+                preload_content=False,
+                retries=False,
+                timeout=_timeout(read_s),
+            )
+        except Exception as problem:  # urllib3's, ssl's, the system's
+            raise KubernetesError(
+                f"no answer from {self.url}: {_words(problem)}; expected an API server that this machine reaches"
+            ) from None
+
+
+def _timeout(read_s: float) -> Any:
+    from urllib3.util import Timeout
+
+    return Timeout(connect=CONNECT_S, read=read_s + CONNECT_S)
+
+
+def _read(response: Any, most_bytes: int) -> bytes:
+    data = bytearray()
+    for chunk in response.stream(DRAIN_BYTES):
+        data += chunk
+        if len(data) > most_bytes:
+            response.close()
+            return bytes(data[:most_bytes])
+    return bytes(data)
+
+
+def _lines(response: Any) -> Iterator[bytes]:
+    """The lines of a stream as they come. Raises KubernetesError for one that has no end."""
+    rest = bytearray()
+    while chunk := response.read1(DRAIN_BYTES):
+        rest += chunk
+        *whole, tail = rest.split(b"\n")
+        rest = bytearray(tail)
+        if len(rest) > MAX_EVENT_BYTES:
+            raise KubernetesError(f"an event of a watch is larger than {MAX_EVENT_BYTES} bytes")
+        yield from (bytes(line) for line in whole if line.strip())
+
+
+def _decoded(data: bytes) -> Mapping[str, Any]:
+    try:
+        read = json.loads(data)
+    except (ValueError, RecursionError):
+        raise KubernetesError(f"the API server's answer is not JSON: {printable(repr(data[:80]))}") from None
+    if not isinstance(read, dict):
+        raise KubernetesError("the API server's answer is no object of Kubernetes'")
+    return read
+
+
+def _wait_s(response: Any, attempt: int) -> float:
+    try:
+        return min(float(response.headers.get("Retry-After") or 0) or 0.5 * 2**attempt, PATIENCE_S)
+    except ValueError:
+        return 1.0
+
+
+def _error(status: int, body: bytes, path: str) -> KubernetesError:
+    try:
+        data = _decoded(body)
+    except KubernetesError:
+        data = {"message": body.decode("utf-8", "replace")}
+    return _of_status(status, data, path)
+
+
+def _of_status(status: int, data: Mapping[str, Any], path: str) -> KubernetesError:
+    words = printable(" ".join(str(data.get("message") or "no more is said").split()), MAX_WORDS)
+    reason = printable(str(data.get("reason") or ""), 60)
+    message = f"{status} {reason}".strip() + f": {words}"
+    if status == 401:
+        return KubernetesDenied(
+            f"{message} (GET or change of {path}); expected credentials that are valid", 401, reason
+        )
+    if status == 403:
+        is_of_rbac = " cannot " in words and " resource " in words
+        return (KubernetesDenied if is_of_rbac else KubernetesRefused)(message, 403, reason)
+    return KubernetesError(message, status, reason)
+
+
+def _words(problem: Exception) -> str:
+    return printable(" ".join(str(problem).split()) or type(problem).__name__, 300)

@@ -1,0 +1,144 @@
+"""Nodes as the API server has them: typed, bounded, and only what somebody reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.values import entries, number, parts, tables, text, texts
+
+INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
+GROUP_LABELS = (
+    "sagemaker.amazonaws.com/instance-group-name",
+    "eks.amazonaws.com/nodegroup",
+    "karpenter.sh/nodepool",
+    "cloud.google.com/gke-nodepool",
+)
+OF_INSTANCE_TYPE = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+OF_ZONE = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+OF_REGION = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
+
+
+@record
+class Condition:
+    """One condition of a node: `status` is True, False or Unknown; `since` and `heard` as Kubernetes writes times."""
+
+    kind: str
+    status: str
+    reason: str
+    message: str
+    since: str
+    heard: str
+
+
+@record
+class Taint:
+    """`effect` is NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@record
+class Image:
+    """One that lies on a node, by all of its names."""
+
+    names: tuple[str, ...]
+    size_bytes: int
+
+
+@record
+class KubernetesNode:
+    """A node as the API server has it; quantities as they stand there (`8`, `2Gi`)."""
+
+    name: str
+    labels: Mapping[str, str]
+    capacity: Mapping[str, str]
+    allocatable: Mapping[str, str]
+    conditions: tuple[Condition, ...]
+    taints: tuple[Taint, ...]
+    images: tuple[Image, ...]
+    is_cordoned: bool
+    provider_id: str
+    created: str
+    info: Mapping[str, str]  # osImage, architecture, kernelVersion, kubeletVersion, containerRuntimeVersion, …
+
+    def condition(self, kind: str) -> Condition | None:
+        """The condition of that name."""
+        return next((one for one in self.conditions if one.kind == kind), None)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the kubelet says so."""
+        ready = self.condition("Ready")
+        return ready is not None and ready.status == "True"
+
+    @property
+    def instance_type(self) -> str:
+        """EC2's name of it, or another cloud's; empty where no label tells it."""
+        return _first(self.labels, OF_INSTANCE_TYPE).removeprefix("ml.")
+
+    @property
+    def group(self) -> str:
+        """Its instance group, node group or node pool."""
+        return _first(self.labels, GROUP_LABELS)
+
+    @property
+    def zone(self) -> str:
+        """Its availability zone."""
+        return _first(self.labels, OF_ZONE)
+
+    @property
+    def region(self) -> str:
+        """Its region."""
+        return _first(self.labels, OF_REGION)
+
+    @property
+    def instance_id(self) -> str:
+        """EC2's id, out of `aws:///us-west-2a/i-…`; of a HyperPod node the one in its name. Empty elsewhere."""
+        last = self.provider_id.rpartition("/")[2] if self.provider_id.startswith("aws:") else ""
+        found = (word for word in (last, self.name.removeprefix("hyperpod-")) if INSTANCE.fullmatch(word))
+        return next(found, "")
+
+
+def nodes(api: Api, selector: str = "") -> list[KubernetesNode]:
+    """The nodes with these labels, or all. Raises KubernetesError."""
+    query = {"labelSelector": selector} if selector else {}
+    return [node_of(data) for data in api.listed("/api/v1/nodes", **query)]
+
+
+def node_of(data: object) -> KubernetesNode:
+    """A node out of the API's JSON; what is not as it should be is as if it were not told."""
+    metadata, spec, status = parts(data)
+    return KubernetesNode(
+        name=text(metadata.get("name")),
+        labels=texts(metadata.get("labels")),
+        capacity=texts(status.get("capacity")),
+        allocatable=texts(status.get("allocatable")),
+        conditions=tuple(
+            Condition(
+                *(text(one.get(key)) for key in ("type", "status", "reason", "message")),
+                since=text(one.get("lastTransitionTime")),
+                heard=text(one.get("lastHeartbeatTime")),
+            )
+            for one in tables(status.get("conditions"))
+        ),
+        taints=tuple(
+            Taint(*(text(one.get(key)) for key in ("key", "value", "effect"))) for one in tables(spec.get("taints"))
+        ),
+        images=tuple(
+            Image(tuple(map(text, entries(one.get("names")))), number(one.get("sizeBytes")))
+            for one in tables(status.get("images"))
+        ),
+        is_cordoned=spec.get("unschedulable") is True,
+        provider_id=text(spec.get("providerID")),
+        created=text(metadata.get("creationTimestamp")),
+        info=texts(status.get("nodeInfo")),
+    )
+
+
+def _first(labels: Mapping[str, str], names: Iterable[str]) -> str:
+    return next((labels[name] for name in names if labels.get(name)), "")

@@ -1,0 +1,47 @@
+"""Values of the API's JSON: bounded; what is not as it should be is as if it were not told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.core.printable import printable
+
+MOST = 1_000  # entries of one list or table of an object
+LONGEST = 1_000  # characters of one text
+
+
+def parts(data: object) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
+    """The metadata, spec and status of an object."""
+    whole = table(data)
+    return table(whole.get("metadata")), table(whole.get("spec")), table(whole.get("status"))
+
+
+def table(data: object) -> Mapping[str, Any]:
+    """An object of JSON; an empty one where it is something else."""
+    return data if isinstance(data, dict) else {}
+
+
+def entries(data: object) -> list[Any]:
+    """A list, at most MOST of it."""
+    return data[:MOST] if isinstance(data, list) else []
+
+
+def tables(data: object) -> list[Mapping[str, Any]]:
+    """The objects of a list."""
+    return [one for one in entries(data) if isinstance(one, dict)]
+
+
+def text(data: object) -> str:
+    """A text, made safe and bounded; empty where it is something else."""
+    return printable(data, LONGEST) if isinstance(data, str) else ""
+
+
+def texts(data: object) -> Mapping[str, str]:
+    """A table of texts."""
+    return {text(key): text(str(value)) for key, value in list(table(data).items())[:MOST]}
+
+
+def number(data: object) -> int:
+    """A whole number; 0 where it is something else."""
+    return data if isinstance(data, int) and not isinstance(data, bool) else 0

@@ -1,0 +1,138 @@
+"""Pods and daemon sets as the API server has them: typed, bounded, and only what somebody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.values import number, parts, table, tables, text, texts
+
+
+@record
+class Container:
+    """One container of a pod; `waiting` and `ended` are the runtime's reasons, empty where it is neither."""
+
+    name: str
+    image: str
+    requests: Mapping[str, str]
+    limits: Mapping[str, str]
+    is_ready: bool
+    restarts: int
+    waiting: str
+    waiting_message: str
+    ended: str
+    ended_message: str
+    exit_code: int | None
+
+
+@record
+class Pod:
+    """A pod; `deleted` is since when it is being deleted, `owner` who made it (`DaemonSet/kube-proxy`)."""
+
+    namespace: str
+    name: str
+    node: str
+    phase: str
+    reason: str
+    message: str
+    created: str
+    deleted: str
+    owner: str
+    labels: Mapping[str, str]
+    containers: tuple[Container, ...]
+    memory_volumes: tuple[str, ...]  # emptyDirs of medium Memory
+    scheduled: str  # why it is not, where it is not: the message of PodScheduled
+
+
+@record
+class DaemonSet:
+    """How many nodes should have its pod, and how many have one that is ready."""
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    selector: Mapping[str, str]
+    images: tuple[str, ...]
+    desired: int
+    ready: int
+    updated: int
+
+
+def pods(api: Api, namespace: str = "", node: str = "", selector: str = "") -> list[Pod]:
+    """The pods of a namespace, of a node, with these labels; empty is any. Raises KubernetesError."""
+    query = {"labelSelector": selector} if selector else {}
+    if node:
+        query["fieldSelector"] = f"spec.nodeName={node}"
+    where = f"/namespaces/{namespace}" if namespace else ""
+    return [pod_of(data) for data in api.listed(f"/api/v1{where}/pods", **query)]
+
+
+def daemon_sets(api: Api, namespace: str = "") -> list[DaemonSet]:
+    """The daemon sets of a namespace, or of all. Raises KubernetesError."""
+    where = f"/namespaces/{namespace}" if namespace else ""
+    return [daemon_set_of(data) for data in api.listed(f"/apis/apps/v1{where}/daemonsets")]
+
+
+def pod_of(data: object) -> Pod:
+    """A pod out of the API's JSON."""
+    metadata, spec, status = parts(data)
+    states = {text(one.get("name")): one for one in tables(status.get("containerStatuses"))}
+    owner = next(iter(tables(metadata.get("ownerReferences"))), {})
+    scheduled = next((one for one in tables(status.get("conditions")) if one.get("type") == "PodScheduled"), {})
+    return Pod(
+        namespace=text(metadata.get("namespace")),
+        name=text(metadata.get("name")),
+        node=text(spec.get("nodeName")),
+        phase=text(status.get("phase")),
+        reason=text(status.get("reason")),
+        message=text(status.get("message")),
+        created=text(metadata.get("creationTimestamp")),
+        deleted=text(metadata.get("deletionTimestamp")),
+        owner=f"{text(owner.get('kind'))}/{text(owner.get('name'))}" if owner else "",
+        labels=texts(metadata.get("labels")),
+        containers=tuple(
+            _container(one, states.get(text(one.get("name")), {})) for one in tables(spec.get("containers"))
+        ),
+        memory_volumes=tuple(
+            text(one.get("name"))
+            for one in tables(spec.get("volumes"))
+            if table(one.get("emptyDir")).get("medium") == "Memory"
+        ),
+        scheduled=text(scheduled.get("message")) if scheduled.get("status") == "False" else "",
+    )
+
+
+def _container(spec: Mapping[str, Any], state: Mapping[str, Any]) -> Container:
+    resources, now = table(spec.get("resources")), table(state.get("state"))
+    waiting, ended = table(now.get("waiting")), table(now.get("terminated"))
+    return Container(
+        name=text(spec.get("name")),
+        image=text(spec.get("image")),
+        requests=texts(resources.get("requests")),
+        limits=texts(resources.get("limits")),
+        is_ready=state.get("ready") is True,
+        restarts=number(state.get("restartCount")),
+        waiting=text(waiting.get("reason")),
+        waiting_message=text(waiting.get("message")),
+        ended=(text(ended.get("reason")) or "Ended") if ended else "",
+        ended_message=text(ended.get("message")),
+        exit_code=number(ended.get("exitCode")) if ended else None,
+    )
+
+
+def daemon_set_of(data: object) -> DaemonSet:
+    """A daemon set out of the API's JSON."""
+    metadata, spec, status = parts(data)
+    template = table(table(spec.get("template")).get("spec"))
+    return DaemonSet(
+        namespace=text(metadata.get("namespace")),
+        name=text(metadata.get("name")),
+        labels=texts(metadata.get("labels")),
+        selector=texts(table(spec.get("selector")).get("matchLabels")),
+        images=tuple(text(one.get("image")) for one in tables(template.get("containers"))),
+        desired=number(status.get("desiredNumberScheduled")),
+        ready=number(status.get("numberReady")),
+        updated=number(status.get("updatedNumberScheduled")),
+    )

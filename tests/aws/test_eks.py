@@ -1,0 +1,65 @@
+"""EKS: the token that its API server takes, and a HyperPod cluster that it orchestrates."""
+
+from __future__ import annotations
+
+import base64
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.inventory import InventoryError, resolve
+from tests.aws.clusters import NAME, with_cluster
+from tests.aws.service import Service
+
+EKS = "arn:aws:eks:us-west-2:123456789012:cluster/train"
+
+
+def orchestrated_by_eks(answer: dict[str, object]) -> None:
+    answer["Orchestrator"] = {"Eks": {"ClusterArn": EKS}}
+
+
+def test_the_token_is_a_signed_question_for_sts_that_names_the_cluster(service: Service) -> None:
+    token = Account("us-west-2").eks_token("train")
+    prefix, _, encoded = token.partition(".")
+    url = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+    asked = parse_qs(urlsplit(url).query)
+    assert prefix == "k8s-aws-v1"
+    assert "=" not in encoded
+    assert (asked["Action"], asked["X-Amz-Expires"]) == (["GetCallerIdentity"], ["60"])
+    assert "x-k8s-aws-id" in asked["X-Amz-SignedHeaders"][0]
+    assert not service.calls
+    assert asked["X-Amz-Credential"][0].endswith("/us-west-2/sts/aws4_request")
+
+
+def test_without_credentials_there_is_no_token(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(AwsError, match="no AWS credentials here"):
+        Account("us-west-2").eks_token("train")
+
+
+def test_a_name_that_no_eks_cluster_has_is_told(service: Service) -> None:
+    with pytest.raises(InventoryError, match="--cluster 'eks:nowhere': eks:DescribeCluster: "):
+        resolve("eks:nowhere")
+    with pytest.raises(InventoryError, match="'a b' is no name of an EKS cluster; expected eks:NAME"):
+        resolve("eks:a b")
+
+
+def test_a_hyperpod_cluster_on_eks_is_reached_by_pods_where_that_is_asked(service: Service) -> None:
+    with_cluster(service, {"workers": ("ml.p5.48xlarge", 2)})
+    service.rewrites("DescribeCluster", orchestrated_by_eks)
+    by_session, by_pod = resolve(NAME), resolve(NAME, {"via": "kubernetes"})
+    assert (by_session.connection, by_pod.connection) == ("hyperpod", "kubernetes")
+    assert by_pod.settings["kubernetes"] == "eks:train"
+    assert by_pod.settings["arn"] == by_session.settings["arn"]
+    assert [target.address for target in by_pod.targets] == [target.address for target in by_session.targets]
+    assert [target.name for target in by_pod.targets] == [
+        f"hyperpod-i-{target.address.rpartition('-i-')[2]}" for target in by_session.targets
+    ]
+
+
+def test_one_on_slurm_has_no_pods(service: Service) -> None:
+    with_cluster(service, {"workers": ("ml.p5.48xlarge", 2)})
+    with pytest.raises(InventoryError, match="is not orchestrated by EKS; expected --via auto"):
+        resolve(NAME, {"via": "kubernetes"})

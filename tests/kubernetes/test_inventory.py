@@ -1,0 +1,196 @@
+"""`--cluster k8s:…`: which nodes it is, and what is known of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.inventory import InventoryError, resolve
+from tests.testbed.kubernetes.bed import Bed
+from tests.testbed.needs import needs_kubernetes
+
+pytestmark = needs_kubernetes
+TYPE = "node.kubernetes.io/instance-type"
+
+
+def names(text: str) -> list[str]:
+    return [target.name for target in resolve(text).targets]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"capacity": {"nvidia.com/gpu": "8"}},
+        {"capacity": {"nvidia.com/gpu": "0"}},  # its device plugin has died
+        {"capacity": {"nvidia.com/mig-1g.10gb": "7"}},
+        {"capacity": {"aws.amazon.com/neuroncore": "32"}},
+        {"capacity": {"vpc.amazonaws.com/efa": "32"}},
+        {"labels": {TYPE: "p5.48xlarge"}},  # … and has never lived
+        {"labels": {TYPE: "ml.p5.48xlarge"}},
+        {"labels": {"nvidia.com/gpu.present": "true"}},
+        {"labels": {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}},
+        {"capacity": {"nvidia.com/gpu": "8"}, "spec": {"unschedulable": True}},
+        {"capacity": {"nvidia.com/gpu": "8"}, "spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}},
+        {"capacity": {"nvidia.com/gpu": "8"}, "ready": "Unknown"},
+    ],
+    ids=str,
+)
+def test_a_node_with_accelerators_is_of_the_cluster_whatever_its_state(kubernetes: Bed, parts: dict[str, str]) -> None:
+    with kubernetes.node("gpu007", **parts):
+        assert names("k8s:bed") == ["gpu007"]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {},
+        {"labels": {TYPE: "m5.large"}},
+        {"labels": {"nvidia.com/gpu.present": "false"}},
+        {"labels": {"kubernetes.io/os": "windows"}, "capacity": {}},
+    ],
+    ids=str,
+)
+def test_another_node_is_not_and_the_message_says_how_to_choose_it(kubernetes: Bed, parts: dict[str, str]) -> None:
+    with kubernetes.node("cpu007", **parts), pytest.raises(InventoryError) as wrong:
+        resolve("k8s:bed")
+    assert "none of its 2 nodes has accelerators" in str(wrong.value)
+    assert "/kubernetes.io/os=linux" in str(wrong.value)
+    assert "\n" not in str(wrong.value)
+
+
+def test_a_selector_takes_exactly_the_nodes_with_these_labels(kubernetes: Bed) -> None:
+    with kubernetes.node("cpu007", labels={"pool": "a"}), kubernetes.node("cpu008", labels={"pool": "b"}):
+        assert names("k8s:bed/pool=a") == ["cpu007"]
+        assert names("k8s:bed/pool in (a,b)") == ["cpu007", "cpu008"]
+        assert names("k8s:/pool=b") == ["cpu008"]
+        with pytest.raises(InventoryError, match="no node for Linux has the labels 'pool=c'"):
+            resolve("k8s:bed/pool=c")
+
+
+def test_what_labels_and_provider_tell_of_a_node_is_known(kubernetes: Bed) -> None:
+    labels = {TYPE: "p5.48xlarge", "eks.amazonaws.com/nodegroup": "train"}
+    spec = {"providerID": "aws:///us-west-2a/i-0123456789abcdef0"}
+    with kubernetes.node("ip-10-0-0-1.ec2.internal", labels=labels, spec=spec):
+        cluster = resolve("k8s:bed")
+    expected = Target("ip-10-0-0-1.ec2.internal", "i-0123456789abcdef0", group="train", instance_type="p5.48xlarge")
+    assert cluster.targets == (expected,)
+    assert (cluster.name, cluster.connection, cluster.settings["kubernetes"]) == (
+        "k8s:bed",
+        "kubernetes",
+        "context:bed",
+    )
+    assert cluster.notes == ("not validated: 1 without accelerators",)
+
+
+def test_the_id_of_a_hyperpod_node_is_no_instance_of_the_account(kubernetes: Bed) -> None:
+    labels = {TYPE: "ml.p5.48xlarge", "sagemaker.amazonaws.com/instance-group-name": "workers"}
+    with kubernetes.node("hyperpod-i-0123456789abcdef0", labels=labels):
+        (target,) = resolve("k8s:bed").targets
+    assert (target.address, target.group, target.instance_type) == ("", "workers", "p5.48xlarge")
+
+
+def test_a_listing_of_many_pages_is_read_whole(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clusterproof.plugins.kubernetes.api.PAGE", 2)
+    for number in range(5):
+        kubernetes.add_node(f"gpu10{number}", labels={"many": "yes"})
+    try:
+        assert names("k8s:bed/many=yes") == [f"gpu10{number}" for number in range(5)]
+    finally:
+        kubernetes.plane.call("DELETE", "/api/v1/nodes?labelSelector=many%3Dyes")
+
+
+def test_no_context_is_the_current_one_and_a_wrong_one_is_told_with_those_that_there_are(kubernetes: Bed) -> None:
+    with kubernetes.node("gpu007", capacity={"nvidia.com/gpu": "8"}):
+        assert names("k8s:") == ["gpu007"]
+    with pytest.raises(InventoryError, match=r"no context is called 'bad' \(did you mean bed\?\); expected one of bed"):
+        resolve("k8s:bad")
+
+
+def test_a_context_may_have_slashes_as_those_of_eks(
+    kubernetes: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arn = "arn:aws:eks:us-west-2:123456789012:cluster/train"
+    data = json.loads(kubernetes.plane.kubeconfig().read_text())
+    data["contexts"][0]["name"] = arn
+    (tmp_path / "config").write_text(json.dumps({**data, "current-context": arn}))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    with kubernetes.node("gpu007", labels={"pool": "a"}, capacity={"nvidia.com/gpu": "8"}):
+        assert names(f"k8s:{arn}") == names(f"k8s:{arn}/pool=a") == ["gpu007"]
+
+
+def test_several_kubeconfigs_are_one(kubernetes: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "first").write_text(json.dumps({"apiVersion": "v1", "kind": "Config"}))
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/first:{kubernetes.plane.kubeconfig()}")
+    with kubernetes.node("gpu007", capacity={"nvidia.com/gpu": "8"}):
+        assert names("k8s:bed") == ["gpu007"]
+
+
+def test_credentials_of_an_exec_plugin_are_used(
+    kubernetes: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, token = kubernetes.account([], [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}])
+    kind = "client.authentication.k8s.io/v1"
+    told = {"apiVersion": kind, "kind": "ExecCredential", "status": {"token": token}}
+    (tmp_path / "plugin").write_text(f"#!/bin/sh\necho '{json.dumps(told)}'\n")
+    (tmp_path / "plugin").chmod(0o755)
+    data = json.loads(kubernetes.plane.kubeconfig().read_text())
+    plugin = {"apiVersion": kind, "command": str(tmp_path / "plugin"), "interactiveMode": "Never"}
+    data["users"][0]["user"] = {"exec": plugin}
+    (tmp_path / "config").write_text(json.dumps(data))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    with kubernetes.node("gpu007", capacity={"nvidia.com/gpu": "8"}):
+        assert names("k8s:bed") == ["gpu007"]
+
+
+def told(text: str) -> str:
+    with pytest.raises(InventoryError) as wrong:
+        resolve(text)
+    assert "\n" not in str(wrong.value)
+    return str(wrong.value)
+
+
+def test_without_the_right_to_list_nodes_the_servers_words_say_who_lacks_what(
+    kubernetes: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user, token = kubernetes.account([])
+    monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
+    assert f'403 Forbidden: nodes is forbidden: User "{user}" cannot list resource "nodes"' in told("k8s:bed")
+
+
+def test_a_token_that_is_not_valid_is_told(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig("no-such-token")))
+    assert "401 Unauthorized" in told("k8s:bed")
+
+
+def test_a_certificate_of_another_is_told(kubernetes: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = json.loads(kubernetes.plane.kubeconfig().read_text())
+    del data["clusters"][0]["cluster"]["certificate-authority"]
+    (tmp_path / "config").write_text(json.dumps(data))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    assert "certificate verify failed" in told("k8s:bed").lower()
+
+
+@pytest.mark.parametrize("text", ["", "{", "a: [", "current-context: x\n"])
+def test_a_kubeconfig_that_is_none_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    (tmp_path / "config").write_text(text)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    assert told("k8s:").startswith("--cluster 'k8s:': ")
+
+
+def test_where_no_server_answers_that_is_told(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = kubernetes.plane.kubeconfig("gone-from-here", server="https://127.0.0.1:9")
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    assert "no answer from https://127.0.0.1:9" in told("k8s:bed")
+
+
+def test_outside_of_a_pod_in_cluster_says_so() -> None:
+    assert "expected to run in a pod of the cluster" in told("k8s:in-cluster")
+
+
+def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    assert told("k8s:bed").endswith("pip install 'clusterproof[kubernetes]'")

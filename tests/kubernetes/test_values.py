@@ -1,0 +1,73 @@
+"""What is made of the API's JSON, however it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.kubernetes.nodes import KubernetesNode, node_of
+from clusterproof.plugins.kubernetes.workloads import daemon_set_of, pod_of
+
+WRONG = [
+    None,
+    7,
+    "text",
+    [],
+    {},
+    {"metadata": None, "spec": [], "status": "x"},
+    {"metadata": {"name": 7, "labels": []}},
+]
+
+
+@pytest.mark.parametrize("data", WRONG, ids=repr)
+def test_what_is_not_as_it_should_be_is_as_if_it_were_not_told(data: object) -> None:
+    assert (node_of(data).name, pod_of(data).name, daemon_set_of(data).name) == ("", "", "")
+    assert not node_of(data).is_ready
+
+
+def test_texts_are_bounded_and_steer_no_terminal() -> None:
+    condition = {"type": "Ready", "status": "False", "message": "\x1b[2J" + "x" * 5000}
+    (made,) = node_of({"status": {"conditions": [condition]}}).conditions
+    assert made.message.isprintable()
+    assert len(made.message) < 1100
+
+
+def node(provider_id: str, name: str = "n") -> KubernetesNode:
+    return node_of({"metadata": {"name": name}, "spec": {"providerID": provider_id}})
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (node("aws:///us-west-2a/i-0123456789abcdef0"), "i-0123456789abcdef0"),
+        (node("aws:///usw2-az2/sagemaker/cluster/x", "hyperpod-i-0123456789abcdef0"), "i-0123456789abcdef0"),
+        (node("", "hyperpod-i-0123456789abcdef0"), "i-0123456789abcdef0"),
+        (node("gce://project/us-east5-a/gke-1"), ""),
+        (node("kind://podman/kind/kind-worker"), ""),
+        (node(""), ""),
+    ],
+)
+def test_the_instance_id_is_ec2s_or_none(found: KubernetesNode, expected: str) -> None:
+    assert found.instance_id == expected
+
+
+def test_a_pod_tells_its_containers_and_why_they_wait() -> None:
+    limits = {"nvidia.com/gpu": "8"}
+    pod = pod_of(
+        {
+            "metadata": {"name": "p", "namespace": "n", "ownerReferences": [{"kind": "Job", "name": "train"}]},
+            "spec": {
+                "nodeName": "gpu001",
+                "containers": [{"name": "c", "image": "i", "resources": {"limits": limits}}],
+                "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}, {"name": "x", "emptyDir": {}}],
+            },
+            "status": {
+                "phase": "Pending",
+                "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/4 nodes are available"}],
+                "containerStatuses": [{"name": "c", "state": {"waiting": {"reason": "ImagePullBackOff"}}}],
+            },
+        }
+    )
+    assert (pod.owner, pod.node, pod.phase, pod.memory_volumes) == ("Job/train", "gpu001", "Pending", ("shm",))
+    assert pod.scheduled == "0/4 nodes are available"
+    (container,) = pod.containers
+    assert (container.limits, container.waiting, container.exit_code) == (limits, "ImagePullBackOff", None)
