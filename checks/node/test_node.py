@@ -21,12 +21,23 @@ pytestmark = [
     mark.ami,
 ]
 
+OF_KUBERNETES = (
+    Unreached.NOT_READY,
+    Unreached.NOT_STARTED,
+    Unreached.NO_IMAGE,
+    Unreached.NO_LOG,
+    Unreached.REMOVED,
+    Unreached.API,
+)
+
 
 def the_same_way(node: Node) -> str:
     """The command that goes the way which the suite went to this node."""
     unreached = node.evidence.unreached
     if unreached in (Unreached.BUSY, Unreached.DRAINED, Unreached.DOWN):
         return f"scontrol show node {quote(node.name)}"
+    if unreached in OF_KUBERNETES:
+        return f"kubectl describe node {quote(node.name)}"
     target = node.target
     port = f"-p {target.port} " if target.port else ""
     user = f"{target.user}@" if target.user else ""

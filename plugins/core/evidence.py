@@ -43,6 +43,12 @@ class Unreached(str, Enum):
     BUSY = "busy"  # Slurm gave no place on it
     DRAINED = "drained"  # Slurm starts nothing on it
     DOWN = "down"  # … and believes that it is gone
+    NOT_READY = "not_ready"  # its kubelet, as Kubernetes has it
+    NOT_STARTED = "not_started"  # the pod, in the kubelet's time
+    NO_IMAGE = "no_image"  # for the pod
+    NO_LOG = "no_log"  # of the pod, which ran
+    REMOVED = "removed"  # the pod, by somebody else
+    API = "api"  # Kubernetes' API server refused, or did not answer
     NO_PYTHON = "no_python"
     GARBLED = "garbled"  # it answered, but not with the probe's frame
     CUT = "cut"  # the frame began and did not end

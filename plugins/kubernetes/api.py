@@ -50,6 +50,7 @@ class Api:
         self.url = url.rstrip("/")
         self._send = send
         self._authorization = authorization
+        self._has_answered = False
         self._lock = threading.Lock()  # exec plugins are run one at a time
 
     def get(self, path: str, **query: object) -> Mapping[str, Any]:
@@ -115,7 +116,14 @@ class Api:
         until = time.monotonic() + patience_s
         attempt = 0
         while True:
-            response = self._response(method, path, query, body, READ_S)
+            try:
+                response = self._response(method, path, query, body, READ_S)
+            except KubernetesError:
+                attempt += 1
+                if not self._has_answered or time.monotonic() + 2**attempt > until:
+                    raise
+                time.sleep(2**attempt)  # an API server that is started anew
+                continue
             try:
                 if response.status < 300:
                     return _read(response, most_bytes)
@@ -144,7 +152,7 @@ class Api:
             headers["Content-Type"] = "application/json"
         address = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
-            return self._send(
+            response = self._send(
                 method,
                 address,
                 body=None if body is None else json.dumps(body, separators=(",", ":")),
@@ -153,10 +161,12 @@ class Api:
                 retries=False,
                 timeout=_timeout(read_s),
             )
+            self._has_answered = True
         except Exception as problem:  # urllib3's, ssl's, the system's
             raise KubernetesError(
                 f"no answer from {self.url}: {_words(problem)}; expected an API server that this machine reaches"
             ) from None
+        return response
 
 
 def _timeout(read_s: float) -> Any:

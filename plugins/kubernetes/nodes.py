@@ -118,14 +118,7 @@ def node_of(data: object) -> KubernetesNode:
         labels=texts(metadata.get("labels")),
         capacity=texts(status.get("capacity")),
         allocatable=texts(status.get("allocatable")),
-        conditions=tuple(
-            Condition(
-                *(text(one.get(key)) for key in ("type", "status", "reason", "message")),
-                since=text(one.get("lastTransitionTime")),
-                heard=text(one.get("lastHeartbeatTime")),
-            )
-            for one in tables(status.get("conditions"))
-        ),
+        conditions=tuple(map(_condition, tables(status.get("conditions")))),
         taints=tuple(
             Taint(*(text(one.get(key)) for key in ("key", "value", "effect"))) for one in tables(spec.get("taints"))
         ),
@@ -137,6 +130,17 @@ def node_of(data: object) -> KubernetesNode:
         provider_id=text(spec.get("providerID")),
         created=text(metadata.get("creationTimestamp")),
         info=texts(status.get("nodeInfo")),
+    )
+
+
+def _condition(data: Mapping[str, object]) -> Condition:
+    return Condition(
+        kind=text(data.get("type")),
+        status=text(data.get("status")),
+        reason=text(data.get("reason")),
+        message=text(data.get("message")),
+        since=text(data.get("lastTransitionTime")),
+        heard=text(data.get("lastHeartbeatTime")),
     )
 
 

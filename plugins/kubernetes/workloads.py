@@ -19,6 +19,7 @@ class Container:
     requests: Mapping[str, str]
     limits: Mapping[str, str]
     is_ready: bool
+    is_running: bool
     restarts: int
     waiting: str
     waiting_message: str
@@ -43,6 +44,7 @@ class Pod:
     labels: Mapping[str, str]
     containers: tuple[Container, ...]
     memory_volumes: tuple[str, ...]  # emptyDirs of medium Memory
+    disruption: str  # who ends it and why, where that is told: the message of DisruptionTarget
     scheduled: str  # why it is not, where it is not: the message of PodScheduled
 
 
@@ -80,7 +82,8 @@ def pod_of(data: object) -> Pod:
     metadata, spec, status = parts(data)
     states = {text(one.get("name")): one for one in tables(status.get("containerStatuses"))}
     owner = next(iter(tables(metadata.get("ownerReferences"))), {})
-    scheduled = next((one for one in tables(status.get("conditions")) if one.get("type") == "PodScheduled"), {})
+    conditions = {text(one.get("type")): one for one in tables(status.get("conditions"))}
+    scheduled, disruption = conditions.get("PodScheduled", {}), conditions.get("DisruptionTarget", {})
     return Pod(
         namespace=text(metadata.get("namespace")),
         name=text(metadata.get("name")),
@@ -100,6 +103,7 @@ def pod_of(data: object) -> Pod:
             for one in tables(spec.get("volumes"))
             if table(one.get("emptyDir")).get("medium") == "Memory"
         ),
+        disruption=text(disruption.get("message")),
         scheduled=text(scheduled.get("message")) if scheduled.get("status") == "False" else "",
     )
 
@@ -113,6 +117,7 @@ def _container(spec: Mapping[str, Any], state: Mapping[str, Any]) -> Container:
         requests=texts(resources.get("requests")),
         limits=texts(resources.get("limits")),
         is_ready=state.get("ready") is True,
+        is_running=isinstance(now.get("running"), dict),
         restarts=number(state.get("restartCount")),
         waiting=text(waiting.get("reason")),
         waiting_message=text(waiting.get("message")),

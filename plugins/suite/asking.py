@@ -20,6 +20,7 @@ from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR
 from clusterproof.plugins.evidence.ec2.by_evidence import Instances, may_be_on_ec2
 from clusterproof.plugins.evidence.fsx.mounted import SETTING, Source, as_setting, sources_of
 from clusterproof.plugins.evidence.recording import read_control_plane
+from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.suite.options import log_cursor, window_minutes
 from clusterproof.plugins.suite.progress import progress
 from clusterproof.plugins.suite.state import policy_of
@@ -155,13 +156,17 @@ class Asking:
     def _probe_options(self) -> ProbeOptions:
         option = self.config.option
         return ProbeOptions(
-            host_root=option.host_root,
+            host_root=HOST if self._is_in_image() else option.host_root,
             collector_s=option.probe_timeout,
             sudo=option.sudo,
             checkpoints=self.checkpoints,
             mounts=self.mounts,
             log_cursor=log_cursor(option.log_cursor),
         )
+
+    def _is_in_image(self) -> bool:
+        """Whether the probe runs beside the host's files, and not among them."""
+        return self.cluster.connection == "kubernetes" and bool(self.config.option.k8s_image)
 
     def limits(self) -> Limits:
         """How many nodes at once, how long, and what else the command line says of connections."""
@@ -170,7 +175,9 @@ class Asking:
         if option.accept_new_host_keys:
             settings["accept_new_host_keys"] = "yes"
         settings |= {
-            key: str(data) for key in ("ssm_rate", "ssm_output", "mpirun_options") if (data := getattr(option, key))
+            key: str(data)
+            for key in ("ssm_rate", "ssm_output", "mpirun_options", "k8s_namespace", "k8s_image")
+            if (data := getattr(option, key))
         }
         return Limits(
             fanout=option.fanout,

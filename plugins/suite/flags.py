@@ -96,6 +96,18 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             {"action": "store_true"},
         ),
     ),
+    "clusterproof: Kubernetes": (
+        Option(
+            "--k8s-namespace",
+            "the namespace for the pods of the probe (default clusterproof)",
+            {"metavar": "NAME"},
+        ),
+        Option(
+            "--k8s-image",
+            "an image with Python, where nodes have none (default: any that lies on the node; nothing of it is used)",
+            {"metavar": "IMAGE"},
+        ),
+    ),
     "clusterproof: AWS": (
         Option("--region", "the AWS region (default: AWS_REGION, or the profile's)", {"metavar": "REGION"}),
         Option("--profile", "the AWS profile (default: AWS_PROFILE, or the default one)", {"metavar": "NAME"}),

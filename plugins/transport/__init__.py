@@ -86,10 +86,17 @@ def _srun() -> Connection:
     return Srun()
 
 
+def _kubernetes() -> Connection:
+    from clusterproof.plugins.transport.kubernetes import Kubernetes
+
+    return Kubernetes()
+
+
 CONNECTIONS: Mapping[str, Callable[[], Connection]] = {
     "local": _local,
     "ssh": _ssh,
     "hyperpod": _hyperpod,
     "ssm": _ssm,
     "srun": _srun,
+    "kubernetes": _kubernetes,
 }

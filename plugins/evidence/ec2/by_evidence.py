@@ -13,7 +13,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 
 SETTING = "ec2"  # of a recorded cluster: its nodes were asked whether they are instances
-CONNECTIONS = ("ssh", "srun", "local")
+CONNECTIONS = ("ssh", "srun", "local", "kubernetes")
 EC2 = "Amazon EC2"  # the vendor that the firmware of an instance names
 INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 REGION = re.compile(r"[a-z]{2}(-[a-z]{2,12}){1,3}-\d{1,2}")

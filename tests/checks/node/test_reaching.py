@@ -22,6 +22,7 @@ from tests.reports.reported import run_of
 
 OF_THE_CALLER = (Unreached.AUTH, Unreached.HOST_KEY, Unreached.NAME, Unreached.THROTTLED)
 OF_SLURM = (Unreached.BUSY, Unreached.DRAINED)
+OF_KUBERNETES = (Unreached.API, Unreached.NO_IMAGE, Unreached.REMOVED)
 
 
 def reaching(why: Unreached, target: Target | None = None) -> Result:
@@ -35,7 +36,7 @@ def test_every_reason_has_a_remedy() -> None:
 
 @pytest.mark.parametrize("why", Unreached)
 def test_only_what_is_the_nodes_own_speaks_against_it(why: Unreached) -> None:
-    expected = Verdict.INCOMPLETE if why in (*OF_THE_CALLER, *OF_SLURM) else Verdict.FAIL
+    expected = Verdict.INCOMPLETE if why in (*OF_THE_CALLER, *OF_SLURM, *OF_KUBERNETES) else Verdict.FAIL
     assert reaching(why).verdict is expected
 
 
@@ -46,7 +47,7 @@ def test_the_remedy_is_that_of_the_reason_and_names_the_node(why: Unreached) -> 
     assert "NODE" not in remedy
 
 
-@pytest.mark.parametrize("why", OF_THE_CALLER)
+@pytest.mark.parametrize("why", [*OF_THE_CALLER, *OF_KUBERNETES])
 def test_for_a_fault_of_the_callers_nobody_is_told_to_replace_or_reboot(why: Unreached) -> None:
     assert not {"replace", "reboot"} & set(reaching(why).remedy.lower().replace(",", "").split())
 
@@ -58,6 +59,7 @@ def test_for_a_fault_of_the_callers_nobody_is_told_to_replace_or_reboot(why: Unr
         (Target("gpu001", "10.0.0.7", "ubuntu", 2222), Unreached.AUTH, "ssh -p 2222 ubuntu@10.0.0.7 true"),
         (Target("gpu001", "a;b"), Unreached.REFUSED, "ssh 'a;b' true"),
         (Target("gpu001"), Unreached.DRAINED, "scontrol show node gpu001"),
+        (Target("gpu001"), Unreached.NOT_READY, "kubectl describe node gpu001"),
         (
             Target("gpu001", "i-0123456789abcdef0"),
             Unreached.NOT_CONNECTED,

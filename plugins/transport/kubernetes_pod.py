@@ -1,0 +1,154 @@
+"""What a run puts into a Kubernetes cluster: the program, one pod for each node, and a Job that owns all of it.
+
+Nothing of a pod's image is used, so that it may be any that lies on the node already: the host's own loader starts the
+host's own chroot, and the program runs as root on the host. The Job wants no pods, so it is complete at once; when its
+time to live is over, Kubernetes deletes it, and all that it owns with it, whatever has become of whoever began the run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.kubernetes import HOST
+from clusterproof.plugins.kubernetes.nodes import Image, KubernetesNode
+
+NAMESPACE = "clusterproof"
+RUN_LABEL = "clusterproof-run"
+CONTAINER = "probe"
+KEY = "CLUSTERPROOF"  # of the program in its ConfigMap, and the variable that the pod is given it by
+SCRIPT = f'p=${KEY};unset {KEY};eval "$p"'  # no collector sees the program in its environment
+TTL_S = 900
+MEMORY_LIMIT = "512Mi"
+FAMILY = re.compile(r"debian|ubuntu", re.IGNORECASE)  # whose libraries lie in a folder of the architecture's name
+# By architecture: the loader, Debian's folder, and the loader's elsewhere, where libraries are in usr/lib64.
+LOADERS = {
+    "amd64": ("ld-linux-x86-64.so.2", "x86_64-linux-gnu", "usr/lib64"),
+    "arm64": ("ld-linux-aarch64.so.1", "aarch64-linux-gnu", "usr/lib"),
+}
+PREFERRED = ("kube-proxy", "pause", "aws-node", "amazon-k8s-cni", "cilium", "calico")  # on every node, and kept there
+
+
+@record
+class Run:
+    """The names of one run's objects. `uid` is the Job's, empty before there is one."""
+
+    name: str
+    namespace: str
+    image: str = ""  # the user's own, with a Python in it; empty: one that lies on the node
+    uid: str = ""
+
+    @property
+    def pods(self) -> str:
+        """The path of the pods."""
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    @property
+    def config_maps(self) -> str:
+        """The path of the program."""
+        return f"/api/v1/namespaces/{self.namespace}/configmaps"
+
+    @property
+    def jobs(self) -> str:
+        """The path of the Job."""
+        return f"/apis/batch/v1/namespaces/{self.namespace}/jobs"
+
+    @property
+    def selector(self) -> str:
+        """What selects the run's pods."""
+        return f"{RUN_LABEL}={self.name}"
+
+    def metadata(self, name: str) -> Mapping[str, Any]:
+        """That of an object which the Job owns."""
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": self.name, "uid": self.uid}
+        labels = {"app.kubernetes.io/name": "clusterproof", RUN_LABEL: self.name}
+        return {"name": name, "labels": labels, **({"ownerReferences": [owner]} if self.uid else {})}
+
+
+def job(run: Run, ttl_s: int) -> Mapping[str, Any]:
+    """The owner of it all; its own template is never used."""
+    container = {"name": "none", "image": "none"}
+    return {
+        "metadata": run.metadata(run.name),
+        "spec": {
+            "completions": 0,
+            "parallelism": 0,
+            "ttlSecondsAfterFinished": ttl_s,
+            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+        },
+    }
+
+
+def config_map(run: Run, program: str) -> Mapping[str, Any]:
+    """The program."""
+    return {"metadata": run.metadata(run.name), "immutable": True, "data": {KEY: program}}
+
+
+def pod(run: Run, name: str, node: KubernetesNode, image: str, deadline_s: int) -> Mapping[str, Any]:
+    """The pod for one node: pinned to it, whatever its taints; it asks for nothing that a job could want."""
+    return {
+        "metadata": {
+            **run.metadata(name),
+            "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
+        },
+        "spec": {
+            "nodeName": node.name,
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": deadline_s,
+            "terminationGracePeriodSeconds": 0,
+            "tolerations": [{"operator": "Exists"}],
+            "hostPID": True,
+            "hostNetwork": True,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "volumes": [{"name": "host", "hostPath": {"path": "/"}}],
+            "containers": [
+                {
+                    "name": CONTAINER,
+                    "image": image,
+                    "imagePullPolicy": "IfNotPresent" if run.image else "Never",
+                    "command": ["/bin/sh", "-c", SCRIPT] if run.image else on_host(node),
+                    "env": [
+                        {"name": KEY, "valueFrom": {"configMapKeyRef": {"name": run.name, "key": KEY}}},
+                        {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},  # a broken driver would stop the pod
+                    ],
+                    "securityContext": {"privileged": True, "runAsUser": 0},
+                    "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"memory": MEMORY_LIMIT}},
+                    "volumeMounts": [{"name": "host", "mountPath": HOST}],
+                    "terminationMessagePolicy": "FallbackToLogsOnError",
+                }
+            ],
+        },
+    }
+
+
+def on_host(node: KubernetesNode) -> list[str]:
+    """The command that runs a shell script of the host's, with nothing but the host's files."""
+    name, family_folder, folder = LOADERS.get(node.info.get("architecture", ""), LOADERS["amd64"])
+    if FAMILY.search(node.info.get("osImage", "")):
+        folder = libraries = f"usr/lib/{family_folder}"
+    else:
+        libraries = "usr/lib64"
+    started = [f"{HOST}/{folder}/{name}", "--library-path", f"{HOST}/{libraries}"]
+    return [*started, f"{HOST}/usr/sbin/chroot", HOST, "/bin/sh", "-c", SCRIPT]
+
+
+def image_on(node: KubernetesNode) -> str:
+    """An image that lies on the node: one that every node runs, else the smallest; empty where none is told."""
+    named = [image for image in node.images if image.names]
+    for word in PREFERRED:
+        found = [name for image in named for name in image.names if word in name]
+        if found:
+            return _shortest(found)
+    return _shortest(min(named, key=_size).names) if named else ""
+
+
+def _size(image: Image) -> int:
+    return image.size_bytes
+
+
+def _shortest(names: Sequence[str]) -> str:
+    """By tag where it has one: a digest is longer."""
+    return min(names, key=lambda name: (len(name), name))

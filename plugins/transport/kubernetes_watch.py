@@ -1,0 +1,85 @@
+"""What has become of a run's pods: one watch for all of them, begun anew where it is cut."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
+from clusterproof.plugins.kubernetes.workloads import Pod, pod_of
+from clusterproof.plugins.transport.kubernetes_pod import Run
+
+WATCH_S = 600.0  # of one watch
+AGAIN_S = 1.0  # after one that broke
+
+
+class PodWatch:
+    """The run's pods by name, as they are now. Safe to use from several threads."""
+
+    def __init__(self, api: Api, run: Run) -> None:
+        self._api = api
+        self._run = run
+        self._pods: dict[str, Pod] = {}
+        self._gone: set[str] = set()
+        self._changed = threading.Condition()
+        self._problem: KubernetesError | None = None
+        self._is_over = False
+        self._thread = threading.Thread(target=self._follow, name="pods", daemon=True)
+
+    def start(self) -> None:
+        """Watch from now on."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop at the next event; the run's pods are about to be deleted, which is one."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+
+    def wait(self, name: str, until: float, settled: Callable[[Pod], bool]) -> tuple[Pod | None, bool]:
+        """The pod once it is settled, or as it is `until` then (time.monotonic()); and whether it is gone.
+
+        Raises KubernetesDenied where pods may not be watched.
+        """
+        with self._changed:
+            while True:
+                pod, is_gone = self._pods.get(name), name in self._gone
+                left_s = until - time.monotonic()
+                if self._problem:
+                    raise self._problem
+                if is_gone or (pod and settled(pod)) or left_s <= 0 or self._is_over:
+                    return pod, is_gone
+                self._changed.wait(left_s)
+
+    def _follow(self) -> None:
+        while not self._is_over:
+            try:
+                self._once()
+            except KubernetesDenied as problem:
+                with self._changed:
+                    self._problem = problem
+                    self._changed.notify_all()
+                return
+            except KubernetesError:  # 410, a cut, a server that is away for a moment: what is now tells it all
+                time.sleep(AGAIN_S)
+
+    def _once(self) -> None:
+        """List the pods, and watch from there until the server ends it. Raises KubernetesError."""
+        page = self._api.get(self._run.pods, labelSelector=self._run.selector)
+        now = {pod.name: pod for pod in map(pod_of, page.get("items") or ())}
+        with self._changed:
+            self._gone |= set(self._pods) - set(now)
+            self._pods.update(now)
+            self._changed.notify_all()
+        version = str((page.get("metadata") or {}).get("resourceVersion") or "")
+        query = {"labelSelector": self._run.selector, "resourceVersion": version}
+        for kind, data in self._api.watch(self._run.pods, WATCH_S, **query):
+            pod = pod_of(data)
+            with self._changed:
+                self._pods[pod.name] = pod
+                if kind == "DELETED":
+                    self._gone.add(pod.name)
+                self._changed.notify_all()
+            if self._is_over:
+                return
