@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run.read_flight_recorder import Dump, is_dump, read_dump
+from clusterproof.plugins.training_run.read_flight_recorder import is_dump, read_dump
 from clusterproof.plugins.training_run.read_kineto import is_trace, read_trace
 from clusterproof.plugins.training_run.read_sagemaker import are_metrics, read_metrics
 from clusterproof.plugins.training_run.read_steps import are_steps, read_steps
 from clusterproof.plugins.training_run.read_table import is_table, read_table
-from clusterproof.plugins.training_run.records import Cut, Operation, RunError, Step
+from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
-from clusterproof.plugins.training_run.run_data import RunData
-from clusterproof.plugins.training_run.samples import Sample
-from clusterproof.plugins.training_run.unpacked import head_of
+from clusterproof.plugins.training_run.run_data import Fact, RunData
+from clusterproof.plugins.training_run.unpacked import HEAD, LONG_HEAD, head_of
 
 MAX_FILES = 20_000
 MAX_NAMED = 3  # files in a note
@@ -27,7 +26,7 @@ class Form:
 
     words: str
     is_of: Callable[[bytes], bool]
-    read: Callable[[Path], Iterable[Operation | Step | Dump | Sample | Cut]]
+    read: Callable[[Path], Iterable[Fact]]
 
 
 FORMS = (
@@ -54,7 +53,9 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
             else:
                 raise RunError(f"{path}: its form is not known; expected {', or '.join(form.words for form in FORMS)}")
     data.notes += [
-        f"{what}: {_named(names)}" for what, names in (("not understood", unknown), ("cut", data.cut)) if names
+        f"{what}: {_named(names)}"
+        for what, names in (("not understood", unknown), ("cut", data.cut), ("nothing of a run in", data.empty))
+        if names
     ]
     return TrainingRun(_name(paths), data)
 
@@ -65,8 +66,12 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _form_of(path: Path) -> Form | None:
-    head = head_of(path)
-    return next((form for form in FORMS if form.is_of(head)), None)
+    for size in (HEAD, LONG_HEAD):
+        head = head_of(path, size)
+        form = next((form for form in FORMS if form.is_of(head)), None)
+        if form or len(head) < size:
+            return form
+    return None
 
 
 def _files(folder: Path) -> Iterator[Path]:

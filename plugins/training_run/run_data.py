@@ -6,12 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.training_run.read_flight_recorder import Dump
-from clusterproof.plugins.training_run.records import Cut, Operation, Place, RunError, Step
+from clusterproof.plugins.training_run.records import REST, Cut, Operation, Place, RunError, Spent, Step
 from clusterproof.plugins.training_run.samples import Sample, Samples
 from clusterproof.plugins.training_run.words import COMPUTE, OTHER, UNKNOWN, kind_of
 
 MAX_CELLS = 2_000_000  # some 300 MB; 1,000 ranks of 500 steps with two kinds of compute are half of it
 MAX_RANKS = 100_000
+MAX_NAMES = 20_000  # of kernels and operators
+
+Fact = Operation | Step | Spent | Dump | Sample | Cut
 
 Seconds = dict[int, tuple[float, int]]  # by step: the mean, and of how many
 
@@ -23,18 +26,22 @@ class RunData:
     files: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     cut: list[str] = field(default_factory=list)  # files that end in the middle of something
+    empty: list[str] = field(default_factory=list)  # files that tell nothing
     places: dict[int, Place] = field(default_factory=dict)
     compute: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and operation
     parts: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and part of a step
     steps: dict[int, Seconds] = field(default_factory=dict)  # by rank
     dumps: dict[int, Dump] = field(default_factory=dict)  # by rank
     samples: Samples = field(default_factory=Samples)
+    spent: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict)  # by kind and name, of all ranks
     cells: int = 0
 
-    def add(self, data: Iterable[Operation | Step | Dump | Sample | Cut], where: str) -> None:
+    def add(self, data: Iterable[Fact], where: str) -> None:
         """Take in what a file tells. Raises RunError."""
         self.files.append(where)
+        tells = False
         for one in data:
+            tells = True
             if isinstance(one, Operation):
                 self._place(one.place, where)
                 self._compute(one.place.rank, one.name, one.step, one.seconds, where)
@@ -43,10 +50,14 @@ class RunData:
                 self._step(one, where)
             elif isinstance(one, Sample):
                 self._sample(one, where)
+            elif isinstance(one, Spent):
+                self._spent(one)
             elif isinstance(one, Dump):
                 self._dump(one, where)
             else:
                 self.cut.append(where)
+        if not tells:
+            self.empty.append(where)
 
     def _sample(self, sample: Sample, where: str) -> None:
         self.samples.add(sample)
@@ -59,6 +70,13 @@ class RunData:
         if dump.rank in self.dumps:
             raise RunError(f"{where}: rank {dump.rank} has a dump already; expected the dumps of one moment")
         self.dumps[dump.rank] = dump
+
+    def _spent(self, one: Spent) -> None:
+        key = one.kind, one.name
+        if key not in self.spent and len(self.spent) >= MAX_NAMES:
+            key = one.kind, REST
+        seconds, times = self.spent.get(key, (0.0, 0))
+        self.spent[key] = seconds + one.seconds, times + one.times
 
     def _place(self, place: Place, where: str) -> None:
         known = self.places.setdefault(place.rank, place)
