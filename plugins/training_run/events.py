@@ -15,7 +15,7 @@ from clusterproof.plugins.training_run.unpacked import Unpacked
 MAX_EVENT = 1 << 20  # characters
 MAX_HEAD = 8 << 20  # characters before the events: device properties, process groups
 MAX_TAIL = 1 << 20  # characters behind them
-_BEGIN = re.compile(r'"traceEvents"\s*:\s*\[|^\s*\[')  # a key of an object, or nothing but the events
+BEGIN = re.compile(r'"traceEvents"\s*:\s*\[|^\s*\[')  # a key of an object, or nothing but the events
 _BETWEEN = re.compile(r"[\s,]*")
 _CUT = 16  # characters before the end of a piece, in which an error may be that of the cut
 _ESCAPE = re.compile(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4}|$|u[0-9a-fA-F]{,3}$)?')
@@ -23,10 +23,15 @@ _NO_VALUE = re.compile(r"([:,\[]\s*)(?:N/A|-?nan(?:\(\w*\))?|-?inf(?:inity)?)(?=
 
 
 class Events:
-    """The events of a trace; `head` is what stands before them, `tail`, once they are read, what stands behind."""
+    """The events of a trace, or the items of another list that `begin` finds.
 
-    def __init__(self, path: Path) -> None:
+    `head` is what stands before them, and `tail`, once they are read, what stands behind.
+    """
+
+    def __init__(self, path: Path, begin: re.Pattern[str] = BEGIN, what: str = "a trace of PyTorch's profiler") -> None:
         self.path = path
+        self.begin = begin
+        self.what = what
         self.head = ""
         self.tail = ""
         self.number = 0
@@ -60,13 +65,13 @@ class Events:
                     text = mended
                     continue
                 except RecursionError:
-                    raise RunError(f"{self.where}: it is nested too deeply; expected an event of a profiler") from None
+                    raise RunError(f"{self.where}: it is nested too deeply; expected {self.what}") from None
                 self.number += 1
                 yield event
                 at = end
             text = text[at:]
             if len(text) > MAX_EVENT:
-                raise RunError(f"{self.where}: {text[:40]!r} is no JSON; expected events of a profiler")
+                raise RunError(f"{self.where}: {text[:40]!r} is no JSON; expected {self.what}")
 
     def _keep_tail(self, text: str, pieces: Iterator[str]) -> None:
         for piece in pieces:
@@ -85,7 +90,7 @@ class Events:
                 yield text
                 continue
             self.head += text
-            begin = _BEGIN.search(self.head)
+            begin = self.begin.search(self.head)
             if begin:
                 has_begun = True
                 text, self.head = self.head[begin.end() :], self.head[: begin.start()]
@@ -93,7 +98,8 @@ class Events:
             elif len(self.head) > MAX_HEAD:
                 break
         if not has_begun:
-            raise RunError(f"{self.path}: no traceEvents; expected a trace of PyTorch's profiler")
+            key = self.begin.pattern.split('"')[1]
+            raise RunError(f"{self.path}: no {key}; expected {self.what}")
 
 
 def _mended(text: str, at: int, wrong: json.JSONDecodeError) -> str:

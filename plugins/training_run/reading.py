@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run.read_dmon import is_dmon, read_dmon
 from clusterproof.plugins.training_run.read_flight_recorder import is_dump, read_dump
 from clusterproof.plugins.training_run.read_kineto import is_trace, read_trace
+from clusterproof.plugins.training_run.read_log import is_log, read_log
+from clusterproof.plugins.training_run.read_nvidia_smi import is_smi, read_smi
+from clusterproof.plugins.training_run.read_prometheus import is_answer, read_answer
 from clusterproof.plugins.training_run.read_sagemaker import are_metrics, read_metrics
 from clusterproof.plugins.training_run.read_steps import are_steps, read_steps
 from clusterproof.plugins.training_run.read_table import is_table, read_table
@@ -34,7 +38,11 @@ FORMS = (
     Form("steps (JSON lines)", are_steps, read_steps),
     Form("system metrics of SageMaker's profiler (JSON lines)", are_metrics, read_metrics),
     Form("a trace of PyTorch's profiler (JSON)", is_trace, read_trace),
+    Form("GPUs by nvidia-smi --query-gpu=timestamp,… --format=csv", is_smi, read_smi),
+    Form("GPUs by dcgmi dmon or nvidia-smi dmon", is_dmon, read_dmon),
+    Form("an answer of Prometheus to query_range (dcgm-exporter)", is_answer, read_answer),
     Form("a dump of PyTorch's Flight Recorder", is_dump, read_dump),
+    Form("a log of Megatron-LM or torchtitan", is_log, read_log),
 )
 
 
