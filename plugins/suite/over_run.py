@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.aws.objects import S3, fetched
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.printable import printable
@@ -43,11 +47,24 @@ def begin(config: pytest.Config, policy: Policy) -> None:
     if not paths:
         return
     try:
-        run = replace(read_run(paths), policy=policy)
-    except RunError as wrong:
+        run = replace(_read(paths, config), policy=policy)
+    except (RunError, AwsError) as wrong:
         raise pytest.UsageError(f"--run: {printable(str(wrong))}") from None
     config.stash[TRAINING_RUN] = run
     config.pluginmanager.register(OverRun(run), "clusterproof-training-run")
+
+
+def _read(paths: Sequence[str], config: pytest.Config) -> TrainingRun:
+    """The run; what S3 has of it is kept on disk only while it is read. Raises RunError, AwsError."""
+    if not any(path.startswith(S3) for path in paths):
+        return read_run(paths)
+    account = Account(config.option.region or "", config.option.profile or "")
+    with TemporaryDirectory(prefix="clusterproof-run-") as folder:
+        local = [
+            str(fetched(account, path, Path(folder, str(number)))) if path.startswith(S3) else path
+            for number, path in enumerate(paths)
+        ]
+        return read_run(local)
 
 
 def alone(config: pytest.Config) -> Cluster:
