@@ -8,6 +8,7 @@ from pathlib import Path
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.read_dmon import is_dmon, read_dmon
 from clusterproof.plugins.training_run.read_flight_recorder import is_dump, read_dump
+from clusterproof.plugins.training_run.read_inspector import is_inspector, read_inspector
 from clusterproof.plugins.training_run.read_kineto import is_trace, read_trace
 from clusterproof.plugins.training_run.read_log import is_log, read_log
 from clusterproof.plugins.training_run.read_nvidia_smi import is_smi, read_smi
@@ -37,6 +38,7 @@ FORMS = (
     Form("a table of operations or steps (CSV)", is_table, read_table),
     Form("steps (JSON lines)", are_steps, read_steps),
     Form("system metrics of SageMaker's profiler (JSON lines)", are_metrics, read_metrics),
+    Form("collectives of NCCL's Inspector (JSON lines)", is_inspector, read_inspector),
     Form("a trace of PyTorch's profiler (JSON)", is_trace, read_trace),
     Form("GPUs by nvidia-smi --query-gpu=timestamp,… --format=csv", is_smi, read_smi),
     Form("GPUs by dcgmi dmon or nvidia-smi dmon", is_dmon, read_dmon),

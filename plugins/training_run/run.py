@@ -11,6 +11,7 @@ from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.training_run.arrivals import Last
 from clusterproof.plugins.training_run.computed import computed
 from clusterproof.plugins.training_run.missing import Missing, missing
 from clusterproof.plugins.training_run.pace import LEAST_PEERS, LEAST_STEPS, Computed, Pace, paces, seconds_of_stages
@@ -39,6 +40,11 @@ NO_PARTS = {
     CHECKPOINT: f"no file tells how long checkpoints take; {STEPS} (a part called checkpoint)",
     INIT: f"no file tells how long the job took to begin; {STEPS} (a part of the first step called init)",
 }
+NO_CALLS = (
+    "no file tells how long collectives of three ranks or more take; run with NCCL's Inspector "
+    "(NCCL_PROFILER_PLUGIN, NCCL_INSPECTOR_ENABLE=1)"
+)
+LEAST_CALLS = 100
 MAX_REPLICAS = 5  # that are named
 
 
@@ -140,6 +146,21 @@ class TrainingRun:
         if not dumps:
             raise Incomplete(NO_DUMPS, cause=NO_DUMPS)
         return missing(dumps)
+
+    @cached_property
+    def last_to_come(self) -> Last | None:
+        """Who comes last to the largest share of a communicator's collectives; None if nobody. Raises Incomplete."""
+        if not self.data.arrivals.seen:
+            raise Incomplete(NO_CALLS, cause=NO_CALLS)
+        calls = self.data.arrivals.complete
+        if calls < LEAST_CALLS:
+            few = (
+                f"{calls} collectives of which every rank told; expected {LEAST_CALLS} at least: "
+                "give the files of all ranks"
+            )
+            raise Incomplete(few, cause=few)
+        enough = [one for one in self.data.arrivals.last() if one.calls >= LEAST_CALLS]
+        return max(enough, key=lambda one: one.percent, default=None)
 
     @property
     def usual_swing(self) -> float:

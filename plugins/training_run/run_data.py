@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from clusterproof.plugins.training_run.arrivals import Arrivals, Call
 from clusterproof.plugins.training_run.read_flight_recorder import Dump
 from clusterproof.plugins.training_run.records import REST, Cut, Operation, Place, RunError, Spent, Step
 from clusterproof.plugins.training_run.samples import Sample, Samples
@@ -14,7 +15,7 @@ MAX_CELLS = 2_000_000  # some 300 MB; 1,000 ranks of 500 steps with two kinds of
 MAX_RANKS = 100_000
 MAX_NAMES = 20_000  # of kernels and operators
 
-Fact = Operation | Step | Spent | Dump | Sample | Cut
+Fact = Operation | Step | Spent | Call | Dump | Sample | Cut
 
 Seconds = dict[int, tuple[float, int]]  # by step: the mean, and of how many
 
@@ -34,6 +35,7 @@ class RunData:
     dumps: dict[int, Dump] = field(default_factory=dict)  # by rank
     samples: Samples = field(default_factory=Samples)
     spent: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict)  # by kind and name, of all ranks
+    arrivals: Arrivals = field(default_factory=Arrivals)
     cells: int = 0
 
     def add(self, data: Iterable[Fact], where: str) -> None:
@@ -50,6 +52,8 @@ class RunData:
                 self._step(one, where)
             elif isinstance(one, Sample):
                 self._sample(one, where)
+            elif isinstance(one, Call):
+                self.arrivals.add(one)
             elif isinstance(one, Spent):
                 self._spent(one)
             elif isinstance(one, Dump):
