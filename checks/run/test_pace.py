@@ -41,14 +41,10 @@ def test_slow_rank(rank: RankOfRun) -> None:
             f"computes {times} times as long as its {peers} peers in {pace.steps} steps, which differ too much "
             f"to tell; expected about {pace.steps_for(errors)} steps"
         )
-    assert slower < most or pace.low < 1, (
-        f"computes {times} times as long as its {peers} peers, in nine of ten steps at least {pace.low:.2f} times; "
-        f"expected less than {most:g}"
-    )
-    concern(
-        f"computes {times} times as long as its {peers} peers, in nine of ten steps at least {pace.low:.2f} times; "
-        f"expected less than {least:g}"
-    )
+    seen = f"computes {times} times as long as its {peers} peers, in nine of ten steps at least {pace.low:.2f} times"
+    seat = rank.run.seat(rank.place.rank)
+    assert slower < most or pace.low < 1, f"{seen}; expected less than {most:g}{seat}"
+    concern(f"{seen}; expected less than {least:g}{seat}")
 
 
 def require_certainty(pace: Pace, most: float, errors: float) -> None:

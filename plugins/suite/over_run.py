@@ -11,13 +11,15 @@ import pytest
 
 from clusterproof.plugins.aws.account import Account, AwsError
 from clusterproof.plugins.aws.objects import S3, fetched
-from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.catalog.instance_types import instance_types
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.suite.state import TRAINING_RUN
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.seats import Slots
 
 CONNECTION = "run"  # of the cluster that stands for a run without one: it has no nodes
 _OF_NODES = ("nodes", "exclude", "instance_type", "expect", "record", "bundle", "redact")  # options
@@ -65,6 +67,19 @@ def _read(paths: Sequence[str], config: pytest.Config) -> TrainingRun:
             for number, path in enumerate(paths)
         ]
         return read_run(local)
+
+
+def beside(config: pytest.Config, cluster: Cluster) -> None:
+    """Let the run know the nodes that it may have run on."""
+    if TRAINING_RUN in config.stash and cluster.targets:
+        nodes = tuple(Slots(target.name, _gpus(target)) for target in cluster.targets)
+        run = replace(config.stash[TRAINING_RUN], cluster=config.getoption("--cluster") or "", nodes=nodes)
+        config.stash[TRAINING_RUN] = run
+
+
+def _gpus(target: Target) -> int:
+    known = instance_types().get(target.instance_type)
+    return target.expect.get("gpus") or (known.gpus if known else None) or 0
 
 
 def alone(config: pytest.Config) -> Cluster:

@@ -67,7 +67,7 @@ def read_dmon(path: Path) -> Iterator[Sample | Cut]:
             raise RunError(f"{lines.where}: {len(cells)} values; expected {len(names)}, as the line of names has")
         name = f"gpu{device[1]}"
         times[name] = times.get(name, -1) + 1
-        known = OF_DCGM | OF_SMI
+        known = {**OF_DCGM, **OF_SMI}
         values = {
             known[column][0]: known[column][1] * real(cell, column, lines.where)
             for column, cell in zip(names, cells, strict=True)

@@ -52,7 +52,8 @@ def is_smi(head: bytes) -> bool:
 
 def read_smi(path: Path) -> Iterator[Sample | Cut]:
     """The samples of its GPUs. Raises RunError."""
-    lines, columns, node = Lines(path), [], node_of(path)
+    lines, node = Lines(path), node_of(path)
+    columns: list[str] = []
     place = 0
     last = ""
     for line in lines:

@@ -8,6 +8,7 @@ from pathlib import Path
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.read_dmon import is_dmon, read_dmon
 from clusterproof.plugins.training_run.read_flight_recorder import is_dump, read_dump
+from clusterproof.plugins.training_run.read_hostfile import is_hostfile, read_hostfile
 from clusterproof.plugins.training_run.read_inspector import is_inspector, read_inspector
 from clusterproof.plugins.training_run.read_kineto import is_trace, read_trace
 from clusterproof.plugins.training_run.read_log import is_log, read_log
@@ -44,6 +45,7 @@ FORMS = (
     Form("GPUs by dcgmi dmon or nvidia-smi dmon", is_dmon, read_dmon),
     Form("an answer of Prometheus to query_range (dcgm-exporter)", is_answer, read_answer),
     Form("a dump of PyTorch's Flight Recorder", is_dump, read_dump),
+    Form("a hostfile (NODE slots=8)", is_hostfile, read_hostfile),
     Form("a log of Megatron-LM or torchtitan", is_log, read_log),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,7 @@ from clusterproof.plugins.training_run.pace import LEAST_PEERS, LEAST_STEPS, Com
 from clusterproof.plugins.training_run.records import Place
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.samples import GPU, LEAST_S, LEAST_SAMPLES, Gpu, gpus, share_bound
+from clusterproof.plugins.training_run.seats import Seat, Slots, pairs_of, seats
 from clusterproof.plugins.training_run.shares import Share, shares
 from clusterproof.plugins.training_run.steps import Timed, steady
 from clusterproof.plugins.training_run.words import CHECKPOINT, DATA, EXPOSED, INIT, kind_of
@@ -57,10 +59,29 @@ class TrainingRun:
     type_name: str = ""
     gpu_uuids: tuple[str, ...] = ()
     policy: Policy = NO_POLICY
+    cluster: str = ""  # what --cluster names beside it
+    nodes: tuple[Slots, ...] = ()  # its nodes, each with its GPUs; 0: not known
 
     def threshold(self, name: str) -> float:
         """A number by `table.key` (`run.init_s`), in the unit of its row; a site's own before the catalogue's."""
         return Catalog.of(self.policy).threshold(name)
+
+    @cached_property
+    def seats(self) -> Mapping[int, Seat]:
+        """On which node and GPU each rank runs, as far as that is known."""
+        ranks = {*self.data.places, *self.data.dumps}
+        for dump in self.data.dumps.values():
+            ranks.update(rank for members in dump.members.values() for rank in members)
+        return seats(self.data.seats, self.data.hostfile, self.nodes, ranks)
+
+    def seat(self, rank: int) -> str:
+        """`; it is gpu002, GPU 4: …` with the command that measures its pairs; empty where nothing tells."""
+        found = self.seats.get(rank)
+        if not found:
+            return ""
+        pairs = pairs_of(found.node, [one.node for one in self.nodes]) if self.cluster else ""
+        words = ["pytest", "--cluster", self.cluster, "-m", "perf", "-k", "pairwise", "--pairs", pairs]
+        return f"; rank {rank} is on {found.words}" + (f": {shlex.join(words)} measures that node" if pairs else "")
 
     @cached_property
     def computed(self) -> Mapping[Place, Computed]:
