@@ -33,18 +33,23 @@ def test_first_missing(run: TrainingRun) -> None:
         for wait in found.shown()
     )
     silent = set(found.without_dump)
-    assert silent.issuperset(found.ranks), (
-        f"{ranks([rank for rank in found.ranks if rank not in silent])} missing in {where}; expected every rank to come"
-    )
+    named = [rank for rank in found.ranks if rank not in silent]
+    assert not named, f"{ranks(named)} missing in {where}; expected every rank to come{seats(run, named)}"
     if silent:
         missed = f", and others wait for them in {where}" if found.ranks else ""
         incomplete(
             f"{ranks(found.without_dump)} left no dump{missed}; expected one of every rank: give them, or look there"
+            f"{seats(run, found.without_dump)}"
         )
     if found.are_waiting:
         incomplete(
             "ranks wait, and none is behind the others in a collective; expected one that is: look at their stacks"
         )
+
+
+def seats(run: TrainingRun, numbers: Sequence[int]) -> str:
+    """On which nodes they are, as far as that is known."""
+    return "".join(run.seat(rank) for rank in numbers[:MAX_RANKS])
 
 
 def ranks(numbers: Sequence[int]) -> str:

@@ -41,14 +41,10 @@ def test_slow_rank(rank: RankOfRun) -> None:
             f"computes {times} times as long as its {peers} peers in {pace.steps} steps, which differ too much "
             f"to tell; expected about {pace.steps_for(errors)} steps"
         )
-    assert slower < most or pace.low < 1, (
-        f"computes {times} times as long as its {peers} peers, in nine of ten steps at least {pace.low:.2f} times; "
-        f"expected less than {most:g}"
-    )
-    concern(
-        f"computes {times} times as long as its {peers} peers, in nine of ten steps at least {pace.low:.2f} times; "
-        f"expected less than {least:g}"
-    )
+    seen = f"computes {times} times as long as its {peers} peers, in nine of ten steps at least {pace.low:.2f} times"
+    seat = rank.run.seat(rank.place.rank)
+    assert slower < most or pace.low < 1, f"{seen}; expected less than {most:g}{seat}"
+    concern(f"{seen}; expected less than {least:g}{seat}")
 
 
 def require_certainty(pace: Pace, most: float, errors: float) -> None:
@@ -103,3 +99,24 @@ def test_stages_uneven(run: TrainingRun) -> None:
     if ratio >= most:
         times = apart(ratio, most, 2)[0]
         concern(f"stage {slowest} computes {times} times as long as stage {fastest}; expected less than {most:g}")
+
+
+@mark.hyperpod_nccl
+@evidence("NCCL_INSPECTOR_ENABLE=1: coll_exec_time_us of each rank by coll_sn")
+def test_last_to_come(run: TrainingRun) -> None:
+    """Arrival at collectives.
+
+    A collective ends on all ranks at once, so it is shortest on the rank that came last. A rank is named that comes
+    last, by a tenth of the time of the one before it, to more than half of the collectives of a communicator.
+
+    Remedy (investigate): Look at what this rank does before: run.slow_rank tells, given its compute step by step. Its
+    node may be slow, its loader, or it has more work than the others.
+    """
+    found, most = run.last_to_come, run.threshold("run.last_to_come_percent")
+    if found and found.percent > most:
+        shown, limit = apart(found.percent, most)
+        concern(
+            f"rank {found.rank} of communicator {found.communicator} ({found.host}) comes last to {shown} % of "
+            f"{found.calls} collectives of {found.ranks} ranks, which wait {found.seconds:.3g} s for it; "
+            f"expected at most {limit} %"
+        )

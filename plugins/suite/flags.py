@@ -46,7 +46,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
     "clusterproof: which training run": (
         Option(
             "--run",
-            "what a training run told, a file or a folder; may be given several times: files of one run",
+            "what a training run told, a file, a folder or s3://BUCKET/PREFIX; several are files of one run",
             {"metavar": "PATH", "action": "append"},
         ),
     ),

@@ -49,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(wrong)) from None
     config.stash[POLICY] = replace(policy, names_skills=is_of_hyperpod(cluster))
     config.stash[CLUSTER] = cluster
+    over_run.beside(config, cluster)
     config.pluginmanager.register(Session(config, cluster), "clusterproof-session")
     if policy.source:
         config.pluginmanager.register(Ruling(config.stash[POLICY]), "clusterproof-policy")

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.aws.objects import S3, fetched
+from clusterproof.plugins.catalog.instance_types import instance_types
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.suite.state import TRAINING_RUN
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.seats import Slots
 
 CONNECTION = "run"  # of the cluster that stands for a run without one: it has no nodes
 _OF_NODES = ("nodes", "exclude", "instance_type", "expect", "record", "bundle", "redact")  # options
@@ -43,11 +49,37 @@ def begin(config: pytest.Config, policy: Policy) -> None:
     if not paths:
         return
     try:
-        run = replace(read_run(paths), policy=policy)
-    except RunError as wrong:
+        run = replace(_read(paths, config), policy=policy)
+    except (RunError, AwsError) as wrong:
         raise pytest.UsageError(f"--run: {printable(str(wrong))}") from None
     config.stash[TRAINING_RUN] = run
     config.pluginmanager.register(OverRun(run), "clusterproof-training-run")
+
+
+def _read(paths: Sequence[str], config: pytest.Config) -> TrainingRun:
+    """The run; what S3 has of it is kept on disk only while it is read. Raises RunError, AwsError."""
+    if not any(path.startswith(S3) for path in paths):
+        return read_run(paths)
+    account = Account(config.option.region or "", config.option.profile or "")
+    with TemporaryDirectory(prefix="clusterproof-run-") as folder:
+        local = [
+            str(fetched(account, path, Path(folder, str(number)))) if path.startswith(S3) else path
+            for number, path in enumerate(paths)
+        ]
+        return read_run(local)
+
+
+def beside(config: pytest.Config, cluster: Cluster) -> None:
+    """Let the run know the nodes that it may have run on."""
+    if TRAINING_RUN in config.stash and cluster.targets:
+        nodes = tuple(Slots(target.name, _gpus(target)) for target in cluster.targets)
+        run = replace(config.stash[TRAINING_RUN], cluster=config.getoption("--cluster") or "", nodes=nodes)
+        config.stash[TRAINING_RUN] = run
+
+
+def _gpus(target: Target) -> int:
+    known = instance_types().get(target.instance_type)
+    return target.expect.get("gpus") or (known.gpus if known else None) or 0
 
 
 def alone(config: pytest.Config) -> Cluster:

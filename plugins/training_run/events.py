@@ -14,16 +14,26 @@ from clusterproof.plugins.training_run.unpacked import Unpacked
 
 MAX_EVENT = 1 << 20  # characters
 MAX_HEAD = 8 << 20  # characters before the events: device properties, process groups
-_BEGIN = re.compile(r'"traceEvents"\s*:\s*\[')
+MAX_TAIL = 1 << 20  # characters behind them
+BEGIN = re.compile(r'"traceEvents"\s*:\s*\[|^\s*\[')  # a key of an object, or nothing but the events
 _BETWEEN = re.compile(r"[\s,]*")
+_CUT = 16  # characters before the end of a piece, in which an error may be that of the cut
+_ESCAPE = re.compile(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4}|$|u[0-9a-fA-F]{,3}$)?')
+_NO_VALUE = re.compile(r"([:,\[]\s*)(?:N/A|-?nan(?:\(\w*\))?|-?inf(?:inity)?)(?=\s*[,}\]])")
 
 
 class Events:
-    """The events of a trace; `head` is what stands before them."""
+    """The events of a trace, or the items of another list that `begin` finds.
 
-    def __init__(self, path: Path) -> None:
+    `head` is what stands before them, and `tail`, once they are read, what stands behind.
+    """
+
+    def __init__(self, path: Path, begin: re.Pattern[str] = BEGIN, what: str = "a trace of PyTorch's profiler") -> None:
         self.path = path
+        self.begin = begin
+        self.what = what
         self.head = ""
+        self.tail = ""
         self.number = 0
         self.is_whole = False  # whether their end was seen
 
@@ -34,48 +44,72 @@ class Events:
 
     def __iter__(self) -> Iterator[Any]:
         """Each event. What a trace that was cut has lost is its last event at most. Raises RunError."""
-        decode = json.JSONDecoder().raw_decode
+        decode = json.JSONDecoder(strict=False).raw_decode  # names with control characters (pytorch/pytorch#130622)
         text = ""
-        for piece in self._pieces():
+        pieces = self._pieces()
+        for piece in pieces:
             text += piece
             at = 0
             while True:
                 at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr] # it matches nothing too
                 if text.startswith("]", at):
                     self.is_whole = True
+                    self._keep_tail(text[at + 1 :], pieces)
                     return
                 try:
                     event, end = decode(text, at)
-                except ValueError:
-                    break  # it goes on in the next piece
+                except json.JSONDecodeError as wrong:
+                    mended = _mended(text, at, wrong)
+                    if mended == text:
+                        break  # it goes on in the next piece
+                    text = mended
+                    continue
                 except RecursionError:
-                    raise RunError(f"{self.where}: it is nested too deeply; expected an event of a profiler") from None
+                    raise RunError(f"{self.where}: it is nested too deeply; expected {self.what}") from None
                 self.number += 1
                 yield event
                 at = end
             text = text[at:]
             if len(text) > MAX_EVENT:
-                raise RunError(f"{self.where}: {text[:40]!r} is no JSON; expected events of a profiler")
+                raise RunError(f"{self.where}: {text[:40]!r} is no JSON; expected {self.what}")
+
+    def _keep_tail(self, text: str, pieces: Iterator[str]) -> None:
+        for piece in pieces:
+            if len(text) > MAX_TAIL:
+                break
+            text += piece
+        self.tail = text[:MAX_TAIL]
 
     def _pieces(self) -> Iterator[str]:
-        """The text behind the beginning of the events, piece by piece."""
-        decoder = codecs.getincrementaldecoder("utf-8")("strict")
+        """The text behind the beginning of the events, piece by piece; names have bytes that are none of UTF-8."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")  # as in pytorch/pytorch#136180
         has_begun = False
-        try:
-            for piece in Unpacked(self.path):
-                text = decoder.decode(piece)
-                if has_begun:
-                    yield text
-                    continue
-                self.head += text
-                begin = _BEGIN.search(self.head)
-                if begin:
-                    has_begun = True
-                    text, self.head = self.head[begin.end() :], self.head[: begin.start()]
-                    yield text
-                elif len(self.head) > MAX_HEAD:
-                    break
-        except UnicodeDecodeError as wrong:
-            raise RunError(f"{self.where}: {wrong.reason}; expected UTF-8") from None
+        for piece in Unpacked(self.path):
+            text = decoder.decode(piece)
+            if has_begun:
+                yield text
+                continue
+            self.head += text
+            begin = self.begin.search(self.head)
+            if begin:
+                has_begun = True
+                text, self.head = self.head[begin.end() :], self.head[: begin.start()]
+                yield text
+            elif len(self.head) > MAX_HEAD:
+                break
         if not has_begun:
-            raise RunError(f"{self.path}: no traceEvents; expected a trace of PyTorch's profiler")
+            key = self.begin.pattern.split('"')[1]
+            raise RunError(f"{self.path}: no {key}; expected {self.what}")
+
+
+def _mended(text: str, at: int, wrong: json.JSONDecodeError) -> str:
+    r"""The text with what profilers write that is no JSON: a `\` by itself, `N/A` and `nan` for a number.
+
+    pytorch/kineto#336 and #131, pytorch/pytorch#98432. The same text where that is not what is wrong.
+    """
+    is_known = wrong.msg.startswith(("Invalid \\", "Expecting value"))
+    if not is_known or len(text) - wrong.pos <= _CUT:
+        return text
+    whole, rest = text[at:-_CUT], text[-_CUT:]
+    whole = _ESCAPE.sub(lambda escape: escape[0] if escape[1] is not None else r"\\", whole)
+    return text[:at] + _NO_VALUE.sub(r"\1null", whole) + rest

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 
 Interval = tuple[float, float]  # from, to
 
@@ -36,6 +37,8 @@ def without(covered: Iterable[Interval], others: list[Interval]) -> list[Interva
     return left
 
 
-def within(covered: Iterable[Interval], start: float, end: float) -> float:
-    """How much of them lies there."""
-    return sum(max(0.0, min(end, one[1]) - max(start, one[0])) for one in covered)
+def within(covered: Sequence[Interval], start: float, end: float) -> float:
+    """How much of them, as `union` has them, lies there."""
+    first = bisect_right(covered, start, key=lambda one: one[1])
+    last = bisect_left(covered, end, lo=first, key=lambda one: one[0])
+    return sum(min(end, covered[at][1]) - max(start, covered[at][0]) for at in range(first, last))

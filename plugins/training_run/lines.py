@@ -14,8 +14,9 @@ MAX_LINE = 1 << 20  # bytes
 class Lines:
     """The lines of a file with their numbers. What a file that was cut has lost is its last line at most."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, errors: str = "strict") -> None:
         self.path = path
+        self.errors = errors  # as codecs have it: of a log anything may be in lines that tell nothing
         self.number = 0
         self.is_cut = False  # in the line that was last read, as far as can be seen
 
@@ -43,7 +44,7 @@ class Lines:
         if len(line) > MAX_LINE:
             raise RunError(f"{self.where}: {len(line):,} bytes; expected lines of less than {MAX_LINE:,} bytes")
         try:
-            text = line.decode("utf-8", "replace" if self.is_cut else "strict")
+            text = line.decode("utf-8", "replace" if self.is_cut else self.errors)
         except UnicodeDecodeError as wrong:
             raise RunError(f"{self.where}: byte {wrong.start} is not UTF-8; expected text") from None
         return text.removeprefix("\ufeff").rstrip("\r") if self.number == 1 else text.rstrip("\r")

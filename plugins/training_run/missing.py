@@ -41,21 +41,32 @@ def missing(dumps: Mapping[int, Dump]) -> Missing:
     """Who is missing; nobody where no rank waits in a collective to which another has not come.
 
     A rank that waits is late elsewhere: only who waits for nobody is to blame. Where all wait for each other, all are.
+    Sends and receives between two ranks are asked only where no collective waits.
     """
     named = {rank for dump in dumps.values() for ranks in dump.members.values() for rank in ranks}
-    waits = tuple(_waits(dumps))
+    waits = tuple(_waits(dumps)) or tuple(_waits_of_pairs(dumps))
     waited_for = {rank for wait in waits for rank in wait.missing}
     to_blame = waited_for - {rank for wait in waits for rank in wait.waiting} or waited_for
     return Missing(
         tuple(sorted(to_blame)),
         tuple(wait for wait in waits if to_blame.intersection(wait.missing)),
         tuple(sorted(named - dumps.keys())),
-        any(dump.pending or dump.pending_p2p for dump in dumps.values()),
+        any(dump.pending or dump.exchanges for dump in dumps.values()),
     )
 
 
+def _waits_of_pairs(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
+    """A rank that waits for another, which waits for nobody."""
+    for rank, dump in sorted(dumps.items()):
+        for one in dump.exchanges:
+            peer = dumps.get(one.peer)
+            if not peer or not (peer.pending or peer.exchanges):
+                word = dump.words.get(one.group, one.group)
+                yield Wait(word, Pending(one.number, one.name), (rank,), (one.peer,))
+
+
 def _waits(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
-    members = {group: ranks for dump in dumps.values() for group, ranks in dump.members.items()}
+    members = _members(dumps)
     words = {group: word for dump in dumps.values() for group, word in dump.words.items()}
     for group, ranks in members.items():
         known = [dumps[rank] for rank in ranks if rank in dumps]
@@ -71,6 +82,14 @@ def _waits(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
                 yield Wait(words[group], first, tuple(waiting), late)
 
 
+def _members(dumps: Mapping[int, Dump]) -> dict[str, tuple[int, ...]]:
+    """The ranks of each group. A dump before 2.0 tells of none: then all are of the first, and of others nothing."""
+    members = {group: ranks for dump in dumps.values() for group, ranks in dump.members.items()}
+    of_all = DEFAULT in {group for dump in dumps.values() for group in dump.enqueued}
+    return members or ({DEFAULT: tuple(sorted(dumps))} if of_all else {})
+
+
+DEFAULT = "0"  # the group of all ranks, which every rank makes first
 NOWHERE = Status(-1, -1)
 
 

@@ -6,7 +6,7 @@ import io
 import json
 import pickle
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,8 +17,10 @@ from clusterproof.plugins.training_run.unpacked import Unpacked
 MAX_BYTES = 256 << 20  # of one dump, unpacked: a ring of some 100,000 operations
 MAX_RANKS = 1_000_000  # of a process group
 PICKLE = b"\x80"
+_KEYS = (b'"pg_config"', b'"pg_status"', b'"collective_seq_id"')
 ENDED = "completed"
 _RANK = re.compile(r"([0-9]{1,7})(?:\.[A-Za-z]\w*)*$")  # `nccl_trace_rank_12`, `_dump_12.pickle`
+_PAIR = re.compile(r"(send|recv) [0-9]{1,7}(?:->|<-)([0-9]{1,7})$")  # of a group's own numbers
 EXPECTED = "expected what TORCH_NCCL_DUMP_ON_TIMEOUT writes"
 
 
@@ -39,6 +41,16 @@ class Pending:
 
 
 @record
+class Exchange:
+    """The first send or receive with another rank that a rank has enqueued and that has not ended."""
+
+    group: str
+    peer: int
+    number: int
+    name: str  # `recv from rank 8`
+
+
+@record
 class Dump:
     """What one rank tells: its process groups by name, and how far it has come in each."""
 
@@ -49,7 +61,7 @@ class Dump:
     enqueued: Mapping[str, int]  # of those of which the ring has an operation
     local: Mapping[str, str]  # of each group: the number by which this rank alone knows it
     status: Mapping[str, Status]  # by that number
-    pending_p2p: int = 0  # sends and receives that have not ended
+    exchanges: tuple[Exchange, ...] = ()  # one for each rank that it waits to send to, or to receive from
 
 
 class _NoClasses(pickle.Unpickler):
@@ -61,8 +73,8 @@ class _NoClasses(pickle.Unpickler):
 
 
 def is_dump(head: bytes) -> bool:
-    """Whether a file that begins so may be a dump."""
-    return head.startswith(PICKLE)
+    """Whether a file that begins so may be a dump: a pickle, or the same as JSON."""
+    return head.startswith(PICKLE) or (head.lstrip().startswith(b"{") and any(key in head for key in _KEYS))
 
 
 def read_dump(path: Path) -> Iterator[Dump]:
@@ -84,34 +96,91 @@ def _plain(path: Path) -> Any:
         if len(data) > MAX_BYTES:
             raise RunError(f"{path}: more than {MAX_BYTES:,} bytes; {EXPECTED}")
     try:
-        return _NoClasses(io.BytesIO(data)).load()
+        return _NoClasses(io.BytesIO(data)).load() if data.startswith(PICKLE) else json.loads(data)
     except Exception as wrong:  # a pickle that is damaged raises whatever it likes
         raise RunError(f"{path}: {type(wrong).__name__}: {str(wrong)[:200]}; {EXPECTED}, whole and plain") from None
 
 
-def _dump(rank: int, data: Mapping[str, Any]) -> Dump:
+def _dump(rank: int, data: Any) -> Dump:
+    if isinstance(data, list):  # PyTorch 2.2: the operations, and nothing beside them
+        data = {"entries": data}
+    if not data["entries"] and "pg_config" not in data:
+        raise ValueError("neither operations nor process groups")
     members, words = {}, {}
-    for name, group in data["pg_config"].items():
+    for name, group in (data.get("pg_config") or {}).items():
         members[str(name)] = _ranks(group["ranks"])
         words[str(name)] = str(group.get("desc") or name)[:100]
+    entries = [_entry(entry) for entry in data["entries"]]
+    calls = [entry for entry in entries if not entry.is_p2p]
     pending: dict[str, Pending] = {}
-    pending_p2p = 0
     enqueued: dict[str, int] = {}
     local: dict[str, str] = {}
-    for entry in data["entries"]:
-        if entry["is_p2p"]:
-            pending_p2p += entry["state"] != ENDED
-            continue
-        group, number = str(entry["process_group"][0]), int(entry["collective_seq_id"])
-        local[group] = str(entry["pg_id"])
-        enqueued[group] = max(number, enqueued.get(group, number))
-        if entry["state"] != ENDED and (group not in pending or number < pending[group].number):
-            pending[group] = Pending(number, str(entry["profiling_name"]).removeprefix("nccl:")[:100])
     status = {
         str(number): Status(int(one["last_enqueued_collective"]), int(one["last_completed_collective"]))
         for number, one in (data.get("pg_status") or {}).items()
     }
-    return Dump(rank, members, words, pending, enqueued, _by_order(members, status) | local, status, pending_p2p)
+    for entry in calls:
+        local[entry.group] = entry.local
+        words.setdefault(entry.group, entry.group)
+        enqueued[entry.group] = max(entry.number, enqueued.get(entry.group, entry.number))
+    local = _by_order(members, status) | local
+    ended = _ended(calls)
+    for entry in calls:
+        if entry.number > ended.get(entry.group, -1) and (
+            entry.group not in pending or entry.number < pending[entry.group].number
+        ):
+            pending[entry.group] = Pending(entry.number, entry.name)
+    return Dump(rank, members, words, pending, enqueued, local, status, _exchanges(rank, entries, members))
+
+
+@record
+class _Entry:
+    """One operation of the ring."""
+
+    group: str
+    local: str
+    number: int
+    name: str
+    is_p2p: bool
+    has_ended: bool
+
+
+def _entry(entry: Mapping[str, Any]) -> _Entry:
+    """One operation, as any version has it: before 2.0 groups had no names, and one number counted all."""
+    name = str(entry["profiling_name"]).removeprefix("nccl:")[:100]
+    is_p2p = bool(entry.get("is_p2p", _PAIR.match(name)))
+    number = entry.get("p2p_seq_id" if is_p2p else "collective_seq_id", entry.get("seq_id"))
+    group = entry["process_group"][0] if "process_group" in entry else entry["pg_id"]
+    return _Entry(str(group), str(entry["pg_id"]), int(number), name, is_p2p, entry["state"] == ENDED)
+
+
+def _ended(calls: Iterable[_Entry]) -> dict[str, int]:
+    """Of each group the last that has ended: all before it have too, also those of which a coalesced call tells."""
+    ended: dict[str, int] = {}
+    for entry in calls:
+        if entry.has_ended:
+            ended[entry.group] = max(entry.number, ended.get(entry.group, -1))
+    return ended
+
+
+def _exchanges(rank: int, entries: Iterable[_Entry], members: Mapping[str, tuple[int, ...]]) -> tuple[Exchange, ...]:
+    """Whom it waits for in sends and receives. Of a batch only the call that coalesces it tells when it has ended."""
+    exchanges = [entry for entry in entries if entry.is_p2p]
+    batches = _ended(entry for entry in exchanges if not _PAIR.match(entry.name))
+    waiting: dict[tuple[str, int], Exchange] = {}
+    for entry in exchanges:
+        pair = _PAIR.match(entry.name)
+        place = int(pair[2]) if pair else -1
+        ranks = members.get(entry.group, ())
+        if not pair or not 0 <= place < len(ranks) or ranks[place] == rank:
+            continue
+        key = entry.group, ranks[place]
+        if entry.has_ended or entry.number <= batches.get(entry.group, -1):
+            waiting.pop(key, None)  # those with one rank end one after the other
+        else:
+            word = "send to" if pair[1] == "send" else "receive from"
+            waiting.setdefault(key, Exchange(*key, entry.number, f"{word} rank {ranks[place]}"))
+    return tuple(waiting.values())
 
 
 def _by_order(members: Mapping[str, object], status: Mapping[str, object]) -> dict[str, str]:
@@ -122,7 +191,7 @@ def _by_order(members: Mapping[str, object], status: Mapping[str, object]) -> di
 
 def _ranks(data: Any) -> tuple[int, ...]:
     """The ranks of a group: a list, or its text."""
-    found = json.loads(data) if isinstance(data, str) else data
+    found = json.loads(data or "[]") if isinstance(data, str) else data
     if len(found) > MAX_RANKS:
         raise ValueError(f"a group of {len(found)} ranks")
     return tuple(int(rank) for rank in found)

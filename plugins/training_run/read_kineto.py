@@ -11,24 +11,33 @@ from typing import Any
 
 from clusterproof.plugins.training_run.events import Events
 from clusterproof.plugins.training_run.intervals import Interval, union, within, without
-from clusterproof.plugins.training_run.records import Cut, Place, RunError, Step
-from clusterproof.plugins.training_run.values import real, seconds
+from clusterproof.plugins.training_run.records import KERNEL, OPERATOR, REST, Cut, Place, RunError, Spent, Step
+from clusterproof.plugins.training_run.values import MAX_NAME, real, seconds, whole
 
 MAX_KERNELS = 2_000_000  # some 200 MB
 US = 1e-6  # s
 EXPOSED = "exposed communication"
+COMPUTE = "compute kernels"
 DATA = "data"
+MAX_NAMES = 10_000  # of kernels, and of operators
 _STEP = re.compile(r"ProfilerStep#([0-9]{1,18})")
+_STEP_OF_SAGEMAKER = "Step:ModeKeys.TRAIN"
 _COLLECTIVE = re.compile(r"nccl|rccl|msccl|nvshmem", re.IGNORECASE)
 _LOADER = "enumerate(DataLoader)"
-_OF_CPU = ("user_annotation", "Operator", "cpu_op")  # categories; those of the GPU repeat the steps
+_KERNELS = ("kernel", "Kernel")  # categories, of PyTorch 1.8 and of newer ones
+_OPERATORS = ("cpu_op", "Operator")
+_OF_CPU = ("user_annotation", "Operator", "cpu_op")  # those of the GPU repeat the steps
 _RANK = re.compile(r"rank[-_ ]?([0-9]{1,7})")
+_KEYS = (b'"traceEvents"', b'"deviceProperties"', b'"schemaVersion"', b'"distributedInfo"', b'"baseTimeNanoseconds"')
 _INFO = re.compile(r'"distributedInfo"\s*:\s*')
 
 
 def is_trace(head: bytes) -> bool:
     """Whether a file that begins so is such a trace."""
-    return head.lstrip().startswith(b"{") and (b'"traceEvents"' in head or b'"deviceProperties"' in head)
+    text = head.lstrip()
+    return (text.startswith(b"{") and any(key in head for key in _KEYS)) or (
+        text.startswith(b"[") and b'"ph"' in head[: 1 << 10]
+    )
 
 
 @dataclass
@@ -40,12 +49,15 @@ class _Seen:
     loading: list[Interval] = field(default_factory=list)
     computing: list[Interval] = field(default_factory=list)
     communicating: list[Interval] = field(default_factory=list)
+    spent: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict)  # by kind and name, and how often
 
     def note(self, name: str, event: dict[str, Any]) -> None:
         """Take in an event that lasted. Raises RunError."""
         category = event.get("cat")
-        if category in ("kernel", "Kernel"):
-            (self.communicating if _COLLECTIVE.search(name) else self.computing).append(_lasted(event, self.events))
+        if category in _KERNELS:
+            lasted = _lasted(event, self.events)
+            (self.communicating if _COLLECTIVE.search(name) else self.computing).append(lasted)
+            self._count(KERNEL, name, lasted)
             if len(self.computing) + len(self.communicating) > MAX_KERNELS:
                 many = f"more than {MAX_KERNELS:,} kernels"
                 raise RunError(f"{self.events.where}: {many}; expected fewer: trace fewer steps")
@@ -53,9 +65,22 @@ class _Seen:
             self.loading.append(_lasted(event, self.events))
         elif category in _OF_CPU and (step := _STEP.fullmatch(name)):
             self.steps[int(step[1])] = _lasted(event, self.events)
+        elif category in _OPERATORS:
+            self._count(OPERATOR, name, _lasted(event, self.events))
+        elif name == _STEP_OF_SAGEMAKER and isinstance(event.get("args"), dict):
+            self.steps[whole(event["args"].get("step_num"), "step_num", self.events.where)] = _lasted(
+                event, self.events
+            )
+
+    def _count(self, kind: str, name: str, lasted: Interval) -> None:
+        key = kind, name[:MAX_NAME]
+        if key not in self.spent and len(self.spent) >= MAX_NAMES:
+            key = kind, REST
+        seconds, times = self.spent.get(key, (0.0, 0))
+        self.spent[key] = seconds + (lasted[1] - lasted[0]) * US, times + 1
 
 
-def read_trace(path: Path) -> Iterator[Step | Cut]:
+def read_trace(path: Path) -> Iterator[Step | Spent | Cut]:
     """Its steps; the whole trace as one step where nobody called `profiler.step()`. Raises RunError."""
     seen = _Seen(Events(path))
     for event in seen.events:
@@ -64,13 +89,17 @@ def read_trace(path: Path) -> Iterator[Step | Cut]:
     kernels = [*seen.computing, *seen.communicating]
     if not seen.steps and kernels:
         seen.steps[0] = (min(start for start, _ in kernels), max(end for _, end in kernels))
-    exposed = without(union(seen.communicating), union(seen.computing))
+    computing, loading = union(seen.computing), union(seen.loading)
+    exposed = without(union(seen.communicating), computing)
     place = Place(_rank(seen.events))
     for number, (start, end) in sorted(seen.steps.items()):
-        parts = {DATA: within(seen.loading, start, end) * US} if seen.loading else {}
+        parts = {DATA: within(loading, start, end) * US} if loading else {}
         if kernels:
+            parts[COMPUTE] = within(computing, start, end) * US
             parts[EXPOSED] = within(exposed, start, end) * US
         yield Step(place, number, (end - start) * US, parts)
+    for (kind, name), (lasted, times) in seen.spent.items():
+        yield Spent(place.rank, kind, name, lasted, times)
     if not seen.events.is_whole:
         yield Cut()
 
@@ -81,14 +110,15 @@ def _lasted(event: dict[str, Any], events: Events) -> Interval:
 
 
 def _rank(events: Events) -> int:
-    """The rank, as the trace has it, else its file's name; 0 where neither says."""
-    found = _INFO.search(events.head)
-    try:
-        info = json.JSONDecoder().raw_decode(events.head, found.end())[0] if found else {}
-    except (ValueError, RecursionError):
-        info = {}
-    rank = info.get("rank") if isinstance(info, dict) else None
-    if isinstance(rank, int) and rank >= 0:
-        return rank
+    """The rank, as the trace has it before its events or behind them, else its file's name; 0 where neither says."""
+    for text in (events.head, events.tail):
+        found = _INFO.search(text)
+        try:
+            info = json.JSONDecoder().raw_decode(text, found.end())[0] if found else {}
+        except (ValueError, RecursionError):
+            continue
+        rank = info.get("rank") if isinstance(info, dict) else None
+        if isinstance(rank, int) and rank >= 0:
+            return rank
     named = _RANK.search(events.path.name)
     return int(named[1]) if named else 0

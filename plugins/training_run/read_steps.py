@@ -10,6 +10,7 @@ from typing import Any
 from clusterproof.plugins.training_run.json_lines import json_lines
 from clusterproof.plugins.training_run.lines import Lines
 from clusterproof.plugins.training_run.records import Cut, Place, RunError, Step
+from clusterproof.plugins.training_run.seats import Seat, number_of
 from clusterproof.plugins.training_run.values import name, seconds, whole
 
 EXPECTED = 'expected {"rank": 0, "step": 1, "dur": 1.3}, with "stages" where they are known'
@@ -26,11 +27,19 @@ def are_steps(head: bytes) -> bool:
     return isinstance(data, dict) and "step" in data and any(key in data for key in DURATIONS)
 
 
-def read_steps(path: Path) -> Iterator[Step | Cut]:
-    """The steps, a line each. Raises RunError."""
+def read_steps(path: Path) -> Iterator[Step | Seat | Cut]:
+    """The steps, a line each, and on which nodes their ranks run. Raises RunError."""
     lines = Lines(path)
+    seated: set[Seat] = set()
     for data in json_lines(lines, EXPECTED):
-        yield _step(data, lines.where)
+        step = _step(data, lines.where)
+        yield step
+        if "host" in data:
+            gpu = number_of(data.get("gpu", data.get("local_rank")))
+            seat = Seat(step.place.rank, name(data["host"], "host", lines.where), gpu)
+            if seat not in seated:
+                seated.add(seat)
+                yield seat
     if lines.is_cut:
         yield Cut()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.lines import Lines
 from clusterproof.plugins.training_run.records import Cut, Operation, Place, RunError, Step
+from clusterproof.plugins.training_run.seats import Seat, number_of
 from clusterproof.plugins.training_run.values import name, seconds, whole
 from clusterproof.plugins.training_run.words import UNKNOWN, kind_of
 
@@ -18,6 +19,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {  # what a column means, and what it may
     "operation": ("optype", "operation", "op", "op_name", "name"),
     "duration": ("duration", "dur", "seconds", "step_time", "time"),
     "stage": ("stage", "pipeline_stage", "pp_rank"),
+    "node": ("host", "hostname", "node", "nodename", "node_name"),
+    "gpu": ("gpu", "local_rank", "gpu_index", "device_index"),
     "replica": ("dp_rank", "data_parallel_rank", "replica"),
 }
 UNITS = {"_s": 1.0, "_sec": 1.0, "_seconds": 1.0, "_ms": 1e-3, "_us": 1e-6, "_ns": 1e-9}  # in s, by the name's end
@@ -38,8 +41,8 @@ def is_table(head: bytes) -> bool:
     return columns(_cells(head.partition(b"\n")[0].decode("utf-8", "replace").removeprefix("\ufeff"))) is not None
 
 
-def read_table(path: Path) -> Iterator[Operation | Step | Cut]:
-    """Its operations, or its steps. Raises RunError."""
+def read_table(path: Path) -> Iterator[Operation | Step | Seat | Cut]:
+    """Its operations, or its steps, and on which nodes the ranks run. Raises RunError."""
     lines = Lines(path)
     rows = csv.reader(iter(lines), strict=True)
     try:
@@ -47,6 +50,7 @@ def read_table(path: Path) -> Iterator[Operation | Step | Cut]:
         if head is None:
             raise RunError(f"{lines.where}: {EXPECTED}")
         places: dict[tuple[str, ...], Place] = {}
+        seated: set[tuple[str, ...]] = set()
         for row in rows:
             if len(row) != head.count:
                 if lines.is_cut or not row:
@@ -54,6 +58,11 @@ def read_table(path: Path) -> Iterator[Operation | Step | Cut]:
                     continue
                 raise RunError(f"{lines.where}: {len(row)} values; expected {head.count}, as the first line names them")
             yield _read(row, head, places, lines)
+            if "node" in head.at:
+                who = tuple(row[head.at[what][0]] for what in ("rank", "node", "gpu") if what in head.at)
+                if who not in seated:
+                    seated.add(who)
+                    yield _seat(row, head.at, lines.where)
     except csv.Error as wrong:
         if not lines.is_cut:
             raise RunError(f"{lines.where}: {wrong}; expected values between commas") from None
@@ -103,6 +112,11 @@ def _read(row: list[str], head: Columns, places: dict[tuple[str, ...], Place], l
 def _place(row: list[str], at: Mapping[str, tuple[int, float]], where: str) -> Place:
     rank, stage = (whole(row[at[what][0]], what, where) if what in at else 0 for what in ("rank", "stage"))
     return Place(rank, stage, whole(row[at["replica"][0]], "dp_rank", where) if "replica" in at else None)
+
+
+def _seat(row: list[str], at: Mapping[str, tuple[int, float]], where: str) -> Seat:
+    gpu = number_of(row[at["gpu"][0]]) if "gpu" in at else None
+    return Seat(_place(row, at, where).rank, name(row[at["node"][0]], "host", where), gpu)
 
 
 def _cells(line: str) -> list[str]:

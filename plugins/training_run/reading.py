@@ -6,16 +6,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run.read_flight_recorder import Dump, is_dump, read_dump
+from clusterproof.plugins.training_run.read_dmon import is_dmon, read_dmon
+from clusterproof.plugins.training_run.read_flight_recorder import is_dump, read_dump
+from clusterproof.plugins.training_run.read_hostfile import is_hostfile, read_hostfile
+from clusterproof.plugins.training_run.read_inspector import is_inspector, read_inspector
 from clusterproof.plugins.training_run.read_kineto import is_trace, read_trace
+from clusterproof.plugins.training_run.read_log import is_log, read_log
+from clusterproof.plugins.training_run.read_nvidia_smi import is_smi, read_smi
+from clusterproof.plugins.training_run.read_prometheus import is_answer, read_answer
 from clusterproof.plugins.training_run.read_sagemaker import are_metrics, read_metrics
 from clusterproof.plugins.training_run.read_steps import are_steps, read_steps
 from clusterproof.plugins.training_run.read_table import is_table, read_table
-from clusterproof.plugins.training_run.records import Cut, Operation, RunError, Step
+from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
-from clusterproof.plugins.training_run.run_data import RunData
-from clusterproof.plugins.training_run.samples import Sample
-from clusterproof.plugins.training_run.unpacked import head_of
+from clusterproof.plugins.training_run.run_data import Fact, RunData
+from clusterproof.plugins.training_run.unpacked import HEAD, LONG_HEAD, head_of
 
 MAX_FILES = 20_000
 MAX_NAMED = 3  # files in a note
@@ -27,15 +32,21 @@ class Form:
 
     words: str
     is_of: Callable[[bytes], bool]
-    read: Callable[[Path], Iterable[Operation | Step | Dump | Sample | Cut]]
+    read: Callable[[Path], Iterable[Fact]]
 
 
 FORMS = (
     Form("a table of operations or steps (CSV)", is_table, read_table),
     Form("steps (JSON lines)", are_steps, read_steps),
     Form("system metrics of SageMaker's profiler (JSON lines)", are_metrics, read_metrics),
+    Form("collectives of NCCL's Inspector (JSON lines)", is_inspector, read_inspector),
     Form("a trace of PyTorch's profiler (JSON)", is_trace, read_trace),
+    Form("GPUs by nvidia-smi --query-gpu=timestamp,… --format=csv", is_smi, read_smi),
+    Form("GPUs by dcgmi dmon or nvidia-smi dmon", is_dmon, read_dmon),
+    Form("an answer of Prometheus to query_range (dcgm-exporter)", is_answer, read_answer),
     Form("a dump of PyTorch's Flight Recorder", is_dump, read_dump),
+    Form("a hostfile (NODE slots=8)", is_hostfile, read_hostfile),
+    Form("a log of Megatron-LM or torchtitan", is_log, read_log),
 )
 
 
@@ -54,7 +65,9 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
             else:
                 raise RunError(f"{path}: its form is not known; expected {', or '.join(form.words for form in FORMS)}")
     data.notes += [
-        f"{what}: {_named(names)}" for what, names in (("not understood", unknown), ("cut", data.cut)) if names
+        f"{what}: {_named(names)}"
+        for what, names in (("not understood", unknown), ("cut", data.cut), ("nothing of a run in", data.empty))
+        if names
     ]
     return TrainingRun(_name(paths), data)
 
@@ -65,8 +78,12 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _form_of(path: Path) -> Form | None:
-    head = head_of(path)
-    return next((form for form in FORMS if form.is_of(head)), None)
+    for size in (HEAD, LONG_HEAD):
+        head = head_of(path, size)
+        form = next((form for form in FORMS if form.is_of(head)), None)
+        if form or len(head) < size:
+            return form
+    return None
 
 
 def _files(folder: Path) -> Iterator[Path]:

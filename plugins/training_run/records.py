@@ -41,6 +41,21 @@ class Step:
     parts: Mapping[str, float] = field(default_factory=dict)
 
 
+KERNEL, OPERATOR = "kernel", "operator"
+REST = "all others"
+
+
+@record
+class Spent:
+    """How long, and how often, a kernel ran on a rank's GPU, or an operator on its CPU with all that it calls."""
+
+    rank: int
+    kind: str
+    name: str
+    seconds: float
+    times: int
+
+
 @record
 class Cut:
     """That a file ends in the middle of something: what stands there is left out."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,12 +12,14 @@ from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.training_run.arrivals import Last
 from clusterproof.plugins.training_run.computed import computed
 from clusterproof.plugins.training_run.missing import Missing, missing
 from clusterproof.plugins.training_run.pace import LEAST_PEERS, LEAST_STEPS, Computed, Pace, paces, seconds_of_stages
 from clusterproof.plugins.training_run.records import Place
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.samples import GPU, LEAST_S, LEAST_SAMPLES, Gpu, gpus, share_bound
+from clusterproof.plugins.training_run.seats import Seat, Slots, pairs_of, seats
 from clusterproof.plugins.training_run.shares import Share, shares
 from clusterproof.plugins.training_run.steps import Timed, steady
 from clusterproof.plugins.training_run.words import CHECKPOINT, DATA, EXPOSED, INIT, kind_of
@@ -39,6 +42,11 @@ NO_PARTS = {
     CHECKPOINT: f"no file tells how long checkpoints take; {STEPS} (a part called checkpoint)",
     INIT: f"no file tells how long the job took to begin; {STEPS} (a part of the first step called init)",
 }
+NO_CALLS = (
+    "no file tells how long collectives of three ranks or more take; run with NCCL's Inspector "
+    "(NCCL_PROFILER_PLUGIN, NCCL_INSPECTOR_ENABLE=1)"
+)
+LEAST_CALLS = 100
 MAX_REPLICAS = 5  # that are named
 
 
@@ -51,10 +59,29 @@ class TrainingRun:
     type_name: str = ""
     gpu_uuids: tuple[str, ...] = ()
     policy: Policy = NO_POLICY
+    cluster: str = ""  # what --cluster names beside it
+    nodes: tuple[Slots, ...] = ()  # its nodes, each with its GPUs; 0: not known
 
     def threshold(self, name: str) -> float:
         """A number by `table.key` (`run.init_s`), in the unit of its row; a site's own before the catalogue's."""
         return Catalog.of(self.policy).threshold(name)
+
+    @cached_property
+    def seats(self) -> Mapping[int, Seat]:
+        """On which node and GPU each rank runs, as far as that is known."""
+        ranks = {*self.data.places, *self.data.dumps}
+        for dump in self.data.dumps.values():
+            ranks.update(rank for members in dump.members.values() for rank in members)
+        return seats(self.data.seats, self.data.hostfile, self.nodes, ranks)
+
+    def seat(self, rank: int) -> str:
+        """`; it is gpu002, GPU 4: …` with the command that measures its pairs; empty where nothing tells."""
+        found = self.seats.get(rank)
+        if not found:
+            return ""
+        pairs = pairs_of(found.node, [one.node for one in self.nodes]) if self.cluster else ""
+        words = ["pytest", "--cluster", self.cluster, "-m", "perf", "-k", "pairwise", "--pairs", pairs]
+        return f"; rank {rank} is on {found.words}" + (f": {shlex.join(words)} measures that node" if pairs else "")
 
     @cached_property
     def computed(self) -> Mapping[Place, Computed]:
@@ -140,6 +167,21 @@ class TrainingRun:
         if not dumps:
             raise Incomplete(NO_DUMPS, cause=NO_DUMPS)
         return missing(dumps)
+
+    @cached_property
+    def last_to_come(self) -> Last | None:
+        """Who comes last to the largest share of a communicator's collectives; None if nobody. Raises Incomplete."""
+        if not self.data.arrivals.seen:
+            raise Incomplete(NO_CALLS, cause=NO_CALLS)
+        calls = self.data.arrivals.complete
+        if calls < LEAST_CALLS:
+            few = (
+                f"{calls} collectives of which every rank told; expected {LEAST_CALLS} at least: "
+                "give the files of all ranks"
+            )
+            raise Incomplete(few, cause=few)
+        enough = [one for one in self.data.arrivals.last() if one.calls >= LEAST_CALLS]
+        return max(enough, key=lambda one: one.percent, default=None)
 
     @property
     def usual_swing(self) -> float:

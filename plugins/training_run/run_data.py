@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from clusterproof.plugins.training_run.arrivals import Arrivals, Call
 from clusterproof.plugins.training_run.read_flight_recorder import Dump
-from clusterproof.plugins.training_run.records import Cut, Operation, Place, RunError, Step
+from clusterproof.plugins.training_run.records import REST, Cut, Operation, Place, RunError, Spent, Step
 from clusterproof.plugins.training_run.samples import Sample, Samples
+from clusterproof.plugins.training_run.seats import Seat, Slots
 from clusterproof.plugins.training_run.words import COMPUTE, OTHER, UNKNOWN, kind_of
 
 MAX_CELLS = 2_000_000  # some 300 MB; 1,000 ranks of 500 steps with two kinds of compute are half of it
 MAX_RANKS = 100_000
+MAX_NAMES = 20_000  # of kernels and operators
+
+Fact = Operation | Step | Spent | Call | Seat | Slots | Dump | Sample | Cut
 
 Seconds = dict[int, tuple[float, int]]  # by step: the mean, and of how many
 
@@ -23,30 +29,43 @@ class RunData:
     files: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     cut: list[str] = field(default_factory=list)  # files that end in the middle of something
+    empty: list[str] = field(default_factory=list)  # files that tell nothing
     places: dict[int, Place] = field(default_factory=dict)
     compute: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and operation
     parts: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and part of a step
     steps: dict[int, Seconds] = field(default_factory=dict)  # by rank
     dumps: dict[int, Dump] = field(default_factory=dict)  # by rank
     samples: Samples = field(default_factory=Samples)
+    spent: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict)  # by kind and name, of all ranks
+    seats: dict[int, Seat] = field(default_factory=dict)  # by rank
+    hostfile: list[Slots] = field(default_factory=list)
+    arrivals: Arrivals = field(default_factory=Arrivals)
     cells: int = 0
 
-    def add(self, data: Iterable[Operation | Step | Dump | Sample | Cut], where: str) -> None:
+    def add(self, data: Iterable[Fact], where: str) -> None:
         """Take in what a file tells. Raises RunError."""
         self.files.append(where)
+        take: Mapping[type, Callable[[Any, str], None]] = {
+            Operation: self._operation,
+            Step: self._step,
+            Sample: self._sample,
+            Call: lambda call, _: self.arrivals.add(call),
+            Spent: self._spent,
+            Seat: self._seat,
+            Slots: lambda slots, _: self.hostfile.append(slots),
+            Dump: self._dump,
+            Cut: lambda _, where: self.cut.append(where),
+        }
+        tells = False
         for one in data:
-            if isinstance(one, Operation):
-                self._place(one.place, where)
-                self._compute(one.place.rank, one.name, one.step, one.seconds, where)
-            elif isinstance(one, Step):
-                self._place(one.place, where)
-                self._step(one, where)
-            elif isinstance(one, Sample):
-                self._sample(one, where)
-            elif isinstance(one, Dump):
-                self._dump(one, where)
-            else:
-                self.cut.append(where)
+            take[type(one)](one, where)
+            tells = True
+        if not tells:
+            self.empty.append(where)
+
+    def _operation(self, one: Operation, where: str) -> None:
+        self._place(one.place, where)
+        self._compute(one.place.rank, one.name, one.step, one.seconds, where)
 
     def _sample(self, sample: Sample, where: str) -> None:
         self.samples.add(sample)
@@ -59,6 +78,20 @@ class RunData:
         if dump.rank in self.dumps:
             raise RunError(f"{where}: rank {dump.rank} has a dump already; expected the dumps of one moment")
         self.dumps[dump.rank] = dump
+
+    def _seat(self, seat: Seat, where: str) -> None:
+        known = self.seats.setdefault(seat.rank, seat)
+        if known != seat:
+            raise RunError(
+                f"{where}: rank {seat.rank} is on {seat.words}, and on {known.words} before; expected files of one run"
+            )
+
+    def _spent(self, one: Spent, _where: str) -> None:
+        key = one.kind, one.name
+        if key not in self.spent and len(self.spent) >= MAX_NAMES:
+            key = one.kind, REST
+        seconds, times = self.spent.get(key, (0.0, 0))
+        self.spent[key] = seconds + one.seconds, times + one.times
 
     def _place(self, place: Place, where: str) -> None:
         known = self.places.setdefault(place.rank, place)
@@ -76,6 +109,7 @@ class RunData:
             self._keep(self.compute.setdefault((rank, name), {}), step, seconds, where)
 
     def _step(self, one: Step, where: str) -> None:
+        self._place(one.place, where)
         rank = one.place.rank
         self._keep(self.steps.setdefault(rank, {}), one.step, one.seconds, where)
         for name, seconds in one.parts.items():

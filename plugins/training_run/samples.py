@@ -8,7 +8,14 @@ from statistics import fmean, median
 
 from clusterproof.plugins.core.record import record
 
-GPU, CPU, IO_WAIT = "gpu", "cpu", "io wait"
+GPU, CPU, IO_WAIT = "gpu", "cpu", "io wait"  # in percent, as all but those with another unit
+CPU_PRESSURE, IO_PRESSURE = "cpu pressure", "io pressure"  # of the time in which tasks wait for it (PSI)
+MEMORY, TENSOR, POWER = "memory", "tensor cores", "power"  # of a GPU: of all that it has, of its limit
+CAPPED, SLOWED = "power cap", "hardware slowdown"  # of the time in which that holds a GPU's clocks down
+CLOCK = "clock"  # MHz, of a GPU's SMs
+LINK, NETWORK = "nvlink", "network"  # MB/s both ways: of a GPU, of a node
+MOST = dict.fromkeys((GPU, CPU, IO_WAIT, CPU_PRESSURE, IO_PRESSURE, TENSOR, CAPPED, SLOWED), 100.0)
+MOST |= {MEMORY: 100.5, POWER: 400.0, CLOCK: 10_000.0}  # the power limit does not hold for a moment
 BIN_S = 5
 IDLE_PERCENT = 10.0  # below it a GPU waits
 BEGUN_S = 60  # of GPUs in use before a run counts as begun

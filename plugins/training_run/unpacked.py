@@ -13,6 +13,7 @@ GZIP = b"\x1f\x8b"
 _OF_GZIP = 31  # zlib's word for its header
 PIECE = 1 << 16  # bytes
 HEAD = 1 << 16  # bytes by which a file's form is known
+LONG_HEAD = 1 << 20  # the same of a trace with long metadata
 MAX_BYTES = 64 << 30  # of one file, unpacked
 
 
@@ -57,11 +58,11 @@ class Unpacked:
                     self.is_cut = True
 
 
-def head_of(path: Path) -> bytes:
+def head_of(path: Path, size: int = HEAD) -> bytes:
     """How a file begins. Raises RunError."""
     head = b""
     for piece in Unpacked(path):
         head += piece
-        if len(head) >= HEAD:
+        if len(head) >= size:
             break
     return head

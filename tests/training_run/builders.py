@@ -12,6 +12,7 @@ from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.evaluate import verdict_on
+from clusterproof.plugins.training_run.arrivals import Call
 from clusterproof.plugins.training_run.records import Operation, Place, Step
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
@@ -62,6 +63,22 @@ def stepping(
             Step(Place(rank), step, seconds(step) * random.gauss(1, 0.01), parts(step) if parts else {})
             for step in range(1, steps + 1)
             for rank in range(2)
+        ),
+        "made up",
+    )
+    return TrainingRun("made-up", data)
+
+
+def arriving(late: int, calls: int = 200, ranks: int = 8) -> TrainingRun:
+    """A run in which one rank is 2 ms late to each collective, the others within a tenth of that; -1 is none."""
+    random = Random(7)
+    data = RunData()
+    data.add(
+        (
+            Call("0xabc123", ranks, rank, f"gpu{rank // 4}", number, (1e-3 if rank == late else 3e-3) + came)
+            for number in range(calls)
+            for rank in range(ranks)
+            for came in (random.random() * 2e-4,)
         ),
         "made up",
     )

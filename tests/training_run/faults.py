@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import computing, slow, stepping, uneven
+from tests.training_run.builders import arriving, computing, slow, stepping, uneven
 from tests.training_run.dumps import dumped
 from tests.training_run.healthy import parts
 from tests.training_run.sampled import sampled
@@ -84,6 +84,12 @@ FAULTS = (
         lambda: dumped({0: {"1": (91, 90)}, 2: {"2": (92, 92)}, 3: {"2": (92, 92)}}),
         {"run.first_missing": INCOMPLETE},
         "rank 1 left no dump, and others wait",
+    ),
+    RunFault(
+        "a rank that comes last to every collective",
+        lambda: arriving(5),
+        {"run.last_to_come": CONCERN},
+        "rank 5 of communicator 0xabc123 (gpu1) comes last to",
     ),
     RunFault(
         "a tenth of all steps twice as long",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import computing, stepping
+from tests.training_run.builders import arriving, computing, stepping
 from tests.training_run.dumps import dumped
 from tests.training_run.sampled import sampled
 
@@ -21,6 +21,12 @@ def even() -> TrainingRun:
 def arrived() -> TrainingRun:
     """Ranks of which none waits for another."""
     return dumped({rank: {"0": (50, 50)} for rank in range(4)})
+
+
+@cache
+def together() -> TrainingRun:
+    """Ranks that come to each collective now this one first, now that one."""
+    return arriving(-1)
 
 
 def parts(step: int) -> dict[str, float]:
@@ -51,6 +57,7 @@ HEALTHY: Mapping[str, Callable[[], TrainingRun]] = {
     "run.work_uneven": even,
     "run.stages_uneven": even,
     "run.first_missing": arrived,
+    "run.last_to_come": together,
     "run.step_outliers": steps,
     "run.step_drift": steps,
     "run.data_wait": steps,

@@ -1,0 +1,63 @@
+"""The objects under a prefix of S3, as files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from clusterproof.plugins.aws.account import Account, AwsError
+
+S3 = "s3://"
+MAX_OBJECTS = 20_000
+MAX_BYTES = 64 << 30  # of all together
+PIECE = 1 << 20
+
+
+def fetched(account: Account, url: str, folder: Path) -> Path:
+    """The folder with all objects under `s3://BUCKET/PREFIX`, or the file of the one that is called so.
+
+    It has the last name of the prefix. Raises AwsError.
+    """
+    bucket, _, prefix = url.removeprefix(S3).partition("/")
+    if not bucket:
+        raise AwsError(f"{url}: no bucket; expected s3://BUCKET/PREFIX", "NoBucket")
+    root = folder / (PurePosixPath(prefix).name or bucket)
+    size = 0
+    for number, one in enumerate(_objects(account, bucket, prefix)):
+        size += int(one["Size"])
+        if number >= MAX_OBJECTS or size > MAX_BYTES:
+            raise AwsError(
+                f"{url}: more than {MAX_OBJECTS:,} objects or {MAX_BYTES >> 30} GiB; expected one run", "TooMany"
+            )
+        _fetch(account, bucket, str(one["Key"]), _place(root, str(one["Key"]), prefix))
+    if not size:
+        raise AwsError(f"{url}: no object there; expected the files of a run", "NoSuchKey")
+    return root
+
+
+def _objects(account: Account, bucket: str, prefix: str) -> Iterator[Mapping[str, Any]]:
+    """What is called `prefix`, or lies under it: not what is only called so at its beginning."""
+    for one in account.listed("s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix):
+        rest = str(one["Key"]).removeprefix(prefix)
+        if int(one["Size"]) and (not rest or not prefix or prefix.endswith("/") or rest.startswith("/")):
+            yield one
+
+
+def _place(root: Path, key: str, prefix: str) -> Path:
+    """Where an object lies: never outside of the folder, whatever it is called."""
+    parts = PurePosixPath(key.removeprefix(prefix).lstrip("/")).parts
+    if any(part in ("..", ".") or "\0" in part for part in parts):
+        raise AwsError(f"{key[:100]!r}: no name of a file; expected one without '..'", "BadKey")
+    return root.joinpath(*parts)
+
+
+def _fetch(account: Account, bucket: str, key: str, path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        body = account.call("s3", "get_object", Bucket=bucket, Key=key)["Body"]
+        with path.open("xb") as file:
+            while piece := body.read(PIECE):
+                file.write(piece)
+    except OSError as wrong:
+        raise AwsError(f"s3://{bucket}/{key}: {wrong.strerror or wrong}; expected room for a copy", "NoRoom") from None

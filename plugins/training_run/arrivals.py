@@ -1,0 +1,99 @@
+"""Who comes last to collectives: a collective ends for all at once, so its kernel is shortest where it began last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from clusterproof.plugins.core.record import record
+
+MAX_KEPT = 200_000  # collectives; of more every second is kept, then every fourth, the same ones of each rank
+LEAST_RANKS = 3  # of a communicator: of two either one comes last
+LATE = 0.1  # of the time of the one before it, by which the last one's must be shorter
+
+
+@record
+class Call:
+    """A collective as one rank of a communicator saw it."""
+
+    communicator: str
+    ranks: int
+    rank: int  # in the communicator
+    host: str
+    number: int
+    seconds: float
+
+
+@record
+class Last:
+    """Who comes last to a communicator's collectives: of how many, to how many, and how long others wait for it."""
+
+    communicator: str
+    ranks: int
+    rank: int
+    host: str
+    calls: int
+    times: int
+    seconds: float
+
+    @property
+    def percent(self) -> float:
+        """Of its collectives those to which it comes last."""
+        return 100 * self.times / self.calls
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Of one collective: how many ranks told of it, and the two shortest."""
+
+    ranks: int
+    count: int = 0
+    rank: int = -1
+    first: float = float("inf")
+    second: float = float("inf")
+
+
+@dataclass
+class Arrivals:
+    """All collectives of a run."""
+
+    seen: dict[tuple[str, int], _Seen] = field(default_factory=dict)
+    hosts: dict[tuple[str, int], str] = field(default_factory=dict)
+    stride: int = 1
+
+    def add(self, call: Call) -> None:
+        """Take in what a rank saw."""
+        if call.ranks < LEAST_RANKS or call.number % self.stride:
+            return
+        self.hosts.setdefault((call.communicator, call.rank), call.host)
+        seen = self.seen.setdefault((call.communicator, call.number), _Seen(call.ranks))
+        seen.count += 1
+        if call.seconds < seen.first:
+            seen.rank, seen.first, seen.second = call.rank, call.seconds, seen.first
+        else:
+            seen.second = min(seen.second, call.seconds)
+        while len(self.seen) > MAX_KEPT:
+            self.stride *= 2
+            self.seen = {key: one for key, one in self.seen.items() if key[1] % self.stride == 0}
+
+    @property
+    def complete(self) -> int:
+        """The collectives of which every rank told."""
+        return sum(one.count == one.ranks for one in self.seen.values())
+
+    def last(self) -> Iterator[Last]:
+        """Of each communicator the rank that comes last most often; none where nobody ever comes late."""
+        calls: dict[str, list[_Seen]] = {}
+        for (communicator, _), one in self.seen.items():
+            if one.count == one.ranks:
+                calls.setdefault(communicator, []).append(one)
+        for communicator, every in sorted(calls.items()):
+            late: dict[int, list[float]] = {}
+            for one in every:
+                if one.first < (1 - LATE) * one.second:
+                    late.setdefault(one.rank, []).append(one.second - one.first)
+            if late:
+                rank = max(late, key=lambda rank: len(late[rank]))
+                host = self.hosts[communicator, rank]
+                waits = late[rank]
+                yield Last(communicator, every[0].ranks, rank, host, len(every), len(waits), sum(waits))

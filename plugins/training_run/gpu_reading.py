@@ -1,0 +1,47 @@
+"""What a tool told of one GPU at one time, and the samples that it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run.records import RunError
+from clusterproof.plugins.training_run.samples import CLOCK, GPU, MEMORY, MOST, POWER, TENSOR, Sample
+from clusterproof.plugins.training_run.values import MAX_NAME
+
+UTIL, TENSORS, CLOCKS = "util", "tensor", "clock"
+USED, FREE, TOTAL = "used", "free", "total"
+DRAW, LIMIT = "draw", "limit"
+
+
+@record
+class GpuReading:
+    """One GPU at one time, in seconds: of UTIL and TENSORS percent, of CLOCKS MHz; of the others any one unit."""
+
+    node: str
+    device: str  # `gpu0`
+    time_s: float
+    values: Mapping[str, float]
+
+    def samples(self, where: str) -> Iterator[Sample]:
+        """What it tells. Raises RunError."""
+        values = self.values
+        of_all = values.get(TOTAL) or (values[USED] + values[FREE] if {USED, FREE} <= values.keys() else 0.0)
+        for metric, percent in (
+            (GPU, values.get(UTIL)),
+            (TENSOR, values.get(TENSORS)),
+            (CLOCK, values.get(CLOCKS)),
+            (MEMORY, 100 * values[USED] / of_all if of_all and USED in values else None),
+            (POWER, 100 * values[DRAW] / values[LIMIT] if values.get(LIMIT) and DRAW in values else None),
+        ):
+            if percent is None:
+                continue
+            if not 0 <= percent <= MOST[metric]:
+                raise RunError(f"{where}: {metric} of {self.device} is {percent:g}; expected 0 to {MOST[metric]:g}")
+            yield Sample(self.node, metric, self.device, self.time_s, percent)
+
+
+def node_of(path: Path) -> str:
+    """The node of which a file tells by its name: `gpu001.csv`, `gpu001.dmon.txt`."""
+    return (path.name.partition(".")[0] or path.name)[:MAX_NAME]

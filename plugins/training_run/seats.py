@@ -1,0 +1,88 @@
+"""On which node and GPU a rank runs: as its steps say, as a hostfile does, or as Slurm deals ranks out over nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from clusterproof.plugins.core.record import record
+
+BLOCK = "as Slurm's block distribution seats ranks"
+HOSTFILE = "by the hostfile"
+
+
+@record
+class Seat:
+    """Where a rank runs; `gpu` is the number among the node's, None where nothing tells; `by` whence it is known."""
+
+    rank: int
+    node: str
+    gpu: int | None = None
+    by: str = ""
+
+    @property
+    def words(self) -> str:
+        """`gpu002, GPU 4`."""
+        gpu = "" if self.gpu is None else f", GPU {self.gpu}"
+        return f"{self.node}{gpu}" + (f" {self.by}" if self.by else "")
+
+
+@record
+class Slots:
+    """How many ranks a node has: a line of a hostfile."""
+
+    node: str
+    count: int
+
+
+def seats(
+    told: Mapping[int, Seat], hostfile: Sequence[Slots], cluster: Sequence[Slots], ranks: Iterable[int]
+) -> Mapping[int, Seat]:
+    """By rank, as far as it is known: what the run says of itself before what it is laid out over.
+
+    A hostfile, and the nodes of a cluster, count only where they have room for these ranks and no more: a job on some
+    of the nodes would be seated wrongly.
+    """
+    ranks = list(ranks)
+    world = max(ranks, default=-1) + 1
+    for slots, by in ((hostfile, HOSTFILE), (_dealt(cluster, world), BLOCK)):
+        if sum(one.count for one in slots) == world and not told:
+            return {seat.rank: seat for seat in _in_order(slots, by)}
+    return {rank: seat if seat.gpu is not None else _numbered(seat, told) for rank, seat in told.items()}
+
+
+def _dealt(cluster: Sequence[Slots], world: int) -> Sequence[Slots]:
+    """The nodes with as many ranks as they have GPUs; where that is not known of all, with equally many."""
+    if all(one.count for one in cluster):
+        return cluster
+    each, rest = divmod(world, len(cluster))
+    return () if rest else [Slots(one.node, each) for one in cluster]
+
+
+def _in_order(slots: Iterable[Slots], by: str) -> Iterable[Seat]:
+    rank = 0
+    for one in slots:
+        for gpu in range(one.count):
+            yield Seat(rank, one.node, gpu, by)
+            rank += 1
+
+
+def _numbered(seat: Seat, told: Mapping[int, Seat]) -> Seat:
+    """With the GPU, where the ranks of its node follow each other: the first has the first."""
+    of_node = sorted(other.rank for other in told.values() if other.node == seat.node)
+    follow = of_node == list(range(of_node[0], of_node[0] + len(of_node)))
+    return Seat(seat.rank, seat.node, seat.rank - of_node[0]) if follow else seat
+
+
+def number_of(gpu: object) -> int | None:
+    """The number of a GPU: `3`, `cuda:3`; None where it is called otherwise."""
+    text = str(gpu).strip().lower().removeprefix("cuda:").removeprefix("gpu")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None
+
+
+def pairs_of(node: str, nodes: Sequence[str], most: int = 2) -> str:
+    """The pairs that measure a node beside others of the cluster: `gpu002~gpu001,gpu002~gpu003`; empty where none."""
+    if node not in nodes:
+        return ""
+    at = nodes.index(node)
+    near = sorted((other for other in range(len(nodes)) if other != at), key=lambda other: (abs(other - at), other))
+    return ",".join(f"{node}~{nodes[other]}" for other in near[:most])

@@ -1,0 +1,144 @@
+"""Dumps of the Flight Recorder as its versions have written them, from PyTorch 2.2 (1.x) to 2.9 and as JSON."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.training_run.reading import read_run
+from clusterproof.plugins.training_run.run import TrainingRun
+from tests.training_run.builders import said
+from tests.training_run.dumps import Reached, dump
+
+# Rank 1 does not come to collective 51 of all.
+BEHIND: dict[int, Reached] = {rank: {"0": (50 if rank == 1 else 51, 50)} for rank in range(4)}
+Change = Callable[[dict[str, Any]], Any]
+
+
+def entries(data: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    return {**data, "entries": [change(entry) for entry in data["entries"]]}
+
+
+def without(data: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if key not in keys}
+
+
+def with_frames(data: dict[str, Any]) -> dict[str, Any]:
+    frames = [{"name": "forward", "filename": "train.py", "line": 42}]
+    return entries(data, lambda entry: {**entry, "frames": frames, "duration_ms": None, "timeout_ms": 600_000})
+
+
+def with_lists_of_ranks(data: dict[str, Any]) -> dict[str, Any]:
+    groups = {name: {**group, "ranks": json.loads(group["ranks"])} for name, group in data["pg_config"].items()}
+    return {**data, "pg_config": groups}
+
+
+def before_names_of_groups(data: dict[str, Any]) -> dict[str, Any]:
+    def older(entry: dict[str, Any]) -> dict[str, Any]:
+        return {"seq_id": entry["collective_seq_id"], **without(entry, "collective_seq_id", "process_group", "is_p2p")}
+
+    return entries(without(data, "pg_config", "pg_status", "version"), older)
+
+
+def status_as_text(data: dict[str, Any]) -> dict[str, Any]:
+    status = {group: {key: str(value) for key, value in one.items()} for group, one in data["pg_status"].items()}
+    return {**data, "pg_status": status}
+
+
+VERSIONS: list[tuple[str, Change]] = [
+    ("2.9", lambda data: data),
+    ("2.3, with stacks", with_frames),
+    ("2.1, without status", lambda data: without(data, "pg_status")),
+    ("2.0, ranks as a list", with_lists_of_ranks),
+    ("numbers as text", status_as_text),
+    ("1.5", before_names_of_groups),
+    ("1.0, only operations", lambda data: before_names_of_groups(data)["entries"]),
+]
+
+
+def written(folder: Path, dumps: Mapping[int, Any], *, as_json: bool = False) -> TrainingRun:
+    for rank, data in dumps.items():
+        packed = json.dumps(data).encode() if as_json else pickle.dumps(data)
+        (folder / f"nccl_trace_rank_{rank}{'.json' * as_json}").write_bytes(packed)
+    return read_run([str(folder)])
+
+
+@pytest.mark.parametrize("change", [change for _, change in VERSIONS], ids=[name for name, _ in VERSIONS])
+def test_the_rank_that_is_behind_is_named_in_each_version(tmp_path: Path, change: Change) -> None:
+    dumps = {rank: change(dump(rank, reached, keeps_ended=True)) for rank, reached in BEHIND.items()}
+    result = said("run.first_missing", written(tmp_path, dumps))
+    assert result.verdict is Verdict.FAIL, result.message
+    assert result.message.startswith("rank 1 missing in all_reduce 51 of ")
+
+
+def test_a_dump_as_json_tells_the_same(tmp_path: Path) -> None:
+    dumps = {rank: dump(rank, reached) for rank, reached in BEHIND.items()}
+    assert written(tmp_path, dumps, as_json=True).missing.ranks == (1,)
+
+
+def operation(name: str, number: int, state: str, group: str = "0", *, is_p2p: bool = False) -> dict[str, Any]:
+    return {
+        "process_group": (group, "default_pg"),
+        "pg_id": 0,
+        "collective_seq_id": 7 if is_p2p else number,
+        "p2p_seq_id": number if is_p2p else 0,
+        "profiling_name": f"nccl:{name}",
+        "state": state,
+        "is_p2p": is_p2p,
+    }
+
+
+def ring(*operations: dict[str, Any]) -> dict[str, Any]:
+    config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2]"}}
+    return {"version": "2.9", "pg_config": config, "entries": list(operations)}
+
+
+def test_calls_that_were_coalesced_end_with_the_call_that_coalesces_them(tmp_path: Path) -> None:
+    ended = [
+        *(operation("_all_gather_base", 5, "scheduled") for _ in range(3)),  # which keep this state for ever
+        operation("coalesced", 5, "completed"),
+    ]
+    dumps = {rank: ring(*ended, *([operation("all_reduce", 6, "started")] if rank != 2 else [])) for rank in range(3)}
+    run = written(tmp_path, dumps)
+    assert run.missing.ranks == (2,)
+    assert said("run.first_missing", run).message.startswith("rank 2 missing in all_reduce 6 of default_pg")
+
+
+def test_what_ended_before_a_later_call_of_the_group_waits_no_more(tmp_path: Path) -> None:
+    dumps = {
+        rank: ring(operation("broadcast", 5, "started"), operation("broadcast", 6, "completed")) for rank in (0, 1, 2)
+    }
+    assert said("run.first_missing", written(tmp_path, dumps)).verdict is Verdict.PASS
+
+
+def test_a_rank_to_which_others_wait_to_send_and_that_waits_for_nobody_is_named(tmp_path: Path) -> None:
+    dumps = {
+        0: ring(operation("send 0->1", 40, "started", is_p2p=True)),
+        1: ring(
+            operation("recv 1<-0", 40, "completed", is_p2p=True), operation("send 1->2", 41, "started", is_p2p=True)
+        ),
+        2: ring(operation("recv 2<-1", 12, "completed", is_p2p=True)),
+    }
+    result = said("run.first_missing", written(tmp_path, dumps))
+    assert result.message.startswith("rank 2 missing in send to rank 2 41 of default_pg (rank 1 waiting)")
+
+
+def test_ranks_that_wait_for_each_other_are_not_blamed_but_incomplete(tmp_path: Path) -> None:
+    dumps = {
+        0: ring(operation("send 0->1", 40, "started", is_p2p=True)),
+        1: ring(operation("recv 1<-0", 40, "started", is_p2p=True)),
+        2: ring(),
+    }
+    assert said("run.first_missing", written(tmp_path, dumps)).verdict is Verdict.INCOMPLETE
+
+
+def test_a_batch_of_sends_has_ended_when_the_call_that_coalesces_it_has(tmp_path: Path) -> None:
+    sends = [operation(f"send 0->{peer}", 9, "scheduled", is_p2p=True) for peer in (1, 2)]
+    dumps = {rank: ring(*sends, operation("coalesced", 9, "completed", is_p2p=True)) for rank in range(3)}
+    assert said("run.first_missing", written(tmp_path, dumps)).verdict is Verdict.PASS

@@ -1,0 +1,123 @@
+"""Logs of Megatron-LM and torchtitan tell how long iterations take, whatever else stands in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.training_run.reading import read_run
+from clusterproof.plugins.training_run.records import RunError
+from clusterproof.plugins.training_run.run import TrainingRun
+from tests.training_run.builders import said
+
+# Lines as epfLLM/Megatron-LLM#11 and awsome-distributed-training quote them.
+MEGATRON = (
+    "time to initialize megatron (seconds): 71.935\n"
+    "[after megatron is initialized] datetime: 2024-07-15 15:24:49\n"
+    "(min, max) time across ranks (ms):\n"
+    "    model-and-optimizer-setup ......................: (2713.31, 2713.34)\n"
+)
+SAVED = (
+    "0: saving checkpoint at iteration       1 to /fsx/checkpoints\n"
+    "1: (min, max) time across ranks (ms):\n"
+    "1:     save-checkpoint ................................: (8161.24, 8161.82)\n"
+)
+# pytorch/torchtitan#1287 and #3393
+
+
+def megatron(step: int, ms: float, prefix: str = "1: ") -> str:
+    return (
+        f"{prefix}iteration {step:8d}/  508626 | consumed samples:          288 | "
+        f"elapsed time per iteration (ms): {ms:.1f} | learning rate: 0.000E+00 | global batch size:   288 | "
+        "lm loss: 2.504220E+00 | loss scale: 1.0 | grad norm: 0.231 | number of skipped iterations:   0 |\n"
+    )
+
+
+def titan(step: int, second: float, *, prefix: str = "[rank0]:", colour: str = "") -> str:
+    time = f"2025-06-16 22:{int(second) // 60:02}:{int(second) % 60:02},{round(second % 1 * 1000):03}"
+    return (
+        f"{prefix}[titan] {time} - root - INFO - {colour}step: {step:3d}  loss:  6.0388  memory: 49.66GiB(52.28%)"
+        "  tps: 5,593  tflops: 323.92  mfu: 32.75%\n"
+    )
+
+
+def read(folder: Path, text: str | bytes) -> TrainingRun:
+    (folder / "train.log").write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_run([str(folder / "train.log")])
+
+
+def lasting(run: TrainingRun, rank: int = 0) -> dict[int, float]:
+    return {step: round(seconds, 3) for step, (seconds, _) in run.data.steps[rank].items()}
+
+
+@pytest.mark.parametrize(
+    "prefix", ["", " ", "1: ", "[default0]: [2025-05-27 15:23:07] ", "[Rank 0 | Local Rank 0] INFO "]
+)
+def test_iterations_of_megatron_are_told_by_their_elapsed_time(tmp_path: Path, prefix: str) -> None:
+    run = read(tmp_path, "".join(megatron(step, 500 + step, prefix) + "warning: anything\n" for step in range(1, 9)))
+    assert lasting(run) == {step: 0.5 + step / 1000 for step in range(1, 9)}
+
+
+def test_a_mean_behind_the_elapsed_time_is_not_it(tmp_path: Path) -> None:
+    text = megatron(7, 500).replace("500.0 |", "500.0/444.4 |")
+    assert lasting(read(tmp_path, text)) == {7: 0.5}
+
+
+def test_timers_of_megatron_tell_the_start_the_wait_for_data_and_checkpoints(tmp_path: Path) -> None:
+    text = MEGATRON + "".join(
+        megatron(step, 1000)
+        + "    batch-generator ................................: (34.22, 150.00)\n"
+        + (SAVED if step % 50 == 0 else "")
+        for step in range(1, 201)
+    )
+    run = read(tmp_path, text)
+    assert {name for _, name in run.data.parts} == {"init", "data", "checkpoint"}
+    assert run.data.parts[0, "init"][1][0] == pytest.approx(74.648, abs=0.001)
+    assert lasting(run)[50] == 9.162
+    assert said("run.data_wait", run).message.startswith("rank 0 waits for data for 12.8 %")
+    assert said("run.checkpoint_share", run).message.startswith("rank 0 spends 14 % of its time on 4 checkpoints")
+    assert said("run.step_outliers", run).verdict.value == "pass"
+
+
+def test_a_timer_on_the_line_of_its_head_is_read_too(tmp_path: Path) -> None:
+    line = "(min, max) time across ranks (ms):save-checkpoint ................................: (1658.80, 1658.85)\n"
+    assert read(tmp_path, megatron(7, 500) + line).data.parts[0, "checkpoint"][7][0] == pytest.approx(1.65885)
+
+
+def test_steps_of_torchtitan_are_as_long_as_the_time_between_their_lines(tmp_path: Path) -> None:
+    text = "".join(titan(10 * number, 14.0 * number) for number in range(1, 30))
+    assert lasting(read(tmp_path, text)) == {10 * number: 1.4 for number in range(2, 30)}
+
+
+def test_colours_lines_of_other_ranks_and_checkpoints_are_understood(tmp_path: Path) -> None:
+    saved = (
+        "[rank0]:[titan] - INFO - Finished saving the checkpoint (or staging if async is enabled) in 5.53 seconds.\n"
+    )
+    text = (
+        titan(1, 1) + titan(1, 1, prefix="[rank3]:") + titan(2, 3, colour="\x1b[31m") + titan(2, 4, prefix="[rank3]:")
+    )
+    run = read(tmp_path, text + saved + titan(3, 12))
+    assert lasting(run) == {2: 2, 3: 9}
+    assert lasting(run, 3) == {2: 3}
+    assert run.data.parts[0, "checkpoint"][3][0] == 5.53
+
+
+def test_lines_of_ranks_that_do_not_say_so_count_once(tmp_path: Path) -> None:
+    text = "".join(titan(step, 2 * step, prefix="") * 8 for step in range(1, 9))
+    assert lasting(read(tmp_path, text)) == dict.fromkeys(range(2, 9), 2.0)
+
+
+def test_bytes_that_are_no_text_and_an_end_that_was_cut_cost_nothing_else(tmp_path: Path) -> None:
+    text = "".join(megatron(step, 500) for step in range(1, 9)).encode()
+    run = read(
+        tmp_path, b"\xff\xfe progress \r\r\r 50%\n" + text + b"iteration 9/ 10 | elapsed time per iteration (ms): 4"
+    )
+    assert set(range(1, 9)) <= set(lasting(run))
+
+
+def test_a_number_that_is_none_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"train\.log:1: elapsed time is '1\.2\.3'; expected a number"):
+        read(tmp_path, megatron(7, 500).replace("500.0", "1.2.3"))
+    with pytest.raises(RunError, match=r"train\.log:1: month must be in 1\.\.12"):
+        read(tmp_path, titan(7, 1).replace("2025-06", "2025-66"))

@@ -1,0 +1,179 @@
+"""What tools print of GPUs is read as it is printed: nvidia-smi, dcgmi, answers of Prometheus."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.training_run import read_prometheus
+from clusterproof.plugins.training_run.reading import read_run
+from clusterproof.plugins.training_run.records import RunError
+from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.samples import CLOCK, GPU, MEMORY, POWER, TENSOR
+from tests.training_run.builders import said
+
+# The columns and units of `nvidia-smi --format=csv`: aristocratos/bpytop#26, with the timestamp that loops ask for.
+SMI_HEAD = (
+    "timestamp, index, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB], "
+    "clocks.current.sm [MHz], power.draw [W], enforced.power.limit [W]\n"
+)
+# nvidia-smi dmon: mozilla/DeepSpeech#178. dcgmi dmon: the GPU utilization that Triton's performance notes quote.
+SMI_DMON = (
+    "# gpu   pwr  temp    sm   mem   enc   dec  mclk  pclk\n# Idx     W     C     %     %     %     %   MHz   MHz\n"
+)
+DCGM_DMON = (
+    "# EntityId      GPUTL       MCUTL  DRAMA  SMACT  SMOCC  TENSO                 PCITX                 PCIRX\n"
+)
+DCGM_4_DMON = "#Entity   GPUTL  TENSO  SMCLK  FBUSD  FBFRE\nID\n"
+
+
+def read(folder: Path, text: str, name: str = "gpu001.csv") -> TrainingRun:
+    (folder / name).write_text(text, encoding="utf-8")
+    return read_run([str(folder / name)])
+
+
+def smi(seconds: int = 600, every: int = 10, busy: int = 97) -> str:
+    return SMI_HEAD + "".join(
+        f"2026/08/17 10:{second // 60:02}:{second % 60:02}.{gpu:03}, {gpu}, NVIDIA H100 80GB HBM3, {busy - gpu} %, "
+        f"40960 MiB, 81920 MiB, 1755 MHz, 350.25 W, 700.00 W\n"
+        for second in range(0, seconds, every)
+        for gpu in (0, 1)
+    )
+
+
+def means(run: TrainingRun, metric: str) -> dict[tuple[str, str], float]:
+    found = run.data.samples.of(metric)
+    return {key: round(min(one.mean for one in series.values()), 2) for key, series in found.items()}
+
+
+def test_a_loop_of_nvidia_smi_tells_use_memory_clocks_and_power(tmp_path: Path) -> None:
+    run = read(tmp_path, smi())
+    assert means(run, GPU) == {("gpu001", "gpu0"): 97, ("gpu001", "gpu1"): 96}
+    assert means(run, MEMORY) == {("gpu001", "gpu0"): 50, ("gpu001", "gpu1"): 50}
+    assert means(run, CLOCK)["gpu001", "gpu0"] == 1755
+    assert means(run, POWER)["gpu001", "gpu0"] == 50.04
+    assert said("run.gpu_busy", run).verdict.value == "pass"
+    assert said("run.gpu_busy", read(tmp_path, smi(busy=40))).verdict.value == "concern"
+
+
+def test_units_that_are_left_out_names_of_columns_that_repeat_and_values_that_are_missing(tmp_path: Path) -> None:
+    plain = smi().replace(" %,", ",").replace(" MiB", "").replace(" MHz", "").replace(" W", "")
+    assert read(tmp_path, plain).data.samples.series == read(tmp_path, smi()).data.samples.series
+    rows = smi().splitlines(keepends=True)
+    loop = "".join(f"{rows[0]}{first}{second}" for first, second in zip(rows[1::2], rows[2::2], strict=True))
+    assert read(tmp_path, loop).data.samples.series == read(tmp_path, smi()).data.samples.series
+    gone = read(tmp_path, smi().replace("97 %", "[N/A]").replace("350.25 W", "[Not Supported]"))
+    assert means(gone, GPU) == {("gpu001", "gpu1"): 96}
+    assert means(gone, POWER) == {}
+
+
+def test_gpus_that_no_column_names_are_told_apart_by_their_order(tmp_path: Path) -> None:
+    text = "timestamp, utilization.gpu [%]\n" + "".join(
+        f"2026/08/17 10:00:{second:02}.000, {90 - gpu} %\n" for second in range(0, 60, 10) for gpu in range(3)
+    )
+    assert means(read(tmp_path, text), GPU) == {("gpu001", f"gpu{gpu}"): 90 - gpu for gpu in range(3)}
+
+
+def test_a_file_for_each_node_is_one_run(tmp_path: Path) -> None:
+    for node in ("gpu001", "gpu002"):
+        (tmp_path / f"{node}.csv").write_text(smi(busy=97 if node == "gpu001" else 60), encoding="utf-8")
+    result = said("run.load_balance", read_run([str(tmp_path)]))
+    assert result.verdict.value == "concern"
+
+
+def test_dmon_of_dcgm_is_read(tmp_path: Path) -> None:
+    rows = "    GPU 2          79          43  0.382  0.652  0.206  0.267             273834455            2258816847\n"
+    run = read(tmp_path, (DCGM_DMON + rows * 10) * 40, "gpu007.dmon.txt")
+    assert means(run, GPU) == {("gpu007", "gpu2"): 79}
+    assert means(run, TENSOR) == {("gpu007", "gpu2"): 26.7}
+    assert run.gpus[0].samples >= 300
+    rows = (
+        "".join(f"GPU {gpu}     99     0.512  1980   60000  20000  \n" for gpu in range(2)) + "GPU-I 3  N/A N/A 1 2 3\n"
+    )
+    run = read(tmp_path, (DCGM_4_DMON + rows) * 9, "gpu007.dmon.txt")
+    assert means(run, MEMORY) == {("gpu007", "gpu0"): 75, ("gpu007", "gpu1"): 75}
+    assert means(run, CLOCK)["gpu007", "gpu1"] == 1980
+
+
+def test_dmon_of_nvidia_smi_is_read(tmp_path: Path) -> None:
+    rows = (
+        "    0   111    83    25     7     0     0  4513  1683\n    1   111    84     -     5     0     0  4513  1733\n"
+    )
+    run = read(tmp_path, SMI_DMON + rows * 20, "gpu007.txt")
+    assert means(run, GPU) == {("gpu007", "gpu0"): 25}
+    assert means(run, CLOCK) == {("gpu007", "gpu0"): 1683, ("gpu007", "gpu1"): 1733}
+
+
+def series(metric: str, value: object, **labels: str) -> dict[str, Any]:
+    """One series, with the labels that dcgm-exporter gives."""
+    of = {"gpu": "0", "UUID": "GPU-df2bfa0a", "device": "nvidia0", "Hostname": "k0s-gpu-0", "instance": "10.0.0.9:9400"}
+    points = [[1_782_864_000 + 15 * number, str(value)] for number in range(60)]
+    return {"metric": {"__name__": metric, **of, **labels}, "values": points}
+
+
+def answer(many: Iterable[dict[str, Any]]) -> str:
+    return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": list(many)}})
+
+
+def test_answers_of_prometheus_are_read_series_by_series(tmp_path: Path) -> None:
+    text = answer(
+        (
+            series("DCGM_FI_DEV_GPU_UTIL", 73.5),
+            series("DCGM_FI_DEV_GPU_UTIL", 75, gpu="1"),
+            series("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", 0.31),
+            series("DCGM_FI_DEV_FB_USED", 60_000),
+            series("DCGM_FI_DEV_FB_FREE", 20_000),
+            series("DCGM_FI_DEV_GPU_TEMP", 60),
+            series("DCGM_FI_DEV_GPU_UTIL", 5, gpu="1", GPU_I_ID="3"),
+        )
+    )
+    run = read(tmp_path, text, "answer.json")
+    assert means(run, GPU) == {("k0s-gpu-0", "gpu0"): 73.5, ("k0s-gpu-0", "gpu1"): 75}
+    assert means(run, TENSOR) == {("k0s-gpu-0", "gpu0"): 31}
+    assert means(run, MEMORY) == {("k0s-gpu-0", "gpu0"): 75}
+    assert said("run.gpu_busy", run).verdict.value == "pass"
+
+
+def test_points_of_a_target_that_has_gone_are_passed_over(tmp_path: Path) -> None:
+    one = series("DCGM_FI_DEV_GPU_UTIL", 80)
+    one["values"][7][1] = "NaN"
+    run = read(tmp_path, answer([one]), "answer.json")
+    assert means(run, GPU) == {("k0s-gpu-0", "gpu0"): 80}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (smi().replace("97 %", "high", 1), "gpu001.csv:2: utilization.gpu is 'high'; expected a number"),
+        (smi().replace("97 %", "970 %", 1), "gpu001.csv:2: gpu of gpu0 is 970; expected 0 to 100"),
+        (smi().replace("2026/08/17", "yesterday", 1), "timestamp is 'yesterday 10:00:00.000'; expected one like 2026/"),
+        (smi().replace("2026/08/17", "2026/88/17", 1), "expected a day of the calendar"),
+        (smi().replace(" 97 %,", "", 1), "gpu001.csv:2: 8 values; expected 9, as the first line names them"),
+        (SMI_DMON + "    0   111    83    25\n    1\n", "gpu001.csv:3: 3 values; expected 8, as the line of names has"),
+        (SMI_DMON + "Error: lost contact\n\n", "is no line of a GPU; expected what dcgmi dmon"),
+        (answer([{"metric": {"gpu": "0"}, "values": []}]), "event 1: a series without a name, as functions leave them"),
+        (answer([series("DCGM_FI_DEV_GPU_UTIL", "much")]), "event 1: a value is 'much'; expected a number"),
+        (answer([series("DCGM_FI_DEV_GPU_UTIL", 1)]).replace("matrix", "vector"), "no series over time; expected"),
+    ],
+)
+def test_what_is_wrong_is_one_clear_error(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(RunError) as wrong:
+        read(tmp_path, text)
+    assert words in str(wrong.value)
+
+
+@pytest.mark.parametrize("text", [smi(), SMI_DMON + "    0   111    83    25     7     0     0  4513  1683\n" * 99])
+def test_a_file_that_was_cut_loses_its_tail_only(tmp_path: Path, text: str) -> None:
+    run = read(tmp_path, text[:-30])
+    assert len(run.data.samples.of(GPU)) >= 1
+    assert run.data.notes[0].startswith("cut: ")
+
+
+def test_more_points_than_there_is_room_for_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_prometheus, "MAX_POINTS", 10)
+    with pytest.raises(RunError, match="more than 10 points; expected fewer: a larger step"):
+        read(tmp_path, answer([series("DCGM_FI_DEV_FB_USED", 1)]), "answer.json")
