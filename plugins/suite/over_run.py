@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.printable import printable
-from clusterproof.plugins.suite.state import TRAINING_RUN
+from clusterproof.plugins.suite.state import TRAINING_RUN, is_named
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.sample_columns import STEPS_FILE, SUFFIX
 
+REPLAY = "replay:"
 CONNECTION = "run"  # of the cluster that stands for a run without one: it has no nodes
 _OF_NODES = ("nodes", "exclude", "instance_type", "expect", "record", "bundle", "redact")  # options
 
@@ -39,7 +42,7 @@ class OverRun:
 
 def begin(config: pytest.Config, policy: Policy) -> None:
     """Read the run that the command line names, if it names one. Raises pytest.UsageError."""
-    paths = config.getoption("--run")
+    paths = config.getoption("--run") or _recorded(config)
     if not paths:
         return
     try:
@@ -48,6 +51,15 @@ def begin(config: pytest.Config, policy: Policy) -> None:
         raise pytest.UsageError(f"--run: {printable(str(wrong))}") from None
     config.stash[TRAINING_RUN] = run
     config.pluginmanager.register(OverRun(run), "clusterproof-training-run")
+
+
+def _recorded(config: pytest.Config) -> list[str]:
+    """What `clusterproof watch --record` has sampled into the recording that is replayed, where `-m` asks for runs."""
+    text = config.getoption("--cluster") or ""
+    if not (text.startswith(REPLAY) and is_named(config.option.markexpr, "run")):
+        return []
+    folder = Path(text.removeprefix(REPLAY))
+    return [str(path) for path in (*sorted(folder.glob(f"*{SUFFIX}")), folder / STEPS_FILE) if path.is_file()]
 
 
 def alone(config: pytest.Config) -> Cluster:

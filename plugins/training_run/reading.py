@@ -9,6 +9,7 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.read_flight_recorder import Dump, is_dump, read_dump
 from clusterproof.plugins.training_run.read_kineto import is_trace, read_trace
 from clusterproof.plugins.training_run.read_sagemaker import are_metrics, read_metrics
+from clusterproof.plugins.training_run.read_samples import are_samples, read_samples
 from clusterproof.plugins.training_run.read_steps import are_steps, read_steps
 from clusterproof.plugins.training_run.read_table import is_table, read_table
 from clusterproof.plugins.training_run.records import Cut, Operation, RunError, Step
@@ -34,6 +35,7 @@ FORMS = (
     Form("a table of operations or steps (CSV)", is_table, read_table),
     Form("steps (JSON lines)", are_steps, read_steps),
     Form("system metrics of SageMaker's profiler (JSON lines)", are_metrics, read_metrics),
+    Form("samples that clusterproof watch has recorded", are_samples, read_samples),
     Form("a trace of PyTorch's profiler (JSON)", is_trace, read_trace),
     Form("a dump of PyTorch's Flight Recorder", is_dump, read_dump),
 )

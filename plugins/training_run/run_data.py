@@ -42,18 +42,11 @@ class RunData:
                 self._place(one.place, where)
                 self._step(one, where)
             elif isinstance(one, Sample):
-                self._sample(one, where)
+                self.samples.add(one)
             elif isinstance(one, Dump):
                 self._dump(one, where)
             else:
                 self.cut.append(where)
-
-    def _sample(self, sample: Sample, where: str) -> None:
-        self.samples.add(sample)
-        if self.samples.stretches > MAX_CELLS:
-            raise RunError(
-                f"{where}: more than {MAX_CELLS:,} stretches of samples; expected fewer: give a part of the run"
-            )
 
     def _dump(self, dump: Dump, where: str) -> None:
         if dump.rank in self.dumps:
