@@ -1,4 +1,4 @@
-"""Runs that hang: which rank the others wait for."""
+"""Runs that hang: that they do, and which rank the others wait for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import incomplete
 from clusterproof.plugins.suite.routing import evidence
+from clusterproof.plugins.training_run.hung import Bounds
 from clusterproof.plugins.training_run.run import TrainingRun
 
 pytestmark = [mark.run]
@@ -50,6 +51,26 @@ def test_first_missing(run: TrainingRun) -> None:
 def seats(run: TrainingRun, numbers: Sequence[int]) -> str:
     """On which nodes they are, as far as that is known."""
     return "".join(run.seat(rank) for rank in numbers[:MAX_RANKS])
+
+
+@mark.hyperpod_nccl
+@evidence("clusterproof watch --cluster X --record DIR; on a node: py-spy dump --pid PID")
+def test_hung(run: TrainingRun) -> None:
+    """GPUs that only wait.
+
+    All GPUs that the run uses are said to be busy, yet their tensor cores do nothing and they draw too little power to
+    compute, as far as each is known, and nothing passes over NVLink or the network: each waits for another.
+
+    Remedy (investigate): Take the stacks of all ranks (py-spy), or the Flight Recorder's dumps, and judge those
+    (pytest --run DUMPS): run.first_missing names the ranks that the others wait for.
+    """
+    bounds = Bounds(run.threshold("run.hung_power_percent"), run.threshold("run.hung_traffic_mb_s"))
+    spin, least_s = run.look_for_hanging.spin(bounds), run.threshold("run.hung_s")
+    assert spin is None or spin.seconds < least_s, (
+        f"{len(spin.gpus)} GPUs ({', '.join(spin.gpus[:MAX_RANKS])}{', …' if len(spin.gpus) > MAX_RANKS else ''}) "
+        f"compute nothing for {spin.seconds / 60:.0f} min, and nothing passes between them; "
+        f"expected less than {least_s / 60:g} min"
+    )
 
 
 def ranks(numbers: Sequence[int]) -> str:

@@ -7,7 +7,7 @@ from clusterproof.plugins.core.rounded import apart
 from clusterproof.plugins.core.verdict import concern, not_applicable
 from clusterproof.plugins.suite.routing import evidence
 from clusterproof.plugins.training_run.run import TrainingRun
-from clusterproof.plugins.training_run.samples import CPU, IO_WAIT, apart_from_most
+from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, IO_PRESSURE, IO_WAIT, apart_from_most
 
 pytestmark = [mark.run]
 
@@ -76,12 +76,13 @@ def test_cpu_bound(run: TrainingRun) -> None:
     """Wait for CPUs.
 
     The share of the time in which the GPUs of a node are used for less than 50 % while its CPUs are busy, all of them
-    together: one busy core of many is no bottleneck.
+    together: one busy core of many is no bottleneck. Or while tasks wait for a CPU, which a cpuset may keep from them.
 
     Remedy (investigate): Move work off the data loader's path (decode and augment on the GPU, or before), or give the
     node's loaders the CPUs that they lack.
     """
-    share = 100 * run.bound(CPU, run.threshold("run.cpu_busy_percent"), run.threshold("run.gpu_waits_percent"))
+    waits = {CPU: run.threshold("run.cpu_busy_percent"), CPU_PRESSURE: run.threshold("run.cpu_pressure_percent")}
+    share = 100 * run.bound(waits, run.threshold("run.gpu_waits_percent"))
     most = run.threshold("run.bound_percent")
     if share > most:
         shown, limit = apart(share, most, 1)
@@ -93,12 +94,14 @@ def test_cpu_bound(run: TrainingRun) -> None:
 def test_io_bound(run: TrainingRun) -> None:
     """Wait for storage.
 
-    The share of the time in which the GPUs of a node are used for less than 50 % while its CPUs wait for I/O.
+    The share of the time in which the GPUs of a node are used for less than 50 % while its CPUs wait for I/O,
+    or all of its tasks do.
 
     Remedy (investigate): Look at the file system that the data is on: its throughput, small files, striping. Stage the
     data on local NVMe.
     """
-    share = 100 * run.bound(IO_WAIT, run.threshold("run.io_wait_percent"), run.threshold("run.gpu_waits_percent"))
+    waits = {IO_WAIT: run.threshold("run.io_wait_percent"), IO_PRESSURE: run.threshold("run.io_pressure_percent")}
+    share = 100 * run.bound(waits, run.threshold("run.gpu_waits_percent"))
     most = run.threshold("run.bound_percent")
     if share > most:
         shown, limit = apart(share, most, 1)

@@ -98,6 +98,19 @@ def payload(collectors: frozenset[str], options: ProbeOptions, further: tuple[Pa
     return started(f"{PACKAGE}.run", modules, request)
 
 
+SAMPLED = ("gpu", "host", "network", "lustre")  # sources, by the kinds of evidence that have them
+
+
+@cache
+def sampler(every_s: float, host_root: str, log_cursor: tuple[str, int, float]) -> str:
+    """The text of the program that stays on a node and samples it, compressed, as base64."""
+    named = {source: module_of(f"{source}_samples") for source in SAMPLED}
+    modules = modules_for({f"{PACKAGE}.sampler", *named.values()})
+    modules["pynvml"] = pynvml_for(modules.values())
+    short = {source: _short(module) for source, module in named.items()}
+    return started(f"{PACKAGE}.sampler", modules, (short, every_s, host_root, log_cursor))
+
+
 def modules_for(names: Iterable[str], files: Mapping[str, Path] = {}) -> dict[str, str]:
     """The texts of modules and of what they import that travels, by full name; `files` lie elsewhere."""
     sources: dict[str, str] = {}

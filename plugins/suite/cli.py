@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).resolve().parents[2]
 
 BAD_COMMAND_LINE = 4
 ALL_OPTIONS = "--help-all"
-WITHOUT_A_RUN = ("checks", "doctor", "explain", "history", "init")
+WITHOUT_A_RUN = ("checks", "doctor", "explain", "history", "init", "watch")
 COMMANDS = ("check", *WITHOUT_A_RUN, "manifest")
 _ALWAYS = ("clusterproof.plugins.cluster", "clusterproof.plugins.suite.packaged")
 # Plugins that are worth their start-up time only when the command line asks for them.
@@ -84,6 +84,10 @@ def _answer(command: str, arguments: list[str]) -> tuple[int, str]:
             from clusterproof.plugins.suite.doctor import doctor
 
             return doctor(arguments)
+        if command == "watch":
+            from clusterproof.plugins.suite.watching.command import watch
+
+            return watch(arguments)
         if command == "init":
             from clusterproof.plugins.suite.starter import init
 

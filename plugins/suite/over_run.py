@@ -15,12 +15,14 @@ from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.printable import printable
-from clusterproof.plugins.suite.state import TRAINING_RUN
+from clusterproof.plugins.suite.state import TRAINING_RUN, is_named
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.sample_columns import STEPS_FILE, SUFFIX
 from clusterproof.plugins.training_run.seats import Slots
 
+REPLAY = "replay:"
 CONNECTION = "run"  # of the cluster that stands for a run without one: it has no nodes
 _OF_NODES = ("nodes", "exclude", "instance_type", "expect", "record", "bundle", "redact")  # options
 
@@ -45,7 +47,7 @@ class OverRun:
 
 def begin(config: pytest.Config, policy: Policy) -> None:
     """Read the run that the command line names, if it names one. Raises pytest.UsageError."""
-    paths = config.getoption("--run")
+    paths = config.getoption("--run") or _recorded(config)
     if not paths:
         return
     try:
@@ -80,6 +82,15 @@ def beside(config: pytest.Config, cluster: Cluster) -> None:
 def _gpus(target: Target) -> int:
     known = instance_types().get(target.instance_type)
     return target.expect.get("gpus") or (known.gpus if known else None) or 0
+
+
+def _recorded(config: pytest.Config) -> list[str]:
+    """What `clusterproof watch --record` has sampled into the recording that is replayed, where `-m` asks for runs."""
+    text = config.getoption("--cluster") or ""
+    if not (text.startswith(REPLAY) and is_named(config.option.markexpr, "run")):
+        return []
+    folder = Path(text.removeprefix(REPLAY))
+    return [str(path) for path in (*sorted(folder.glob(f"*{SUFFIX}")), folder / STEPS_FILE) if path.is_file()]
 
 
 def alone(config: pytest.Config) -> Cluster:

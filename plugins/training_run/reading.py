@@ -15,6 +15,7 @@ from clusterproof.plugins.training_run.read_log import is_log, read_log
 from clusterproof.plugins.training_run.read_nvidia_smi import is_smi, read_smi
 from clusterproof.plugins.training_run.read_prometheus import is_answer, read_answer
 from clusterproof.plugins.training_run.read_sagemaker import are_metrics, read_metrics
+from clusterproof.plugins.training_run.read_samples import are_samples, read_samples
 from clusterproof.plugins.training_run.read_steps import are_steps, read_steps
 from clusterproof.plugins.training_run.read_table import is_table, read_table
 from clusterproof.plugins.training_run.records import RunError
@@ -40,6 +41,7 @@ FORMS = (
     Form("steps (JSON lines)", are_steps, read_steps),
     Form("system metrics of SageMaker's profiler (JSON lines)", are_metrics, read_metrics),
     Form("collectives of NCCL's Inspector (JSON lines)", is_inspector, read_inspector),
+    Form("samples that clusterproof watch has recorded", are_samples, read_samples),
     Form("a trace of PyTorch's profiler (JSON)", is_trace, read_trace),
     Form("GPUs by nvidia-smi --query-gpu=timestamp,… --format=csv", is_smi, read_smi),
     Form("GPUs by dcgmi dmon or nvidia-smi dmon", is_dmon, read_dmon),

@@ -48,7 +48,7 @@ class RunData:
         take: Mapping[type, Callable[[Any, str], None]] = {
             Operation: self._operation,
             Step: self._step,
-            Sample: self._sample,
+            Sample: lambda sample, _: self.samples.add(sample),
             Call: lambda call, _: self.arrivals.add(call),
             Spent: self._spent,
             Seat: self._seat,
@@ -66,13 +66,6 @@ class RunData:
     def _operation(self, one: Operation, where: str) -> None:
         self._place(one.place, where)
         self._compute(one.place.rank, one.name, one.step, one.seconds, where)
-
-    def _sample(self, sample: Sample, where: str) -> None:
-        self.samples.add(sample)
-        if self.samples.stretches > MAX_CELLS:
-            raise RunError(
-                f"{where}: more than {MAX_CELLS:,} stretches of samples; expected fewer: give a part of the run"
-            )
 
     def _dump(self, dump: Dump, where: str) -> None:
         if dump.rank in self.dumps:

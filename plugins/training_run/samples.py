@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run.records import RunError
 
 GPU, CPU, IO_WAIT = "gpu", "cpu", "io wait"  # in percent, as all but those with another unit
 CPU_PRESSURE, IO_PRESSURE = "cpu pressure", "io pressure"  # of the time in which tasks wait for it (PSI)
@@ -16,7 +17,9 @@ CLOCK = "clock"  # MHz, of a GPU's SMs
 LINK, NETWORK = "nvlink", "network"  # MB/s both ways: of a GPU, of a node
 MOST = dict.fromkeys((GPU, CPU, IO_WAIT, CPU_PRESSURE, IO_PRESSURE, TENSOR, CAPPED, SLOWED), 100.0)
 MOST |= {MEMORY: 100.5, POWER: 400.0, CLOCK: 10_000.0}  # the power limit does not hold for a moment
-BIN_S = 5
+BIN_S = 5  # until there are so many stretches that two are made one
+LONGEST_BIN_S = 86_400
+MAX_STRETCHES = 2_000_000  # some 250 MB
 IDLE_PERCENT = 10.0  # below it a GPU waits
 BEGUN_S = 60  # of GPUs in use before a run counts as begun
 LEAST_SAMPLES, LEAST_S = 30, 300
@@ -24,7 +27,7 @@ LEAST_SAMPLES, LEAST_S = 30, 300
 
 @record
 class Sample:
-    """One reading: percent, at a time in seconds; `device` is a GPU of the node, empty for the node's CPUs."""
+    """One reading: percent, or in the metric's unit, at a time in seconds; `device` is a GPU, empty for the node."""
 
     node: str
     metric: str
@@ -52,21 +55,44 @@ Series = dict[int, Stretch]  # by time, in stretches since 1970
 
 @dataclass
 class Samples:
-    """All that was sampled, by metric, node and device."""
+    """All that was sampled, by metric, node and device. The longer it is, the longer are its stretches, in seconds."""
 
     series: dict[tuple[str, str, str], Series] = field(default_factory=dict)
     stretches: int = 0
+    bin_s: int = BIN_S
 
     def add(self, one: Sample) -> None:
         """Take in a reading."""
         series = self.series.setdefault((one.metric, one.node, one.device), {})
-        stretch = series.get(int(one.time_s // BIN_S))
+        at = int(one.time_s // self.bin_s)
+        stretch = series.get(at)
         if stretch is None:
-            stretch = series[int(one.time_s // BIN_S)] = Stretch()
+            stretch = series[at] = Stretch()
             self.stretches += 1
         stretch.total += one.percent
         stretch.count += 1
         stretch.idle += one.percent < IDLE_PERCENT
+        while self.stretches > MAX_STRETCHES:
+            self._coarsen()
+
+    def _coarsen(self) -> None:
+        """Make one stretch of two. Raises RunError."""
+        self.bin_s *= 2
+        if self.bin_s > LONGEST_BIN_S:
+            many = f"more than {MAX_STRETCHES:,} things were sampled"
+            raise RunError(f"{many}, as {' '.join(next(reversed(self.series)))!r:.60}; expected the GPUs of one run")
+        self.stretches = 0
+        for key, series in self.series.items():
+            coarse: Series = {}
+            for at, one in series.items():
+                known = coarse.setdefault(at // 2, Stretch())
+                known.total, known.count, known.idle = (
+                    known.total + one.total,
+                    known.count + one.count,
+                    known.idle + one.idle,
+                )
+            self.series[key] = coarse
+            self.stretches += len(coarse)
 
     def of(self, metric: str) -> Mapping[tuple[str, str], Series]:
         """The series of a metric by node and device."""
@@ -87,7 +113,7 @@ class Gpu:
 def gpus(samples: Samples) -> list[Gpu]:
     """The GPUs from the time on at which the run has begun."""
     every = samples.of(GPU)
-    start = _begun(every.values())
+    start = begun(samples)
     found = []
     for (node, device), series in sorted(every.items()):
         chosen = {at: stretch for at, stretch in series.items() if at >= start}
@@ -98,15 +124,25 @@ def gpus(samples: Samples) -> list[Gpu]:
                     fmean(stretch.mean for stretch in chosen.values()),
                     fmean(stretch.idle / stretch.count for stretch in chosen.values()),
                     sum(stretch.count for stretch in chosen.values()),
-                    (max(chosen) - min(chosen) + 1) * BIN_S,
+                    (max(chosen) - min(chosen) + 1) * samples.bin_s,
                 )
             )
     return found
 
 
-def _begun(series: Iterable[Series]) -> float:
-    used = [at for one in series for at, stretch in one.items() if stretch.mean >= IDLE_PERCENT]
-    return min(used) + BEGUN_S / BIN_S if used else float("-inf")
+def begun(samples: Samples) -> float:
+    """The first stretch that counts: a minute behind the first use of a GPU."""
+    every = samples.of(GPU).values()
+    used = [at for one in every for at, stretch in one.items() if stretch.mean >= IDLE_PERCENT]
+    return min(used) + BEGUN_S / samples.bin_s if used else float("-inf")
+
+
+def mean_of(samples: Samples, metric: str) -> float | None:
+    """The mean over time of a metric from the run's beginning on, of all that have it; None where none has."""
+    start = begun(samples)
+    every = [[one.mean for at, one in series.items() if at >= start] for series in samples.of(metric).values()]
+    means = [fmean(one) for one in every if one]
+    return fmean(means) if means else None
 
 
 def apart_from_most(found: Iterable[Gpu], points: float) -> list[Gpu]:
@@ -117,18 +153,25 @@ def apart_from_most(found: Iterable[Gpu], points: float) -> list[Gpu]:
     return sorted(far, key=lambda gpu: -abs(gpu.percent - usual))
 
 
-def share_bound(samples: Samples, metric: str, least: float, gpu_below: float) -> float | None:
-    """The share of the time in which a node's GPUs are below so many percent and this metric is above."""
+def share_bound(samples: Samples, waits: Mapping[str, float], gpu_below: float) -> float | None:
+    """The share of the time in which a node's GPUs are below so many percent, and any of these metrics above its own.
+
+    None where none of them was sampled beside a GPU.
+    """
     every = samples.of(GPU)
-    start = _begun(every.values())
-    data = [
-        mean < gpu_below and other.mean > least
-        for (node, _), series in samples.of(metric).items()
-        for at, other in series.items()
-        if at >= start
-        for mean in _gpus_at(every, node, at)
-    ]
-    return fmean(data) if data else None
+    start = begun(samples)
+    data: dict[tuple[str, int], bool] = {}
+    for metric, least in waits.items():
+        for (node, _), series in samples.of(metric).items():
+            for at, other in series.items():
+                for mean in _gpus_at(every, node, at) if at >= start else ():
+                    data[node, at] = data.get((node, at), False) or (mean < gpu_below and other.mean > least)
+    return fmean(data.values()) if data else None
+
+
+def range_of(metric: str) -> str:
+    """What values of a metric can be, in words."""
+    return f"0 to {MOST[metric]:g}" if metric in MOST else "0 or more"
 
 
 def _gpus_at(every: Mapping[tuple[str, str], Series], node: str, at: int) -> Iterator[float]:

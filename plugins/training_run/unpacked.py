@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+import zstandard
+
 from clusterproof.plugins.training_run.records import RunError
 
 GZIP = b"\x1f\x8b"
+ZSTD = b"\x28\xb5\x2f\xfd"
+MAX_WINDOW = 8 << 20  # bytes that a packed file may make its reader keep: zstd's own bound of a stream
 _OF_GZIP = 31  # zlib's word for its header
 PIECE = 1 << 16  # bytes
 HEAD = 1 << 16  # bytes by which a file's form is known
@@ -29,16 +33,24 @@ class Unpacked:
         size = 0
         try:
             with self.path.open("rb") as file:
-                is_packed = file.read(2) == GZIP
+                magic = file.read(len(ZSTD))
                 file.seek(0)
-                for piece in self._inflated(file) if is_packed else iter(lambda: file.read(PIECE), b""):
+                for piece in self._pieces(file, magic):
                     size += len(piece)
                     if size > MAX_BYTES:
                         raise RunError(f"{self.path}: more than {MAX_BYTES:,} bytes; expected fewer")
                     yield piece
-        except (OSError, zlib.error) as wrong:
+        except (OSError, zlib.error, zstandard.ZstdError) as wrong:
             why = getattr(wrong, "strerror", None) or wrong
             raise RunError(f"{self.path}: {why}; expected a file that can be read") from None
+
+    def _pieces(self, file: IO[bytes], magic: bytes) -> Iterator[bytes]:
+        if magic.startswith(GZIP):
+            return self._inflated(file)
+        if magic != ZSTD:
+            return iter(lambda: file.read(PIECE), b"")
+        frames = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).stream_reader(file, read_across_frames=True)
+        return iter(lambda: frames.read(PIECE), b"")  # what is missing of its last frame is not said
 
     def _inflated(self, file: IO[bytes]) -> Iterator[bytes]:
         inflate = zlib.decompressobj(_OF_GZIP)

@@ -11,6 +11,7 @@ from tests.training_run.builders import arriving, computing, slow, stepping, une
 from tests.training_run.dumps import dumped
 from tests.training_run.healthy import parts
 from tests.training_run.sampled import sampled
+from tests.training_run.watched import leaking, of_every_gpu, of_gpu, stuck, watched
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
 
@@ -177,5 +178,47 @@ FAULTS = (
         lambda: computing(slow(0, 1.08), steps=20, noise=0.1),
         {"run.slow_rank": INCOMPLETE},
         "which differ too much to tell",
+    ),
+    RunFault(
+        "memory that grows by 35 points an hour",
+        lambda: watched(leaking(35.0)),
+        {"run.gpu_memory_growth": FAIL},
+        "gpu002 gpu1 uses 9",
+    ),
+    RunFault(
+        "memory that grows by four points an hour",
+        lambda: watched(leaking(4.0, begins=70.0)),
+        {"run.gpu_memory_growth": CONCERN},
+        "points more each hour: full in 6.",
+    ),
+    RunFault(
+        "memory of twenty minutes",
+        lambda: watched(minutes=20),
+        {"run.gpu_memory_growth": INCOMPLETE},
+        "memory was sampled for 9 min behind the run's first ten; expected 30",
+    ),
+    RunFault(
+        "GPUs with room for a batch four times as large",
+        lambda: watched(of_every_gpu(memory=25.0, tensor_cores=9.0)),
+        {"run.batch_size": CONCERN},
+        "at most 25 % of the GPUs' memory used, tensor cores busy 9 % of the time",
+    ),
+    RunFault(
+        "a GPU that its heat slows down",
+        lambda: watched(of_gpu("gpu001", 2, clock=1_200.0, hardware_slowdown=60.0)),
+        {"run.slow_clock": FAIL},
+        "gpu001 gpu2 at 0.69 of its peers' clock for 60 min, slowed by hardware 60 % of it",
+    ),
+    RunFault(
+        "a GPU that its power cap holds further down than the others",
+        lambda: watched(of_gpu("gpu002", 0, clock=1_600.0, power_cap=100.0)),
+        {"run.slow_clock": CONCERN},
+        "held by the power cap",
+    ),
+    RunFault(
+        "a collective that never ends",
+        lambda: watched(stuck),
+        {"run.hung": FAIL, "run.gpu_memory_growth": Verdict.PASS},
+        "8 GPUs (gpu001 gpu0, gpu001 gpu1",
     ),
 )

@@ -9,6 +9,7 @@ from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import arriving, computing, stepping
 from tests.training_run.dumps import dumped
 from tests.training_run.sampled import sampled
+from tests.training_run.watched import watched
 
 
 @cache
@@ -52,6 +53,12 @@ def used() -> TrainingRun:
     return sampled()
 
 
+@cache
+def recorded() -> TrainingRun:
+    """GPUs of two nodes that train well."""
+    return watched()
+
+
 HEALTHY: Mapping[str, Callable[[], TrainingRun]] = {
     "run.slow_rank": even,
     "run.work_uneven": even,
@@ -69,4 +76,8 @@ HEALTHY: Mapping[str, Callable[[], TrainingRun]] = {
     "run.cpu_bound": used,
     "run.io_bound": used,
     "run.checkpoint_share": steps,
+    "run.gpu_memory_growth": recorded,
+    "run.batch_size": recorded,
+    "run.slow_clock": recorded,
+    "run.hung": recorded,
 }

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.training_run.sample_columns import SUFFIX, Header, SampledGpu, columns_for
+from clusterproof.plugins.training_run.write_samples import SamplesFile
 from tests.builders.recordings import node
 from tests.builders.runs import Runs
 
@@ -121,6 +123,19 @@ def test_what_cannot_be_is_refused_before_anything_is_judged(runs: Runs, words: 
     ran = over(runs, *words)
     assert ran.ret == 4
     ran.stderr.fnmatch_lines([said])
+
+
+def test_a_recording_with_samples_is_judged_as_a_run_where_runs_are_asked_for(runs: Runs) -> None:
+    cluster = runs.cluster([node("gpu001")])
+    file = SamplesFile(Path(cluster.removeprefix("replay:")) / f"gpu001{SUFFIX}")
+    file.begin(Header("gpu001", "", 1.7e9, 10.0, (SampledGpu(memory_mib=80_000.0),), columns_for(1)))
+    for number in range(60):
+        file.sample(10.0 * number, [20.0, *[0.0] * (len(columns_for(1)) - 1)])
+    file.flush()
+    ran = over(runs, "--cluster", cluster, "-m", "run", "-k", "gpu_busy")
+    assert (ran.ret, verdicts(runs)) == (0, {"run.gpu_busy": Verdict.CONCERN})
+    ran.stdout.fnmatch_lines(["run: gpu001: 1 file, 0 ranks, 0 steps"])
+    assert over(runs, "--cluster", cluster, "-k", "gpu_busy").ret == 5  # none is judged beside the nodes unasked
 
 
 def test_workers_of_xdist_judge_the_same(runs: Runs) -> None:

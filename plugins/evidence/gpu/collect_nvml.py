@@ -29,7 +29,7 @@ FOLDERS = (
 
 def read(node: Node) -> object:
     """The driver and every GPU; a value that cannot be read is an error in its place."""
-    _load(node)
+    load(node)
     node.at("nvmlInit")
     start = time.monotonic()
     init = answer_to(pynvml.nvmlInit)
@@ -71,7 +71,7 @@ def _hidden(node: Node, count: object) -> list[str]:
     return hidden
 
 
-def _load(node: Node) -> None:
+def load(node: Node) -> None:
     """Load the driver's library, so that pynvml finds it loaded. Raises Absent, Broke."""
     node.at(LIBRARY)
     files = [node.path(f"{folder}/{LIBRARY}") for folder in FOLDERS]

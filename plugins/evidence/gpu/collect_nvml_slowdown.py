@@ -25,18 +25,19 @@ def watch(node: Node, gpus: Iterable[dict[str, Any]]) -> None:
     """Add to each GPU that is slowed down what it tells at two moments; the others cost nothing."""
     slowed = [gpu for gpu in gpus if _is_slowed(gpu.get("clocks_event_reasons"))]
     for gpu in slowed:
-        gpu["slowdown"] = [_moment(node, gpu["index"])]
+        gpu["slowdown"] = [moment(node, gpu["index"])]
     if slowed:
         time.sleep(APART_S)
     for gpu in slowed:
-        gpu["slowdown"].append(_moment(node, gpu["index"]))
+        gpu["slowdown"].append(moment(node, gpu["index"]))
 
 
 def _is_slowed(reasons: object) -> bool:
     return isinstance(reasons, int) and bool(reasons & BY_HARDWARE)
 
 
-def _moment(node: Node, index: int) -> dict[str, object]:
+def moment(node: Node, index: int) -> dict[str, object]:
+    """What its counters of being slowed down tell now."""
     node.at(f"GPU {index}: slowdown")
     handle = answer_to(pynvml.nvmlDeviceGetHandleByIndex, index)
     counters = answer_to(fields, handle, COUNTERS)

@@ -94,12 +94,12 @@ class Kept:
     def _kind(self, text: str, topic: str) -> str:
         """What lines alike have in common; coarser and coarser in a log of ever different lines, but for Xids."""
         xid = XID.match(text)
-        kind = xid[0] if xid else _without_numbers(text[:MAX_KIND])
+        kind = xid[0] if xid else without_numbers(text[:MAX_KIND])
         if kind in self._first or len(self._first) < (3 * MAX_KINDS if xid else MAX_KINDS):
             return kind
         kind = kind[:MAX_COARSE_KIND]
         if kind not in self._first and len(self._first) >= 2 * MAX_KINDS:
-            kind = _without_numbers(topic)
+            kind = without_numbers(topic)
         self._mixed.add(kind)
         return kind
 
@@ -126,7 +126,8 @@ class Kept:
         return lines
 
 
-def _without_numbers(text: str) -> str:
+def without_numbers(text: str) -> str:
+    """What lines alike have in common."""
     if HINT_OF_NAMES.search(text):
         return NAMES_OR_NUMBERS.sub(lambda found: found[1] or "#", text)
     return NUMBERS.sub("#", text)

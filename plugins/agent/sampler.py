@@ -1,0 +1,183 @@
+"""The program that stays on a node while a job runs: samples at each tick, follows the kernel log, and ends by itself.
+
+Each line that it prints is the nonce and one JSON object. It ends when its standard input does, or when nothing has
+come over that for a while: a wire that is cut tells a node nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.agent.source import Source
+from clusterproof.plugins.evidence.kernel_log.collect_follow import Follower
+
+INPUT, OUTPUT = 0, 1
+LOOK_S = 1.0  # at a kernel log that is no device
+FIRST_S = 15.0  # for the first answer of a source
+RESTART_S = 60.0  # without an answer until a source is begun anew
+ALONE_S = 120.0  # without a byte from who watches
+
+
+def main(
+    sources: dict[str, str],
+    every_s: float,
+    root: str,
+    log_cursor: tuple[str, int, float],
+    nonce: str,
+    sudo: str,
+) -> None:
+    """Sample until nobody listens any more, and end this process."""
+    running: list[Source] = []
+    try:
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, _stop)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        os.chdir("/")
+        node = Node(root)
+        log = Follower(node, log_cursor)
+        running += [Source(name, module, Node(root), max(FIRST_S, every_s)) for name, module in sources.items()]
+        _tell(nonce, _hello(log, sudo))
+        _Loop(running, log, every_s, nonce).go()
+    except (BrokenPipeError, ConnectionError):
+        pass  # nobody listens any more
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        for source in running:
+            source.kill()
+        os._exit(0)
+
+
+def _hello(log: Follower, sudo: str) -> dict[str, object]:
+    return {
+        "sampler": 1,
+        "boot_id": log.boot_id,
+        "python": sys.version.split()[0],
+        "uid": os.geteuid(),
+        "sudo": sudo,
+        "log": log.why_not,
+        **_moment(),
+    }
+
+
+def _moment() -> dict[str, object]:
+    """Now: by the clock that people set, and by the one that counts from the boot on."""
+    return {"now": round(time.time(), 3), "up": round(time.clock_gettime(time.CLOCK_BOOTTIME), 3)}
+
+
+class _Loop:
+    """The sampler's one loop."""
+
+    def __init__(self, sources: list[Source], log: Follower, every_s: float, nonce: str) -> None:
+        self.sources, self.log, self.every_s, self.nonce = sources, log, every_s, nonce
+        self.patience_s = min(5.0, 0.8 * every_s)
+        self.heard = time.monotonic()
+        self.poll = select.poll()
+        self.polled: dict[int, Source] = {}
+        self.poll.register(INPUT, select.POLLIN)
+        self.poll.register(OUTPUT, 0)
+        if log.is_device:
+            self.poll.register(log.file, select.POLLIN)
+
+    def go(self) -> None:
+        """Until the input ends, the output breaks, or nobody has been heard of for long."""
+        due = time.monotonic()
+        look = due
+        while time.monotonic() - self.heard < ALONE_S:
+            now = time.monotonic()
+            if now >= due:
+                due = max(due + self.every_s, now + self.every_s / 2)  # a node that slept makes up for nothing
+                self._tick()
+            if not self._wait(max(0.0, min(due, look if not self.log.is_device else due) - time.monotonic())):
+                return
+            if time.monotonic() >= look:
+                look = time.monotonic() + LOOK_S
+                self._tell_log()
+
+    def _tick(self) -> None:
+        moment = _moment()
+        for source in self.sources:
+            if source.late_s() > max(RESTART_S, source.grace_s):
+                source.restart()
+            source.answer = {}
+            source.tick()
+            self._listen(source)
+        self._await_answers()
+        _tell(self.nonce, {**moment, **_told(self.sources)})
+        self._tell_log()
+
+    def _await_answers(self) -> None:
+        """Until all have answered that are not late already, or are late now. Raises BrokenPipeError."""
+        until = time.monotonic() + self.patience_s
+        while time.monotonic() < until and any(0 < source.late_s() <= self.patience_s for source in self.sources):
+            if not self._wait(until - time.monotonic()):
+                raise BrokenPipeError
+
+    def _wait(self, seconds: float) -> bool:
+        """Take what comes for so long, at most until something has come. False: the connection has ended."""
+        for file, _ in self.poll.poll(1000 * max(0.0, seconds)):
+            if file == INPUT:
+                if not os.read(INPUT, 4096):
+                    return False
+                self.heard = time.monotonic()
+            elif file == OUTPUT:
+                return False
+            elif file == self.log.file:
+                self._tell_log()
+            elif file in self.polled:
+                self.polled[file].hear()
+                self._listen(self.polled[file])
+        return True
+
+    def _listen(self, source: Source) -> None:
+        """Poll the pipe that the source has now."""
+        for file, known in list(self.polled.items()):
+            if known is source and file != source.pipe:
+                self.poll.unregister(file)
+                del self.polled[file]
+        if source.pipe >= 0 and source.pipe not in self.polled:
+            self.poll.register(source.pipe, select.POLLIN)
+            self.polled[source.pipe] = source
+
+    def _tell_log(self) -> None:
+        lines = self.log.lines()
+        if lines:
+            _tell(self.nonce, {**_moment(), "log": lines})
+
+
+def _told(sources: list[Source]) -> dict[str, object]:
+    """What the sources have answered, and why others have not."""
+    data: dict[str, object] = {}
+    facts: dict[str, object] = {}
+    late: dict[str, object] = {}
+    for source in sources:
+        if source.answer:
+            data[source.name] = source.answer.get("values")
+            facts.update(source.answer.get("facts") or {})  # type: ignore[call-overload]
+            if source.answer.get("fixed"):
+                data[f"{source.name}_fixed"] = source.answer["fixed"]
+        if source.answer.get("absent") or source.asked or (source.words and not source.is_absent):
+            late[source.name] = [round(source.late_s(), 1), source.words]
+    return {**data, **({"facts": facts} if facts else {}), **({"late": late} if late else {})}
+
+
+def _tell(nonce: str, data: dict[str, object]) -> None:
+    line = f"{nonce} {json.dumps(data, separators=(',', ':'))}\n".encode()
+    while line:
+        try:
+            line = line[os.write(OUTPUT, line) :]
+        except BlockingIOError:
+            poll = select.poll()
+            poll.register(OUTPUT, select.POLLOUT)
+            if not poll.poll(1000 * ALONE_S):
+                raise BrokenPipeError from None  # nobody has taken anything for long
+
+
+def _stop(number: int, _frame: object) -> None:
+    raise SystemExit(number)

@@ -1,0 +1,151 @@
+"""One thing that is sampled, in a process of its own: what hangs costs its own values, and is said."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import signal
+import time
+
+from clusterproof.plugins.agent.process_group import living
+from clusterproof.plugins.agent.reading import Absent, Node
+
+MAX_LINE_BYTES = 256 * 1024
+TICK = b"t"
+
+
+class Source:
+    """A process that samples when it is bidden, as seen by who bids it. `pipe` is where its answers come from."""
+
+    def __init__(self, name: str, module: str, node: Node, first_s: float) -> None:
+        """It begins with the first tick, for which it has `first_s` seconds: a driver may have to be started."""
+        self.name = name
+        self.answer: dict[str, object] = {}
+        self.asked = 0.0  # time.monotonic(); 0: it owes no answer
+        self.words = ""  # why it does not answer, or is not there
+        self.is_absent = False
+        self.pipe = -1
+        self.grace_s = first_s
+        self._module, self._node, self._first_s = module, node, first_s
+        self._bid, self._pid = -1, 0
+        self._heard = b""
+
+    def tick(self) -> None:
+        """Bid it sample, unless it owes an answer."""
+        if self.asked or self.is_absent:
+            return
+        if not self._pid:
+            self._start()
+        try:
+            os.write(self._bid, TICK)
+            self.asked = time.monotonic()
+        except OSError:
+            self._over("it ended")
+
+    def hear(self) -> None:
+        """Take what came over its pipe."""
+        try:
+            heard = os.read(self.pipe, 65536)
+        except OSError:
+            heard = b""
+        self._heard += heard
+        if not heard or len(self._heard) > MAX_LINE_BYTES:
+            self.kill()
+            self._over("it ended" if not heard else "it told too much")
+        elif heard.endswith(b"\n"):
+            data = json.loads(self._heard)
+            self._heard, self.asked, self.grace_s = b"", 0.0, 0.0
+            self.is_absent = bool(data.get("absent"))
+            self.words = str(data.get("absent") or data.get("broke") or "")
+            self.answer = data
+            if self.is_absent:
+                self.kill()
+                self._over(self.words)
+
+    def late_s(self) -> float:
+        """For how long it owes an answer."""
+        return time.monotonic() - self.asked if self.asked else 0.0
+
+    def restart(self) -> None:
+        """Kill it, and let it begin anew once it is gone; one that SIGKILL does not end stays, and says where."""
+        self.kill()
+        if self._is_gone():
+            self._over(self.words or "it did not answer, and was ended")
+        else:
+            self.words = living(self._pid)[0] or "SIGKILL does not end it"
+
+    def kill(self) -> None:
+        """SIGKILL for it and all that it started."""
+        for kill in (os.killpg, os.kill):
+            if self._pid:
+                try:
+                    kill(self._pid, signal.SIGKILL)
+                except OSError:
+                    continue
+
+    def _is_gone(self) -> bool:
+        try:
+            return not self._pid or os.waitpid(self._pid, os.WNOHANG)[0] != 0
+        except OSError:
+            return True
+
+    def _over(self, words: str) -> None:
+        for end in (self.pipe, self._bid):
+            if end >= 0:
+                os.close(end)
+        self._is_gone()
+        self.pipe = self._bid = -1
+        self._pid, self.asked, self.words, self._heard = 0, 0.0, words, b""
+        self.grace_s = self._first_s
+
+    def _start(self) -> None:
+        reading, self._bid = os.pipe()
+        self.pipe, writing = os.pipe()
+        self._pid = os.fork()
+        if not self._pid:
+            live(self._module, self._node, reading, writing)
+        os.close(reading)
+        os.close(writing)
+
+
+def live(module: str, node: Node, bidden: int, told: int) -> None:
+    """Be the process of that module: for each byte that comes sample once, and tell it as a line. Never returns."""
+    try:
+        _detach((bidden, told))
+        sampler = None
+        while os.read(bidden, 1):
+            try:
+                if sampler is None:
+                    sampler = importlib.import_module(module).Sampler(node)
+                    data = {"fixed": sampler.fixed(), **sampler.sample(node)}
+                else:
+                    data = sampler.sample(node)
+            except Absent as why:
+                data = {"absent": str(why)[:200]}
+            except BaseException as crash:  # whatever it is, it costs this source's values of this tick
+                data = {"broke": f"{type(crash).__name__}: {crash}"[:200]}
+            line = json.dumps(data).encode() + b"\n"
+            while line:
+                line = line[os.write(told, line) :]
+    finally:
+        os._exit(0)
+
+
+def _detach(kept: tuple[int, ...]) -> None:
+    """Leave the sampler's session, holding nothing of it open that would keep the connection."""
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (1 if hard else 0, hard))  # 1: no core, not even through a pipe
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)
+    for number in range(3, 256):
+        if number not in kept:
+            try:
+                os.close(number)
+            except OSError:
+                continue

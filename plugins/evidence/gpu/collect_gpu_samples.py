@@ -1,0 +1,200 @@
+"""The GPUs as they are sampled while a job runs: counters and means since the sample before, through NVML."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import time
+
+import pynvml
+
+from clusterproof.plugins.agent.reading import Broke, Node
+from clusterproof.plugins.evidence.gpu.collect_gpm import Gpm
+from clusterproof.plugins.evidence.gpu.collect_nvml import load
+from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, call, fields
+from clusterproof.plugins.evidence.gpu.collect_nvml_gpu import ASKED
+from clusterproof.plugins.evidence.gpu.collect_nvml_slowdown import BY_HARDWARE, moment
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from typing import Any
+
+COLUMNS = (
+    "util", "sm", "tensor", "nvlink", "pcie", "mem", "clock", "power", "temp", "capped", "slowed",
+    "ecc", "ecc_corrected", "link_errors",
+)  # fmt: skip
+SM_CLOCK, UTILIZATION_SAMPLES, UNCORRECTED, CORRECTED, VOLATILE = 1, 1, 0, 1, 0
+ENERGY, POWER_CAP = 83, 74  # fields: mJ since the driver was loaded, ns of the power cap
+THERMAL_POLICY = 75  # ns; of drivers that do not tell the hardware's slowdown apart
+SLOWDOWNS = (270, 271, 252, 253)  # ns of the hardware's slowdown, as drivers of CUDA 13 and of CUDA 12 number them
+MEMORY = "memory_used_mib memory_total_mib"
+# Facts that the collector `nvml` tells too, under its own words: asked of one GPU a tick, and of one with new errors.
+FACTS = (
+    "ecc_uncorrected_dram", "ecc_uncorrected_sram", "ecc_uncorrected_total", "ecc_aggregate_uncorrected_sram",
+    "sram_threshold_exceeded", "remapped_correctable remapped_uncorrectable remap_pending remap_failed",
+    "retired_pages_pending", "retired_pages_single_bit retired_pages_double_bit recovery_action",
+    "nvlinks nvlink_errors", "fabric",
+)  # fmt: skip
+REASONS = "clocks_event_reasons"
+ENDS_WITH_PARENT = 1  # PR_SET_PDEATHSIG: also while the driver holds it
+
+
+class Sampler:
+    """All GPUs of the node, one after the other: GPM crashes where several are asked at once."""
+
+    def __init__(self, node: Node) -> None:
+        """Start NVML. Raises Absent, Broke."""
+        ctypes.CDLL(None).prctl(ENDS_WITH_PARENT, signal.SIGKILL)
+        load(node)
+        node.at("nvmlInit")
+        failed = answer_to(pynvml.nvmlInit)
+        if failed:
+            raise Broke(f"nvmlInit: {failed}")
+        count = answer_to(pynvml.nvmlDeviceGetCount)
+        self.gpus = [_Gpu(index) for index in range(count if isinstance(count, int) else 0)]
+        self._turn = 0
+
+    def fixed(self) -> object:
+        """What does not change: of each GPU its UUID, all of its memory, and its power limit."""
+        return [gpu.fixed() for gpu in self.gpus]
+
+    def sample(self, node: Node) -> dict[str, object]:
+        """The values of each GPU, and those of its facts that have changed."""
+        turn, self._turn = self._turn, (self._turn + 1) % max(1, len(self.gpus))
+        values = []
+        facts: dict[str, object] = {}
+        for gpu in self.gpus:
+            node.at(f"GPU {gpu.index}")
+            values.append(gpu.values())
+            changed = gpu.changed(node, gpu.index == turn)
+            if changed:
+                facts[str(gpu.index)] = changed
+        return {"values": values, **({"facts": {"nvml": facts}} if facts else {})}
+
+
+class _Gpu:
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self._told: dict[str, object] = {}
+        self._before: dict[str, tuple[float, float]] = {}  # counters: when, and what
+        self._sampled_us = 0
+        self._gpm: Gpm | None = None
+        self._slowdown: dict[str, object] | None = None
+        self._link_errors: float | None = None
+        self.handle = answer_to(pynvml.nvmlDeviceGetHandleByIndex, index)
+
+    def fixed(self) -> dict[str, object]:
+        memory = answer_to(ASKED[MEMORY], self.handle)
+        limit = answer_to(ASKED["power_limit_w"], self.handle)
+        uuid = answer_to(ASKED["uuid"], self.handle)
+        return {
+            "uuid": uuid if isinstance(uuid, str) else "",
+            "memory_mib": memory[1] if isinstance(memory, tuple) else None,
+            "power_limit_w": limit if isinstance(limit, (int, float)) else None,
+        }
+
+    def values(self) -> list[float | None]:
+        """What COLUMNS name; None where the GPU does not tell."""
+        now = time.monotonic()
+        if self._gpm is None:
+            self._gpm = Gpm(self.handle)
+        memory = answer_to(ASKED[MEMORY], self.handle)
+        energy, capped, thermal, *slowed = self._fields()
+        slow = [self._share(f"slowed {number}", now, value) for number, value in zip(SLOWDOWNS, slowed)]
+        known = [share for share in slow if share is not None] or [self._share("thermal", now, thermal)]
+        return [
+            self._utilization(),
+            *self._gpm.values(),
+            memory[0] if isinstance(memory, tuple) else None,
+            _number(answer_to(pynvml.nvmlDeviceGetClockInfo, self.handle, SM_CLOCK)),
+            self._power(now, energy),
+            _number(answer_to(ASKED["temperature_c"], self.handle)),
+            self._share("capped", now, capped),
+            max((share for share in known if share is not None), default=None),
+            self._counted(UNCORRECTED),
+            self._counted(CORRECTED),
+            self._link_errors,
+        ]
+
+    def changed(self, node: Node, is_its_turn: bool) -> dict[str, object]:
+        """The facts that are no longer what was told of them; all of them where the GPU is lost, or has new errors."""
+        if isinstance(self.handle, dict):
+            data: dict[str, object] = {"lost": self.handle}
+        else:
+            data = self._throttle(node)
+            errors = answer_to(ASKED["ecc_uncorrected_total"], self.handle)
+            if _is_lost(errors):
+                data["lost"] = errors
+            elif is_its_turn or errors != self._told.get("ecc_uncorrected_total", errors):
+                data.update(self._facts(node))
+        new = {key: value for key, value in data.items() if key not in self._told or self._told[key] != value}
+        self._told.update(new)
+        return new
+
+    def _facts(self, node: Node) -> dict[str, object]:
+        data: dict[str, object] = {}
+        for keys in FACTS:
+            node.at(f"GPU {self.index}: {keys}")
+            answer = answer_to(ASKED[keys], self.handle)
+            names = keys.split()
+            data.update(zip(names, answer if isinstance(answer, tuple) else [answer] * len(names)))
+        errors: Any = data["nvlink_errors"]
+        if isinstance(errors, dict) and "error" not in errors:
+            counts = [count for links in errors.values() if isinstance(links, dict) for count in links.values()]
+            self._link_errors = sum(count for count in counts if isinstance(count, int))
+        return data
+
+    def _throttle(self, node: Node) -> dict[str, object]:
+        """While the hardware slows it down: why, and its counters at the sample before and now; then that it ended."""
+        reasons = answer_to(ASKED[REASONS], self.handle)
+        if not (isinstance(reasons, int) and reasons & BY_HARDWARE):
+            was, self._slowdown = self._slowdown, None
+            return {REASONS: reasons, "slowdown": None} if was else {}
+        before, self._slowdown = self._slowdown, moment(node, self.index)
+        return {REASONS: reasons, "slowdown": [before or self._slowdown, self._slowdown]}
+
+    def _fields(self) -> tuple[Any, ...]:
+        wanted = (ENERGY, POWER_CAP, THERMAL_POLICY, *SLOWDOWNS)
+        answer = answer_to(fields, self.handle, wanted)
+        return answer if isinstance(answer, tuple) else (None,) * len(wanted)
+
+    def _utilization(self) -> float | None:
+        """The mean of the driver's own samples since the last look; what it says last where it keeps none."""
+        answer: Any = answer_to(pynvml.nvmlDeviceGetSamples, self.handle, UTILIZATION_SAMPLES, self._sampled_us)
+        data = answer[1] if isinstance(answer, tuple) else []
+        values = [one.sampleValue.uiVal for one in data if one.timeStamp > self._sampled_us]
+        if values:
+            self._sampled_us = max(one.timeStamp for one in data)
+            return round(min(100.0, sum(values) / len(values)))
+        return _number(answer_to(call("nvmlDeviceGetUtilizationRates", of=lambda rates: rates.gpu), self.handle))
+
+    def _power(self, now: float, energy_mj: Any) -> float | None:
+        if isinstance(energy_mj, int):
+            watts = self._rate("energy", now, energy_mj / 1000)
+            return None if watts is None else round(watts)
+        milliwatts = _number(answer_to(pynvml.nvmlDeviceGetPowerUsage, self.handle))
+        return None if milliwatts is None else round(milliwatts / 1000)
+
+    def _share(self, name: str, now: float, nanoseconds: Any) -> float | None:
+        """Percent of the time in which a counter ran; what a driver has under another's number is no such counter."""
+        share = self._rate(name, now, nanoseconds / 1e9) if isinstance(nanoseconds, int) else None
+        return None if share is None or share > 1.5 else round(min(100.0, 100 * share))
+
+    def _rate(self, name: str, now: float, value: float) -> float | None:
+        """By how much a counter grows in a second; None the first time, and where it began anew."""
+        before = self._before.get(name)
+        self._before[name] = (now, value)
+        if before is None or now <= before[0] or value < before[1]:
+            return None
+        return (value - before[1]) / (now - before[0])
+
+    def _counted(self, kind: int) -> float | None:
+        return _number(answer_to(pynvml.nvmlDeviceGetTotalEccErrors, self.handle, kind, VOLATILE))
+
+
+def _number(answer: object) -> float | None:
+    return answer if isinstance(answer, (int, float)) else None
+
+
+def _is_lost(answer: object) -> bool:
+    return isinstance(answer, dict) and answer.get("error") in ("GPU_IS_LOST", "RESET_REQUIRED")

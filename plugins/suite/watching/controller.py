@@ -1,0 +1,189 @@
+"""The thin shell of a watch: threads that talk to nodes on one side, what is said on the other, one loop between."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.evidence.recording import write_cluster, write_node
+from clusterproof.plugins.suite.watching.line import Ended, Event, How, Line
+from clusterproof.plugins.suite.watching.watch import Watch
+from clusterproof.plugins.transport import Limits, Unusable, connection_for
+from clusterproof.plugins.transport.gather import gather
+from clusterproof.plugins.transport.staying import LocalStaying, SshStaying, Staying
+from clusterproof.plugins.watch.recording import Recording
+from clusterproof.plugins.watch.states import Change
+from clusterproof.plugins.watch.told import Hello
+
+WHOLE_S = 3600.0  # between two visits of all nodes for all evidence
+END_S = 5.0  # for nodes to end their samplers
+WHY_NOT: Mapping[str, str] = {  # connections over which no program stays
+    "ssm": "Systems Manager's commands end with an answer, and stream nothing",
+    "hyperpod": "a session of Systems Manager is one answer, and AWS ends it after a while",
+    "srun": "it would hold a step of Slurm's on each node for as long as it lasts",
+    "replay": "a recording does not change",
+    "capture": "what was collected by hand does not change",
+}
+
+Show = Callable[[Sequence[Change]], object]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a watch runs."""
+
+    how: How
+    limits: Limits
+    probe: ProbeOptions
+    for_s: float | None = None
+
+
+class Controller:
+    """A watch that runs."""
+
+    def __init__(
+        self, cluster: Cluster, watch: Watch, settings: Settings, recording: Recording | None, show: Show
+    ) -> None:
+        self.cluster, self.watch, self.settings = cluster, watch, settings
+        self.recording, self.show = recording, show
+        self._events: SimpleQueue[Event | Visited | None] = SimpleQueue()
+        self._is_over = threading.Event()
+        self._visiting: set[str] = set()
+        self._why: dict[str, str] = {}
+        self._lines: list[Line] = []
+
+    def stop(self) -> None:
+        """End it, from a signal or another thread."""
+        self._is_over.set()
+        self._events.put(None)
+
+    def run(self) -> None:
+        """Visit all nodes, then watch them until the time is over, or until it is stopped. Raises Unusable."""
+        try:
+            if self.recording:
+                folder = self.recording.folder
+                self.recording.guard(lambda: write_cluster(folder, self.cluster), time.monotonic())
+            self._visit([target.name for target in self.cluster.targets], wait=True)
+            if not self._is_over.is_set():
+                self._connect()
+                self._loop()
+        finally:
+            self._end()
+
+    def _connect(self) -> None:
+        slots = threading.Semaphore(self.settings.limits.fanout)
+        for target in self.cluster.targets:
+            staying: Staying = (
+                LocalStaying() if self.cluster.connection == "local" else SshStaying(self.settings.limits, slots)
+            )
+            cursor = _cursor_of(self.watch, target.name)
+            line = Line(target, staying, self.settings.how, cursor, self._events)  # type: ignore[arg-type] # takes more
+            self._lines.append(line)
+            line.start()
+
+    def _loop(self) -> None:
+        every_s = self.settings.how.every_s
+        began = time.monotonic()
+        until = began + self.settings.for_s if self.settings.for_s is not None else float("inf")
+        look, whole = began + every_s, began + WHOLE_S
+        while not self._is_over.is_set():
+            now = time.monotonic()
+            if now >= until:
+                return
+            if now >= whole:
+                whole = now + WHOLE_S
+                self._visit([target.name for target in self.cluster.targets])
+            if now >= look:
+                look = now + every_s
+                self._say(self.watch.look(now))
+            try:
+                event = self._events.get(timeout=max(0.0, min(look, until) - time.monotonic()))
+            except Empty:
+                continue
+            self._take(event)
+
+    def _take(self, event: Event | Visited | None) -> None:
+        if isinstance(event, Visited):
+            self._judge(event.data)
+        elif event is not None and isinstance(event.what, Ended):
+            self._why[event.node] = event.what.why
+            self.watch.ended(event.node, event.what.why)
+        elif event is not None:
+            has_booted = isinstance(event.what, Hello) and self.watch.is_new_boot(event.node, event.what)
+            if self.recording:
+                why = self._why.pop(event.node, "") if isinstance(event.what, Hello) else ""
+                self.recording.told(event.node, event.what, time.time(), event.at, why)
+            self._say(self.watch.told(event.node, event.what, event.at))
+            if has_booted or not self.watch.judge.knows(event.node):
+                self._visit([event.node])
+
+    def _visit(self, names: Iterable[str], *, wait: bool = False) -> None:
+        """Gather all evidence of these nodes, beside the loop unless it is to wait. Raises Unusable where it waits."""
+        chosen = [name for name in names if name not in self._visiting]
+        if not chosen:
+            return
+        self._visiting.update(chosen)
+        some = replace(self.cluster, targets=tuple(one for one in self.cluster.targets if one.name in set(chosen)))
+
+        def make() -> None:
+            collectors = self.watch.judge.collectors
+            connection = connection_for(self.cluster.connection)
+            settings = self.settings
+            data = gather(some, connection, collectors, settings.probe, settings.limits, lambda _: None)
+            self._events.put(Visited(data))
+
+        if wait:
+            make()
+            self._take(self._events.get())
+        else:
+            threading.Thread(target=self._tried, args=(make, chosen), name="watch-visit", daemon=True).start()
+
+    def _tried(self, make: Callable[[], None], names: Sequence[str]) -> None:
+        try:
+            make()
+        except Unusable:
+            self._events.put(Visited({}))
+        finally:
+            self._visiting.difference_update(names)
+
+    def _judge(self, data: Mapping[str, NodeEvidence]) -> None:
+        self._visiting.difference_update(data)
+        now = time.monotonic()
+        if self.recording:
+            folder = self.recording.folder
+            for evidence in data.values():
+                if not evidence.unreached:
+                    self.recording.guard(lambda evidence=evidence: write_node(folder, evidence), now)
+        self._say(self.watch.evidence(data, now))
+
+    def _say(self, changes: Sequence[Change]) -> None:
+        if changes and self.recording:
+            self.recording.changes(changes, time.time(), time.monotonic())
+        self.show(changes)
+
+    def _end(self) -> None:
+        for line in self._lines:
+            line.end()
+        until = time.monotonic() + END_S
+        for line in self._lines:
+            line.join(max(0.0, until - time.monotonic()))
+        if self.recording:
+            self.recording.close(time.monotonic())
+
+
+@dataclass(frozen=True)
+class Visited:
+    """What nodes told in a whole visit."""
+
+    data: Mapping[str, NodeEvidence]
+
+
+def _cursor_of(watch: Watch, name: str) -> Callable[[], tuple[str, int, float] | None]:
+    return lambda: watch.judge.log_cursor(name)

@@ -1,0 +1,187 @@
+"""Judges a node by the packaged checks, all of them at the start, then those that what has changed concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from clusterproof.plugins.benchmarks.load.options import COLLECTORS
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.policy import Policy
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
+from clusterproof.plugins.evidence.fact import ONLY_CAPTURED
+from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address
+from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, evaluate, evaluate_switches
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.suite.all_checks import node_checks, occasions
+from clusterproof.plugins.suite.evaluate import verdict_on
+from clusterproof.plugins.watch.states import Seen
+from clusterproof.plugins.watch.told import LogLine
+
+OCCASION = "preflight"
+LOG, NVML = "kernel_log", "nvml"
+CHANGING = frozenset({LOG, NVML})  # what is told again while a node is watched
+KEPT = CHANGING | {
+    "boot",
+    "platform",
+    "imds",
+    "resource_config",
+    "edac",
+    "pci",
+    "lustre",
+}  # … and what it is judged with
+XIDS: Mapping[str, str] = {"gpu.no_xid": "Xid", "gpu.no_sxid": "SXid"}  # checks whose findings are said one by one
+LASTING = frozenset({"gpu.no_throttle"})  # checks of what comes and goes: judged at each tick, and said when it lasts
+MAX_LINES = 2_000  # of the kernel log of one node
+
+Found = dict[tuple[str, str], Seen]  # by device and check
+
+
+class Judge:
+    """The nodes of a cluster with what is kept of what they told."""
+
+    def __init__(self, cluster: Cluster, policy: Policy) -> None:
+        self._cluster, self._policy = cluster, policy
+        self._checks = {name: check for name, check in node_checks().items() if OCCASION in occasions(check)}
+        self._nodes: dict[str, Node] = {}
+
+    @property
+    def collectors(self) -> frozenset[str]:
+        """What a node is asked for, so that all of these checks can judge it."""
+        asked = frozenset[str]().union(*(check.collectors for check in self._checks.values()))
+        return (asked | {"boot", "platform"}) - ONLY_CAPTURED - COLLECTORS
+
+    def rules(self, *collectors: str) -> frozenset[str]:
+        """The checks that read one of these and nothing that is not kept, without those of what comes and goes."""
+        return frozenset(
+            name
+            for name, check in self._checks.items()
+            if not check.collectors.isdisjoint(collectors) and check.collectors <= KEPT and name not in LASTING
+        )
+
+    @property
+    def all_rules(self) -> frozenset[str]:
+        """Every check that is judged at the start, without those of what comes and goes."""
+        return frozenset(self._checks) - LASTING
+
+    def whole(self, data: Mapping[str, NodeEvidence]) -> dict[str, tuple[Found, list[Result]]]:
+        """What all checks say of these nodes; what is needed to judge them again is kept."""
+        every = {target.name: data.get(target.name) for target in self._cluster.targets}
+        told = {name: one if one else self._of(name) for name, one in every.items()}
+        made = nodes(self._cluster, told, OCCASION, self._policy)
+        said = {}
+        for name in data:
+            results = [verdict_on(self._policy, check, made[name]) for check in self._checks.values()]
+            said[name] = self._found(made[name], results), results
+        for name in data:
+            if not data[name].unreached:
+                kept = {one: value for one, value in data[name].collectors.items() if one in KEPT}
+                self._nodes[name] = replace(made[name], evidence=replace(data[name], collectors=kept), known={})
+        return said
+
+    def knows(self, name: str) -> bool:
+        """Whether a node has told enough to be judged again."""
+        return name in self._nodes
+
+    def log_cursor(self, name: str) -> tuple[str, int, float] | None:
+        """Up to where its kernel log is known."""
+        node = self._nodes.get(name)
+        log = node.evidence.collectors.get(LOG) if node else None
+        cursor = log.value.get("cursor") if log and isinstance(log.value, dict) else None
+        if isinstance(cursor, list) and len(cursor) == 3:  # boot id, sequence, seconds
+            boot_id, sequence, seconds = cursor
+            if isinstance(boot_id, str) and isinstance(sequence, int) and isinstance(seconds, (int, float)):
+                return boot_id, sequence, float(seconds)
+        return None
+
+    def logged(self, name: str, lines: Iterable[LogLine]) -> None:
+        """The kernel of a node has logged these."""
+        log = self._value(name, LOG)
+        if log is None:
+            return
+        known = list(log.get("lines") or [])
+        cursor = log.get("cursor")
+        for line in lines:
+            known.append([line.seconds, line.text, *([line.left_out] if line.left_out else [])])
+            cursor = [cursor[0] if isinstance(cursor, list) and cursor else "", line.sequence, line.seconds]
+        self._patch(name, LOG, {**log, "lines": known[-MAX_LINES:], "cursor": cursor})
+
+    def changed(self, name: str, facts: Mapping[int, Mapping[str, Any]]) -> bool:
+        """The GPUs of a node tell these facts; whether that is anything new."""
+        told = self._value(name, NVML)
+        if told is None or not isinstance(told.get("gpus"), list):
+            return False
+        gpus = [
+            {**gpu, **facts[gpu["index"]]} if isinstance(gpu, dict) and gpu.get("index") in facts else gpu
+            for gpu in told["gpus"]
+        ]
+        for gpu in gpus:
+            if isinstance(gpu, dict) and gpu.get("slowdown", ()) is None:
+                del gpu["slowdown"]
+        if gpus == told["gpus"]:
+            return False
+        self._patch(name, NVML, {**told, "gpus": gpus})
+        return True
+
+    def again(self, name: str, rules: Iterable[str]) -> Found:
+        """What these checks say of a node now."""
+        node = self._nodes[name]
+        results = [verdict_on(self._policy, self._checks[rule], node) for rule in sorted(rules) if rule in self._checks]
+        return self._found(node, results)
+
+    def _of(self, name: str) -> NodeEvidence:
+        node = self._nodes.get(name)
+        return node.evidence if node else NodeEvidence(name)
+
+    def _value(self, name: str, collector: str) -> dict[str, Any] | None:
+        node = self._nodes.get(name)
+        told = node.evidence.collectors.get(collector) if node else None
+        return told.value if told and told.status is Status.TOLD and isinstance(told.value, dict) else None
+
+    def _patch(self, name: str, collector: str, value: Any) -> None:
+        node = self._nodes[name]
+        told = {**node.evidence.collectors, collector: Collected(Status.TOLD, value)}
+        self._nodes[name] = replace(node, evidence=replace(node.evidence, collectors=told), known={})
+
+    def _found(self, node: Node, results: Iterable[Result]) -> Found:
+        found: Found = {}
+        for result in results:
+            if result.verdict not in (Verdict.FAIL, Verdict.CONCERN):
+                continue
+            if result.check in XIDS:
+                found |= _of_xids(node, result)
+            else:
+                for device in result.devices or ("",):
+                    found[device, result.check] = Seen(result.verdict, result.message.partition("\n")[0])
+        return found
+
+
+def _of_xids(node: Node, result: Result) -> Found:
+    """The findings of the kernel log's Xids: each of a GPU and a code, which is said once."""
+    try:
+        data = [finding for finding in _xids(node) if finding.severity != "none"]
+        names = gpus_by_address(node)
+    except (Incomplete, NotApplicable):
+        data, names = [], {}
+    found: Found = {}
+    for finding in data:
+        if finding.family == XIDS[result.check]:
+            where = names[finding.pci].words if finding.pci in names else finding.pci or "an unnamed device"
+            words = f"{finding.family} {finding.code} ({finding.name}){f', {finding.part}' if finding.part else ''}"
+            verdict = Verdict.FAIL if finding.severity == "fail" else Verdict.CONCERN
+            verdict = Verdict.CONCERN if result.verdict is Verdict.CONCERN else verdict  # as the site's policy reads it
+            found[f"{where}, {finding.family} {finding.code}", result.check] = Seen(
+                verdict, f"{words}: {finding.action}"
+            )
+    return found or {("", result.check): Seen(result.verdict, result.message.partition("\n")[0])}
+
+
+def _xids(node: Node) -> tuple[Finding, ...]:
+    events, gpus = node.kernel_events, gpus_by_address(node)
+    due = [address for address, gpu in gpus.items() if gpu.remap_is_due]
+    uuids = {address: gpu.uuid for address, gpu in gpus.items()}
+    return (*evaluate(events, node.catalog, remap_due=due, uuids=uuids), *evaluate_switches(events, node.catalog))

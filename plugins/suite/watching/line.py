@@ -1,0 +1,125 @@
+"""One node's connection, kept: a thread that has the sampler run there, and begins anew when that ends."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from clusterproof.plugins.agent.payload import new_nonce, sampler, started_by_shell
+from clusterproof.plugins.agent.reading import NO_CURSOR
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.transport.staying import Staying
+from clusterproof.plugins.watch.told import NotUnderstood, Stream, Told
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+SETTLED_S = 60.0  # a connection that held so long begins anew without delay
+DEAD_TICKS, LEAST_DEAD_S = 4, 30.0  # without a line
+MAX_A_TICK = 1 << 20  # bytes that a node may tell between two ticks
+
+Cursor = Callable[[], tuple[str, int, float] | None]
+
+
+@record
+class Ended:
+    """A connection has ended, and why."""
+
+    why: str
+
+
+@record
+class Event:
+    """What came of a node, and when, by time.monotonic()."""
+
+    node: str
+    what: Told | Ended
+    at: float
+
+
+@record
+class How:
+    """How the sampler runs on nodes."""
+
+    every_s: float
+    host_root: str = "/"
+    sudo: bool = False
+
+
+class Line:
+    """The thread of one node."""
+
+    def __init__(
+        self, target: Target, staying: Staying, how: How, cursor: Cursor, events: SimpleQueue[Event | None]
+    ) -> None:
+        self._target, self._staying, self._how, self._cursor, self._events = target, staying, how, cursor, events
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name=f"watch-{target.name}", daemon=True)
+
+    def start(self) -> None:
+        """Connect, and stay."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Let the sampler end."""
+        self._is_over.set()
+        self._staying.end()
+
+    def join(self, timeout_s: float) -> bool:
+        """Whether it has ended within that time."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _keep(self) -> None:
+        pause_s = FIRST_PAUSE_S
+        while not self._is_over.is_set():
+            began = time.monotonic()
+            why = self._once()
+            if self._is_over.is_set():
+                return
+            self._put(Ended(why))
+            pause_s = FIRST_PAUSE_S if time.monotonic() - began > SETTLED_S else min(LONGEST_PAUSE_S, 2 * pause_s)
+            self._is_over.wait(pause_s * random.uniform(0.7, 1.0))  # noqa: S311 - not all at once again
+
+    def _once(self) -> str:
+        """Why it ended."""
+        nonce = new_nonce()
+        text = sampler(self._how.every_s, self._how.host_root, self._cursor() or NO_CURSOR)
+        stream = Stream(nonce)
+        room = _Room(self._how.every_s)
+
+        def heard(piece: bytes) -> None:
+            room.take(len(piece))
+            for told in stream.told(piece):
+                self._put(told)
+
+        dead_s = max(LEAST_DEAD_S, DEAD_TICKS * self._how.every_s)
+        program = started_by_shell(text, nonce, self._how.sudo, on_stdin=True)
+        try:
+            why = self._staying.stay(self._target, program, heard, dead_s)
+        except NotUnderstood as wrong:
+            return f"not understood: {wrong}"
+        except Exception as problem:  # a fault of ours costs one node a while, not the watch
+            return f"{type(problem).__name__}: {problem}"
+        return f"{why}: {stream.noise}" if stream.noise and why == "the program ended" else why
+
+    def _put(self, what: Told | Ended) -> None:
+        self._events.put(Event(self._target.name, what, time.monotonic()))
+
+
+class _Room:
+    """How much a node may tell: a stream that does not end would fill the controller."""
+
+    def __init__(self, every_s: float) -> None:
+        self._per_s = MAX_A_TICK / every_s
+        self._left, self._at = float(MAX_A_TICK), time.monotonic()
+
+    def take(self, size: int) -> None:
+        """Raises NotUnderstood where there is no more room."""
+        now = time.monotonic()
+        self._left = min(MAX_A_TICK, self._left + (now - self._at) * self._per_s) - size
+        self._at = now
+        if self._left < 0:
+            raise NotUnderstood(f"more than {MAX_A_TICK:,} bytes a tick")

@@ -1,0 +1,151 @@
+"""What a watch makes of what its nodes tell. It reads no clock and no connection: whoever does tells it, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.result import REACHABLE
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.watching.judge import LASTING, LOG, NVML, Judge
+from clusterproof.plugins.watch.of_tick import (
+    CLOCK,
+    NO_LOG,
+    REBOOT,
+    RULES_OF_TICK,
+    SILENT,
+    SILENT_TICKS,
+    clock_step,
+    of_sources,
+    silent,
+)
+from clusterproof.plugins.watch.states import Change, Key, Kind, Seen, States
+from clusterproof.plugins.watch.told import Hello, Logged, Tick, Told
+
+Found = Mapping[tuple[str, str], Seen]
+LASTS = frozenset({*LASTING, *RULES_OF_TICK})
+
+
+@dataclass
+class _Node:
+    heard: float  # when it last told anything
+    hello: Hello | None = None
+    last: Hello | Tick | None = None
+    boot_id: str = ""
+    why: str = ""  # the connection ended
+    is_slowed: bool = False  # some of its GPUs are, by what was told last
+    ticks: int = 0
+
+
+@dataclass
+class Watch:
+    """A cluster that is watched: states of its nodes, and what was said of them."""
+
+    judge: Judge
+    every_s: float
+    names: Iterable[str]
+    began: float
+    states: States = field(default_factory=States)
+    verdicts: dict[Key, Verdict] = field(default_factory=dict)  # the worst that was said of each
+    incomplete: dict[str, int] = field(default_factory=dict)  # checks that could not judge, by node
+
+    def __post_init__(self) -> None:
+        self._nodes = {name: _Node(self.began) for name in self.names}
+
+    @property
+    def samples(self) -> int:
+        """How many there were."""
+        return sum(node.ticks for node in self._nodes.values())
+
+    @property
+    def silent(self) -> list[str]:
+        """The nodes of which nothing is heard."""
+        return sorted({key.node for key in self.states.open if key.rule == SILENT})
+
+    def evidence(self, data: Mapping[str, NodeEvidence], now: float) -> list[Change]:
+        """What nodes told in a whole visit, judged by all checks."""
+        changes = []
+        for name, (found, results) in self.judge.whole(data).items():
+            self.incomplete[name] = sum(result.verdict is Verdict.INCOMPLETE for result in results)
+            if data[name].unreached:
+                self._nodes[name].why = next((one.cause for one in results if one.check == REACHABLE), "")
+                continue
+            lasting = {key: seen for key, seen in found.items() if key[1] not in LASTING}
+            changes += self.states.events(name, self.judge.all_rules, lasting, now)
+        return self._said(changes)
+
+    def told(self, name: str, told: Told, now: float) -> list[Change]:
+        """What a node's sampler tells."""
+        node = self._nodes[name]
+        node.heard, node.why = now, ""
+        changes = self.states.events(name, frozenset({SILENT}), {}, now)
+        if isinstance(told, Hello):
+            changes += self._hello(name, node, told, now)
+        elif isinstance(told, Tick):
+            changes += self._tick(name, node, told, now)
+        elif isinstance(told, Logged) and self.judge.knows(name):
+            self.judge.logged(name, told.lines)
+            rules = self.judge.rules(LOG)
+            changes += self.states.events(name, rules, self.judge.again(name, rules), now)
+        return self._said(changes)
+
+    def ended(self, name: str, why: str) -> None:
+        """A node's connection has ended; that is said if it is not back soon."""
+        self._nodes[name].why = why or self._nodes[name].why
+
+    def is_new_boot(self, name: str, hello: Hello) -> bool:
+        """Whether a node has booted since it was last judged: then all of it is to be judged anew."""
+        return bool(self._nodes[name].boot_id) and hello.boot_id != self._nodes[name].boot_id
+
+    def look(self, now: float) -> list[Change]:
+        """At which nodes tell nothing; to be called about each tick."""
+        changes = []
+        for name, node in self._nodes.items():
+            seconds = now - node.heard
+            if seconds >= SILENT_TICKS * self.every_s:
+                found = {("", SILENT): silent(seconds, node.why)}
+                changes += self.states.events(name, frozenset({SILENT}), found, now)
+        return self._said(changes)
+
+    def _hello(self, name: str, node: _Node, hello: Hello, now: float) -> list[Change]:
+        changes = []
+        if self.is_new_boot(name, hello):
+            changes.append(_once(name, REBOOT, "it has booted; expected to stay up while it is watched", now))
+        node.hello = node.last = hello
+        node.boot_id = hello.boot_id
+        found: Found = {}
+        if hello.no_log:
+            words = f"the kernel log is not followed: {hello.no_log}; expected to be let at it (--sudo)"
+            found = {("", NO_LOG): Seen(Verdict.INCOMPLETE, words)}
+        return changes + self.states.events(name, frozenset({NO_LOG}), found, now)
+
+    def _tick(self, name: str, node: _Node, tick: Tick, now: float) -> list[Change]:
+        node.ticks += 1
+        changes = []
+        step = clock_step(node.last, tick) if node.last else None
+        if step:
+            changes.append(_once(name, CLOCK, step.message, now))
+        node.last = tick
+        is_new = self.judge.changed(name, tick.facts) if tick.facts and self.judge.knows(name) else False
+        if is_new:
+            rules = self.judge.rules(NVML)
+            changes += self.states.events(name, rules, self.judge.again(name, rules), now)
+        lasting = dict(of_sources(tick))
+        if tick.facts:
+            node.is_slowed = any(facts.get("slowdown") for facts in tick.facts.values())
+        if node.is_slowed and self.judge.knows(name):
+            lasting |= self.judge.again(name, LASTING)
+        return changes + self.states.tick(name, LASTS, lasting, now)
+
+    def _said(self, changes: list[Change]) -> list[Change]:
+        for change in changes:
+            before = self.verdicts.get(change.key, Verdict.PASS)
+            if change.kind is not Kind.CLOSED and change.verdict.rank < before.rank:
+                self.verdicts[change.key] = change.verdict
+        return changes
+
+
+def _once(name: str, rule: str, message: str, now: float) -> Change:
+    """What happened, and is over."""
+    return Change(Kind.HAPPENED, Key(name, "", rule), Verdict.CONCERN, message, now)

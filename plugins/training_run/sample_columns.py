@@ -1,0 +1,139 @@
+"""What is sampled while a job runs: the columns of a node's samples with their units, and the line that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.training_run.records import RunError
+from clusterproof.plugins.training_run.values import name, real, whole
+
+SCHEMA = 1
+HEADER = "clusterproof.samples"  # the key by which the line is known; its value is the schema
+SUFFIX = ".samples.jsonl.zst"
+STEPS_FILE = "steps.jsonl"
+MAX_COLUMNS, MAX_GPUS = 4_096, 128
+
+# Of each GPU, by their short names: shares and rates are means since the sample before, errors are counted since boot.
+GPU_COLUMNS: Mapping[str, str] = {
+    "util": "%",  # of the time in which some kernel ran
+    "sm": "%",  # of the SMs that had work (GPM)
+    "tensor": "%",  # of the tensor cores' cycles (GPM)
+    "nvlink": "MB/s",  # both ways (GPM)
+    "pcie": "MB/s",  # both ways (GPM)
+    "mem": "MiB",  # used
+    "clock": "MHz",  # of the SMs
+    "power": "W",
+    "temp": "C",
+    "capped": "%",  # of the time in which the power cap held the clocks down
+    "slowed": "%",  # of the time in which the hardware slowed it down: heat, power brake
+    "ecc": "count",  # uncorrected
+    "ecc_corrected": "count",
+    "link_errors": "count",  # of all its NVLinks
+}
+HOST_COLUMNS: Mapping[str, str] = {
+    "cpu": "%",  # of all CPUs together
+    "iowait": "%",
+    "psi_cpu": "%",  # of the time in which some task waited for a CPU
+    "psi_io": "%",  # of the time in which all tasks waited for I/O
+    "psi_memory": "%",
+    "mem_free": "MiB",  # available
+    "blocked": "count",  # tasks that wait for I/O now
+    "net_rx": "MB/s",  # of the interfaces with a device of their own
+    "net_tx": "MB/s",
+    "net_errors": "count",
+    "rdma_rx": "MB/s",
+    "rdma_tx": "MB/s",
+    "rdma_errors": "count",
+    "lustre_read": "MB/s",
+    "lustre_write": "MB/s",
+}
+
+
+@record
+class SampledGpu:
+    """A GPU that is sampled: what does not change while it is, as far as the driver told it."""
+
+    uuid: str = ""
+    memory_mib: float | None = None
+    power_limit_w: float | None = None
+
+
+@record
+class Header:
+    """What stands before samples: of which node and boot they are, when they began, and what each value is.
+
+    `began` is in seconds since 1970 by the node's own clock; the times of samples are seconds since then by a clock
+    that nobody sets. A file has one for each time that the node was connected to.
+    """
+
+    node: str
+    boot_id: str
+    began: float
+    every_s: float
+    gpus: tuple[SampledGpu, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)  # units by name, in the order of the values
+
+    def to_json(self) -> dict[str, Any]:
+        """The line as an object."""
+        return {
+            HEADER: SCHEMA,
+            "node": self.node,
+            "boot_id": self.boot_id,
+            "began": round(self.began, 3),
+            "every_s": self.every_s,
+            "gpus": [
+                {"uuid": gpu.uuid, "memory_mib": gpu.memory_mib, "power_limit_w": gpu.power_limit_w}
+                for gpu in self.gpus
+            ],
+            "columns": [[column, unit] for column, unit in self.columns.items()],
+        }
+
+
+def columns_for(gpus: int) -> dict[str, str]:
+    """The columns of a node with so many GPUs, in their order: `gpu0.util`, …, then the host's."""
+    of_gpus = {f"gpu{index}.{column}": unit for index in range(gpus) for column, unit in GPU_COLUMNS.items()}
+    return {**of_gpus, **HOST_COLUMNS}
+
+
+def header_of(data: Mapping[str, Any], where: str) -> Header:
+    """The header that such an object is. Raises RunError."""
+    if data.get(HEADER) != SCHEMA:
+        seen = f"{HEADER} is {data.get(HEADER)!r:.20}"
+        raise RunError(f"{where}: {seen}; expected {SCHEMA}: read it with a newer version")
+    columns = dict(_columns(data.get("columns"), where))
+    if len(columns) != len(data["columns"]):
+        raise RunError(f"{where}: a column is there twice; expected each once")
+    gpus = data.get("gpus", [])
+    if not isinstance(gpus, list) or len(gpus) > MAX_GPUS or not all(isinstance(gpu, dict) for gpu in gpus):
+        raise RunError(f"{where}: gpus is {str(gpus)!r:.60}; expected a list of {MAX_GPUS} at most")
+    every_s = real(data.get("every_s"), "every_s", where)
+    if every_s <= 0:
+        raise RunError(f"{where}: every_s is {every_s:g}; expected seconds between samples")
+    return Header(
+        name(data.get("node"), "node", where),
+        str(data.get("boot_id") or "")[:64],
+        real(data.get("began"), "began", where),
+        every_s,
+        tuple(_gpu(gpu, where) for gpu in gpus),
+        columns,
+    )
+
+
+def _columns(data: object, where: str) -> Iterable[tuple[str, str]]:
+    if not isinstance(data, list) or len(data) > MAX_COLUMNS:
+        raise RunError(f"{where}: columns is {str(data)!r:.60}; expected a list of {MAX_COLUMNS:,} at most")
+    for column in data:
+        if not isinstance(column, list) or len(column) != 2:
+            raise RunError(f"{where}: {str(column)!r:.60} is no column; expected its name and its unit")
+        yield name(column[0], "a column", where), name(column[1], "a unit", where)
+
+
+def _gpu(data: Mapping[str, Any], where: str) -> SampledGpu:
+    memory, limit = data.get("memory_mib"), data.get("power_limit_w")
+    return SampledGpu(
+        str(data.get("uuid") or "")[:80],
+        None if memory is None else float(whole(memory, "memory_mib", where)),
+        None if limit is None else real(limit, "power_limit_w", where),
+    )

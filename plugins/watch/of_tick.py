@@ -1,0 +1,39 @@
+"""What is said of a tick alone, of which no check knows: sources that do not answer, and a clock that jumps."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch.states import Seen
+from clusterproof.plugins.watch.told import Hello, Tick
+
+SOURCE, CLOCK, SILENT, NO_LOG, REBOOT = "watch.source", "watch.clock", "watch.silent", "watch.log", "watch.reboot"
+RULES_OF_TICK = frozenset({SOURCE})
+STEP_S = 2.0  # of a node's clock between two ticks; what NTP corrects slowly is less
+SILENT_TICKS = 3
+IN_WORDS = {"gpu": "the NVIDIA driver", "host": "/proc", "network": "the network's counters", "lustre": "Lustre"}
+
+
+def of_sources(tick: Tick) -> dict[tuple[str, str], Seen]:
+    """The sources that are late, each a finding: what hangs in the driver is the driver's."""
+    found = {}
+    for name, (seconds, words) in tick.late.items():
+        if seconds:
+            why = f": {words}" if words else ""
+            verdict = Verdict.FAIL if name == "gpu" else Verdict.CONCERN
+            message = f"{IN_WORDS.get(name, name)} has not answered for {seconds:.0f} s{why}; expected an answer"
+            found[name, SOURCE] = Seen(verdict, message)
+    return found
+
+
+def clock_step(before: Hello | Tick, tick: Tick) -> Seen | None:
+    """That somebody has set the node's clock between two moments."""
+    step = (tick.now - before.now) - (tick.up - before.up)
+    if abs(step) < STEP_S:
+        return None
+    return Seen(Verdict.CONCERN, f"the clock was set by {step:+.0f} s; expected a clock that runs evenly")
+
+
+def silent(seconds: float, why: str) -> Seen:
+    """That a node tells nothing: what happens there is not known."""
+    because = f" ({why})" if why else ""
+    return Seen(Verdict.INCOMPLETE, f"no sample for {seconds:.0f} s{because}; expected one at each tick")

@@ -1,0 +1,146 @@
+"""Keeps what is watched in a folder: samples of each node, what was said; its own trouble costs a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from clusterproof.plugins.evidence.recording import recording_file
+from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SUFFIX, Header, SampledGpu, columns_for
+from clusterproof.plugins.training_run.write_samples import SamplesFile
+from clusterproof.plugins.watch.states import Change
+from clusterproof.plugins.watch.told import Hello, Logged, Tick, Told
+
+CHANGES_FILE = "changes.jsonl"
+RETRY_S = 60.0  # after a write that failed
+
+
+class NodeRecording:
+    """The samples of one node: a header for each time that it was connected to, or its GPUs were counted anew."""
+
+    def __init__(self, folder: Path, node: str, every_s: float) -> None:
+        self._path = folder / (recording_file(node).removesuffix(".json") + SUFFIX)
+        self._node, self._every_s = node, every_s
+        self._file: SamplesFile | None = None
+        self._hello = Hello("", 0.0, 0.0)
+        self._gpus: tuple[SampledGpu, ...] = ()
+        self._is_begun = False
+        self._recorded = 0.0  # until when, in seconds since 1970
+        self._why = ""
+
+    def learn(self, told: Told, why: str = "") -> None:
+        """Take note of what the header will say; `why` the node was not connected to meanwhile."""
+        if isinstance(told, Hello):
+            self._hello, self._is_begun, self._why = told, False, why
+        elif isinstance(told, Tick):
+            count = len(told.gpu) or len(self._gpus)
+            known = told.gpus if told.gpus is not None else self._gpus
+            gpus = known if len(known) == count else (SampledGpu(),) * count
+            self._is_begun = self._is_begun and gpus == self._gpus
+            self._gpus = gpus
+
+    def write(self, told: Told, wall_s: float) -> None:
+        """Keep it. Raises OSError."""
+        if isinstance(told, Tick):
+            self._begin(wall_s)
+            nothing = (None,) * len(GPU_COLUMNS)
+            values = [value for gpu in told.gpu or (nothing,) * len(self._gpus) for value in gpu]
+            self._opened().sample(max(0.0, told.up - self._hello.up), [*values, *told.host])
+            self._recorded = wall_s
+        elif isinstance(told, Logged):
+            self._begin(wall_s)
+            for line in told.lines:
+                more = f" (and {line.left_out} lines like it before)" if line.left_out else ""
+                self._opened().event(max(0.0, line.seconds - self._hello.up), "kernel", f"{line.text}{more}")
+
+    def close(self) -> None:
+        """Write what is left. Raises OSError."""
+        if self._file:
+            self._file.flush()
+
+    def forget(self, why: str) -> None:
+        """Let go of what could not be written; what comes next begins anew."""
+        if self._file:
+            self._file.forget()
+        self._is_begun, self._why = False, why
+
+    def _begin(self, wall_s: float) -> None:
+        if self._is_begun:
+            return
+        if self._recorded and self._why:
+            self._opened().gap(min(self._recorded, wall_s), wall_s, self._why)
+        columns = columns_for(len(self._gpus))
+        hello = self._hello
+        self._opened().begin(Header(self._node, hello.boot_id, hello.now, self._every_s, self._gpus, columns))
+        self._is_begun, self._why = True, ""
+
+    def _opened(self) -> SamplesFile:
+        if self._file is None:
+            self._file = SamplesFile(self._path)
+        return self._file
+
+
+class Recording:
+    """The folder. What cannot be written is said once, tried again each minute, and said again when it works."""
+
+    def __init__(self, folder: Path, every_s: float, say: Callable[[str], object]) -> None:
+        """Raises OSError."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._every_s, self._say = every_s, say
+        self._nodes: dict[str, NodeRecording] = {}
+        self._paused_until = 0.0
+        self._trouble = ""
+
+    def told(self, node: str, told: Told, wall_s: float, now: float, why: str = "") -> None:
+        """Keep what a node told."""
+        recording = self._nodes.setdefault(node, NodeRecording(self.folder, node, self._every_s))
+        recording.learn(told, why)
+        self.guard(lambda: recording.write(told, wall_s), now)
+        if self._trouble:
+            recording.forget(self._trouble)
+
+    def changes(self, changes: Iterable[Change], wall_s: float, now: float) -> None:
+        """What is said, a line each."""
+        lines = "".join(_line(change, wall_s) for change in changes)
+        if lines:
+            self.guard(lambda: self._append(lines), now)
+
+    def guard(self, write: Callable[[], object], now: float) -> None:
+        """Write; a disk that is full costs a line."""
+        if now < self._paused_until:
+            return
+        try:
+            write()
+        except OSError as problem:
+            if not self._trouble:
+                self._say(f"nothing is recorded under {self.folder}: {problem.strerror or problem}; watching goes on")
+            self._trouble = problem.strerror or str(problem)
+            self._paused_until = now + RETRY_S
+        else:
+            if self._trouble:
+                self._say(f"recording under {self.folder} again")
+                self._trouble = ""
+
+    def close(self, now: float) -> None:
+        """Write what is left."""
+        for recording in self._nodes.values():
+            self.guard(recording.close, now)
+
+    def _append(self, lines: str) -> None:
+        with (self.folder / CHANGES_FILE).open("a", encoding="utf-8") as file:
+            file.write(lines)
+
+
+def _line(change: Change, wall_s: float) -> str:
+    data = {
+        "time": round(wall_s, 3),
+        "kind": change.kind.value,
+        "node": change.key.node,
+        "device": change.key.device,
+        "rule": change.key.rule,
+        "verdict": change.verdict.value,
+        "message": change.message,
+    }
+    return json.dumps(data) + "\n"

@@ -1,0 +1,148 @@
+"""When something is said: events at once and once; states when they last, and again when they are over.
+
+Pure: it knows no clock, only the seconds that it is told.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Verdict
+
+WINDOW, OPENS = 5, 3  # a state opens in three of five ticks,
+CLOSES = 6  # and closes after so many without it, one after the other
+FLAPS, FLAPS_WITHIN_S = 2, 3600.0  # so often opened again within that time it flaps: one line, and then silence
+MAX_OPEN = 512  # of one node: more is one thing that is broken
+
+
+class Kind(str, Enum):
+    """What is said of a state."""
+
+    OPENED = "opened"
+    HAPPENED = "happened"  # and is over at once
+    WORSE = "worse"  # it is a fail now
+    CLOSED = "closed"
+    FLAPPING = "flapping"
+
+
+@record
+class Key:
+    """What a state is of: a node, its device if any, and the rule, which is a check's id where a check judged it."""
+
+    node: str
+    device: str
+    rule: str
+
+
+@record
+class Seen:
+    """What a rule says of a device now."""
+
+    verdict: Verdict
+    message: str
+
+
+@record
+class Change:
+    """A line to say, in seconds by the clock of who watches."""
+
+    kind: Kind
+    key: Key
+    verdict: Verdict
+    message: str
+    time_s: float
+
+
+@dataclass
+class _State:
+    seen: Seen
+    is_open: bool = False
+    is_flapping: bool = False
+    looks: deque[bool] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    clean: int = 0
+    opened_at: list[float] = field(default_factory=list)
+
+
+Found = Mapping[tuple[str, str], Seen]  # by device and rule
+
+
+class States:
+    """The states of all nodes."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[Key, _State]] = {}
+
+    @property
+    def open(self) -> Mapping[Key, Seen]:
+        """What is open now."""
+        return {key: state.seen for states in self._of.values() for key, state in states.items() if state.is_open}
+
+    def events(self, node: str, rules: frozenset[str], found: Found, now: float) -> list[Change]:
+        """What rules say of a node that are judged whenever something happens: said at once, and closed at once."""
+        changes = []
+        for key, state in list(self._of.get(node, {}).items()):
+            if key.rule in rules and (key.device, key.rule) not in found:
+                if state.is_open:
+                    changes += self._close(key, state, now)
+                self._drop(key, state, now)
+        for (device, rule), seen in found.items():
+            state = self._state(Key(node, device, rule), seen)
+            if state:
+                changes += self._look(Key(node, device, rule), state, seen, now)
+        return changes
+
+    def tick(self, node: str, rules: frozenset[str], found: Found, now: float) -> list[Change]:
+        """What rules say of a node that are judged at each tick: said when it lasts."""
+        changes = []
+        for key, state in list(self._of.get(node, {}).items()):
+            if key.rule in rules and (key.device, key.rule) not in found:
+                state.looks.append(False)
+                state.clean += 1
+                if state.is_open and state.clean >= CLOSES:
+                    changes += self._close(key, state, now)
+                if not state.is_open and not any(state.looks):
+                    self._drop(key, state, now)
+        for (device, rule), seen in found.items():
+            key = Key(node, device, rule)
+            state = self._state(key, seen)
+            if state:
+                state.looks.append(True)
+                state.clean = 0
+                if state.is_open or sum(state.looks) >= OPENS:
+                    changes += self._look(key, state, seen, now)
+        return changes
+
+    def _state(self, key: Key, seen: Seen) -> _State | None:
+        states = self._of.setdefault(key.node, {})
+        if key not in states and len(states) >= MAX_OPEN:
+            return None
+        return states.setdefault(key, _State(seen))
+
+    def _look(self, key: Key, state: _State, seen: Seen, now: float) -> Iterator[Change]:
+        """It holds: say so where it was closed, or has become a fail."""
+        before, state.seen = state.seen, seen
+        if not state.is_open:
+            state.is_open = True
+            state.opened_at = [*(at for at in state.opened_at if now - at < FLAPS_WITHIN_S), now]
+            is_first_time = not state.is_flapping
+            state.is_flapping = len(state.opened_at) > FLAPS
+            if state.is_flapping and not is_first_time:
+                return
+            kind = Kind.FLAPPING if state.is_flapping else Kind.OPENED
+            yield Change(kind, key, seen.verdict, seen.message, now)
+        elif seen.verdict is Verdict.FAIL and before.verdict is not Verdict.FAIL:
+            yield Change(Kind.WORSE, key, seen.verdict, seen.message, now)
+
+    def _close(self, key: Key, state: _State, now: float) -> Iterator[Change]:
+        state.is_open = False
+        if not state.is_flapping:
+            yield Change(Kind.CLOSED, key, state.seen.verdict, state.seen.message, now)
+
+    def _drop(self, key: Key, state: _State, now: float) -> None:
+        """Forget a closed state, once it cannot count as flapping any more."""
+        if not any(now - at < FLAPS_WITHIN_S for at in state.opened_at):
+            self._of[key.node].pop(key, None)

@@ -1,0 +1,138 @@
+"""What is said of the memory and the clocks of GPUs, and of GPUs that only wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from clusterproof.plugins.training_run import samples as of_run
+from clusterproof.plugins.training_run.records import RunError
+from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.run_data import RunData
+from clusterproof.plugins.training_run.samples import Sample, Samples
+from tests.training_run.builders import said
+from tests.training_run.watched import Change, leaking, of_every_gpu, of_gpu, readings, stuck, watched
+
+
+def verdict(check: str, run: TrainingRun) -> str:
+    return said(check, run).verdict.value
+
+
+@pytest.mark.parametrize(
+    ("what", "change", "expected"),
+    [
+        ("grows from the start on", leaking(35.0), "fail"),
+        ("grows slowly while there is much room", leaking(0.5, begins=20.0), "pass"),
+        ("fills up and stays full", leaking(600.0, begins=20.0, until_s=450), "pass"),
+        ("jumps once in the middle", leaking(30_000.0, begins=40.0, after_s=1500, until_s=1505), "pass"),
+        ("has stopped growing", leaking(60.0, begins=40.0, until_s=1800), "pass"),
+    ],
+)
+def test_memory_that_grows_is_told_from_what_has_grown(what: str, change: Change, expected: str) -> None:
+    assert verdict("run.gpu_memory_growth", watched(change)) == expected, what
+
+
+def test_noise_of_memory_is_no_growth() -> None:
+    def noisy(node: str, gpu: int, time_s: float) -> Mapping[str, float]:
+        return {of_run.MEMORY: 60 + (hash((node, gpu, time_s)) % 400) / 10} if gpu >= 0 else {}
+
+    assert verdict("run.gpu_memory_growth", watched(noisy)) == "pass"
+
+
+def test_a_batch_is_not_said_to_be_small_where_the_gpus_wait_for_cpus() -> None:
+    def waits(node: str, gpu: int, _time_s: float) -> Mapping[str, float]:
+        slow = {of_run.GPU: 30.0, of_run.MEMORY: 25.0, of_run.TENSOR: 9.0}
+        return slow if gpu >= 0 else {of_run.CPU_PRESSURE: 60.0}
+
+    run = watched(waits)
+    assert (verdict("run.batch_size", run), verdict("run.cpu_bound", run)) == ("pass", "concern")
+
+
+def test_without_tensor_cores_sampled_nothing_is_said_of_the_batch() -> None:
+    result = said("run.batch_size", watched(without=(of_run.TENSOR,)))
+    assert result.verdict.value == "incomplete"
+    assert "GPM, on Hopper and later" in result.message
+
+
+@pytest.mark.parametrize(
+    ("what", "change", "expected"),
+    [
+        ("lower clocks and nothing that holds them down", {"clock": 1_200.0, "power_cap": 0.0}, "pass"),
+        ("the hardware's slowdown without lower clocks", {"hardware_slowdown": 5.0}, "pass"),
+        ("idle, so its clock says nothing", {"gpu": 20.0, "clock": 600.0, "hardware_slowdown": 5.0}, "pass"),
+        ("lower clocks by heat", {"clock": 1_600.0, "hardware_slowdown": 5.0}, "fail"),
+    ],
+)
+def test_a_clock_is_slow_beside_busy_peers_and_where_something_holds_it(
+    what: str, change: Mapping[str, float], expected: str
+) -> None:
+    assert verdict("run.slow_clock", watched(of_gpu("gpu001", 1, **change))) == expected, what
+
+
+def test_a_power_cap_on_all_gpus_alike_is_nothing() -> None:
+    assert verdict("run.slow_clock", watched(of_every_gpu(clock=1_300.0, power_cap=95.0))) == "pass"
+
+
+def test_a_clock_that_is_low_for_four_minutes_is_nothing() -> None:
+    def briefly(node: str, gpu: int, time_s: float) -> Mapping[str, float]:
+        is_slow = (node, gpu) == ("gpu001", 0) and time_s % 600 < 240
+        return {of_run.CLOCK: 900.0, of_run.SLOWED: 80.0} if is_slow else {}
+
+    assert verdict("run.slow_clock", watched(briefly)) == "pass"
+
+
+@pytest.mark.parametrize(
+    ("what", "other"),
+    [
+        ("traffic over NVLink", {of_run.LINK: 900.0}),
+        ("work of the tensor cores", {of_run.TENSOR: 20.0}),
+        ("as much power as computing takes", {of_run.POWER: 80.0}),
+        ("less than full use", {of_run.GPU: 90.0}),
+    ],
+)
+def test_gpus_that_do_anything_do_not_hang(what: str, other: Mapping[str, float]) -> None:
+    def change(node: str, gpu: int, time_s: float) -> Mapping[str, float]:
+        return {**stuck(node, gpu, time_s), **(other if gpu >= 0 else {})}
+
+    assert verdict("run.hung", watched(change)) == "pass", what
+
+
+def test_one_gpu_that_computes_is_enough_for_a_run_not_to_hang() -> None:
+    def change(node: str, gpu: int, time_s: float) -> Mapping[str, float]:
+        return {} if (node, gpu) == ("gpu002", 3) else stuck(node, gpu, time_s)
+
+    assert verdict("run.hung", watched(change)) == "pass"
+
+
+def test_an_evaluation_of_nine_minutes_on_no_gpu_is_no_hang() -> None:
+    def change(node: str, gpu: int, time_s: float) -> Mapping[str, float]:
+        return stuck(node, gpu, time_s) if 600 <= time_s < 1140 else {}
+
+    assert verdict("run.hung", watched(change)) == "pass"
+
+
+def test_power_and_the_network_tell_of_hanging_where_there_is_no_gpm() -> None:
+    assert verdict("run.hung", watched(stuck, without=(of_run.TENSOR, of_run.LINK))) == "fail"
+    lacking = said("run.hung", watched(stuck, without=(of_run.TENSOR, of_run.LINK, of_run.NETWORK)))
+    assert lacking.verdict.value == "incomplete"
+
+
+def test_samples_of_any_length_take_as_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_run, "MAX_STRETCHES", 5_000)
+    samples = Samples()
+    for one in readings(minutes=60):
+        samples.add(one)
+        assert samples.stretches <= 5_000
+    assert samples.bin_s > of_run.BIN_S
+    data = RunData(samples=samples)
+    with pytest.raises(RunError, match="more than 5,000 things were sampled"):
+        data.add((Sample("gpu001", of_run.GPU, f"gpu{number}", 0.0, 1.0) for number in range(5_001)), "made up")
+
+
+def test_stretches_that_are_made_longer_lose_no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_run, "MAX_STRETCHES", 5_000)
+    samples = Samples()
+    for one in readings(minutes=60):
+        samples.add(one)
+    assert sum(stretch.count for series in samples.series.values() for stretch in series.values()) == 360 * 2 * 37
