@@ -71,7 +71,8 @@ def _bars(past: Past) -> str:
     size = f'viewBox="0 0 {width} {HEIGHT + 34}" width="{width}" height="{HEIGHT + 34}"'
     words = f"fit nodes in each run, the oldest first: {fit}"
     return (
-        f'<p class="heat-legend">{legend}</p><div class="scroll"><svg class="trend" role="img" aria-label="{words}" {size}>'
+        f'<p class="heat-legend">{legend}</p>'
+        f'<div class="scroll"><svg class="trend" role="img" aria-label="{words}" {size}>'
         f'{drawn}</svg></div><p class="facts">{_day(past.runs[0])} to {_day(past.runs[-1])} UTC; '
         "the number is that of the fit nodes</p>"
     )
@@ -111,8 +112,8 @@ def _come_and_go(past: Past) -> str:
     body = "".join(_row(check, story, nodes) for (check, story), nodes in rows[:MAX_ROWS])
     more = f"<p>… and {len(rows) - MAX_ROWS} more</p>" if len(rows) > MAX_ROWS else ""
     return (
-        '<h3>Findings that come and go</h3><div class="scroll"><table class="stories"><thead><tr><th scope="col">check</th>'
-        f'<th scope="col">nodes</th>{runs}</tr></thead>'
+        '<h3>Findings that come and go</h3><div class="scroll"><table class="stories"><thead><tr>'
+        f'<th scope="col">check</th><th scope="col">nodes</th>{runs}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>{more}"
     )
 
