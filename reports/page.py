@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
+from urllib.parse import quote
 
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.result import Result
@@ -46,8 +47,8 @@ def proof(
     return "\n".join(parts)
 
 
-def finding_block(finding: Finding, verdict: Verdict) -> str:
-    """One finding: open where it failed."""
+def finding_block(finding: Finding, verdict: Verdict, site: str = "") -> str:
+    """One finding: open where it failed. `site` is where each check has a page, with a slash at its end."""
     first = finding.first
     more = f'<p class="suspicion">{escape(finding.suspicion)}</p>' if finding.suspicion else ""
     rows = (
@@ -55,7 +56,7 @@ def finding_block(finding: Finding, verdict: Verdict) -> str:
         ("means", escape(first.meaning)),
         ("do", escape(first.remedy)),
         ("owner", _owner(finding.owner)),
-        ("check", escape(first.check)),
+        ("check", _about(first.check, site)),
     )
     data = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
     is_open = " open" if verdict is Verdict.FAIL else ""
@@ -65,6 +66,13 @@ def finding_block(finding: Finding, verdict: Verdict) -> str:
         f'<details class="{verdict.value}" {about}{is_open}><summary><b>{verdict.value}</b> '
         f"{escape(first.title)}: {where}</summary>{more}{_listed(finding.lines, MAX_LINES)}<dl>{data}</dl></details>"
     )
+
+
+def _about(check: str, site: str) -> str:
+    """The check by its id, a link where its page is known, and the command that tells of it without a network."""
+    name = escape(check)
+    link = f'<a href="{escape(site)}checks/{quote(check)}.html">{name}</a>' if site else name
+    return f"{link} <code>clusterproof explain {name}</code>"
 
 
 def _owner(words: str) -> str:

@@ -13,6 +13,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.reports.findings import Finding, findings
+from clusterproof.reports.history.model import Past
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
@@ -32,6 +33,8 @@ class Run:
     evaluated_by_pairs: frozenset[str] = frozenset()  # checks, by id
     broken: int = 0  # failures that are nobody's verdict
     between: PairwiseRun | None = None  # what was measured between nodes
+    past: Past | None = None  # this run and those before it, where there is a history
+    site: str = ""  # where the documentation stands, with a slash at its end
     last_began: float | None = None  # when the run before it in the history did, in seconds since 1970
 
     @property

@@ -60,7 +60,8 @@ class Policy:
     `disabled` is by check id, `readings` by check id or owner skill: what each verdict is read as. `versions`,
     `modules`, `libraries`, `services` and `sizes` are the golden manifest of an image, each a rule by name; `made_on`
     is the instance type that its sizes are of. `mounts` is what every node must have mounted, `checkpoints` folders
-    that jobs save to. `owners` is by team ("hardware") or owner skill; `names_skills` where the skills are at home.
+    that jobs save to. `owners` is by team ("hardware") or owner skill; `names_skills` where the skills are at home;
+    `site` is where the documentation stands, as `https://…/`.
     """
 
     source: str = ""
@@ -79,6 +80,7 @@ class Policy:
     checkpoints: tuple[str, ...] = ()
     owners: Mapping[str, Contact] = field(default_factory=dict)
     names_skills: bool = False
+    site: str = ""
     today: date = field(default_factory=date.today)
 
     def disables(self, check: str, node: str) -> Disabled | None:

@@ -22,7 +22,17 @@ from clusterproof.plugins.core.strict import Table, nearest, read_text
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.policy.manifest import MANIFEST_TABLES, manifest_of
 
-TABLES = ("thresholds", "instance_type", "expect", "disabled", "verdicts", "mounts", "owners", *MANIFEST_TABLES)
+TABLES = (
+    "thresholds",
+    "instance_type",
+    "expect",
+    "disabled",
+    "verdicts",
+    "mounts",
+    "owners",
+    "documentation",
+    *MANIFEST_TABLES,
+)
 
 
 def find_policy(named: str | None, folder: Path) -> Policy:
@@ -87,6 +97,7 @@ def _policy(table: Table) -> Policy:
         mounts=_paths(mounts, "expected"),
         checkpoints=_paths(mounts, "checkpoints"),
         owners=_owners(table.table("owners")),
+        site=_site(table.table("documentation")),
     )
 
 
@@ -177,11 +188,22 @@ def _owners(table: Table) -> dict[str, Contact]:
     for key in table.values:
         row = table.table(str(key))
         row.only("name", "contact", "link")
-        link = row.text("link")
-        if link and not link.startswith(("https://", "http://")):
-            raise InventoryError(f"{row.where}: link is {link!r:.60}; expected one that begins with https://")
-        rules[str(key)] = Contact(row.text("name", default=None), row.text("contact"), link)
+        rules[str(key)] = Contact(row.text("name", default=None), row.text("contact"), _link(row, "link"))
     return rules
+
+
+def _site(table: Table) -> str:
+    """Where the documentation stands, with a slash at its end; empty where nobody says."""
+    table.only("site")
+    link = _link(table, "site")
+    return f"{link.rstrip('/')}/" if link else ""
+
+
+def _link(table: Table, key: str) -> str:
+    link = table.text(key)
+    if link and not link.startswith(("https://", "http://")):
+        raise InventoryError(f"{table.where}: {key} is {link!r:.60}; expected one that begins with https://")
+    return link
 
 
 def _paths(table: Table, key: str) -> tuple[str, ...]:

@@ -89,6 +89,9 @@ _NUMBERED = re.compile(
 )
 
 
+_AWS_HOST = re.compile(r"(?:ip|ec2)(?:-\d{1,3}){4}(?!\d)")
+
+
 def is_harmless(word: str) -> bool:
     """Whether a word without blanks has a shape that names nobody."""
     if any(shape.fullmatch(word) for shape in _SHAPES) or word in _LOCAL:
@@ -102,7 +105,9 @@ def is_device(word: str) -> bool:
 
 
 def is_surely_address(text: str) -> bool:
-    """Whether four numbers are an address, also where a version is told: no version has such large parts."""
+    """Whether it is an address, also where a version is told: a host of AWS's, or four numbers with large parts."""
+    if _AWS_HOST.match(text):
+        return True
     if not re.fullmatch(r"\d{1,3}(?:\.\d{1,3}){3}", text):
         return False
     return max(map(int, text.split("."))) >= _LARGE_PART or text.startswith(("10.", "172."))

@@ -34,6 +34,7 @@ def without_names(policy: Policy, text: Shown, type_: Shown, version: Shown) -> 
         mounts=tuple(map(text, policy.mounts)),
         checkpoints=tuple(map(text, policy.checkpoints)),
         owners={},
+        site="",
     )
 
 

@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).resolve().parents[2]
 
 BAD_COMMAND_LINE = 4
 ALL_OPTIONS = "--help-all"
-WITHOUT_A_RUN = ("checks", "doctor", "explain", "history", "init", "watch")
+WITHOUT_A_RUN = ("checks", "completion", "doctor", "explain", "history", "init", "watch")
 COMMANDS = ("check", *WITHOUT_A_RUN, "manifest")
 _ALWAYS = ("clusterproof.plugins.cluster", "clusterproof.plugins.suite.packaged")
 # Plugins that are worth their start-up time only when the command line asks for them.
@@ -80,6 +80,10 @@ def _answer(command: str, arguments: list[str]) -> tuple[int, str]:
             from clusterproof.reports.history.command import history
 
             return history(arguments)
+        if command == "completion":
+            from clusterproof.plugins.suite.shell import completion
+
+            return completion(arguments)
         if command == "doctor":
             from clusterproof.plugins.suite.doctor import doctor
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import shutil
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from clusterproof import __version__
 from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.suite import command_lines
 
 ANSWER_S = 10.0  # for a command of Slurm's
 MAX_ANSWER = 100  # characters of what it says
@@ -35,7 +35,7 @@ class Means:
 
 def doctor(arguments: list[str]) -> tuple[int, str]:
     """The exit code and the text of `clusterproof doctor`. Raises SystemExit after its help, or a usage error."""
-    argparse.ArgumentParser(prog="clusterproof doctor", description=__doc__, allow_abbrev=False).parse_args(arguments)
+    command_lines.doctor().parse_args(arguments)
     head = f"clusterproof {__version__}, Python {platform.python_version()}, {platform.platform(terse=True)}"
     return 0, "\n".join([head, "", *(means.line for means in every_means(os.environ, Path.home())), ""])
 

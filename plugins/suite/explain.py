@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import shutil
 import textwrap
@@ -13,6 +12,7 @@ from clusterproof.plugins.catalog.xids import Xid, xid, xids
 from clusterproof.plugins.core.result import SUBSYSTEMS
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite import command_lines
 from clusterproof.plugins.suite.all_checks import all_checks, marks_of, when
 from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.rules import Rule, rules, thresholds_of
@@ -37,9 +37,7 @@ LABEL = 16
 
 def checks(arguments: Sequence[str]) -> tuple[int, str]:
     """The exit code and what to print: a line for each check. Raises SystemExit where argparse does."""
-    parser = argparse.ArgumentParser(prog="clusterproof checks", description="The packaged checks, a line for each.")
-    parser.add_argument("-m", metavar="MARKS", default="", help="those that `-m MARKS` would choose: 'prolog and gpu'")
-    marks = parser.parse_args(arguments).m
+    marks = command_lines.checks().parse_args(arguments).m
     try:
         chosen = [check for check in all_checks().values() if _has(check, marks)]
     except SyntaxError as wrong:
@@ -52,13 +50,8 @@ def checks(arguments: Sequence[str]) -> tuple[int, str]:
 
 def explain(arguments: Sequence[str]) -> tuple[int, str]:
     """The exit code and what to print: all that is known of some checks. Raises SystemExit where argparse does."""
-    parser = argparse.ArgumentParser(
-        prog="clusterproof explain",
-        description="What a check or an Xid means, what is said and when, what to do then, and whose it is: offline.",
-    )
-    parser.add_argument("name", nargs="+", help="as reports have it: gpu.no_xid; or no_xid, or test_no_xid; or xid:79")
     pages: list[str] = []
-    for word in parser.parse_args(arguments).name:
+    for word in command_lines.explain().parse_args(arguments).name:
         code = _XID.fullmatch(word)
         found = [xid_page(xid(int(code[1])))] if code else [page(check) for check in named(word)]
         if not found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from datetime import date
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from clusterproof.plugins.evidence.recording import write_whole
 from clusterproof.plugins.manifest.compose import manifest_of
 from clusterproof.plugins.manifest.text import text_of
+from clusterproof.plugins.suite import command_lines
 from clusterproof.plugins.suite.state import nodes_of
 
 CHECKS = "checks/software/test_manifest.py"  # what they read is what a manifest is made of
@@ -69,16 +69,8 @@ def _write(path: Path, text: str) -> None:
 
 def command_line(arguments: list[str], package: Path) -> tuple[list[str], WriteManifest]:
     """Pytest's arguments for `clusterproof manifest ARGUMENTS`, and the plugin that writes. Raises SystemExit."""
-    parser = argparse.ArgumentParser(
-        prog="clusterproof manifest",
-        description="Writes the golden manifest of a machine known to be good, for --policy golden.toml -m ami.",
-        epilog="Any other option of clusterproof, such as --nodes, --region or --sudo, may follow.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--from", "--cluster", dest="source", required=True, metavar="X", help="what --cluster takes")
-    parser.add_argument("--out", default="", metavar="FILE", help="where to write it (default: print it)")
     try:
-        data, further = parser.parse_known_args(arguments)
+        data, further = command_lines.manifest().parse_known_args(arguments)
     except SystemExit as end:
         raise SystemExit(BAD_COMMAND_LINE if end.code else 0) from None
     return [*SILENT, "--cluster", data.source, str(package / CHECKS), *further], WriteManifest(data.source, data.out)

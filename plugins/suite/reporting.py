@@ -13,10 +13,11 @@ from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.suite.outcomes import Outcomes
 from clusterproof.plugins.suite.protocol import route_of
-from clusterproof.plugins.suite.state import PAIRWISE, cluster_of
+from clusterproof.plugins.suite.state import PAIRWISE, cluster_of, policy_of
 from clusterproof.reports.results import ResultsFile
 
 if TYPE_CHECKING:
+    from clusterproof.reports.history.model import Past
     from clusterproof.reports.run import Run
 
 
@@ -99,8 +100,24 @@ class Reporting:
             evaluated_by_pairs=evaluated_by_pairs() if PAIRWISE in self.config.stash else frozenset(),
             broken=self.outcomes.broken,
             between=self.config.stash.get(PAIRWISE, None),
+            past=self._past(),
+            site=policy_of(self.config).site,
             last_began=history.last.began if history and history.last else None,
         )
+
+    def _past(self) -> Past | None:
+        """This run and those before it; None where no history can be read, which another line says."""
+        from clusterproof.reports.document.trend import MAX_RUNS
+        from clusterproof.reports.history.model import HistoryError
+        from clusterproof.reports.history.store import read_past
+
+        history = self.outcomes.history
+        if history is None or not history.path.exists():
+            return None
+        try:
+            return read_past(history.path, self.outcomes.cluster.name, MAX_RUNS)
+        except HistoryError:
+            return None
 
     def _failed(self, problem: Exception) -> None:
         if isinstance(problem, OSError) and problem.filename:

@@ -16,8 +16,8 @@ from clusterproof.reports.document.tiles import tiles
 from clusterproof.reports.findings import headline, standing
 from clusterproof.reports.run import Run
 
-_STYLES = ("page.css", "tiles.css", "grid.css", "pairs.css")
-_SCRIPTS = ("words.js", "grid.js", "node.js", "page.js")
+_STYLES = ("page.css", "tiles.css", "grid.css", "pairs.css", "map.css", "trend.css")
+_SCRIPTS = ("words.js", "grid.js", "node.js", "map.js", "gpus.js", "page.js")
 _CLASSES = {"not fit": "fail", "not proven": "incomplete", "fit as far as checked": "pass"}
 
 
@@ -38,7 +38,7 @@ def document(run: Run) -> str:
             '<a class="skip" href="#main">to the findings</a>',
             _STEERING.sub(_made_visible, body),
             "</main>",
-            '<section id="node" tabindex="-1" aria-label="one node" hidden></section>',
+            '<main id="node" tabindex="-1" aria-label="one node" hidden></main>',
             f'<script type="application/json" id="data">{data(run)}</script>',
             f"<script>{script}</script></body></html>\n",
         )

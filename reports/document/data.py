@@ -12,7 +12,9 @@ from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.document.evidence import evidence
+from clusterproof.reports.document.gpus import measured
 from clusterproof.reports.document.known import tables
+from clusterproof.reports.document.where import places
 from clusterproof.reports.findings import shortened
 from clusterproof.reports.run import Run
 from clusterproof.reports.wording import owner_of
@@ -54,6 +56,8 @@ def data(run: Run) -> str:
         checks.setdefault(result.check, result)
     pool = Pool()
     known = [[pool.number(table) for table in tables(node)] for node in run.nodes.values()]
+    values = Pool()
+    gpus = measured(run, values.number)
     parts = {
         "cluster": as_json(printable(run.cluster.name, MAX_NAME)),
         "nodes": as_json([printable(name, MAX_NAME) for name in names]),
@@ -62,6 +66,9 @@ def data(run: Run) -> str:
         "words": as_json(_words(run.results, checks, nodes)),
         "tables": pool.json,
         "known": as_json(known),
+        "places": as_json(places(run)),
+        "gpus": as_json(gpus),
+        "pool": values.json,
         "evidence": evidence(run),
     }
     block = f"{{{','.join(f'{as_json(key)}:{value}' for key, value in parts.items())}}}"

@@ -64,7 +64,8 @@ function subsystems(columns) {
     else runs.push([subsystem, 1]);
   }
   return el("tr", { class: "subsystems" }, el("td"),
-    runs.map(([name, count]) => el("th", { colspan: count, scope: "colgroup", title: visible(name) }, name.replace("_", " "))));
+    runs.map(([name, count]) => el("th", { colspan: count, scope: "colgroup", title: visible(name), class: count * 23 < name.length * 8 && "upright" },
+      el("span", {}, name.replace("_", " ")))));
 }
 
 function heading(check) {

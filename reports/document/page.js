@@ -4,7 +4,7 @@ const shown = document.getElementById("shown");
 const boxes = [...document.querySelectorAll(".tools input[name]")];
 const subsystem = document.getElementById("subsystem");
 const owner = document.getElementById("owner");
-const findings = [...document.querySelectorAll("#findings > details, #gaps > details")];
+const findings = [...document.querySelectorAll("#findings > details, #gaps > .card > details")];
 const byId = new Map(checks.map((check) => [check.id, check]));
 
 function filterNow() {
@@ -65,8 +65,10 @@ function apply() {
   }
   grid.shown = PAGE;
   drawGrid(filter);
-  const nodes = grid.rows.reduce((sum, { nodes: alike }) => sum + alike.filter((node) => node !== CLUSTER).length, 0);
-  shown.value = count + " of " + findings.length + " findings, " + nodes + " of " + data.nodes.length + " nodes";
+  const chosen = new Set(grid.rows.flatMap(({ nodes }) => nodes).filter((node) => node !== CLUSTER));
+  dimMap(chosen);
+  drawGpusSoon(data.nodes.map((_, node) => node).filter((node) => chosen.has(node)));
+  shown.value = count + " of " + findings.length + " findings, " + chosen.size + " of " + data.nodes.length + " nodes";
 }
 
 function show() {
@@ -75,7 +77,9 @@ function show() {
   try {
     node = asked ? data.nodes.indexOf(decodeURIComponent(asked[1])) : -1;
   } catch { /* a hash that somebody typed */ }
+  const wasHidden = document.getElementById("main").hidden;
   document.getElementById("main").hidden = node >= 0;
+  if (wasHidden && node < 0) apply(); // what is as wide as the window was drawn in none
   const place = document.getElementById("node");
   place.hidden = node < 0;
   if (node < 0) {
@@ -84,6 +88,7 @@ function show() {
     return;
   }
   drawNode(node);
+  reachByKeys();
   place.focus();
   scrollTo(0, 0);
 }
@@ -93,7 +98,7 @@ function options(select, words) {
 }
 
 function legend() {
-  const place = document.querySelector(".legend");
+  const place = document.querySelector("#grid .legend");
   if (!place) return;
   fill(place, [...WORST_FIRST].map((letter) => el("span", {},
     el("span", { class: "cell " + classOf(letter) }, letter === "." ? "·" : letter === "-" ? "–" : letter), " " + WORDS[letter])));
@@ -122,7 +127,25 @@ addEventListener("keydown", (event) => {
     event.preventDefault();
     search.focus();
   }
+  if (!event.target.closest("input, select, table, #map-places") && !event.ctrlKey && !event.metaKey && !event.altKey) walk(event.key);
 });
+
+// Where no field or table has the keys: j and k go through findings; on a node's page ← and → to its neighbours, Escape back.
+function walk(key) {
+  const asked = /^#node=(.*)$/.exec(location.hash);
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[key];
+  if (asked && by) {
+    const next = data.nodes[data.nodes.findIndex((name) => encodeURIComponent(name) === asked[1]) + by];
+    if (next !== undefined) location.hash = "#node=" + encodeURIComponent(next);
+  } else if (asked && key === "Escape") {
+    location.hash = "#grid";
+  } else if (!asked && (key === "j" || key === "k")) {
+    const shownNow = findings.filter((finding) => finding.checkVisibility()).map((finding) => finding.querySelector("summary"));
+    const at = shownNow.indexOf(document.activeElement);
+    const next = shownNow[at < 0 ? 0 : at + (key === "j" ? 1 : -1)];
+    if (next) next.focus();
+  }
+}
 let closed = [];
 addEventListener("beforeprint", () => {
   closed = [...document.querySelectorAll("details:not([open])")].filter((one) => !one.matches(".collector, .rest"));
@@ -134,6 +157,16 @@ addEventListener("hashchange", () => {
   apply();
   show();
 });
+// What scrolls by itself is reached by keys.
+function reachByKeys() {
+  for (const one of document.querySelectorAll(".scroll, #map-places, #gpu-bands")) {
+    if (one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight) one.tabIndex = 0;
+    else one.removeAttribute("tabindex");
+  }
+}
+
+addEventListener("resize", reachByKeys);
+setTimeout(reachByKeys);
 legend();
 offerToCopy();
 takeFromAddress();

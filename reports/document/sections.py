@@ -12,8 +12,11 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import topology
 from clusterproof.reports.document.charts import file_systems_section
+from clusterproof.reports.document.gpus import gpus_section
 from clusterproof.reports.document.section import Section, table
+from clusterproof.reports.document.trend import trend_section
 from clusterproof.reports.document.versions import versions_section
+from clusterproof.reports.document.where import map_section
 from clusterproof.reports.findings import gaps, shortened, within
 from clusterproof.reports.history.changes import GONE, NEW, STILL
 from clusterproof.reports.page import finding_block, gap_block
@@ -39,13 +42,13 @@ _GRID = """<p class="legend"></p>
 <div class="scroll" id="grid-scroll"><table id="grid-table"></table></div>
 <p id="more" hidden></p>
 <p id="told" aria-live="polite"></p>
-<noscript><p>The grid, the search and the page of each node need this file's own script, which this browser does not
-run. The findings above have everything that is wrong.</p></noscript>"""
+<noscript><p>The map, the grid, the search and the page of each node need this file's own script, which this
+browser does not run. The findings above have everything that is wrong.</p></noscript>"""
 
 
 def _findings(run: Run) -> Section | None:
     found = [
-        finding_block(finding, verdict)
+        finding_block(finding, verdict, run.site)
         for verdict in (Verdict.FAIL, Verdict.CONCERN)
         for finding in run.findings(verdict)
     ]
@@ -55,8 +58,14 @@ def _findings(run: Run) -> Section | None:
 
 def _gaps(run: Run) -> Section | None:
     found = [gap_block(gap) for gap in gaps(run.results)]
-    words = "<p>What could not be measured is no pass, and no reason to drain a node.</p>"
-    return Section("gaps", "Not measured", words + "".join(found)) if found else None
+    count = f"{len(found)} reasons" if len(found) > 1 else "one reason"
+    missing = sum(result.verdict is Verdict.INCOMPLETE for result in run.results)
+    verdicts = f"{missing:,} verdicts are" if missing > 1 else "one verdict is"
+    card = (
+        f'<details class="card"><summary><b>incomplete</b> {verdicts} missing, for {count}: '
+        "no pass, and no reason to drain a node</summary>"
+    )
+    return Section("gaps", "Not measured", f"{card}{''.join(found)}</details>") if found else None
 
 
 def _since(run: Run) -> Section | None:
@@ -127,10 +136,13 @@ def _reasons(reasons: dict[str, list[Result]]) -> Iterator[Sequence[str]]:
 
 
 SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
+    map_section,
     _findings,
     _gaps,
     _since,
+    trend_section,
     _grid,
+    gpus_section,
     _pairs,
     _again,
     _topology,

@@ -18,7 +18,7 @@ _MAX_RUNS = 50
 
 def history(arguments: Sequence[str]) -> tuple[int, str]:
     """The exit code and what to print. Raises SystemExit where argparse does."""
-    option = _parser().parse_args(arguments)
+    option = parser().parse_args(arguments)
     try:
         path = Path(option.history) if option.history else found(option.cluster)
         return 0, "\n".join(_page(path, option)) + "\n"
@@ -48,17 +48,18 @@ def _page(path: Path, option: argparse.Namespace) -> Iterator[str]:
     yield from page(read_past(path, cluster, option.runs), option.sort, 0 if option.all else MAX_ROWS)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """The command line of `clusterproof history`."""
+    line = argparse.ArgumentParser(
         prog="clusterproof history",
         description="What is new, what flaps, which hardware fails again, and how measurements move.",
     )
-    parser.add_argument("--history", metavar="FILE", help=f"the file of --history (default: the one at runs/*/{FILE})")
-    parser.add_argument("--cluster", metavar="NAME", default="", help="the cluster, where the file has several")
-    parser.add_argument("--runs", metavar="N", type=_count, default=_MAX_RUNS, help="look at so many runs (default 50)")
-    parser.add_argument("--sort", metavar="COLUMN", default="", help="sort tables by a column: nodes, check, runs, …")
-    parser.add_argument("--all", action="store_true", help=f"all rows, not the first {MAX_ROWS} of each table")
-    return parser
+    line.add_argument("--history", metavar="FILE", help=f"the file of --history (default: the one at runs/*/{FILE})")
+    line.add_argument("--cluster", metavar="NAME", default="", help="the cluster, where the file has several")
+    line.add_argument("--runs", metavar="N", type=_count, default=_MAX_RUNS, help="look at so many runs (default 50)")
+    line.add_argument("--sort", metavar="COLUMN", default="", help="sort tables by a column: nodes, check, runs, …")
+    line.add_argument("--all", action="store_true", help=f"all rows, not the first {MAX_ROWS} of each table")
+    return line
 
 
 def _count(text: str) -> int:

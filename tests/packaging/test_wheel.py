@@ -80,6 +80,15 @@ def test_what_is_copied_for_images_lies_in_it(installed: Installed) -> None:
     assert (installed.package / "integrations" / "user-data" / "first-boot.sh").is_file()
 
 
+def test_the_man_page_and_completion_lie_where_man_and_shells_look(installed: Installed, tmp_path: Path) -> None:
+    share = installed.environment / "share"
+    assert (share / "man" / "man1" / "clusterproof.1").read_text().startswith(".TH CLUSTERPROOF")
+    assert (share / "zsh" / "site-functions" / "_clusterproof").is_file()
+    assert (share / "fish" / "vendor_completions.d" / "clusterproof.fish").is_file()
+    printed = installed.run(tmp_path, "clusterproof", "completion", "bash")
+    assert "complete -o bashdefault -F _shtab_clusterproof clusterproof" in printed.stdout
+
+
 def test_a_manifest_is_written_from_a_recording(installed: Installed, tmp_path: Path) -> None:
     made = installed.run(
         tmp_path, "clusterproof", "manifest", "--from", "demo", "--nodes", "gpu001", "--out", "golden.toml"

@@ -139,6 +139,8 @@ VALUES: list[tuple[dict[str, object], str, object]] = [
     ({"temperature_margin_c": -2}, "p.nvmlDeviceGetMarginTemperature(h)", -2),
     ({"clocks_event_reasons": "0x48"}, "p.nvmlDeviceGetCurrentClocksEventReasons(h)", 0x48),
     ({"clocks_event_reasons": "0x48"}, "p.nvmlDeviceGetCurrentClocksThrottleReasons(h)", 0x48),
+    ({"power_w": 650}, "p.nvmlDeviceGetPowerUsage(h)", 650_000),
+    ({"clock_mhz": 1755}, "p.nvmlDeviceGetClockInfo(h, 0)", 1755),
     ({"power_limit_w": 500}, "p.nvmlDeviceGetEnforcedPowerLimit(h)", 500_000),
     ({}, "p.nvmlDeviceGetPowerManagementDefaultLimit(h)", 700_000),
     ({"persistence_mode": False}, "p.nvmlDeviceGetPersistenceMode(h)", 0),

@@ -131,8 +131,10 @@ ASKED: dict[str, Callable[[object], object]] = {
     "clocks_event_reasons": newest(
         call("nvmlDeviceGetCurrentClocksEventReasons"), call("nvmlDeviceGetCurrentClocksThrottleReasons")
     ),
+    "power_w": call("nvmlDeviceGetPowerUsage", of=_watts),
     "power_limit_w": call("nvmlDeviceGetEnforcedPowerLimit", of=_watts),
     "power_limit_default_w": call("nvmlDeviceGetPowerManagementDefaultLimit", of=_watts),
+    "clock_mhz": call("nvmlDeviceGetClockInfo", GRAPHICS),
     "app_clock_mhz": call("nvmlDeviceGetApplicationsClock", GRAPHICS),
     "app_clock_default_mhz": call("nvmlDeviceGetDefaultApplicationsClock", GRAPHICS),
     "persistence_mode": call("nvmlDeviceGetPersistenceMode", of=bool),

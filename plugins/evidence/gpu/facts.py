@@ -169,8 +169,10 @@ class Gpu:
     temperature_c = Field(number)
     temperature_margin_c = Field(number)
     clocks_event_reasons = Field(whole)
+    power_w = Field(number)  # drawn now
     power_limit_w = Field(number)
     power_limit_default_w = Field(number)
+    clock_mhz = Field(whole)  # of graphics, now
     app_clock_mhz = Field(whole)
     app_clock_default_mhz = Field(whole)
     persistence_mode = Field(flag)

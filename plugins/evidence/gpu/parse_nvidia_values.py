@@ -158,6 +158,17 @@ GPU: dict[str, Reader] = {
         value(mask, "clocks_event_reasons.active", "clocks_throttle_reasons.active"),
         reasons,
     ),
+    "power_w": value(
+        number,
+        "gpu power readings/instantaneous power draw",
+        "gpu power readings/power draw",
+        "power readings/power draw",
+        "gpu_power_readings/instant_power_draw",
+        "gpu_power_readings/power_draw",
+        "power_readings/power_draw",
+        "power.draw.instant",
+        "power.draw",
+    ),
     "power_limit_w": value(
         number,
         "gpu power readings/current power limit",
@@ -175,6 +186,7 @@ GPU: dict[str, Reader] = {
         "power_readings/default_power_limit",
         "power.default_limit",
     ),
+    "clock_mhz": value(whole, "clocks/graphics", "clocks/graphics_clock", "clocks.current.graphics", "clocks.gr"),
     "app_clock_mhz": value(
         whole, "applications clocks/graphics", "applications_clocks/graphics_clock", "clocks.applications.graphics"
     ),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
+
+from clusterproof.plugins.suite import command_lines
 
 BAD_COMMAND_LINE = 4
 TEMPLATES = {"cluster.toml": "which nodes, and how to reach them", "clusterproof.toml": "what is expected of them"}
@@ -12,13 +13,7 @@ _NEXT = "Put your nodes into cluster.toml, then: clusterproof check ./cluster.to
 
 def init(arguments: list[str]) -> tuple[int, str]:
     """The exit code and the text of `clusterproof init [DIR]`. Raises SystemExit after its help, or a usage error."""
-    parser = argparse.ArgumentParser(
-        prog="clusterproof init",
-        description="Writes cluster.toml and clusterproof.toml with comments. Nothing that is there is overwritten.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("folder", nargs="?", default=".", metavar="DIR", help="where to (default: here)")
-    return begin_in(Path(parser.parse_args(arguments).folder))
+    return begin_in(Path(command_lines.init().parse_args(arguments).folder))
 
 
 def begin_in(folder: Path) -> tuple[int, str]:

@@ -1,0 +1,140 @@
+"""The command lines of `clusterproof COMMAND`, and of all of them as one: for completion and the man page."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+
+from clusterproof.plugins.core.kinds import forms
+from clusterproof.plugins.suite import flags, flags_of_perf
+from clusterproof.plugins.suite.flags import Option
+
+SHELLS = ("bash", "zsh", "fish")
+# Pytest's own options that are of use with ours.
+OF_PYTEST = (
+    Option("-m", "checks by occasion, subsystem or owner: prolog, gpu, 'gpu and not perf', …", {"metavar": "MARKS"}),
+    Option("-k", "checks by name", {"metavar": "NAME"}),
+    Option("-x", "stop at the first failure", {"action": "store_true"}),
+    Option("-n", "processes to judge with (pytest-xdist)", {"metavar": "N"}),
+    Option("-q", "say less", {"action": "store_true"}),
+    Option("-v", "say more", {"action": "store_true"}),
+    Option("--lf", "only what failed in the last run", {"action": "store_true"}),
+    Option("--collect-only", "list the checks, and run none", {"action": "store_true"}),
+    Option("--junitxml", "a JUnit file with a case for each check and node", {"metavar": "FILE"}),
+    Option("--html", "a page of pytest-html", {"metavar": "FILE"}),
+)
+
+
+def checks() -> argparse.ArgumentParser:
+    """`clusterproof checks`."""
+    parser = argparse.ArgumentParser(prog="clusterproof checks", description="The packaged checks, a line for each.")
+    parser.add_argument("-m", metavar="MARKS", default="", help="those that `-m MARKS` would choose: 'prolog and gpu'")
+    return parser
+
+
+def explain() -> argparse.ArgumentParser:
+    """`clusterproof explain`."""
+    parser = argparse.ArgumentParser(
+        prog="clusterproof explain",
+        description="What a check or an Xid means, what is said and when, what to do then, and whose it is: offline.",
+    )
+    parser.add_argument(
+        "name",
+        nargs="+",
+        metavar="CHECK",
+        help="as reports have it: gpu.no_xid; or no_xid, or test_no_xid; or xid:79",
+    )
+    return parser
+
+
+def doctor() -> argparse.ArgumentParser:
+    """`clusterproof doctor`."""
+    return argparse.ArgumentParser(
+        prog="clusterproof doctor",
+        description="What can be reached from here, and what is missing for the rest. Nothing is asked over a network.",
+        allow_abbrev=False,
+    )
+
+
+def init() -> argparse.ArgumentParser:
+    """`clusterproof init`."""
+    parser = argparse.ArgumentParser(
+        prog="clusterproof init",
+        description="Writes cluster.toml and clusterproof.toml with comments. Nothing that is there is overwritten.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("folder", nargs="?", default=".", metavar="DIR", help="where to (default: here)")
+    return parser
+
+
+def manifest() -> argparse.ArgumentParser:
+    """`clusterproof manifest`."""
+    parser = argparse.ArgumentParser(
+        prog="clusterproof manifest",
+        description="Writes the golden manifest of a machine known to be good, for --policy golden.toml -m ami.",
+        epilog="Any other option of clusterproof, such as --nodes, --region or --sudo, may follow.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--from", "--cluster", dest="source", required=True, metavar="X", help="what --cluster takes")
+    parser.add_argument("--out", default="", metavar="FILE", help="where to write it (default: print it)")
+    return parser
+
+
+def completion() -> argparse.ArgumentParser:
+    """`clusterproof completion`."""
+    parser = argparse.ArgumentParser(
+        prog="clusterproof completion",
+        description='Prints what completes words of clusterproof in a shell: eval "$(clusterproof completion bash)".',
+        allow_abbrev=False,
+    )
+    parser.add_argument("shell", choices=SHELLS, help="which shell")
+    return parser
+
+
+def check() -> argparse.ArgumentParser:
+    """`clusterproof check`: pytest reads it, and this describes it."""
+    parser = argparse.ArgumentParser(
+        prog="clusterproof check",
+        usage="clusterproof check X [OPTION...]",
+        description="Validates the nodes of X; pytest --cluster X is the same.",
+        add_help=False,
+    )
+    parser.add_argument("cluster", metavar="X", help=f"what to validate: {forms()}")
+    _add(parser, "often used options of pytest", OF_PYTEST)
+    for title, options in {**flags.GROUPS, **flags_of_perf.GROUPS}.items():
+        of_run = [option for option in options if option.flag not in ("--cluster", "--run")]
+        if of_run:
+            _add(parser, title.removeprefix("clusterproof: "), of_run)
+    return parser
+
+
+def every() -> Iterator[argparse.ArgumentParser]:
+    """Each command's, in the order in which help has them."""
+    from clusterproof.reports.history.command import parser as history
+
+    yield from (check(), checks(), explain(), doctor(), init(), history(), manifest(), completion())
+
+
+def whole() -> argparse.ArgumentParser:
+    """`clusterproof` with all its commands."""
+    parser = argparse.ArgumentParser(
+        prog="clusterproof",
+        description="Proves a GPU cluster fit for training. Nothing on a node is changed, and nothing passes without "
+        "evidence.",
+        epilog="exit codes: 0 nothing failed, 1 a check failed, 2 interrupted, 3 internal error, 4 bad command line or "
+        "inventory, 5 nothing was checked, 6 nothing failed, but something could not be measured",
+    )
+    parser.add_argument("--help-all", action="store_true", help="every option, pytest's own too")
+    parser.add_argument("--version", action="store_true", help="the version")
+    parser.add_argument("--run", metavar="PATH", help="judge a training run by its traces, logs or dumps")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for one in every():
+        name = one.prog.rpartition(" ")[2]
+        commands.add_parser(name, parents=[one], add_help=not one.add_help, usage=one.usage, help=one.description)
+    return parser
+
+
+def _add(parser: argparse.ArgumentParser, title: str, options: Sequence[Option]) -> None:
+    group = parser.add_argument_group(title)
+    for option in options:
+        group.add_argument(option.flag, help=option.words.replace("%", "%%"), **option.more)

@@ -1,0 +1,113 @@
+"""What GPUs told of themselves at the moment of the run, for the heat map of GPUs × nodes: measures, no verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clusterproof.plugins.evidence.field import number
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.reports.document.section import Section
+from clusterproof.reports.run import Run
+
+MAX_GPUS = 16  # of a node
+MIB_OF_GIB = 1024
+
+Number = float | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One number that a GPU tells.
+
+    `span` is how far apart two values are at least that shall look different from end to end; 0 of what is counted,
+    of which everything but zero is worth a look.
+    """
+
+    title: str
+    unit: str
+    span: float
+    read: Callable[[Mapping[str, Any]], Number]
+
+
+def _told(key: str, digits: int = 0, divisor: float = 1) -> Callable[[Mapping[str, Any]], Number]:
+    def read(gpu: Mapping[str, Any]) -> Number:
+        try:
+            value = number(gpu.get(key)) / divisor
+        except TypeError:
+            return None
+        return round(value, digits) if digits else round(value)
+
+    return read
+
+
+def _nvlink_errors(gpu: Mapping[str, Any]) -> Number:
+    """The sum over kinds and links of what was told; None where no counter was."""
+    kinds = gpu.get("nvlink_errors")
+    told = [links for links in kinds.values() if isinstance(links, dict)] if isinstance(kinds, dict) else []
+    counted = [links for links in told if "error" not in links]
+    if not counted:
+        return None
+    return sum(_whole(count) for links in counted for count in links.values())
+
+
+def _whole(data: object) -> int:
+    try:
+        return int(number(data))
+    except TypeError:  # of a link whose counter could not be read
+        return 0
+
+
+MEASURES = (
+    Measure("temperature", "°C", 25, _told("temperature_c")),
+    Measure("power", "W", 250, _told("power_w")),
+    Measure("graphics clock", "MHz", 500, _told("clock_mhz")),
+    Measure("memory in use", "GiB", 10, _told("memory_used_mib", 1, MIB_OF_GIB)),
+    Measure("uncorrected ECC errors", "", 0, _told("ecc_uncorrected_total")),
+    Measure("corrected ECC errors", "", 0, _told("ecc_corrected_total")),
+    Measure("NVLink errors", "", 0, _nvlink_errors),
+)
+_HEAT = """<p class="tools" hidden><label>Show <select id="measure"></select></label></p>
+<p id="gpu-legend" class="heat-legend"></p>
+<div id="gpu-bands"></div>
+<p id="gpu-told" class="told" aria-live="polite"></p>
+<div id="gpu-most"></div>"""
+
+
+def gpus_section(run: Run) -> Section | None:
+    """The heat map, which the page's script draws; None where no GPU told anything."""
+    return Section("gpus", "GPUs × nodes", _HEAT) if any(map(_tells, run.nodes.values())) else None
+
+
+def _tells(node: Node) -> bool:
+    return any(one.read(gpu) is not None for gpu in _gpus(node).values() for one in MEASURES)
+
+
+def measured(run: Run, pooled: Callable[[object], int]) -> list[list[Any]]:
+    """`[title, unit, span, pool number of each node's values]` for each measure that any GPU tells."""
+    records = [_gpus(node) for node in run.nodes.values()]
+    found = []
+    for one in MEASURES:
+        values = [_of_node(one, gpus) for gpus in records]
+        if any(value is not None for row in values for value in row):
+            found.append([one.title, one.unit, one.span, [pooled(row) for row in values]])
+    return found
+
+
+def _of_node(one: Measure, gpus: Mapping[int, Mapping[str, Any]]) -> Sequence[Number]:
+    return [one.read(gpus[index]) if index in gpus else None for index in range(max(gpus, default=-1) + 1)]
+
+
+def _gpus(node: Node) -> dict[int, Mapping[str, Any]]:
+    return dict(_by_index(node))
+
+
+def _by_index(node: Node) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    collected = node.evidence.collectors.get("nvml")
+    data = collected.value if collected else None
+    gpus = data.get("gpus") if isinstance(data, dict) else None
+    for gpu in gpus if isinstance(gpus, list) else ():
+        index = gpu.get("index") if isinstance(gpu, dict) else None
+        if type(index) is int and 0 <= index < MAX_GPUS:
+            yield index, gpu

@@ -1,0 +1,185 @@
+"""The last runs of a history: how many nodes were fit, findings that come and go, and busbw per node."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from html import escape
+from itertools import pairwise
+
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.document.section import Section
+from clusterproof.reports.findings import within
+from clusterproof.reports.history.model import Entry, Past
+from clusterproof.reports.history.model import Run as PastRun
+from clusterproof.reports.history.trends import Trend, trends
+from clusterproof.reports.run import Run
+
+MAX_RUNS = 20
+MAX_ROWS = 40  # of findings, and of nodes
+MAX_NODES = 200  # characters of a nodeset
+MAX_NAME = 60
+BAR, GAP, HEIGHT = 28, 6, 90  # px
+SPARK_WIDTH, SPARK_HEIGHT = 160, 24
+_NOT_FIT = (Verdict.FAIL, Verdict.INCOMPLETE)
+_CLASSES = {Verdict.PASS: "pass", Verdict.NOT_APPLICABLE: "na"}
+_SIGNS = {Verdict.PASS: "·", Verdict.NOT_APPLICABLE: "–"}
+
+
+def trend_section(run: Run) -> Section | None:
+    """The section, from two runs on."""
+    past = run.past
+    if past is None or len(past.runs) < 2:
+        return None
+    parts = (_bars(past), _come_and_go(past), _busbw(past))
+    return Section("trend", f"The last {len(past.runs)} runs", "".join(parts))
+
+
+def _day(run: PastRun) -> str:
+    return f"{datetime.fromtimestamp(run.began, timezone.utc):%Y-%m-%d %H:%M}"
+
+
+def counts(past: Past) -> list[tuple[int, int, int]]:
+    """How many nodes failed, were not proven, and were fit, in each run."""
+    worst: dict[int, dict[str, Verdict]] = defaultdict(dict)
+    for (_, node), track in past.tracks.items():
+        for entry in track:
+            if entry.verdict in _NOT_FIT and worst[entry.run].get(node) is not Verdict.FAIL:
+                worst[entry.run][node] = entry.verdict
+    found = []
+    for run in past.runs:
+        verdicts = [verdict for node, verdict in worst[run.number].items() if node != run.cluster]
+        failed, open_ = verdicts.count(Verdict.FAIL), verdicts.count(Verdict.INCOMPLETE)
+        found.append((failed, open_, max(0, run.nodes - failed - open_)))
+    return found
+
+
+def _bars(past: Past) -> str:
+    """A bar for each run: what failed above what was not proven above what was fit."""
+    data = counts(past)
+    most = max(sum(bar) for bar in data) or 1
+    drawn = "".join(_bar(number, run, bar, most) for number, (run, bar) in enumerate(zip(past.runs, data, strict=True)))
+    width = len(data) * (BAR + GAP)
+    fit = ", ".join(str(bar[2]) for bar in data)
+    legend = "".join(
+        f'<span><span class="cell {name}">{sign}</span> {word}</span>'
+        for name, sign, word in (("F", "F", "failed"), ("I", "I", "not proven"), ("pass", "·", "fit as far as checked"))
+    )
+    size = f'viewBox="0 0 {width} {HEIGHT + 34}" width="{width}" height="{HEIGHT + 34}"'
+    words = f"fit nodes in each run, the oldest first: {fit}"
+    return (
+        f'<p class="heat-legend">{legend}</p>'
+        f'<div class="scroll"><svg class="trend" role="img" aria-label="{words}" {size}>'
+        f'{drawn}</svg></div><p class="facts">{_day(past.runs[0])} to {_day(past.runs[-1])} UTC; '
+        "the number is that of the fit nodes</p>"
+    )
+
+
+def _bar(number: int, run: PastRun, bar: tuple[int, int, int], most: int) -> str:
+    failed, open_, fit = bar
+    x, y = number * (BAR + GAP), HEIGHT + 16.0
+    parts = []
+    for name, count in (("pass", fit), ("I", open_), ("F", failed)):
+        high = HEIGHT * count / most
+        y -= high
+        if count:
+            parts.append(f'<path class="{name}" d="M{x} {y:.1f}h{BAR}v{high:.1f}h-{BAR}z"/>')
+    title = f"{_day(run)} UTC, {run.occasion}: {fit} fit, {failed} failed, {open_} not proven of {run.nodes} nodes"
+    day = f"{datetime.fromtimestamp(run.began, timezone.utc):%m-%d}"
+    return (
+        f"<g><title>{escape(printable(title, MAX_NODES), quote=False)}</title>{''.join(parts)}"
+        f'<text x="{x + BAR / 2:g}" y="{y - 4:.1f}">{fit}</text>'
+        f'<text class="at" x="{x + BAR / 2:g}" y="{HEIGHT + 30}">{day}</text></g>'
+    )
+
+
+def _come_and_go(past: Past) -> str:
+    """A row for each check and the nodes that had the same story, those that changed most often first."""
+    stories: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for (check, node), track in past.tracks.items():
+        story = _story(past.runs, track)
+        if "fail" in story or "concern" in story:
+            stories[check, story].append(node)
+    rows = sorted(stories.items(), key=lambda row: (-_changes(row[0][1]), -len(row[1]), row[0][0]))
+    if not rows:
+        return "<p>Nothing failed in these runs, and nothing was of concern.</p>"
+    runs = "".join(
+        f'<th scope="col"><span title="{_day(run)} UTC">{-age or "now"}</span></th>' for age, run in _ages(past.runs)
+    )
+    body = "".join(_row(check, story, nodes) for (check, story), nodes in rows[:MAX_ROWS])
+    more = f"<p>… and {len(rows) - MAX_ROWS} more</p>" if len(rows) > MAX_ROWS else ""
+    return (
+        '<h3>Findings that come and go</h3><div class="scroll"><table class="stories"><thead><tr>'
+        f'<th scope="col">check</th><th scope="col">nodes</th>{runs}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>{more}"
+    )
+
+
+def _ages(runs: Sequence[PastRun]) -> Iterator[tuple[int, PastRun]]:
+    return ((len(runs) - 1 - number, run) for number, run in enumerate(runs))
+
+
+def _story(runs: Sequence[PastRun], track: Sequence[Entry]) -> tuple[str, ...]:
+    """What each run said, oldest first; empty where it did not look."""
+    said: Mapping[int, Verdict] = {entry.run: entry.verdict for entry in track}
+    return tuple(said[run.number].value if run.number in said else "" for run in runs)
+
+
+def _changes(story: Sequence[str]) -> int:
+    """How often it came or went; what was not measured says neither."""
+    found = [verdict in ("fail", "concern") for verdict in story if verdict not in ("", "incomplete")]
+    return sum(now != before for before, now in pairwise(found))
+
+
+def _row(check: str, story: Sequence[str], nodes: Sequence[str]) -> str:
+    cells = "".join(_cell(Verdict(word)) if word else "<td></td>" for word in story)
+    where = escape(within(printable(fold(nodes), MAX_NODES), MAX_NODES))
+    return f'<tr><th scope="row">{escape(printable(check, MAX_NAME))}</th><td class="nodes">{where}</td>{cells}</tr>'
+
+
+def _cell(verdict: Verdict) -> str:
+    name = _CLASSES.get(verdict, verdict.letter)
+    return f'<td class="{name}"><span title="{verdict.value}">{_SIGNS.get(verdict, verdict.letter)}</span></td>'
+
+
+def _busbw(past: Past) -> str:
+    """A line for each node and what was measured of it, the deepest fall first."""
+    found = [trend for trend in trends(past) if len(trend.values) > 1]
+    if not found:
+        return ""
+    worst = sorted(found, key=lambda trend: trend.change)[:MAX_ROWS]
+    body = "".join(map(_line, worst))
+    more = f"<p>… and {len(found) - MAX_ROWS} more, which changed less</p>" if len(found) > MAX_ROWS else ""
+    heads = "".join(
+        f'<th scope="col">{word}</th>' for word in ("node", "over the runs", "last", "usual", "change", "what")
+    )
+    return (
+        '<h3>busbw per node</h3><div class="scroll">'
+        f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>{more}"
+    )
+
+
+def _line(trend: Trend) -> str:
+    unit = escape(printable(trend.unit, MAX_NAME))
+    node, name = escape(printable(trend.node, MAX_NAME)), escape(printable(trend.name, MAX_NODES))
+    return (
+        f'<tr><th scope="row">{node}</th><td>{_spark(trend)}</td><td>{trend.last:.4g} {unit}</td>'
+        f"<td>{trend.usual:.4g} {unit}</td><td>{trend.change * 100:+.1f} %</td><td>{name}</td></tr>"
+    )
+
+
+def _spark(trend: Trend) -> str:
+    top = max(trend.values) or 1.0
+    step = SPARK_WIDTH / (len(trend.values) - 1)
+    points = "L".join(
+        f"{number * step:.1f} {2 + (SPARK_HEIGHT - 4) * (1 - value / top):.1f}"
+        for number, value in enumerate(trend.values)
+    )
+    words = ", ".join(f"{value:.4g}" for value in trend.values)
+    return (
+        f'<svg class="spark" role="img" aria-label="{words}" viewBox="0 0 {SPARK_WIDTH} {SPARK_HEIGHT}" '
+        f'width="{SPARK_WIDTH}" height="{SPARK_HEIGHT}"><path class="line" d="M{points}"/></svg>'
+    )

@@ -1,0 +1,63 @@
+"""Where nodes stand, for the map: by every kind of place that this run knows, and that divides the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.ec2.placement import lowest_layers, network_layers, ultraservers, zones
+from clusterproof.reports.document.section import Section
+from clusterproof.reports.run import Run
+
+MAX_NAME = 80  # characters
+UNKNOWN = -1  # in place of a number, where nobody tells
+
+_MAP = """<p class="tools" hidden><label>by <select id="map-by"></select></label>
+<a href="#q=" id="map-all" hidden>show all nodes again</a></p>
+<div id="map-places"></div>
+<p id="map-told" class="told" aria-live="polite"></p>"""
+
+
+def map_section(run: Run) -> Section | None:
+    """The map, which the page's script draws; None where there is nothing to lay out."""
+    is_told = len(run.nodes) > 1 and any(result.is_of_node for result in run.results)
+    return Section("map", "Map of the nodes", _MAP) if is_told else None
+
+
+def places(run: Run) -> list[list[Any]]:
+    """`[kind, names, number of each node's name]` for each kind of place, the narrowest first."""
+    nodes = [*run.nodes]
+    return [entry for kind, place_of in _kinds(run) if (entry := _numbered(kind, place_of, nodes))]
+
+
+def _kinds(run: Run) -> Iterator[tuple[str, Mapping[str, str | None]]]:
+    readings: tuple[tuple[str, Callable[[ClusterFacts], Mapping[str, str | None]]], ...] = (
+        ("UltraServer", ultraservers),
+        ("network node", lambda cluster: lowest_layers(network_layers(cluster))),
+        ("Slurm switch", lambda cluster: cluster.slurm.switches),
+        ("availability zone", zones),
+    )
+    for kind, read in readings:
+        yield kind, _known(read, run.facts)
+    yield "group", {name: node.target.group for name, node in run.nodes.items()}
+
+
+def _known(read: Callable[[ClusterFacts], Mapping[str, str | None]], cluster: ClusterFacts) -> Mapping[str, str | None]:
+    try:
+        return read(cluster)
+    except (Incomplete, NotApplicable):
+        return {}
+
+
+def _numbered(kind: str, place_of: Mapping[str, str | None], nodes: Sequence[str]) -> list[Any]:
+    """Nothing where all nodes stand in one place, or each in its own."""
+    found = [place_of.get(node) or "" for node in nodes]
+    names = sorted({place for place in found if place})
+    if not 1 < len(names) < len([place for place in found if place]):
+        return []
+    numbers = {name: number for number, name in enumerate(names)}
+    shown = [printable(name, MAX_NAME) for name in names]
+    return [kind, shown, [numbers.get(place, UNKNOWN) for place in found]]

@@ -1,0 +1,1 @@
+"""The page of a run against axe-core: what assistive programs need of it."""

@@ -1,0 +1,67 @@
+"""axe-core finds no fault on the page: roles, names, contrast (WCAG A and AA), in every width and look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.counterparts.installed import folder, needs
+from tests.reports.pages import demo_page, page_with_history
+from tests.testbed.browser import Browser, browser
+from tests.testbed.needs import needs_chromium
+
+pytestmark = [needs("axe_core"), needs_chromium]
+RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice")
+ASK = """
+const told = arguments[arguments.length - 1];
+axe.run(document, { runOnly: arguments[0] }).then((found) => told(found.violations.map(
+  (rule) => rule.id + ": " + rule.nodes.slice(0, 3).map((one) => one.target + " " + one.failureSummary).join("; "))));
+"""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as started:
+        started.driver.set_script_timeout(300)
+        yield started
+
+
+@pytest.fixture(scope="module", params=["demo", "history"])
+def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = {"demo": demo_page, "history": page_with_history}[request.param]
+    path = tmp_path_factory.mktemp(request.param) / "report.html"
+    path.write_text(made(), encoding="utf-8")
+    return path
+
+
+def complaints(chromium: Browser) -> list[Any]:
+    """What axe-core finds on the page that is open."""
+    script = (folder("axe_core") / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+    chromium.run(script)
+    return list(chromium.driver.execute_async_script(ASK, RULES))
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1600])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_whole_page_has_no_fault(chromium: Browser, page: Path, scheme: str, width: int) -> None:
+    chromium.look(scheme, width)
+    chromium.open(page)
+    assert complaints(chromium) == []
+
+
+def test_a_nodes_page_has_no_fault(chromium: Browser, page: Path) -> None:
+    chromium.look()
+    chromium.open(page)
+    chromium.run("location.hash = '#node=' + encodeURIComponent(data.nodes[2])")
+    chromium.awaited("#node h2")
+    assert complaints(chromium) == []
+
+
+def test_axe_core_would_see_a_fault(chromium: Browser, page: Path) -> None:
+    chromium.look()
+    chromium.open(page)
+    chromium.run("document.getElementById('measure').parentNode.replaceWith(document.getElementById('measure'))")
+    assert [words.partition(":")[0] for words in complaints(chromium)] == ["select-name"]
