@@ -16,6 +16,7 @@ from clusterproof.reports.findings import Finding, findings
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+    from clusterproof.plugins.training_run.run import TrainingRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Run:
     evaluated_by_pairs: frozenset[str] = frozenset()  # checks, by id
     broken: int = 0  # failures that are nobody's verdict
     between: PairwiseRun | None = None  # what was measured between nodes
+    training: TrainingRun | None = None  # what a training run told of itself
     last_began: float | None = None  # when the run before it in the history did, in seconds since 1970
 
     @property

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.suite.outcomes import Outcomes
 from clusterproof.plugins.suite.protocol import route_of
-from clusterproof.plugins.suite.state import PAIRWISE, cluster_of
+from clusterproof.plugins.suite.state import PAIRWISE, TRAINING_RUN, cluster_of
 from clusterproof.reports.results import ResultsFile
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ class Reporting:
             evaluated_by_pairs=evaluated_by_pairs() if PAIRWISE in self.config.stash else frozenset(),
             broken=self.outcomes.broken,
             between=self.config.stash.get(PAIRWISE, None),
+            training=self.config.stash.get(TRAINING_RUN, None),
             last_began=history.last.began if history and history.last else None,
         )
 
