@@ -17,6 +17,7 @@ from clusterproof.reports.history.model import Past
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+    from clusterproof.plugins.training_run.run import TrainingRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Run:
     between: PairwiseRun | None = None  # what was measured between nodes
     past: Past | None = None  # this run and those before it, where there is a history
     site: str = ""  # where the documentation stands, with a slash at its end
+    training: TrainingRun | None = None  # what a training run told of itself
     last_began: float | None = None  # when the run before it in the history did, in seconds since 1970
 
     @property

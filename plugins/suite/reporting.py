@@ -13,7 +13,7 @@ from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.suite.outcomes import Outcomes
 from clusterproof.plugins.suite.protocol import route_of
-from clusterproof.plugins.suite.state import PAIRWISE, cluster_of, policy_of
+from clusterproof.plugins.suite.state import PAIRWISE, TRAINING_RUN, cluster_of, policy_of
 from clusterproof.reports.results import ResultsFile
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ class Reporting:
             between=self.config.stash.get(PAIRWISE, None),
             past=self._past(),
             site=policy_of(self.config).site,
+            training=self.config.stash.get(TRAINING_RUN, None),
             last_began=history.last.began if history and history.last else None,
         )
 

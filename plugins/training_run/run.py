@@ -125,14 +125,15 @@ class TrainingRun:
         """Its steps behind the warm-up, each as long as it is in most ranks, without checkpoints. Raises Incomplete."""
         if not self.data.steps:
             raise Incomplete(NO_STEPS, cause=NO_STEPS)
-        series = steady(self._timed)
+        series = steady(self.every_step)
         if len(series) < least:
             few = f"{len(series)} steps behind the warm-up; expected {least} at least: log more of them"
             raise Incomplete(few, cause=few)
         return series
 
     @cached_property
-    def _timed(self) -> Sequence[Timed]:
+    def every_step(self) -> Sequence[Timed]:
+        """All its steps in order, each as long as it is in most ranks, without checkpoints."""
         saved: dict[tuple[int, int], float] = {}
         for (rank, name), cells in self.data.parts.items():
             if kind_of(name) == CHECKPOINT:

@@ -36,6 +36,7 @@ class RunData:
     steps: dict[int, Seconds] = field(default_factory=dict)  # by rank
     dumps: dict[int, Dump] = field(default_factory=dict)  # by rank
     samples: Samples = field(default_factory=Samples)
+    kinds: dict[tuple[int, str], float] = field(default_factory=dict)  # seconds by rank and kind of operation or part
     spent: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict)  # by kind and name, of all ranks
     seats: dict[int, Seat] = field(default_factory=dict)  # by rank
     hostfile: list[Slots] = field(default_factory=list)
@@ -65,6 +66,7 @@ class RunData:
 
     def _operation(self, one: Operation, where: str) -> None:
         self._place(one.place, where)
+        self._count(one.place.rank, one.name, one.seconds)
         self._compute(one.place.rank, one.name, one.step, one.seconds, where)
 
     def _dump(self, dump: Dump, where: str) -> None:
@@ -97,6 +99,10 @@ class RunData:
         if len(self.places) > MAX_RANKS:
             raise RunError(f"{where}: more than {MAX_RANKS:,} ranks; expected fewer")
 
+    def _count(self, rank: int, name: str, seconds: float) -> None:
+        key = rank, kind_of(name)
+        self.kinds[key] = self.kinds.get(key, 0.0) + seconds
+
     def _compute(self, rank: int, name: str, step: int, seconds: float, where: str) -> None:
         if kind_of(name) in (COMPUTE, UNKNOWN):
             self._keep(self.compute.setdefault((rank, name), {}), step, seconds, where)
@@ -106,9 +112,12 @@ class RunData:
         rank = one.place.rank
         self._keep(self.steps.setdefault(rank, {}), one.step, one.seconds, where)
         for name, seconds in one.parts.items():
+            self._count(rank, name, seconds)
             self._compute(rank, name, one.step, seconds, where)
             if kind_of(name) not in (COMPUTE, UNKNOWN, OTHER):
-                self._keep(self.parts.setdefault((rank, name), {}), one.step, seconds, where)
+                cells = self.parts.setdefault((rank, name), {})
+                if seconds or not cells or one.step in cells:  # a part that a step has not takes no room
+                    self._keep(cells, one.step, seconds, where)
 
     def _keep(self, cells: Seconds, step: int, seconds: float, where: str) -> None:
         before = cells.get(step)

@@ -20,10 +20,14 @@ class Seat:
     by: str = ""
 
     @property
-    def words(self) -> str:
+    def place(self) -> str:
         """`gpu002, GPU 4`."""
-        gpu = "" if self.gpu is None else f", GPU {self.gpu}"
-        return f"{self.node}{gpu}" + (f" {self.by}" if self.by else "")
+        return self.node if self.gpu is None else f"{self.node}, GPU {self.gpu}"
+
+    @property
+    def words(self) -> str:
+        """The same, and whence it is known."""
+        return f"{self.place} {self.by}" if self.by else self.place
 
 
 @record

@@ -16,7 +16,7 @@ from clusterproof.reports.document.tiles import tiles
 from clusterproof.reports.findings import headline, standing
 from clusterproof.reports.run import Run
 
-_STYLES = ("page.css", "tiles.css", "grid.css", "pairs.css", "map.css", "trend.css")
+_STYLES = ("page.css", "tiles.css", "grid.css", "pairs.css", "map.css", "trend.css", "training.css")
 _SCRIPTS = ("words.js", "grid.js", "node.js", "map.js", "gpus.js", "page.js")
 _CLASSES = {"not fit": "fail", "not proven": "incomplete", "fit as far as checked": "pass"}
 

@@ -91,6 +91,14 @@ def _pairs(run: Run) -> Section | None:
     return pairs_section(run.between, run.nodes)
 
 
+def _training(run: Run) -> Section | None:
+    if run.training is None:
+        return None
+    from clusterproof.reports.document.training import training_section  # few runs judge a training run
+
+    return training_section(run.training)
+
+
 def _again(run: Run) -> Section | None:
     commands = {
         what: command
@@ -143,6 +151,7 @@ SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
     trend_section,
     _grid,
     gpus_section,
+    _training,
     _pairs,
     _again,
     _topology,

@@ -1,0 +1,208 @@
+"""GPUs over time: how busy each is as a band of colours, and how much of its memory is used, with its trend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from html import escape
+from statistics import fmean, median
+
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.training_run.samples import BIN_S, GPU, MEMORY, Samples, Series
+from clusterproof.reports.document.section import table
+
+MAX_BANDS = 64  # of more GPUs each node is one, of more nodes only the idlest are drawn
+MAX_APART, APART = 16, 10.0  # GPUs that have a line of their own, and by how many points they are idler
+MAX_COLUMNS = 300  # of a band; longer runs have longer stretches
+MAX_LINES = 8  # of memory: the GPUs that use most in the end
+LEFT, WIDTH, ROW, HEAD = 170, 600, 11, 4
+LEVELS = ((10.0, "idle"), (50.0, "low"), (70.0, "half"), (90.0, "much"))  # percent, below it
+FULL = "full"
+MAX_NAME = 26  # characters
+HEIGHT = 90
+DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """What one line of the drawing shows: a GPU, or all of a node's together; None where nothing was sampled."""
+
+    name: str
+    means: Sequence[float | None]
+
+    @property
+    def mean(self) -> float:
+        """The mean over time."""
+        return fmean(value for value in self.means if value is not None)
+
+
+def band_section(samples: Samples) -> str:
+    """The bands; empty where no GPU was sampled."""
+    every = samples.of(GPU)
+    if not every:
+        return ""
+    first, stride, columns = _stretches(every.values())
+    bands = [
+        Band(f"{node} {device}", _joined([series], first, stride, columns)) for (node, device), series in every.items()
+    ]
+    what = f"{len(bands):,} GPUs"
+    if len(bands) > MAX_BANDS:
+        apart = _apart(bands)
+        bands = _of_nodes(every, first, stride, columns)
+        what += f" of {len(bands):,} nodes, a line for each node"
+        if len(bands) > MAX_BANDS - len(apart):
+            bands = sorted(bands, key=lambda band: band.mean)[: MAX_BANDS - len(apart)]
+            what += f", the {len(bands)} idlest"
+        what += ", and for each GPU that is far idler than most" if apart else ""
+        bands += apart
+    bands.sort(key=lambda band: band.name)
+    return f"<h3>How busy GPUs are</h3><p>{what}.</p>{_legend()}{_drawn(bands, what, first, stride, columns)}"
+
+
+def _apart(bands: Sequence[Band]) -> list[Band]:
+    """The GPUs that are far idler than the middle one, the idlest of them."""
+    usual = median(band.mean for band in bands)
+    return sorted((band for band in bands if band.mean < usual - APART), key=lambda band: band.mean)[:MAX_APART]
+
+
+def _stretches(every: Iterable[Series]) -> tuple[int, int, int]:
+    """The first stretch, how many are one column, and how many columns there are."""
+    times = [at for series in every if series for at in (min(series), max(series))]
+    first, last = min(times), max(times)
+    stride = -(-(last - first + 1) // MAX_COLUMNS)
+    return first, stride, (last - first) // stride + 1
+
+
+def _joined(many: Sequence[Series], first: int, stride: int, columns: int) -> list[float | None]:
+    totals, counts = [0.0] * columns, [0] * columns
+    for series in many:
+        for at, one in series.items():
+            totals[(at - first) // stride] += one.mean
+            counts[(at - first) // stride] += 1
+    return [total / count if count else None for total, count in zip(totals, counts, strict=True)]
+
+
+def _of_nodes(every: Mapping[tuple[str, str], Series], first: int, stride: int, columns: int) -> list[Band]:
+    nodes: dict[str, list[Series]] = {}
+    for (node, _), series in every.items():
+        nodes.setdefault(node, []).append(series)
+    return [Band(node, _joined(many, first, stride, columns)) for node, many in nodes.items()]
+
+
+def _drawn(bands: Sequence[Band], what: str, first: int, stride: int, columns: int) -> str:
+    height = HEAD + ROW * len(bands)
+    idlest = min(bands, key=lambda band: band.mean)
+    label = f"how busy {what} are over time; the idlest, {idlest.name}, {idlest.mean:.0f} % in the mean"
+    lines = "".join(_line(band, HEAD + ROW * number, columns) for number, band in enumerate(bands))
+    begin, end = first * BIN_S, (first + stride * columns) * BIN_S
+    return (
+        f'<div class="scroll"><svg class="bands" role="img" aria-label="{escape(printable(label, 400))}" '
+        f'viewBox="0 0 {LEFT + WIDTH} {height + 18}" width="{LEFT + WIDTH}" height="{height + 18}">{lines}'
+        f'<text x="{LEFT}" y="{height + 13}">{_clock(begin)}</text>'
+        f'<text class="end" x="{LEFT + WIDTH}" y="{height + 13}">{_clock(end)}</text></svg></div>'
+    )
+
+
+def _line(band: Band, top: int, columns: int) -> str:
+    """One path of each colour, stretches of the same joined."""
+    width = WIDTH / columns
+    paths: dict[str, list[str]] = {}
+    at = 0
+    while at < columns:
+        name = _level(band.means[at])
+        end = at + 1
+        while end < columns and _level(band.means[end]) == name:
+            end += 1
+        if name:
+            long = (end - at) * width
+            paths.setdefault(name, []).append(f"M{LEFT + at * width:.1f} {top}h{long:.1f}v{ROW - 2}h-{long:.1f}z")
+        at = end
+    name = printable(band.name, 4 * MAX_NAME)
+    shown = name if len(name) <= MAX_NAME else f"…{name[1 - MAX_NAME :]}"
+    drawn = "".join(f'<path class="{level}" d="{"".join(parts)}"/>' for level, parts in paths.items())
+    return (
+        f"<g><title>{escape(name)}: {band.mean:.0f} % in the mean</title>"
+        f'<text class="row" x="{LEFT - 6}" y="{top + ROW - 3}">{escape(shown)}</text>{drawn}</g>'
+    )
+
+
+def _level(percent: float | None) -> str:
+    if percent is None:
+        return ""
+    return next((name for most, name in LEVELS if percent < most), FULL)
+
+
+def _legend() -> str:
+    words, least = [], 0.0
+    for most, name in LEVELS:
+        words.append((name, f"{least:g} to {most:g} %"))
+        least = most
+    words.append((FULL, f"{least:g} % and more"))
+    shown = "".join(f'<span><i class="{name}"></i> {text}</span>' for name, text in words)
+    return f'<p class="bands-legend">{shown}</p>'
+
+
+def memory_section(samples: Samples) -> str:
+    """The memory of the GPUs that use most; empty where none was sampled."""
+    every = samples.of(MEMORY)
+    if not every:
+        return ""
+    first, stride, columns = _stretches(every.values())
+    bands = [
+        Band(f"{node} {device}", _joined([series], first, stride, columns)) for (node, device), series in every.items()
+    ]
+    bands.sort(key=lambda band: -_ends(band)[1])
+    shown = bands[:MAX_LINES]
+    peak = max(value for band in bands for value in band.means if value is not None)
+    lines = "".join(f'<path class="line line-{number}" d="{_path(band.means)}"/>' for number, band in enumerate(shown))
+    trends = "".join(f'<path class="trend" d="{_trend_path(band)}"/>' for band in shown[:1])
+    hours = stride * columns * BIN_S / 3600
+    rows = [(printable(band.name, 80), f"{band.mean:.1f} %", *_trend_words(band, hours)) for band in shown]
+    words = f"memory of {len(bands):,} GPUs, at most {peak:.0f} %"
+    more = f", the {MAX_LINES} that use most in the end" if len(bands) > MAX_LINES else ""
+    figures = table(("GPU", "mean", "at first", "at last", "points an hour"), rows)
+    begin, end = first * BIN_S, (first + stride * columns) * BIN_S
+    middle = f"dotted: 100 %, dashed: trend of {escape(printable(shown[0].name, 60))}"
+    return (
+        f"<h3>GPU memory</h3><figure><figcaption>{words}{more}</figcaption>"
+        f'<svg viewBox="0 -2 {WIDTH} {HEIGHT + 4}" preserveAspectRatio="none" role="img" aria-label="{words}{more}">'
+        f'<path class="axis" d="M0 {HEIGHT}H{WIDTH}"/><path class="full" d="M0 0H{WIDTH}"/>{lines}{trends}</svg>'
+        f"<p><span>{_clock(begin)}</span><span>{middle}</span><span>{_clock(end)}</span></p></figure>"
+        f"<details><summary>in figures</summary>{figures}</details>"
+    )
+
+
+def _path(means: Sequence[float | None]) -> str:
+    step = WIDTH / max(1, len(means) - 1)
+    words, is_drawn = [], False
+    for number, value in enumerate(means):
+        if value is not None:
+            words.append(f"{'L' if is_drawn else 'M'}{number * step:.1f} {HEIGHT * (1 - value / 100):.1f}")
+        is_drawn = value is not None
+    return "".join(words)
+
+
+def _ends(band: Band) -> tuple[float, float]:
+    """The middle of the first tenth and of the last: a trend that one jump does not make."""
+    data = [value for value in band.means if value is not None]
+    tenth = max(1, len(data) // 10)
+    return median(data[:tenth]), median(data[-tenth:])
+
+
+def _trend_path(band: Band) -> str:
+    begin, end = (HEIGHT * (1 - percent / 100) for percent in _ends(band))
+    return f"M0 {begin:.1f}L{WIDTH} {end:.1f}"
+
+
+def _trend_words(band: Band, hours: float) -> tuple[str, str, str]:
+    begin, end = _ends(band)
+    return f"{begin:.1f} %", f"{end:.1f} %", f"{(end - begin) / hours:+.2f}" if hours else ""
+
+
+def _clock(time_s: float) -> str:
+    """`06-03 05:00`; of times that count from the beginning `00:10:00`."""
+    if time_s < 365 * DAY_S:
+        hours, rest = divmod(round(time_s), 3600)
+        return f"{hours:02}:{rest // 60:02}:{rest % 60:02}"
+    return datetime.fromtimestamp(time_s, timezone.utc).strftime("%m-%d %H:%M UTC")

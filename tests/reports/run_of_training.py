@@ -1,0 +1,50 @@
+"""A training run for the page: everything that files can tell of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from clusterproof.plugins.training_run.records import KERNEL, OPERATOR, Place, Spent, Step
+from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.run_data import Fact, RunData
+from clusterproof.plugins.training_run.samples import GPU, MEMORY, Sample
+from clusterproof.plugins.training_run.seats import Slots
+
+BEGAN_S = 1_700_000_000
+LONG, LATE = (30, 47), 5  # steps that wait for data, and the rank that does
+KERNELS = (
+    "ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
+    "void cutlass::Kernel2<cutlass_80_tensorop>",
+    "triton_poi_fused_0",
+)
+
+
+def training_run(ranks: int = 32, steps: int = 60, nodes: int = 4, slow: int = 12, name: str = "llama") -> TrainingRun:
+    """Two stages of ranks of which one is slow, on nodes of which one GPU idles and one fills its memory."""
+    data = RunData()
+    data.add(_facts(Random(3), ranks, steps, slow), "steps")
+    data.add(_samples(Random(4), nodes), "samples")
+    seats = tuple(Slots(f"gpu{number:03}", 8) for number in range(ranks // 8))
+    return TrainingRun(name, data, nodes=seats)
+
+
+def _facts(random: Random, ranks: int, steps: int, slow: int) -> Iterator[Fact]:
+    for step in range(1, steps + 1):
+        long, save = 0.8 * (step in LONG), 0.5 * (step % 25 == 0)
+        for rank in range(ranks):
+            work = 0.6 * random.gauss(1, 0.01) * (1.4 if rank == slow else 1)
+            parts = {"forward": work, "all_reduce": 0.2, "data": 0.01 + long * (rank == LATE), "checkpoint": save}
+            yield Step(Place(rank, 2 * rank // ranks), step, 1.0 + long + save + random.random() / 100, parts)
+    yield from (Spent(0, KERNEL, kernel, 3.0 / (at + 1), 100) for at, kernel in enumerate(KERNELS))
+    yield Spent(0, OPERATOR, "aten::mm", 1.2, 40)
+
+
+def _samples(random: Random, nodes: int) -> Iterator[Fact]:
+    for node in range(nodes):
+        for time_s in range(0, 3600, 30):
+            for gpu in range(8):
+                busy = 0.0 if time_s < 120 else 40.0 if (node, gpu) == (1, 2) else 96.0 + random.random()
+                full = 60 + random.random() + (time_s / 120 if (node, gpu) == (2, 1) else 0)
+                for metric, percent in ((GPU, busy), (MEMORY, full)):
+                    yield Sample(f"gpu{node:03}", metric, f"gpu{gpu}", BEGAN_S + time_s, percent)

@@ -1,0 +1,126 @@
+"""The section of a training run: what it shows, in words too, and that it stays small whatever the run."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from clusterproof.plugins.training_run.records import KERNEL, OPERATOR, Operation, Place, Spent, Step
+from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.run_data import RunData
+from clusterproof.plugins.training_run.samples import GPU, MEMORY, Sample
+from clusterproof.reports.document import document
+from clusterproof.reports.document.training import training_section
+from tests.reports.page import Page
+from tests.reports.reported import result, run_of
+from tests.reports.run_of_training import LATE, LONG, training_run
+
+MOST = 600_000  # characters that the section may take of a page
+
+
+@pytest.fixture(scope="module")
+def page() -> Page:
+    return Page(section(training_run()))
+
+
+def section(run: TrainingRun) -> str:
+    found = training_section(run)
+    return found.html if found else ""
+
+
+def labels(page: Page) -> str:
+    return "\n".join(page.attributes("aria-label"))
+
+
+def told(*facts: object, name: str = "x") -> TrainingRun:
+    data = RunData()
+    data.add(facts, "made up")  # type: ignore[arg-type]
+    return TrainingRun(name, data)
+
+
+def test_time_is_shown_in_phases_that_make_up_the_whole(page: Page) -> None:
+    shares = re.search(r"Of the time of all ranks: (.*)", labels(page))
+    assert shares
+    found = {words.split()[0]: float(words.split()[1]) for words in shares[1].split(", ")}
+    assert list(found) == ["compute", "communication", "data", "checkpoint", "other"]
+    assert sum(found.values()) == pytest.approx(100, abs=0.3)
+    assert found["communication"] == pytest.approx(100 * 0.2 / 1.05, abs=1)
+
+
+def test_long_steps_are_marked_and_what_took_longer_in_them_is_told(page: Page) -> None:
+    assert "60 steps, usually 1 s, at most 1.8 s, 2 far longer" in labels(page)
+    for step in LONG:
+        assert f"{step}1.8 s1.8data +800 ms (rank {LATE})" in page.text
+
+
+def test_ranks_stand_side_by_side_and_the_slow_one_is_named_with_its_gpu(page: Page) -> None:
+    assert "32 ranks; the slowest, rank 12, computes 1.40 times as long as the others of its stage" in labels(page)
+    assert [words for words in page.attributes("title") if words.startswith("rank 12 ")] == [
+        "rank 12 on gpu001, GPU 4: 1.40"
+    ]
+    assert len([name for name in page.attributes("title") if name.startswith("rank ")]) == 32
+
+
+def test_gpus_are_bands_over_time_and_the_idle_one_is_said_in_words(page: Page) -> None:
+    assert "how busy 32 GPUs are over time; the idlest, gpu001 gpu2, 39 % in the mean" in labels(page)
+    assert "gpu001 gpu2: 39 % in the mean" in page.text
+
+
+def test_memory_is_shown_with_its_trend(page: Page) -> None:
+    assert "memory of 32 GPUs, at most 90 %, the 8 that use most in the end" in labels(page)
+    assert "dashed: trend of gpu002 gpu1" in page.text
+    assert re.search(r"gpu002 gpu1" r"75\.\d %" r"62\.\d %" r"89\.\d %" r"\+27\.\d\d", page.text)
+
+
+def test_kernels_and_operators_are_sorted_by_their_time(page: Page) -> None:
+    at = [page.text.index(name) for name in ("ncclDevKernel", "cutlass::Kernel2", "triton_poi", "aten::mm")]
+    assert at == sorted(at)
+
+
+def test_what_no_file_told_has_no_drawing() -> None:
+    assert section(told()) == ""
+    only_compute = [Operation(Place(rank), step, "forward", 1.0) for step in range(30) for rank in range(4)]
+    html = section(told(*only_compute))
+    assert "Ranks side by side" in html
+    assert not any(title in html for title in ("<h3>Steps", "How busy", "GPU memory", "Kernels"))
+
+
+def test_ranks_of_which_only_steps_are_known_are_compared_by_those() -> None:
+    steps = [Step(Place(rank), step, 1.2 if rank == 3 else 1.0) for step in range(30) for rank in range(8)]
+    assert "8 ranks; the slowest, rank 3, takes for a step 1.20 times as long as all ranks" in section(told(*steps))
+
+
+def test_names_are_text_whatever_they_are() -> None:
+    evil = "<script>alert(1)</script>\u202e\x1b[2J"
+    facts = (
+        Spent(0, KERNEL, evil, 1.0, 1),
+        Spent(0, OPERATOR, evil, 1.0, 1),
+        *(Sample(evil, metric, evil, 10.0 * at, 50.0) for at in range(99) for metric in (GPU, MEMORY)),
+        *(Step(Place(rank), step, 1.0, {evil + "data": 0.1}) for step in range(30) for rank in range(4)),
+    )
+    html = document(run_of([result("run.slow_rank", "x")], training=told(*facts, name=evil)))
+    assert "<script>alert" not in html
+    assert not re.search("[\u202e\x1b]", html)
+
+
+def test_a_thousand_nodes_five_thousand_ranks_and_a_hundred_thousand_steps_take_no_more_room() -> None:
+    samples = [
+        Sample(f"node{node}", metric, f"gpu{gpu}", 10.0 * at, float((node * 7 + gpu * 13 + at * 29) % 101))
+        for node in range(200)
+        for gpu in range(8)
+        for at in range(20)
+        for metric in (GPU, MEMORY)
+    ]
+    ranks = [Step(Place(rank), step, 1.0 + rank % 7, {"forward": 1.0}) for step in range(25) for rank in range(5_000)]
+    steps = [Step(Place(0), step, 1.0 + (step * 7919 % 13) / 3) for step in range(100_000)]
+    html = section(told(*samples, *ranks, *steps))
+    assert len(html) < MOST
+    assert "5 of them to a cell" in html
+    assert "1,600 GPUs of 200 nodes, a line for each node" in html
+
+
+def test_the_section_is_part_of_the_page_and_only_where_there_is_a_run() -> None:
+    page = Page(document(run_of([result("run.slow_rank", "llama")], training=training_run())))
+    assert "#training" in page.attributes("href")
+    assert "#training" not in Page(document(run_of([result("gpu.count", "gpu001")]))).attributes("href")
