@@ -61,6 +61,7 @@ class Change:
 class _State:
     seen: Seen
     is_open: bool = False
+    is_fail: bool = False  # at any time since it was opened
     is_flapping: bool = False
     looks: deque[bool] = field(default_factory=lambda: deque(maxlen=WINDOW))
     clean: int = 0
@@ -124,9 +125,9 @@ class States:
 
     def _look(self, key: Key, state: _State, seen: Seen, now: float) -> Iterator[Change]:
         """It holds: say so where it was closed, or has become a fail."""
-        before, state.seen = state.seen, seen
+        state.seen = seen
         if not state.is_open:
-            state.is_open = True
+            state.is_open, state.is_fail = True, seen.verdict is Verdict.FAIL
             state.opened_at = [*(at for at in state.opened_at if now - at < FLAPS_WITHIN_S), now]
             is_first_time = not state.is_flapping
             state.is_flapping = len(state.opened_at) > FLAPS
@@ -134,7 +135,8 @@ class States:
                 return
             kind = Kind.FLAPPING if state.is_flapping else Kind.OPENED
             yield Change(kind, key, seen.verdict, seen.message, now)
-        elif seen.verdict is Verdict.FAIL and before.verdict is not Verdict.FAIL:
+        elif seen.verdict is Verdict.FAIL and not state.is_fail:
+            state.is_fail = True
             yield Change(Kind.WORSE, key, seen.verdict, seen.message, now)
 
     def _close(self, key: Key, state: _State, now: float) -> Iterator[Change]:

@@ -102,7 +102,7 @@ def _told(line: bytes) -> Told:
         if "log" in data:
             return Logged(_seconds(data["up"]), tuple(map(_log_line, _list(data["log"], MAX_LINES))))
         return _tick(data)
-    except (ValueError, TypeError, KeyError, IndexError, RecursionError) as wrong:
+    except (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError) as wrong:
         seen = printable(line[:60].decode("utf-8", "replace"), 80)
         raise NotUnderstood(f"{type(wrong).__name__}: {str(wrong)[:100]} in {seen}") from None
 

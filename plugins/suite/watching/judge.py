@@ -25,15 +25,8 @@ from clusterproof.plugins.watch.told import LogLine
 OCCASION = "preflight"
 LOG, NVML = "kernel_log", "nvml"
 CHANGING = frozenset({LOG, NVML})  # what is told again while a node is watched
-KEPT = CHANGING | {
-    "boot",
-    "platform",
-    "imds",
-    "resource_config",
-    "edac",
-    "pci",
-    "lustre",
-}  # … and what it is judged with
+OF_PLACE = ("boot", "platform", "imds", "resource_config", "edac", "pci", "rdma", "mounts", "neuron")
+KEPT = CHANGING | frozenset(OF_PLACE)  # … and what it is judged with
 XIDS: Mapping[str, str] = {"gpu.no_xid": "Xid", "gpu.no_sxid": "SXid"}  # checks whose findings are said one by one
 LASTING = frozenset({"gpu.no_throttle"})  # checks of what comes and goes: judged at each tick, and said when it lasts
 MAX_LINES = 2_000  # of the kernel log of one node

@@ -1,0 +1,178 @@
+"""The program that stays on a node: what it samples, what hangs and costs its own values only, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Thread
+
+import pytest
+
+from clusterproof.plugins.agent.payload import MAX_CHARACTERS, new_nonce, sampler, started_by_shell
+from clusterproof.plugins.agent.reading import NO_CURSOR
+from clusterproof.plugins.watch.told import Hello, Logged, Stream, Tick, Told
+from tests.testbed.needs import needs_frozen, needs_nodes
+from tests.testbed.node import Node, NodeImage, entered, healthy_cpu, healthy_p5, with_nvml, with_stuck_nvml
+from tests.testbed.nvml.library import VALUES_PATH
+from tests.watch.watched_bed import log, samplers
+
+pytestmark = needs_nodes
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Sampling:
+    """A sampler that runs on a node, and what it has told."""
+
+    node: Node
+    process: subprocess.Popen[bytes]
+    told: list[Told] = field(default_factory=list)
+
+    def until(self, is_so: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not is_so():
+            assert time.monotonic() < deadline, f"{what} did not come: {self.told[-2:]}"
+            time.sleep(0.02)
+
+    @property
+    def ticks(self) -> list[Tick]:
+        return [one for one in list(self.told) if isinstance(one, Tick)]
+
+    def until_ticks(self, count: int) -> list[Tick]:
+        self.until(lambda: len(self.ticks) >= count, f"{count} ticks")
+        return self.ticks
+
+
+@contextmanager
+def sampling(image: NodeImage, every_s: float = 0.5) -> Iterator[Sampling]:
+    """A sampler on a node with this image; its input is open for as long as the block runs."""
+    nonce = new_nonce()
+    program = started_by_shell(sampler(every_s, "/", NO_CURSOR), nonce, sudo=False, on_stdin=True)
+    pipe = subprocess.PIPE
+    with entered(image) as node:
+        process = node.start(["/bin/sh", "-c", program.command], stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT)
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(program.stdin)
+        process.stdin.flush()
+        running = Sampling(node, process)
+
+        def read(stream: Stream = Stream(nonce)) -> None:  # noqa: B008 - one for the one call
+            assert process.stdout
+            while piece := process.stdout.read1(65536):  # type: ignore[attr-defined]
+                running.told += stream.told(piece)
+
+        reader = Thread(target=read)
+        reader.start()
+        try:
+            yield running
+        finally:
+            process.stdin.close()
+            reader.join(PATIENCE_S)
+            process.stdout.close()
+
+
+def test_it_is_one_argument_long_at_most() -> None:
+    program = started_by_shell(sampler(10.0, "/", NO_CURSOR), new_nonce(), sudo=True, on_stdin=True)
+    assert len(program.command) + len(program.stdin) < MAX_CHARACTERS
+
+
+def test_it_samples_gpus_host_and_network_at_each_tick() -> None:
+    image = with_nvml(healthy_p5(), 3, utilization_percent=97, memory_used_mib=70_000, temperature_c=61)
+    with sampling(image) as running:
+        ticks = running.until_ticks(4)
+    assert isinstance(running.told[0], Hello)
+    assert running.told[0].no_log == ""
+    assert [len(tick.gpu) for tick in ticks] == [8] * len(ticks)
+    assert ticks[-1].gpu[3][0] == 97
+    assert (ticks[-1].gpu[3][5], ticks[-1].gpu[3][8]) == (70_000, 61)
+    first = ticks[0].gpus
+    assert first is not None
+    assert (len(first), first[0].memory_mib, first[0].power_limit_w) == (8, 81_559, 700)
+    assert ticks[1].gpus is None
+    assert all(0 <= (tick.host[0] or 0) <= 100 for tick in ticks)
+    assert ticks[0].late == {"lustre": (0.0, "no stats of a Lustre client")}
+    assert ticks[1].late == {}
+
+
+def test_facts_are_told_once_and_again_when_they_change() -> None:
+    with sampling(healthy_p5()) as running:
+        running.until(lambda: len({gpu for tick in running.ticks for gpu in tick.facts}) == 8, "facts of all GPUs")
+        seen = len(running.until_ticks(len(running.ticks) + 10))
+        assert all(tick.facts == {} for tick in running.ticks[seen - 8 : seen])
+
+
+def test_a_node_without_gpus_tells_so_once() -> None:
+    with sampling(healthy_cpu()) as running:
+        ticks = running.until_ticks(3)
+    assert ticks[0].late["gpu"][1].startswith("no libnvidia-ml.so.1")
+    assert [tick.gpu for tick in ticks] == [()] * len(ticks)
+    assert "gpu" not in ticks[-1].late
+
+
+def test_lines_of_the_kernel_log_come_as_they_are_logged_and_a_flood_is_counted() -> None:
+    with sampling(healthy_p5()) as running:
+        running.until_ticks(1)
+        log(running.node, "usb 1-1: new high-speed USB device")
+        log(running.node, "NVRM: Xid (PCI:0000:53:00): 79, forged", level=14)  # as a program writes to /dev/kmsg
+        for _ in range(50):
+            log(running.node, "NVRM: Xid (PCI:0000:53:00): 95, pid='<unknown>', name=<unknown>, Uncontained")
+        lines = lambda: [line for one in list(running.told) if isinstance(one, Logged) for line in one.lines]  # noqa: E731
+        running.until(lambda: len(lines()) >= 8, "the lines")
+        running.until_ticks(len(running.ticks) + 4)
+        assert {line.text[:38] for line in lines()} == {"NVRM: Xid (PCI:0000:53:00): 95, pid='<"}
+        assert len(lines()) == 8
+
+
+def test_nothing_is_left_once_its_input_ends_and_nothing_was_written() -> None:
+    with sampling(healthy_p5()) as running:
+        before = running.node.written()
+        running.until_ticks(3)
+        assert samplers(running.node)
+        assert running.process.stdin
+        running.process.stdin.close()
+        running.until(lambda: not samplers(running.node), "its end")
+        assert running.node.written() == before
+
+
+def test_nothing_is_left_when_it_is_killed() -> None:
+    with sampling(healthy_p5()) as running:
+        running.until_ticks(2)
+        running.node.run(["/bin/sh", "-c", "kill -9 $(pgrep -o -f '^[^ ]*python3 .* begin[.]')"])
+        running.until(lambda: not samplers(running.node), "the end of its sources")
+
+
+@needs_frozen
+def test_a_driver_that_hangs_costs_its_own_values_and_is_said() -> None:
+    with sampling(with_stuck_nvml(healthy_p5(), 2)) as running:
+        running.until(lambda: any("gpu" in tick.late for tick in running.ticks), "that it is late")
+        count = len(running.ticks)
+        tick = running.until_ticks(count + 3)[-1]
+        assert tick.gpu == ()
+        assert tick.late["gpu"][0] > 0
+        assert tick.host[0] is not None
+
+
+def test_a_driver_that_hangs_and_comes_back_is_sampled_again() -> None:
+    image = with_nvml(healthy_p5(), 0, hang="memory_info")
+    with sampling(image) as running:
+        running.until(lambda: any("gpu" in tick.late for tick in running.ticks), "that it is late")
+        values = running.node.root / VALUES_PATH.lstrip("/")
+        values.write_text(values.read_text().replace("hang = memory_info", ""))
+        running.node.run(["/bin/sh", "-c", "kill -9 $(pgrep -f '^[^ ]*python3 .* begin[.]' | sed -n 2p)"])
+        running.until(lambda: running.ticks and running.ticks[-1].gpu, "samples of the GPUs")
+
+
+@pytest.mark.parametrize("garbage", [b"\n" * 100, b"x" * 10_000])
+def test_what_comes_over_its_input_is_a_sign_of_life_and_no_command(garbage: bytes) -> None:
+    with sampling(healthy_cpu()) as running:
+        running.until_ticks(1)
+        assert running.process.stdin
+        running.process.stdin.write(garbage)
+        running.process.stdin.flush()
+        running.until_ticks(len(running.ticks) + 3)
+        assert json.dumps(running.ticks[-1].now)

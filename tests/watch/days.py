@@ -1,0 +1,239 @@
+"""Days of a node that trains, as its sampler tells them, without any waiting; and faults that are put into them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import NodeEvidence, load
+from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.suite.watching.judge import Judge
+from clusterproof.plugins.suite.watching.watch import Watch
+from clusterproof.plugins.training_run.sample_columns import SampledGpu
+from clusterproof.plugins.watch.states import Change
+from clusterproof.plugins.watch.told import Hello, Logged, LogLine, Tick
+from tests.builders.wheel import ROOT
+
+EVERY_S = 10.0
+NODE = "gpu001"
+BOOT_ID = "boot-1"
+BEGAN_S, UP_S = 1_763_700_000.0, 90_000.0
+GPUS = tuple(SampledGpu(f"GPU-{index}", 81_559.0, 700.0) for index in range(8))
+POWER_CAP, NOTHING, BRAKE = 0x4, 0x0, 0x80
+
+
+def evidence(**changes: Any) -> NodeEvidence:
+    """What the demo's healthy node tells; `changes` are put into collectors' values, by name."""
+    data = json.loads((ROOT / "fixtures/demo/nodes/gpu001.json").read_text(encoding="utf-8"))
+    for collector, change in changes.items():
+        data["leaves"][collector]["value"].update(change)
+    return load(json.dumps(data))
+
+
+@dataclass
+class Day:
+    """A watch of one node and what it has said, moment by moment."""
+
+    watch: Watch = field(init=False)
+    said: list[Change] = field(default_factory=list)
+    now: float = 0.0
+    stepped_s: float = 0.0
+    random: Random = field(default_factory=lambda: Random(3))
+
+    def __post_init__(self) -> None:
+        cluster = Cluster("day", "ssh", (Target(NODE, instance_type="p5.48xlarge"),))
+        self.watch = Watch(Judge(cluster, NO_POLICY), EVERY_S, [NODE], 0.0)
+        self.visit()
+        self.hello()
+
+    def visit(self, **changes: Any) -> None:
+        """All evidence is gathered."""
+        self.said += self.watch.evidence({NODE: evidence(**changes)}, self.now)
+
+    def hello(self, boot_id: str = BOOT_ID) -> None:
+        """The sampler begins."""
+        self.said += self.watch.told(NODE, Hello(boot_id, BEGAN_S + self.now, UP_S + self.now), self.now)
+
+    def tick(self, facts: Mapping[int, Mapping[str, Any]] | None = None, late: float = 0.0) -> None:
+        """Ten seconds later."""
+        self.now += EVERY_S
+        moment = BEGAN_S + self.now + self.stepped_s, UP_S + self.now
+        gone = {"gpu": (late, "")} if late else {}
+        tick = Tick(*moment, () if late else self._gpus(), (12.0,) * 15, GPUS, facts or {}, gone)
+        self.said += self.watch.told(NODE, tick, self.now)
+        self.said += self.watch.look(self.now)
+
+    def ticks(self, count: int) -> None:
+        for _ in range(count):
+            self.tick()
+
+    def silence(self, seconds: float) -> None:
+        """Nothing is heard for so long."""
+        for _ in range(int(seconds // EVERY_S)):
+            self.now += EVERY_S
+            self.said += self.watch.look(self.now)
+
+    def log(self, text: str, times: int = 1) -> None:
+        """The kernel logs it."""
+        lines = tuple(LogLine(1000 + int(self.now) + at, UP_S + self.now, text) for at in range(times))
+        self.said += self.watch.told(NODE, Logged(UP_S + self.now, lines), self.now)
+
+    def of(self, rule: str) -> list[str]:
+        """What was said of a rule."""
+        return [change.kind.value for change in self.said if change.key.rule == rule]
+
+    def _gpus(self) -> tuple[tuple[float | None, ...], ...]:
+        """Training, but for checkpoints of a minute each half an hour, and evaluations of five each three hours."""
+        pauses = self.now % 1800 < 60 or self.now % 10_800 < 300
+        use = 0.0 if pauses else self.random.gauss(96, 2)
+        values = (use, use / 2, use / 3, 100 * use, use, 70_000.0, 1_700.0, 6 * use, 60.0, use / 2, 0.0, 0.0, 3.0, 0.0)
+        return (values,) * len(GPUS)
+
+
+def healthy(day: Day, ticks: int) -> Iterator[int]:
+    """So many ticks of a healthy node: its clocks chatter with the power cap, a brake once an hour, idle words."""
+    for number in range(ticks):
+        facts: dict[int, dict[str, Any]] = {}
+        if number % 30 < 2:
+            facts[number % 8] = {"clocks_event_reasons": (POWER_CAP, NOTHING)[number % 2]}
+        if number % 360 == 17:
+            facts[3] = {"clocks_event_reasons": BRAKE, "slowdown": slowed(day.now, 0.0)}
+        elif number % 360 == 18:
+            facts[3] = {"clocks_event_reasons": NOTHING, "slowdown": None}
+        day.tick(facts)
+        if number % 100 == 50:
+            day.log("nvidia-nvlink: Nvlink Core is being initialized, major device number 234")
+        yield number
+
+
+def slowed(now: float, share: float) -> list[dict[str, Any]]:
+    """The counters of being slowed down at two moments, between which they ran for that share of the time."""
+    fields = (75, 252, 253, 270, 271)
+    return [
+        {"at_s": now + at, "counters_ns": {str(one): int(share * at * 1e9) for one in fields}} for at in (0.0, EVERY_S)
+    ]
+
+
+Act = Callable[[Day], object]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens, which rule says so, and what ends it."""
+
+    name: str
+    begin: Act
+    rule: str
+    verdict: str
+    words: str
+    end: Act
+
+
+def again(**facts: Any) -> Act:
+    """GPU 3 tells these facts."""
+    return lambda day: day.tick({3: facts})
+
+
+def lasting(**facts: Any) -> Act:
+    """… at each of five ticks."""
+
+    def act(day: Day) -> None:
+        for _ in range(5):
+            day.tick({3: {**facts, "slowdown": slowed(day.now, 1.0)}})
+
+    return act
+
+
+def rebooted(day: Day) -> None:
+    """It has booted, and all of it was gathered anew."""
+    day.hello("boot-2")
+    day.visit()
+
+
+def ended(day: Day) -> None:
+    """The hardware slows it down no more, for a minute and more."""
+    day.tick({3: {"clocks_event_reasons": NOTHING, "slowdown": None}})
+    day.ticks(6)
+
+
+LOST = {"error": "GPU_IS_LOST", "text": "GPU is lost"}
+NO_ERRORS = {"ecc_uncorrected_dram": 0, "ecc_uncorrected_total": 0}
+FAULTS = (
+    Fault(
+        "a GPU falls off the bus",
+        lambda day: day.log("NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', GPU has fallen off the bus.", 20),
+        "gpu.no_xid",
+        "fail",
+        "Xid 79 (GPU has fallen off the bus)",
+        rebooted,
+    ),
+    Fault(
+        "a page is retired after an ECC error",
+        again(ecc_uncorrected_dram=14, ecc_uncorrected_total=14),
+        "gpu.no_uncorrected_ecc",
+        "fail",
+        "uncorrected ECC errors: 14 in DRAM",
+        again(**NO_ERRORS),
+    ),
+    Fault("a GPU is lost", again(lost=LOST), "gpu.gpu_answers", "fail", "GPU_IS_LOST", lambda day: day.visit()),
+    Fault(
+        "row remapping fails",
+        again(remap_failed=True),
+        "gpu.row_remap",
+        "fail",
+        "remap",
+        again(remap_failed=False),
+    ),
+    Fault(
+        "an NVLink goes down",
+        again(nvlinks=[False] + [True] * 17),
+        "gpu.nvlink_active",
+        "fail",
+        "NVLink 0 inactive",
+        again(nvlinks=[True] * 18),
+    ),
+    Fault(
+        "the power brake holds a GPU down",
+        lasting(clocks_event_reasons=BRAKE),
+        "gpu.no_throttle",
+        "fail",
+        "slowed down",
+        ended,
+    ),
+    Fault(
+        "the kernel ends a job for want of memory",
+        lambda day: day.log("Out of memory: Killed process 4242 (python3) total-vm:9437184kB, anon-rss:8388608kB"),
+        "host.no_oom_kill",
+        "fail",
+        "python3",
+        rebooted,
+    ),
+    Fault(
+        "a CPU core locks up",
+        lambda day: day.log("watchdog: BUG: soft lockup - CPU#12 stuck for 26s! [python3:4242]"),
+        "host.lockups",
+        "concern",
+        "lockup",
+        rebooted,
+    ),
+    Fault(
+        "the driver hangs",
+        lambda day: [day.tick(late=10.0 * at) for at in range(1, 6)],
+        "watch.source",
+        "fail",
+        "the NVIDIA driver has not answered for",
+        lambda day: day.ticks(6),
+    ),
+    Fault(
+        "the node falls silent",
+        lambda day: day.silence(60),
+        "watch.silent",
+        "incomplete",
+        "no sample for 30 s",
+        lambda day: day.tick(),
+    ),
+)

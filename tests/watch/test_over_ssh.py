@@ -1,0 +1,75 @@
+"""A watch over real sshds: events, nodes that go and come, trouble of its own; nothing is left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.training_run.reading import read_run
+from clusterproof.plugins.training_run.sample_columns import SUFFIX
+from clusterproof.plugins.training_run.samples import CPU, MEMORY
+from clusterproof.plugins.watch.of_tick import REBOOT, SILENT
+from clusterproof.plugins.watch.states import Kind
+from tests.testbed.cluster import testbed
+from tests.testbed.needs import needs_cluster
+from tests.testbed.node import healthy_p5
+from tests.watch.watched_bed import log, samplers, watched
+
+pytestmark = needs_cluster
+
+XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+
+
+def test_events_are_said_at_once_and_once_and_nothing_is_left_on_the_nodes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    names = ("gpu001", "gpu002")
+    with testbed({name: healthy_p5(name) for name in names}) as bed:
+        before = {name: bed.nodes[name].written() for name in names}
+        with watched(bed, monkeypatch, tmp_path / "kept") as watch:
+            watch.until_sampled(*names)
+            assert [change for change in watch.said if change.verdict is Verdict.FAIL] == []
+            for _ in range(40):
+                log(bed.nodes["gpu002"], XID_79)
+            change = watch.until_said("gpu.no_xid")
+            assert (change.key.node, change.verdict) == ("gpu002", Verdict.FAIL)
+            assert "Xid 79 (GPU has fallen off the bus)" in change.message
+            watch.until_sampled(*names)
+            assert len(watch.of("gpu.no_xid")) == 1
+            assert all(len(samplers(bed.nodes[name])) for name in names)
+        for name in names:
+            watch.until(lambda name=name: not samplers(bed.nodes[name]), "the end of samplers")  # type: ignore[misc]
+            assert {line.split()[0] for line in bed.nodes[name].written() - before[name]} <= {"/dev/kmsg"}
+    run = read_run([str(tmp_path / "kept")])
+    assert {node for node, _ in run.data.samples.of(CPU)} == set(names)
+    assert len(run.data.samples.of(MEMORY)) == 16
+    assert "Xid" in (tmp_path / "kept" / "changes.jsonl").read_text(encoding="utf-8")
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == [
+        "changes.jsonl",
+        "cluster.json",
+        *(f"{name}{SUFFIX}" for name in names),
+        "nodes",
+    ]
+
+
+def test_a_node_that_falls_silent_is_incomplete_and_a_new_sshd_finds_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        testbed({"gpu001": healthy_p5("gpu001"), "gpu002": healthy_p5("gpu002")}) as bed,
+        watched(bed, monkeypatch) as watch,
+    ):
+        watch.until_sampled("gpu001", "gpu002")
+        node = bed.nodes["gpu001"]
+        for process in node.run(["/bin/sh", "-c", "pgrep sshd"]).stdout.split():
+            node.run(["/bin/kill", "-9", process.decode()])
+        silent = watch.until_said(SILENT)
+        assert (silent.key.node, silent.verdict) == ("gpu001", Verdict.INCOMPLETE)
+        bed.start_sshd("gpu001")
+        watch.until_said(SILENT, Kind.CLOSED)
+        watch.until_sampled("gpu001")
+        bed.stop("gpu002")
+        watch.until_said(SILENT, node="gpu002")
+        watch.until_sampled("gpu001")
+        assert [change.kind for change in watch.of(SILENT, "gpu001")] == [Kind.OPENED, Kind.CLOSED]
+        assert watch.of(REBOOT) == []

@@ -1,0 +1,139 @@
+"""What a watch keeps: samples of each connection, gaps between them, changes; a disk that is full costs a line."""
+
+from __future__ import annotations
+
+import json
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.training_run.read_samples import read_samples
+from clusterproof.plugins.training_run.sample_columns import HEADER, SUFFIX, SampledGpu
+from clusterproof.plugins.training_run.samples import GPU, MEMORY, Sample
+from clusterproof.plugins.watch import recording as module
+from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
+from clusterproof.plugins.watch.states import Change, Key, Kind
+from clusterproof.plugins.watch.told import Hello, Logged, LogLine, Tick
+
+NODE = "gpu001"
+GPUS = (SampledGpu("GPU-1", 80_000.0, 700.0), SampledGpu("GPU-2", 80_000.0, 700.0))
+VALUES = (90.0, None, None, None, None, 40_000.0, 1_700.0, 600.0, 60.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def tick(up: float, gpus: tuple[SampledGpu, ...] | None = None, count: int = 2) -> Tick:
+    return Tick(1.7e9 + up, up, (VALUES,) * count, (1.0,) * 15, gpus)
+
+
+class Kept:
+    """A recording, and what it said of itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self.own: list[str] = []
+        self.recording = Recording(folder, 10.0, self.own.append)
+        self.path = folder / f"{NODE}{SUFFIX}"
+        self.now = 0.0
+
+    def told(self, what: Any, why: str = "") -> None:
+        self.now += 10.0
+        self.recording.told(NODE, what, 1.7e9 + self.now, self.now, why)
+
+    @property
+    def lines(self) -> list[Any]:
+        self.recording.close(self.now)
+        data = zstandard.ZstdDecompressor().stream_reader(self.path.read_bytes(), read_across_frames=True).read()
+        return [json.loads(line) for line in data.splitlines()]
+
+    @property
+    def kinds(self) -> list[str]:
+        return [
+            "sample" if isinstance(line, list) else "header" if HEADER in line else next(iter(line))
+            for line in self.lines
+        ]
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    made = Kept(tmp_path / "kept")
+    made.told(Hello("boot-1", 1.7e9, 100.0))
+    made.told(tick(100.0, GPUS))
+    made.told(tick(110.0))
+    return made
+
+
+def test_times_are_seconds_since_the_header_by_a_clock_that_nobody_sets(kept: Kept) -> None:
+    kept.told(Tick(5.0, 120.0, (VALUES,) * 2, (1.0,) * 15))
+    assert kept.lines[0]["began"] == 1.7e9
+    assert [line[0] for line in kept.lines[1:]] == [0.0, 10.0, 20.0]
+
+
+def test_a_new_connection_has_a_header_of_its_own_and_says_what_is_missing_between(kept: Kept) -> None:
+    kept.told(Hello("boot-2", 1.7e9 + 500, 5.0), "the connection broke: reset by peer")
+    kept.told(tick(6.0, GPUS))
+    assert kept.kinds == ["header", "sample", "sample", "gap", "header", "sample"]
+    assert kept.lines[3]["gap"]["why"] == "the connection broke: reset by peer"
+    assert kept.lines[4]["boot_id"] == "boot-2"
+
+
+def test_gpus_that_do_not_answer_are_gaps_in_the_values(kept: Kept) -> None:
+    kept.told(tick(120.0, count=0))
+    kept.told(tick(130.0))
+    assert kept.kinds == ["header"] + ["sample"] * 4
+    assert set(kept.lines[3][1:29]) == {None}
+    assert {one.metric for one in read_samples(kept.path) if isinstance(one, Sample)} >= {GPU, MEMORY}
+
+
+def test_lines_of_the_kernel_log_are_events(kept: Kept) -> None:
+    kept.told(Logged(120.0, (LogLine(7, 119.5, "NVRM: Xid 79", 12),)))
+    (event,) = [line["event"] for line in kept.lines if isinstance(line, dict) and "event" in line]
+    assert event == {"time": 19.5, "source": "kernel", "text": "NVRM: Xid 79 (and 12 lines like it before)"}
+
+
+def test_a_watch_that_begins_again_goes_on_in_the_same_files(kept: Kept, tmp_path: Path) -> None:
+    kept.recording.close(0.0)
+    kept.path.write_bytes(kept.path.read_bytes() + b"\x28\xb5\x2f\xfd torn")
+    again = Kept(tmp_path / "kept")
+    again.told(Hello("boot-1", 1.7e9 + 100, 200.0))
+    again.told(tick(200.0, GPUS))
+    assert again.kinds == ["header", "sample", "sample", "header", "sample"]
+
+
+def test_changes_are_kept_as_they_are_said(kept: Kept) -> None:
+    change = Change(Kind.OPENED, Key(NODE, "GPU 1", "gpu.row_remap"), Verdict.FAIL, "remapping failed", 1.0)
+    kept.recording.changes([change], 1.7e9, 0.0)
+    (line,) = (kept.recording.folder / CHANGES_FILE).read_text(encoding="utf-8").splitlines()
+    assert json.loads(line) == {
+        "time": 1.7e9,
+        "kind": "opened",
+        "node": NODE,
+        "device": "GPU 1",
+        "rule": "gpu.row_remap",
+        "verdict": "fail",
+        "message": "remapping failed",
+    }
+
+
+def test_a_disk_that_is_full_costs_a_line_and_what_comes_after_is_whole(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 50.0)
+    before = len(kept.lines)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (kept.path.stat().st_size + 5, limits[1]))
+    try:
+        for at in range(100):
+            kept.told(tick(120.0 + 10 * at))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(kept.own) == 1
+    assert "nothing is recorded" in kept.own[0]
+    assert "File too large; watching goes on" in kept.own[0]
+    for at in range(20):
+        kept.told(tick(2_000.0 + 10 * at))
+    assert kept.own[1:] == [f"recording under {kept.recording.folder} again"]
+    assert kept.kinds[before : before + 3] == ["gap", "header", "sample"]
+    assert kept.lines[before]["gap"]["why"] == "File too large"
+    assert list(read_samples(kept.path))

@@ -1,0 +1,97 @@
+"""What opens, closes and flaps, and how often it is said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch import states as module
+from clusterproof.plugins.watch.states import Change, Found, Kind, Seen, States
+
+RULE, DEVICE = "gpu.no_throttle", "GPU 3"
+RULES = frozenset({RULE})
+SLOW = Seen(Verdict.CONCERN, "slowed down; expected none")
+WORSE = Seen(Verdict.FAIL, "steadily slowed down; expected none")
+HOLDS: Found = {(DEVICE, RULE): SLOW}
+
+
+def ticks(states: States, looks: str, began: float = 0.0, every_s: float = 10.0) -> list[tuple[int, str]]:
+    """At which tick what is said; `x` is a tick at which it holds, `X` one at which it is a fail."""
+    said = []
+    for number, look in enumerate(looks):
+        found = {"x": HOLDS, "X": {(DEVICE, RULE): WORSE}}.get(look, {})
+        changes = states.tick("gpu001", RULES, found, began + every_s * number)
+        said += [(number, change.kind.value) for change in changes]
+    return said
+
+
+@pytest.mark.parametrize(
+    ("looks", "said"),
+    [
+        ("xx...xx...xx...", []),
+        ("x.x.x", [(4, "opened")]),
+        ("xxx", [(2, "opened")]),
+        ("xxxxxxxxxxxx", [(2, "opened")]),
+        ("xxx.....x......", [(2, "opened"), (14, "closed")]),
+        ("xxx......", [(2, "opened"), (8, "closed")]),
+        ("xxxXX", [(2, "opened"), (3, "worse")]),
+        ("xxXxX", [(2, "opened")]),
+        ("XXX", [(2, "opened")]),
+    ],
+)
+def test_a_state_opens_after_three_of_five_ticks_and_closes_after_six_without(
+    looks: str, said: Sequence[tuple[int, str]]
+) -> None:
+    assert ticks(States(), looks) == said
+
+
+def test_what_opens_a_third_time_within_an_hour_flaps_and_is_said_no_more() -> None:
+    states, once = States(), "xxx......"
+    said = [kind for _, kind in ticks(states, once * 40)]
+    assert said == ["opened", "closed", "opened", "closed", "flapping"]
+    assert [kind for _, kind in ticks(states, once, began=20_000.0)] == ["opened", "closed"]
+
+
+def test_an_event_is_said_at_once_and_once_and_closes_at_once() -> None:
+    states, rules = States(), frozenset({"gpu.no_xid"})
+    found: Found = {("GPU 1, Xid 79", "gpu.no_xid"): WORSE}
+    said = [states.events("gpu001", rules, found, float(at)) for at in range(100)]
+    assert [len(changes) for changes in said] == [1] + [0] * 99
+    assert [change.kind for change in states.events("gpu001", rules, {}, 100.0)] == [Kind.CLOSED]
+    assert states.open == {}
+
+
+def test_each_device_and_rule_has_a_state_of_its_own_and_other_rules_are_left_alone() -> None:
+    states = States()
+    found: Found = {("GPU 1", "a"): WORSE, ("GPU 2", "a"): WORSE, ("", "b"): SLOW}
+    assert len(states.events("gpu001", frozenset("ab"), found, 0.0)) == 3
+    assert states.events("gpu001", frozenset("a"), {("GPU 2", "a"): WORSE}, 1.0)[0].key.device == "GPU 1"
+    assert {(key.device, key.rule) for key in states.open} == {("GPU 2", "a"), ("", "b")}
+    assert states.events("gpu002", frozenset("ab"), {}, 2.0) == []
+
+
+def test_a_concern_that_becomes_a_fail_is_said_again_and_once() -> None:
+    states = States()
+    kinds: list[Kind] = []
+    for at, seen in enumerate((SLOW, WORSE, SLOW, WORSE)):
+        changes: list[Change] = states.events("gpu001", RULES, {(DEVICE, RULE): seen}, float(at))
+        kinds += [change.kind for change in changes]
+    assert kinds == [Kind.OPENED, Kind.WORSE]
+
+
+def test_a_node_with_ever_new_findings_takes_no_more_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_OPEN", 10)
+    states = States()
+    said = sum(len(states.events("gpu001", RULES, {(f"GPU {at}", RULE): WORSE}, float(at))) for at in range(1000))
+    assert said < 1000 * 2
+    assert len(states._of["gpu001"]) <= 10
+
+
+def test_what_was_over_long_ago_is_forgotten() -> None:
+    states = States()
+    ticks(states, "xxx......")
+    assert states._of["gpu001"]
+    ticks(states, "......", began=10_000.0)
+    assert not states._of["gpu001"]

@@ -1,0 +1,115 @@
+"""What samplers tell is decoded strictly; what nodes that are not trusted tell costs their own connection."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusterproof.plugins.evidence.gpu.collect_gpu_samples import COLUMNS as OF_GPU
+from clusterproof.plugins.evidence.host.collect_host_samples import COLUMNS as OF_HOST
+from clusterproof.plugins.evidence.lustre.collect_lustre_samples import COLUMNS as OF_LUSTRE
+from clusterproof.plugins.evidence.network.collect_network_samples import COLUMNS as OF_NETWORK
+from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, HOST_COLUMNS
+from clusterproof.plugins.watch.told import MAX_LINE, OF_SOURCES, Hello, Logged, NotUnderstood, Stream, Tick, Told
+
+NONCE = "cp0123456789"
+HELLO = {"sampler": 1, "boot_id": "5f0c", "python": "3.8.10", "uid": 0, "sudo": "", "log": "", "now": 1.7e9, "up": 9.5}
+TICK = {"now": 1.7e9, "up": 9.5, "gpu": [[1] * 14], "host": [1] * 7, "network": [None] * 6}
+
+
+def line(data: object) -> bytes:
+    return f"{NONCE} {json.dumps(data)}\n".encode()
+
+
+def told(*lines: bytes) -> list[Told]:
+    return list(Stream(NONCE).told(b"".join(lines)))
+
+
+def test_the_columns_are_those_of_the_programs_that_sample() -> None:
+    assert tuple(GPU_COLUMNS) == OF_GPU
+    assert tuple(HOST_COLUMNS) == (*OF_HOST, *OF_NETWORK, *OF_LUSTRE)
+    counts = {"host": len(OF_HOST), "network": len(OF_NETWORK), "lustre": len(OF_LUSTRE)}
+    assert counts == OF_SOURCES
+
+
+def test_a_stream_is_read_in_any_pieces_and_noise_is_passed_over() -> None:
+    stream = Stream(NONCE)
+    data = b"Welcome!\r\n" + f"{NONCE}:begin.\n".encode() + line(HELLO) + b"noise\n" + line(TICK)
+    found = [one for at in range(len(data)) for one in stream.told(data[at : at + 1])]
+    assert [type(one) for one in found] == [Hello, Tick]
+    assert stream.noise == "noise"
+    tick = found[1]
+    assert isinstance(tick, Tick)
+    assert (len(tick.gpu[0]), len(tick.host)) == (14, 15)
+    assert tick.host[-2:] == (None, None)  # of Lustre nothing was told
+
+
+def test_lines_of_the_log_are_bounded_and_printable() -> None:
+    (found,) = told(line({"now": 1.0, "up": 2.0, "log": [[7, 3.5, "NVRM:\x1b[2J" + "x" * 5000, 2]]}))
+    assert isinstance(found, Logged)
+    assert len(found.lines[0].text) < 1100
+    assert "\x1b" not in found.lines[0].text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [],
+        {"now": 1.0},
+        {**TICK, "gpu": [[1] * 13]},
+        {**TICK, "gpu": [[1] * 14] * 129},
+        {**TICK, "gpu": [["1"] * 14]},
+        {**TICK, "gpu": [[True] * 14]},
+        {**TICK, "host": [1e300] * 7},
+        {**TICK, "host": 5},
+        {**TICK, "up": -1},
+        {**TICK, "up": None},
+        {**TICK, "facts": {"nvml": {"-1": {}}}},
+        {**TICK, "facts": {"nvml": {"3": []}}},
+        {**TICK, "late": {"gpu": 5}},
+        {**TICK, "gpu_fixed": [{"uuid": 5}]},
+        {"up": 1.0, "log": [[1, 2.0, "text"]]},
+        {"up": 1.0, "log": [["1", 2.0, "text", 0]]},
+        {**HELLO, "boot_id": 7},
+    ],
+)
+def test_what_has_not_the_form_ends_the_connection(data: Any) -> None:
+    with pytest.raises(NotUnderstood):
+        told(line(data))
+
+
+def test_numbers_that_are_none_and_lines_without_an_end_are_refused() -> None:
+    with pytest.raises(NotUnderstood):
+        told(f'{NONCE} {{"now": NaN, "up": 1}}\n'.encode())
+    with pytest.raises(NotUnderstood, match="a line of more than"):
+        told(b"x" * (MAX_LINE + 1))
+    with pytest.raises(NotUnderstood, match=r"no Python 3\.8 or newer"):
+        told(f"{NONCE}:no-python: python3 (3.6.8)\n".encode())
+
+
+@given(st.binary(max_size=200))
+def test_nothing_that_a_node_tells_raises_anything_else(data: bytes) -> None:
+    try:
+        told(NONCE.encode() + b" " + data + b"\n")
+    except NotUnderstood as wrong:
+        assert str(wrong).isprintable()  # noqa: PT017
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(st.sampled_from(sorted({*TICK, *HELLO, "facts", "late", "gpu_fixed", "lustre"})), json_values)
+def test_no_value_in_any_place_raises_anything_else(key: str, value: Any) -> None:
+    for whole in (TICK, HELLO, {"up": 1.0, "log": []}):
+        try:
+            told(line({**whole, key: value}))
+        except NotUnderstood:
+            continue

@@ -1,0 +1,109 @@
+"""A watch over nodes of the testbed with real sshds, run in this process, and what it said."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.suite.watching.controller import Controller, Settings
+from clusterproof.plugins.suite.watching.judge import Judge
+from clusterproof.plugins.suite.watching.line import How
+from clusterproof.plugins.suite.watching.watch import Watch
+from clusterproof.plugins.transport import Limits
+from clusterproof.plugins.watch.recording import Recording
+from clusterproof.plugins.watch.states import Change, Kind
+from tests.testbed.cluster import Testbed
+from tests.testbed.node import Node
+
+PATIENCE_S = 90.0  # this machine may be busy
+EVERY_S = 1.0
+
+
+@dataclass
+class Watched:
+    """A watch that runs."""
+
+    bed: Testbed
+    controller: Controller
+    said: list[Change] = field(default_factory=list)
+    own: list[str] = field(default_factory=list)  # what it says of itself
+
+    def until(self, is_so: Callable[[], object], what: str) -> None:
+        """Wait until it is so."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not is_so():
+            assert time.monotonic() < deadline, f"{what} did not come: {self.said[-5:]}"
+            time.sleep(0.05)
+
+    def samples(self, node: str) -> int:
+        return self.controller.watch._nodes[node].ticks
+
+    def until_sampled(self, *nodes: str, more: int = 3) -> None:
+        for node in nodes:
+            wanted = self.samples(node) + more
+            self.until(lambda node=node, wanted=wanted: self.samples(node) >= wanted, f"samples of {node}")  # type: ignore[misc]
+
+    def of(self, rule: str, node: str = "") -> list[Change]:
+        return [one for one in list(self.said) if one.key.rule == rule and node in ("", one.key.node)]
+
+    def until_said(self, rule: str, kind: Kind = Kind.OPENED, node: str = "") -> Change:
+        self.until(lambda: any(one.kind is kind for one in self.of(rule, node)), f"{rule} {kind.value}")
+        return next(one for one in self.of(rule, node) if one.kind is kind)
+
+
+@contextmanager
+def watched(
+    bed: Testbed, monkeypatch: pytest.MonkeyPatch, record: Path | None = None, *, every_s: float = EVERY_S
+) -> Iterator[Watched]:
+    """Watch all nodes of the testbed for as long as the block runs."""
+    monkeypatch.setenv("HOME", str(bed.home))
+    cluster = Cluster("bed", "ssh", tuple(Target(name) for name in bed.addresses))
+    watch = Watch(Judge(cluster, NO_POLICY), every_s, list(bed.addresses), time.monotonic())
+    settings = Settings(How(every_s), Limits(connect_s=5.0, answer_s=60.0), ProbeOptions(collector_s=10.0))
+    said: list[Change] = []
+    own: list[str] = []
+    recording = Recording(record, every_s, own.append) if record else None
+    controller = Controller(cluster, watch, settings, recording, said.extend)
+    with bed.joined():
+        thread = threading.Thread(target=controller.run, name="watch")
+        thread.start()
+    running = Watched(bed, controller, said, own)
+    try:
+        yield running
+    finally:
+        controller.stop()
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+def log(node: Node, text: str, at_s: float = 90_000.0, level: int = 3) -> None:
+    """The kernel of a node logs this."""
+    file = node.root / "dev" / "kmsg"
+    number = file.read_text().count(",-;")
+    with file.open("a") as opened:
+        opened.write(f"{level},{number},{int(at_s * 1e6)},-;{text}\n")
+
+
+def samplers(node: Node) -> Sequence[str]:
+    """The processes of samplers that are left on a node, by their command lines."""
+    return [
+        words
+        for process in Path(f"/proc/{node.pid}/root/proc").glob("[0-9]*/cmdline")
+        if "begin." in (words := _text(process))
+    ]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
