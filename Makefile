@@ -1,4 +1,4 @@
-# Names for the scripts: `make demo test faults mutate lint bench simulate soak counterparts`.
-.PHONY: demo test faults mutate lint bench simulate soak counterparts
-demo test faults mutate lint bench simulate soak counterparts:
+# Names for the scripts: `make demo docs test faults mutate lint bench simulate soak counterparts`.
+.PHONY: demo docs test faults mutate lint bench simulate soak counterparts
+demo docs test faults mutate lint bench simulate soak counterparts:
 	scripts/$@

@@ -56,9 +56,14 @@ def _owner(about: Route) -> str:
 
 
 def _check(name: str) -> Iterator[str]:
+    yield f"## {name}\n"
+    yield from about_check(name)
+
+
+def about_check(name: str) -> Iterator[str]:
+    """What is said of one check, below its heading."""
     check = all_checks()[name]
     about = check.route
-    yield f"## {name}\n"
     yield f"**{about.title}.** {about.meaning}\n"
     yield f"- **do**: {about.remedy}"
     yield f"- **see it by hand**: `{about.evidence}`"

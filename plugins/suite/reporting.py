@@ -13,7 +13,7 @@ from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.suite.outcomes import Outcomes
 from clusterproof.plugins.suite.protocol import route_of
-from clusterproof.plugins.suite.state import PAIRWISE, TRAINING_RUN, cluster_of, policy_of
+from clusterproof.plugins.suite.state import PAIRWISE, TRAINING_RUN, catalog_of, cluster_of, policy_of
 from clusterproof.reports.results import ResultsFile
 
 if TYPE_CHECKING:
@@ -136,6 +136,14 @@ class Reporting:
             page = self.folder / "report.html"
             shown = page.relative_to(self.where) if page.is_relative_to(self.where) else page
             terminalreporter.write_line(f"report: {printable(str(shown))}")
+            self._annotate(terminalreporter)
+
+    def _annotate(self, terminalreporter: pytest.TerminalReporter) -> None:
+        from clusterproof.reports.annotations import annotations, are_read
+
+        if are_read():
+            for line in annotations(self.outcomes.results, catalog_of(self.config)):
+                terminalreporter.write_line(line)
 
 
 _RESULTS = "results.jsonl"

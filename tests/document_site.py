@@ -1,0 +1,111 @@
+"""Writes the source of the site into a folder: docs/, and the pages that are made of the code itself.
+
+`python -m tests.document_site FOLDER`; scripts/docs builds it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from clusterproof.plugins.catalog import thresholds
+from clusterproof.plugins.catalog.rows import document
+from clusterproof.plugins.core.result import SUBSYSTEMS
+from clusterproof.plugins.suite import flags, flags_of_perf, hookspecs
+from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.suite.command_lines import OF_PYTEST
+from tests.document_checks import about_check
+from tests.messages import messages
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+_INSTALL = ("../integrations/slurm/install.md", "slurm-install.md")
+ORPHAN = "---\norphan: true\n---\n"  # in no menu: with 150 more entries on each page a build takes minutes
+
+
+def write(folder: Path) -> None:
+    """The whole source: pages below `docs`, and beside it what they link to."""
+    shutil.rmtree(folder, ignore_errors=True)
+    source = folder / "docs"
+    shutil.copytree(DOCS, source)
+    for name in ("integrations", "plugins", "reports"):
+        (folder / name).symlink_to(ROOT / name)
+    for path in source.rglob("*.md"):  # what is a page here, and a file elsewhere in the repository
+        path.write_text(path.read_text(encoding="utf-8").replace(*_INSTALL), encoding="utf-8")
+    shutil.copy(ROOT / "integrations" / "slurm" / "install.md", source / "slurm-install.md")
+    for name, text in pages().items():
+        (source / name).parent.mkdir(exist_ok=True)
+        (source / name).write_text(text, encoding="utf-8")
+
+
+def pages() -> dict[str, str]:
+    """The pages that are made, by their paths."""
+    made = {f"checks/{name}.md": "\n".join([ORPHAN, f"# {name}\n", *about_check(name)]) for name in all_checks()}
+    return made | {
+        "reference/pages.md": "\n".join(_list_of_checks()),
+        "reference/options.md": "\n".join(_options()),
+        "reference/thresholds.md": "\n".join(_thresholds()),
+        "reference/hooks.md": "\n".join(_hooks()),
+        "reference/results.md": "\n".join(_results()),
+        "reference/messages.md": messages(),
+    }
+
+
+def _list_of_checks() -> Iterator[str]:
+    yield "# A page for each check\n"
+    for subsystem in SUBSYSTEMS:
+        names = [name for name, check in all_checks().items() if check.route.subsystem == subsystem]
+        yield f"## {subsystem}\n"
+        yield from (f"- [{name}](../checks/{name}.md): {all_checks()[name].route.title}" for name in sorted(names))
+        yield ""
+
+
+def _options() -> Iterator[str]:
+    yield "# Options\n\nWhat `--help-all` says of the suite's own, and those of pytest's that are of use with them.\n"
+    groups = {**flags.GROUPS, **flags_of_perf.GROUPS, "of pytest": OF_PYTEST}
+    for title, options in groups.items():
+        yield f"## {title.removeprefix('clusterproof: ').capitalize()}\n\n| option | |\n|---|---|"
+        for option in options:
+            value = option.more.get("metavar") or "|".join(option.more.get("choices", ()))
+            name = f"{option.flag} {value}" if option.has_value and value else option.flag
+            yield f"| `{name.replace('|', chr(92) + '|')}` | {_cell(option.words)} |"
+        yield ""
+
+
+def _thresholds() -> Iterator[str]:
+    yield (
+        "# Thresholds\n\nThe numbers that checks compare with; a [policy](../policy.md) overrules each by its name.\n\n"
+        "| name | number | unit | source |\n|---|---|---|---|"
+    )
+    sources = document("thresholds.toml")["sources"]
+    for name, row in thresholds().items():
+        yield f"| `{name}` | {row.value:g} | {row.unit} | {_cell(sources.get(row.source, row.source))} |"
+
+
+def _hooks() -> Iterator[str]:
+    yield "# Hooks\n\nBy which a `conftest.py` or a plugin extends the suite ([examples](../extend.md)).\n"
+    for name, hook in vars(hookspecs).items():
+        if name.startswith("pytest_"):
+            words = ", ".join(f"{one}: {kind}" for one, kind in hook.__annotations__.items() if one != "return")
+            yield f"## {name}\n\n```python\ndef {name}({words}) -> {hook.__annotations__['return']}: ...\n```\n"
+            yield f"{hook.__doc__}\n"
+
+
+def _results() -> Iterator[str]:
+    schema = json.loads((ROOT / "reports" / "result.schema.json").read_text(encoding="utf-8"))
+    yield f"# The schema of results\n\n{schema['description']} More: [results](../results.md).\n"
+    yield "| field | type | |\n|---|---|---|"
+    for name, field in schema["properties"].items():
+        kind = field.get("type") or ", ".join(json.dumps(one) for one in field.get("enum", [field.get("const")]))
+        yield f"| `{name}` | {kind} | {_cell(field.get('description', ''))} |"
+
+
+def _cell(words: str) -> str:
+    return " ".join(words.split()).replace("|", "\\|").replace("<", "\\<").replace("*", "\\*")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

@@ -1,0 +1,76 @@
+"""Every message that the suite can print, read off its source: one page, for whoever reads them as a person would."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.suite.rules import rules, sentence
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("api", "plugins", "reports", "integrations")
+SAYS = ("fail", "concern", "incomplete", "not_applicable")
+SHORTEST = 12  # characters of words: less is no sentence
+HEAD = """# Every message
+
+What the suite can say, read off its source by `python -m tests.messages`; `…` stands for what differs.
+"""
+
+
+def messages() -> str:
+    """The page."""
+    return "\n".join([HEAD, "## Checks\n", *_of_checks(), "## Everything else\n", *_of_rooms()])
+
+
+def _of_checks() -> Iterator[str]:
+    for name, check in sorted(all_checks().items()):
+        yield f"- **{name}**: {_text(check.route.title)}"
+        yield f"  - means: {_text(check.route.meaning)}"
+        yield f"  - do ({check.route.action}): {_text(check.route.remedy)}"
+        yield from (f"  - {rule.verdict}: {_text(rule.sentence)}" for rule in rules(check.function))
+    yield ""
+
+
+def _of_rooms() -> Iterator[str]:
+    for room in ROOMS:
+        found: dict[str, list[str]] = defaultdict(list)
+        for path in sorted((ROOT / room).rglob("*.py")):
+            for words in dict.fromkeys(said_in(path)):
+                found[str(path.relative_to(ROOT))].append(words)
+        for name, said in found.items():
+            yield f"### {name}\n"
+            yield from (f"- {_text(words)}" for words in said)
+            yield ""
+
+
+def said_in(path: Path) -> Iterator[str]:
+    """The words of what is raised, of what a check may call, and of what is printed, in the order of the file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        raised = node.exc if isinstance(node, ast.Raise) else None
+        call = raised if isinstance(raised, ast.Call) else node if isinstance(node, ast.Call) and _says(node) else None
+        words = sentence(call.args[0]) if call and call.args else ""
+        if len(words.replace("…", "").strip()) >= SHORTEST:
+            yield words
+
+
+def _says(call: ast.Call) -> bool:
+    name = (
+        call.func.id
+        if isinstance(call.func, ast.Name)
+        else call.func.attr
+        if isinstance(call.func, ast.Attribute)
+        else ""
+    )
+    return name in (*SAYS, "print", "write_line", "UsageError", "Incomplete", "NotApplicable") or name.endswith("Error")
+
+
+def _text(words: str) -> str:
+    line = " ".join(words.split())
+    return "".join(f"\\{char}" if char in "\\`*_{}[]<>#|$" else char for char in line)
+
+
+if __name__ == "__main__":
+    print(messages())  # noqa: T201

@@ -1,0 +1,48 @@
+"""Annotations of a pull request: one line for each finding, which nothing that a node says can end."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.annotations import MOST, annotations
+from tests.builders.runs import ROOT
+from tests.reports.reported import HOSTILE, of_each_verdict, result
+
+LINE = re.compile(r"::(error|warning) title=[^:,\r\n]*::[^\r\n]*")
+CATALOG = Catalog.of(NO_POLICY)
+
+
+def test_what_failed_is_an_error_and_a_concern_a_warning() -> None:
+    data = list(annotations(of_each_verdict(), CATALOG))
+    assert [line.split()[0] for line in data] == ["::error", "::error", "::warning"]
+    assert data[0].startswith("::error title=Title of ecc%3A 2 of 7 nodes (gpu[002-003])%2C 2 GPUs::")
+    assert "gpu[002-003]: GPU 1: 14 errors; expected 0%0Ado: Do something.%0Acheck: gpu.ecc" in data[0]
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_what_a_node_says_stays_in_its_line(word: str) -> None:
+    said = f"{word}\n::stop-commands::x\r::set-env name=A::b"
+    (line,) = annotations([result("gpu.ecc", word, Verdict.FAIL, said)], CATALOG)
+    assert LINE.fullmatch(line)
+
+
+def test_there_are_as_many_as_github_shows() -> None:
+    results = [result(f"gpu.check_{number}", "gpu001", Verdict.FAIL, "ill") for number in range(MOST + 5)]
+    assert len(list(annotations(results, CATALOG))) == MOST
+
+
+@pytest.mark.parametrize(("variable", "count"), [("true", 10), ("", 0)])
+def test_a_run_prints_them_where_github_runs_it(variable: str, count: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pytest", "--cluster", "demo", "--report", str(tmp_path / "out")]
+    env = {**os.environ, "GITHUB_ACTIONS": variable, "GITHUB_STEP_SUMMARY": ""}
+    ran = subprocess.run([*command, "-p", "no:cacheprovider"], cwd=ROOT, env=env, capture_output=True, text=True)
+    assert len(LINE.findall(ran.stdout)) == count
