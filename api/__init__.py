@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node as Node
     from clusterproof.plugins.evidence.pci.facts import PciDevice as PciDevice
     from clusterproof.plugins.evidence.storage.facts import NvmeController as NvmeController
+    from clusterproof.plugins.suite.needs_of_check import reads as reads
     from clusterproof.plugins.suite.routing import evidence as evidence
     from clusterproof.plugins.transport import Answer as Answer
     from clusterproof.plugins.transport import Connection as Connection
@@ -85,6 +86,7 @@ _HOMES = {  # module of clusterproof.plugins: what of it is public, each since 0
     "evidence.node": ("Node",),
     "evidence.pci.facts": ("PciDevice",),
     "evidence.storage.facts": ("NvmeController",),
+    "suite.needs_of_check": ("reads",),
     "suite.routing": ("evidence",),
     "transport": (
         "Answer",

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.result import SUBSYSTEMS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import all_checks, when
 from clusterproof.plugins.suite.check import Check
-from clusterproof.plugins.suite.explain import compared_with, reads, worst_first
+from clusterproof.plugins.suite.explain import compared_with, read_by, worst_first
 from clusterproof.plugins.suite.index import FILE, written
 from clusterproof.plugins.suite.routing import Route
 from clusterproof.plugins.suite.rules import rules
@@ -67,7 +67,7 @@ def about_check(name: str) -> Iterator[str]:
     yield f"**{about.title}.** {about.meaning}\n"
     yield f"- **do**: {about.remedy}"
     yield f"- **see it by hand**: `{about.evidence}`"
-    yield f"- **reads**: {reads(check)}"
+    yield f"- **reads**: {read_by(check)}"
     yield f"- **runs**: {when(check)}; **owner**: {_owner(about)}"
     yield from (f"- **{rule.verdict}**: {rule.sentence}" for rule in worst_first(rules(check.function)))
     yield from (f"- **threshold** `{name}`: {words}" for name, words in _thresholds(check))

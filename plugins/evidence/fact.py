@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
-from types import CodeType, FunctionType
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from clusterproof.plugins.core.evidence import Collected, Status
@@ -161,60 +159,3 @@ def answer_of(name: str, collector: Collected) -> CollectorData:
     why = _WHY[collector.status]
     cause = NOT_COLLECTED if collector.status is Status.UNCOLLECTED else f"{name} {why}"
     raise Incomplete(f"{name}: {why}{detail}", cause=cause)
-
-
-@cache
-def collectors_needed(function: Callable[..., Any], facts_of: type) -> frozenset[str]:
-    """The collectors that a function can ask for: those of every fact that it, or what it calls, mentions."""
-    names, alone = _mentioned(function, facts_of)
-    facts = [*(getattr(facts_of, name, None) for name in names), *alone]
-    return frozenset(collector for fact in facts if isinstance(fact, Fact) for collector in fact.collectors)
-
-
-@cache
-def names_mentioned(function: Callable[..., Any], facts_of: type) -> frozenset[str]:
-    """Every name in the code of a function, of what it calls, and of the facts that they mention."""
-    return _mentioned(function, facts_of)[0]
-
-
-@cache
-def _mentioned(function: Callable[..., Any], facts_of: type) -> tuple[frozenset[str], frozenset[Fact[Any]]]:
-    """The same names, and the facts among them that are no property."""
-    names: set[str] = set()
-    alone: set[Fact[Any]] = set()
-    seen: set[CodeType] = set()
-    waiting: list[FunctionType] = [function] if isinstance(function, FunctionType) else []
-    while waiting:
-        current = waiting.pop()
-        for code in _codes(current.__code__):
-            if code in seen:
-                continue
-            seen.add(code)
-            names.update(code.co_names)
-            for name in code.co_names:
-                mentioned = getattr(facts_of, name, None)
-                if isinstance(mentioned, Fact):
-                    mentioned = mentioned.decode
-                elif isinstance(mentioned, property):
-                    mentioned = mentioned.fget
-                known = current.__globals__.get(name)
-                if isinstance(known, Fact):
-                    alone.add(known)
-                    known = known.decode
-                waiting += [
-                    found
-                    for found in (mentioned, known)
-                    if isinstance(found, FunctionType) and found.__code__ not in seen and not _is_of_catalog(found)
-                ]
-    return frozenset(names), frozenset(alone)
-
-
-def _is_of_catalog(function: FunctionType) -> bool:
-    """Whether a function reads the catalogue: its rows have fields that are called as facts of nodes are."""
-    return function.__module__.startswith("clusterproof.plugins.catalog.")
-
-
-def _codes(code: CodeType) -> list[CodeType]:
-    """A function's code and that of the functions, lambdas and comprehensions inside it."""
-    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    return [code, *(deep for found in inner for deep in _codes(found))]

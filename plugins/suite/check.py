@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from clusterproof.plugins.core.marks import Mark
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import OF_A_RUN, OF_THE_CLUSTER
-from clusterproof.plugins.evidence.fact import collectors_needed, names_mentioned
-from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import Route, route
 from clusterproof.plugins.suite.subjects import SUBJECTS, SUBJECTS_OF_NODES, SUBJECTS_OF_PAIR, WHOLE
 
@@ -32,12 +29,25 @@ class Check:
     @property
     def collectors(self) -> frozenset[str]:
         """What it needs that nodes tell."""
-        return _collectors(self.function, self.subject)[0]
+        from clusterproof.plugins.suite.needs_of_check import of_nodes
+
+        return self.needs & of_nodes()
 
     @property
     def control_collectors(self) -> frozenset[str]:
-        """What it needs that AWS or Slurm tells."""
-        return _collectors(self.function, self.subject)[1]
+        """What it needs that AWS or Slurm tells; a check of a node asks neither."""
+        from clusterproof.plugins.suite.needs_of_check import of_control_plane
+
+        return self.needs & of_control_plane() if self.is_of_cluster else frozenset()
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The collectors that it reads, and `pairwise` where it goes by measurements of pairs."""
+        if self.is_of_run or self.is_of_pair:
+            return frozenset()
+        from clusterproof.plugins.suite.needs_of_check import needs_of  # a prolog knows it from the index
+
+        return needs_of(self.route.check, self.subject, self.function)
 
     @property
     def is_of_cluster(self) -> bool:
@@ -57,7 +67,7 @@ class Check:
     @property
     def needs_pairs(self) -> bool:
         """Whether pairs of nodes are to be measured for it."""
-        return self.is_of_pair or "pairwise" in names_mentioned(self.function, Node)
+        return self.is_of_pair or "pairwise" in self.needs
 
 
 def check_of(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) -> Check:
@@ -75,23 +85,6 @@ def check_of(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) 
         code.co_filename,
         code.co_firstlineno - 1,
     )
-
-
-@cache
-def _collectors(function: Callable[..., Any], subject: str) -> tuple[frozenset[str], frozenset[str]]:
-    """What a check needs of each node, which one of the cluster may not need at all, and of the control plane."""
-    if subject in SUBJECTS:
-        return collectors_needed(function, Node) | collectors_needed(SUBJECTS[subject], Node), frozenset()
-    if subject in SUBJECTS_OF_PAIR or subject in OF_A_RUN:
-        return frozenset(), frozenset()
-    from clusterproof.plugins.evidence.cluster import ClusterFacts
-    from clusterproof.plugins.suite.subjects_of_cluster import SUBJECTS_OF_CLUSTER
-
-    both = (function, SUBJECTS_OF_CLUSTER[subject])
-    of_aws = frozenset[str]().union(*(collectors_needed(one, ClusterFacts) for one in both))
-    if not any("nodes" in names_mentioned(one, ClusterFacts) for one in both):
-        return frozenset(), of_aws
-    return frozenset[str]().union(*(collectors_needed(one, Node) for one in both)), of_aws
 
 
 def is_light(function: Callable[..., Any]) -> bool:

@@ -93,14 +93,14 @@ def page(check: Check) -> Iterator[str]:
     yield from _rows("by hand", about.evidence)
     yield from _rows("owner", ": ".join(filter(None, (about.team, skill_of(about)))))
     yield from _rows("runs", when(check).replace("`", ""))
-    yield from _rows("reads", reads(check).replace("`", ""))
+    yield from _rows("reads", read_by(check).replace("`", ""))
     for rule in worst_first(rules(check.function)):
         yield from _rows(rule.verdict, rule.sentence)
     for words in compared_with(check):
         yield from _rows("threshold", words)
 
 
-def reads(check: Check) -> str:
+def read_by(check: Check) -> str:
     """What a check goes by: collectors of nodes, answers of AWS or Slurm, measurements; names are in backticks."""
     if check.needs_pairs:
         return "measurements of pairs of nodes" + ("; once for each pair" if check.is_of_pair else "")

@@ -7,9 +7,8 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_slurm
 from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR
 from clusterproof.plugins.evidence.ec2.by_evidence import may_be_on_ec2
-from clusterproof.plugins.evidence.fact import collectors_needed
-from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.collect import CheckItem, asks_for_node
+from clusterproof.plugins.suite.needs_of_check import PAIRWISE, needs_of, of_nodes
 from clusterproof.plugins.suite.state import is_of_instances
 
 ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
@@ -45,7 +44,7 @@ def collectors_of(item: pytest.Item) -> frozenset[str]:
     if isinstance(item, CheckItem):
         return item.check.collectors
     if asks_for_node(item):
-        return collectors_needed(item.function, Node)  # type: ignore[attr-defined]
+        return needs_of(item.name, "node", item.function) & of_nodes()  # type: ignore[attr-defined]
     return frozenset()
 
 
@@ -53,4 +52,6 @@ def needs_pairs(item: pytest.Item) -> bool:
     """Whether pairs of nodes are to be measured for an item."""
     if isinstance(item, CheckItem):
         return item.check.needs_pairs
-    return "pairwise" in getattr(item, "fixturenames", ())
+    return PAIRWISE in getattr(item, "fixturenames", ()) or (
+        asks_for_node(item) and PAIRWISE in needs_of(item.name, "node", item.function)  # type: ignore[attr-defined]
+    )

@@ -10,12 +10,14 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.needs_of_check import recorded
+from tests.builders.reads import Watch, watched
 from tests.faults import ALL_FAULTS, captured
 from tests.faults.captured import CapturedFault
 from tests.faults.fault import Fault
@@ -35,11 +37,12 @@ class Proof:
     skipped: str = ""
     said: str = ""  # of the check that it is for, where that lacks the words that the fault asks for
     otherwise: tuple[str, ...] = ()  # checks of which a prolog or an epilog of Slurm's says another thing
+    unrecorded: tuple[str, ...] = ()  # `gpu.no_xid reads nvml`, where the index of what checks read lacks that
 
     @property
     def is_detected(self) -> bool:
         """Whether every check that should find it does."""
-        if self.skipped or self.said or self.otherwise:
+        if self.skipped or self.said or self.otherwise or self.unrecorded:
             return False
         return all(self.changed.get(name) is verdict for name, verdict in self.expected.items())
 
@@ -54,6 +57,7 @@ class Proof:
             return f"NOT PROVEN  {self.fault}: {self.skipped}"
         wrong = f"; unexpected words: {self.said!r}" if self.said else ""
         wrong += "".join(f"; otherwise in a prolog: {name}" for name in self.otherwise)
+        wrong += "".join(f"; not recorded, run python -m tests.needs: {one}" for one in self.unrecorded)
         wrong += "".join(f"; unexpected: {verdict.value} of {name}" for name, verdict in self.false.items())
         return f"{'caught' if self.is_detected else 'MISSED':<10}  {self.fault}: {_by_verdict(self.changed)}{wrong}"
 
@@ -72,18 +76,26 @@ def prove(name: str) -> Proof:
     fault = next(fault for fault in ALL_FAULTS if fault.name == name)
     skipped = "" if isinstance(fault, CapturedFault) else reason_to_skip(fault)
     otherwise: tuple[str, ...] = ()
-    if skipped:
-        found = {}
-    elif isinstance(fault, CapturedFault):
-        found = captured.changes(fault)
-    else:
-        evidence = evidence_of(fault)
-        found, otherwise = changes(fault, evidence), said_otherwise(fault, evidence)
+    with watched() as watch:
+        if skipped:
+            found = {}
+        elif isinstance(fault, CapturedFault):
+            found = captured.changes(fault)
+        else:
+            evidence = evidence_of(fault)
+            found, otherwise = changes(fault, evidence), said_otherwise(fault, evidence)
     data = found.get(next(iter(fault.expect)))
     said = data.message if data and fault.words not in data.message else ""
-    return Proof(
-        name, {check: result.verdict for check, result in found.items()}, dict(fault.expect), skipped, said, otherwise
-    )
+    changed = {check: result.verdict for check, result in found.items()}
+    return Proof(name, changed, dict(fault.expect), skipped, said, otherwise, tuple(_unrecorded(watch)))
+
+
+def _unrecorded(watch: Watch) -> Iterator[str]:
+    """What checks read and the index of that does not have: a run of those alone would not ask for it."""
+    for check, reads in watch.by_check.items():
+        missing = reads - recorded().get(check, frozenset())
+        if missing:
+            yield f"{check} reads {', '.join(sorted(missing))}"
 
 
 def healthy_findings(faults: Iterable[Fault | CapturedFault]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from clusterproof.plugins.core.policy import Policy
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.testbed.image import NodeImage
+from tests.testbed.neuron import healthy_trn1
 from tests.testbed.node import with_file, with_service, without_file, without_module
 from tests.testbed.software import LIBRARIES
 
@@ -101,5 +102,44 @@ FAULTS = (
         {SIZES: FAIL},
         "cpus 192; expected cpus >= 200",
         policy=Policy(sizes={"cpus": "200 to 400"}, made_on="p5.48xlarge"),
+    ),
+    Fault(
+        "fewer disks, and smaller ones, than the manifest asks for",
+        as_it_is,
+        {SIZES: FAIL},
+        "nvme_disks 8; expected nvme_disks >= 9",
+        policy=Policy(sizes={"nvme_disks": ">= 9", "root_gib": ">= 9000", "dev_shm_gib": ">= 9000", "efa": "== 32"}),
+    ),
+    Fault(
+        "a fabric manager that the manifest does not have",
+        as_it_is,
+        {VERSIONS: FAIL},
+        "fabric_manager 580.126.09; expected fabric_manager == 570.1",
+        policy=Policy(versions={"fabric_manager": "== 570.1"}),
+    ),
+    Fault(
+        "a network driver that the manifest does not have",
+        as_it_is,
+        {DRIVERS: FAIL},
+        "efa ",
+        policy=Policy(versions={"efa": "== 1.0"}),
+    ),
+    Fault(
+        "modules and services of devices that the manifest wants otherwise",
+        as_it_is,
+        {MODULES: FAIL, SERVICES: FAIL},
+        "module efa is loaded; expected absent",
+        policy=Policy(
+            modules={"efa": "absent", "ib_core": "loaded", "mlx5_core": "loaded"},
+            services={"nvidia-fabricmanager": "inactive"},
+        ),
+    ),
+    Fault(
+        "a Neuron driver that the manifest does not have",
+        as_it_is,
+        {DRIVERS: FAIL, MODULES: FAIL},
+        "expected neuron_driver == 1.0",
+        base=healthy_trn1,
+        policy=Policy(versions={"neuron_driver": "== 1.0"}, modules={"neuron": "absent"}),
     ),
 )

@@ -5,7 +5,7 @@ Those tests hold every verdict of each judgement against a table, so that one th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,16 @@ TESTS = (
 )
 
 
-def cases(root: Path) -> Iterator[Case]:
+def cases(root: Path) -> Iterable[Case]:
     """What those tests judge, by what it was about. Raises RuntimeError where they do not pass."""
+    ended, found = judged_by(*(str(root / test) for test in TESTS))
+    if ended is not pytest.ExitCode.OK:
+        raise RuntimeError(f"the tests do not pass as they are: {ended!r}")
+    return found
+
+
+def judged_by(*words: str) -> tuple[int, list[Case]]:
+    """How the tests end that these words of a command line choose, and what they judge."""
     kept: dict[int, tuple[Any, dict[str, Check]]] = {}
     evaluate = evaluating.evaluate
 
@@ -38,10 +46,7 @@ def cases(root: Path) -> Iterator[Case]:
 
     evaluating.evaluate = remembered
     try:
-        ended = pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *(str(root / test) for test in TESTS)])
+        ended = pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *words])
     finally:
         evaluating.evaluate = evaluate
-    if ended is not pytest.ExitCode.OK:
-        raise RuntimeError(f"the tests do not pass as they are: {ended!r}")
-    for owner, checks in kept.values():
-        yield Case(f"{owner.name} of the tests", owner, checks)
+    return ended, [Case(f"{owner.name} of the tests", owner, checks) for owner, checks in kept.values()]

@@ -13,11 +13,8 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.marks import marks_of_pytest
-from clusterproof.plugins.evidence.fact import collectors_needed
-from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check import check_of, is_light
-
-PACKAGED = Path(__file__).resolve().parents[3] / "checks"
+from clusterproof.plugins.suite.needs_of_check import CHECKS, PAIRWISE, needs_of, of_nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ def _files(config: pytest.Config, paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_file():
             yield path
-        elif path != path.parent and path.is_dir() and not PACKAGED.is_relative_to(path):
+        elif path != path.parent and path.is_dir() and not CHECKS.is_relative_to(path):
             for file in sorted(path.rglob("*.py")):
                 folders = file.relative_to(path).parts[:-1]
                 is_test = any(fnmatch(file.name, pattern) for pattern in patterns)
@@ -55,7 +52,7 @@ def _files(config: pytest.Config, paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def _of_file(config: pytest.Config, file: Path) -> Iterator[Test]:
-    if file.is_relative_to(PACKAGED):
+    if file.is_relative_to(CHECKS):
         return
     from _pytest.pathlib import ImportMode, import_path  # as pytest itself will import it
 
@@ -88,4 +85,5 @@ def _needs(function: Callable[..., Any], marks: list[pytest.Mark]) -> tuple[froz
         check = check_of(function, marks)
         return check.collectors, check.needs_pairs
     parameters = inspect.signature(function).parameters
-    return collectors_needed(function, Node) if "node" in parameters else frozenset(), "pairwise" in parameters
+    needs = needs_of(function.__name__, "node", function) if "node" in parameters else frozenset()
+    return needs & of_nodes(), PAIRWISE in parameters or PAIRWISE in needs

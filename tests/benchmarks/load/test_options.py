@@ -109,6 +109,7 @@ def test_the_command_line_names_what_there_is() -> None:
 
 OWN = """
 import pytest
+from clusterproof import reads
 
 def test_plain(node):
     assert node.boot
@@ -116,14 +117,21 @@ def test_plain(node):
 class TestLoad:
     pytestmark = pytest.mark.perf
 
+    @reads("gpu_gemm")
     def test_gemm(self, node, tmp_path):
         node.gpu_gemm
 
 @pytest.mark.perf
+@reads("fs_bandwidth")
 def test_fs(node):
     assert node.fs_bandwidth
 
 @pytest.mark.perf
+def test_any(node):
+    assert node.gpu_gemm
+
+@pytest.mark.perf
+@reads("pairwise")
 def test_between(node):
     node.pairwise
 """
@@ -138,10 +146,13 @@ def test_tests_of_others_are_known_before_anything_is_collected(tmp_path: Path, 
         ("test_plain", False),
         ("test_gemm", False),
         ("test_fs", False),
+        ("test_any", False),
         ("test_between", True),
     }
     asked = given(markexpr="perf", fs_bandwidth="/fsx")
-    assert collectors_named(asked, [], found) == {"gpu_gemm", "fs_bandwidth"}
+    narrow = given(markexpr="perf", keyword="not any", fs_bandwidth="/fsx")
+    assert collectors_named(narrow, [], found) == {"gpu_gemm", "fs_bandwidth"}
+    assert collectors_named(asked, [], found) == load_options(asked).asked(COLLECTORS)
     assert collectors_named(given(markexpr="perf", keyword="gemm"), [], found) == {"gpu_gemm"}
     assert pairs_are_needed(asked, [], found)
     assert not pairs_are_needed(given(markexpr="perf", keyword="fs or gemm"), [], found)

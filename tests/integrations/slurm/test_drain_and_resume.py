@@ -14,7 +14,7 @@ from tests.testbed.slurm_version import VERSIONS
 
 pytestmark = needs_slurm
 
-SICK, FULL = "gpu001", "gpu002"
+LITTERED, SICK, FULL = "gpu001", "gpu002", "gpu003"
 LOST = "a GPU that is lost"
 NOBODY = 65534
 COLLECTORS = "(setsid sleep 600 >/dev/null 2>&1 &); sleep 601"
@@ -23,13 +23,25 @@ PATIENT = 'mode = "drain"\ndeadline_s = 8\nreuse_s = 0\n'
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
-    """Two nodes whose health check runs when a test says so; one has no space for what the scripts remember."""
-    healthy = healthy_p5(SICK)
+    """Three nodes whose health check runs when a test says so; one has no space for what the scripts remember."""
     full = with_tmpfs(BY_NAME[LOST].put(healthy_p5(FULL)), "/var/lib/clusterproof", "8k")
     requeued = "SchedulerParameters=nohold_on_prolog_fail,sched_interval=1,bf_interval=1"
     every = lines("prolog", "epilog", "health-check")
-    with scripted({SICK: healthy, FULL: full}, every, PATIENT, requeued, version=request.param) as running:
+    images = {LITTERED: healthy_p5(LITTERED), SICK: healthy_p5(SICK), FULL: full}
+    with scripted(images, every, PATIENT, requeued, version=request.param) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def second_job(bed: Scripted) -> str:
+    """The job that a prolog kept off SICK, drained at once with LITTERED: a drain is followed for a minute."""
+    littering, first = running_job(bed, LITTERED), running_job(bed, SICK)
+    bed.nvml(SICK, BY_NAME[LOST].put(healthy_p5()))
+    second = bed.submit(SICK)
+    bed.bed.run("scancel", littering, first)
+    assert is_explained(bed, LITTERED, "host.job_leftovers: ")
+    assert is_explained(bed, SICK, "")
+    return second
 
 
 def running_job(bed: Scripted, name: str) -> str:
@@ -51,23 +63,19 @@ def is_explained(bed: Scripted, name: str, words: str) -> bool:
     return bool(eventually(lambda: "" if bed.processes(name, "main() ") else "quiet"))
 
 
+@pytest.mark.usefixtures("second_job")
 def test_what_a_job_left_is_judged_as_after_a_job_before_its_node_is_resumed(bed: Scripted) -> None:
-    bed.bed.run("scancel", running_job(bed, SICK))
-    assert is_explained(bed, SICK, "host.job_leftovers: ")
-    assert "stays drained: 1 fail, 0 incomplete" in bed.once_more(SICK)
-    assert "DRAIN" in bed.bed.state(SICK)
-    left_over_is_killed(bed, SICK)
-    bed.once_more(SICK)
-    assert bed.bed.wait_for(SICK, "IDLE") == "IDLE"
+    assert "stays drained: 1 fail, 0 incomplete" in bed.once_more(LITTERED)
+    assert "DRAIN" in bed.bed.state(LITTERED)
+    left_over_is_killed(bed, LITTERED)
+    bed.once_more(LITTERED)
+    assert bed.bed.wait_for(LITTERED, "IDLE") == "IDLE"
 
 
-def test_a_node_that_a_prolog_and_an_epilog_drain_together_is_resumed_once_it_is_healthy(bed: Scripted) -> None:
-    first = running_job(bed, SICK)
-    bed.nvml(SICK, BY_NAME[LOST].put(healthy_p5()))
-    second = bed.submit(SICK)
-    bed.bed.run("scancel", first)
-    assert is_explained(bed, SICK, "")
-    bed.bed.run("scancel", second)
+def test_a_node_that_a_prolog_and_an_epilog_drain_together_is_resumed_once_it_is_healthy(
+    bed: Scripted, second_job: str
+) -> None:
+    bed.bed.run("scancel", second_job)
     assert eventually(lambda: "" if bed.bed.output_of("squeue", "-h") else "empty")
     left_over_is_killed(bed, SICK)
     assert "stays drained: " in bed.once_more(SICK)

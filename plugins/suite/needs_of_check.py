@@ -1,0 +1,77 @@
+"""What one check reads: recorded of a packaged one, declared by another author's, else everything there is."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from clusterproof.plugins.core.result import OF_THE_CLUSTER
+from clusterproof.plugins.core.strict import nearest
+
+FILE = Path(__file__).with_name("needs.json")  # `python -m tests.needs` makes it: it watches checks at work
+CHECKS = Path(__file__).resolve().parents[2] / "checks"  # those that are packaged
+PAIRWISE = "pairwise"  # stands among the collectors for pairs of nodes, which are measured
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def reads(*collectors: str) -> Callable[[F], F]:
+    """Declare which collectors a check reads, besides its device; `pairwise` stands for measurements of pairs.
+
+    A check that declares nothing gets all evidence but those measurements. What collectors of one's own tell is always
+    there. Raises ValueError for what is no collector's name.
+    """
+    known = {PAIRWISE, *of_nodes(), *of_control_plane()}
+    for name in collectors:
+        if name not in known:
+            raise ValueError(f"reads({name!r:.60}): no collector is called so{nearest(name, known)}")
+
+    def attach(function: F) -> F:
+        function.__reads__ = collectors  # type: ignore[attr-defined]
+        return function
+
+    return attach
+
+
+@cache
+def recorded() -> Mapping[str, frozenset[str]]:
+    """The collectors that are read, by the id of a packaged check, and by the name of a device."""
+    data: Mapping[str, list[str]] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    return {name: frozenset(collectors) for name, collectors in data.items()}
+
+
+def needs_of(check: str, subject: str, function: Callable[..., Any]) -> frozenset[str]:
+    """What a check of this id and subject reads, `pairwise` among it where it goes by pairs."""
+    if _is_packaged(function):
+        return recorded().get(check, of_control_plane() if subject in OF_THE_CLUSTER else of_nodes())
+    collectors: tuple[str, ...] | None = getattr(function, "__reads__", None)
+    if collectors is None:
+        return of_nodes() | of_control_plane()
+    return recorded().get(subject, frozenset()).union(collectors)
+
+
+def _is_packaged(function: Callable[..., Any]) -> bool:
+    return Path(inspect.unwrap(function).__code__.co_filename).resolve().is_relative_to(CHECKS)
+
+
+@cache
+def of_nodes() -> frozenset[str]:
+    """Every collector of a node, those that load it and those that only captures tell included."""
+    from clusterproof.plugins.agent.collectors import collector_names
+    from clusterproof.plugins.benchmarks.load.options import COLLECTORS
+    from clusterproof.plugins.evidence.fact import ONLY_CAPTURED
+
+    return ONLY_CAPTURED.union(collector_names(), COLLECTORS)
+
+
+@cache
+def of_control_plane() -> frozenset[str]:
+    """Every collector that asks AWS or Slurm about the cluster."""
+    from clusterproof.plugins.aws.collector import collector_names
+    from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR
+
+    return frozenset({SLURM_COLLECTOR, *collector_names()})

@@ -1,0 +1,117 @@
+"""Which collectors each check reads, seen while it is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.evidence import Collected
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.fact import Fact
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite import evaluate as evaluating
+from clusterproof.plugins.suite.check import Check
+from clusterproof.plugins.suite.needs_of_check import PAIRWISE
+
+FINDS = evaluating._findings  # what a check reads, without what every result tells of its node
+READS = Fact.__get__
+
+
+class Watch:
+    """What was read, by the id of a check: collectors, and facts, each of which reads what it ever read."""
+
+    def __init__(self) -> None:
+        self._by_check: dict[str, set[object]] = {}
+        self._by_fact: dict[object, set[object]] = {}
+        self._reading: list[set[object]] = []  # by the check, and by each fact that a fact reads, the innermost last
+
+    @property
+    def by_check(self) -> dict[str, frozenset[str]]:
+        """The collectors that each check reads. Of a fact it reads all that this fact reads of any node."""
+        return {check: self.collectors(read) for check, read in self._by_check.items()}
+
+    def collectors(self, read: set[object]) -> frozenset[str]:
+        """The collectors among what was read, and those of the facts among it."""
+        whole = read.union(*(self._by_fact.get(one, ()) for one in read))
+        return frozenset(one for one in whole if isinstance(one, str))
+
+    def note(self, what: object) -> None:
+        """Something was read, by all that are being read."""
+        for one in self._reading:
+            one.add(what)
+
+    @contextmanager
+    def reading(self) -> Iterator[set[object]]:
+        """What is read meanwhile."""
+        own: set[object] = set()
+        self._reading.append(own)
+        try:
+            yield own
+        finally:
+            self._reading.pop()
+
+    def findings(self, check: Check, owner: Any) -> Any:
+        """Evaluate a check; how a person sees the same, and what to do, may depend on the node too."""
+        with self.reading() as own:
+            found = FINDS(check, owner)
+            with suppress(Exception):
+                check.route.shown_by(owner), check.route.remedy_for(owner)
+        self._by_check.setdefault(check.route.check, set()).update(own)
+        return found
+
+    def fact(self, fact: Fact[Any], owner: Any, kind: type) -> Any:
+        """Read a fact, of which a node may know what it is already."""
+        if owner is None:
+            return fact
+        self.note(fact)
+        if fact.key == PAIRWISE:
+            self.note(PAIRWISE)
+        with self.reading() as own:
+            try:
+                return READS(fact, owner, kind)
+            finally:
+                self._by_fact.setdefault(fact, set()).update(own)
+
+
+class Watched(dict[str, Collected]):
+    """The answers of all collectors, of which those are read that are asked for by name."""
+
+    def __init__(self, data: Mapping[str, Collected], watch: Watch) -> None:
+        super().__init__(data)
+        self.watch = watch
+
+    def __getitem__(self, name: str) -> Collected:
+        self.watch.note(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.watch.note(name)
+        return super().get(name, default)
+
+
+@contextmanager
+def watched() -> Iterator[Watch]:
+    """Watch every check that is evaluated meanwhile."""
+    watch = Watch()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluating, "_findings", watch.findings)
+        patch.setattr(Fact, "__get__", lambda fact, owner, kind=None: watch.fact(fact, owner, kind))
+        for kind in (Node, ClusterFacts):
+            _watch(kind, watch, patch)
+        yield watch
+
+
+def _watch(kind: Any, watch: Watch, patch: pytest.MonkeyPatch) -> None:
+    collector, collectors = kind.collector, kind.collectors.fget
+
+    def one(owner: Any, name: str) -> Collected:
+        watch.note(name)
+        answer: Collected = collector(owner, name)
+        return answer
+
+    patch.setattr(kind, "collector", one)
+    patch.setattr(kind, "collectors", property(lambda owner: Watched(collectors(owner), watch)))

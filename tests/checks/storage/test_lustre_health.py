@@ -1,0 +1,33 @@
+"""Nodes whose Lustre client tells nothing: those that have none, and those that mount a file system all the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.evaluated import said
+
+WITHOUT_MODULE = Collected(Status.ABSENT, detail="no Lustre client: no module lustre is loaded")
+
+
+def health(*mounts: dict[str, Any]) -> Result:
+    """What is said of a node without the module that mounts these."""
+    data = {"lustre": WITHOUT_MODULE, "mounts": Collected(Status.TOLD, {"mounts": list(mounts)})}
+    return said("storage.lustre_health", NodeEvidence("gpu001", data))
+
+
+def mount(path: str, kind: str) -> dict[str, Any]:
+    return {"path": path, "source": "fs", "type": kind, "options": "rw", "status": "ok"}
+
+
+def test_a_node_that_mounts_no_lustre_needs_no_client() -> None:
+    result = health(mount("/", "ext4"))
+    assert (result.verdict, result.message) == (Verdict.NOT_APPLICABLE, "no Lustre file system is mounted")
+
+
+def test_a_mount_without_a_client_that_tells_of_it_is_incomplete() -> None:
+    result = health(mount("/fsx", "lustre"))
+    assert result.verdict is Verdict.INCOMPLETE
+    assert result.message == "/fsx is Lustre; lustre: not on this node (no Lustre client: no module lustre is loaded)"
