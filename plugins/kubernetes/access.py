@@ -142,7 +142,7 @@ def _client(module: str) -> Any:
 
 
 def _words(problem: Exception) -> str:
-    return " ".join(f"{problem}".split())[:300] or type(problem).__name__
+    return " ".join(f"{problem}".split())[:300].rstrip(".") or type(problem).__name__
 
 
 __all__ = ["EKS_NAME", "MISSING", "SETTING", "AwsError", "contexts", "open_api"]
