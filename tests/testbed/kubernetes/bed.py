@@ -24,6 +24,13 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 RIGHTS = list(yaml.safe_load_all((Path(__file__).parents[3] / "integrations/kubernetes/rbac.yaml").read_text()))
 
 
+PATHS = {
+    "Namespace": "/api/v1/namespaces",
+    "Role": f"{RBAC}/namespaces/{NAMESPACE}/roles",
+    "ClusterRole": f"{RBAC}/clusterroles",
+}
+
+
 def _less(rule: Mapping[str, Any], verb: str, resource: str) -> Mapping[str, Any]:
     return {
         **rule,
@@ -106,8 +113,8 @@ def bed() -> Iterator[Bed]:
     try:
         (folder / "node").mkdir()
         with control_plane(folder) as plane, machine(plane, folder / "node") as node:
-            privileged = {"pod-security.kubernetes.io/enforce": "privileged"}
-            plane.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": privileged}})
+            for part in RIGHTS:
+                plane.call("POST", f"{PATHS[part['kind']]}?fieldValidation=Strict", part)
             path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
             wait_until(lambda: bool(plane.items(path)), "given what each namespace has")
             yield Bed(plane, node)
