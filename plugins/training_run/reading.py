@@ -38,14 +38,14 @@ class Form:
 FORMS = (
     Form("a table of operations or steps (CSV)", is_table, read_table),
     Form("steps (JSON lines)", are_steps, read_steps),
-    Form("system metrics of SageMaker's profiler (JSON lines)", are_metrics, read_metrics),
-    Form("collectives of NCCL's Inspector (JSON lines)", is_inspector, read_inspector),
-    Form("a trace of PyTorch's profiler (JSON)", is_trace, read_trace),
-    Form("GPUs by nvidia-smi --query-gpu=timestamp,… --format=csv", is_smi, read_smi),
-    Form("GPUs by dcgmi dmon or nvidia-smi dmon", is_dmon, read_dmon),
-    Form("an answer of Prometheus to query_range (dcgm-exporter)", is_answer, read_answer),
+    Form("SageMaker's profiler (system)", are_metrics, read_metrics),
+    Form("NCCL's Inspector", is_inspector, read_inspector),
+    Form("a trace of PyTorch's profiler", is_trace, read_trace),
+    Form("nvidia-smi --query-gpu=timestamp,… --format=csv", is_smi, read_smi),
+    Form("dcgmi dmon", is_dmon, read_dmon),
+    Form("Prometheus's query_range", is_answer, read_answer),
     Form("a dump of PyTorch's Flight Recorder", is_dump, read_dump),
-    Form("a hostfile (NODE slots=8)", is_hostfile, read_hostfile),
+    Form("a hostfile", is_hostfile, read_hostfile),
     Form("a log of Megatron-LM or torchtitan", is_log, read_log),
 )
 
@@ -63,7 +63,7 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
             elif is_folder:
                 unknown.append(path.name)
             else:
-                raise RunError(f"{path}: its form is not known; expected {', or '.join(form.words for form in FORMS)}")
+                raise RunError(f"{path}: its form is not known; expected {', '.join(form.words for form in FORMS)}")
     data.notes += [
         f"{what}: {_named(names)}"
         for what, names in (("not understood", unknown), ("cut", data.cut), ("nothing of a run in", data.empty))
