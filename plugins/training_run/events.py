@@ -71,8 +71,9 @@ class Events:
                         break  # it goes on in the next piece
                     text = mended
                     continue
-                except RecursionError:
-                    raise RunError(f"{self.where}: it is nested too deeply; expected {self.what}") from None
+                except (ValueError, RecursionError) as wrong:  # a number of thousands of digits
+                    why = "a number is too long" if isinstance(wrong, ValueError) else "it is nested too deeply"
+                    raise RunError(f"{self.where}: {why}; expected {self.what}") from None
                 self.number += 1
                 yield event
                 at = end

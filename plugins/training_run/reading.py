@@ -11,7 +11,7 @@ from clusterproof.plugins.training_run.read_flight_recorder import is_dump, read
 from clusterproof.plugins.training_run.read_hostfile import is_hostfile, read_hostfile
 from clusterproof.plugins.training_run.read_inspector import is_inspector, read_inspector
 from clusterproof.plugins.training_run.read_kineto import is_trace, read_trace
-from clusterproof.plugins.training_run.read_log import is_log, read_log
+from clusterproof.plugins.training_run.read_log import comes_to_iterate, is_log, read_log
 from clusterproof.plugins.training_run.read_nvidia_smi import is_smi, read_smi
 from clusterproof.plugins.training_run.read_prometheus import is_answer, read_answer
 from clusterproof.plugins.training_run.read_sagemaker import are_metrics, read_metrics
@@ -35,6 +35,7 @@ class Form:
     read: Callable[[Path], Iterable[Fact]]
 
 
+LOG = Form("a log of Megatron-LM or torchtitan", is_log, read_log)
 FORMS = (
     Form("a table of operations or steps (CSV)", is_table, read_table),
     Form("steps (JSON lines)", are_steps, read_steps),
@@ -46,7 +47,7 @@ FORMS = (
     Form("Prometheus's query_range", is_answer, read_answer),
     Form("a dump of PyTorch's Flight Recorder", is_dump, read_dump),
     Form("a hostfile", is_hostfile, read_hostfile),
-    Form("a log of Megatron-LM or torchtitan", is_log, read_log),
+    LOG,
 )
 
 
@@ -83,7 +84,7 @@ def _form_of(path: Path) -> Form | None:
         form = next((form for form in FORMS if form.is_of(head)), None)
         if form or len(head) < size:
             return form
-    return None
+    return LOG if comes_to_iterate(path) else None
 
 
 def _files(folder: Path) -> Iterator[Path]:
