@@ -56,6 +56,7 @@ class Samples:
 
     series: dict[tuple[str, str, str], Series] = field(default_factory=dict)
     stretches: int = 0
+    bin_s: int = BIN_S
 
     def add(self, one: Sample) -> None:
         """Take in a reading."""
