@@ -19,12 +19,17 @@ MAX_KERNELS = 2_000_000  # some 200 MB
 US = 1e-6  # s
 MAX_US = 1e18
 EXPOSED = "exposed communication"
-COMPUTE = "compute kernels"
+COMPUTE = "compute"
+KERNELS = "kernels"  # of a rank whose pipeline stage nothing tells: stages differ, and no GPU is slow for that
 DATA = "data"
 MAX_NAMES = 10_000  # of kernels, and of operators
 _STEP = re.compile(r"ProfilerStep#([0-9]{1,18})")
 _STEP_OF_SAGEMAKER = "Step:ModeKeys.TRAIN"
-_COLLECTIVE = re.compile(r"nccl|rccl|msccl|nvshmem", re.IGNORECASE)
+_COLLECTIVE = re.compile(  # a kernel that waits for other GPUs
+    r"nccl|rccl|msccl|nvshmem|deep_?ep|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|multimem",
+    re.IGNORECASE,
+)
+_OF_PAIR = re.compile(r"send_?recv", re.IGNORECASE)
 _LOADER = "enumerate(DataLoader)"
 _MARKS = (_LOADER, "ProfilerStep#")
 ANNOTATION = "annotation"
@@ -57,6 +62,7 @@ class _Seen:
     loading: list[Interval] = field(default_factory=list)
     computing: list[Interval] = field(default_factory=list)
     communicating: list[Interval] = field(default_factory=list)
+    has_pairs: bool = False  # whether it sends to single ranks, as from one pipeline stage to the next
     spent: dict[str, dict[str, list[float]]] = field(default_factory=lambda: {KERNEL: {}, OPERATOR: {}})
 
     def note(self, name: str, event: dict[str, Any]) -> None:
@@ -76,7 +82,9 @@ class _Seen:
             self.steps[whole(event["args"].get("step_num"), "step_num", self.events.where)] = self._lasted(event)
 
     def _kernel(self, name: str, lasted: Interval) -> None:
-        (self.communicating if _COLLECTIVE.search(name) else self.computing).append(lasted)
+        is_collective = bool(_COLLECTIVE.search(name))
+        (self.communicating if is_collective else self.computing).append(lasted)
+        self.has_pairs = self.has_pairs or (is_collective and bool(_OF_PAIR.search(name)))
         self._count(KERNEL, name, lasted[1] - lasted[0])
         if len(self.computing) + len(self.communicating) > MAX_KERNELS:
             many = f"more than {MAX_KERNELS:,} kernels"
@@ -119,7 +127,7 @@ def read_trace(path: Path) -> Iterator[Step | Spent | Cut]:
     for number, (start, end) in sorted(seen.steps.items()):
         parts = {DATA: within(loading, start, end) * US} if loading else {}
         if kernels:
-            parts[COMPUTE] = within(computing, start, end) * US
+            parts[KERNELS if seen.has_pairs else COMPUTE] = within(computing, start, end) * US
             parts[EXPOSED] = within(exposed, start, end) * US
         yield Step(place, number, (end - start) * US, parts)
     for kind, spent in seen.spent.items():
