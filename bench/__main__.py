@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from bench import nodes, replaced, reports, runs, slurm
+from bench import nodes, replaced, reports, runs, slurm, traces
 from bench.figure import Figure
 
 
@@ -21,6 +21,7 @@ def measure(words: Sequence[str]) -> Iterator[Figure]:
         runs.large_runs,
         runs.prolog_of_many,
         reports.large_reports,
+        traces.reading,
         nodes.probe,
         nodes.connections,
         replaced.beside_the_script,

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.run_data import RunData, Seconds
-from clusterproof.plugins.training_run.words import CHECKPOINT, COMMUNICATION, COMPUTE, DATA, EXPOSED, INIT, OTHER
+from clusterproof.plugins.training_run.words import BUSY, CHECKPOINT, COMMUNICATION, COMPUTE, DATA, EXPOSED, INIT, OTHER
 
 START = "start"
 ORDER = (COMPUTE, COMMUNICATION, DATA, CHECKPOINT, START, OTHER)
-_PHASE = {EXPOSED: COMMUNICATION, INIT: START} | {name: name for name in ORDER}
+_PHASE = {EXPOSED: COMMUNICATION, INIT: START, BUSY: COMPUTE} | {name: name for name in ORDER}
 
 
 @record

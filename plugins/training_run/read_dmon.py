@@ -1,4 +1,4 @@
-"""What `dcgmi dmon -e …` and `nvidia-smi dmon` print, a file for each node: no line has a time."""
+"""What `dcgmi dmon -e …` and `nvidia-smi dmon` print, a file for each node: few have a time on their lines."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ OF_SMI: Mapping[str, tuple[str, float]] = {"sm": (UTIL, 1), "pclk": (CLOCKS, 1)}
 EXPECTED = "expected what dcgmi dmon -e 203,1004,100,252,251 prints, or nvidia-smi dmon"
 _DEVICE = re.compile(r"\s*(?:GPU\s+)?([0-9]{1,4})\s+")
 _OTHER = re.compile(r"\s*(?:GPU-I|GPU-CI|Switch|CPU|Core|Link|NvSwitch|Hostname)\b", re.IGNORECASE)  # other entities
-_HEAD = re.compile(r"#?\s*(?:#\s*)?(?:Entity(?:Id)?|gpu)\s+(.*)")
+_HEAD = re.compile(r"#\s*(?:Date\s+)?(?:Time\s+)?(?:Entity(?:Id)?|gpu)\s+(.*)")
+_TIME = re.compile(r"\s*(?:[0-9]{8}\s+)?([0-9]{2}):([0-9]{2}):([0-9]{2})\s+")  # of nvidia-smi dmon -o T, -o DT
+DAY_S = 86_400
 
 
 def is_dmon(head: bytes) -> bool:
@@ -48,12 +50,18 @@ def is_dmon(head: bytes) -> bool:
 
 
 def read_dmon(path: Path) -> Iterator[Sample | Cut]:
-    """The samples of its GPUs, each a second behind the one before. Raises RunError."""
+    """The samples of its GPUs, each a second behind the one before where no line has a time. Raises RunError."""
     lines, node = Lines(path), node_of(path)
     names: Sequence[str] = ()
     times: dict[str, int] = {}
+    last_s = 0.0
     for line in lines:
         names = _names(line) or names
+        told = _TIME.match(line)
+        if told:
+            line = line[told.end() :]
+            clock_s = 3600.0 * int(told[1]) + 60 * int(told[2]) + int(told[3])
+            last_s += (clock_s - last_s + DAY_S / 2) % DAY_S - DAY_S / 2  # the nearest, also behind midnight
         device = _DEVICE.match(line)
         if not device:
             if line.strip() and not line.lstrip().startswith(("#", "ID", "Id")) and not _OTHER.match(line):
@@ -73,7 +81,8 @@ def read_dmon(path: Path) -> Iterator[Sample | Cut]:
             for column, cell in zip(names, cells, strict=True)
             if column in known and cell not in ("N/A", "-")
         }
-        yield from GpuReading(node, name, times[name] * EVERY_S, values).samples(lines.where)
+        time_s = last_s if told else times[name] * EVERY_S
+        yield from GpuReading(node, name, time_s, values).samples(lines.where)
 
 
 def _names(line: str) -> list[str]:

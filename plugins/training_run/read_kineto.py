@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,29 @@ from clusterproof.plugins.training_run.values import MAX_NAME, real, seconds, wh
 
 MAX_KERNELS = 2_000_000  # some 200 MB
 US = 1e-6  # s
+MAX_US = 1e18
 EXPOSED = "exposed communication"
-COMPUTE = "compute kernels"
+COMPUTE = "compute"
+KERNELS = "kernels"  # of a rank whose pipeline stage nothing tells: stages differ, and no GPU is slow for that
 DATA = "data"
 MAX_NAMES = 10_000  # of kernels, and of operators
 _STEP = re.compile(r"ProfilerStep#([0-9]{1,18})")
 _STEP_OF_SAGEMAKER = "Step:ModeKeys.TRAIN"
-_COLLECTIVE = re.compile(r"nccl|rccl|msccl|nvshmem", re.IGNORECASE)
+_COLLECTIVE = re.compile(  # a kernel that waits for other GPUs
+    r"nccl|rccl|msccl|nvshmem|deep_?ep|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|multimem",
+    re.IGNORECASE,
+)
+_OF_PAIR = re.compile(r"send_?recv", re.IGNORECASE)
 _LOADER = "enumerate(DataLoader)"
-_KERNELS = ("kernel", "Kernel")  # categories, of PyTorch 1.8 and of newer ones
-_OPERATORS = ("cpu_op", "Operator")
-_OF_CPU = ("user_annotation", "Operator", "cpu_op")  # those of the GPU repeat the steps
+_MARKS = (_LOADER, "ProfilerStep#")
+ANNOTATION = "annotation"
+_CATEGORIES = {  # of PyTorch 1.8 and of newer ones; those of the GPU repeat the steps
+    "kernel": KERNEL,
+    "Kernel": KERNEL,
+    "cpu_op": OPERATOR,
+    "Operator": OPERATOR,
+    "user_annotation": ANNOTATION,
+}
 _RANK = re.compile(r"rank[-_ ]?([0-9]{1,7})")
 _KEYS = (b'"traceEvents"', b'"deviceProperties"', b'"schemaVersion"', b'"distributedInfo"', b'"baseTimeNanoseconds"')
 _INFO = re.compile(r'"distributedInfo"\s*:\s*')
@@ -49,35 +62,54 @@ class _Seen:
     loading: list[Interval] = field(default_factory=list)
     computing: list[Interval] = field(default_factory=list)
     communicating: list[Interval] = field(default_factory=list)
-    spent: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict)  # by kind and name, and how often
+    has_pairs: bool = False  # whether it sends to single ranks, as from one pipeline stage to the next
+    spent: dict[str, dict[str, list[float]]] = field(default_factory=lambda: {KERNEL: {}, OPERATOR: {}})
 
     def note(self, name: str, event: dict[str, Any]) -> None:
         """Take in an event that lasted. Raises RunError."""
         category = event.get("cat")
-        if category in _KERNELS:
-            lasted = _lasted(event, self.events)
-            (self.communicating if _COLLECTIVE.search(name) else self.computing).append(lasted)
-            self._count(KERNEL, name, lasted)
-            if len(self.computing) + len(self.communicating) > MAX_KERNELS:
-                many = f"more than {MAX_KERNELS:,} kernels"
-                raise RunError(f"{self.events.where}: {many}; expected fewer: trace fewer steps")
-        elif category in _OF_CPU and name.startswith(_LOADER):
-            self.loading.append(_lasted(event, self.events))
-        elif category in _OF_CPU and (step := _STEP.fullmatch(name)):
-            self.steps[int(step[1])] = _lasted(event, self.events)
-        elif category in _OPERATORS:
-            self._count(OPERATOR, name, _lasted(event, self.events))
+        kind = _CATEGORIES.get(category) if isinstance(category, str) else None
+        if kind == OPERATOR and not name.startswith(_MARKS):
+            self._count(kind, name, self._duration(event))
+        elif kind in (OPERATOR, ANNOTATION):
+            if name.startswith(_LOADER):
+                self.loading.append(self._lasted(event))
+            elif step := _STEP.fullmatch(name):
+                self.steps[int(step[1])] = self._lasted(event)
+        elif kind == KERNEL:
+            self._kernel(name, self._lasted(event))
         elif name == _STEP_OF_SAGEMAKER and isinstance(event.get("args"), dict):
-            self.steps[whole(event["args"].get("step_num"), "step_num", self.events.where)] = _lasted(
-                event, self.events
-            )
+            self.steps[whole(event["args"].get("step_num"), "step_num", self.events.where)] = self._lasted(event)
 
-    def _count(self, kind: str, name: str, lasted: Interval) -> None:
-        key = kind, name[:MAX_NAME]
-        if key not in self.spent and len(self.spent) >= MAX_NAMES:
-            key = kind, REST
-        seconds, times = self.spent.get(key, (0.0, 0))
-        self.spent[key] = seconds + (lasted[1] - lasted[0]) * US, times + 1
+    def _kernel(self, name: str, lasted: Interval) -> None:
+        is_collective = bool(_COLLECTIVE.search(name))
+        (self.communicating if is_collective else self.computing).append(lasted)
+        self.has_pairs = self.has_pairs or (is_collective and bool(_OF_PAIR.search(name)))
+        self._count(KERNEL, name, lasted[1] - lasted[0])
+        if len(self.computing) + len(self.communicating) > MAX_KERNELS:
+            many = f"more than {MAX_KERNELS:,} kernels"
+            raise RunError(f"{self.events.where}: {many}; expected fewer: trace fewer steps")
+
+    def _count(self, kind: str, name: str, lasted: float) -> None:
+        spent = self.spent[kind]
+        key = name if len(name) <= MAX_NAME else name[:MAX_NAME]
+        cell = spent.get(key)
+        if cell is None:
+            cell = spent.setdefault(key if len(spent) < MAX_NAMES else REST, [0.0, 0])
+        cell[0] += lasted
+        cell[1] += 1
+
+    def _lasted(self, event: dict[str, Any]) -> Interval:
+        start = event.get("ts")
+        if type(start) is not float or not isfinite(start):
+            start = real(start, "ts", self.events.where)
+        return start, start + self._duration(event)
+
+    def _duration(self, event: dict[str, Any]) -> float:
+        lasted = event.get("dur")
+        if (type(lasted) is float or type(lasted) is int) and 0 <= lasted < MAX_US:  # as nearly all are
+            return lasted
+        return seconds(lasted, "dur", self.events.where)
 
 
 def read_trace(path: Path) -> Iterator[Step | Spent | Cut]:
@@ -95,18 +127,14 @@ def read_trace(path: Path) -> Iterator[Step | Spent | Cut]:
     for number, (start, end) in sorted(seen.steps.items()):
         parts = {DATA: within(loading, start, end) * US} if loading else {}
         if kernels:
-            parts[COMPUTE] = within(computing, start, end) * US
+            parts[KERNELS if seen.has_pairs else COMPUTE] = within(computing, start, end) * US
             parts[EXPOSED] = within(exposed, start, end) * US
         yield Step(place, number, (end - start) * US, parts)
-    for (kind, name), (lasted, times) in seen.spent.items():
-        yield Spent(place.rank, kind, name, lasted, times)
+    for kind, spent in seen.spent.items():
+        for name, (lasted, times) in spent.items():
+            yield Spent(place.rank, kind, name, lasted * US, int(times))
     if not seen.events.is_whole:
         yield Cut()
-
-
-def _lasted(event: dict[str, Any], events: Events) -> Interval:
-    start = real(event.get("ts"), "ts", events.where)
-    return start, start + seconds(event.get("dur"), "dur", events.where)
 
 
 def _rank(events: Events) -> int:

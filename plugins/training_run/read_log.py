@@ -10,9 +10,12 @@ from pathlib import Path
 
 from clusterproof.plugins.training_run.lines import Lines
 from clusterproof.plugins.training_run.records import Place, RunError, Step
+from clusterproof.plugins.training_run.unpacked import Unpacked
 from clusterproof.plugins.training_run.values import seconds, whole
 
 MS = 1e-3  # s
+MAX_START = 256 << 20  # bytes before the first iteration
+_LATE = (b"elapsed time per iteration (ms):", b" - INFO - step:", b" - INFO - \x1b[31mstep:")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NUMBER = r"([0-9][0-9.eE+-]{0,30})"
 _ITERATION = re.compile(rf"\biteration\s+([0-9]{{1,18}})\s*/.*elapsed time per iteration \(ms\):\s*{_NUMBER}")
@@ -39,6 +42,20 @@ def is_log(head: bytes) -> bool:
     """Whether a file that begins so is such a log; the first iteration may come late."""
     text = _COLOUR.sub("", head.decode("utf-8", "replace"))
     return bool(_ITERATION.search(text) or _START.search(text) or _TITAN.search(text))
+
+
+def comes_to_iterate(path: Path) -> bool:
+    """Whether a file of text is such a log whose first iteration comes late, behind what NCCL says of itself."""
+    before, size = b"", 0
+    for piece in Unpacked(path):
+        if b"\0" in piece:
+            return False
+        if any(word in before + piece for word in _LATE):
+            return True
+        before, size = piece[-len(max(_LATE, key=len)) :], size + len(piece)
+        if size > MAX_START:
+            return False
+    return False
 
 
 def read_log(path: Path) -> Iterator[Step]:

@@ -11,7 +11,7 @@ from clusterproof.plugins.training_run.read_flight_recorder import is_dump, read
 from clusterproof.plugins.training_run.read_hostfile import is_hostfile, read_hostfile
 from clusterproof.plugins.training_run.read_inspector import is_inspector, read_inspector
 from clusterproof.plugins.training_run.read_kineto import is_trace, read_trace
-from clusterproof.plugins.training_run.read_log import is_log, read_log
+from clusterproof.plugins.training_run.read_log import comes_to_iterate, is_log, read_log
 from clusterproof.plugins.training_run.read_nvidia_smi import is_smi, read_smi
 from clusterproof.plugins.training_run.read_prometheus import is_answer, read_answer
 from clusterproof.plugins.training_run.read_sagemaker import are_metrics, read_metrics
@@ -36,19 +36,20 @@ class Form:
     read: Callable[[Path], Iterable[Fact]]
 
 
+LOG = Form("a log of Megatron-LM or torchtitan", is_log, read_log)
 FORMS = (
     Form("a table of operations or steps (CSV)", is_table, read_table),
     Form("steps (JSON lines)", are_steps, read_steps),
-    Form("system metrics of SageMaker's profiler (JSON lines)", are_metrics, read_metrics),
-    Form("collectives of NCCL's Inspector (JSON lines)", is_inspector, read_inspector),
-    Form("samples that clusterproof watch has recorded", are_samples, read_samples),
-    Form("a trace of PyTorch's profiler (JSON)", is_trace, read_trace),
-    Form("GPUs by nvidia-smi --query-gpu=timestamp,… --format=csv", is_smi, read_smi),
-    Form("GPUs by dcgmi dmon or nvidia-smi dmon", is_dmon, read_dmon),
-    Form("an answer of Prometheus to query_range (dcgm-exporter)", is_answer, read_answer),
+    Form("SageMaker's profiler (system)", are_metrics, read_metrics),
+    Form("NCCL's Inspector", is_inspector, read_inspector),
+    Form("samples of clusterproof watch", are_samples, read_samples),
+    Form("a trace of PyTorch's profiler", is_trace, read_trace),
+    Form("nvidia-smi --query-gpu=timestamp,… --format=csv", is_smi, read_smi),
+    Form("dcgmi dmon", is_dmon, read_dmon),
+    Form("Prometheus's query_range", is_answer, read_answer),
     Form("a dump of PyTorch's Flight Recorder", is_dump, read_dump),
-    Form("a hostfile (NODE slots=8)", is_hostfile, read_hostfile),
-    Form("a log of Megatron-LM or torchtitan", is_log, read_log),
+    Form("a hostfile", is_hostfile, read_hostfile),
+    LOG,
 )
 
 
@@ -65,7 +66,7 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
             elif is_folder:
                 unknown.append(path.name)
             else:
-                raise RunError(f"{path}: its form is not known; expected {', or '.join(form.words for form in FORMS)}")
+                raise RunError(f"{path}: its form is not known; expected {', '.join(form.words for form in FORMS)}")
     data.notes += [
         f"{what}: {_named(names)}"
         for what, names in (("not understood", unknown), ("cut", data.cut), ("nothing of a run in", data.empty))
@@ -85,7 +86,7 @@ def _form_of(path: Path) -> Form | None:
         form = next((form for form in FORMS if form.is_of(head)), None)
         if form or len(head) < size:
             return form
-    return None
+    return LOG if comes_to_iterate(path) else None
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -43,23 +43,15 @@ def seats(
 ) -> Mapping[int, Seat]:
     """By rank, as far as it is known: what the run says of itself before what it is laid out over.
 
-    A hostfile, and the nodes of a cluster, count only where they have room for these ranks and no more: a job on some
-    of the nodes would be seated wrongly.
+    A hostfile, and the nodes of a cluster with their GPUs, count only where they have room for these ranks and no more:
+    a job on some of the nodes would be seated wrongly.
     """
     ranks = list(ranks)
     world = max(ranks, default=-1) + 1
-    for slots, by in ((hostfile, HOSTFILE), (_dealt(cluster, world), BLOCK)):
-        if sum(one.count for one in slots) == world and not told:
+    for slots, by in ((hostfile, HOSTFILE), (cluster, BLOCK)):
+        if not told and world == sum(one.count for one in slots) and all(one.count for one in slots):
             return {seat.rank: seat for seat in _in_order(slots, by)}
     return {rank: seat if seat.gpu is not None else _numbered(seat, told) for rank, seat in told.items()}
-
-
-def _dealt(cluster: Sequence[Slots], world: int) -> Sequence[Slots]:
-    """The nodes with as many ranks as they have GPUs; where that is not known of all, with equally many."""
-    if all(one.count for one in cluster):
-        return cluster
-    each, rest = divmod(world, len(cluster))
-    return () if rest else [Slots(one.node, each) for one in cluster]
 
 
 def _in_order(slots: Iterable[Slots], by: str) -> Iterable[Seat]:

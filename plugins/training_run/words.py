@@ -7,6 +7,7 @@ from functools import lru_cache
 
 COMPUTE, COMMUNICATION, DATA, EXPOSED = "compute", "communication", "data", "exposed"
 CHECKPOINT, INIT, OTHER = "checkpoint", "init", "other"
+BUSY = "busy"  # compute that is compared with no other rank's
 UNKNOWN = "unknown"  # a word of somebody's own: taken for compute where nothing else is
 
 _WORDS = (  # the first kind that has one of the name's words: `forward-recv` waits for others
@@ -20,6 +21,7 @@ _WORDS = (  # the first kind that has one of the name's words: `forward-recv` wa
     (INIT, "init initialization initialisation setup startup warmup"),
     (DATA, "data dataloader loader loading load batch fetch prefetch input dataset"),
     (COMPUTE, "compute forward fwd backward bwd"),
+    (BUSY, "kernels"),
     (OTHER, "gc optimizer optim opt log logging eval evaluation validation step total zero grad"),
 )
 _KINDS = {word: kind for kind, words in reversed(_WORDS) for word in words.split()}

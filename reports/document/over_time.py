@@ -9,7 +9,7 @@ from html import escape
 from statistics import fmean, median
 
 from clusterproof.plugins.core.printable import printable
-from clusterproof.plugins.training_run.samples import BIN_S, GPU, MEMORY, Samples, Series
+from clusterproof.plugins.training_run.samples import GPU, MEMORY, Samples, Series
 from clusterproof.reports.document.section import table
 
 MAX_BANDS = 64  # of more GPUs each node is one, of more nodes only the idlest are drawn
@@ -57,7 +57,8 @@ def band_section(samples: Samples) -> str:
         what += ", and for each GPU that is far idler than most" if apart else ""
         bands += apart
     bands.sort(key=lambda band: band.name)
-    return f"<h3>How busy GPUs are</h3><p>{what}.</p>{_legend()}{_drawn(bands, what, first, stride, columns)}"
+    drawn = _drawn(bands, what, (first, stride, columns), samples.bin_s)
+    return f"<h3>How busy GPUs are</h3><p>{what}.</p>{_legend()}{drawn}"
 
 
 def _apart(bands: Sequence[Band]) -> list[Band]:
@@ -90,12 +91,13 @@ def _of_nodes(every: Mapping[tuple[str, str], Series], first: int, stride: int, 
     return [Band(node, _joined(many, first, stride, columns)) for node, many in nodes.items()]
 
 
-def _drawn(bands: Sequence[Band], what: str, first: int, stride: int, columns: int) -> str:
+def _drawn(bands: Sequence[Band], what: str, stretches: tuple[int, int, int], bin_s: int) -> str:
+    first, stride, columns = stretches
     height = HEAD + ROW * len(bands)
     idlest = min(bands, key=lambda band: band.mean)
     label = f"how busy {what} are over time; the idlest, {idlest.name}, {idlest.mean:.0f} % in the mean"
     lines = "".join(_line(band, HEAD + ROW * number, columns) for number, band in enumerate(bands))
-    begin, end = first * BIN_S, (first + stride * columns) * BIN_S
+    begin, end = first * bin_s, (first + stride * columns) * bin_s
     return (
         f'<div class="scroll"><svg class="bands" role="img" aria-label="{escape(printable(label, 400))}" '
         f'viewBox="0 0 {LEFT + WIDTH} {height + 18}" width="{LEFT + WIDTH}" height="{height + 18}">{lines}'
@@ -157,12 +159,13 @@ def memory_section(samples: Samples) -> str:
     peak = max(value for band in bands for value in band.means if value is not None)
     lines = "".join(f'<path class="line line-{number}" d="{_path(band.means)}"/>' for number, band in enumerate(shown))
     trends = "".join(f'<path class="trend" d="{_trend_path(band)}"/>' for band in shown[:1])
-    hours = stride * columns * BIN_S / 3600
+    bin_s = samples.bin_s
+    hours = stride * columns * bin_s / 3600
     rows = [(printable(band.name, 80), f"{band.mean:.1f} %", *_trend_words(band, hours)) for band in shown]
     words = f"memory of {len(bands):,} GPUs, at most {peak:.0f} %"
     more = f", the {MAX_LINES} that use most in the end" if len(bands) > MAX_LINES else ""
     figures = table(("GPU", "mean", "at first", "at last", "points an hour"), rows)
-    begin, end = first * BIN_S, (first + stride * columns) * BIN_S
+    begin, end = first * bin_s, (first + stride * columns) * bin_s
     middle = f"dotted: 100 %, dashed: trend of {escape(printable(shown[0].name, 60))}"
     return (
         f"<h3>GPU memory</h3><figure><figcaption>{words}{more}</figcaption>"

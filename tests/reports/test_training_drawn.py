@@ -70,7 +70,7 @@ def test_gpus_are_bands_over_time_and_the_idle_one_is_said_in_words(page: Page) 
 def test_memory_is_shown_with_its_trend(page: Page) -> None:
     assert "memory of 32 GPUs, at most 90 %, the 8 that use most in the end" in labels(page)
     assert "dashed: trend of gpu002 gpu1" in page.text
-    assert re.search(r"gpu002 gpu1" r"75\.\d %" r"62\.\d %" r"89\.\d %" r"\+27\.\d\d", page.text)
+    assert re.search(r"gpu002 gpu175\.\d %62\.\d %89\.\d %\+27\.\d\d", page.text)
 
 
 def test_kernels_and_operators_are_sorted_by_their_time(page: Page) -> None:

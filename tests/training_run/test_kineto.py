@@ -92,6 +92,7 @@ def test_a_trace_that_was_cut_tells_what_was_written(tmp_path: Path) -> None:
         (trace(ten_steps()).replace('"dur": 500', '"dur": -1'), "event 4: dur is -1; expected a duration of 0 or more"),
         ('{"schemaVersion": 1, "deviceProperties": []}', "no traceEvents; expected a trace of PyTorch's profiler"),
         ('{"traceEvents": [' + "[" * 100_000, "event 0: it is nested too deeply"),
+        ('{"traceEvents": [{"ts": ' + "9" * 5_000 + "}]}", "event 0: a number is too long"),
         ('{"traceEvents": [{"a": 1}, nonsense ' + " " * 2_000_000, "event 1: 'nonsense "),
     ],
 )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.training_run.events import Events
+from clusterproof.plugins.training_run.phases import phases
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import said
@@ -80,7 +81,8 @@ def test_several_ranks_are_one_run(tmp_path: Path) -> None:
     assert len(run.data.files) == 3
 
 
-def test_a_slow_gpu_is_named_by_its_kernels(tmp_path: Path) -> None:
+def computing(folder: Path, *more: str) -> TrainingRun:
+    """Traces of five ranks, of which one computes 1.3 times as long, and of kernels that are so called besides."""
     for rank in range(5):
         lasts = 650 if rank == 3 else 500
         events = [
@@ -89,12 +91,26 @@ def test_a_slow_gpu_is_named_by_its_kernels(tmp_path: Path) -> None:
             for one in (
                 event(f"ProfilerStep#{number}", 1000.0 * number, 1000, "user_annotation"),
                 event("gemm", 1000.0 * number + 10, lasts + (7 * number + rank) % 5, "kernel"),
+                *(event(name, 1000.0 * number + 700, 900 - lasts, "kernel") for name in more),
             )
         ]
-        (tmp_path / f"rank{rank}.json").write_text(trace(events, rank=rank), encoding="utf-8")
-    result = said("run.slow_rank", read_run([str(tmp_path)]))
+        (folder / f"rank{rank}.json").write_text(trace(events, rank=rank), encoding="utf-8")
+    return read_run([str(folder)])
+
+
+@pytest.mark.parametrize(
+    "other", ["ncclDevKernel_AllReduce_Sum_bf16", "void vllm::cross_device_reduce_1stage<c10::Half, 4>"]
+)
+def test_a_slow_gpu_is_named_by_its_kernels_and_none_by_those_that_wait_for_it(tmp_path: Path, other: str) -> None:
+    result = said("run.slow_rank", computing(tmp_path, other))
     assert result.verdict.value == "fail"
     assert result.devices == ("rank 3",)
+
+
+def test_nobody_is_named_where_ranks_may_be_of_several_pipeline_stages(tmp_path: Path) -> None:
+    run = computing(tmp_path, "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)")
+    assert said("run.slow_rank", run).verdict.value == "incomplete"
+    assert {phase.name for phase in phases(run.data)} == {"compute", "communication", "other"}
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 512, b"garbage", b"\x1f"])

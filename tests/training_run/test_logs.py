@@ -121,3 +121,8 @@ def test_a_number_that_is_none_is_one_clear_error(tmp_path: Path) -> None:
         read(tmp_path, megatron(7, 500).replace("500.0", "1.2.3"))
     with pytest.raises(RunError, match=r"train\.log:1: month must be in 1\.\.12"):
         read(tmp_path, titan(7, 1).replace("2025-06", "2025-66"))
+
+
+def test_a_log_whose_first_iteration_comes_late_is_known_all_the_same(tmp_path: Path) -> None:
+    start = "gpu001:7:9 [0] NCCL INFO Channel 00/32 : 0 1 2 3 4 5 6 7\n" * 40_000
+    assert lasting(read(tmp_path, start + megatron(7, 500))) == {7: 0.5}

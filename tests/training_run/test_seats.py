@@ -86,16 +86,17 @@ def test_a_line_that_is_none_of_a_hostfile_is_one_clear_error(tmp_path: Path) ->
         read_run([str(tmp_path / "hostfile")])
 
 
-@pytest.mark.parametrize("gpus", [8, 0], ids=["its GPUs are known", "they are not"])
-def test_the_clusters_order_seats_ranks_as_slurm_does_and_names_the_command(tmp_path: Path, gpus: int) -> None:
-    run = beside(read(tmp_path, table()), Slots("gpu001", gpus), Slots("gpu002", gpus))
+def test_the_clusters_order_seats_ranks_as_slurm_does_and_names_the_command(tmp_path: Path) -> None:
+    run = beside(read(tmp_path, table()), Slots("gpu001", 8), Slots("gpu002", 8))
     assert of_slow(run) == (
         "; rank 12 is on gpu002, GPU 4 as Slurm's block distribution seats ranks: "
         "pytest --cluster slurm:gpu -m perf -k pairwise --pairs 'gpu002~gpu001' measures that node"
     )
 
 
-@pytest.mark.parametrize("nodes", [(8, 8, 8), (4, 8), (0, 0, 0)], ids=["one more", "one smaller", "no share for each"])
+@pytest.mark.parametrize(
+    "nodes", [(8, 8, 8), (4, 8), (0, 0), (8, 8, 0)], ids=["one more", "one smaller", "no GPUs known", "not of all"]
+)
 def test_a_cluster_that_these_ranks_do_not_fill_seats_nobody(tmp_path: Path, nodes: tuple[int, ...]) -> None:
     run = beside(read(tmp_path, table()), *(Slots(f"gpu{number:03}", gpus) for number, gpus in enumerate(nodes)))
     assert of_slow(run) == ""
@@ -125,7 +126,7 @@ def test_on_the_command_line_the_cluster_is_that_of_the_run(runs: Runs) -> None:
     (runs.folder / "steps.csv").write_text(table(), encoding="utf-8")
     cluster = runs.cluster([node("gpu001"), node("gpu002")])
     words = ("--cluster", cluster, "--run", "steps.csv", "-k", "slow_rank", "--results", str(runs.results_file))
-    ran = runs.run(*words, "-p", "no:cacheprovider", "--pyargs", "clusterproof.checks.run")
+    ran = runs.run(*words, "--expect", "gpus=8", "-p", "no:cacheprovider", "--pyargs", "clusterproof.checks.run")
     assert ran.ret == 1
     assert "rank 12 is on gpu002, GPU 4" in runs.results[0].message
     assert "-k pairwise --pairs 'gpu002~gpu001' measures that node" in runs.results[0].message

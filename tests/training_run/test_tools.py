@@ -108,6 +108,16 @@ def test_dmon_of_nvidia_smi_is_read(tmp_path: Path) -> None:
     assert means(run, CLOCK) == {("gpu007", "gpu0"): 1683, ("gpu007", "gpu1"): 1733}
 
 
+def test_times_of_dmon_count_where_it_tells_them_also_behind_midnight(tmp_path: Path) -> None:
+    head = "#Time        gpu    pwr     sm\n#HH:MM:SS    Idx      W      %\n"
+    rows = (
+        f" {at // 3600 % 24:02}:{at // 60 % 60:02}:{at % 60:02}      0     71     50\n"
+        for at in range(86_000, 87_000, 10)
+    )
+    run = read(tmp_path, head + "".join(rows), "gpu007.txt")
+    assert (run.gpus[0].samples, run.gpus[0].seconds) == (94, 935)
+
+
 def series(metric: str, value: object, **labels: str) -> dict[str, Any]:
     """One series, with the labels that dcgm-exporter gives."""
     of = {"gpu": "0", "UUID": "GPU-df2bfa0a", "device": "nvidia0", "Hostname": "k0s-gpu-0", "instance": "10.0.0.9:9400"}
