@@ -98,13 +98,18 @@ def payload(collectors: frozenset[str], options: ProbeOptions, further: tuple[Pa
     return started(f"{PACKAGE}.run", modules, request)
 
 
-SAMPLED = ("gpu", "host", "network", "lustre")  # sources, by the kinds of evidence that have them
+SAMPLED = {  # what samples each source
+    "gpu": "nvml_samples",
+    "host": "host_samples",
+    "network": "network_samples",
+    "lustre": "lustre_samples",
+}
 
 
 @cache
 def sampler(every_s: float, host_root: str, log_cursor: tuple[str, int, float]) -> str:
     """The text of the program that stays on a node and samples it, compressed, as base64."""
-    named = {source: module_of(f"{source}_samples") for source in SAMPLED}
+    named = {source: module_of(module) for source, module in SAMPLED.items()}
     modules = modules_for({f"{PACKAGE}.sampler", *named.values()})
     modules["pynvml"] = pynvml_for(modules.values())
     short = {source: _short(module) for source, module in named.items()}

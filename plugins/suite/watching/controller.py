@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 
 from clusterproof.plugins.agent.options import ProbeOptions
@@ -20,7 +21,7 @@ from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.staying import LocalStaying, SshStaying, Staying
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.states import Change
-from clusterproof.plugins.watch.told import Hello
+from clusterproof.plugins.watch.told import Hello, Told
 
 WHOLE_S = 3600.0  # between two visits of all nodes for all evidence
 END_S = 5.0  # for nodes to end their samplers
@@ -110,19 +111,24 @@ class Controller:
             self._take(event)
 
     def _take(self, event: Event | Visited | None) -> None:
+        if event is None:
+            return
         if isinstance(event, Visited):
             self._judge(event.data)
-        elif event is not None and isinstance(event.what, Ended):
+        elif isinstance(event.what, Ended):
             self._why[event.node] = event.what.why
             self.watch.ended(event.node, event.what.why)
-        elif event is not None:
-            has_booted = isinstance(event.what, Hello) and self.watch.is_new_boot(event.node, event.what)
-            if self.recording:
-                why = self._why.pop(event.node, "") if isinstance(event.what, Hello) else ""
-                self.recording.told(event.node, event.what, time.time(), event.at, why)
-            self._say(self.watch.told(event.node, event.what, event.at))
-            if has_booted or not self.watch.judge.knows(event.node):
-                self._visit([event.node])
+        else:
+            self._told(event.node, event.what, event.at)
+
+    def _told(self, node: str, told: Told, at: float) -> None:
+        has_booted = isinstance(told, Hello) and self.watch.is_new_boot(node, told)
+        if self.recording:
+            why = self._why.pop(node, "") if isinstance(told, Hello) else ""
+            self.recording.told(node, told, time.time(), at, why)
+        self._say(self.watch.told(node, told, at))
+        if has_booted or (isinstance(told, Hello) and not self.watch.judge.knows(node)):
+            self._visit([node])
 
     def _visit(self, names: Iterable[str], *, wait: bool = False) -> None:
         """Gather all evidence of these nodes, beside the loop unless it is to wait. Raises Unusable where it waits."""
@@ -160,7 +166,7 @@ class Controller:
             folder = self.recording.folder
             for evidence in data.values():
                 if not evidence.unreached:
-                    self.recording.guard(lambda evidence=evidence: write_node(folder, evidence), now)
+                    self.recording.guard(partial(write_node, folder, evidence), now)
         self._say(self.watch.evidence(data, now))
 
     def _say(self, changes: Sequence[Change]) -> None:
