@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from bench import nodes, replaced, reports, runs, slurm
+from bench import nodes, replaced, reports, runs, slurm, watching
 from bench.figure import Figure
 
 
@@ -23,6 +23,8 @@ def measure(words: Sequence[str]) -> Iterator[Figure]:
         reports.large_reports,
         nodes.probe,
         nodes.connections,
+        watching.on_the_node,
+        watching.who_watches,
         replaced.beside_the_script,
     ]
     for part in measures:
