@@ -110,10 +110,11 @@ SAMPLED = {  # what samples each source
 def sampler(every_s: float, host_root: str, log_cursor: tuple[str, int, float]) -> str:
     """The text of the program that stays on a node and samples it, compressed, as base64."""
     named = {source: module_of(module) for source, module in SAMPLED.items()}
-    modules = modules_for({f"{PACKAGE}.sampler", *named.values()})
+    log = module_of("follow")
+    modules = modules_for({f"{PACKAGE}.sampler", log, *named.values()})
     modules["pynvml"] = pynvml_for(modules.values())
     short = {source: _short(module) for source, module in named.items()}
-    return started(f"{PACKAGE}.sampler", modules, (short, every_s, host_root, log_cursor))
+    return started(f"{PACKAGE}.sampler", modules, (short, _short(log), every_s, host_root, log_cursor))
 
 
 def modules_for(names: Iterable[str], files: Mapping[str, Path] = {}) -> dict[str, str]:

@@ -16,7 +16,7 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.recording import write_cluster, write_node
 from clusterproof.plugins.suite.watching.line import Ended, Event, How, Line
 from clusterproof.plugins.suite.watching.watch import Watch
-from clusterproof.plugins.transport import Limits, Unusable, connection_for
+from clusterproof.plugins.transport import Limits, connection_for
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.staying import LocalStaying, SshStaying, Staying
 from clusterproof.plugins.watch.recording import Recording
@@ -59,6 +59,7 @@ class Controller:
         self._visiting: set[str] = set()
         self._why: dict[str, str] = {}
         self._lines: list[Line] = []
+        self._failed: Exception | None = None
 
     def stop(self) -> None:
         """End it, from a signal or another thread."""
@@ -66,12 +67,16 @@ class Controller:
         self._events.put(None)
 
     def run(self) -> None:
-        """Visit all nodes, then watch them until the time is over, or until it is stopped. Raises Unusable."""
+        """Visit all nodes, then watch them until the time is over, or until it is stopped. Raises Unusable and others."""
         try:
             if self.recording:
                 folder = self.recording.folder
                 self.recording.guard(lambda: write_cluster(folder, self.cluster), time.monotonic())
-            self._visit([target.name for target in self.cluster.targets], wait=True)
+            self._visit([target.name for target in self.cluster.targets])
+            first = self._events.get()  # or None: it is stopped
+            if self._failed:
+                raise self._failed
+            self._take(first)
             if not self._is_over.is_set():
                 self._connect()
                 self._loop()
@@ -130,8 +135,8 @@ class Controller:
         if has_booted or (isinstance(told, Hello) and not self.watch.judge.knows(node)):
             self._visit([node])
 
-    def _visit(self, names: Iterable[str], *, wait: bool = False) -> None:
-        """Gather all evidence of these nodes, beside the loop unless it is to wait. Raises Unusable where it waits."""
+    def _visit(self, names: Iterable[str]) -> None:
+        """Gather all evidence of these nodes, beside the loop."""
         chosen = [name for name in names if name not in self._visiting]
         if not chosen:
             return
@@ -145,16 +150,13 @@ class Controller:
             data = gather(some, connection, collectors, settings.probe, settings.limits, lambda _: None)
             self._events.put(Visited(data))
 
-        if wait:
-            make()
-            self._take(self._events.get())
-        else:
-            threading.Thread(target=self._tried, args=(make, chosen), name="watch-visit", daemon=True).start()
+        threading.Thread(target=self._tried, args=(make, chosen), name="watch-visit", daemon=True).start()
 
     def _tried(self, make: Callable[[], None], names: Sequence[str]) -> None:
         try:
             make()
-        except Unusable:
+        except Exception as problem:  # of the first visit it is the watch's; of a later one it costs that
+            self._failed = problem
             self._events.put(Visited({}))
         finally:
             self._visiting.difference_update(names)
