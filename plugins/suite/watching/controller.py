@@ -10,6 +10,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.payload import sampler
+from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
@@ -67,7 +69,7 @@ class Controller:
         self._events.put(None)
 
     def run(self) -> None:
-        """Visit all nodes, then watch them until the time is over, or until it is stopped. Raises Unusable and others."""
+        """Visit all nodes, then watch them until the time is over or a stop. Raises what the first visit does."""
         try:
             if self.recording:
                 folder = self.recording.folder
@@ -84,6 +86,7 @@ class Controller:
             self._end()
 
     def _connect(self) -> None:
+        sampler(self.settings.how.every_s, "/", NO_CURSOR)  # its modules are read once, before there are threads
         slots = threading.Semaphore(self.settings.limits.fanout)
         for target in self.cluster.targets:
             staying: Staying = (
