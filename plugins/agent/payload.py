@@ -98,17 +98,26 @@ def payload(collectors: frozenset[str], options: ProbeOptions, further: tuple[Pa
     return started(f"{PACKAGE}.run", modules, request)
 
 
-SAMPLED = ("gpu", "host", "network", "lustre")  # sources, by the kinds of evidence that have them
+SAMPLED = {  # what samples each source
+    "gpu": "nvml_samples",
+    "host": "host_samples",
+    "network": "network_samples",
+    "lustre": "lustre_samples",
+}
+FOLLOWS = "follow"  # what follows the kernel log
+
+
+def sampler(every_s: float, host_root: str, log_cursor: tuple[str, int, float]) -> str:
+    """The text of the program that stays on a node and samples it, compressed, as base64."""
+    sources = {source: _short(module_of(module)) for source, module in SAMPLED.items()}
+    request = (sources, _short(module_of(FOLLOWS)), every_s, host_root, log_cursor)
+    return started(f"{PACKAGE}.sampler", _modules_of_sampler(), request)
 
 
 @cache
-def sampler(every_s: float, host_root: str, log_cursor: tuple[str, int, float]) -> str:
-    """The text of the program that stays on a node and samples it, compressed, as base64."""
-    named = {source: module_of(f"{source}_samples") for source in SAMPLED}
-    modules = modules_for({f"{PACKAGE}.sampler", *named.values()})
-    modules["pynvml"] = pynvml_for(modules.values())
-    short = {source: _short(module) for source, module in named.items()}
-    return started(f"{PACKAGE}.sampler", modules, (short, every_s, host_root, log_cursor))
+def _modules_of_sampler() -> Mapping[str, str]:
+    modules = modules_for({f"{PACKAGE}.sampler", *map(module_of, (*SAMPLED.values(), FOLLOWS))})
+    return {**modules, "pynvml": pynvml_for(modules.values())}
 
 
 def modules_for(names: Iterable[str], files: Mapping[str, Path] = {}) -> dict[str, str]:
@@ -138,7 +147,12 @@ def started(runner: str, modules: Mapping[str, str], request: tuple[object, ...]
     """The text that lets `runner`, one of the modules, answer a request."""
     short = {_short(name): _short(text) for name, text in modules.items()}
     words = (_short(runner), *request)
-    return packed(f"{source_of(FOLDER / 'loader.py')}\nstart({_by_name(short)},*{words!r})\n")
+    return packed(f"{_loader()}\nstart({_by_name(short)},*{words!r})\n")
+
+
+@cache
+def _loader() -> str:
+    return source_of(FOLDER / "loader.py")
 
 
 def _short(text: str) -> str:

@@ -6,6 +6,7 @@ come over that for a while: a wire that is cut tells a node nothing.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import select
@@ -15,7 +16,22 @@ import time
 
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.source import Source
-from clusterproof.plugins.evidence.kernel_log.collect_follow import Follower
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Log(Protocol):
+        """What follows the kernel log: `why_not` it cannot, `is_device` where poll() tells that there is more."""
+
+        why_not: str
+        is_device: bool
+        file: int
+        boot_id: str
+
+        def lines(self) -> list[list[object]]:
+            """What came since."""
+
 
 INPUT, OUTPUT = 0, 1
 LOOK_S = 1.0  # at a kernel log that is no device
@@ -26,13 +42,14 @@ ALONE_S = 120.0  # without a byte from who watches
 
 def main(
     sources: dict[str, str],
+    of_log: str,
     every_s: float,
     root: str,
     log_cursor: tuple[str, int, float],
     nonce: str,
     sudo: str,
 ) -> None:
-    """Sample until nobody listens any more, and end this process."""
+    """Sample until nobody listens any more, and end this process. A source comes with its module, so does the log."""
     running: list[Source] = []
     try:
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
@@ -40,7 +57,7 @@ def main(
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         os.chdir("/")
         node = Node(root)
-        log = Follower(node, log_cursor)
+        log: Log = importlib.import_module(of_log).Follower(node, log_cursor)
         running += [Source(name, module, Node(root), max(FIRST_S, every_s)) for name, module in sources.items()]
         _tell(nonce, _hello(log, sudo))
         _Loop(running, log, every_s, nonce).go()
@@ -54,7 +71,7 @@ def main(
         os._exit(0)
 
 
-def _hello(log: Follower, sudo: str) -> dict[str, object]:
+def _hello(log: Log, sudo: str) -> dict[str, object]:
     return {
         "sampler": 1,
         "boot_id": log.boot_id,
@@ -74,7 +91,7 @@ def _moment() -> dict[str, object]:
 class _Loop:
     """The sampler's one loop."""
 
-    def __init__(self, sources: list[Source], log: Follower, every_s: float, nonce: str) -> None:
+    def __init__(self, sources: list[Source], log: Log, every_s: float, nonce: str) -> None:
         self.sources, self.log, self.every_s, self.nonce = sources, log, every_s, nonce
         self.patience_s = min(5.0, 0.8 * every_s)
         self.heard = time.monotonic()

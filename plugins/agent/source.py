@@ -143,9 +143,9 @@ def _detach(kept: tuple[int, ...]) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)
-    for number in range(3, 256):
-        if number not in kept:
+    for file in range(3, 256):
+        if file not in kept:
             try:
-                os.close(number)
+                os.close(file)
             except OSError:
                 continue

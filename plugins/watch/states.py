@@ -84,21 +84,22 @@ class States:
 
     def events(self, node: str, rules: frozenset[str], found: Found, now: float) -> list[Change]:
         """What rules say of a node that are judged whenever something happens: said at once, and closed at once."""
-        changes = []
+        changes: list[Change] = []
         for key, state in list(self._of.get(node, {}).items()):
             if key.rule in rules and (key.device, key.rule) not in found:
                 if state.is_open:
                     changes += self._close(key, state, now)
                 self._drop(key, state, now)
         for (device, rule), seen in found.items():
-            state = self._state(Key(node, device, rule), seen)
-            if state:
-                changes += self._look(Key(node, device, rule), state, seen, now)
+            key = Key(node, device, rule)
+            held = self._state(key, seen)
+            if held:
+                changes += self._look(key, held, seen, now)
         return changes
 
     def tick(self, node: str, rules: frozenset[str], found: Found, now: float) -> list[Change]:
         """What rules say of a node that are judged at each tick: said when it lasts."""
-        changes = []
+        changes: list[Change] = []
         for key, state in list(self._of.get(node, {}).items()):
             if key.rule in rules and (key.device, key.rule) not in found:
                 state.looks.append(False)
@@ -109,12 +110,12 @@ class States:
                     self._drop(key, state, now)
         for (device, rule), seen in found.items():
             key = Key(node, device, rule)
-            state = self._state(key, seen)
-            if state:
-                state.looks.append(True)
-                state.clean = 0
-                if state.is_open or sum(state.looks) >= OPENS:
-                    changes += self._look(key, state, seen, now)
+            held = self._state(key, seen)
+            if held:
+                held.looks.append(True)
+                held.clean = 0
+                if held.is_open or sum(held.looks) >= OPENS:
+                    changes += self._look(key, held, seen, now)
         return changes
 
     def _state(self, key: Key, seen: Seen) -> _State | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import time
@@ -176,3 +177,13 @@ def test_what_comes_over_its_input_is_a_sign_of_life_and_no_command(garbage: byt
         running.process.stdin.flush()
         running.until_ticks(len(running.ticks) + 3)
         assert json.dumps(running.ticks[-1].now)
+
+
+def test_its_text_is_made_once_for_all_nodes_and_their_cursors(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = sampler(10.0, "/", NO_CURSOR)
+
+    def parse(*_: object, **__: object) -> None:
+        raise AssertionError("a program was parsed again; expected that only the request differs from node to node")
+
+    monkeypatch.setattr(ast, "parse", parse)  # which fails, too, where many threads do it at once
+    assert sampler(10.0, "/", ("boot", 7, 1.5)) != first

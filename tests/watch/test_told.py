@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.evidence.gpu.collect_gpu_samples import COLUMNS as OF_GPU
+from clusterproof.plugins.evidence.gpu.collect_nvml_samples import COLUMNS as OF_GPU
 from clusterproof.plugins.evidence.host.collect_host_samples import COLUMNS as OF_HOST
 from clusterproof.plugins.evidence.lustre.collect_lustre_samples import COLUMNS as OF_LUSTRE
 from clusterproof.plugins.evidence.network.collect_network_samples import COLUMNS as OF_NETWORK

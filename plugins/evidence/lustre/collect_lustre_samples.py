@@ -30,7 +30,8 @@ class Sampler:
     def sample(self, node: Node) -> dict[str, object]:
         """The values that COLUMNS name."""
         stats = [str(node.text(file, absent="")) for file in self._files]
-        now = (time.monotonic(), *(sum(_bytes(text, word) for text in stats) for word in ("read", "write")))
+        read, written = (sum(_bytes(text, word) for text in stats) for word in ("read", "write"))
+        now = (time.monotonic(), read, written)
         before, self._before = self._before, now
         if before is None or now[0] <= before[0] or now[1] < before[1] or now[2] < before[2]:
             return {"values": [None, None]}

@@ -6,21 +6,24 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 
 from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.payload import sampler
+from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.recording import write_cluster, write_node
 from clusterproof.plugins.suite.watching.line import Ended, Event, How, Line
 from clusterproof.plugins.suite.watching.watch import Watch
-from clusterproof.plugins.transport import Limits, Unusable, connection_for
+from clusterproof.plugins.transport import Limits, connection_for
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.staying import LocalStaying, SshStaying, Staying
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.states import Change
-from clusterproof.plugins.watch.told import Hello
+from clusterproof.plugins.watch.told import Hello, Told
 
 WHOLE_S = 3600.0  # between two visits of all nodes for all evidence
 END_S = 5.0  # for nodes to end their samplers
@@ -58,6 +61,7 @@ class Controller:
         self._visiting: set[str] = set()
         self._why: dict[str, str] = {}
         self._lines: list[Line] = []
+        self._failed: Exception | None = None
 
     def stop(self) -> None:
         """End it, from a signal or another thread."""
@@ -65,12 +69,16 @@ class Controller:
         self._events.put(None)
 
     def run(self) -> None:
-        """Visit all nodes, then watch them until the time is over, or until it is stopped. Raises Unusable."""
+        """Visit all nodes, then watch them until the time is over or a stop. Raises what the first visit does."""
         try:
             if self.recording:
                 folder = self.recording.folder
                 self.recording.guard(lambda: write_cluster(folder, self.cluster), time.monotonic())
-            self._visit([target.name for target in self.cluster.targets], wait=True)
+            self._visit([target.name for target in self.cluster.targets])
+            first = self._events.get()  # or None: it is stopped
+            if self._failed:
+                raise self._failed
+            self._take(first)
             if not self._is_over.is_set():
                 self._connect()
                 self._loop()
@@ -78,6 +86,7 @@ class Controller:
             self._end()
 
     def _connect(self) -> None:
+        sampler(self.settings.how.every_s, "/", NO_CURSOR)  # its modules are read once, before there are threads
         slots = threading.Semaphore(self.settings.limits.fanout)
         for target in self.cluster.targets:
             staying: Staying = (
@@ -110,22 +119,27 @@ class Controller:
             self._take(event)
 
     def _take(self, event: Event | Visited | None) -> None:
+        if event is None:
+            return
         if isinstance(event, Visited):
             self._judge(event.data)
-        elif event is not None and isinstance(event.what, Ended):
+        elif isinstance(event.what, Ended):
             self._why[event.node] = event.what.why
             self.watch.ended(event.node, event.what.why)
-        elif event is not None:
-            has_booted = isinstance(event.what, Hello) and self.watch.is_new_boot(event.node, event.what)
-            if self.recording:
-                why = self._why.pop(event.node, "") if isinstance(event.what, Hello) else ""
-                self.recording.told(event.node, event.what, time.time(), event.at, why)
-            self._say(self.watch.told(event.node, event.what, event.at))
-            if has_booted or not self.watch.judge.knows(event.node):
-                self._visit([event.node])
+        else:
+            self._told(event.node, event.what, event.at)
 
-    def _visit(self, names: Iterable[str], *, wait: bool = False) -> None:
-        """Gather all evidence of these nodes, beside the loop unless it is to wait. Raises Unusable where it waits."""
+    def _told(self, node: str, told: Told, at: float) -> None:
+        has_booted = isinstance(told, Hello) and self.watch.is_new_boot(node, told)
+        if self.recording:
+            why = self._why.pop(node, "") if isinstance(told, Hello) else ""
+            self.recording.told(node, told, time.time(), at, why)
+        self._say(self.watch.told(node, told, at))
+        if has_booted or (isinstance(told, Hello) and not self.watch.judge.knows(node)):
+            self._visit([node])
+
+    def _visit(self, names: Iterable[str]) -> None:
+        """Gather all evidence of these nodes, beside the loop."""
         chosen = [name for name in names if name not in self._visiting]
         if not chosen:
             return
@@ -139,16 +153,13 @@ class Controller:
             data = gather(some, connection, collectors, settings.probe, settings.limits, lambda _: None)
             self._events.put(Visited(data))
 
-        if wait:
-            make()
-            self._take(self._events.get())
-        else:
-            threading.Thread(target=self._tried, args=(make, chosen), name="watch-visit", daemon=True).start()
+        threading.Thread(target=self._tried, args=(make, chosen), name="watch-visit", daemon=True).start()
 
     def _tried(self, make: Callable[[], None], names: Sequence[str]) -> None:
         try:
             make()
-        except Unusable:
+        except Exception as problem:  # of the first visit it is the watch's; of a later one it costs that
+            self._failed = problem
             self._events.put(Visited({}))
         finally:
             self._visiting.difference_update(names)
@@ -160,7 +171,7 @@ class Controller:
             folder = self.recording.folder
             for evidence in data.values():
                 if not evidence.unreached:
-                    self.recording.guard(lambda evidence=evidence: write_node(folder, evidence), now)
+                    self.recording.guard(partial(write_node, folder, evidence), now)
         self._say(self.watch.evidence(data, now))
 
     def _say(self, changes: Sequence[Change]) -> None:

@@ -86,7 +86,6 @@ class Line:
     def _once(self) -> str:
         """Why it ended."""
         nonce = new_nonce()
-        text = sampler(self._how.every_s, self._how.host_root, self._cursor() or NO_CURSOR)
         stream = Stream(nonce)
         room = _Room(self._how.every_s)
 
@@ -96,8 +95,9 @@ class Line:
                 self._put(told)
 
         dead_s = max(LEAST_DEAD_S, DEAD_TICKS * self._how.every_s)
-        program = started_by_shell(text, nonce, self._how.sudo, on_stdin=True)
         try:
+            text = sampler(self._how.every_s, self._how.host_root, self._cursor() or NO_CURSOR)
+            program = started_by_shell(text, nonce, self._how.sudo, on_stdin=True)
             why = self._staying.stay(self._target, program, heard, dead_s)
         except NotUnderstood as wrong:
             return f"not understood: {wrong}"

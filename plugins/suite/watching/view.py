@@ -6,13 +6,16 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.watch.states import Change, Kind
+
+if TYPE_CHECKING:
+    from rich.console import Group
 
 LAST, WORST = 12, 10  # changes and nodes on the screen
 MAX_LINE = 400
@@ -84,7 +87,7 @@ class Screen:
         """Put a line under the last changes."""
         self._last.append(f"{time.strftime('%H:%M:%S')} {words}")
 
-    def _picture(self) -> object:
+    def _picture(self) -> Group:
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text

@@ -9,9 +9,9 @@ import time
 import pynvml
 
 from clusterproof.plugins.agent.reading import Broke, Node
-from clusterproof.plugins.evidence.gpu.collect_gpm import Gpm
 from clusterproof.plugins.evidence.gpu.collect_nvml import load
 from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, call, fields
+from clusterproof.plugins.evidence.gpu.collect_nvml_gpm import Gpm
 from clusterproof.plugins.evidence.gpu.collect_nvml_gpu import ASKED
 from clusterproof.plugins.evidence.gpu.collect_nvml_slowdown import BY_HARDWARE, moment
 
@@ -101,7 +101,8 @@ class _Gpu:
         memory = answer_to(ASKED[MEMORY], self.handle)
         energy, capped, thermal, *slowed = self._fields()
         slow = [self._share(f"slowed {number}", now, value) for number, value in zip(SLOWDOWNS, slowed)]
-        known = [share for share in slow if share is not None] or [self._share("thermal", now, thermal)]
+        by_policy = self._share("thermal", now, thermal)
+        known = [share for share in slow if share is not None] or ([] if by_policy is None else [by_policy])
         return [
             self._utilization(),
             *self._gpm.values(),
@@ -110,7 +111,7 @@ class _Gpu:
             self._power(now, energy),
             _number(answer_to(ASKED["temperature_c"], self.handle)),
             self._share("capped", now, capped),
-            max((share for share in known if share is not None), default=None),
+            max(known, default=None),
             self._counted(UNCORRECTED),
             self._counted(CORRECTED),
             self._link_errors,
@@ -165,7 +166,7 @@ class _Gpu:
         values = [one.sampleValue.uiVal for one in data if one.timeStamp > self._sampled_us]
         if values:
             self._sampled_us = max(one.timeStamp for one in data)
-            return round(min(100.0, sum(values) / len(values)))
+            return round(min(100, sum(map(int, values)) // len(values)))
         return _number(answer_to(call("nvmlDeviceGetUtilizationRates", of=lambda rates: rates.gpu), self.handle))
 
     def _power(self, now: float, energy_mj: Any) -> float | None:

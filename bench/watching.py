@@ -1,0 +1,138 @@
+"""A watch: what the sampler costs a node, what a sample takes on disk, what a thousand nodes cost who watches them."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+from bench.figure import Figure
+from bench.runs import DEMO, cpu_s
+from clusterproof.plugins.agent.payload import new_nonce, sampler, started_by_shell
+from clusterproof.plugins.agent.reading import NO_CURSOR
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import load
+from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.suite.watching.judge import Judge
+from clusterproof.plugins.suite.watching.watch import Watch
+from clusterproof.plugins.training_run.sample_columns import SUFFIX
+from clusterproof.plugins.watch.recording import Recording
+from clusterproof.plugins.watch.told import Stream
+from tests.testbed import needs
+from tests.testbed.node import entered, healthy_p5
+
+EVERY_S, TICKS = 10.0, 60
+NODES = 1_000
+BENCH_EVERY_S = 0.5  # so that it does not take ten minutes
+
+
+def on_the_node() -> Iterator[Figure]:
+    """The sampler's CPU at each tick, and its memory, on a fake node with 8 GPUs and 32 EFA devices."""
+    if needs.needs_nodes.args[0]:
+        yield Figure("sampler_cpu_of_a_core_percent", None, "≤ 0.1", str(needs.needs_nodes.kwargs["reason"]))
+        return
+    program = started_by_shell(sampler(BENCH_EVERY_S, "/", NO_CURSOR), new_nonce(), sudo=False, on_stdin=True)
+    pipe = subprocess.PIPE
+    with entered(healthy_p5()) as node:
+        process = node.start(["/bin/sh", "-c", program.command], stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT)
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(program.stdin)
+        process.stdin.flush()
+        for _ in range(12):  # until all GPUs have told their facts
+            process.stdout.readline()
+        pids = [pid for pid in _below(process.pid) if "python" in _command(pid)]
+        before = sum(map(_ran_s, pids))
+        for _ in range(TICKS):
+            process.stdout.readline()
+        tick_s = (sum(map(_ran_s, pids)) - before) / TICKS
+        pss_mib = sum(map(_pss_kib, pids)) / 1024
+        process.stdin.close()
+        process.stdout.close()
+    detail = f"{1000 * tick_s:.1f} ms a tick, {len(pids)} processes; the driver is a double"
+    yield Figure("sampler_cpu_of_a_core_percent", round(100 * tick_s / EVERY_S, 3), "≤ 0.1", detail)
+    yield Figure("sampler_memory_mib", round(pss_mib, 1), "≤ 25", "proportional set size, all processes together")
+
+
+def who_watches() -> Iterator[Figure]:
+    """Streams of so many nodes: decoded, judged and recorded, without their connections."""
+    evidence = load((DEMO / "nodes" / "gpu001.json").read_bytes())
+    names = [f"gpu{number:04d}" for number in range(NODES)]
+    cluster = Cluster("bench", "ssh", tuple(Target(name, instance_type="p5.48xlarge") for name in names))
+    watch = Watch(Judge(cluster, NO_POLICY), EVERY_S, names, 0.0)
+    watch.judge.whole({name: replace(evidence, node=name) for name in names[:50]})  # the others cost the same
+    random = Random(1)
+    with tempfile.TemporaryDirectory() as folder:
+        recording = Recording(Path(folder), EVERY_S, print)
+        streams = {name: Stream("cp") for name in names}
+        for name in names:
+            _feed(watch, recording, name, streams[name], _hello(), 0.0)
+        ticks = [_tick(random, at) for at in range(16)]
+        spent = 0.0
+        for at, line in enumerate(ticks):
+            before = cpu_s(resource.RUSAGE_SELF)
+            for name in names:
+                _feed(watch, recording, name, streams[name], line, at * EVERY_S)
+            watch.look(at * EVERY_S)
+            spent += cpu_s(resource.RUSAGE_SELF) - before
+        recording.close(0.0)
+        size = sum(path.stat().st_size for path in Path(folder).glob(f"*{SUFFIX}"))
+    a_node_s = spent / len(ticks) / NODES
+    detail = f"{1e6 * a_node_s:.0f} µs a node and tick; {NODES:,} nodes each {EVERY_S:.0f} s, connections left out"
+    yield Figure("watch_cpu_of_a_core_percent", round(100 * a_node_s * NODES / EVERY_S, 2), "≤ 2", detail)
+    yield Figure("watch_bytes_a_sample", round(size / NODES / len(ticks)), "≤ 350", "8 GPUs; the header's share in it")
+
+
+def _feed(watch: Watch, recording: Recording, name: str, stream: Stream, line: bytes, now: float) -> None:
+    for told in stream.told(line):
+        watch.told(name, told, now)
+        recording.told(name, told, 1.7e9 + now, now)
+
+
+def _hello() -> bytes:
+    data = {"sampler": 1, "boot_id": "b", "log": "", "now": 1.7e9, "up": 100.0}
+    return f"cp {json.dumps(data)}\n".encode()
+
+
+def _tick(random: Random, at: int) -> bytes:
+    def gpu() -> list[float]:
+        busy = [random.randint(92, 99), random.randint(550, 700) / 10, random.randint(350, 450) / 10]
+        moved = [random.randint(30_000, 45_000), random.randint(1_000, 2_000)]
+        now = [70_123, random.randint(1_590, 1_980), random.randint(550, 690), random.randint(58, 62)]
+        return [*busy, *moved, *now, random.randint(0, 60), 0, 0, 3, 0]
+
+    fixed = {"gpu_fixed": [{"uuid": f"GPU-{one}", "memory_mib": 81_559, "power_limit_w": 700.0} for one in range(8)]}
+    data = {
+        "now": 1.7e9 + at * EVERY_S,
+        "up": 100.0 + at * EVERY_S,
+        "gpu": [gpu() for _ in range(8)],
+        "host": [random.randint(100, 200) / 10, 0.1, 0.5, 0.0, 0.0, random.randint(1_800_000, 1_900_000), 0],
+        "network": [0.1, 0.2, 0, random.randint(2_000_000, 3_000_000) / 100, 21_000.5, 0],
+        "lustre": [12.5, 0.0],
+        **(fixed if at == 0 else {}),
+    }
+    return f"cp {json.dumps(data, separators=(',', ':'))}\n".encode()
+
+
+def _below(pid: int) -> list[int]:
+    children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return [one for child in children for one in (child, *_below(child))]
+
+
+def _command(pid: int) -> str:
+    return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0])
+
+
+def _ran_s(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def _pss_kib(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))

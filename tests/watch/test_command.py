@@ -1,0 +1,120 @@
+"""`clusterproof watch`: what it refuses, how it ends, what it prints and with which exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.cli import main
+from clusterproof.plugins.suite.watching.view import Lines, Screen, headline, in_words, summary, worst
+from clusterproof.plugins.training_run.sample_columns import SUFFIX
+from clusterproof.plugins.watch.states import Change, Key, Kind
+from tests.builders.wheel import ROOT
+from tests.watch.days import NODE, Day
+
+PATIENCE_S = 60.0
+MAIN = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--cluster", "replay:x"], "'x/cluster.json': No such file or directory"),
+        (["--cluster", "demo"], "demo is reached by replay: a recording does not change; expected local or nodes"),
+        (["--cluster", "local", "--every", "0.1"], "--every is 0.1; expected from 1 to 3600 s"),
+        (["--cluster", "local", "--every", "soon"], "--every is 'soon'; expected a time span such as 90s, 30m or 24h"),
+        (["--cluster", "local", "--for", "1y"], "--for is '1y'; expected a time span"),
+        (["--cluster", "local", "--fanout", "0"], "--fanout and --connect-timeout are too small"),
+        (["--cluster", "local", "--policy", "nowhere.toml"], "nowhere.toml"),
+        (["--cluster", "local", "--nodes", "other"], "--nodes: other is not in"),
+        (["--cluster", "local", "--for", "1s", "--record", "/dev/null/x"], "--record /dev/null/x: Not a directory"),
+    ],
+)
+def test_what_cannot_be_watched_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", *words]) == 4
+    error = capsys.readouterr().err
+    assert error.startswith("clusterproof watch: ")
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_systems_manager_is_refused_with_its_reason(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from clusterproof.plugins.suite.watching.controller import WHY_NOT
+    from clusterproof.plugins.transport import CONNECTIONS
+
+    assert {"ssh", "local", *WHY_NOT} >= CONNECTIONS.keys()
+    assert "stream nothing" in WHY_NOT["ssm"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_a_summary_and_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
+    record = tmp_path / "kept"
+    words = [sys.executable, "-c", MAIN, "watch", "--cluster", "local", "--every", "1", "--record", str(record)]
+    process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    deadline = time.monotonic() + PATIENCE_S
+    while not list(record.glob(f"*{SUFFIX}")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    children = _below(process.pid)
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    assert "watched 1 node, " in out
+    assert process.returncode == (1 if "FAIL  " in out else 6 if "INCOMPLETE " in out else 0)
+    assert children
+    while any(Path(f"/proc/{child}").exists() for child in children):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert Path(record / "cluster.json").is_file()
+
+
+def test_a_span_ends_it_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", "--cluster", "local", "--every", "1", "--for", "1s"]) in (0, 1, 6)
+    assert "watched 1 node, " in capsys.readouterr().out
+
+
+def test_a_line_says_what_where_and_by_which_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    key = Key("gpu003", "GPU 1", "gpu.row_remap")
+    opened = Change(Kind.OPENED, key, Verdict.FAIL, "remapping failed\x1b[2J; expected none", 1.0)
+    assert in_words(opened) == "FAIL        gpu003 GPU 1: remapping failed\\x1b[2J; expected none [gpu.row_remap]"
+    closed = Change(Kind.CLOSED, key, Verdict.FAIL, "remapping failed", 1.0)
+    assert in_words(closed) == "over        gpu003 GPU 1: remapping failed [gpu.row_remap]"
+    flapping = Change(Kind.FLAPPING, key, Verdict.FAIL, "remapping failed", 1.0)
+    assert "(flapping: no more of it is said while it does)" in in_words(flapping)
+    Lines(sys.stdout).show([opened])
+    assert capsys.readouterr().out[8:] == f" {in_words(opened)}\n"
+
+
+def test_the_screen_has_the_worst_nodes_and_the_last_changes() -> None:
+    day = Day()
+    day.log("NVRM: Xid (PCI:0000:53:00): 79, pid='<unknown>', GPU has fallen off the bus.")
+    day.silence(60)
+    assert [(node, verdict) for node, verdict, _ in worst(day.watch)] == [(NODE, Verdict.FAIL)]
+    assert "(and 1 more)" in next(words for _, _, words in worst(day.watch))
+    assert headline(day.watch) == "1 node, 1 with a fail, 1 silent (gpu001)"
+    assert next(iter(summary(day.watch, 60.0))).endswith("0 samples: 1 fail, 1 incomplete")
+    screen = Screen(day.watch, "day")
+    screen.show(day.said)
+    from rich.console import Console
+
+    console = Console(width=160, record=True, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115
+    console.print(screen._picture())
+    text = console.export_text()
+    assert "day: 1 node, 1 with a fail, 1 silent (gpu001)" in text
+    assert "Xid 79 (GPU has fallen off the bus)" in text
+
+
+def _below(pid: int) -> list[int]:
+    """All processes that a process has started, and those have."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in map(int, (task / "children").read_text().split()):
+            found += [child, *_below(child)]
+    return found

@@ -1,0 +1,90 @@
+"""One node's connection, kept: it begins anew whatever ends it, and a node that floods is hung up on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+import pytest
+
+from clusterproof.plugins.agent.program import Program
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.suite.watching import line as module
+from clusterproof.plugins.suite.watching.line import MAX_A_TICK, Ended, Event, How, Line
+from clusterproof.plugins.watch.told import Hello
+
+HELLO = b' {"sampler":1,"boot_id":"b","log":"","now":1.0,"up":2.0}\n'
+PATIENCE_S = 30.0
+
+
+class Scripted:
+    """A connection that does one thing after the other, and then ends for good."""
+
+    def __init__(self, *acts: Callable[[str, Callable[[bytes], object]], str]) -> None:
+        self.acts = list(acts)
+        self.over = threading.Event()
+
+    def stay(self, target: Target, program: Program, heard: Callable[[bytes], object], dead_s: float) -> str:
+        nonce = program.command.partition("n=")[2].partition(";")[0]
+        if self.acts:
+            return self.acts.pop(0)(nonce, heard)
+        self.over.wait(PATIENCE_S)
+        return ""
+
+    def end(self) -> None:
+        self.over.set()
+
+
+def says_hello(nonce: str, heard: Callable[[bytes], object]) -> str:
+    heard(nonce.encode() + HELLO)
+    return "the connection broke: reset"
+
+
+def floods(_nonce: str, heard: Callable[[bytes], object]) -> str:
+    while True:
+        heard(b"x" * 1000 + b"\n")
+
+
+def lies(nonce: str, heard: Callable[[bytes], object]) -> str:
+    heard(f"{nonce} {{}}\n".encode())
+    return ""
+
+
+def refuses(_nonce: str, heard: Callable[[bytes], object]) -> str:
+    heard(b"This account is currently not available.\n")
+    return "the program ended"
+
+
+def breaks(_nonce: str, _heard: Callable[[bytes], object]) -> str:
+    raise KeyError("a fault of ours")
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (says_hello, "the connection broke: reset"),
+        (floods, f"not understood: more than {MAX_A_TICK:,} bytes a tick"),
+        (lies, "not understood: KeyError"),
+        (refuses, "the program ended: This account is currently not available."),
+        (breaks, "KeyError: 'a fault of ours'"),
+    ],
+)
+def test_whatever_ends_a_connection_is_told_and_it_begins_anew(
+    act: Callable[[str, Callable[[bytes], object]], str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.01)
+    events: SimpleQueue[Event | None] = SimpleQueue()
+    staying = Scripted(act, says_hello)
+    line = Line(Target("gpu001"), staying, How(10.0), lambda: None, events)
+    line.start()
+    seen: list[object] = []
+    while sum(isinstance(one, Ended) for one in seen) < 2:
+        event = events.get(timeout=PATIENCE_S)
+        assert event is not None
+        seen.append(event.what)
+    line.end()
+    assert line.join(PATIENCE_S)
+    ended = [one.why for one in seen if isinstance(one, Ended)]
+    assert ended[0].startswith(words)
+    assert any(isinstance(one, Hello) for one in seen)
