@@ -70,7 +70,9 @@ def _by_way(cluster: Cluster, via: str) -> Cluster:
     Nodes that Slurm starts nothing on get a session of their own in either case. Raises InventoryError.
     """
     if via not in ("auto", "controller", "nodes"):
-        raise InventoryError(f"--via {via!r:.80} is no way to a HyperPod cluster; expected auto, controller or nodes")
+        raise InventoryError(
+            f"--via {via!r:.80} is not a way to a HyperPod cluster; expected auto, controller or nodes"
+        )
     if via == "controller" and SETTING not in cluster.settings:
         raise InventoryError(
             f"--via controller: HyperPod cluster {cluster.name} has no controller (an EKS one has none); "

@@ -109,7 +109,7 @@ def size_of_mount(node: Node, path: str) -> int:
     """How large a file system is, in GiB. Raises Incomplete."""
     found = node.mount_at(path)
     if found is None or found.total_kib is None:
-        raise Incomplete(f"{path} does not tell its size", cause="not told by the node")
+        raise Incomplete(f"{path} does not report its size", cause="not reported by the node")
     return found.total_kib // KIB_PER_GIB
 
 

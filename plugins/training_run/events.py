@@ -55,7 +55,7 @@ class Events:
                 at = end
             text = text[at:]
             if len(text) > MAX_EVENT:
-                raise RunError(f"{self.where}: {text[:40]!r} is no JSON; expected events of a profiler")
+                raise RunError(f"{self.where}: {text[:40]!r} is not JSON; expected events of a profiler")
 
     def _pieces(self) -> Iterator[str]:
         """The text behind the beginning of the events, piece by piece."""

@@ -57,7 +57,7 @@ FAULTS = (
         marks=(needs_frozen,),
     ),
     Fault(
-        "a process that hangs, of which the kernel does not tell for how long",
+        "a process that hangs, of which the kernel does not say for how long",
         lambda image: with_frozen(image, "/stuck"),
         {"host.d_state": CONCERN},
         "does not tell for how long: sh (pid ",
