@@ -46,7 +46,7 @@ def fabric_manager(node: Node) -> str | None:
         return None
     found = re.search(r"\d+\.\d+(?:\.\d+)?", data)
     if not found:
-        raise Incomplete(f"nv-fabricmanager --version says {data.strip()[:60]!r}, which is no version")
+        raise Incomplete(f"nv-fabricmanager --version says {data.strip()[:60]!r}, which is not a version")
     return found[0]
 
 
