@@ -24,7 +24,7 @@ def are_read(environment: Mapping[str, str] = os.environ) -> bool:
     return environment.get("GITHUB_ACTIONS") == "true"
 
 
-def annotations(results: Iterable[Result], catalog: Catalog) -> Iterator[str]:
+def lines(results: Iterable[Result], catalog: Catalog) -> Iterator[str]:
     """`::error title=…::…` for what failed, `::warning …` for concerns, those on most nodes first."""
     results = list(results)
     for verdict, kind in _KINDS.items():

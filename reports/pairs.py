@@ -10,6 +10,7 @@ from math import exp
 from clusterproof.plugins.benchmarks.pairwise.facts import Campaign, PairwiseRun
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.rounded import speed
 from clusterproof.reports.findings import shortened, within
 
 MAX_LINES = 4  # in the terminal, of campaigns
@@ -110,7 +111,7 @@ def _normals(campaign: Campaign) -> tuple[tuple[str, float], ...]:
 
 def normal(campaign: Campaign) -> str:
     """`398.7 GB/s`; empty where all failed."""
-    return ", ".join(f"{words}{busbw:.4g} GB/s" for words, busbw in _normals(campaign))
+    return ", ".join(f"{words}{speed(busbw)}" for words, busbw in _normals(campaign))
 
 
 def _normal_and_spread(campaign: Campaign) -> str:
@@ -125,7 +126,7 @@ def of_wire(campaign: Campaign) -> str:
         return ""
     shares = ", ".join(f"{words}{found.share * 100:.3g} %" for words, found in data)
     notes = "; ".join(dict.fromkeys(found.note for _, found in data if found.note))
-    words = f"{shares} of the wire, {data[0][1].wire_gb_per_s:.4g} GB/s"
+    words = f"{shares} of the wire, {speed(data[0][1].wire_gb_per_s)}"
     return f"{words}; {notes}" if notes else words
 
 
@@ -136,8 +137,8 @@ def _floor(campaign: Campaign) -> str:
     share = f"{campaign.floor_share * 100:.3g} %"
     own = campaign.baseline
     if own is None:
-        return f"{floor:.4g} GB/s, {share} of what was published for the same key"
-    words = f"{floor:.4g} GB/s, {share} of the baseline's {own.figure.busbw_gb_per_s:.4g} GB/s"
+        return f"{speed(floor)}, {share} of what was published for the same key"
+    words = f"{speed(floor)}, {share} of the baseline's {speed(own.figure.busbw_gb_per_s)}"
     return f"{words}, of other software: {own.stack_differs}" if own.stack_differs else words
 
 

@@ -85,7 +85,7 @@ def test_image_uniform(cluster: ClusterFacts) -> None:
         concern(f"{', '.join(mixed)}; expected one image in each group")
     silent = sum(not image for _, image in data)
     if silent:
-        incomplete(f"AWS tells no image of {silent} of {len(data)} nodes; expected that of each")
+        incomplete(f"AWS reports no image for {silent} of {len(data)} nodes; expected that of each")
 
 
 def _unlike(data: Iterable[tuple[str, object]]) -> Iterator[str]:

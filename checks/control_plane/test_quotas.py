@@ -30,7 +30,7 @@ def test_service_quotas(cluster: ClusterFacts) -> None:
     assert not low, f"{', '.join(low)}; expected at least what the cluster needs"
     unread = [need.name for need in wanted if need.key not in data]
     if unread:
-        incomplete(f"AWS tells no quota {', '.join(unread)}; expected each")
+        incomplete(f"AWS reports no quota {', '.join(unread)}; expected each")
     unknown = [need.name for need in wanted if need.amount is None]
     if unknown:
-        incomplete(f"the catalogue lacks an instance type: nobody knows how much of {', '.join(unknown)} is needed")
+        incomplete(f"the catalogue lacks an instance type: how much of {', '.join(unknown)} it needs is not known")

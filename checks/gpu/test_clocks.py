@@ -41,7 +41,7 @@ def test_no_throttle(gpu: Gpu, node: Node) -> None:
         concern(f"slowed down by {', '.join(reason.words for reason in reasons)}; expected none")
     unknown = unknown_clocks_event_reasons(mask)
     if unknown:
-        concern(f"clocks event reasons {unknown:#x}, which the catalogue does not know; expected known ones")
+        concern(f"clocks event reasons {unknown:#x}, which the catalogue does not know; expected reasons that it knows")
 
 
 def goes_on(gpu: Gpu, counters: tuple[int, ...], node: Node) -> bool:

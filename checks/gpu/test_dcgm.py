@@ -44,7 +44,7 @@ def require_end(logs: Iterable[DiagLog]) -> None:
             incomplete(f"DCGM could not run its diagnostic: {log.runtime_error}; expected its results")
         if not log.is_complete or not log.tests:
             last = log.tests[-1].name if log.tests else "its heading"
-            incomplete(f"the log of dcgmi diag ends behind {last}; expected the end of its table")
+            incomplete(f"the log of dcgmi diag ends after {last}; expected the end of its table")
 
 
 def require_success(logs: Iterable[DiagLog]) -> None:

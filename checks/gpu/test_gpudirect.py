@@ -55,5 +55,5 @@ def has_dma_buf(node: Node) -> bool:
 def is_open(node: Node) -> bool:
     """Whether NVIDIA's open kernel module is loaded. Raises Incomplete where none is."""
     if not node.nvidia_taint:
-        incomplete("no NVIDIA kernel module is loaded, or it does not tell its taint; expected a module")
+        incomplete("no NVIDIA kernel module is loaded, or it does not report its taint; expected a module")
     return PROPRIETARY not in node.nvidia_taint

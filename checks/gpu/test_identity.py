@@ -76,5 +76,5 @@ def values_of(node: Node, name: str) -> str:
     for gpu in node.gpus:
         data, unread = readings(gpu, name)
         require([why for why in unread if isinstance(why, Incomplete)])
-        values.add(str(data.get(name, "not told"))[:40])
+        values.add(str(data.get(name, "not reported"))[:40])
     return " and ".join(sorted(values))

@@ -33,7 +33,7 @@ def test_nvlink_active(gpu: Gpu, node: Node) -> None:
     if node.nvlinks_due == 0:
         not_applicable(f"{node.type_name or 'this node'} has no NVLink")
     if gpu.is_partitioned:
-        not_applicable("the driver does not tell NVLink states while MIG is on")
+        not_applicable("the driver does not report NVLink states while MIG is on")
     states = gpu.nvlink_states
     if node.nvlinks_due is None:
         evaluate_links_by_peers(gpu, node)
@@ -68,7 +68,7 @@ def links_of_peers(gpu: Gpu, node: Node) -> list[tuple[bool | None, ...]]:
 
 
 def name_of(gpu: Gpu) -> str:
-    """A GPU's model; empty where it was not told."""
+    """A GPU's model; empty where it was not reported."""
     return str(readings(gpu, "name")[0].get("name", ""))
 
 

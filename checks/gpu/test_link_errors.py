@@ -33,7 +33,7 @@ def test_nvlink_errors(gpu: Gpu, node: Node) -> None:
     if node.nvlinks_due == 0:
         not_applicable(f"{node.type_name or 'this node'} has no NVLink")
     if gpu.is_partitioned:
-        not_applicable("the driver does not tell NVLink errors while MIG is on")
+        not_applicable("the driver does not report NVLink errors while MIG is on")
     most = node.threshold("nvlink.errors_concern")
     found = [errors for errors in gpu.nvlink_errors if errors.count is not None and errors.count > most]
     recovered = [errors for errors in found if errors.kind in RECOVERIES]

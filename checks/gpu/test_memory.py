@@ -74,7 +74,7 @@ def evaluate_without_remapping(gpu: Gpu, node: Node) -> None:
         evaluate_retired_pages(gpu, node)
         return
     evaluate_spare_rows(gpu)
-    not_applicable("the driver does not tell row remapping while MIG is on")
+    not_applicable("the driver does not report row remapping while MIG is on")
 
 
 def evaluate_spare_rows(gpu: Gpu) -> None:

@@ -30,7 +30,7 @@ def test_dev_shm(node: Node) -> None:
     assert mount is not None, "nothing is mounted on /dev/shm; expected a tmpfs"
     assert mount.type == "tmpfs", f"/dev/shm is {mount.type}; expected tmpfs"
     if mount.total_kib is None or mount.free_kib is None:
-        incomplete(f"/dev/shm does not tell its size ({mount.alive})")
+        incomplete(f"/dev/shm does not report its size ({mount.alive})")
     total_gib, memory_gib = mount.total_kib / GIB_IN_KIB, node.boot.memory_kib / GIB_IN_KIB
     share = node.threshold("shm.minimum_percent_of_memory") / 100
     least_gib = min(node.threshold("shm.minimum_gib"), memory_gib * share)

@@ -28,8 +28,8 @@ def test_root_volume(node: Node) -> None:
     """
     root = node.mount_at("/")
     if root is None or root.total_kib is None or root.free_kib is None or not root.total_kib:
-        incomplete("the root volume does not tell its size")
-    assert root.inodes_free != 0 or not root.inodes, f"no inode free of {root.inodes}; expected some"
+        incomplete("the root volume does not report its size")
+    assert root.inodes_free != 0 or not root.inodes, f"no inode is free of {root.inodes}; expected some"
     used = 100 * (1 - root.free_kib / root.total_kib)
     fail, worry = node.threshold("root.used_fail_percent"), node.threshold("root.used_concern_percent")
     assert used < fail, f"/ is {used:.0f} % full; expected less than {fail:.0f} %"
@@ -61,7 +61,7 @@ def test_d_state(node: Node) -> None:
     untold = [p for p in blocked if p.blocked_s is None and p.age_s > limit_s]
     if untold:
         named = ", ".join(f"{p.name} (pid {p.pid})" for p in untold)
-        concern(f"in state D at both looks, the kernel does not tell for how long: {named}; expected none")
+        concern(f"in state D at both looks, the kernel does not say for how long: {named}; expected none")
     data = [event for event in node.kernel_events if isinstance(event, HungTask)]
     if data:
         last = f"{data[-1].process} (pid {data[-1].pid}) for more than {data[-1].seconds} s"

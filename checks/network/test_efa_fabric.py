@@ -64,7 +64,7 @@ def test_efa_counters(efa_device: RdmaDevice, node: Node) -> None:
     """
     counters = next((data for data in node.efa_counters if data.name == efa_device.name), None)
     if counters is None:
-        incomplete("its counters were not told")
+        incomplete("its counters were not reported")
     seconds = node.efa_counted_s
     went, unread = _went(counters)
     if not went and not unread:

@@ -49,4 +49,4 @@ def _metadata(node: Node) -> Metadata:
     try:
         return node.metadata
     except Absent:
-        not_applicable("this is no EC2 instance")
+        not_applicable("this is not an EC2 instance")

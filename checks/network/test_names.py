@@ -30,7 +30,7 @@ def test_nameservers(node: Node) -> None:
         not_applicable("/etc/resolv.conf names no nameserver")
     silent = [server.address for server in servers if not server.answers]
     seen = f"no answer from {', '.join(silent)}"
-    assert len(silent) < len(servers), f"{seen}; expected one from a nameserver at least"
+    assert len(silent) < len(servers), f"{seen}; expected at least one from a nameserver"
     if silent:
         concern(f"{seen}; expected one from each nameserver")
 

@@ -31,7 +31,9 @@ def test_nccl_transport(node: Node) -> None:
     networks = [log.network for log in logs if log.network.networks or log.network.providers]
     if not networks:
         lines = sum(log.network.info_lines for log in logs)
-        incomplete(f"{lines} lines of NCCL, none of its network; expected a run with NCCL_DEBUG=INFO")
+        incomplete(
+            f"{lines} lines of NCCL, none of which says what network it used; expected a run with NCCL_DEBUG=INFO"
+        )
     slow = others_than_efa(networks)
     if node.expected("efa") == 0:
         require_rdma(node, slow)
@@ -110,6 +112,6 @@ def require_checked(log: NcclLog) -> None:
     if unchecked:
         incomplete(f"{len(unchecked)} of {len(log.rows)} sizes were not checked; expected a run with -c 1")
     if log.out_of_bounds is None:
-        incomplete(f"the log ends behind {log.rows[-1].size_bytes} bytes; expected its line `Out of bounds values`")
+        incomplete(f"the log ends after {log.rows[-1].size_bytes} bytes; expected its line `Out of bounds values`")
     if log.exit:
         incomplete(f"no value is wrong, and the run ended with exit status {log.exit}; expected 0")

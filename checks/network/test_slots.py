@@ -55,7 +55,7 @@ def test_nic_numa(node: Node) -> None:
     nics = _nics(node)
     nowhere = [nic.address for nic in nics if nic.numa < 0]
     if nowhere and len(nowhere) < len(nics):
-        concern(f"no NUMA node is told of {', '.join(nowhere)}; expected one, as of the other network devices")
+        concern(f"no NUMA node is reported for {', '.join(nowhere)}; expected one, as of the other network devices")
     elsewhere = _differing(node, "NUMA nodes of network devices", _numa)
     if elsewhere:
         concern(in_words(elsewhere))

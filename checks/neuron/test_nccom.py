@@ -42,7 +42,7 @@ def require_end(log: NccomLog) -> None:
     if not log.rows:
         incomplete("nccom-test measured nothing; expected a row for each size")
     if log.avg_busbw_gb_per_s is None:
-        incomplete(f"the log ends behind {log.rows[-1].size_bytes} bytes; expected its line `Avg bus bandwidth`")
+        incomplete(f"the log ends after {log.rows[-1].size_bytes} bytes; expected its line `Avg bus bandwidth`")
     silent = [row.size_bytes for row in log.rows if row.time_us is None or row.busbw_gb_per_s is None]
     if silent:
         incomplete(f"no time or bandwidth for {silent[0]} bytes; expected numbers")

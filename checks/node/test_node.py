@@ -66,7 +66,7 @@ def test_reachable(node: Node) -> None:
     """
     data = node.evidence
     if data.probe.get("source") == "capture" and not data.unreached:
-        not_applicable("a capture: nobody asked the node")
+        not_applicable("this is a capture: the node itself was not asked")
     if not data.unreached:
         return
     reason = data.unreached.value.replace("_", " ")

@@ -8,7 +8,7 @@ from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair, NoPairs
 from clusterproof.plugins.benchmarks.pairwise.findings import Finding, Kind
 from clusterproof.plugins.benchmarks.pairwise.words import blames, measured_in_words, slower_in_words
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
+from clusterproof.plugins.core.rounded import SIGNIFICANT, apart, speed
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import by_hand, evidence
@@ -77,12 +77,12 @@ def _as_observed(problem: str) -> str:
 def require_measured(pairs: PairsOfNode) -> None:
     """Say so where too little was measured to prove anything."""
     if pairs.estimate is None:
-        why = next((one.reading.problem for one in pairs.measurements if one.reading.problem), "nothing told why")
+        why = next((one.reading.problem for one in pairs.measurements if one.reading.problem), "nothing says why")
         incomplete(
             f"all {len(pairs.measurements)} measurements failed: {_as_observed(why)}; expected one that succeeds"
         )
     if pairs.unclear:
-        incomplete(f"{pairs.unclear}; expected to find which node is slow")
+        incomplete(f"{pairs.unclear}; expected enough measurements to say which node is slow")
     if pairs.succeeded_with < FEWEST_PARTNERS and not pairs.is_one_of_two:
         incomplete(f"measured well with {pairs.succeeded_with} partner; expected {FEWEST_PARTNERS} at least")
 
@@ -106,7 +106,7 @@ def test_pairwise_busbw(pair: MeasuredPair) -> None:
         incomplete(f"{said}: {found.words}; expected enough to tell who is to blame")
     assert found is None, f"{said}, though each node is well with others; expected what is usual"
     if pair.explained and pair.explained.kind is Kind.CONFIGURATION:
-        pytest.fail(f"{said}; expected {pair.campaign.floor_gb_per_s:.4g} GB/s at least", pytrace=False)
+        pytest.fail(f"{said}; expected at least {speed(pair.campaign.floor_gb_per_s or 0.0)}", pytrace=False)
     if pair.explained and pair.explained.kind is Kind.SLOW_GROUP:
         pytest.fail(f"{said}: {blames(pair.explained)}; expected what is usual", pytrace=False)
     require_normal(pair, said)
@@ -121,9 +121,11 @@ def require_normal(pair: MeasuredPair, said: str) -> None:
         incomplete(f"{said}; expected a measurement that succeeds")
     floor = pair.campaign.floor_gb_per_s
     best = pair.best_gb_per_s or 0.0
-    assert not floor or best >= floor, f"{said}; expected {apart(floor, best, 4, SIGNIFICANT)[0]} GB/s at least"
+    assert not floor or best >= floor, (
+        f"{said}; expected at least {speed(floor, apart(floor, best, 4, SIGNIFICANT)[0])}"
+    )
     if pair.campaign.unclear:
-        incomplete(f"{said}: {pair.campaign.unclear}; expected to find which node is slow")
+        incomplete(f"{said}: {pair.campaign.unclear}; expected enough measurements to say which node is slow")
     if is_slow and max(pair.shares) < SLOW:
         incomplete(f"{said}, and it was not measured often enough to tell why; expected what is usual")
     if is_slow:

@@ -1,4 +1,4 @@
-"""An image beside its golden manifest: every deviation in words, a line each, and nothing that was not told."""
+"""An image beside its golden manifest: every deviation in words, a line each, and nothing that was not reported."""
 
 from __future__ import annotations
 

@@ -44,7 +44,9 @@ def test_fsx_throughput(file_system: FileSystem) -> None:
         concern(f"{_throughput(file_system, high)}; expected less than {limit:g} % sustained")
     if may_be_sustained(points, limit, catalog):
         data = sum(point is not None for point in points)
-        incomplete(f"throughput told of {data} of {len(points)} minutes; expected enough to rule out a sustained load")
+        incomplete(
+            f"throughput reported for {data} of {len(points)} minutes; expected enough to rule out a sustained load"
+        )
 
 
 @evidence(
@@ -75,7 +77,7 @@ def test_fsx_utilization(file_system: FileSystem) -> None:
     if dark:
         more = f" and {len(dark) - SHOWN} more" if len(dark) > SHOWN else ""
         names = f"{', '.join(dark[:SHOWN])}{more}"
-        incomplete(f"too few minutes told of {names}; expected enough to rule out a sustained load")
+        incomplete(f"too few minutes of data for {names}; expected enough to rule out a sustained load")
 
 
 @evidence(

@@ -28,7 +28,7 @@ def module_of(name: str) -> str:
     """The module of a collector. Raises ValueError where there is none of that name."""
     file = files().get(name)
     if file is None:
-        raise ValueError(f"{name} is no collector of the probe")
+        raise ValueError(f"{name} is not a collector of the probe")
     kind, module = file[: -len(".py")].split("/")[-2:]
     return f"{PACKAGE}.{kind}.{module}"
 

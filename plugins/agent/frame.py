@@ -191,7 +191,7 @@ def _object(data: bytes) -> dict[str, Any]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) != len(pairs):
-        raise EvidenceError("a key is told twice in one object")
+        raise EvidenceError("a key appears twice in one object")
     return data
 
 

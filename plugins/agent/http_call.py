@@ -14,7 +14,7 @@ LENGTH = re.compile(rb"(?i)\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*(?:\r|$)")
 def ask(endpoint: str, method: str, path: str, headers: dict[str, str], timeout_s: float) -> tuple[int, bytes]:
     """The status and the body, at most MAX_BYTES of it; each wait is for so many seconds. Chunks are not put together.
 
-    Raises OSError, and ValueError for what is no address or no answer of HTTP.
+    Raises OSError, and ValueError for what is no address or no HTTP answer.
     """
     host, port = address(endpoint)
     named = {"Host": f"[{host}]" if ":" in host else host, "Connection": "close", "Content-Length": "0", **headers}
@@ -65,5 +65,5 @@ def _answer(connection: socket) -> tuple[int, bytes]:
             break
     status = STATUS.match(head)
     if not (status and end):
-        raise ValueError("no answer of HTTP")
+        raise ValueError("no HTTP answer")
     return int(status[1]), body[:whole]

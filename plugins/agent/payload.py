@@ -189,7 +189,7 @@ def source_of(file: Path) -> str:
     try:
         return _lean(file.read_text("utf-8"))
     except FileNotFoundError:
-        raise ValueError(f"{file.stem} is no collector of the probe") from None
+        raise ValueError(f"{file.stem} is not a collector of the probe") from None
 
 
 @cache

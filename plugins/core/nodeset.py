@@ -113,7 +113,7 @@ def _count(node: str) -> int:
         raise NodesetError(f"{node!r:.80} has a bracket without its partner; expected the form {_EXAMPLE}")
     if not _is_name(outside):
         raise NodesetError(
-            f"{node!r:.80} is no name; expected a letter, digit or '_' first, no '/' outside brackets, "
+            f"{node!r:.80} is not a name; expected a letter, digit or '_' first, no '/' outside brackets, "
             f"and at most {_LONGEST_NAME} characters"
         )
     count = 1

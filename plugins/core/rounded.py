@@ -20,5 +20,16 @@ def apart(value: float, other: float, digits: int = 0, form: str = WHOLE) -> tup
     return _short(shown[0]), _short(shown[1])
 
 
+MBIT_OF_GB = 8_000
+LEAST_IN_GB_PER_S = 0.1  # of a speed; what is slower is told as the speed of such a network is
+
+
+def speed(gb_per_s: float, shown: str = "") -> str:
+    """`480 GB/s`, and `57.2 Mbit/s` of what is far less; `shown` are the digits of the first where they were chosen."""
+    if 0 < gb_per_s < LEAST_IN_GB_PER_S:
+        return f"{gb_per_s * MBIT_OF_GB:.3g} Mbit/s"
+    return f"{shown or f'{gb_per_s:.4g}'} GB/s"
+
+
 def _short(text: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text

@@ -109,9 +109,9 @@ class ClusterFacts:
         return "arn" in self.cluster.settings
 
     def require_hyperpod(self) -> None:
-        """Raise NotApplicable where it is no HyperPod cluster."""
+        """Raise NotApplicable where it is not a HyperPod cluster."""
         if not self.is_hyperpod:
-            raise NotApplicable(f"{self.name} is no HyperPod cluster")
+            raise NotApplicable(f"{self.name} is not a HyperPod cluster")
 
     hyperpod = collected_as("hyperpod", HyperpodCluster)
 

@@ -85,7 +85,7 @@ def read(data: object, decode: Callable[[object], T], where: str) -> T:
             raise NotApplicable(f"{where} is not supported here ({word})")
         raise Incomplete(f"{where} could not be read ({word})", cause=f"could not be read: {word}")
     if data is None:
-        raise Incomplete(f"{where} was not told", cause="not told by the node")
+        raise Incomplete(f"{where} was not reported", cause="not reported by the node")
     raise Incomplete(f"{where} is not understood: {str(data)[:60]!r}", cause="not understood")
 
 

@@ -34,8 +34,8 @@ def _shown(rest: str) -> str:
 def _parts(rest: str) -> tuple[str, str, int]:
     user, at, host = rest.rpartition("@")
     if at and not is_user(user):
-        raise InventoryError(f"{_shown(rest)}: {user!r:.40} is no user; expected {_FORM}")
+        raise InventoryError(f"{_shown(rest)}: {user!r:.40} is not a user name; expected {_FORM}")
     nodeset, colon, port = host.partition(":")
     if colon and not (re.fullmatch(r"[0-9]{1,5}", port) and 1 <= int(port) <= MAX_PORT):
-        raise InventoryError(f"{_shown(rest)}: {port!r:.40} is no port; expected {_FORM}")
+        raise InventoryError(f"{_shown(rest)}: {port!r:.40} is not a port; expected {_FORM}")
     return user, nodeset, int(port or 0)

@@ -74,7 +74,7 @@ def _by_way(cluster: Cluster, via: str) -> Cluster:
     """
     if via not in WAYS:
         raise InventoryError(
-            f"--via {via!r:.80} is no way to a HyperPod cluster; expected {', '.join(WAYS[:-1])} or {WAYS[-1]}"
+            f"--via {via!r:.80} is not a way to a HyperPod cluster; expected {', '.join(WAYS[:-1])} or {WAYS[-1]}"
         )
     if via == "kubernetes":
         return _by_pods(cluster)

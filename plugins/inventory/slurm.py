@@ -29,7 +29,7 @@ def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
     """
     via = options.get("via", "controller")
     if via not in ("controller", "auto", "nodes") and not via.startswith("ssh:"):
-        raise InventoryError(f"--via {via!r:.80} is no way to a Slurm cluster; expected {VIA}")
+        raise InventoryError(f"--via {via!r:.80} is not a way to a Slurm cluster; expected {VIA}")
     settings = {SETTING: via if via.startswith("ssh:") else "local"}
     cluster, jobs = _asked_slurm(settings, f"slurm:{rest}")
     name, nodes = _chosen(cluster, jobs, rest)

@@ -46,7 +46,7 @@ def fabric_manager(node: Node) -> str | None:
         return None
     found = re.search(r"\d+\.\d+(?:\.\d+)?", data)
     if not found:
-        raise Incomplete(f"nv-fabricmanager --version says {data.strip()[:60]!r}, which is no version")
+        raise Incomplete(f"nv-fabricmanager --version says {data.strip()[:60]!r}, which is not a version")
     return found[0]
 
 
@@ -109,7 +109,7 @@ def size_of_mount(node: Node, path: str) -> int:
     """How large a file system is, in GiB. Raises Incomplete."""
     found = node.mount_at(path)
     if found is None or found.total_kib is None:
-        raise Incomplete(f"{path} does not tell its size", cause="not told by the node")
+        raise Incomplete(f"{path} does not report its size", cause="not reported by the node")
     return found.total_kib // KIB_PER_GIB
 
 

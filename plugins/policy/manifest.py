@@ -54,7 +54,7 @@ def _is_version_rule(rule: str) -> object:
 def _one_of(known: Collection[str]) -> Callable[[str], object]:
     def read(rule: str) -> None:
         if rule not in known:
-            raise ValueError(f"{rule!r:.60} is no rule; expected {' or '.join(known)}")
+            raise ValueError(f"{rule!r:.60} is not a rule; expected {' or '.join(known)}")
 
     return read
 

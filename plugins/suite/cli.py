@@ -115,11 +115,11 @@ def _mistaken_command(arguments: list[str]) -> str:
 
 
 def _mistaken_options(arguments: list[str]) -> str:
-    """A line for each word that is no option of ours, and looks like one."""
+    """A line for each word that is not an option of ours, and looks like one."""
     known = {option.flag for group in (*flags.GROUPS.values(), *flags_of_perf.GROUPS.values()) for option in group}
     words = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
     meant = {word: nearest(word, known) for word in words if word not in known}
-    return "".join(f"clusterproof: {word} is no option{near}\n" for word, near in meant.items() if near)
+    return "".join(f"clusterproof: {word} is not an option{near}\n" for word, near in meant.items() if near)
 
 
 def _print(status: int, text: str) -> int:

@@ -43,7 +43,7 @@ def refresh_catalog(region: str) -> int:
     """Compare with EC2 in a region (empty: the configured one), print what differs, and give the exit code."""
     try:
         if region and not REGION.fullmatch(region):
-            raise RefreshError(f"{printable(region, 40)!r} is no region; expected one such as us-east-1")
+            raise RefreshError(f"{printable(region, 40)!r} is not a region; expected one such as us-east-1")
         data, asked = types_of_ec2(region)
     except RefreshError as problem:
         sys.stderr.write(f"ERROR: --refresh-catalog: {problem}\n")

@@ -139,10 +139,10 @@ class Reporting:
             self._annotate(terminalreporter)
 
     def _annotate(self, terminalreporter: pytest.TerminalReporter) -> None:
-        from clusterproof.reports.annotations import annotations, are_read
+        from clusterproof.reports.annotations import are_read, lines
 
         if are_read():
-            for line in annotations(self.outcomes.results, catalog_of(self.config)):
+            for line in lines(self.outcomes.results, catalog_of(self.config)):
                 terminalreporter.write_line(line)
 
 

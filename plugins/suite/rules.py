@@ -57,23 +57,23 @@ def _sources(function: Callable[..., Any], depth: int) -> Iterator[tuple[ast.AST
 def _said(tree: ast.AST) -> Iterator[Rule]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert) and node.msg:
-            yield Rule("fail", _sentence(node.msg))
+            yield Rule("fail", sentence(node.msg))
         elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and _is_failure(node.exc.func):
-            yield Rule("fail", _sentence(node.exc.args[0]))
+            yield Rule("fail", sentence(node.exc.args[0]))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SAID_BY:
-            yield Rule(SAID_BY[node.func.id], _sentence(node.args[0]))
+            yield Rule(SAID_BY[node.func.id], sentence(node.args[0]))
 
 
 def _is_failure(raised: ast.expr) -> bool:
     return isinstance(raised, ast.Name) and raised.id == "AssertionError"
 
 
-def _sentence(words: ast.expr) -> str:
+def sentence(words: ast.expr) -> str:
     """The words of a message; whatever is put into it is an ellipsis."""
     if isinstance(words, ast.Constant):
         return str(words.value)
     if isinstance(words, ast.JoinedStr):
         return "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in words.values)
     if isinstance(words, ast.BinOp):
-        return _sentence(words.left) + _sentence(words.right)
+        return sentence(words.left) + sentence(words.right)
     return "…"

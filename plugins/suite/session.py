@@ -189,7 +189,7 @@ class Session:
         alike = Alike()
 
         def needed(evidence: NodeEvidence) -> NodeEvidence:
-            """A node without what a recording has of it and no check asks for; what was not told stays."""
+            """A node without what a recording has of it and no check asks for; what was not reported stays."""
             data = evidence.collectors.items()
             asked = {
                 name: collector

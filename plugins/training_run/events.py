@@ -79,7 +79,7 @@ class Events:
                 at = end
             text = text[at:]
             if len(text) > MAX_EVENT:
-                raise RunError(f"{self.where}: {text[:40]!r} is no JSON; expected {self.what}")
+                raise RunError(f"{self.where}: {text[:40]!r} is not JSON; expected {self.what}")
 
     def _keep_tail(self, text: str, pieces: Iterator[str]) -> None:
         for piece in pieces:

@@ -21,7 +21,7 @@ def json_lines(lines: Lines, expected: str) -> Iterator[Any]:
         try:
             data = json.loads(line)
         except (ValueError, RecursionError):
-            broken = f"{lines.where}: {line!r:.60} is no JSON; {expected}"
+            broken = f"{lines.where}: {line!r:.60} is not JSON; {expected}"
             continue
         yield data
     lines.is_cut = bool(broken)

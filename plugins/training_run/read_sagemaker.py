@@ -39,7 +39,7 @@ def read_metrics(path: Path) -> Iterator[Sample | Cut]:
 
 def _sample(data: Any, where: str) -> Sample | None:
     if not isinstance(data, dict) or not {"Type", "Value", "NodeId", "Timestamp"} <= data.keys():
-        raise RunError(f"{where}: {str(data)!r:.60} is no metric; {EXPECTED}")
+        raise RunError(f"{where}: {str(data)!r:.60} is not a metric; {EXPECTED}")
     metric = next((_METRICS[word] for key in ("Dimension", "Name") if (word := str(data.get(key))) in _METRICS), "")
     if not metric:
         return None

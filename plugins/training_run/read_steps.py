@@ -47,7 +47,7 @@ def read_steps(path: Path) -> Iterator[Step | Seat | Cut]:
 def _step(data: Any, where: str) -> Step:
     key = next((key for key in DURATIONS if isinstance(data, dict) and key in data), "")
     if not key or "step" not in data:
-        raise RunError(f"{where}: {str(data)!r:.60} is no step; {EXPECTED}")
+        raise RunError(f"{where}: {str(data)!r:.60} is not a step; {EXPECTED}")
     parts = data.get("stages", {})
     if not isinstance(parts, Mapping) or len(parts) > MAX_PARTS:
         raise RunError(f"{where}: stages is {str(parts)!r:.60}; expected seconds by name, {MAX_PARTS} at most")

@@ -132,7 +132,7 @@ class Offer:
                 raise LoginRefused(f"{self._story()}; then it was cut off: too many keys?") from None
             raise EOFError(f"cut off during the log-in: {problem}") from None
         if further:
-            raise LoginRefused(f"log-in as {self.user} wants {', '.join(further)} too; expected a key to do")
+            raise LoginRefused(f"log-in as {self.user} wants {', '.join(further)} too; expected a key to be enough")
         return True
 
     def _keys(self) -> Iterator[tuple[str, PKey]]:

@@ -107,7 +107,7 @@ def launch_program(request: Mapping[str, object], nonce: str) -> Program:
 def _answer(data: object) -> Answer:
     """What one node said, or Slurm's word on why it said nothing."""
     if not isinstance(data, dict):
-        return Answer(unreached=Unreached.LOST, detail="the submit host told nothing of it")
+        return Answer(unreached=Unreached.LOST, detail="the submit host said nothing about it")
     if isinstance(output := data.get("output"), str):
         return Answer(output.encode("latin-1", "replace"))
     why = _WHY.get(str(data.get("why")), Unreached.LOST)

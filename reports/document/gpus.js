@@ -87,7 +87,7 @@ function tellOfGpu(node, gpu, valuesOf) {
   if (value === undefined) return;
   const others = data.gpus.map(([title, unit, , rows]) => [title, unit, data.pool[rows[node]][gpu]]);
   fill(document.getElementById("gpu-told"), el("b", {}, within(data.nodes[node], 60) + " GPU " + gpu), " ",
-    others.map(([title, unit, told]) => title + " " + (told === null || told === undefined ? "not told" : told + (unit && " " + unit))).join(" · "));
+    others.map(([title, unit, told]) => title + " " + (told === null || told === undefined ? "not reported" : told + (unit && " " + unit))).join(" · "));
 }
 
 function drawLegend(step, unit) {
@@ -100,7 +100,7 @@ function drawLegend(step, unit) {
   const swatch = (name, text) => el("span", {}, el("span", { class: "swatch " + name }), " " + text);
   const told = most === -Infinity ? [] : !isCount && least === most ? [swatch(STEPS_OF_HEAT[0], "all " + shorter(most) + (unit && " " + unit))]
     : STEPS_OF_HEAT.map((name, number) => swatch(name, words(number)));
-  fill(document.getElementById("gpu-legend"), told, el("span", {}, "empty: not told"));
+  fill(document.getElementById("gpu-legend"), told, el("span", {}, "empty: not reported"));
 }
 
 function shorter(value) {

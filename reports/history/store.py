@@ -80,7 +80,7 @@ def read_past(path: Path, cluster: str, most_runs: int) -> Past:
         try:
             return _past(database, _text(cluster), most_runs)
         except (ValueError, TypeError, KeyError) as problem:
-            raise HistoryError(f"{path} has a row that nobody wrote: {problem}; move it away") from None
+            raise HistoryError(f"{path} has a row that clusterproof did not write: {problem}; move it away") from None
 
 
 def _past(database: sqlite3.Connection, cluster: str, most_runs: int) -> Past:

@@ -165,7 +165,7 @@ def test_only_what_is_asked_for_travels() -> None:
 
 
 def test_a_collector_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(ValueError, match="telepathy is no collector"):
+    with pytest.raises(ValueError, match="telepathy is not a collector"):
         program(["telepathy"], PATIENT)
 
 

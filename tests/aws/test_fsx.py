@@ -104,7 +104,7 @@ def test_nodes_that_cannot_be_reached_leave_it_open_what_is_mounted(
     nodes_that_mount(service, monkeypatch, of=dict.fromkeys(range(3)))
     results = ran(runs)
     assert verdicts(results) == dict.fromkeys(ALL, Verdict.INCOMPLETE)
-    assert "3 nodes did not tell what is mounted" in results[CAPACITY].message
+    assert "3 nodes did not report what is mounted" in results[CAPACITY].message
 
 
 def test_a_file_system_of_another_type_is_not_judged(

@@ -91,13 +91,13 @@ def test_the_baseline_is_what_was_provisioned(system: FileSystem, mb_s: float) -
 @pytest.mark.parametrize(
     ("system", "words"),
     [
-        (lustre(1200, DeploymentType="SCRATCH_1"), "PerUnitStorageThroughput was not told"),
-        (lustre(1200, DeploymentType="PERSISTENT_9"), "PerUnitStorageThroughput was not told"),
-        (lustre(1200), "DeploymentType was not told"),
-        (lustre(None, DeploymentType="PERSISTENT_1", PerUnitStorageThroughput=50), "StorageCapacity was not told"),
+        (lustre(1200, DeploymentType="SCRATCH_1"), "PerUnitStorageThroughput was not reported"),
+        (lustre(1200, DeploymentType="PERSISTENT_9"), "PerUnitStorageThroughput was not reported"),
+        (lustre(1200), "DeploymentType was not reported"),
+        (lustre(None, DeploymentType="PERSISTENT_1", PerUnitStorageThroughput=50), "StorageCapacity was not reported"),
         (lustre("1", DeploymentType="PERSISTENT_1", PerUnitStorageThroughput=50), "StorageCapacity is not understood"),
-        (of({"FileSystemType": "OPENZFS"}), "OpenZFSConfiguration was not told"),
-        (of({}), "FileSystemType was not told"),
+        (of({"FileSystemType": "OPENZFS"}), "OpenZFSConfiguration was not reported"),
+        (of({}), "FileSystemType was not reported"),
     ],
 )
 def test_a_baseline_that_is_not_known_is_incomplete_and_says_why(system: FileSystem, words: str) -> None:
@@ -200,7 +200,7 @@ def series(metric: str, statistic: str, place: str, points: object) -> dict[str,
             "throughput",
             {READ: [None] * 12 + [0.1 * FULL] * 3},
             Verdict.INCOMPLETE,
-            "throughput told of 3 of 15 minutes; expected enough",
+            "throughput reported for 3 of 15 minutes; expected enough",
         ),
         ("utilization", {}, Verdict.PASS, ""),
         (

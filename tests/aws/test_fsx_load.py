@@ -74,7 +74,7 @@ def test_minutes_that_are_not_told_are_no_zeros(runs: Runs, watch: CloudWatch, s
     watch.put(system, "DataReadBytes", "Sum", [0.1 * FULL] * 100 + [None] * 20 + [0.1 * FULL] * 60)
     results = ran(runs)
     assert verdicts(results) == only(THROUGHPUT, Verdict.INCOMPLETE)
-    assert "throughput told of 160 of 180 minutes" in results[THROUGHPUT].message
+    assert "throughput reported for 160 of 180 minutes" in results[THROUGHPUT].message
 
 
 def test_the_last_minutes_may_still_be_missing(runs: Runs, watch: CloudWatch, system: str) -> None:
@@ -150,7 +150,7 @@ def test_a_target_of_which_too_little_is_told_is_incomplete(runs: Runs, watch: C
     watch.put(system, "DiskIopsUtilization", "Average", [5.0] * 20, target="OST0001")
     results = ran(runs)
     assert verdicts(results) == only(UTILIZATION, Verdict.INCOMPLETE)
-    assert "too few minutes told of disk IOPS of OST0001" in results[UTILIZATION].message
+    assert "too few minutes of data for disk IOPS of OST0001" in results[UTILIZATION].message
 
 
 def test_a_metric_that_cloudwatch_fails_to_tell_is_incomplete(runs: Runs, watch: CloudWatch, system: str) -> None:

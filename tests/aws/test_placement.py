@@ -47,7 +47,7 @@ def ran_on_nodes(
             Verdict.CONCERN,
             "workers: 2 in nn-3 (ip-10-181-0-[1-2]), 1 in nn-4 (ip-10-181-0-3); expected",
         ),
-        (config_of(LAYERS), Verdict.INCOMPLETE, "AWS tells no network layer of ip-10-181-0-3"),
+        (config_of(LAYERS), Verdict.INCOMPLETE, "AWS reports no network layer for ip-10-181-0-3"),
         (config_of({"workers-0": [], "workers-1": [], "workers-2": []}), Verdict.NOT_APPLICABLE, "no network layers"),
         (None, Verdict.NOT_APPLICABLE, "HyperPod wrote no resource_config.json here"),
         ("{", Verdict.INCOMPLETE, "is not JSON"),
@@ -96,7 +96,7 @@ def test_instances_that_are_as_they_should_be_pass(runs: Runs, service: Service,
     assert found(runs) == {}, messages(runs)
     not_applicable = {name.partition(".")[2] for name, data in verdicts(runs).items() if data is Verdict.NOT_APPLICABLE}
     assert not_applicable == {*OF_HYPERPOD, "ultraserver_block", "slurm_nodes"}
-    assert messages(runs).count(f"{TEAM} is no HyperPod cluster") == len(OF_HYPERPOD)
+    assert messages(runs).count(f"{TEAM} is not a HyperPod cluster") == len(OF_HYPERPOD)
     assert not {"DescribeCluster", "ListClusterNodes"} & set(service.calls)
 
 
@@ -154,7 +154,7 @@ FAULTS: Mapping[Callable[[Service], None], tuple[dict[str, Verdict], str]] = {
     closed: ({"security_group_self_reference": Verdict.FAIL}, "through inbound"),
     public: ({"subnet_private": Verdict.CONCERN}, "routes to an internet gateway"),
     on_two_network_nodes: ({"network_layers": Verdict.CONCERN}, "the nodes: 2 in nn-3 ("),
-    topology_of_two: ({"network_layers": Verdict.INCOMPLETE}, "AWS tells no network layer of ip-10-9-0-"),
+    topology_of_two: ({"network_layers": Verdict.INCOMPLETE}, "AWS reports no network layer for ip-10-9-0-"),
     in_two_ultraservers: ({"ultraserver_block": Verdict.CONCERN}, "the nodes: 2 in cb-0"),
     few_interfaces: ({"service_quotas": Verdict.FAIL}, "Network interfaces per Region is 95, and 96 are needed"),
 }

@@ -56,7 +56,7 @@ def test_without_a_controller_every_node_gets_its_session(service: Service) -> N
 
 def test_a_way_that_there_is_not_is_named(service: Service) -> None:
     with_cluster(service, GROUPS)
-    with pytest.raises(InventoryError, match="--via 'ssh:login1' is no way to a HyperPod cluster; expected auto"):
+    with pytest.raises(InventoryError, match="--via 'ssh:login1' is not a way to a HyperPod cluster; expected auto"):
         resolve(NAME, options(via="ssh:login1"))
 
 

@@ -61,10 +61,10 @@ def test_a_nodeset_stands_for_its_names_in_order(text: str, names: tuple[str, ..
         ("gpu[1-3/0]", "is empty"),
         ("gpu[08-100]", "08 and 100 differ in width"),
         ("gpu[1-2][3-4]", "is not a nodeset"),
-        ("-gpu1", "is no name"),
-        ("..", "is no name"),
-        ("a/b", "is no name"),
-        ("x" * 300, "is no name"),
+        ("-gpu1", "is not a name"),
+        ("..", "is not a name"),
+        ("a/b", "is not a name"),
+        ("x" * 300, "is not a name"),
     ],
 )
 def test_what_is_no_nodeset_is_one_line_that_says_so(text: str, wrong: str) -> None:

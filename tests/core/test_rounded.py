@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.core.rounded import SIGNIFICANT, WHOLE, apart
+from clusterproof.plugins.core.rounded import SIGNIFICANT, WHOLE, apart, speed
 
 NUMBERS = st.floats(0, 1e9, allow_subnormal=False)
 
@@ -35,3 +35,11 @@ def test_numbers_that_differ_in_what_anybody_measures_never_look_alike(value: fl
     if abs(value - other) > 1e-6:
         assert one != two
         assert (float(one) < float(two)) == (value < other)
+
+
+@pytest.mark.parametrize(
+    ("gb_per_s", "words"),
+    [(480.0, "480 GB/s"), (0.1, "0.1 GB/s"), (0.007153, "57.2 Mbit/s"), (0.000_004, "0.032 Mbit/s"), (0.0, "0 GB/s")],
+)
+def test_a_speed_is_told_in_the_unit_that_people_use_for_it(gb_per_s: float, words: str) -> None:
+    assert speed(gb_per_s) == words

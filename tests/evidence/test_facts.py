@@ -32,7 +32,7 @@ from tests.evidence.nonsense import JSON
         ({"error": "FUNCTION_NOT_FOUND"}, NotApplicable, "not supported"),
         ({"error": "GPU_IS_LOST"}, Incomplete, "GPU_IS_LOST"),
         ({"error": 7}, Incomplete, "not understood"),
-        (None, Incomplete, "not told"),
+        (None, Incomplete, "not reported"),
         ("0", Incomplete, "not understood"),
         (True, Incomplete, "not understood"),
         (0.0, Incomplete, "not understood"),

@@ -192,7 +192,7 @@ def test_an_instance_id_that_was_not_told_is_incomplete() -> None:
 @pytest.mark.parametrize("check", ["network.imds_v2", "network.scheduled_events"])
 def test_a_node_that_is_no_instance_has_no_metadata_service(check: str) -> None:
     verdict = evaluate(node_checks()[check], node({"imds": Collected(Status.ABSENT, detail="not EC2")}))
-    assert (verdict.verdict, verdict.message) == (Verdict.NOT_APPLICABLE, "this is no EC2 instance")
+    assert (verdict.verdict, verdict.message) == (Verdict.NOT_APPLICABLE, "this is not an EC2 instance")
 
 
 @pytest.mark.parametrize(("state", "verdict"), [("completed", Verdict.PASS), ("canceled", Verdict.PASS),

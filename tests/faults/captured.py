@@ -129,13 +129,13 @@ FAULTS = (
         "dcgmi: a table that ends too early",
         {"dcgmi-diag.txt": dcgm_table()[:900]},
         {"gpu.dcgm_diag": INCOMPLETE},
-        "the log of dcgmi diag ends behind",
+        "the log of dcgmi diag ends after",
     ),
     CapturedFault(
         "dcgmi -j: JSON that ends too early",
         {"dcgmi-diag.json": dcgm_json()[:400]},
         {"gpu.dcgm_diag": INCOMPLETE},
-        "ends behind its heading",
+        "ends after its heading",
     ),
     CapturedFault(
         "dcgmi -j: the diagnostic could not run",
@@ -169,7 +169,7 @@ FAULTS = (
         "nccl: a log without NCCL_DEBUG",
         {"nccl-all_reduce.log": nccl_log(network="")},
         {"network.nccl_transport": INCOMPLETE},
-        "0 lines of NCCL, none of its network; expected a run with NCCL_DEBUG=INFO",
+        "0 lines of NCCL, none of which says what network it used; expected a run with NCCL_DEBUG=INFO",
     ),
     CapturedFault(
         "nccl: a training job over TCP",
@@ -209,7 +209,7 @@ FAULTS = (
         "nccl: a log that ends too early",
         {"nccl-all_reduce.log": nccl_log(summary="")},
         {"network.nccl_correct": INCOMPLETE},
-        "the log ends behind 1073741824 bytes",
+        "the log ends after 1073741824 bytes",
     ),
     CapturedFault(
         "nccom-test: an error of the runtime",
@@ -273,7 +273,7 @@ FAULTS = (
         "slurm: an answer about other nodes",
         {"scontrol.txt": "".join(SCONTROL.replace("gpu001", f"gpu{number:03}") for number in (7, 8))},
         {"control_plane.slurm_nodes": INCOMPLETE},
-        "Slurm tells of 2 nodes, and gpu001 is none of them",
+        "Slurm lists 2 nodes, and gpu001 is not among them",
     ),
     CapturedFault(
         "slurm: nobody asked it",

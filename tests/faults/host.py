@@ -57,10 +57,10 @@ FAULTS = (
         marks=(needs_frozen,),
     ),
     Fault(
-        "a process that hangs, of which the kernel does not tell for how long",
+        "a process that hangs, of which the kernel does not say for how long",
         lambda image: with_frozen(image, "/stuck"),
         {"host.d_state": CONCERN},
-        "does not tell for how long: sh (pid ",
+        "does not say for how long: sh (pid ",
         beside=STUCK_LONG_AGO.replace("1000.0/", "/"),
         marks=(needs_frozen,),
     ),

@@ -156,7 +156,7 @@ FAULTS = (
         "an InfiniBand device whose NUMA node the firmware does not name",
         lambda image: with_slot(image, BUSES[3], numa_node="-1"),
         {"network.nic_numa": CONCERN},
-        "no NUMA node is told of 0000:3b:00.0",
+        "no NUMA node is reported for 0000:3b:00.0",
         base=infiniband,
     ),
     Fault(

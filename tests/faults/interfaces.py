@@ -59,7 +59,7 @@ FAULTS = (
         "no nameserver that answers",
         lambda image: with_nameservers(image, SILENT),
         {"network.nameservers": FAIL},
-        f"no answer from {SILENT}; expected one from a nameserver at least",
+        f"no answer from {SILENT}; expected at least one from a nameserver",
     ),
     Fault(
         "a nameserver that does not answer beside one that does",

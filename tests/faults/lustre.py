@@ -74,7 +74,7 @@ LUSTRE = (
             "storage.lustre_mdt_inodes": INCOMPLETE,
             "storage.lustre_tuning": INCOMPLETE,
         },
-        "/fsx is Lustre, and its client does not tell of all its servers",
+        "/fsx is Lustre, and its client does not report all its servers",
     ),
     Fault(
         "one OST that is full",

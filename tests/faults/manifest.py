@@ -51,7 +51,7 @@ FAULTS = (
         "a row of the manifest that is no rule",
         as_it_is,
         {VERSIONS: INCOMPLETE},
-        "cuda: '12' is no rule; expected one of == != >= <= > < and a version",
+        "cuda: '12' is not a rule; expected one of == != >= <= > < and a version",
         policy=Policy(versions={"cuda": "12"}),
     ),
     Fault(

@@ -126,7 +126,7 @@ FAULTS = (
         "a driver whose version is no version",
         lambda image: with_file(image, "/sys/module/nvidia/version", "(none)\n"),
         {COMPAT: INCOMPLETE, DRIFT: CONCERN, "gpu.fabric_manager": INCOMPLETE},
-        "'(none)' is no version",
+        "'(none)' is not a version",
     ),
     Fault(
         "the closed kernel module under Blackwell GPUs",

@@ -159,11 +159,11 @@ def test_whatever_a_node_says_a_manifest_stays_toml(name: str, rule: str, why: s
 
 REFUSED = [
     ('[modules]\nnvidai = "loaded"', "the probe does not look at 'nvidai' (did you mean nvidia?)"),
-    ('[modules]\nnvidia = "there"', "'there' is no rule; expected loaded or installed or not loaded or absent"),
+    ('[modules]\nnvidia = "there"', "'there' is not a rule; expected loaded or installed or not loaded or absent"),
     ('[libraries]\n"libnccl.so" = "whole"', "does not look at 'libnccl.so' (did you mean libnccl.so.2?)"),
-    ('[services]\nmunge = "active, on"', "munge: 'on' is no rule; expected active or inactive"),
+    ('[services]\nmunge = "active, on"', "munge: 'on' is not a rule; expected active or inactive"),
     ('[sizes]\ngpu = "== 8"', "the probe does not look at 'gpu' (did you mean gpus?)"),
-    ('[sizes]\ngpus = "8"', "gpus: '8' is no rule; expected one of"),
+    ('[sizes]\ngpus = "8"', "gpus: '8' is not a rule; expected one of"),
     ("[sizes]\ngpus = 8", "gpus is a whole number; expected text"),
     ('[manifest]\nmade_by = "me"', "'made_by' is not a known key"),
 ]

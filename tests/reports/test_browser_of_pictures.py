@@ -156,6 +156,31 @@ def test_keys_go_through_findings_and_nodes(chromium: Browser, demo: Path) -> No
     assert chromium.awaited("#main").is_displayed()
 
 
+# Words of letters, at most as long as a phone is wide, that stand on more than one line.
+BROKEN = """
+const walker = document.createTreeWalker(document.getElementById("main"), NodeFilter.SHOW_TEXT);
+const broken = [];
+for (let text = walker.nextNode(); text; text = walker.nextNode()) {
+  if (!text.parentElement.checkVisibility() || text.parentElement.closest("svg, .cell, noscript, code, pre")) continue;
+  for (const word of text.data.matchAll(/[A-Za-z_]{2,24}/g)) {
+    const range = document.createRange();
+    range.setStart(text, word.index);
+    range.setEnd(text, word.index + word[0].length);
+    if (new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size > 1) broken.push(word[0]);
+  }
+}
+return broken;
+"""
+
+
+@pytest.mark.parametrize("where", ["", "#node=gpu003"])
+def test_no_word_is_broken_on_a_phone(chromium: Browser, demo: Path, where: str) -> None:
+    chromium.look(width=390)
+    chromium.open(demo, where)
+    place = "document.getElementById('node')" if where else "document.getElementById('main')"
+    assert chromium.run(BROKEN.replace('document.getElementById("main")', place)) == []
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1024, 1600])
 def test_nothing_is_wider_than_the_window_and_no_heading_is_cut(

@@ -60,7 +60,7 @@ def test_the_page_says_of_every_check_on_which_faults_it_is_proven() -> None:
 def test_the_sentences_of_a_check_are_those_of_its_source() -> None:
     said = rules(all_checks()["gpu.nvlink_active"].function)
     assert Rule("fail", "NVLink … inactive; expected … active links") in said
-    assert Rule("not applicable", "the driver does not tell NVLink states while MIG is on") in said
+    assert Rule("not applicable", "the driver does not report NVLink states while MIG is on") in said
 
 
 def test_the_thresholds_of_a_check_are_those_that_it_and_what_it_calls_ask_for() -> None:

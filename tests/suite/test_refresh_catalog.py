@@ -240,7 +240,7 @@ def test_what_ec2_refuses_or_mumbles_is_one_line_and_4(
     [
         ("us-east-1", {}, "Unable to locate credentials"),
         ("", CREDENTIALS, "no AWS region; expected --region"),
-        ("checks/gpu", CREDENTIALS, "'checks/gpu' is no region"),
+        ("checks/gpu", CREDENTIALS, "'checks/gpu' is not a region"),
         ("us-east-1", CREDENTIALS | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "Could not connect"),
     ],
 )

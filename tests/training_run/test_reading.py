@@ -78,13 +78,13 @@ def test_a_wrong_line_is_one_error_with_file_and_line(tmp_path: Path, line: str,
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("{", "'{' is no JSON; expected"),
-        ("[" * 100_000, "is no JSON; expected"),
-        ('{"rank": 1}', "is no step; expected"),
+        ("{", "'{' is not JSON; expected"),
+        ("[" * 100_000, "is not JSON; expected"),
+        ('{"rank": 1}', "is not a step; expected"),
         ('{"step": 1, "dur": true}', "dur is True; expected a number"),
         ('{"step": 1, "dur": 1, "stages": [1]}', "stages is '[1]'; expected seconds by name"),
         ('{"step": 1, "dur": NaN}', "dur is nan; expected a number"),
-        ("7", "'7' is no step; expected"),
+        ("7", "'7' is not a step; expected"),
     ],
 )
 def test_so_is_a_wrong_line_of_json(tmp_path: Path, line: str, words: str) -> None:

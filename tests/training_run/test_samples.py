@@ -82,11 +82,11 @@ def test_without_samples_of_cpus_it_is_not_known_what_gpus_wait_for() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('"NodeId"', '"Node"', "is no metric; expected"),
+        ('"NodeId"', '"Node"', "is not a metric; expected"),
         ('"Value": ', '"Value": 9', "Value is 9"),
         ('"Value": ', '"Value": "high", "x": ', "Value is 'high'; expected a number"),
         ('"algo-1"', '""', "NodeId is ''; expected a name"),
-        ("{", "", "is no JSON; expected"),
+        ("{", "", "is not JSON; expected"),
     ],
 )
 def test_a_wrong_line_is_one_error_with_file_and_line(tmp_path: Path, old: str, new: str, words: str) -> None:

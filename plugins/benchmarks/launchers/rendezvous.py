@@ -58,7 +58,7 @@ def accept_client(listener: socket.socket, word: bytes, until: float) -> socket.
             if visitor.recv(len(word)) == word:
                 return listening_for_silence(visitor)
         visitor.close()
-    raise Unmet("the other node has not come")
+    raise Unmet("the other node did not connect")
 
 
 def find_server(addresses: list[str], port: int, word: bytes, until: float) -> tuple[socket.socket, str]:
@@ -82,7 +82,7 @@ def find_server(addresses: list[str], port: int, word: bytes, until: float) -> t
                 seen[address] = problem.strerror or str(problem)
             wait(AGAIN_S)
     tried = ", ".join(f"{address}: {why}" for address, why in seen.items())
-    raise Unmet(f"no way in on port {port} ({tried or 'no address is known'})")
+    raise Unmet(f"it cannot be reached on port {port} ({tried or 'no address is known'})")
 
 
 def listening_for_silence(other: socket.socket) -> socket.socket:

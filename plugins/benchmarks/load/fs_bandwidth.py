@@ -55,7 +55,7 @@ def phase(node: Node, path: str, direction: str, size_mib: int, apart_mib: int =
     data = document_in(ran)
     jobs = data.get("jobs") if isinstance(data, dict) else None
     if not isinstance(jobs, list) or len(jobs) != JOBS:
-        raise Broke(f"fio told nothing of its {JOBS} jobs")
+        raise Broke(f"fio reported nothing about its {JOBS} jobs")
     return [{"bytes": job[direction]["io_bytes"], "ms": job[direction]["runtime"]} for job in jobs]
 
 

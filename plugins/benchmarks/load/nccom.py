@@ -23,5 +23,5 @@ def cores(node: Node) -> int:
     devices = [device for device in data if isinstance(device, dict)] if isinstance(data, list) else []
     count = sum(int(device["nc_count"]) for device in devices if isinstance(device.get("nc_count"), int))
     if not count:
-        raise Broke("neuron-ls -j tells no NeuronCore; expected nc_count of every device")
+        raise Broke("neuron-ls -j reports no NeuronCore; expected nc_count of every device")
     return count

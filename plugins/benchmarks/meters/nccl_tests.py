@@ -49,7 +49,7 @@ _NO_PMI = re.compile(
 def ranks(settings: MeterSettings) -> str:
     """The shell command of every rank. Raises ValueError."""
     if settings.collective not in COLLECTIVES:
-        raise ValueError(f"{settings.collective!r:.80} is no collective; expected one of {', '.join(COLLECTIVES)}")
+        raise ValueError(f"{settings.collective!r:.80} is not a collective; expected one of {', '.join(COLLECTIVES)}")
     size = settings.size_bytes or SIZE_BYTES
     return (
         "unset NCCL_DEBUG_FILE\n"

@@ -48,7 +48,7 @@ def ranks(settings: MeterSettings) -> str:
     """The shell command of every rank: the first starts nccom-test for all, the others end. Raises ValueError."""
     known = COLLECTIVES.get(settings.collective)
     if known is None:
-        raise ValueError(f"{settings.collective!r:.80} is no collective; expected one of {', '.join(COLLECTIVES)}")
+        raise ValueError(f"{settings.collective!r:.80} is not a collective; expected one of {', '.join(COLLECTIVES)}")
     size = settings.size_bytes or SIZE_BYTES
     cores = f"cores={settings.ranks_per_node}\n" if settings.ranks_per_node else _CORES
     return (

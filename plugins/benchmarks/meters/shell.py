@@ -26,7 +26,7 @@ def exports(environment: Mapping[str, str]) -> str:
     """Lines that set a program's environment; LC_ALL=C first, so that numbers have points. Raises ValueError."""
     wrong = next((name for name in environment if not _NAME.fullmatch(name)), None)
     if wrong is not None:
-        raise ValueError(f"{wrong!r:.80} is no name of a variable; expected letters, digits and _")
+        raise ValueError(f"{wrong!r:.80} is not the name of a variable; expected letters, digits and _")
     data = {"LC_ALL": "C", **environment}
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in data.items())
 

@@ -19,6 +19,7 @@ from clusterproof.plugins.benchmarks.pairwise.reach import too_noisy
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, but_the_worst, screen
 from clusterproof.plugins.benchmarks.pairwise.view import Settings, succeeded
 from clusterproof.plugins.core.robust import location, location_error, spread
+from clusterproof.plugins.core.rounded import speed
 
 SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on nobody is accused
 RETESTS = 3  # without which nobody is accused
@@ -87,8 +88,8 @@ def _configuration(measurements: Sequence[Measurement], floor_gb_per_s: float | 
     if not floor_gb_per_s or len(under) <= SHARE_UNDER_FLOOR * len(data):
         return None
     words = (
-        f"{len(under)} of {len(data)} measurements are under the floor of {floor_gb_per_s:.4g} GB/s, "
-        f"their median is {median(busbw):.4g} GB/s"
+        f"{len(under)} of {len(data)} measurements are under the floor of {speed(floor_gb_per_s)}, "
+        f"their median is {speed(median(busbw))}"
     )
     nodes = tuple(sorted({node for one in under for node in one.pair.nodes}))
     return Finding(Kind.CONFIGURATION, nodes, words=words, pairs=tuple({one.pair: None for one in under}))

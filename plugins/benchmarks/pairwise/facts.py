@@ -280,6 +280,6 @@ class PairwiseRun:
             why = self.why_not or "nothing was measured between nodes"
             raise Incomplete(why, cause=why)
         raise NotApplicable(
-            "it is no node of those that were measured: its type has no accelerators, it is alone, "
+            "it is not among the nodes that were measured: its type has no accelerators, it is alone, "
             "or --pairs names none of its type"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair
 from clusterproof.plugins.benchmarks.pairwise.findings import Estimate, Finding, Kind
 from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.rounded import speed
 
 SURE_AT_MOST = 0.9999  # nobody is surer than that of anything measured
 
@@ -69,6 +70,6 @@ def _reading(pair: MeasuredPair, number: int) -> str:
     reading = pair.measurements[number].reading
     usual = pair.campaign.usual_gb_per_s(pair.pair)
     if not reading.busbw_gb_per_s:
-        return f"failed ({reading.problem or 'nothing told why'})"
+        return f"failed ({reading.problem or 'nothing says why'})"
     share = f"{reading.busbw_gb_per_s / usual:.0%}".replace("%", " %") if usual else ""
-    return f"{reading.busbw_gb_per_s:.4g} GB/s, {share} of normal" if not number else share
+    return f"{speed(reading.busbw_gb_per_s)}, {share} of normal" if not number else share

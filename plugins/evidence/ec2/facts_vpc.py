@@ -35,7 +35,7 @@ def table_of(subnet: Subnet, tables: Iterable[RouteTable]) -> RouteTable:
     own = [table for table in of_vpc if subnet.id in table.subnet_ids]
     found = [*own, *(table for table in of_vpc if table.is_main)]
     if not found:
-        raise Incomplete(f"AWS tells no route table of {subnet.id}", cause="no route table told")
+        raise Incomplete(f"AWS reports no route table of {subnet.id}", cause="no route table told")
     return found[0]
 
 
@@ -101,5 +101,7 @@ def _found(ids: set[str], data: Iterable[T], what: str) -> list[T]:
     by_id = {one.id: one for one in data}
     lost = sorted(ids - by_id.keys())
     if lost:
-        raise Incomplete(f"AWS tells nothing of the {what} {', '.join(lost[:5])}", cause=f"a {what} was not told")
+        raise Incomplete(
+            f"AWS reports nothing about the {what} {', '.join(lost[:5])}", cause=f"a {what} was not reported"
+        )
     return [by_id[one] for one in sorted(ids)]

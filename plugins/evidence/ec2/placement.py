@@ -70,7 +70,7 @@ def require_all_known(found: Iterable[Spread], what: str) -> None:
     """Raise Incomplete where the place of a node is not known."""
     lost = [node for spread in found for node in spread.unknown]
     if lost:
-        raise Incomplete(f"AWS tells no {what} of {fold(lost)}", cause=f"no {what} told")
+        raise Incomplete(f"AWS reports no {what} for {fold(lost)}", cause=f"no {what} told")
 
 
 def zones(cluster: ClusterFacts) -> dict[str, str | None]:
@@ -89,7 +89,7 @@ def network_layers(cluster: ClusterFacts) -> dict[str, tuple[str, ...]]:
     if not cluster.is_hyperpod:
         found = {data.hostname: data.layers for data in cluster.instance_topologies if data.layers}
         if not found:
-            raise NotApplicable("EC2 tells no network layers of these instance types")
+            raise NotApplicable("EC2 reports no network layers for these instance types")
         return found
     return _layers_on_nodes(cluster)
 

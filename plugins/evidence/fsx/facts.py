@@ -196,7 +196,7 @@ class FileSystem:
     def _last(self, metric: str, statistic: str) -> float:
         last = _last(self.whole(metric, statistic))
         if last is None:
-            raise Incomplete(f"CloudWatch tells no {metric} of it in this time", cause=f"no {metric} in CloudWatch")
+            raise Incomplete(f"CloudWatch reports no {metric} of it in this time", cause=f"no {metric} in CloudWatch")
         return last
 
     def _of_configuration(self, key: str, decode: Decode[T]) -> T:

@@ -49,7 +49,7 @@ def _paths(nodes: Iterable[Node]) -> Paths:
                 paths[source].add(path)
     if unread and not paths:
         words = "1 node" if len(unread) == 1 else f"{len(unread)} nodes"
-        raise Incomplete(f"{words} did not tell what is mounted: {unread[0]}", cause="mounts were not told")
+        raise Incomplete(f"{words} did not report what is mounted: {unread[0]}", cause="mounts were not reported")
     return paths
 
 

@@ -131,7 +131,7 @@ class Gpu:
         """
         lost = self._lost_by_any_reading
         if not lost and "lost" not in self.record:
-            raise Incomplete("whether it answers was not told", cause="not told by the node")
+            raise Incomplete("whether it answers was not reported", cause="not reported by the node")
         return lost
 
     @property
@@ -194,7 +194,7 @@ class Gpu:
         kinds = read(self.data.get("nvlink_errors"), table, "nvlink_errors")
         supported = {kind: links for kind, links in kinds.items() if not _is_unsupported(links)}
         if not supported:
-            raise Incomplete("no NVLink error counter was told", cause="not told by the node")
+            raise Incomplete("no NVLink error counter was reported", cause="not reported by the node")
         return tuple(found for kind, links in supported.items() for found in _nvlink_errors(kind, links))
 
     @property
@@ -243,7 +243,7 @@ class Nvml:
     def error(self) -> str:
         """NVML's word where the driver does not start, else empty. Raises Incomplete where nobody asked."""
         if "init" not in self.data:
-            raise Incomplete("whether the driver starts was not told", cause="not told by the node")
+            raise Incomplete("whether the driver starts was not reported", cause="not reported by the node")
         return error_word(self.data["init"])
 
     @property

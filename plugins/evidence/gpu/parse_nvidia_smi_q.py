@@ -88,7 +88,7 @@ def _read(text: str) -> Mapping[str, object]:
             continue
         _take(line.expandtabs(), gpus[-1] if gpus else head, stack)
     if not gpus and not head.pairs:
-        raise CaptureError("it names no GPU, and not how many are attached")
+        raise CaptureError("it names no GPU and does not say how many are attached")
     if not gpus and "attached units" in head.words:
         return {}  # -q -u: of the boxes that GPUs once came in
     if not gpus and "attached gpus" not in head.words:

@@ -48,7 +48,7 @@ class _Reading:
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         """An element begins."""
         if len(self.path) >= _MAX_DEPTH:
-            raise ParseError("elements in elements, too deep")
+            raise ParseError("its elements are nested too deeply")
         self.path.append(tag.lower())
         self.text = []
         if self.path[1:] == ["gpu"]:

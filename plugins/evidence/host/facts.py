@@ -116,7 +116,7 @@ class ProcessLimits:
         """The limit by its name in limits.conf, memory in bytes; None is unlimited. Raises Incomplete."""
         limits = read(self.data, table, "limits")
         if name not in limits:
-            raise Incomplete(f"the limit {name} was not told", cause="not told by the node")
+            raise Incomplete(f"the limit {name} was not reported", cause="not reported by the node")
         return read(limits[name], optional(whole), f"limits: {name}")
 
 

@@ -169,7 +169,7 @@ class ResourceConfig:
     def layers(self) -> tuple[str, ...]:
         """The network nodes above it, the topmost first. Raises NotApplicable where HyperPod does not tell them."""
         if not self.is_there:
-            raise NotApplicable("HyperPod wrote no resource_config.json here, and tells network layers nowhere else")
+            raise NotApplicable("HyperPod wrote no resource_config.json here, and reports network layers nowhere else")
         data = read(self.data.get("layers"), texts, "layers")
         if not data:
             raise NotApplicable("HyperPod's resource_config.json has no network layers of this node")

@@ -62,7 +62,7 @@ def _is_efa(entry: Mapping[str, str]) -> bool:
 
 
 def _is_rdm(entry: Mapping[str, str]) -> bool:
-    """Whether it is a reliable datagram endpoint; where the type was not told, the domain's name says so."""
+    """Whether it is a reliable datagram endpoint; where the type was not reported, the domain's name says so."""
     if "type" in entry:
         return entry["type"] == "FI_EP_RDM"
     return entry.get("domain", "").endswith("-rdm")

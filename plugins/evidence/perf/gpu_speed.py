@@ -82,7 +82,7 @@ def _document(ran: Ran) -> Mapping[str, Any]:
 
 
 def _constant(word: str) -> None:
-    raise ValueError(f"{word} is no measurement")
+    raise ValueError(f"{word} is not a measurement")
 
 
 def _of_torch(ran: Ran) -> Mapping[str, Speeds]:

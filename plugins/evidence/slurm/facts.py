@@ -96,7 +96,7 @@ class SlurmNodes:
         own = [entry for entry in found if entry.get("name") in names or entry.get("host") in names]
         if own or (len(found) == 1 and len(names) == 1):
             return SlurmNode((own or found)[0])
-        raise Incomplete(f"Slurm tells of {len(found)} nodes, and {names[0]} is none of them")
+        raise Incomplete(f"Slurm lists {len(found)} nodes, and {names[0]} is not among them")
 
 
 @record

@@ -60,7 +60,7 @@ class Software:
 
     @property
     def untold(self) -> tuple[str, ...]:
-        """The components that may be there and were not told, because the package database could not be read."""
+        """The components that may be there and were not reported, because the package database could not be read."""
         if "packages" not in self.components:
             return ()
         return tuple(component for component in PACKAGES if component not in self.components)

@@ -52,7 +52,7 @@ def parse(text: str) -> Version:
     """A version from its text: `580.126.09`, `v1.7.3-aws`, `5:27.5.1-1~ubuntu`, `2.1.0amzn5.0`. Raises ValueError."""
     written = re.fullmatch(_WRITTEN, text.strip()[:MAX_LENGTH])
     if not written:
-        raise ValueError(f"{text.strip()[:60]!r} is no version; expected numbers with dots")
+        raise ValueError(f"{text.strip()[:60]!r} is not a version; expected numbers with dots")
     revision = re.match(_REVISION, written["rest"])
     return Version(_numbers(written["numbers"]), _numbers(revision[1]) if revision else (), written["rest"])
 
@@ -84,7 +84,7 @@ def _rule(text: str) -> Rule:
     operator = next((operator for operator in OPERATORS if text.startswith(operator)), "")
     if not operator:
         raise ValueError(
-            f"{text[:60]!r} is no rule; expected one of {' '.join(OPERATORS)} and a version, or 1.2 to 1.4"
+            f"{text[:60]!r} is not a rule; expected one of {' '.join(OPERATORS)} and a version, or 1.2 to 1.4"
         )
     return Rule(operator, parse(text[len(operator) :]), text)
 

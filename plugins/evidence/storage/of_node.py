@@ -56,7 +56,7 @@ def lustre_clients(node: Node) -> tuple[LustreClient, ...]:
     """The connections to the servers of the Lustre file systems that are mounted, at least one."""
     mounts = node.lustre_mounts
     if node.lustre.left_out or not {"mdc", "osc"} <= {client.kind for client in node.lustre.clients}:
-        raise Incomplete(f"{mounts[0].path} is Lustre, and its client does not tell of all its servers")
+        raise Incomplete(f"{mounts[0].path} is Lustre, and its client does not report all its servers")
     return node.lustre.clients
 
 
@@ -85,7 +85,7 @@ def _targets(node: Node, kind: str) -> tuple[LustreTarget, ...]:
     mounts = node.lustre_mounts
     targets = tuple(target for target in node.lustre_targets if target.kind == kind)
     if node.lustre_targets_left_out or not targets:
-        raise Incomplete(f"{mounts[0].path} is Lustre, and its client does not tell of every {kind.upper()}")
+        raise Incomplete(f"{mounts[0].path} is Lustre, and its client does not report every {kind.upper()}")
     return targets
 
 

@@ -178,7 +178,7 @@ def write_bundle(path: Path, members: Iterable[Member], moment: float) -> None:
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes, moment: float) -> None:
     if any(part in ("", ".", "..") for part in name.split("/")) or not name.isprintable() or "\\" in name:
-        raise ValueError(f"{name!r:.100} is no name for a file in a bundle")
+        raise ValueError(f"{name!r:.100} is not a name for a file in a bundle")
     about = tarfile.TarInfo(f"{ROOT}/{name}")
     about.size, about.mtime, about.mode = len(content), int(moment), 0o644
     archive.addfile(about, io.BytesIO(content))

@@ -143,7 +143,7 @@ def services(urls: Sequence[str]) -> list[tuple[str, Callable[[Message], str]]]:
         scheme = _SCHEME.match(url)
         if service is None or scheme is None:
             raise pytest.UsageError(
-                f"--notify number {number} is no URL that Apprise takes (not shown: it may hold a password); "
+                f"--notify number {number} is not a URL that Apprise takes (not shown: it may hold a password); "
                 "expected scheme://… as Apprise's documentation has it for the service"
             )
         found.append((scheme[1], partial(_send, service)))

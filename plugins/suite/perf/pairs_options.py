@@ -102,7 +102,7 @@ def asked_pairs(asked: Iterable[tuple[str, str]], nodes: Collection[str]) -> tup
     for data in asked:
         for node in data:
             if node not in nodes:
-                raise pytest.UsageError(f"--pairs names {node!r:.80}, which is no node of this run; expected A~B,…")
+                raise pytest.UsageError(f"--pairs names {node!r:.80}, which is not a node of this run; expected A~B,…")
     return tuple(dict.fromkeys(pair(*data) for data in asked))
 
 

@@ -56,11 +56,11 @@ def test_a_measurement_is_one_even_if_a_node_is_silent_since() -> None:
 @pytest.mark.parametrize("name", ["srun", "mpirun"])
 def test_settings_that_a_meter_does_not_take_are_told_before_anything_starts(name: str) -> None:
     def ranks(settings: MeterSettings) -> str:
-        raise ValueError(f"{settings.collective!r} is no collective; expected all_reduce")
+        raise ValueError(f"{settings.collective!r} is not a collective; expected all_reduce")
 
     meter = Meter("nccl-tests", all_reduce().read, ranks=ranks)
     settings = MeterSettings(collective="all_reduse")
-    with pytest.raises(Unusable, match="nccl-tests: 'all_reduse' is no collective; expected all_reduce"):
+    with pytest.raises(Unusable, match="nccl-tests: 'all_reduse' is not a collective; expected all_reduce"):
         LAUNCHERS[name](Campaign(meter, settings, cluster_of({}, "local"), PATIENT))
 
 

@@ -171,14 +171,14 @@ def free_port() -> int:
 def test_a_server_that_nobody_comes_to_is_ended_and_says_so() -> None:
     run = new_nonce()
     data = visited("sleep 1000", run=run, rendezvous={**rendezvous(free_port()), "timeout_s": 0.3})
-    assert (data.unmet, data.outputs[0].exit) == ("the other node has not come", None)
+    assert (data.unmet, data.outputs[0].exit) == ("the other node did not connect", None)
     assert living(run) == []
 
 
 def test_a_client_that_finds_nobody_says_where_it_looked_and_starts_nothing() -> None:
     searches = {"addresses": ["127.0.0.1"], "stands_for_address": "ADDRESS", "timeout_s": 0.3}
     data = visited("echo started", rendezvous=rendezvous(port := free_port(), **searches))
-    assert data.unmet == f"no way in on port {port} (127.0.0.1: Connection refused)"
+    assert data.unmet == f"it cannot be reached on port {port} (127.0.0.1: Connection refused)"
     assert data.outputs == ()
 
 

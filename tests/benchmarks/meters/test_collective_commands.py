@@ -107,9 +107,9 @@ def test_a_program_that_is_not_there_ends_with_127_and_is_a_problem_that_says_wh
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (MeterSettings(collective="all;reduce"), "'all;reduce' is no collective; expected one of all_reduce"),
+        (MeterSettings(collective="all;reduce"), "'all;reduce' is not a collective; expected one of all_reduce"),
         (MeterSettings(options="-x 'open"), "expected words as in a shell"),
-        (MeterSettings(environment={"A B": "1"}), "'A B' is no name of a variable"),
+        (MeterSettings(environment={"A B": "1"}), "'A B' is not the name of a variable"),
     ],
 )
 def test_settings_that_make_no_command_are_one_clear_error(meter: Any, settings: MeterSettings, words: str) -> None:

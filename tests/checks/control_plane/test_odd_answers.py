@@ -58,8 +58,8 @@ UNKNOWN = {"a": "p5.48xlarge", "b": "p9.metal"}
         (P5, (), 1000.0, PASS, ""),
         (P5, (), 66.0, PASS, ""),
         (P5, (), 1.0, FAIL, "are needed; expected at least what the cluster needs"),
-        (P5, ("etwork interface",), 1000.0, INCOMPLETE, "AWS tells no quota"),
-        (UNKNOWN, (), 1000.0, INCOMPLETE, "the catalogue lacks an instance type: nobody knows how much of"),
+        (P5, ("etwork interface",), 1000.0, INCOMPLETE, "AWS reports no quota"),
+        (UNKNOWN, (), 1000.0, INCOMPLETE, "the catalogue lacks an instance type: how much of"),
     ],
 )
 def test_quotas_allow_what_the_cluster_needs(
@@ -83,7 +83,7 @@ def instances(*data: Mapping[str, Any]) -> dict[str, Any]:
     [
         (("ami-1", "ami-1"), PASS, ""),
         (("ami-1", "ami-2"), CONCERN, "the nodes: 1 of ami-1 and 1 of ami-2; expected one image in each group"),
-        (("ami-1", None), INCOMPLETE, "AWS tells no image of 1 of 2 nodes; expected that of each"),
+        (("ami-1", None), INCOMPLETE, "AWS reports no image for 1 of 2 nodes; expected that of each"),
     ],
 )
 def test_instances_without_a_group_are_called_the_nodes(images: Any, verdict: Verdict, words: str) -> None:

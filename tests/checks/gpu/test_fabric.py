@@ -179,7 +179,7 @@ UNREAD = dict.fromkeys(NO_ROWS, UNKNOWN)
         ({**UNREAD, **RETIRED}, "preflight", INCOMPLETE, "remap_pending"),
         ({**NO_ROWS, **RETIRED, "retired_pages_single_bit": 99}, "preflight", CONCERN, "99 retired pages; expected at"),
         ({**NO_ROWS, **RETIRED, "retired_pages_double_bit": UNKNOWN}, "preflight", INCOMPLETE, "double_bit"),
-        ({**NO_ROWS, "mig_mode": True}, "preflight", NA, "does not tell row remapping while MIG is on"),
+        ({**NO_ROWS, "mig_mode": True}, "preflight", NA, "does not report row remapping while MIG is on"),
     ],
 )
 def test_memory_is_mended_by_rows_or_by_pages(

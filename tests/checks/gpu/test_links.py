@@ -1,4 +1,4 @@
-"""NVLinks and their fabric: which are due, what they count, and what was not told."""
+"""NVLinks and their fabric: which are due, what they count, and what was not reported."""
 
 from __future__ import annotations
 

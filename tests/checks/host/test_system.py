@@ -43,8 +43,8 @@ def mounts(at: str, **data: Any) -> dict[str, Any]:
     [
         ({}, PASS, ""),
         ({"type": "ext4"}, FAIL, "/dev/shm is ext4; expected tmpfs"),
-        ({"total_kib": None, "alive": "hung"}, INCOMPLETE, "/dev/shm does not tell its size (hung)"),
-        ({"free_kib": None, "alive": "hung"}, INCOMPLETE, "/dev/shm does not tell its size (hung)"),
+        ({"total_kib": None, "alive": "hung"}, INCOMPLETE, "/dev/shm does not report its size (hung)"),
+        ({"free_kib": None, "alive": "hung"}, INCOMPLETE, "/dev/shm does not report its size (hung)"),
         ({"total_kib": GIB, "free_kib": GIB}, FAIL, "/dev/shm has 1 GiB; expected at least 16 GiB"),
         ({"free_kib": GIB}, CONCERN, "/dev/shm is 99 % full; expected at most"),
     ],
@@ -57,10 +57,10 @@ def test_dev_shm_is_a_tmpfs_with_room(data: dict[str, Any], verdict: Verdict, wo
     ("data", "verdict", "words"),
     [
         ({}, PASS, ""),
-        ({"path": "/other"}, INCOMPLETE, "the root volume does not tell its size"),
-        ({"total_kib": None}, INCOMPLETE, "the root volume does not tell its size"),
-        ({"free_kib": None}, INCOMPLETE, "the root volume does not tell its size"),
-        ({"total_kib": 0}, INCOMPLETE, "the root volume does not tell its size"),
+        ({"path": "/other"}, INCOMPLETE, "the root volume does not report its size"),
+        ({"total_kib": None}, INCOMPLETE, "the root volume does not report its size"),
+        ({"free_kib": None}, INCOMPLETE, "the root volume does not report its size"),
+        ({"total_kib": 0}, INCOMPLETE, "the root volume does not report its size"),
         ({"inodes_free": 0}, FAIL, "no inode free of 100; expected some"),
         ({"inodes": 0, "inodes_free": 0}, PASS, ""),  # it makes them as it needs them
         ({"free_kib": 5 * GIB}, FAIL, "/ is 95 % full; expected less than 90 %"),
@@ -96,7 +96,7 @@ def test_a_node_has_the_memory_of_its_group(own: Any, others: Any, verdict: Verd
         ({"slurmd": {"memory": 1900 * 2**30}}, PASS, ""),
         ({"slurmd": {"memory": 2**30}}, CONCERN, "slurmd may use 1 GiB of 2000 GiB; expected at least"),
         ({}, NA, "neither slurmd nor containerd runs here"),
-        ({"slurmd": {}}, INCOMPLETE, "the limit memory was not told"),
+        ({"slurmd": {}}, INCOMPLETE, "the limit memory was not reported"),
     ],
 )
 def test_a_daemon_may_use_the_memory(daemons: Any, verdict: Verdict, words: str) -> None:
@@ -117,7 +117,7 @@ PLENTY = {"memlock": None, "nofile": 1048576, "nproc": None, "stack": 8388608}
         ({**PLENTY, "stack": 65536}, FAIL, "stack is 64 KiB for a login; expected at least"),
         ({**PLENTY, "nofile": 1024}, CONCERN, "nofile 1024 for a login; expected at least nofile 65536"),
         ({**PLENTY, "nproc": 100}, CONCERN, "nproc 100 for a login; expected at least nproc"),
-        ({"stack": 8388608}, INCOMPLETE, "the limit nofile was not told"),
+        ({"stack": 8388608}, INCOMPLETE, "the limit nofile was not reported"),
     ],
 )
 def test_jobs_inherit_limits_that_suffice(login: Any, verdict: Verdict, words: str) -> None:
@@ -135,7 +135,7 @@ def blocked(wait: str = "", stack: Any = None, blocked_s: float | None = 1000.0,
         (blocked("nobody_knows"), CONCERN, "of no driver or file system that is known: x (pid 7, 1000 s in nobody_kn"),
         (blocked(), CONCERN, "x (pid 7, 1000 s in the kernel)"),
         (blocked("nobody_knows", blocked_s=1.0), PASS, ""),
-        (blocked("nobody_knows", blocked_s=None), CONCERN, "the kernel does not tell for how long: x (pid 7)"),
+        (blocked("nobody_knows", blocked_s=None), CONCERN, "the kernel does not say for how long: x (pid 7)"),
         (blocked("nobody_knows", blocked_s=None, age_s=1.0), PASS, ""),
         (blocked("nobody_knows", blocked_s=1.0, age_s=9999.0), PASS, ""),
     ],

@@ -124,7 +124,7 @@ def test_the_mode_of_transparent_huge_pages_is_the_word_in_brackets(data: str, m
 def test_a_limit_that_was_not_told_is_not_unlimited() -> None:
     limits = ProcessLimits({"memlock": None})
     assert limits.soft("memlock") is None
-    with pytest.raises(Incomplete, match="nofile was not told"):
+    with pytest.raises(Incomplete, match="nofile was not reported"):
         limits.soft("nofile")
 
 

@@ -186,7 +186,7 @@ def test_a_url_that_nobody_takes_is_refused_without_being_shown(runs: Runs, url:
     if data.ret != 4:  # Apprise takes it, and nobody is there
         assert url.startswith("json")
     else:
-        assert "--notify number 2 is no URL that Apprise takes" in data.stderr.str() + data.stdout.str()
+        assert "--notify number 2 is not a URL that Apprise takes" in data.stderr.str() + data.stdout.str()
     shows_no_secret(data, runs)
 
 
