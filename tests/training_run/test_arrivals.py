@@ -71,7 +71,7 @@ def test_of_a_long_run_every_second_collective_is_kept(monkeypatch: pytest.Monke
         ('"coll_exec_time_us": 5.0', '"coll_exec_time_us": null', "coll_exec_time_us is None; expected a number"),
         ('"hostname": "worker-0"', '"host": 1', "hostname is None; expected a name"),
         ('"coll_perf": {', '"coll_perf": 7, "x": {', "is no collective; expected"),
-        ('{"header"', "[", "is no JSON; expected"),
+        ('{"header"', "[", "is not JSON; expected"),
     ],
 )
 def test_a_wrong_line_is_one_error_with_file_and_line(tmp_path: Path, old: str, new: str, words: str) -> None:

@@ -149,7 +149,7 @@ def test_a_write_that_fails_leaves_the_file_whole_and_its_lines_to_the_next(tmp_
         (json.dumps([10.0, True, *[0] * 126]), "a value is True; expected a number"),
         (json.dumps([-100.0, *[0] * 127]), "time is -100; expected seconds since the header's"),
         ("[10.0, NaN" + ", 0" * 126 + "]", "a value is nan; expected a number"),
-        ("{", "is no JSON; expected"),
+        ("{", "is not JSON; expected"),
     ],
 )
 def test_a_wrong_line_is_one_error_with_file_and_line(tmp_path: Path, row: str, words: str) -> None:
