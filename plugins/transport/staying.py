@@ -17,7 +17,7 @@ from clusterproof.plugins.transport import Limits, Program
 
 BEAT_S = 30.0  # between signs of life to the program, which ends without them
 BEAT = b"\n"
-LOOK_S = 5.0  # at whether it is to end
+LOOK_S = 15.0  # at whether it is to end; each look of a thousand threads costs
 _END_S = 2.0
 _CHUNK_BYTES = 65536
 

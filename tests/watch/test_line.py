@@ -25,7 +25,7 @@ class Scripted:
         self.acts = list(acts)
         self.over = threading.Event()
 
-    def stay(self, target: Target, program: Program, heard: Callable[[bytes], object], dead_s: float) -> str:
+    def stay(self, target: Target, program: Program, heard: Callable[[bytes], object], dead_s: float) -> str:  # noqa: ARG002
         nonce = program.command.partition("n=")[2].partition(";")[0]
         if self.acts:
             return self.acts.pop(0)(nonce, heard)

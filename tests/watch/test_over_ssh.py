@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.watching import controller
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
 from clusterproof.plugins.training_run.samples import CPU, MEMORY
@@ -73,3 +74,19 @@ def test_a_node_that_falls_silent_is_incomplete_and_a_new_sshd_finds_it_again(mo
         watch.until_sampled("gpu001")
         assert [change.kind for change in watch.of(SILENT, "gpu001")] == [Kind.OPENED, Kind.CLOSED]
         assert watch.of(REBOOT) == []
+
+
+def test_all_evidence_is_gathered_again_each_hour_while_samples_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(controller, "WHOLE_S", 3.0)
+    with (
+        testbed({"gpu001": healthy_p5("gpu001")}) as bed,
+        watched(bed, monkeypatch, tmp_path / "kept") as watch,
+    ):
+        watch.until_sampled("gpu001")
+        seen = tmp_path / "kept" / "nodes" / "gpu001.json"
+        first = seen.stat().st_mtime_ns
+        watch.until(lambda: seen.stat().st_mtime_ns > first, "another visit")
+        watch.until_sampled("gpu001")
+        assert watch.said == []
