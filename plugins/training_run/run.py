@@ -10,7 +10,6 @@ from statistics import median
 
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
-from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run.arrivals import Last
 from clusterproof.plugins.training_run.computed import computed
@@ -19,6 +18,7 @@ from clusterproof.plugins.training_run.gpu_memory import Growth, growing, observ
 from clusterproof.plugins.training_run.hung import Look
 from clusterproof.plugins.training_run.missing import Missing, missing
 from clusterproof.plugins.training_run.pace import LEAST_PEERS, LEAST_STEPS, Computed, Pace, paces, seconds_of_stages
+from clusterproof.plugins.training_run.rank import RankOfRun, sizes_of_stages
 from clusterproof.plugins.training_run.records import Place
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.samples import (
@@ -47,8 +47,8 @@ NO_DUMPS = (
     "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1)"
 )
 NO_SAMPLES = (
-    "no file tells how busy the GPUs are; record the run with clusterproof watch --record DIR, or give the system "
-    "metrics of SageMaker's profiler (profiler-output/system)"
+    "no file tells how busy the GPUs are; record the run with clusterproof watch --record DIR, or give what nvidia-smi, "
+    "dcgmi, Prometheus or SageMaker's profiler recorded"
 )
 STEPS = "give a log of steps with their parts, docs/training-runs.md shows how"
 NO_STEPS = f"no file tells how long steps take; {STEPS}"
@@ -276,7 +276,7 @@ class TrainingRun:
     @property
     def ranks(self) -> tuple[RankOfRun, ...]:
         """Its ranks, of which some have enough peers to be compared. Raises Incomplete, NotApplicable."""
-        sizes = _sizes(self.computed)
+        sizes = sizes_of_stages(self.computed)
         if len(self.computed) < 2:
             raise NotApplicable(ONE_RANK)
         if max(sizes.values()) < LEAST_PEERS:
@@ -286,43 +286,6 @@ class TrainingRun:
         return tuple(RankOfRun(place, self) for place in sorted(self.computed, key=lambda place: place.rank))
 
 
-@record
-class RankOfRun:
-    """One rank of a run."""
-
-    place: Place
-    run: TrainingRun
-
-    @property
-    def label(self) -> str:
-        """`rank 12`."""
-        return f"rank {self.place.rank}"
-
-    def threshold(self, name: str) -> float:
-        """The same of its run."""
-        return self.run.threshold(name)
-
-    @property
-    def pace(self) -> Pace:
-        """How long it computes beside its peers. Raises Incomplete."""
-        pace = self.run.paces.get(self.place.rank)
-        peers = pace.peers + 1 if pace else _sizes(self.run.computed)[self.place.stage]
-        if peers < LEAST_PEERS:
-            raise Incomplete(f"{peers} ranks in its stage; expected {LEAST_PEERS} at least: trace more of them")
-        if pace is None or pace.steps < LEAST_STEPS:
-            steps = pace.steps if pace else 0
-            raise Incomplete(f"{steps} steps that its peers tell of too; expected {LEAST_STEPS} at least: trace more")
-        return pace
-
-
 def _not_sampled(what: str, where: str) -> Incomplete:
     missing = f"no file tells {what}; record the run with clusterproof watch --record, which samples {where}"
     return Incomplete(missing, cause=missing)
-
-
-def _sizes(found: Mapping[Place, Computed]) -> dict[int, int]:
-    """How many ranks each stage has."""
-    sizes: dict[int, int] = {}
-    for place in found:
-        sizes[place.stage] = sizes.get(place.stage, 0) + 1
-    return sizes

@@ -31,6 +31,7 @@ WHY_NOT: Mapping[str, str] = {  # connections over which no program stays
     "ssm": "Systems Manager's commands end with an answer, and stream nothing",
     "hyperpod": "a session of Systems Manager is one answer, and AWS ends it after a while",
     "srun": "it would hold a step of Slurm's on each node for as long as it lasts",
+    "kubernetes": "a pod is sent once, and its answer is its log",
     "replay": "a recording does not change",
     "capture": "what was collected by hand does not change",
 }
