@@ -47,8 +47,8 @@ NO_DUMPS = (
     "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1)"
 )
 NO_SAMPLES = (
-    "no file tells how busy the GPUs are; record the run with clusterproof watch --record DIR, or give what nvidia-smi, "
-    "dcgmi, Prometheus or SageMaker's profiler recorded"
+    "no file tells how busy the GPUs are; record the run with clusterproof watch --record DIR, or give what "
+    "nvidia-smi, dcgmi, Prometheus or SageMaker's profiler recorded"
 )
 STEPS = "give a log of steps with their parts, docs/training-runs.md shows how"
 NO_STEPS = f"no file tells how long steps take; {STEPS}"
