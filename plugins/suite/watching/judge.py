@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS
+from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import Policy
@@ -67,13 +68,15 @@ class Judge:
         told = {name: one if one else self._of(name) for name, one in every.items()}
         made = nodes(self._cluster, told, OCCASION, self._policy)
         said = {}
+        alike = Alike()  # nodes of a kind tell mostly the same, at one visit
         for name in data:
             results = [verdict_on(self._policy, check, made[name]) for check in self._checks.values()]
             said[name] = self._found(made[name], results), results
         for name in data:
             if not data[name].unreached:
                 kept = {one: value for one, value in data[name].collectors.items() if one in KEPT}
-                self._nodes[name] = replace(made[name], evidence=replace(data[name], collectors=kept), known={})
+                once = alike.once(replace(data[name], collectors=kept))
+                self._nodes[name] = replace(made[name], evidence=once, known={})
         return said
 
     def knows(self, name: str) -> bool:
