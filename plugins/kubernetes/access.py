@@ -16,7 +16,8 @@ from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 
 SETTING = "kubernetes"  # of a cluster: `context:NAME` (the current one where it is empty), `in-cluster`, `eks:NAME`
-MISSING = "Kubernetes needs its client, which is not installed: pip install 'clusterproof[kubernetes]'"
+# Without the second word, pip takes a client that wants a newer python-dateutil than botocore does, or seeks for hours.
+MISSING = "Kubernetes needs its client, which is not installed: pip install kubernetes 'python-dateutil<3'"
 EKS_NAME = re.compile(r"[0-9A-Za-z][\w-]{0,99}", re.ASCII)
 TOKEN_S = 600.0  # EKS takes a token for 15 minutes
 
@@ -142,7 +143,7 @@ def _client(module: str) -> Any:
 
 
 def _words(problem: Exception) -> str:
-    return " ".join(f"{problem}".split())[:300] or type(problem).__name__
+    return " ".join(f"{problem}".split())[:300].rstrip(".") or type(problem).__name__
 
 
 __all__ = ["EKS_NAME", "MISSING", "SETTING", "AwsError", "contexts", "open_api"]

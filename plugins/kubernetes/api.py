@@ -76,9 +76,9 @@ class Api:
                 return
         raise KubernetesError(f"{path} has more than {MAX_PAGES * PAGE:,} objects; expected fewer")
 
-    def text(self, path: str, most_bytes: int, **query: object) -> bytes:
+    def text(self, path: str, most_bytes: int, patience_s: float = PATIENCE_S, **query: object) -> bytes:
         """A body as it is, at most so much of it. Raises KubernetesError."""
-        return self._asked("GET", path, query, None, PATIENCE_S, most_bytes)
+        return self._asked("GET", path, query, None, patience_s, most_bytes)
 
     def watch(self, path: str, timeout_s: float, **query: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The events of a watch (`ADDED`, …, with the object) until the server ends it. Raises KubernetesError.

@@ -45,6 +45,7 @@ def every_means(environment: Mapping[str, str], home: Path) -> Iterator[Means]:
     yield Means("local", platform.system() == "Linux", f"this machine runs {platform.system()}; checks expect Linux")
     yield from of_ssh(environment, home)
     yield of_slurm(_scontrol_ping)
+    yield of_kubernetes()
     yield of_aws(_identity)
     plugin = shutil.which("session-manager-plugin", path=environment.get("PATH"))
     missing = "session-manager-plugin is not on PATH; install AWS's package for HyperPod nodes (docs/aws.md)"
@@ -73,6 +74,20 @@ def of_slurm(ping: Callable[[], str | None]) -> Means:
     if answer is None:
         return Means("slurm:", False, "no scontrol on PATH; run this on a submit host, or --via HOST")
     return Means("slurm:", " is UP" in answer, answer or f"slurmctld did not answer scontrol within {ANSWER_S:.0f} s")
+
+
+def of_kubernetes() -> Means:
+    """Whether there is the client, and a kubeconfig with contexts; none of them is tried."""
+    from clusterproof.plugins.kubernetes.access import contexts
+
+    try:
+        known, current = contexts()
+    except ClusterproofError as problem:
+        return Means("k8s:", False, str(problem))
+    if not known:
+        return Means("k8s:", False, "no kubeconfig with a context; expected one (KUBECONFIG, ~/.kube/config)")
+    more = f" and {len(known) - 1} more" if len(known) > 1 else ""
+    return Means("k8s:", True, f"context {current or known[0]}{more}; the rights, docs/kubernetes.md has them")
 
 
 def of_aws(identity: Callable[[], str]) -> Means:

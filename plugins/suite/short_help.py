@@ -11,6 +11,8 @@ _WHAT = {
     "capture:": "outputs of commands that a person collected",
     "ssh:": "by ssh: 'ssh:ubuntu@gpu[001-016,020]'; ~/.ssh/config, agent and known_hosts hold",
     "slurm:": "nodes of Slurm, by one srun",
+    "k8s:": "nodes of Kubernetes with accelerators, by a pod each; also k8s:in-cluster",
+    "eks:": "the same of an EKS cluster, without a kubeconfig",
     "ec2:": "instances of EC2 through Systems Manager; also ec2:i-…,i-…",
     "asg:": "the instances of an Auto Scaling group",
     HYPERPOD.form: "a SageMaker HyperPod cluster, through Systems Manager",

@@ -42,6 +42,7 @@ from clusterproof.plugins.transport.kubernetes_pod import (
 from clusterproof.plugins.transport.kubernetes_watch import PodWatch
 
 LEAST_START_S = 30.0  # for a kubelet to start a pod, beside --connect-timeout
+LOG_S = 5.0  # for a kubelet that does not give a log at once
 SLACK_S = 30.0  # for requests of a node that the API server lets wait
 RBAC = "integrations/kubernetes/rbac.yaml grants what is needed (docs/kubernetes.md)"
 NO_NODE = "Kubernetes has no node of this name; expected one of kubectl get nodes"
@@ -246,7 +247,7 @@ class PodVisit:
         path = f"{self.visits.run_.pods}/{self.name}/log"
         most = self.visits.limits.answer_bytes
         try:
-            return self.visits.api.text(path, most, container=CONTAINER, limitBytes=most)
+            return self.visits.api.text(path, most, LOG_S, container=CONTAINER, limitBytes=most)
         except KubernetesDenied:
             raise
         except KubernetesError as problem:

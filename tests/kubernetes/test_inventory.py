@@ -193,4 +193,4 @@ def test_outside_of_a_pod_in_cluster_says_so() -> None:
 
 def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kubernetes", None)
-    assert told("k8s:bed").endswith("pip install 'clusterproof[kubernetes]'")
+    assert told("k8s:bed").endswith("pip install kubernetes 'python-dateutil<3'")

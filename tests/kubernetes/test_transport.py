@@ -2,34 +2,148 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.agent.options import ProbeOptions
-from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import NodeEvidence, Status
-from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.transport.gather import gather
-from clusterproof.plugins.transport.kubernetes import Kubernetes
+from clusterproof.plugins.core.evidence import Unreached
+from tests.builders.runs import ROOT
+from tests.kubernetes.programs import NODE, PODS, Meanwhile, answer_of, run, shell
 from tests.testbed.kubernetes.bed import Bed
+from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubernetes
 
 pytestmark = needs_kubernetes
+LINUX = "kubernetes.io/os=linux"
 
 
-def asked(*names: str, limits: Limits | None = None, collectors: tuple[str, ...] = ("boot",)) -> dict[str, NodeEvidence]:
-    cluster = Cluster("k8s:bed", "kubernetes", tuple(map(Target, names)))
-    patient = limits or Limits(connect_s=60, answer_s=60)
-    return gather(cluster, Kubernetes(), collectors, ProbeOptions(collector_s=20), patient, lambda _: None)
+def validated(folder: Path, cluster: str) -> dict[str, str]:
+    """The verdicts of a whole run of the command, by check."""
+    words = ["-m", "pytest", str(ROOT / "checks"), "--cluster", cluster, "-m", "preflight and not control_plane"]
+    patience = ["--connect-timeout", "60", "--probe-timeout", "20", "-p", "no:cacheprovider", "-q"]
+    done = subprocess.run([sys.executable, *words, *patience], cwd=folder, capture_output=True, text=True, check=False)
+    (results,) = (folder / "runs").glob("*/*/results.jsonl")
+    rows = map(json.loads, results.read_text().splitlines())
+    found = {str(row["check"]): str(row["verdict"]) for row in rows if "verdict" in row and "check" in row}
+    assert "node.reachable" in found, done.stdout + done.stderr
+    return found
 
 
-def test_a_node_answers_by_a_pod_and_nothing_is_left(kubernetes: Bed) -> None:
-    evidence = asked("gpu001", collectors=("boot", "platform"))["gpu001"]
-    assert evidence.unreached is None, evidence.detail
-    assert {name: one.status for name, one in evidence.collectors.items()} == {
-        "boot": Status.TOLD,
-        "platform": Status.TOLD,
+def test_the_verdicts_are_those_of_a_local_run_on_the_same_machine(kubernetes: Bed, tmp_path: Path) -> None:
+    (tmp_path / "pods").mkdir()
+    (tmp_path / "local").mkdir()
+    by_pod = validated(tmp_path / "pods", f"k8s:bed/{LINUX}")
+    assert by_pod["node.reachable"] == by_pod["node.evidence_complete"] == "pass"
+    assert by_pod == validated(tmp_path / "local", "local")
+    assert kubernetes.left() == []
+
+
+def test_the_program_is_root_on_the_host_and_not_in_its_own_environment(kubernetes: Bed) -> None:
+    answer = answer_of(
+        "id -u; readlink /proc/self/root; echo marker in $0; env; cat /proc/1/comm; pwd; echo $NVIDIA_VISIBLE_DEVICES"
+    )
+    lines = answer.output.decode().splitlines()
+    assert answer.unreached is None
+    assert lines[0] == "0"
+    assert Path("/proc/1/comm").read_text().strip() in lines
+    assert lines[-1] == "void"
+    assert "marker in $0" not in answer.output.decode()
+    assert not [line for line in lines if line.startswith("CLUSTERPROOF=")]
+
+
+def on_the_host() -> list[set[Path]]:
+    return [set(Path(folder).iterdir()) for folder in ("/", "/run", "/etc", "/root", "/var/lib")]
+
+
+def test_nothing_is_created_on_the_host(kubernetes: Bed) -> None:
+    before = on_the_host()
+    assert answer_of("true").unreached is None
+    assert on_the_host() == before
+
+
+def test_two_requests_for_a_node_and_at_most_twelve_for_the_run(
+    kubernetes: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user, token = kubernetes.granted()
+    monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
+    assert answer_of("echo done").output == b"done\n"
+    made = {
+        str(one["auditID"]): f"{one['verb']} {one['objectRef']['resource']}" for one in kubernetes.plane.requests(user)
     }
-    assert evidence.probe["uid"] == 0
+    assert sorted(made.values()) == [
+        "create configmaps",
+        "create jobs",
+        "create pods",
+        "delete configmaps",
+        "delete jobs",
+        "deletecollection pods",
+        "get pods",
+        "list nodes",
+        "list pods",
+        "watch pods",
+    ]
+
+
+def test_the_program_is_stored_once_and_all_is_owned_by_the_job(kubernetes: Bed) -> None:
+    with Meanwhile(kubernetes, "sleep 3") as meanwhile:
+        meanwhile.pod()
+        (pod,) = kubernetes.plane.items(PODS)
+        kinds = sorted(name.partition("/")[0] for name in kubernetes.left())
+    assert kinds == ["configmaps", "jobs", "pods"]
+    assert "sleep 3" not in json.dumps(pod["spec"])
+    assert [owner["kind"] for owner in pod["metadata"]["ownerReferences"]] == ["Job"]
+
+
+def test_an_answer_of_many_lines_comes_whole(kubernetes: Bed) -> None:
+    answer = answer_of("seq 8000")
+    assert answer.output.decode() == "".join(f"{number}\n" for number in range(1, 8001))
+
+
+def test_a_long_line_comes_whole(kubernetes: Bed) -> None:
+    assert answer_of('head -c 300000 /dev/zero | tr "\\\\0" x; echo').output == b"x" * 300000 + b"\n"
+
+
+def test_an_answer_is_read_only_so_far(kubernetes: Bed) -> None:
+    assert len(answer_of("seq 8000", answer_bytes=1000).output) == 1000
+
+
+def test_a_cut_watch_is_begun_anew(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes_watch.WATCH_S", 1.0)
+    assert answer_of("sleep 4; echo done").output == b"done\n"
+
+
+def test_nothing_is_left_after_a_run_that_is_interrupted(kubernetes: Bed) -> None:
+    client = in_a_process("sleep 300", 900)
+    wait_until(lambda: any(name.startswith("pods/") for name in kubernetes.left()), "a pod")
+    client.send_signal(signal.SIGINT)
+    assert client.wait(60) != 0
+    wait_until(lambda: not kubernetes.left(), "clean")
+
+
+def test_after_sigkill_kubernetes_itself_clears_all_away(kubernetes: Bed) -> None:
+    client = in_a_process("sleep 300", 5)
+    wait_until(lambda: any(one["status"].get("phase") == "Running" for one in kubernetes.plane.items(PODS)), "running")
+    client.kill()
+    client.wait()
+    assert {name.partition("/")[0] for name in kubernetes.left()} == {"pods", "jobs", "configmaps"}
+    wait_until(lambda: not kubernetes.left(), "cleared away")
+
+
+def in_a_process(script: str, ttl_s: int) -> subprocess.Popen[bytes]:
+    """A client of its own, with a short time to live for what it leaves."""
+    code = f"from tests.kubernetes.programs import *; run(shell({script!r}), answer_s=300, k8s_ttl_s='{ttl_s}')"
+    return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.DEVNULL)
+
+
+def test_other_nodes_answer_while_one_does_not(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.LEAST_START_S", 10.0)
+    with kubernetes.node("gpu002", images=[{"names": ["x/kube-proxy:1"], "sizeBytes": 1}]):
+        answers = run(shell("echo done"), NODE, "gpu002", "gpu003", connect_s=0.1)
+    assert answers[NODE].output == b"done\n"
+    assert answers["gpu002"].unreached is Unreached.NOT_STARTED
+    assert answers["gpu003"].unreached is Unreached.NOT_READY
     assert kubernetes.left() == []

@@ -73,9 +73,10 @@ def test_slurms_scripts_lie_beside_it_and_can_be_run(installed: Installed) -> No
     assert (installed.package / "integrations" / "slurm" / "install.md").is_file()
 
 
-def test_what_is_copied_for_images_lies_in_it(installed: Installed) -> None:
+def test_what_is_copied_or_applied_lies_in_it(installed: Installed) -> None:
     assert os.access(installed.bin / "clusterproof-idle", os.X_OK)
-    for name in ("ci/gate.sh", "ci/iam.json", "image-builder/clusterproof.yml", "systemd/clusterproof-idle.timer"):
+    names = ("ci/gate.sh", "ci/iam.json", "image-builder/clusterproof.yml", "systemd/clusterproof-idle.timer")
+    for name in (*names, "kubernetes/rbac.yaml"):
         assert (installed.package / "integrations" / name).read_bytes() == (ROOT / "integrations" / name).read_bytes()
     assert (installed.package / "integrations" / "user-data" / "first-boot.sh").is_file()
 

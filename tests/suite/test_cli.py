@@ -85,7 +85,7 @@ def test_the_policy_of_init_is_understood_as_it_is_and_whole(form: Callable[[str
 def test_doctor_says_of_each_kind_of_cluster_whether_it_can_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 0
     lines = capsys.readouterr().out.splitlines()[2:]
-    assert {line[5:17].strip() for line in lines} == {"local", "ssh:", "slurm:", "ec2:, asg:", "HyperPod"}
+    assert {line[5:17].strip() for line in lines} == {"local", "ssh:", "slurm:", "k8s:", "ec2:, asg:", "HyperPod"}
     assert {line[:4].strip() for line in lines} <= {"ok", "--"}
 
 

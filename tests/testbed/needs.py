@@ -99,7 +99,7 @@ def _without_kubernetes() -> str:
         or _without("etcd", "etcd-server")
         or _without("containerd", "containerd")
         or _without("runc", "runc")
-        or ("" if importlib.util.find_spec("kubernetes") else "pip install clusterproof[kubernetes]")
+        or ("" if importlib.util.find_spec("kubernetes") else "pip install kubernetes 'python-dateutil<3'")
     )
 
 

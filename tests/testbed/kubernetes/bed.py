@@ -6,10 +6,12 @@ import contextlib
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from tests.testbed.kubernetes.control_plane import ControlPlane, control_plane
 from tests.testbed.kubernetes.machine import Machine, machine
@@ -17,6 +19,23 @@ from tests.testbed.kubernetes.processes import wait_until
 
 NAMESPACE = "clusterproof"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+RIGHTS = list(yaml.safe_load_all((Path(__file__).parents[3] / "integrations/kubernetes/rbac.yaml").read_text()))
+
+
+PATHS = {
+    "Namespace": "/api/v1/namespaces",
+    "Role": f"{RBAC}/namespaces/{NAMESPACE}/roles",
+    "ClusterRole": f"{RBAC}/clusterroles",
+}
+
+
+def _less(rule: Mapping[str, Any], verb: str, resource: str) -> Mapping[str, Any]:
+    return {
+        **rule,
+        "verbs": [one for one in rule["verbs"] if (one, rule["resources"]) != (verb, [resource])] or ["none"],
+    }
 
 
 @dataclass(frozen=True)
@@ -41,6 +60,12 @@ class Bed:
             self.plane.call("POST", f"{RBAC}{where}/{kind.lower()}bindings", binding)
         token = self.plane.call("POST", f"{at}/{name}/token", {"spec": {"expirationSeconds": 3600}})
         return f"system:serviceaccount:{NAMESPACE}:{name}", str(token["status"]["token"])
+
+    def granted(self, without: tuple[str, str] = ("", "")) -> tuple[str, str]:
+        """A user with the rights of integrations/kubernetes/rbac.yaml, but for one verb of one resource."""
+        rules = {part["kind"]: part["rules"] for part in RIGHTS if "rules" in part}
+        namespaced, of_cluster = ([_less(rule, *without) for rule in rules[kind]] for kind in ("Role", "ClusterRole"))
+        return self.account(namespaced, of_cluster)
 
     def add_node(self, name: str, ready: str = "True", **parts: Any) -> None:
         """A node that no kubelet has; `parts` are of its labels, capacity, spec and images."""
@@ -88,8 +113,8 @@ def bed() -> Iterator[Bed]:
     try:
         (folder / "node").mkdir()
         with control_plane(folder) as plane, machine(plane, folder / "node") as node:
-            privileged = {"pod-security.kubernetes.io/enforce": "privileged"}
-            plane.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": privileged}})
+            for part in RIGHTS:
+                plane.call("POST", f"{PATHS[part['kind']]}?fieldValidation=Strict", part)
             path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
             wait_until(lambda: bool(plane.items(path)), "given what each namespace has")
             yield Bed(plane, node)

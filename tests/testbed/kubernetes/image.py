@@ -1,23 +1,24 @@
-"""An image made of one program, in the form that `docker save` writes and `ctr images import` reads."""
+"""An image made of a few files, in the form that `docker save` writes and `ctr images import` reads."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
+import platform
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
-def archive(program: Path, names: Sequence[str]) -> bytes:
-    """An image with nothing but a program, under these names; its user is nobody, as that of many."""
-    layer = _tar({program.name: program.read_bytes()})
+def archive(files: Mapping[str, Path], names: Sequence[str]) -> bytes:
+    """An image with nothing but these files by path, under these names; its user is nobody, as that of many."""
+    layer = _tar({path.lstrip("/"): file.read_bytes() for path, file in files.items()})
     config = json.dumps(
         {
-            "architecture": "amd64",
+            "architecture": {"aarch64": "arm64"}.get(platform.machine(), "amd64"),
             "os": "linux",
-            "config": {"Entrypoint": [f"/{program.name}"], "User": "65535:65535"},
+            "config": {"Entrypoint": [next(iter(files))], "User": "65535:65535"},
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
         }
     ).encode()

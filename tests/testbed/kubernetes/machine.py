@@ -20,6 +20,7 @@ from tests.testbed.kubernetes.processes import Running, running, wait_until
 from tests.transport.loopback import free_port
 
 CGROUPS = Path("/sys/fs/cgroup")
+MAX_PODS = 4
 SANDBOX = "localhost/clusterproof/pause:1"
 KUBE_PROXY = "registry.k8s.io/kube-proxy:v1.34.4"
 NO_NETWORK = {"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": "loopback"}]}
@@ -71,6 +72,11 @@ class Machine:
         status = self.plane.call("GET", self.path)["status"]
         return [name for image in status.get("images") or () for name in image["names"]]
 
+    def add_image(self, data: bytes) -> None:
+        """An image, as another pod has pulled it before."""
+        (self.folder / "image.tar").write_bytes(data)
+        assert _ctr(self.folder, "images", "import", str(self.folder / "image.tar")).returncode == 0
+
     @contextlib.contextmanager
     def without_kubelet(self) -> Iterator[None]:
         """Its kubelet is gone, until the end of the block."""
@@ -94,7 +100,7 @@ def machine(plane: ControlPlane, folder: Path, name: str = "gpu001") -> Iterator
     (folder / "cni").mkdir()
     (folder / "cni" / "10-none.conflist").write_text(json.dumps(NO_NETWORK))
     (folder / "containerd.toml").write_text(CONTAINERD.format(folder=folder, sandbox=SANDBOX))
-    (folder / "images.tar").write_bytes(archive(program("pause"), [SANDBOX, KUBE_PROXY]))
+    (folder / "images.tar").write_bytes(archive({"/pause": program("pause")}, [SANDBOX, KUBE_PROXY]))
     (folder / "kubelet.json").write_text(json.dumps(_kubelet(folder, cgroup, port)))
     words = [program("kubelet"), f"--config={folder}/kubelet.json", f"--kubeconfig={plane.kubeconfig()}"]
     words += [f"--root-dir={folder}/kubelet", f"--hostname-override={name}", "--cloud-provider=external"]
@@ -135,6 +141,9 @@ def _kubelet(folder: Path, cgroup: str, port: int) -> dict[str, object]:
         "containerRuntimeEndpoint": f"unix://{folder}/containerd.sock",
         "podLogsDir": f"{folder}/logs",
         "resolvConf": "",
+        "containerLogMaxSize": "1Mi",
+        "containerLogMonitorInterval": "3s",
+        "maxPods": MAX_PODS,
         "nodeStatusUpdateFrequency": "2s",
         "nodeStatusReportFrequency": "5s",
     }

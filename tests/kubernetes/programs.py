@@ -1,0 +1,68 @@
+"""Programs for pods that are no probe, and runs with them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Program
+from clusterproof.plugins.transport.kubernetes import Kubernetes
+from tests.testbed.kubernetes.bed import NAMESPACE, Bed
+from tests.testbed.kubernetes.processes import wait_until
+
+NODE = "gpu001"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+
+
+def shell(script: str) -> Program:
+    """A program that runs a script without single quotes."""
+    return Program(f"/bin/sh -c '{script}'")
+
+
+def run(
+    program: Program,
+    *names: str,
+    answer_s: float = 60,
+    connect_s: float = 60,
+    answer_bytes: int = MAX_ANSWER_BYTES,
+    **settings: str,
+) -> Mapping[str, Answer]:
+    """What each node answers."""
+    answers: dict[str, Answer] = {}
+    limits = Limits(connect_s=connect_s, answer_s=answer_s, answer_bytes=answer_bytes, settings=settings)
+    targets = [Target(name) for name in names or (NODE,)]
+    Kubernetes().run(targets, program, limits, lambda target, answer: answers.update({target.name: answer}))
+    return answers
+
+
+def answer_of(script: str, **limits: Any) -> Answer:
+    """What the node answers to a script."""
+    return run(shell(script), **limits)[NODE]
+
+
+@dataclass
+class Meanwhile:
+    """A run in a thread of its own."""
+
+    bed: Bed
+    script: str
+    answers: list[Answer] = field(default_factory=list)
+    thread: threading.Thread = field(init=False)
+
+    def __enter__(self) -> Meanwhile:
+        self.thread = threading.Thread(target=lambda: self.answers.append(answer_of(self.script)))
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.thread.join()
+
+    def pod(self) -> str:
+        """The name of its pod, once that runs."""
+        wait_until(
+            lambda: any(one["status"].get("phase") == "Running" for one in self.bed.plane.items(PODS)), "running"
+        )
+        return str(next(one["metadata"]["name"] for one in self.bed.plane.items(PODS)))
