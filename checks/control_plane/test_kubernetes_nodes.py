@@ -102,8 +102,8 @@ def test_hyperpod_node_health(k8s_node: MemberNode) -> None:
     HyperPod's agents say by labels whether a node is healthy, what is wrong with it, and how its deep health checks
     ended. A node that is not Schedulable is kept from pods until it is rebooted or replaced.
 
-    Remedy (replace): Let automatic recovery reboot or replace the node; where that is off, do it by the console or
-    BatchRebootClusterNodes and BatchReplaceClusterNodes.
+    Remedy (restore service): Let automatic recovery reboot or replace the node; where that is off, do it by
+    BatchRebootClusterNodes or BatchReplaceClusterNodes.
     """
     told = k8s_node.told
     if not told.is_of_hyperpod:

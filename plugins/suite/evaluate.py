@@ -10,7 +10,7 @@ from clusterproof.plugins.core.place import place_of
 from clusterproof.plugins.core.policy import Policy, words_of
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.result import SEVERITIES, Result, gravest
+from clusterproof.plugins.core.result import SEVERITIES, UNREACHABLE, Result, gravest
 from clusterproof.plugins.core.verdict import Concern, Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evidence.gpu.of_node import HIDDEN
 from clusterproof.plugins.evidence.node import Node
@@ -174,7 +174,7 @@ def _result(about: Route, subject: str, node: Owner, findings: list[Finding], se
         observed=printable(observed),
         expected=printable(expected),
         devices=tuple(printable(finding.label) for finding in findings if finding.verdict is verdict and finding.label),
-        cause=printable(worst.cause),
+        cause=printable(_cause(worst, subject)),
         owner=about.owner,
         section=about.section,
         severity=SEVERITIES.get(verdict, "none"),
@@ -201,6 +201,12 @@ def _lines(findings: list[Finding], subject: str) -> list[str]:
         for message, owners in labels.items()
         if message
     ]
+
+
+def _cause(worst: Finding, subject: str) -> str:
+    """Of a check of the cluster, what is to blame is not that the cluster could not be reached."""
+    is_of_one = subject == NODE_OF_KUBERNETES and worst.cause.startswith(UNREACHABLE)
+    return "a node was not reached" if is_of_one else worst.cause
 
 
 def _together(names: list[str], subject: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +24,7 @@ from clusterproof.plugins.suite import evaluate
 from clusterproof.plugins.suite.all_checks import all_checks
 from tests.builders.runs import Runs
 from tests.testbed.kubernetes.bed import Bed
+from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubernetes
 
 pytest_plugins = ["pytester"]
@@ -39,32 +39,18 @@ LABELS = {
     "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
 }
 ASKED = (NODES, PODS, SLICES, QUEUES)
-LIST = {"nodes": "", "pods": "", "resourceslices": "resource.k8s.io"}
+NEEDED_BY = {"nodes": NODES, "pods": PODS, "resourceslices": SLICES}
+KUEUE = "kueue.x-k8s.io"
 
 
 @contextlib.contextmanager
 def p5(kubernetes: Bed, *names: str, **parts: Any) -> Iterator[None]:
-    """Nodes of a group, as a device plugin and a cloud's controller tell of them; their kubelets are heard."""
-    ended = threading.Event()
-
-    def heard() -> None:
-        """What the kubelets of these nodes would say, which they do not have."""
-        while not ended.wait(1):
-            for name in names:
-                with contextlib.suppress(urllib.error.URLError):
-                    kubernetes.plane.patch(f"/api/v1/nodes/{name}/status", {"status": {"phase": ""}})
-
+    """Nodes of a group, as a device plugin and a cloud's controller tell of them."""
     with contextlib.ExitStack() as stack:
         for name in names:
-            labels = {**LABELS, **parts.get("labels", {})}
+            labels = {key: text for key, text in {**LABELS, **parts.get("labels", {})}.items() if text}
             stack.enter_context(kubernetes.node(name, **{"capacity": P5, **parts, "labels": labels}))
-        beat = threading.Thread(target=heard)
-        beat.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            beat.join()
+        yield
 
 
 def told() -> ClusterFacts:
@@ -191,23 +177,66 @@ def test_pods_are_read_as_the_api_server_has_them(kubernetes: Bed) -> None:
     expect(says("k8s_pod_shm", facts), Verdict.CONCERN, "clusterproof/bare with 8 GPUs; expected memory at /dev/shm")
 
 
-@pytest.mark.parametrize("lacked", LIST)
+@pytest.mark.parametrize("lacked", NEEDED_BY)
 def test_a_right_that_is_lacked_costs_its_collector_and_the_words_say_which(
     kubernetes: Bed, monkeypatch: pytest.MonkeyPatch, lacked: str
 ) -> None:
-    rules = [
-        {"apiGroups": [group], "resources": [kind], "verbs": ["list"]} for kind, group in LIST.items() if kind != lacked
-    ]
-    user, token = kubernetes.account([], rules)
+    user, token = kubernetes.granted(without=("list", lacked))
     with p5(kubernetes, "gpu011"):
         cluster = resolve("k8s:bed")
         monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
         answers = ask(cluster, (NODES, PODS, SLICES))
     (denied,) = [name for name, one in answers.items() if one.status is not Status.TOLD]
-    assert denied == {"nodes": NODES, "pods": PODS, "resourceslices": SLICES}[lacked]
+    assert denied == NEEDED_BY[lacked]
     assert answers[denied].status is Status.DENIED
     assert f'User "{user}" cannot list resource "{lacked}"' in answers[denied].detail
     assert f"expected a ClusterRole that may list {lacked}" in answers[denied].detail
+
+
+@contextlib.contextmanager
+def kueue(kubernetes: Bed, **objects: list[tuple[str, dict[str, Any]]]) -> Iterator[None]:
+    """Kinds of Kueue's, as its custom resources are, and objects of them."""
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    kinds = {"resourceflavors": "ResourceFlavor", "topologies": "Topology"}
+    with contextlib.ExitStack() as stack:
+        for plural, kind in kinds.items():
+            names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
+            version = {"name": "v1beta1", "served": True, "storage": True, "schema": schema}
+            spec = {"group": KUEUE, "names": names, "scope": "Cluster", "versions": [version]}
+            kubernetes.plane.call("POST", definitions, {"metadata": {"name": f"{plural}.{KUEUE}"}, "spec": spec})
+            stack.callback(kubernetes.plane.call, "DELETE", f"{definitions}/{plural}.{KUEUE}")
+        for plural, kind in kinds.items():
+            path = f"/apis/{KUEUE}/v1beta1/{plural}"
+            wait_until(lambda path=path: is_served(kubernetes, path), "served")  # type: ignore[misc]
+            for name, of_object in objects[plural]:
+                whole = {"apiVersion": f"{KUEUE}/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": of_object}
+                kubernetes.plane.call("POST", path, whole)
+        yield
+
+
+def is_served(kubernetes: Bed, path: str) -> bool:
+    try:
+        kubernetes.plane.call("GET", path)
+    except urllib.error.HTTPError:
+        return False
+    return True
+
+
+def test_flavors_of_kueue_are_compared_with_nodes_by_the_api_server(kubernetes: Bed) -> None:
+    levels = {"levels": [{"nodeLabel": f"{LAYER}3"}, {"nodeLabel": "kubernetes.io/hostname"}]}
+    flavors = [
+        ("h100", {"nodeLabels": {"eks.amazonaws.com/nodegroup": "train"}, "topologyName": "rack"}),
+        ("gone", {"nodeLabels": {"pool": "gone"}}),
+    ]
+    with p5(kubernetes, "gpu011"), p5(kubernetes, "gpu012", labels={f"{LAYER}3": None}):
+        with kueue(kubernetes, resourceflavors=flavors, topologies=[("rack", levels)]):
+            facts = told()
+        words = f"gone (pool=gone) matches no node, h100: 1 of 2 nodes without {LAYER}3 (gpu012); expected"
+        expect(says("k8s_queues", facts), Verdict.CONCERN, words)
+        with kueue(kubernetes, resourceflavors=flavors[:1], topologies=[]):
+            facts = told()
+        expect(says("k8s_queues", facts), Verdict.FAIL, "h100 names the topology rack, which is not there")
 
 
 def test_an_api_server_that_is_not_there_breaks_every_answer(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import Field, flag, number, objects, read, table, text, texts, whole
 
-NODES, PODS, SLICES, QUEUES, STORAGE = "k8s_nodes", "k8s_pods", "k8s_resource_slices", "k8s_queues", "k8s_storage"
-COLLECTORS = frozenset({NODES, PODS, SLICES, QUEUES, STORAGE})
+NODES, PODS, SLICES, QUEUES = "k8s_nodes", "k8s_pods", "k8s_resource_slices", "k8s_queues"
+COLLECTORS = frozenset({NODES, PODS, SLICES, QUEUES})
 HOUR_S, MINUTE_S = 3600, 60
 
 

@@ -167,6 +167,7 @@ def test_of_a_node_that_was_not_reached_kubernetes_word_is_judged_and_the_rest_i
     words.of_nodes[NAMES[2]] = {}
     compared = {"k8s_gpu_seen", "k8s_gpu_labels", "k8s_hugepages", "k8s_gpu_pods"}
     assert found(words) == dict.fromkeys(compared, Verdict.INCOMPLETE)
+    assert {verdicts(words)[name].cause for name in compared} == {"a node was not reached"}  # not the cluster
     give(words, 2, {"gpu": 0})
     words.pods.append(pod("old", NAMES[2], deleted=HALF_AN_HOUR_AGO, accelerators=8))
     data = verdicts(words)
