@@ -19,6 +19,7 @@ SETTING = "kubernetes"  # of a cluster: `context:NAME` (the current one where it
 # Without the second word, pip takes a client that wants a newer python-dateutil than botocore does, or seeks for hours.
 MISSING = "Kubernetes needs its client, which is not installed: pip install kubernetes 'python-dateutil<3'"
 EKS_NAME = re.compile(r"[0-9A-Za-z][\w-]{0,99}", re.ASCII)
+CONNECTIONS = 128  # kept open at most: one for each node that is visited, by default 64
 TOKEN_S = 600.0  # EKS takes a token for 15 minutes
 
 
@@ -118,6 +119,7 @@ def _renewed(token: Callable[[], str]) -> Callable[[Any], None]:
 
 def _opened(configuration: Any) -> Api:
     configuration.retries = False  # Api's own patience decides
+    configuration.connection_pool_maxsize = CONNECTIONS
     pool = _client("client").ApiClient(configuration).rest_client.pool_manager
 
     def authorization() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
 from clusterproof.plugins.kubernetes.workloads import Pod, pod_of
@@ -22,7 +22,8 @@ class PodWatch:
         self._run = run
         self._pods: dict[str, Pod] = {}
         self._gone: set[str] = set()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed: dict[str, threading.Condition] = {}  # one for each pod: an event wakes whom it concerns
         self._problem: KubernetesError | None = None
         self._is_over = False
         self._thread = threading.Thread(target=self._follow, name="pods", daemon=True)
@@ -33,16 +34,17 @@ class PodWatch:
 
     def close(self) -> None:
         """Stop at the next event; the run's pods are about to be deleted, which is one."""
-        with self._changed:
+        with self._lock:
             self._is_over = True
-            self._changed.notify_all()
+            self._tell(list(self._changed))
 
     def wait(self, name: str, until: float, settled: Callable[[Pod], bool]) -> tuple[Pod | None, bool]:
         """The pod once it is settled, or as it is `until` then (time.monotonic()); and whether it is gone.
 
         Raises KubernetesDenied where pods may not be watched.
         """
-        with self._changed:
+        with self._lock:
+            changed = self._changed.setdefault(name, threading.Condition(self._lock))
             while True:
                 pod, is_gone = self._pods.get(name), name in self._gone
                 left_s = until - time.monotonic()
@@ -50,16 +52,16 @@ class PodWatch:
                     raise self._problem
                 if is_gone or (pod and settled(pod)) or left_s <= 0 or self._is_over:
                     return pod, is_gone
-                self._changed.wait(left_s)
+                changed.wait(left_s)
 
     def _follow(self) -> None:
         while not self._is_over:
             try:
                 self._once()
             except KubernetesDenied as problem:
-                with self._changed:
+                with self._lock:
                     self._problem = problem
-                    self._changed.notify_all()
+                    self._tell(list(self._changed))
                 return
             except KubernetesError:  # 410, a cut, a server that is away for a moment: what is now tells it all
                 time.sleep(AGAIN_S)
@@ -68,18 +70,24 @@ class PodWatch:
         """List the pods, and watch from there until the server ends it. Raises KubernetesError."""
         page = self._api.get(self._run.pods, labelSelector=self._run.selector)
         now = {pod.name: pod for pod in map(pod_of, page.get("items") or ())}
-        with self._changed:
+        with self._lock:
             self._gone |= set(self._pods) - set(now)
             self._pods.update(now)
-            self._changed.notify_all()
+            self._tell(list(self._pods))
         version = str((page.get("metadata") or {}).get("resourceVersion") or "")
         query = {"labelSelector": self._run.selector, "resourceVersion": version}
         for kind, data in self._api.watch(self._run.pods, WATCH_S, **query):
             pod = pod_of(data)
-            with self._changed:
+            with self._lock:
                 self._pods[pod.name] = pod
                 if kind == "DELETED":
                     self._gone.add(pod.name)
-                self._changed.notify_all()
+                self._tell([pod.name])
             if self._is_over:
                 return
+
+    def _tell(self, names: Iterable[str]) -> None:
+        """Wake who waits for these pods; the lock is held."""
+        for name in names:
+            if name in self._changed:
+                self._changed[name].notify_all()

@@ -6,11 +6,14 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from tests.builders.runs import ROOT
 from tests.kubernetes.programs import NODE, PODS, Meanwhile, answer_of, run, shell
 from tests.testbed.kubernetes.bed import Bed
@@ -147,3 +150,17 @@ def test_other_nodes_answer_while_one_does_not(kubernetes: Bed, monkeypatch: pyt
     assert answers["gpu002"].unreached is Unreached.NOT_STARTED
     assert answers["gpu003"].unreached is Unreached.NOT_READY
     assert kubernetes.left() == []
+
+
+def test_after_a_410_the_watch_is_begun_anew(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, raised = Api.watch, []
+
+    def expired_once(api: Api, path: str, timeout_s: float, **query: object) -> Iterator[tuple[str, Any]]:
+        if not raised:
+            raised.append(410)  # which a server that was started a minute ago never says
+            raise KubernetesError("410 Expired: too old resource version: 1 (7)", 410, "Expired")
+        yield from watch(api, path, timeout_s, **query)
+
+    monkeypatch.setattr(Api, "watch", expired_once)
+    assert answer_of("sleep 2; echo done").output == b"done\n"
+    assert raised == [410]

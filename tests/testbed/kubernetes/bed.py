@@ -68,10 +68,8 @@ class Bed:
         return self.account(namespaced, of_cluster)
 
     def add_node(self, name: str, ready: str = "True", **parts: Any) -> None:
-        """A node that no kubelet has; `parts` are of its labels, capacity, spec and images."""
+        """A node that no kubelet has, in one request; `parts` are of its labels, spec and status."""
         labels = {"kubernetes.io/os": "linux", "kubernetes.io/hostname": name, **parts.get("labels", {})}
-        node = {"metadata": {"name": name, "labels": labels}, "spec": parts.get("spec", {})}
-        self.plane.call("POST", "/api/v1/nodes", node)
         condition = {
             "type": "Ready",
             "status": ready,
@@ -81,8 +79,10 @@ class Bed:
             "lastTransitionTime": "2026-01-02T03:04:05Z",
         }
         capacity = {"cpu": "8", "memory": "64Gi", "pods": "110", **parts.get("capacity", {})}
-        status = {"capacity": capacity, "allocatable": capacity, "conditions": [condition]}
-        self.plane.patch(f"/api/v1/nodes/{name}/status", {"status": {**status, "images": parts.get("images", [])}})
+        status: dict[str, Any] = {"capacity": capacity, "allocatable": capacity, "conditions": [condition]}
+        status |= {key: parts[key] for key in ("images", "addresses", "daemonEndpoints") if key in parts}
+        node = {"metadata": {"name": name, "labels": labels}, "spec": parts.get("spec", {}), "status": status}
+        self.plane.call("POST", "/api/v1/nodes", node)
 
     @contextlib.contextmanager
     def node(self, name: str, **parts: Any) -> Iterator[None]:

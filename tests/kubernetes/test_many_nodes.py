@@ -1,0 +1,36 @@
+"""Many nodes: a real API server, with kubelets that are none."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.kubernetes.kubelets import LOG_BYTES, kubelets
+from tests.kubernetes.programs import run, shell
+from tests.testbed.kubernetes.bed import Bed
+from tests.testbed.kubernetes.processes import wait_until
+from tests.testbed.needs import needs_kubernetes
+
+pytestmark = needs_kubernetes
+
+
+def test_each_node_has_its_own_answer_by_two_requests_and_the_run_needs_few(
+    kubernetes: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"many{number:03d}" for number in range(100)]
+    user, token = kubernetes.granted()
+    monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
+    with kubelets(kubernetes, names):
+        answers = run(shell("true"), *names)
+        wait_until(lambda: not kubernetes.left(), "clean")
+    assert [answers[name].detail for name in names if answers[name].unreached] == []
+    assert {len(answers[name].output) for name in names} == {LOG_BYTES}
+    assert len({answers[name].output for name in names}) == len(names)
+    made = {
+        one["auditID"]: f"{one['verb']} {one['requestURI'].partition('?')[0]}"
+        for one in kubernetes.plane.requests(user)
+    }
+    kinds = Counter("log" if path.endswith("/log") else path.rpartition("/")[0] for path in made.values())
+    assert kinds["log"] == 100
+    assert sum(kinds.values()) <= 2 * 100 + 12
