@@ -19,6 +19,7 @@ from clusterproof.plugins.evidence.ec2.placement import (
     ultraservers,
     zones,
 )
+from clusterproof.plugins.evidence.kubernetes import places as by_labels
 
 T = TypeVar("T")
 
@@ -41,9 +42,9 @@ def topology(cluster: ClusterFacts) -> Topology | None:
     """What this run knows of it, None where that is nothing."""
     found = Topology(
         _known(job_groups, cluster, ()),
-        _known(zones, cluster, {}),
-        _known(network_layers, cluster, {}),
-        _known(ultraservers, cluster, {}),
+        _known(zones, cluster, {}) or _known(by_labels.zones, cluster, {}),
+        _known(network_layers, cluster, {}) or _known(by_labels.network_layers, cluster, {}),
+        _known(ultraservers, cluster, {}) or _known(by_labels.ultraservers, cluster, {}),
     )
     return found if found.zones or found.layers or found.ultraservers else None
 

@@ -20,6 +20,7 @@ from clusterproof.plugins.suite.rules import rules
 from clusterproof.reports.wording import skill_of
 from tests.aws.cluster_faults import FAULTS as CLUSTER_FAULTS
 from tests.benchmarks.pairwise.pair_faults import PAIR_FAULTS
+from tests.checks.control_plane.kubernetes_faults import KUBERNETES_FAULTS
 from tests.checks.control_plane.slurm_faults import SLURM_FAULTS
 from tests.faults import ALL_FAULTS
 from tests.training_run.faults import FAULTS as RUN_FAULTS
@@ -112,9 +113,13 @@ def _faults_of_runs(name: str) -> str:
 
 def _faults_of_cluster(name: str) -> str:
     subsystem, _, check = name.partition(".")
-    of_slurm = [f"{fault.name} ({fault.expect[check].value})" for fault in SLURM_FAULTS if check in fault.expect]
-    if of_slurm:
-        return "; ".join(of_slurm)
+    by_data = [
+        f"{fault.name} ({fault.expect[check].value})"
+        for fault in (*SLURM_FAULTS, *KUBERNETES_FAULTS)
+        if check in fault.expect
+    ]
+    if by_data:
+        return "; ".join(by_data)
     data = [
         f"{put.__name__.replace('_', ' ')} ({expected[check].value})"
         for put, (expected, _) in CLUSTER_FAULTS.items()

@@ -59,3 +59,8 @@ def is_of_hyperpod(cluster: Cluster) -> bool:
 def is_of_slurm(cluster: Cluster) -> bool:
     """Whether Slurm knows the cluster: there is a host where its commands are, now or when it was recorded."""
     return "submit_host" in cluster.settings
+
+
+def is_of_kubernetes(cluster: Cluster) -> bool:
+    """Whether Kubernetes knows the cluster: there is a way to its API, now or when it was recorded."""
+    return "kubernetes" in cluster.settings

@@ -1,4 +1,4 @@
-"""The cluster as a whole: what AWS and Slurm tell of it, and its nodes."""
+"""The cluster as a whole: what AWS, Slurm and Kubernetes tell of it, and its nodes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.catalog import Catalog
-from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.cluster import Cluster, is_of_kubernetes
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import field, record
-from clusterproof.plugins.core.verdict import NotApplicable
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.ec2.by_evidence import Instances
 from clusterproof.plugins.evidence.ec2.facts import (
     Endpoint,
@@ -22,13 +22,18 @@ from clusterproof.plugins.evidence.ec2.facts import (
     Subnet,
 )
 from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
-from clusterproof.plugins.evidence.field import at_least_one, objects
+from clusterproof.plugins.evidence.field import at_least_one, flag, objects
 from clusterproof.plugins.evidence.fsx.facts import Metrics
 from clusterproof.plugins.evidence.hyperpod.facts import HyperpodCluster, HyperpodNode, NodeZone
+from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
+from clusterproof.plugins.evidence.kubernetes.facts import NODES, PODS, QUEUES, SLICES, KubernetesNode, asked_at
+from clusterproof.plugins.evidence.kubernetes.facts_pods import KubernetesPod, ResourceSlice
+from clusterproof.plugins.evidence.kubernetes.facts_queues import Flavor
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster
 
-SLURM_COLLECTOR = "slurm"  # all others of a control plane are AWS's
+SLURM_COLLECTOR = "slurm"
+NOT_OF_AWS = OF_KUBERNETES | {SLURM_COLLECTOR}  # all others of a control plane are
 
 
 @record
@@ -42,7 +47,7 @@ class Member:
 
 @record
 class ClusterFacts:
-    """A cluster that AWS or Slurm knows.
+    """A cluster that AWS, Slurm or Kubernetes knows.
 
     A fact raises Incomplete where its control plane did not tell it, NotApplicable where it has no meaning.
     """
@@ -77,7 +82,9 @@ class ClusterFacts:
     def collector(self, name: str) -> Collected:
         """One collector's answer. Of AWS's, raises as `require_instances` does, and NotApplicable without a key."""
         collector = self.evidence.collectors.get(name) or Collected(Status.NOT_ASKED)
-        if name != SLURM_COLLECTOR:
+        if name in OF_KUBERNETES and not is_of_kubernetes(self.cluster):
+            raise NotApplicable(f"{self.name} is no cluster of Kubernetes'")
+        if name not in NOT_OF_AWS:
             self.require_instances()
             if collector.status is Status.NOT_ASKED and collector.detail:
                 raise NotApplicable(f"AWS was not asked: {collector.detail}")
@@ -130,6 +137,31 @@ class ClusterFacts:
     instance_topologies = list_collected_as("instance_topology", "instances", InstanceTopology)
 
     slurm = collected_as("slurm", SlurmCluster)
+
+    # As Kubernetes has it
+
+    @collected_by(NODES)
+    def kubernetes_nodes(self, data: CollectorData) -> tuple[KubernetesNode, ...]:
+        """Those of its nodes that Kubernetes lists. Raises Incomplete."""
+        now = asked_at(data.value, NODES)
+        return tuple(KubernetesNode(entry, now) for entry in data.get("nodes", objects))
+
+    @collected_by(PODS)
+    def kubernetes_pods(self, data: CollectorData) -> tuple[KubernetesPod, ...]:
+        """The pods on its nodes, and those that wait for accelerators. Raises Incomplete."""
+        now = asked_at(data.value, PODS)
+        if data.get("is_cut", flag):
+            raise Incomplete("there are more pods than were read", cause="there are more pods than were read")
+        return tuple(KubernetesPod(entry, now) for entry in data.get("pods", objects))
+
+    kubernetes_slices = list_collected_as(SLICES, "slices", ResourceSlice)
+
+    @collected_by(QUEUES)
+    def kueue_flavors(self, data: CollectorData) -> tuple[Flavor, ...]:
+        """Kueue's flavors. Raises Incomplete, NotApplicable."""
+        if not data.get("is_installed", flag):
+            raise NotApplicable("Kueue is not installed")
+        return tuple(map(Flavor, data.get("flavors", objects)))
 
     # Its network
 

@@ -23,6 +23,7 @@ SCHEMA = 1
 CONTROL_PLANE_FILE = "control_plane.json"
 OF_AWS = ("region", "arn", SETTING)  # settings of a cluster that AWS knows, or may know
 OF_SLURM = ("submit_host", "partition")  # … and Slurm
+OF_KUBERNETES = ("kubernetes",)  # … and Kubernetes
 MAX_EFA = 1000  # of a node; none has more than 32
 _LONGEST_FILE = 200  # bytes; file systems end at 255, and the name while it is written is longer
 
@@ -57,6 +58,7 @@ def write_cluster(folder: Path, cluster: Cluster) -> None:
         "connection": cluster.connection,
         "aws": {key: cluster.settings[key] for key in OF_AWS if key in cluster.settings} | asked,
         "slurm": {key: cluster.settings[key] for key in OF_SLURM if key in cluster.settings},
+        "kubernetes": {key: cluster.settings[key] for key in OF_KUBERNETES if key in cluster.settings},
         "nodes": [_node_to_json(target) for target in cluster.targets],
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -115,6 +117,7 @@ def _cluster(table: Table, folder: Path) -> Cluster:
             "recording": str(folder),
             **_of_source(table.table("aws"), OF_AWS),
             **_of_source(table.table("slurm"), OF_SLURM),
+            **_of_source(table.table("kubernetes"), OF_KUBERNETES),
         },
     )
 

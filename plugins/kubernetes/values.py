@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.core.printable import printable
 
+_QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)(m|k|[KMGTPE]i?|)")
+_UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_BINARY = {f"{letter}i": 1024.0 ** (power + 1) for power, letter in enumerate("KMGTPE")}
 MOST = 1_000  # entries of one list or table of an object
 LONGEST = 1_000  # characters of one text
 
@@ -45,3 +49,13 @@ def texts(data: object) -> Mapping[str, str]:
 def number(data: object) -> int:
     """A whole number; 0 where it is something else."""
     return data if isinstance(data, int) and not isinstance(data, bool) else 0
+
+
+def quantity(data: str) -> int | str:
+    """A quantity (`8`, `10Gi`, `500m`) as a whole number of bytes or devices; as it is where it is none."""
+    found = _QUANTITY.fullmatch(data)
+    if not found:
+        return data
+    if data.isdecimal():
+        return int(data)
+    return int(float(found[1]) * (_BINARY.get(found[2]) or _UNITS[found[2]]))

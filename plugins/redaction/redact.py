@@ -72,6 +72,7 @@ class Redaction:
             settings={
                 **{key: self.text(cluster.settings[key]) for key in _KEPT if key in cluster.settings},
                 **({"submit_host": "local"} if "submit_host" in cluster.settings else {}),  # that there is one
+                **({"kubernetes": "context:"} if "kubernetes" in cluster.settings else {}),
             },
             notes=tuple(map(self.text, cluster.notes)),
         )

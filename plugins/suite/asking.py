@@ -14,11 +14,12 @@ from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.aws import collector as aws
 from clusterproof.plugins.aws.account import NO_CREDENTIALS, Account, AwsError
-from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_slurm
+from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR
+from clusterproof.plugins.evidence.cluster import NOT_OF_AWS, SLURM_COLLECTOR
 from clusterproof.plugins.evidence.ec2.by_evidence import Instances, may_be_on_ec2
 from clusterproof.plugins.evidence.fsx.mounted import SETTING, Source, as_setting, sources_of
+from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
 from clusterproof.plugins.evidence.recording import read_control_plane
 from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.suite.options import log_cursor, window_minutes
@@ -108,16 +109,19 @@ class Asking:
             load_nodes(self.config, self.cluster, self.connection(), self.limits(), loads, answered, keep)
 
     def control_plane(self, collectors: frozenset[str], noted: Noted) -> NodeEvidence:
-        """What AWS and Slurm tell of the cluster, and AWS of the file systems that its nodes mount."""
+        """What AWS, Slurm and Kubernetes tell of the cluster, and AWS of the file systems that its nodes mount."""
         if self.cluster.connection == "replay":
             return read_control_plane(Path(self.cluster.settings["recording"]), self.cluster.name)
-        of_aws = collectors - {SLURM_COLLECTOR}
+        of_aws, of_kubernetes = collectors - NOT_OF_AWS, collectors & OF_KUBERNETES
         data = self._aws(of_aws, noted) if of_aws else NodeEvidence(self.cluster.name)
-        if SLURM_COLLECTOR not in collectors or not is_of_slurm(self.cluster):
-            return data
-        return replace(
-            data, collectors={**data.collectors, **ask_slurm(submit_host(self.cluster.settings), self.limits())}
-        )
+        told = dict(data.collectors)
+        if SLURM_COLLECTOR in collectors and is_of_slurm(self.cluster):
+            told |= ask_slurm(submit_host(self.cluster.settings), self.limits())
+        if of_kubernetes and is_of_kubernetes(self.cluster):
+            from clusterproof.plugins.kubernetes.collector import ask  # few clusters are Kubernetes'
+
+            told |= ask(self.cluster, of_kubernetes)
+        return replace(data, collectors=told)
 
     def _aws(self, collectors: frozenset[str], noted: Noted) -> NodeEvidence:
         """What AWS tells of its cluster, or of one whose nodes have turned out to be instances; else nothing."""

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_slurm
+from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.marks import marks_of_pytest
 from clusterproof.plugins.core.result import ALL_PAIRS, Result
 from clusterproof.plugins.core.verdict import NotApplicable
 from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR, ClusterFacts
 from clusterproof.plugins.evidence.ec2.by_evidence import may_be_on_ec2
+from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check import Check, call, check_of, is_light, subjects_of
 from clusterproof.plugins.suite.evaluate import ended_as, verdict_on
@@ -238,8 +239,10 @@ def expand_pairs(session: pytest.Session) -> None:
 def can_tell(cluster: Cluster, check: Check) -> bool:
     """Whether the cluster has, or may turn out to have, the control plane that a check asks."""
     by_evidence = may_be_on_ec2(cluster)
-    if not (by_evidence or is_of_aws(cluster) or is_of_slurm(cluster)):
+    if not (by_evidence or is_of_aws(cluster) or is_of_slurm(cluster) or is_of_kubernetes(cluster)):
         return False  # known without a look at what the check needs
+    if not OF_KUBERNETES.isdisjoint(check.control_collectors):
+        return is_of_kubernetes(cluster)
     if check.control_collectors == {SLURM_COLLECTOR}:
         return is_of_slurm(cluster)
     return is_of_aws(cluster) or (by_evidence and is_of_instances(check.control_collectors))

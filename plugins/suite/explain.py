@@ -12,6 +12,8 @@ from clusterproof.plugins.catalog.xids import Xid, xid, xids
 from clusterproof.plugins.core.result import SUBSYSTEMS
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.cluster import NOT_OF_AWS, SLURM_COLLECTOR
+from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
 from clusterproof.plugins.suite import command_lines
 from clusterproof.plugins.suite.all_checks import all_checks, marks_of, when
 from clusterproof.plugins.suite.check import Check
@@ -101,7 +103,7 @@ def page(check: Check) -> Iterator[str]:
 
 
 def read_by(check: Check) -> str:
-    """What a check goes by: collectors of nodes, answers of AWS or Slurm, measurements; names are in backticks."""
+    """What a check goes by: collectors of nodes, answers of a control plane, measurements; names are in backticks."""
     if check.needs_pairs:
         return "measurements of pairs of nodes" + ("; once for each pair" if check.is_of_pair else "")
     if check.is_of_run:
@@ -109,9 +111,16 @@ def read_by(check: Check) -> str:
     what = f"{', '.join(f'`{collector}`' for collector in sorted(check.collectors))}" or "whether the node answered"
     if check.is_of_cluster:
         asked = ", ".join(f"`{collector}`" for collector in sorted(check.control_collectors))
-        who = "Slurm" if check.control_collectors == {"slurm"} else "AWS"
-        what = f"of {who} {asked}" + (f"; of the nodes {what}" if check.collectors else "")
+        what = f"of {_who_tells(check)} {asked}" + (f"; of the nodes {what}" if check.collectors else "")
     return what if check.subject in WHOLE else f"{what}; once for each `{check.subject}`"
+
+
+def _who_tells(check: Check) -> str:
+    """Whom a check of the cluster asks."""
+    if check.control_collectors == {SLURM_COLLECTOR}:
+        return "Slurm"
+    of_kubernetes, of_aws = check.control_collectors & OF_KUBERNETES, check.control_collectors - NOT_OF_AWS
+    return " and ".join([*(["Kubernetes"] if of_kubernetes else []), *(["AWS"] if of_aws else [])])
 
 
 def worst_first(found: list[Rule]) -> list[Rule]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_slurm
+from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR
 from clusterproof.plugins.evidence.ec2.by_evidence import may_be_on_ec2
+from clusterproof.plugins.evidence.kubernetes.facts import NODES
 from clusterproof.plugins.suite.collect import CheckItem, asks_for_node
 from clusterproof.plugins.suite.needs_of_check import PAIRWISE, needs_of, of_nodes
 from clusterproof.plugins.suite.state import is_of_instances
@@ -36,6 +37,7 @@ def collectors_of_control_plane(items: list[pytest.Item], cluster: Cluster) -> f
     if any(needs_pairs(item) for item in items):
         asked |= OF_PLACES if is_of_aws(cluster) else frozenset[str]()
         asked |= frozenset({SLURM_COLLECTOR}) if is_of_slurm(cluster) else frozenset[str]()
+        asked |= frozenset({NODES}) if is_of_kubernetes(cluster) else frozenset[str]()
     return asked
 
 

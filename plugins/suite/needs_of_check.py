@@ -70,8 +70,8 @@ def of_nodes() -> frozenset[str]:
 
 @cache
 def of_control_plane() -> frozenset[str]:
-    """Every collector that asks AWS or Slurm about the cluster."""
+    """Every collector that asks AWS, Slurm or Kubernetes about the cluster."""
     from clusterproof.plugins.aws.collector import collector_names
-    from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR
+    from clusterproof.plugins.evidence.cluster import NOT_OF_AWS
 
-    return frozenset({SLURM_COLLECTOR, *collector_names()})
+    return NOT_OF_AWS.union(collector_names())

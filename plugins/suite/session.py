@@ -18,7 +18,7 @@ from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence, Status
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR
+from clusterproof.plugins.evidence.cluster import NOT_OF_AWS
 from clusterproof.plugins.evidence.fact import ONLY_CAPTURED
 from clusterproof.plugins.evidence.kernel_log.window import window
 from clusterproof.plugins.evidence.recording import read_control_plane, write_cluster, write_control_plane, write_node
@@ -121,7 +121,7 @@ class Session:
             self._replay_pairs(Path(self.cluster.settings["recording"]))
         if self.config.getoption("dist", "no") != "no" and not self.config.option.collectonly:
             self.shared = tempfile.TemporaryDirectory(prefix="clusterproof-")
-            of_control_plane = frozenset({SLURM_COLLECTOR, *aws.collector_names()})
+            of_control_plane = NOT_OF_AWS | frozenset(aws.collector_names())
             option, paths = self.config.option, command_line.paths_named(self.config)
             others = command_line.others_named(self.config)
             loads = command_line.collectors_named(option, paths, others)

@@ -11,7 +11,7 @@ from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
-from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR, ClusterFacts
+from clusterproof.plugins.evidence.cluster import NOT_OF_AWS, ClusterFacts
 from clusterproof.plugins.evidence.ec2.by_evidence import Instances, may_be_on_ec2
 from clusterproof.plugins.evidence.kernel_log.window import window
 from clusterproof.plugins.evidence.node import HEALTH_CHECK, Node
@@ -46,7 +46,7 @@ def note_unwritten(config: pytest.Config, option: str, problem: OSError) -> None
 
 def is_of_instances(collectors: frozenset[str]) -> bool:
     """Whether collectors of AWS are told of EC2 instances too, and not of HyperPod's clusters alone."""
-    return bool(collectors - OF_HYPERPOD - {SLURM_COLLECTOR})
+    return bool(collectors - OF_HYPERPOD - NOT_OF_AWS)
 
 
 def policy_of(config: pytest.Config) -> Policy:

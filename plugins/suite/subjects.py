@@ -34,6 +34,7 @@ DEVICES = {
     "ib_device": "InfiniBand or RoCE device",
     "mount": "mount",
     "file_system": "FSx file system",
+    "k8s_node": "node of Kubernetes",
     "lustre_client": "connection to a Lustre server",
     "ost": "Lustre OST",
     "mdt": "Lustre MDT",

@@ -7,9 +7,11 @@ from typing import Any
 
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.fsx.file_systems import file_systems
+from clusterproof.plugins.evidence.kubernetes.nodes import member_nodes
 
-# Once for the cluster, where that is one of AWS's, or for each thing that the cluster has.
+# Once for the cluster, or for each thing that the cluster has.
 SUBJECTS_OF_CLUSTER: dict[str, Callable[[ClusterFacts], Iterable[Any]]] = {
     "cluster": lambda cluster: (cluster,),
     "file_system": file_systems,
+    "k8s_node": member_nodes,
 }

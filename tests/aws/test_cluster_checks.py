@@ -9,6 +9,7 @@ import pytest
 
 from clusterproof.plugins.core.result import OF_THE_CLUSTER
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.cluster import NOT_OF_AWS
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.state import OF_HYPERPOD
 from clusterproof.plugins.suite.subjects_of_cluster import SUBJECTS_OF_CLUSTER
@@ -23,7 +24,9 @@ pytest_plugins = ["pytester"]
 WORKERS = {"workers": ("ml.p5.48xlarge", 3)}
 OF_AWS_ALONE = ("-k", "not network_layers and not slurm")  # which look at nodes
 OF_CONTROL_PLANE = [
-    name for name, check in all_checks().items() if check.subject == "cluster" and check.control_collectors != {"slurm"}
+    name
+    for name, check in all_checks().items()
+    if check.subject == "cluster" and check.control_collectors.isdisjoint(NOT_OF_AWS)
 ]
 PASSING = Verdict.PASS
 NOWHERE = {"control_plane.ultraserver_block": Verdict.NOT_APPLICABLE}

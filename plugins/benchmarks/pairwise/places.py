@@ -8,6 +8,7 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.ec2.placement import lowest_layers, network_layers, ultraservers, zones
+from clusterproof.plugins.evidence.kubernetes import places as by_labels
 
 Places = Mapping[str, str | None]
 
@@ -15,7 +16,7 @@ Places = Mapping[str, str | None]
 def places_of(cluster: ClusterFacts, targets: Sequence[Target]) -> dict[str, str]:
     """The place of each node: its UltraServer, network node, switch or zone, else its group; the first that divides."""
     names = [target.name for target in targets]
-    for read in (ultraservers, _network_nodes, _switches, zones):
+    for read in READ:
         data = _known(read, cluster)
         found = {name: data.get(name) or "" for name in names}
         if _divides(found):
@@ -42,3 +43,14 @@ def _network_nodes(cluster: ClusterFacts) -> Places:
 
 def _switches(cluster: ClusterFacts) -> Places:
     return cluster.slurm.switches
+
+
+def _labelled(cluster: ClusterFacts) -> Places:
+    return lowest_layers(by_labels.network_layers(cluster))
+
+
+READ: tuple[Callable[[ClusterFacts], Places], ...] = (
+    *(ultraservers, by_labels.ultraservers),
+    *(_network_nodes, _labelled, _switches),
+    *(zones, by_labels.zones),
+)

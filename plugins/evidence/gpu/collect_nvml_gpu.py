@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pynvml
@@ -23,6 +24,9 @@ GRAPHICS = 0  # of the kinds of clocks
 RETIRED_SINGLE_BIT, RETIRED_DOUBLE_BIT, RECOVERY_ACTION = 29, 30, 230  # fields, NVML_FI_DEV_…
 MIB = 2**20
 MAX_PROCESSES = 256
+POD = re.compile(
+    r"/kubepods.*pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})"
+)  # its uid, as the kubelet writes it
 
 
 def gpu(node: Node, index: int) -> dict[str, object]:
@@ -66,11 +70,14 @@ def _processes(handle: object, node: Node) -> object:
 def _process(node: Node, pid: int, memory: int | None) -> dict[str, object]:
     groups, name = node.text(f"/proc/{pid}/cgroup", absent=""), node.text(f"/proc/{pid}/comm", absent="")
     paths = [line.split(":", 2)[-1] for line in groups.split("\n")] if isinstance(groups, str) else []
+    group = max(paths, key=len, default="")  # of cgroup v1's many, the one that says most
+    pod = POD.search(group)
     return {
         "pid": pid,
         "memory_mib": None if memory is None else memory // MIB,
         "name": name if isinstance(name, str) else "",
-        "cgroup": max(paths, key=len, default=""),  # of cgroup v1's many, the one that says most
+        "cgroup": group,
+        **({"pod": pod[1].replace("_", "-")} if pod else {}),
         **_whose(node, str(pid)),
         "parent": _whose(node, parent(node, pid)),
     }

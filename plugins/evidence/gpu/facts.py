@@ -41,6 +41,7 @@ class GpuProcess:
     memory_mib = Field(optional(whole))
     name = Field(word)
     cgroup = Field(text)
+    pod = Field(optional(text))  # the uid of the pod in whose control group it runs; None where that is no pod's
     uid = Field(whole)
     program = Field(text)  # the file name of its executable; empty where only root may know
     parent = Field(table)  # the uid and the program of its parent, where it has one here

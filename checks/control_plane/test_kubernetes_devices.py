@@ -1,0 +1,180 @@
+"""The devices that Kubernetes gives to pods, against what the instance type has and what the node itself says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, not_applicable
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode
+from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode, slices_of
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.control_plane, mark.preflight]
+
+MIB = 2**20
+PAGE_KIB = 2048
+NAMES = {
+    "gpu": "nvidia.com/gpu",
+    "gpu_shared": "nvidia.com/gpu.shared",
+    "neuron": "aws.amazon.com/neuron",
+    "neurondevice": "aws.amazon.com/neurondevice",
+    "neuroncore": "aws.amazon.com/neuroncore",
+    "efa": "vpc.amazonaws.com/efa",
+}
+ACCELERATORS = ("gpu", "gpu_shared", "neuron", "neurondevice", "neuroncore")
+_OF_SHARING = re.compile(r"( SHARED| MIG [0-9a-z.]+)+$")
+RESOURCES = "kubectl get node NODE -o jsonpath='{.status.capacity}{.status.allocatable}'"
+
+
+@mark.hyperpod_node_debugger("G")
+@evidence(f"{RESOURCES}; kubectl get resourceslices --field-selector spec.nodeName=NODE")
+def test_k8s_gpu_allocatable(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
+    """Accelerators that pods can ask for.
+
+    Fewer than the instance type has: the device plugin has found a device ill, does not run, or came up before the
+    driver did. Devices that a driver of DRA offers count as well.
+
+    Remedy (investigate): Read the log of the device plugin's pod on the node; look at the GPU checks of the same node;
+    then restart the plugin's pod or reboot the node.
+    """
+    told, node = k8s_node.told, k8s_node.node
+    ill = list(_not_given(told, ACCELERATORS))
+    assert not ill, f"{', '.join(ill)}; expected every device allocatable"
+    if told.has_divided_gpus:
+        return
+    gpus = node.expected("gpus")
+    if gpus:
+        given = _gpus_given(told, cluster)
+        assert given == gpus, f"{given} GPUs allocatable; expected {gpus}"
+        return
+    devices = _neuron_devices(node)
+    if not devices:
+        not_applicable("no accelerators are expected of it")
+    given = told.capacity.of("neuron") or told.capacity.of("neurondevice") or _claimable(cluster, told, "neuron")
+    assert given == devices, f"{given} Neuron devices allocatable; expected {devices}"
+
+
+@mark.hyperpod_node_debugger("A")
+@evidence(f"{RESOURCES}; kubectl get resourceslices --field-selector spec.nodeName=NODE")
+def test_k8s_efa_allocatable(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
+    """EFA devices that pods can ask for.
+
+    A pod that gets none talks TCP, and one that asks for all of them waits. Devices that a driver of DRA offers count
+    as well.
+
+    Remedy (investigate): Read the log of EFA's device plugin on the node, and look at the EFA checks of the same node.
+    """
+    told = k8s_node.told
+    ill = list(_not_given(told, ("efa",)))
+    assert not ill, f"{', '.join(ill)}; expected every device allocatable"
+    expected = k8s_node.node.expected("efa")
+    given = told.capacity.of("efa")
+    if not expected and not given:
+        not_applicable("no EFA is expected of it")
+    if given != expected:
+        by_claims = _claimable(cluster, told, "efa") or _claimable(cluster, told, "dra.net")
+        given = min(by_claims, expected) if by_claims and not given else given  # dra.net offers other interfaces too
+    assert given == expected, f"{given} EFA devices allocatable; expected {expected}"
+
+
+@mark.hyperpod_node_debugger("G")
+@evidence(f"{RESOURCES}; on the node: nvidia-smi -L | wc -l")
+def test_k8s_gpu_seen(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
+    """GPUs in Kubernetes and in the driver.
+
+    The device plugin counts GPUs when it starts. Where the driver has lost one since, a pod that gets it fails; where
+    it has found more, nobody gets those.
+
+    Remedy (restore service): Mend what the GPU checks of the node say, then restart the device plugin's pod there.
+    """
+    told = k8s_node.told
+    if told.has_divided_gpus:
+        not_applicable("its GPUs are divided, and Kubernetes counts their parts")
+    given = _gpus_given(told, cluster)
+    if not given and not k8s_node.node.expected("gpus"):
+        not_applicable("no GPUs are expected of it")
+    seen = k8s_node.node.gpu_count
+    assert given == seen, f"Kubernetes has {given} GPUs, NVML counts {seen}; expected the same number"
+
+
+@mark.hyperpod_node_debugger("G")
+@evidence("kubectl get node NODE --show-labels; on the node: nvidia-smi -L")
+def test_k8s_gpu_labels(k8s_node: MemberNode) -> None:
+    """Labels of GPU feature discovery.
+
+    Jobs choose nodes by these labels: wrong ones lead them to GPUs of another kind.
+
+    Remedy (fix configuration): Restart the pod of gpu-feature-discovery on the node, or deploy it where it does not
+    run.
+    """
+    told = k8s_node.told
+    product, count, driver = (told.label(name) for name in ("gpu_product", "gpu_count", "driver"))
+    if not (product or count):
+        if any(other.label("gpu_product") for other in k8s_node.others):
+            concern("it has no labels of its GPUs, and others of its group have; expected nvidia.com/gpu.product")
+        not_applicable("nobody has labelled its GPUs")
+    gpus = k8s_node.node.gpus
+    names = sorted({gpu.name for gpu in gpus})
+    plain = _OF_SHARING.sub("", product)
+    assert not product or plain in [name.replace("-", " ") for name in names], (
+        f"label nvidia.com/gpu.product is {product}, NVML tells {', '.join(names)}; expected the same"
+    )
+    is_count = not count or told.has_divided_gpus
+    assert is_count or count == str(len(gpus)), (
+        f"label nvidia.com/gpu.count is {count}, NVML counts {len(gpus)}; expected the same"
+    )
+    if driver and driver != k8s_node.node.nvml.driver:
+        seen = k8s_node.node.nvml.driver
+        concern(f"label nvidia.com/cuda.driver-version.full is {driver}, the driver {seen}; expected the same")
+
+
+@mark.hyperpod_node_debugger("N")
+@evidence(f"{RESOURCES}; on the node: grep -r . /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
+def test_k8s_hugepages(k8s_node: MemberNode) -> None:
+    """Huge pages in Kubernetes and in the kernel.
+
+    The kubelet counts them when it starts. Pages that were reserved later are given to no pod, and a pod that gets
+    pages which are not there does not start.
+
+    Remedy (fix configuration): Reserve the pages before the kubelet starts (at boot), or restart the kubelet.
+    """
+    told = k8s_node.told
+    pages = [one.pages for one in k8s_node.node.main_memory.huge_pages if one.size_kib == PAGE_KIB]
+    reserved, given = sum(pages) * PAGE_KIB // 1024, told.allocatable.of("hugepages_2mi") // MIB
+    assert given == reserved, (
+        f"Kubernetes gives {given} MiB of huge pages, the kernel has reserved {reserved} MiB; expected the same"
+    )
+
+
+def _not_given(told: KubernetesNode, resources: tuple[str, ...]) -> Iterator[str]:
+    """`7 of 8 nvidia.com/gpu allocatable`, for each resource of which some are not."""
+    has, gives = told.capacity, told.allocatable
+    for name in resources:
+        if gives.of(name) < has.of(name):
+            yield f"{gives.of(name)} of {has.of(name)} {NAMES[name]} allocatable"
+    if "gpu" in resources:
+        for profile, count in has.mig.items():
+            if gives.mig.get(profile, 0) < count:
+                yield f"{gives.mig.get(profile, 0)} of {count} nvidia.com/mig-{profile} allocatable"
+
+
+def _gpus_given(told: KubernetesNode, cluster: ClusterFacts) -> int:
+    """The GPUs that Kubernetes knows of, shared ones once; by claims where no device plugin gives any."""
+    by_plugin = told.capacity.of("gpu") or told.capacity.of("gpu_shared")
+    return by_plugin // told.replicas if by_plugin else _claimable(cluster, told, "gpu")
+
+
+def _claimable(cluster: ClusterFacts, told: KubernetesNode, word: str) -> int:
+    """The devices that drivers of DRA of this name offer on a node."""
+    return sum(one.devices if one.gpus is None else one.gpus for one in slices_of(cluster, told, word))
+
+
+def _neuron_devices(node: Node) -> int:
+    try:
+        return int(node.of_type("neuron_devices"))
+    except (Incomplete, NotApplicable):
+        return 0

@@ -1,0 +1,151 @@
+"""What Kubernetes says of each node: whether it is Ready, takes pods, and is of the versions of its group."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from clusterproof.plugins.catalog.kubernetes import health_of_hyperpod, is_usual_taint
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode, Taint, in_words
+from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode, member_nodes
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.control_plane, mark.preflight]
+
+OF_KUBELET = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+KEEPS_AWAY = ("NoSchedule", "NoExecute")
+OF_CONDITIONS = "node.kubernetes.io/"  # taints that stand for conditions and for a cordon
+VERSIONS = {"kubelet": "kubelet", "runtime": "container runtime", "os": "OS image", "kernel": "kernel"}
+
+
+@mark.hyperpod_node_debugger("F")
+@evidence("kubectl describe node NODE")
+def test_k8s_node_ready(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
+    """Kubernetes node conditions.
+
+    A node that is not Ready, or short of memory, disk or process ids, gets no pods and may lose those that it has. What
+    other agents wrote into its conditions is a concern: some of them outlive the fault.
+
+    Remedy (restore service): Read the kubelet's log on the node (journalctl -u kubelet), free what it is short of, or
+    restart the kubelet; mend what another agent's condition names.
+    """
+    told = k8s_node.told
+    ready = told.condition("Ready")
+    if ready is None:
+        incomplete("it has no condition Ready; expected one, which the kubelet writes")
+    assert ready.status == "True", f"{told.in_words(ready)}; expected a node that is Ready"
+    short = [told.in_words(one) for one in told.conditions if one.kind in OF_KUBELET and one.status == "True"]
+    assert not short, f"{', '.join(short)}; expected a node that is short of nothing"
+    silent_min = cluster.threshold("kubernetes.heartbeat_minutes")
+    if ready.heard and told.age_s(ready.heard) > silent_min * 60:
+        heard = in_words(told.age_s(ready.heard))
+        concern(f"Ready was last confirmed {heard} ago; expected a kubelet that does so every {silent_min:g} min")
+    others = list(_of_others(told, cluster.threshold("kubernetes.stale_condition_minutes") * 60))
+    if others:
+        concern(f"{', '.join(others)}; expected conditions that tell of no fault")
+
+
+def _of_others(told: KubernetesNode, stale_s: float) -> Iterator[str]:
+    """What other agents say is wrong with the node, and when they last said so where that is long ago."""
+    for one in told.conditions:
+        if one.kind not in ("Ready", *OF_KUBELET) and one.status == one.bad:
+            heard_s = told.age_s(one.heard or one.since) if one.heard or one.since else 0.0
+            stale = f", last confirmed {in_words(heard_s)} ago" if heard_s > stale_s else ""
+            yield f"{told.in_words(one)}{stale}"
+
+
+@mark.hyperpod_node_debugger("F")
+@evidence("kubectl get node NODE -o jsonpath='{.spec.unschedulable}{.spec.taints}'")
+def test_k8s_node_takes_pods(k8s_node: MemberNode) -> None:
+    """Kubernetes node accepting pods.
+
+    A node that is cordoned, or has a taint that the others of its group do not have, gets no pods: a job that wants all
+    nodes waits. What this suite's own gate tainted is a concern, as its condition says which check failed.
+
+    Remedy (restore service): Mend what it was cordoned or tainted for, then kubectl uncordon NODE, or kubectl taint
+    node NODE KEY-.
+    """
+    told = k8s_node.told
+    assert not told.is_cordoned, "it is cordoned; expected a node that takes pods"
+    odd = [taint for taint in told.taints if _keeps_away(taint) and not _is_shared(taint, k8s_node)]
+    foreign = [taint.in_words for taint in odd if not taint.is_ours]
+    if foreign and not k8s_node.others:
+        concern(f"taint {', '.join(foreign)}, and no other node in its group to compare with; expected none")
+    assert not foreign, f"taint {', '.join(foreign)}; expected only those that most of its group have"
+    if odd:
+        concern(f"taint {', '.join(taint.in_words for taint in odd)}; expected a node that takes pods")
+
+
+def _keeps_away(taint: Taint) -> bool:
+    is_of_condition = taint.key.startswith(OF_CONDITIONS)
+    return taint.effect in KEEPS_AWAY and not is_of_condition and not is_usual_taint(taint.key)
+
+
+def _is_shared(taint: Taint, node: MemberNode) -> bool:
+    """Whether most others of the group have it too, as a group that is kept for some jobs does."""
+    having = sum(
+        any(one.key == taint.key and one.effect == taint.effect for one in other.taints) for other in node.others
+    )
+    return 2 * having > len(node.others)
+
+
+@mark.hyperpod_node_debugger("F")
+@evidence(
+    "kubectl get nodes -L sagemaker.amazonaws.com/node-health-status,sagemaker.amazonaws.com/deep-health-check-status"
+)
+def test_hyperpod_node_health(k8s_node: MemberNode) -> None:
+    """HyperPod node health.
+
+    HyperPod's agents say by labels whether a node is healthy, what is wrong with it, and how its deep health checks
+    ended. A node that is not Schedulable is kept from pods until it is rebooted or replaced.
+
+    Remedy (restore service): Let automatic recovery reboot or replace the node; where that is off, do it by
+    BatchRebootClusterNodes or BatchReplaceClusterNodes.
+    """
+    told = k8s_node.told
+    if not told.is_of_hyperpod:
+        not_applicable("it is no node of HyperPod")
+    health, deep = told.label("hyperpod_health"), told.label("hyperpod_deep_check")
+    fault = ": ".join(filter(None, (told.label("hyperpod_fault"), told.label("hyperpod_reason"))))
+    why = f" ({fault})" if fault else ""
+    known = health_of_hyperpod(health)
+    assert known is None or known.takes_pods, f"HyperPod has it as {health}{why}; expected Schedulable"
+    assert deep != "Failed", f"its deep health checks failed{why}; expected them to pass"
+    if known is None:
+        incomplete(f"HyperPod has it as {health or 'nothing'}{why}; expected Schedulable in node-health-status")
+    if deep == "InProgress":
+        concern("its deep health checks still run; expected a node that takes pods")
+    if fault:
+        concern(f"HyperPod has it as {health} and names a fault: {fault}; expected none")
+
+
+@mark.hyperpod_version_checker
+@evidence("kubectl get nodes -o wide")
+def test_k8s_versions_uniform(cluster: ClusterFacts) -> None:
+    """Versions in a group of Kubernetes nodes.
+
+    A job is as slow, or as broken, as the one node that is different.
+
+    Remedy (fix configuration): Update the node group to one version, or let the nodes that are behind be replaced.
+    """
+    told: dict[tuple[str, str], Counter[str]] = {}
+    silent = []
+    for member in member_nodes(cluster):
+        info = member.told.info if member.known else {}
+        if not all(info.get(key) for key in VERSIONS):
+            silent.append(member.label)
+        for key, words in VERSIONS.items():
+            if info.get(key):
+                told.setdefault((member.node.target.group, words), Counter())[str(info[key])] += 1
+    mixed = [
+        f"{group or 'the nodes'}: {words} {' and '.join(f'{one} on {count}' for one, count in found.most_common(4))}"
+        for (group, words), found in told.items()
+        if len(found) > 1
+    ]
+    if mixed:
+        concern(f"{', '.join(mixed)}; expected one version of each in a group")
+    if silent:
+        incomplete(f"Kubernetes tells no versions of {len(silent)} nodes, {silent[0]} first; expected those of each")

@@ -1,0 +1,101 @@
+"""Where Kubernetes believes that nodes stand, and whether its queues find them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, not_applicable
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_cluster_debugger("B")]
+
+PLACES = ("zone", "layers", "ultraserver")
+
+
+@evidence(
+    "kubectl get nodes -L topology.kubernetes.io/zone,topology.k8s.aws/network-node-layer-3; "
+    "aws ec2 describe-instance-topology --instance-ids ID"
+)
+def test_k8s_topology_labels(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
+    """Labels of where nodes stand.
+
+    Schedulers place a job's pods near to each other by the zone and the network nodes in these labels. Without them a
+    node is left out, or stands anywhere; where they are wrong, jobs are spread and slow.
+
+    Remedy (fix configuration): See that the cloud controller manager runs and may ask for the topology; delete a wrong
+    label, or let the node register anew.
+    """
+    told = k8s_node.told
+    in_ec2, zone = _layers_in_ec2(cluster, k8s_node.label), _own_zone(k8s_node.node)
+    assert not (told.zone and zone) or told.zone == zone, (
+        f"label {told.zone}, and it is in {zone}; expected the same zone"
+    )
+    assert not (told.layers and in_ec2) or told.layers == in_ec2, (
+        f"labels {'/'.join(told.layers)}, EC2 tells {'/'.join(in_ec2)}; expected the same network nodes"
+    )
+    lacking = [f"{words}, as {whose} has" for words, whose in _lacking(k8s_node, bool(in_ec2), bool(zone))]
+    if lacking:
+        concern(f"no label of {', no label of '.join(lacking)}; expected labels of where it stands")
+    if not (told.zone or told.layers or told.ultraserver):
+        not_applicable("nobody tells where it stands")
+
+
+def _lacking(node: MemberNode, in_ec2: bool, has_zone: bool) -> Iterator[tuple[str, str]]:
+    """What it has no label of, and who has."""
+    told, others = node.told, node.others
+    for words, own, by_others, by_itself in (
+        ("its zone", bool(told.zone), any(one.zone for one in others), has_zone and "the node itself"),
+        ("its network nodes", bool(told.layers), any(one.layers for one in others), in_ec2 and "EC2"),
+        ("its UltraServer", bool(told.ultraserver), any(one.ultraserver for one in others), False),
+    ):
+        whose = "another of its group" if by_others else by_itself
+        if not own and whose:
+            yield words, whose
+
+
+def _layers_in_ec2(cluster: ClusterFacts, name: str) -> tuple[str, ...]:
+    """The network nodes above a node as EC2 tells them; nothing where it was not asked, or does not tell."""
+    try:
+        return next((one.layers for one in cluster.instance_topologies if one.hostname == name), ())
+    except (Incomplete, NotApplicable):
+        return ()
+
+
+def _own_zone(node: Node) -> str:
+    try:
+        return node.metadata.identity.availability_zone
+    except (Incomplete, NotApplicable):
+        return ""
+
+
+@evidence("kubectl get resourceflavors,topologies -o yaml; kubectl get nodes -l LABELS")
+def test_k8s_queues(cluster: ClusterFacts) -> None:
+    """Kueue flavors and their nodes.
+
+    Kueue admits a job to a flavor whatever nodes there are: one that matches none lets its pods wait, and a node
+    without the labels of the flavor's topology is not placed upon.
+
+    Remedy (fix configuration): Mend nodeLabels of the ResourceFlavor, name a Topology that exists, or label the nodes.
+    """
+    flavors = cluster.kueue_flavors
+    if not flavors:
+        not_applicable("Kueue has no flavors")
+    lost = [
+        f"{one.name} names the topology {one.topology}, which is not there" for one in flavors if not one.has_topology
+    ]
+    assert not lost, f"{', '.join(lost)}; expected topologies that exist"
+    empty = [f"{one.name} ({one.labels or 'any node'}) matches no node" for one in flavors if not one.nodes]
+    bare = [
+        f"{one.name}: {level.count} of {one.nodes} nodes without {level.level} ({fold(level.nodes)})"
+        for one in flavors
+        for level in one.unlabelled
+    ]
+    if empty or bare:
+        concern(
+            f"{', '.join([*empty, *bare])}; expected flavors whose nodes exist and have the labels of their topology"
+        )

@@ -1,0 +1,93 @@
+"""What is known of objects of Kubernetes by their names: conditions, taints, daemon sets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+
+from clusterproof.plugins.catalog.rows import CatalogError, table
+from clusterproof.plugins.core.record import record
+
+FILE = "kubernetes.toml"
+VERDICTS = ("fail", "concern")
+GOOD_NAMES = ("Ready", "Healthy", "Available")  # how conditions end that are True while all is well
+
+
+@record
+class NodeCondition:
+    """A condition that others than the kubelet write, and the status in which it tells of a fault."""
+
+    bad: str
+    source: str
+
+
+@record
+class UsualTaint:
+    """A taint that nodes with accelerators have by design."""
+
+    key: str
+    source: str
+
+
+@record
+class NodeHealth:
+    """What HyperPod says of a node in a word."""
+
+    takes_pods: bool
+    source: str
+
+
+@record
+class NeededDaemonSet:
+    """A daemon set, what does not work without its pod, and what it means that this is ill or missing."""
+
+    pattern: str
+    purpose: str
+    verdict: str
+    source: str
+
+
+def bad_status(kind: str) -> str:
+    """The status in which a node's condition tells of a fault; of a kind that nobody knows, its name decides."""
+    row = _conditions().get(kind)
+    return row.bad if row else "False" if kind.endswith(GOOD_NAMES) else "True"
+
+
+def is_usual_taint(key: str) -> bool:
+    """Whether nodes with accelerators have a taint of this key by design."""
+    return any(key == row.key for row in table(UsualTaint, FILE, "taint").values())
+
+
+def health_of_hyperpod(word: str) -> NodeHealth | None:
+    """What HyperPod's word for a node's health means; None where nobody knows it."""
+    return _health().get(word)
+
+
+def role_of(daemon_set: str) -> str:
+    """The row of a daemon set of that name; empty where none is."""
+    return next((role for role, row in _daemon_sets().items() if re.fullmatch(row.pattern, daemon_set)), "")
+
+
+@cache
+def needed_daemon_set(role: str) -> NeededDaemonSet | None:
+    """What is known of a daemon set by its row. Raises CatalogError."""
+    row = _daemon_sets().get(role)
+    if row and row.verdict not in VERDICTS:
+        raise CatalogError(f"{FILE}: daemon set {role}: expected a verdict of {VERDICTS}")
+    return row
+
+
+@cache
+def _conditions() -> Mapping[str, NodeCondition]:
+    return table(NodeCondition, FILE, "condition")
+
+
+@cache
+def _health() -> Mapping[str, NodeHealth]:
+    return table(NodeHealth, FILE, "health")
+
+
+@cache
+def _daemon_sets() -> Mapping[str, NeededDaemonSet]:
+    return table(NeededDaemonSet, FILE, "daemon_set")

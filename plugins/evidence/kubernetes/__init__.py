@@ -1,0 +1,1 @@
+"""What Kubernetes tells of a cluster's nodes, pods, resource slices and queues."""

@@ -1,0 +1,102 @@
+"""Nodes that are validated: conditions, taints, resources, versions, and the labels that somebody reads."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from clusterproof.plugins.catalog.kubernetes import bad_status
+from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
+from clusterproof.plugins.kubernetes.values import quantity
+
+RESOURCES = {
+    "nvidia.com/gpu": "gpu",
+    "nvidia.com/gpu.shared": "gpu_shared",
+    "vpc.amazonaws.com/efa": "efa",
+    "aws.amazon.com/neuron": "neuron",
+    "aws.amazon.com/neurondevice": "neurondevice",
+    "aws.amazon.com/neuroncore": "neuroncore",
+    "hugepages-2Mi": "hugepages_2mi",
+}
+MIG = re.compile(r"nvidia\.com/mig-([0-9a-z.]{1,20})")
+LABELS = {
+    "nvidia.com/gpu.product": "gpu_product",
+    "nvidia.com/gpu.count": "gpu_count",
+    "nvidia.com/gpu.replicas": "gpu_replicas",
+    "nvidia.com/mig.strategy": "mig_strategy",
+    "nvidia.com/cuda.driver-version.full": "driver",
+    "sagemaker.amazonaws.com/node-health-status": "hyperpod_health",
+    "sagemaker.amazonaws.com/deep-health-check-status": "hyperpod_deep_check",
+    "sagemaker.amazonaws.com/fault-type": "hyperpod_fault",
+    "sagemaker.amazonaws.com/fault-types": "hyperpod_fault",
+    "sagemaker.amazonaws.com/fault-reason": "hyperpod_reason",
+    "sagemaker.amazonaws.com/fault-reasons": "hyperpod_reason",
+}
+OF_CONDITION = ("kind", "status", "reason", "message", "since", "heard")
+OURS = "clusterproof"  # in the names of what this suite itself writes: no evidence for it
+# The network above a node, the topmost first: the first of these sets of which a node has any.
+LAYERS = (
+    tuple(f"topology.k8s.aws/network-node-layer-{number}" for number in range(1, 9)),
+    ("network.topology.nvidia.com/core", "network.topology.nvidia.com/spine", "network.topology.nvidia.com/leaf"),
+    ("cloud.google.com/gce-topology-block", "cloud.google.com/gce-topology-subblock"),
+)
+ULTRASERVERS = ("topology.k8s.aws/ultraserver-id", "nvidia.com/gpu.clique", "network.topology.nvidia.com/accelerator")
+
+
+def read(api: Api, names: frozenset[str]) -> object:
+    """The nodes of these names. Raises KubernetesError."""
+    found = [_told(node) for node in nodes(api) if node.name in names]
+    return {"asked_at": time.time(), "nodes": found}
+
+
+def _told(node: KubernetesNode) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "instance_id": node.instance_id,
+        "group": node.group,
+        "instance_type": node.instance_type,
+        "zone": node.zone,
+        "region": node.region,
+        "created": node.created,
+        "cordoned": node.is_cordoned,
+        "conditions": [
+            {"bad": bad_status(one.kind), **{key: getattr(one, key) for key in OF_CONDITION}}
+            for one in node.conditions
+            if OURS not in one.kind.lower()
+        ],
+        "taints": [
+            {"key": one.key, "value": one.value, "effect": one.effect, "ours": OURS in one.key} for one in node.taints
+        ],
+        "capacity": _resources(node.capacity),
+        "allocatable": _resources(node.allocatable),
+        "info": {
+            "kubelet": node.info.get("kubeletVersion", ""),
+            "runtime": node.info.get("containerRuntimeVersion", ""),
+            "os": node.info.get("osImage", ""),
+            "kernel": node.info.get("kernelVersion", ""),
+        },
+        "labels": {own: _plain(own, node.labels[label]) for label, own in LABELS.items() if label in node.labels},
+        "layers": _first(_values(node.labels, labels) for labels in LAYERS),
+        "ultraserver": next((node.labels[label] for label in ULTRASERVERS if node.labels.get(label)), ""),
+    }
+
+
+def _plain(own: str, label: str) -> str:
+    """A label's value; in that of a product there are hyphens where its name has blanks."""
+    return label.replace("-", " ") if own == "gpu_product" else label
+
+
+def _resources(told: Mapping[str, str]) -> dict[str, Any]:
+    parts = {found[1]: quantity(amount) for name, amount in told.items() if (found := MIG.fullmatch(name))}
+    return {**{own: quantity(told[name]) for name, own in RESOURCES.items() if name in told}, "mig": parts}
+
+
+def _values(labels: Mapping[str, str], names: Iterable[str]) -> list[str]:
+    return [labels[name] for name in names if labels.get(name)]
+
+
+def _first(found: Iterable[list[str]]) -> list[str]:
+    return next(filter(None, found), [])

@@ -1,0 +1,111 @@
+"""Pods that have not ended: those of the nodes that are validated, and those that wait for accelerators."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from clusterproof.plugins.catalog.kubernetes import role_of
+from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.values import number, parts, table, tables, text
+from clusterproof.plugins.kubernetes.workloads import Container, Pod, pod_of
+
+NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
+GPUS = ("nvidia.com/gpu", "amd.com/gpu")
+ACCELERATORS = (*GPUS, "nvidia.com/mig-", "aws.amazon.com/neuron")
+MAX_PODS = 50_000
+MAX_UNREADY = 8  # containers of one pod
+DEV_SHM = "/dev/shm"
+
+
+def read(api: Api, names: frozenset[str]) -> object:
+    """The pods on these nodes and those that wait. Raises KubernetesError."""
+    found = []
+    for data in api.listed("/api/v1/pods", fieldSelector=NOT_ENDED):
+        pod = pod_of(data)
+        wanted = _asked(pod)
+        if pod.node in names or (not pod.node and wanted["accelerators"]):
+            found.append({**_told(pod, data), **wanted, "shm": _shm(pod, data)})
+        if len(found) == MAX_PODS:
+            break
+    return {"asked_at": time.time(), "pods": found, "is_cut": len(found) == MAX_PODS}
+
+
+def _told(pod: Pod, data: Mapping[str, Any]) -> dict[str, Any]:
+    metadata, spec, status = parts(data)
+    ready = next((one for one in tables(status.get("conditions")) if one.get("type") == "Ready"), {})
+    is_ready = ready.get("status") == "True"
+    unready = [] if is_ready else [*_unready(tables(status.get("initContainerStatuses"))), *_of(pod)]
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": text(metadata.get("uid")),
+        "node": pod.node,
+        "phase": pod.phase,
+        "owner": pod.owner,
+        "role": role_of(pod.owner.partition("/")[2]) if pod.owner.startswith("DaemonSet/") else "",
+        "created": pod.created,
+        "deleted": pod.deleted,
+        "ready": is_ready,
+        "unready": unready[:MAX_UNREADY],
+        "waits_for": pod.scheduled,
+        "gates": len(tables(spec.get("schedulingGates"))),
+        "claims": len(tables(spec.get("resourceClaims"))),
+    }
+
+
+def _of(pod: Pod) -> Iterator[dict[str, Any]]:
+    for one in pod.containers:
+        if not one.is_ready:
+            why = one.waiting or one.ended
+            yield _waiting(one.name, why, one.waiting_message or one.ended_message, one.restarts)
+
+
+def _unready(states: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Containers that are to end well before the others start, and have not."""
+    for one in states:
+        now = table(one.get("state"))
+        ended, waiting = table(now.get("terminated")), table(now.get("waiting"))
+        is_done = ended.get("exitCode") == 0 or one.get("ready") is True or waiting.get("reason") == "PodInitializing"
+        if not is_done:
+            reason, message = waiting or ended, (waiting or ended).get("message")
+            yield _waiting(
+                text(one.get("name")), text(reason.get("reason")), text(message), number(one.get("restartCount"))
+            )
+
+
+def _waiting(name: str, reason: str, message: str, restarts: int) -> dict[str, Any]:
+    return {"container": name, "reason": reason, "message": message, "restarts": restarts}
+
+
+def _asked(pod: Pod) -> dict[str, int]:
+    gpus = [_amount(one, GPUS) for one in pod.containers]
+    accelerators = sum(_amount(one, ACCELERATORS) for one in pod.containers)
+    return {"gpus": sum(gpus), "most_gpus": max(gpus, default=0), "accelerators": accelerators}
+
+
+def _amount(container: Container, resources: tuple[str, ...]) -> int:
+    """Of such resources requests and limits are the same; one of them may be left out."""
+    asked = {**container.limits, **container.requests}
+    return sum(int(amount) for name, amount in asked.items() if name.startswith(resources) and amount.isdecimal())
+
+
+def _shm(pod: Pod, data: Mapping[str, Any]) -> str:
+    """What lies at /dev/shm of the container that asks for most GPUs; empty: the runtime's own 64 MiB."""
+    _, spec, _ = parts(data)
+    if spec.get("hostIPC") is True:
+        return "host"
+    largest = max(pod.containers, key=lambda one: _amount(one, GPUS), default=None)
+    container = next((one for one in tables(spec.get("containers")) if largest and one.get("name") == largest.name), {})
+    mounted = next(
+        (one for one in tables(container.get("volumeMounts")) if text(one.get("mountPath")).rstrip("/") == DEV_SHM), {}
+    )
+    volume = next(
+        (one for one in tables(spec.get("volumes")) if mounted and one.get("name") == mounted.get("name")), {}
+    )
+    if not volume:
+        return ""
+    if table(volume.get("hostPath")).get("path") == DEV_SHM:
+        return "host"
+    return "memory" if table(volume.get("emptyDir")).get("medium") == "Memory" else "disk"

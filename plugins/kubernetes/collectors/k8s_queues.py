@@ -1,0 +1,61 @@
+"""Kueue's flavors and topologies, and which nodes they mean: the API server itself compares labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.found import first_version
+from clusterproof.plugins.kubernetes.values import parts, tables, text, texts
+
+GROUP, VERSIONS = "/apis/kueue.x-k8s.io", ("v1beta2", "v1beta1", "v1alpha1")
+NODES = "/api/v1/nodes"
+MAX_FLAVORS = 50  # each is a request, and one for each of its levels
+MAX_LEVELS = 8
+MAX_NAMES = 100
+
+
+def read(api: Api, _names: frozenset[str]) -> object:
+    """The flavors with their nodes; none where Kueue is not installed. Raises KubernetesError."""
+    flavors = first_version(api, GROUP, VERSIONS, "resourceflavors")
+    if flavors is None:
+        return {"is_installed": False, "flavors": []}
+    wants_levels = any(parts(one)[1].get("topologyName") for one in flavors)
+    levels = dict(_levels(first_version(api, GROUP, VERSIONS, "topologies") or ())) if wants_levels else {}
+    return {"is_installed": True, "flavors": [_told(api, one, levels) for one in flavors[:MAX_FLAVORS]]}
+
+
+def _levels(topologies: list[Mapping[str, Any]] | tuple[()]) -> Iterator[tuple[str, list[str]]]:
+    for one in topologies:
+        metadata, spec, _ = parts(one)
+        yield text(metadata.get("name")), [text(level.get("nodeLabel")) for level in tables(spec.get("levels"))]
+
+
+def _told(api: Api, flavor: Mapping[str, Any], levels: Mapping[str, list[str]]) -> dict[str, Any]:
+    metadata, spec, _ = parts(flavor)
+    labels = ",".join(f"{key}={value}" for key, value in sorted(texts(spec.get("nodeLabels")).items()))
+    topology = text(spec.get("topologyName"))
+    nodes = _nodes(api, labels)
+    lacking = {
+        level: _nodes(api, ",".join(filter(None, (labels, f"!{level}"))))
+        for level in levels.get(topology, ())[:MAX_LEVELS]
+        if nodes
+    }
+    return {
+        "name": text(metadata.get("name")),
+        "labels": labels,
+        "nodes": len(nodes),
+        "topology": topology,
+        "has_topology": not topology or topology in levels,
+        "unlabelled": [
+            {"level": level, "nodes": names[:MAX_NAMES], "count": len(names)}
+            for level, names in lacking.items()
+            if names
+        ],
+    }
+
+
+def _nodes(api: Api, selector: str) -> list[str]:
+    query = {"labelSelector": selector} if selector else {}
+    return [text(parts(one)[0].get("name")) for one in api.listed(NODES, **query)]

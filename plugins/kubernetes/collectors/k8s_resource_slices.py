@@ -1,0 +1,39 @@
+"""Devices that drivers of Dynamic Resource Allocation offer on the nodes that are validated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.found import first_version
+from clusterproof.plugins.kubernetes.values import number, parts, table, tables, text
+
+GROUP, VERSIONS = "/apis/resource.k8s.io", ("v1", "v1beta2", "v1beta1")
+GPU = "gpu"
+
+
+def read(api: Api, names: frozenset[str]) -> object:
+    """The slices of these nodes; none where the cluster does not know such objects. Raises KubernetesError."""
+    found = first_version(api, GROUP, VERSIONS, "resourceslices") or ()
+    return {"slices": [one for one in map(_told, found) if one["node"] in names]}
+
+
+def _told(data: Mapping[str, Any]) -> dict[str, Any]:
+    _, spec, _ = parts(data)
+    pool, devices = table(spec.get("pool")), tables(spec.get("devices"))
+    kinds = [_kind(device) for device in devices]
+    return {
+        "driver": text(spec.get("driver")),
+        "node": text(spec.get("nodeName")),
+        "pool": text(pool.get("name")),
+        "generation": number(pool.get("generation")),
+        "devices": len(devices),
+        "gpus": kinds.count(GPU) if any(kinds) else None,
+    }
+
+
+def _kind(device: Mapping[str, Any]) -> str:
+    """A device's attribute `type`, which older versions have a level deeper."""
+    attributes = table(device.get("attributes") or table(device.get("basic")).get("attributes"))
+    return text(table(attributes.get("type")).get("string"))

@@ -1,0 +1,53 @@
+"""Where the pairwise test and the report take nodes to stand in a cluster of Kubernetes'."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.benchmarks.pairwise.places import places_of
+from clusterproof.reports.topology import lines, section, topology
+from tests.checks.control_plane.kubernetes_cluster import NAMES, Words, healthy
+
+
+def spread() -> Words:
+    """Two nodes under each of two network nodes."""
+    words = healthy()
+    for number, told in enumerate(words.nodes):
+        told["layers"] = ["nn-1", "nn-2", f"nn-3{'ab'[number // 2]}"]
+    return words
+
+
+def places(words: Words) -> dict[str, str]:
+    facts = words.facts()
+    return places_of(facts, facts.cluster.targets)
+
+
+def test_labels_of_the_network_are_places_of_pairs() -> None:
+    assert places(spread()) == dict(zip(NAMES, ("nn-3a", "nn-3a", "nn-3b", "nn-3b"), strict=True))
+
+
+def test_a_label_of_an_ultraserver_goes_before_those_of_the_network() -> None:
+    words = spread()
+    for number, told in enumerate(words.nodes):
+        told["ultraserver"] = f"us-{number % 2}"
+    assert places(words) == dict(zip(NAMES, ("us-0", "us-1", "us-0", "us-1"), strict=True))
+
+
+def test_labels_of_zones_are_what_is_left() -> None:
+    words = healthy()
+    for number, told in enumerate(words.nodes):
+        told.update(layers=[], zone=f"us-west-2{'ab'[number // 2]}")
+    assert places(words) == dict(zip(NAMES, ("us-west-2a", "us-west-2a", "us-west-2b", "us-west-2b"), strict=True))
+
+
+def test_the_report_says_where_nodes_stand() -> None:
+    found = topology(spread().facts())
+    assert found
+    assert list(lines(found)) == ["topology    workers in 2 network nodes: 2 in nn-3a, 2 in nn-3b"]
+    assert "<td>nn-3a</td>" in section(found)
+    assert "<td>us-west-2a</td>" in section(found)
+
+
+def test_where_no_label_tells_anything_the_report_says_nothing() -> None:
+    words = healthy()
+    for told in words.nodes:
+        told.update(layers=[], zone="", ultraserver="")
+    assert topology(words.facts()) is None

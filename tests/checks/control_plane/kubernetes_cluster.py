@@ -1,0 +1,199 @@
+"""A healthy cluster in Kubernetes' words, whose nodes tell the same of themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from clusterproof.plugins.catalog.kubernetes import bad_status, role_of
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.gpu.collect_nvml_gpu import POD
+from clusterproof.plugins.evidence.nodes import nodes
+from tests.builders.recordings import boot, gpu, node, nvml
+
+NOW = 1_763_900_000.0  # 2025-11-23T12:13:20Z
+LONG_AGO, JUST_NOW, HALF_AN_HOUR_AGO = "2025-11-01T00:00:00Z", "2025-11-23T12:12:50Z", "2025-11-23T11:43:20Z"
+NAMES = tuple(f"gpu{number:03}" for number in range(1, 5))
+PRODUCT = "NVIDIA H100 80GB HBM3"
+PAGES = 5128
+UID = "3f0c8f6e-37f6-4b7e-9f0f-0d4b5f4b8d{:02}"
+DAEMON_SETS = (
+    "nvidia-device-plugin-daemonset",
+    "aws-efa-k8s-device-plugin",
+    "aws-node",
+    "kube-proxy",
+    "nvidia-dcgm-exporter",
+)
+Told = dict[str, Any]
+
+
+def told_of(name: str) -> Told:
+    """What Kubernetes tells of one p5 node."""
+    given = {"gpu": 8, "efa": 32, "hugepages_2mi": PAGES * 2 * 2**20, "mig": {}}
+    return {
+        "name": name,
+        "instance_id": f"i-0123456789abcde{name[-2:]}",
+        "group": "workers",
+        "instance_type": "p5.48xlarge",
+        "zone": "us-west-2a",
+        "region": "us-west-2",
+        "created": LONG_AGO,
+        "cordoned": False,
+        "conditions": [
+            condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+            *(condition(kind, "False") for kind in ("MemoryPressure", "DiskPressure", "PIDPressure")),
+            condition("AcceleratedHardwareReady", "True"),
+            condition("SiteNetworkReady", "True"),
+        ],
+        "taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule", "ours": False}],
+        "capacity": dict(given),
+        "allocatable": dict(given),
+        "info": {
+            "kubelet": "v1.34.4-eks",
+            "runtime": "containerd://2.1.4",
+            "os": "Amazon Linux 2023",
+            "kernel": "6.12.53",
+        },
+        "labels": {
+            "gpu_product": PRODUCT,
+            "gpu_count": "8",
+            "driver": "580.126.09",
+            "hyperpod_health": "Schedulable",
+            "hyperpod_deep_check": "Passed",
+        },
+        "layers": ["nn-1", "nn-2", "nn-3"],
+        "ultraserver": "",
+    }
+
+
+def condition(kind: str, status: str, reason: str = "", message: str = "", since: str = LONG_AGO) -> Told:
+    told = {"kind": kind, "status": status, "reason": reason, "message": message, "since": since, "heard": JUST_NOW}
+    return {"bad": bad_status(kind), **told}
+
+
+def pod(name: str, node: str = "", **changed: Any) -> Told:
+    """A pod that runs and is ready."""
+    return {
+        "namespace": "train",
+        "name": name,
+        "uid": UID.format(99),
+        "node": node,
+        "phase": "Running",
+        "owner": "",
+        "role": "",
+        "created": LONG_AGO,
+        "deleted": "",
+        "ready": True,
+        "unready": [],
+        "waits_for": "",
+        "gates": 0,
+        "claims": 0,
+        "gpus": 0,
+        "most_gpus": 0,
+        "accelerators": 0,
+        "shm": "",
+        **changed,
+    }
+
+
+def waiting(reason: str, message: str = "", container: str = "main", restarts: int = 0) -> Told:
+    return {"container": container, "reason": reason, "message": message, "restarts": restarts}
+
+
+def held(cgroup: str, pid: int = 4711, name: str = "python") -> Told:
+    """A process that holds a GPU."""
+    told = {"pid": pid, "memory_mib": 900, "name": name, "cgroup": cgroup, "uid": 1000, "program": name, "parent": {}}
+    pod = POD.search(cgroup)
+    return {**told, **({"pod": pod[1].replace("_", "-")} if pod else {})}
+
+
+def of_pod(number: int) -> str:
+    """The control group of the pod of that number."""
+    return f"/kubepods.slice/kubepods-pod{UID.format(number).replace('-', '_')}.slice/cri-containerd-0a.scope"
+
+
+@dataclass
+class Words:
+    """What Kubernetes tells by collector, and each node of itself."""
+
+    kubernetes: dict[str, Any]
+    of_nodes: dict[str, Told]
+    not_told: dict[str, Collected] = field(default_factory=dict)  # collectors of Kubernetes that were refused
+
+    @property
+    def nodes(self) -> list[Told]:
+        return list(self.kubernetes["k8s_nodes"]["nodes"])
+
+    @property
+    def pods(self) -> list[Told]:
+        pods: list[Told] = self.kubernetes["k8s_pods"]["pods"]
+        return pods
+
+    @property
+    def flavors(self) -> list[Told]:
+        return list(self.kubernetes["k8s_queues"]["flavors"])
+
+    def pod_of(self, daemon_set: str, node: str) -> Told:
+        return next(pod for pod in self.pods if pod["owner"] == f"DaemonSet/{daemon_set}" and pod["node"] == node)
+
+    def facts(self, **settings: str) -> ClusterFacts:
+        """All of it, as checks see it."""
+        targets = tuple(
+            Target(name, group="workers", instance_type="p5.48xlarge", efa_attached=32) for name in self.of_nodes
+        )
+        cluster = Cluster("k8s:prod", "kubernetes", targets, {"kubernetes": "context:prod", **settings})
+        data = {name: Collected(Status.TOLD, value) for name, value in self.kubernetes.items()}
+        evidence = {name: node(name, **told) if told else unreached(name) for name, told in self.of_nodes.items()}
+        return ClusterFacts(cluster, NodeEvidence(cluster.name, {**data, **self.not_told}), nodes(cluster, evidence))
+
+
+def unreached(name: str) -> NodeEvidence:
+    from clusterproof.plugins.core.evidence import Unreached
+
+    return NodeEvidence(name, unreached=Unreached.NOT_READY, detail="the kubelet does not answer")
+
+
+def healthy() -> Words:
+    """Four nodes with their system pods, and a job on the first."""
+    pods = [
+        pod(
+            f"{name}-{node[-1]}",
+            node,
+            namespace="kube-system",
+            owner=f"DaemonSet/{name}",
+            role=role_of(name),
+            uid=UID.format(number),
+        )
+        for number, (name, node) in enumerate(((name, node) for node in NAMES for name in DAEMON_SETS), start=10)
+    ]
+    job = pod("worker-0", NAMES[0], uid=UID.format(1), gpus=8, most_gpus=8, accelerators=8, shm="memory")
+    flavor = {
+        "name": "h100",
+        "labels": "pool=train",
+        "nodes": 4,
+        "topology": "rack",
+        "has_topology": True,
+        "unlabelled": [],
+    }
+    return Words(
+        {
+            "k8s_nodes": {"asked_at": NOW, "nodes": [told_of(name) for name in NAMES]},
+            "k8s_pods": {"asked_at": NOW, "pods": [*pods, job], "is_cut": False},
+            "k8s_resource_slices": {"slices": []},
+            "k8s_queues": {"is_installed": True, "flavors": [flavor]},
+        },
+        {name: _of_itself(name) for name in NAMES},
+    )
+
+
+def _of_itself(name: str) -> Told:
+    processes = [held(of_pod(1))] if name == NAMES[0] else []
+    gpus = [gpu(index, name=PRODUCT, processes=processes) for index in range(8)]
+    return {
+        "boot": boot(hostname=name),
+        "nvml": nvml(*gpus, hidden=[], daemon_users=[0]),
+        "memory": {"huge_pages": [{"size_kib": 2048, "pages": PAGES, "free": 0}]},
+        "imds": {"identity": {"instance_type": "p5.48xlarge", "availability_zone": "us-west-2a", "instance_id": "i-0"}},
+    }

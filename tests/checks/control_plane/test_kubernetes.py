@@ -1,0 +1,236 @@
+"""The checks over what Kubernetes tells: each proven to fail, and silent on a healthy cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.redaction.redact import Redaction
+from clusterproof.plugins.suite import evaluate
+from clusterproof.plugins.suite.all_checks import all_checks
+from tests.checks.control_plane.kubernetes_cluster import (
+    HALF_AN_HOUR_AGO,
+    JUST_NOW,
+    NAMES,
+    Words,
+    healthy,
+    held,
+    of_pod,
+    pod,
+    waiting,
+)
+from tests.checks.control_plane.kubernetes_faults import KUBERNETES_FAULTS, KubernetesFault, give, label, process, taint
+
+OF_KUBERNETES = {
+    name.partition(".")[2]: check for name, check in all_checks().items() if check.control_collectors & COLLECTORS
+}
+
+
+def verdicts(words: Words) -> dict[str, Result]:
+    """What every check over Kubernetes says of this."""
+    facts = words.facts()
+    return {name: evaluate.evaluate(check, facts) for name, check in OF_KUBERNETES.items()}
+
+
+def found(words: Words) -> dict[str, Verdict]:
+    return {name: result.verdict for name, result in verdicts(words).items() if result.verdict is not Verdict.PASS}
+
+
+def test_a_healthy_cluster_passes() -> None:
+    assert found(healthy()) == {}
+
+
+@pytest.mark.parametrize("fault", KUBERNETES_FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_changes_its_verdicts_and_no_other(fault: KubernetesFault) -> None:
+    data = verdicts(fault.put())
+    changed = {name: result.verdict for name, result in data.items() if result.verdict is not Verdict.PASS}
+    assert changed == fault.expect, {name: data[name].message for name in changed}
+    assert fault.words in data[next(iter(fault.expect))].message
+
+
+def test_every_check_is_proven() -> None:
+    bad = (Verdict.FAIL, Verdict.CONCERN)
+    proven = {name for fault in KUBERNETES_FAULTS for name, verdict in fault.expect.items() if verdict in bad}
+    assert proven == set(OF_KUBERNETES)
+
+
+def test_nodes_that_have_the_same_are_told_together_and_named() -> None:
+    words = healthy()
+    for told in words.nodes[1:]:
+        told["cordoned"] = True
+    result = verdicts(words)["k8s_node_takes_pods"]
+    assert result.message == "gpu[002-004]: it is cordoned; expected a node that takes pods"
+    assert result.devices == NAMES[1:]
+
+
+@pytest.mark.parametrize(
+    ("collector", "lost"),
+    [
+        ("k8s_nodes", set(OF_KUBERNETES) - {"k8s_pending_gpu_pods", "k8s_queues"}),
+        ("k8s_pods", {"k8s_system_pods", "k8s_pending_gpu_pods", "k8s_gpu_pods", "k8s_pod_shm"}),
+        ("k8s_resource_slices", set()),  # looked at only where no device plugin gives the devices
+        ("k8s_queues", {"k8s_queues"}),
+    ],
+)
+def test_what_may_not_be_listed_costs_the_checks_that_need_it(collector: str, lost: set[str]) -> None:
+    words = healthy()
+    words.not_told[collector] = Collected(Status.DENIED, detail='User "x" cannot list resource "…"')
+    data = verdicts(words)
+    assert {name for name, result in data.items() if result.verdict is not Verdict.PASS} == lost
+    for name in lost:
+        assert data[name].verdict is Verdict.INCOMPLETE
+        assert 'User "x" cannot list resource' in data[name].message
+
+
+def test_without_a_device_plugin_slices_that_may_not_be_listed_leave_the_check_incomplete() -> None:
+    words = healthy()
+    give(words, 1, {"gpu": 0})
+    words.not_told["k8s_resource_slices"] = Collected(Status.DENIED, detail="no right")
+    data = verdicts(words)
+    assert data["k8s_gpu_allocatable"].verdict is Verdict.INCOMPLETE
+
+
+def slices(driver: str, devices: int, gpus: int | None, generation: int = 1) -> dict[str, object]:
+    told = {"driver": driver, "node": NAMES[1], "pool": NAMES[1], "generation": generation}
+    return {**told, "devices": devices, "gpus": gpus}
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ([slices("gpu.nvidia.com", 8, 8)], {}),
+        ([slices("gpu.nvidia.com", 64, 8)], {}),  # parts of GPUs beside them
+        (
+            [slices("gpu.nvidia.com", 7, 7)],
+            {"k8s_gpu_allocatable": Verdict.FAIL, "k8s_gpu_seen": Verdict.FAIL},
+        ),
+        ([slices("gpu.nvidia.com", 7, 7), slices("gpu.nvidia.com", 8, 8, generation=2)], {}),
+    ],
+)
+def test_gpus_that_a_driver_of_claims_offers_count(told: list[object], expected: dict[str, Verdict]) -> None:
+    words = healthy()
+    del words.nodes[1]["capacity"]["gpu"], words.nodes[1]["allocatable"]["gpu"]
+    words.kubernetes["k8s_resource_slices"] = {"slices": told}
+    assert found(words) == expected
+
+
+def test_efa_that_a_driver_of_claims_offers_counts() -> None:
+    words = healthy()
+    give(words, 1, {"efa": 0})
+    words.kubernetes["k8s_resource_slices"] = {"slices": [slices("dra.net", 34, None)]}
+    assert found(words) == {}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda words: [taint(words, number, "dedicated") for number in range(4)],
+        lambda words: taint(words, 1, "soft", "PreferNoSchedule"),
+        lambda words: taint(words, 1, "aws.amazon.com/neuron"),
+        lambda words: words.pods.append(pod("young", accelerators=8, created=JUST_NOW)),
+        lambda words: words.pods.append(pod("gated", accelerators=8, gates=1)),
+        lambda words: words.pods.append(pod("small", NAMES[2], most_gpus=1, gpus=1, accelerators=1)),
+        lambda words: words.pods.append(pod("old", NAMES[2], deleted=JUST_NOW, accelerators=1)),
+        lambda words: words.pods.append(pod("own", NAMES[2], owner="DaemonSet/my-thing", ready=False)),
+        lambda words: words.pod_of("kube-proxy", NAMES[1]).update(ready=False, created=JUST_NOW),
+        lambda words: (give(words, 1, {"gpu": 32}), label(words, 1, gpu_replicas="4")),
+        lambda words: (
+            give(words, 1, {"gpu": 0, "mig": {"1g.10gb": 56}}),
+            label(words, 1, mig_strategy="mixed", gpu_product="NVIDIA H100 80GB HBM3 MIG 1g.10gb", gpu_count="56"),
+        ),
+        lambda words: process(words, held(of_pod(10)), NAMES[0]),  # of a daemon set
+    ],
+)
+def test_what_is_meant_to_be_so_is_no_finding(change: Callable[[Words], object]) -> None:
+    words = healthy()
+    change(words)
+    allowed = {"k8s_gpu_seen": Verdict.NOT_APPLICABLE}  # divided GPUs on one of four nodes: the others pass
+    assert {name: verdict for name, verdict in found(words).items() if allowed.get(name) is not verdict} == {}
+
+
+def test_parts_of_a_gpu_that_are_not_given_are_a_fault() -> None:
+    words = healthy()
+    give(words, 1, {"gpu": 0, "mig": {"1g.10gb": 56}}, {"gpu": 0, "mig": {"1g.10gb": 49}})
+    assert "49 of 56 nvidia.com/mig-1g.10gb allocatable" in verdicts(words)["k8s_gpu_allocatable"].message
+
+
+def test_of_a_node_that_was_not_reached_kubernetes_word_is_judged_and_the_rest_is_incomplete() -> None:
+    words = healthy()
+    words.of_nodes[NAMES[2]] = {}
+    compared = {"k8s_gpu_seen", "k8s_gpu_labels", "k8s_hugepages", "k8s_gpu_pods"}
+    assert found(words) == dict.fromkeys(compared, Verdict.INCOMPLETE)
+    assert {verdicts(words)[name].cause for name in compared} == {"a node was not reached"}  # not the cluster
+    give(words, 2, {"gpu": 0})
+    words.pods.append(pod("old", NAMES[2], deleted=HALF_AN_HOUR_AGO, accelerators=8))
+    data = verdicts(words)
+    assert data["k8s_gpu_allocatable"].verdict is data["k8s_gpu_pods"].verdict is Verdict.FAIL
+
+
+def test_a_node_that_kubernetes_does_not_list_any_more_is_incomplete() -> None:
+    words = healthy()
+    words.kubernetes["k8s_nodes"]["nodes"].pop()
+    result = verdicts(words)["k8s_node_ready"]
+    assert (result.verdict, result.devices) == (Verdict.INCOMPLETE, ("gpu004",))
+    assert "gpu004: Kubernetes lists no such node any more" in result.message
+
+
+def test_a_node_is_found_by_its_instance_where_the_inventory_names_its_host() -> None:
+    words = healthy()
+    words.nodes[0].update(name="hyperpod-i-0123456789abcde01")
+    facts = words.facts()
+    target = Target("ip-10-1-2-3", "sagemaker-cluster:abc_workers-i-0123456789abcde01", group="workers")
+    cluster = Cluster("ml", "hyperpod", (target,), dict(facts.cluster.settings))
+    seen = ClusterFacts(cluster, facts.evidence, nodes(cluster, {target.name: NodeEvidence(target.name)}))
+    assert evaluate.evaluate(OF_KUBERNETES["k8s_node_ready"], seen).verdict is Verdict.PASS
+
+
+def test_a_cluster_of_nobody_else_s_is_not_asked() -> None:
+    cluster = Cluster("c", "ssh", (Target("a"),))
+    facts = ClusterFacts(cluster, NodeEvidence("c"), nodes(cluster, {"a": NodeEvidence("a")}))
+    for check in OF_KUBERNETES.values():
+        result = evaluate.evaluate(check, facts)
+        assert result.verdict is Verdict.NOT_APPLICABLE
+        assert result.message == "c is no cluster of Kubernetes'"
+
+
+@pytest.mark.parametrize("name", ["k8s_nodes", "k8s_pods", "k8s_queues", "k8s_resource_slices"])
+@pytest.mark.parametrize("told", [None, [], {}, {"nodes": [None], "pods": "x"}, {"asked_at": "now"}])
+def test_what_is_told_in_another_form_is_no_pass_and_no_fault(name: str, told: object) -> None:
+    words = healthy()
+    words.kubernetes[name] = told
+    if name == "k8s_resource_slices":
+        give(words, 1, {"gpu": 0})
+    data = found(words)
+    assert Verdict.INCOMPLETE in data.values()
+    assert {"k8s_gpu_seen"} >= {name for name, verdict in data.items() if verdict is Verdict.FAIL}
+
+
+def test_an_init_container_that_waits_is_named() -> None:
+    words = healthy()
+    told = waiting("CreateContainerError", "no such runtime", "toolkit-validation")
+    words.pod_of("kube-proxy", NAMES[1]).update(ready=False, unready=[told], created=JUST_NOW)
+    assert "toolkit-validation: CreateContainerError (no such runtime)" in verdicts(words)["k8s_system_pods"].message
+
+
+@pytest.mark.parametrize("fault", [None, *KUBERNETES_FAULTS], ids=lambda fault: fault.name if fault else "healthy")
+def test_without_the_names_of_things_the_verdicts_are_the_same(fault: KubernetesFault | None) -> None:
+    words = fault.put() if fault else healthy()
+    facts = words.facts()
+    redaction, shown = Redaction(facts.cluster), {}
+    with redaction.rewriting(lambda evidence: shown.update({evidence.node: evidence})) as learn:
+        for node in facts.nodes.values():
+            learn(node.evidence)
+    told = redaction.of_control_plane(facts.evidence)
+    redacted = ClusterFacts(redaction.cluster, told, nodes(redaction.cluster, shown))
+    seen = {name: evaluate.evaluate(check, redacted) for name, check in OF_KUBERNETES.items()}
+    expected = {name: result.verdict for name, result in verdicts(words).items()}
+    assert {name: result.verdict for name, result in seen.items()} == expected
+    assert not any(name in result.message for result in seen.values() for name in (*NAMES, "worker-0", "us-west-2b-"))

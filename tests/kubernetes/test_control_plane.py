@@ -1,0 +1,276 @@
+"""What a real API server tells of nodes and pods, and what the checks say of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import urllib.error
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.kubernetes import places
+from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS, NODES, PODS, QUEUES, SLICES
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.inventory import resolve
+from clusterproof.plugins.kubernetes.collector import ask
+from clusterproof.plugins.suite import evaluate
+from clusterproof.plugins.suite.all_checks import all_checks
+from tests.builders.runs import Runs
+from tests.testbed.kubernetes.bed import Bed
+from tests.testbed.kubernetes.processes import wait_until
+from tests.testbed.needs import needs_kubernetes
+
+pytest_plugins = ["pytester"]
+pytestmark = needs_kubernetes
+LAYER = "topology.k8s.aws/network-node-layer-"
+P5 = {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32", "hugepages-2Mi": "10256Mi"}
+LABELS = {
+    "node.kubernetes.io/instance-type": "p5.48xlarge",
+    "eks.amazonaws.com/nodegroup": "train",
+    "topology.kubernetes.io/zone": "us-west-2a",
+    **{f"{LAYER}{number}": f"nn-{number}" for number in (1, 2, 3)},
+    "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
+}
+ASKED = (NODES, PODS, SLICES, QUEUES)
+NEEDED_BY = {"nodes": NODES, "pods": PODS, "resourceslices": SLICES}
+KUEUE = "kueue.x-k8s.io"
+
+
+@contextlib.contextmanager
+def p5(kubernetes: Bed, *names: str, **parts: Any) -> Iterator[None]:
+    """Nodes of a group, as a device plugin and a cloud's controller tell of them."""
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            labels = {key: text for key, text in {**LABELS, **parts.get("labels", {})}.items() if text}
+            stack.enter_context(kubernetes.node(name, **{"capacity": P5, **parts, "labels": labels}))
+        yield
+
+
+def told() -> ClusterFacts:
+    """The cluster of the tests' nodes as its API server tells of it; no node was asked."""
+    cluster = resolve("k8s:bed")
+    evidence = {target.name: NodeEvidence(target.name) for target in cluster.targets}
+    return ClusterFacts(cluster, NodeEvidence(cluster.name, ask(cluster, ASKED)), nodes(cluster, evidence))
+
+
+def says(check: str, facts: ClusterFacts) -> Result:
+    return evaluate.evaluate(all_checks()[f"control_plane.{check}"], facts)
+
+
+def expect(result: Result, verdict: Verdict, words: str = "") -> None:
+    assert result.verdict is verdict, result.message
+    assert words in result.message
+
+
+def add_pod(kubernetes: Bed, name: str, spec: dict[str, Any], status: dict[str, Any] | None = None) -> None:
+    path = "/api/v1/namespaces/clusterproof/pods"
+    containers = [{"name": "main", "image": "localhost/none:1", **spec.pop("container", {})}]
+    owner = spec.pop("owner", None)
+    owned = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": owner, "uid": "1"}] if owner else []
+    metadata = {"name": name, "ownerReferences": owned}
+    kubernetes.plane.call("POST", path, {"metadata": metadata, "spec": {"containers": containers, **spec}})
+    if status:
+        kubernetes.plane.patch(f"{path}/{name}/status", {"status": status})
+
+
+@contextlib.contextmanager
+def pods(kubernetes: Bed, *added: tuple[str, dict[str, Any], dict[str, Any] | None]) -> Iterator[None]:
+    try:
+        for name, spec, status in added:
+            add_pod(kubernetes, name, spec, status)
+        yield
+    finally:
+        for name, _, _ in added:
+            with contextlib.suppress(urllib.error.HTTPError):
+                path = f"/api/v1/namespaces/clusterproof/pods/{name}?gracePeriodSeconds=0"
+                kubernetes.plane.call("DELETE", path)
+
+
+def test_healthy_nodes_have_what_their_type_has(kubernetes: Bed) -> None:
+    with p5(kubernetes, "gpu011", "gpu012"):
+        facts = told()
+    assert {name: one.status for name, one in facts.collectors.items()} == dict.fromkeys(ASKED, Status.TOLD)
+    for check in ("k8s_gpu_allocatable", "k8s_topology_labels", "k8s_pod_shm", "k8s_pending_gpu_pods"):
+        expect(says(check, facts), Verdict.PASS)
+    expect(says("k8s_queues", facts), Verdict.NOT_APPLICABLE, "Kueue is not installed")
+    expect(says("hyperpod_node_health", facts), Verdict.NOT_APPLICABLE)
+    assert places.network_layers(facts) == dict.fromkeys(("gpu011", "gpu012"), ("nn-1", "nn-2", "nn-3"))
+    assert places.zones(facts) == dict.fromkeys(("gpu011", "gpu012"), "us-west-2a")
+
+
+def test_a_node_without_a_kubelet_is_not_ready_in_kubernetes_words(kubernetes: Bed) -> None:
+    with kubernetes.node("gpu011", ready="False", reason="KubeletNotReady", message="no network", capacity=P5):
+        expect(says("k8s_node_ready", told()), Verdict.FAIL, "gpu011: Ready is ")
+
+
+def test_a_cordon_and_a_taint_are_told(kubernetes: Bed) -> None:
+    with p5(kubernetes, "gpu011", "gpu012", "gpu013"):
+        kubernetes.plane.patch("/api/v1/nodes/gpu011", {"spec": {"unschedulable": True}})
+        odd = {"key": "site/hold", "effect": "NoSchedule"}
+        kubernetes.plane.patch("/api/v1/nodes/gpu012", {"spec": {"taints": [odd]}})
+        result = says("k8s_node_takes_pods", told())
+    expect(result, Verdict.FAIL, "gpu011: it is cordoned")
+    expect(result, Verdict.FAIL, "gpu012: taint site/hold:NoSchedule")
+    assert "gpu013" not in result.message
+
+
+def test_fewer_devices_than_the_type_has_are_told(kubernetes: Bed) -> None:
+    with p5(kubernetes, "gpu011"), p5(kubernetes, "gpu012", capacity={**P5, "nvidia.com/gpu": "0"}):
+        kubernetes.plane.patch("/api/v1/nodes/gpu011/status", {"status": {"allocatable": {"nvidia.com/gpu": "7"}}})
+        result = says("k8s_gpu_allocatable", told())
+    expect(result, Verdict.FAIL, "gpu011: 7 of 8 nvidia.com/gpu allocatable")
+    expect(result, Verdict.FAIL, "gpu012: 0 GPUs allocatable; expected 8")
+
+
+def test_devices_that_are_offered_by_claims_count(kubernetes: Bed) -> None:
+    devices = [{"name": f"gpu-{n}", "attributes": {"type": {"string": "gpu"}}} for n in range(8)]
+    pool = {"name": "gpu011", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.nvidia.com", "nodeName": "gpu011", "pool": pool, "devices": devices}
+    slices = "/apis/resource.k8s.io/v1/resourceslices"
+    with p5(kubernetes, "gpu011", capacity={}):
+        expect(says("k8s_gpu_allocatable", told()), Verdict.FAIL, "0 GPUs allocatable")
+        kubernetes.plane.call("POST", slices, {"metadata": {"name": "gpu011-gpus"}, "spec": spec})
+        try:
+            expect(says("k8s_gpu_allocatable", told()), Verdict.PASS)
+        finally:
+            kubernetes.plane.call("DELETE", f"{slices}/gpu011-gpus")
+
+
+def test_labels_of_hyperpod_are_read(kubernetes: Bed) -> None:
+    labels = {"sagemaker.amazonaws.com/node-health-status": "UnschedulablePendingReboot"}
+    with p5(kubernetes, "hyperpod-i-0123456789abcdef0", labels=labels):
+        expect(says("hyperpod_node_health", told()), Verdict.FAIL, "UnschedulablePendingReboot; expected Schedulable")
+
+
+def test_pods_are_read_as_the_api_server_has_them(kubernetes: Bed) -> None:
+    eight = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    shm = {"volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]}
+    memory = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    crashing = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+    state = {"name": "main", "ready": False, "restartCount": 9, "image": "x", "imageID": "", "state": crashing}
+    added = (
+        ("bare", {"nodeName": "gpu011", "container": eight}, {"phase": "Running"}),
+        ("roomy", {"nodeName": "gpu011", "container": {**eight, **shm}, "volumes": memory}, {"phase": "Running"}),
+        ("plugin", {"nodeName": "gpu011", "owner": "nvidia-device-plugin"}, {"containerStatuses": [state]}),
+        ("waits", {"container": eight, "schedulerName": "nobody"}, None),
+        ("ended", {"nodeName": "gpu011", "container": eight}, {"phase": "Succeeded"}),
+        ("other", {"nodeName": kubernetes.machine.name, "schedulerName": "nobody"}, None),
+    )
+    with p5(kubernetes, "gpu011"), pods(kubernetes, *added):
+        facts = told()
+    found = {pod.pod: pod for pod in facts.kubernetes_pods}
+    assert found.keys() == {"bare", "roomy", "plugin", "waits"}
+    assert {name: (pod.gpus, pod.shm) for name, pod in found.items()} == {
+        "bare": (8, ""),
+        "roomy": (8, "memory"),
+        "plugin": (0, ""),
+        "waits": (8, ""),
+    }
+    assert [one.in_words for one in found["plugin"].unready] == ["main: CrashLoopBackOff (back-off), 9 restarts"]
+    expect(says("k8s_pod_shm", facts), Verdict.CONCERN, "clusterproof/bare with 8 GPUs; expected memory at /dev/shm")
+
+
+@pytest.mark.parametrize("lacked", NEEDED_BY)
+def test_a_right_that_is_lacked_costs_its_collector_and_the_words_say_which(
+    kubernetes: Bed, monkeypatch: pytest.MonkeyPatch, lacked: str
+) -> None:
+    user, token = kubernetes.granted(without=("list", lacked))
+    with p5(kubernetes, "gpu011"):
+        cluster = resolve("k8s:bed")
+        monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
+        answers = ask(cluster, (NODES, PODS, SLICES))
+    (denied,) = [name for name, one in answers.items() if one.status is not Status.TOLD]
+    assert denied == NEEDED_BY[lacked]
+    assert answers[denied].status is Status.DENIED
+    assert f'User "{user}" cannot list resource "{lacked}"' in answers[denied].detail
+    assert f"expected a ClusterRole that may list {lacked}" in answers[denied].detail
+
+
+@contextlib.contextmanager
+def kueue(kubernetes: Bed, **objects: list[tuple[str, dict[str, Any]]]) -> Iterator[None]:
+    """Kinds of Kueue's, as its custom resources are, and objects of them."""
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    kinds = {"resourceflavors": "ResourceFlavor", "topologies": "Topology"}
+    with contextlib.ExitStack() as stack:
+        for plural, kind in kinds.items():
+            names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
+            version = {"name": "v1beta1", "served": True, "storage": True, "schema": schema}
+            spec = {"group": KUEUE, "names": names, "scope": "Cluster", "versions": [version]}
+            kubernetes.plane.call("POST", definitions, {"metadata": {"name": f"{plural}.{KUEUE}"}, "spec": spec})
+            stack.callback(kubernetes.plane.call, "DELETE", f"{definitions}/{plural}.{KUEUE}")
+        for plural, kind in kinds.items():
+            path = f"/apis/{KUEUE}/v1beta1/{plural}"
+            wait_until(lambda path=path: is_served(kubernetes, path), "served")  # type: ignore[misc]
+            for name, of_object in objects[plural]:
+                whole = {"apiVersion": f"{KUEUE}/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": of_object}
+                kubernetes.plane.call("POST", path, whole)
+        yield
+
+
+def is_served(kubernetes: Bed, path: str) -> bool:
+    try:
+        kubernetes.plane.call("GET", path)
+    except urllib.error.HTTPError:
+        return False
+    return True
+
+
+def test_flavors_of_kueue_are_compared_with_nodes_by_the_api_server(kubernetes: Bed) -> None:
+    levels = {"levels": [{"nodeLabel": f"{LAYER}3"}, {"nodeLabel": "kubernetes.io/hostname"}]}
+    flavors = [
+        ("h100", {"nodeLabels": {"eks.amazonaws.com/nodegroup": "train"}, "topologyName": "rack"}),
+        ("gone", {"nodeLabels": {"pool": "gone"}}),
+    ]
+    with (
+        p5(kubernetes, "gpu011"),
+        p5(kubernetes, "gpu012", labels={f"{LAYER}3": None}),
+        kueue(kubernetes, resourceflavors=flavors, topologies=[("rack", levels)]),
+    ):
+        before = told()
+        kubernetes.plane.call("DELETE", f"/apis/{KUEUE}/v1beta1/topologies/rack")
+        after = told()
+    words = f"gone (pool=gone) matches no node, h100: 1 of 2 nodes without {LAYER}3 (gpu012); expected"
+    expect(says("k8s_queues", before), Verdict.CONCERN, words)
+    expect(says("k8s_queues", after), Verdict.FAIL, "h100 names the topology rack, which is not there")
+
+
+def test_an_api_server_that_is_not_there_breaks_every_answer(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    with p5(kubernetes, "gpu011"):
+        cluster = resolve("k8s:bed")
+    path = kubernetes.plane.kubeconfig("gone-from-here", server="https://127.0.0.1:9")
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    answers = ask(cluster, sorted(COLLECTORS))
+    assert {one.status for one in answers.values()} == {Status.BROKE}
+    assert isinstance(next(iter(answers.values())), Collected)
+
+
+def test_a_run_judges_records_and_replays_what_kubernetes_says(
+    kubernetes: Bed, pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = Runs.prepared(pytester, tmp_path, monkeypatch)
+    results, recorded = ("--results", str(runs.results_file)), tmp_path / "recorded"
+    checks = ("--pyargs", "clusterproof.checks", "-m", "preflight", "-k", "k8s_node_takes_pods or k8s_gpu_seen")
+    name = kubernetes.machine.name
+    labels = {"node.kubernetes.io/instance-type": "p5.48xlarge"}
+    kubernetes.plane.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}, "spec": {"unschedulable": True}})
+    try:
+        shown = runs.run("--cluster", "k8s:bed", "--record", str(recorded), *results, *checks)
+    finally:
+        restored = {"metadata": {"labels": dict.fromkeys(labels)}, "spec": {"unschedulable": None}}
+        kubernetes.plane.patch(f"/api/v1/nodes/{name}", restored)
+    before = [(one.check, one.verdict, one.message) for one in runs.results]
+    assert [one for one, *_ in before] == ["control_plane.k8s_gpu_seen", "control_plane.k8s_node_takes_pods"], (
+        shown.outlines
+    )
+    assert before[1][1:] == (Verdict.FAIL, f"{name}: it is cordoned; expected a node that takes pods")
+    assert json.loads((recorded / "cluster.json").read_text())["kubernetes"] == {"kubernetes": "context:bed"}
+    runs.run("--cluster", f"replay:{recorded}", *results, *checks)
+    assert [(one.check, one.verdict, one.message) for one in runs.results] == before
