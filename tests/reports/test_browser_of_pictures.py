@@ -162,7 +162,7 @@ const walker = document.createTreeWalker(document.getElementById("main"), NodeFi
 const broken = [];
 for (let text = walker.nextNode(); text; text = walker.nextNode()) {
   if (!text.parentElement.checkVisibility() || text.parentElement.closest("svg, .cell, noscript, code, pre")) continue;
-  for (const word of text.data.matchAll(/[A-Za-z_]{2,24}/g)) {
+  for (const word of text.data.matchAll(/(?<=^|\\s)[\\w.,:;()=]{2,28}(?=\\s|$)/g)) {
     const range = document.createRange();
     range.setStart(text, word.index);
     range.setEnd(text, word.index + word[0].length);
