@@ -66,7 +66,7 @@ def test_a_signal_ends_it_with_a_summary_and_leaves_nothing_running(tmp_path: Pa
     children = _below(process.pid)
     process.send_signal(number)
     out, _ = process.communicate(timeout=PATIENCE_S)
-    assert "watched 1 node, " in out
+    assert "samples: 1 node, " in out
     assert process.returncode == (1 if "FAIL  " in out else 6 if "INCOMPLETE " in out else 0)
     assert children
     while any(Path(f"/proc/{child}").exists() for child in children):
@@ -77,7 +77,7 @@ def test_a_signal_ends_it_with_a_summary_and_leaves_nothing_running(tmp_path: Pa
 
 def test_a_span_ends_it_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["watch", "--cluster", "local", "--every", "1", "--for", "1s"]) in (0, 1, 6)
-    assert "watched 1 node, " in capsys.readouterr().out
+    assert "samples: 1 node, " in capsys.readouterr().out
 
 
 def test_a_line_says_what_where_and_by_which_rule(capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,8 +126,8 @@ def headline(watch: Watch) -> str:
 def summary(watch: Watch, seconds: float) -> Iterable[str]:
     """What is left to say at the end."""
     counts = {verdict: sum(one is verdict for one in watch.verdicts.values()) for verdict in STYLES}
-    said = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count) or "nothing to say"
-    yield f"watched {headline(watch)} for {seconds:.0f} s, {watch.samples:,} samples: {said}"
+    said = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count) or "nothing"
+    yield f"watched for {seconds:.0f} s, {watch.samples:,} samples: {headline(watch)}; said: {said}"
     unjudged = sum(watch.incomplete.values())
     if unjudged:
         yield f"{unjudged} checks could not judge at the start; pytest --cluster X says which and why"
