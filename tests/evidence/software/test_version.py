@@ -81,7 +81,7 @@ def test_the_first_condition_that_a_version_breaks_is_named(data: str, rule: str
 
 @pytest.mark.parametrize("rule", ["", "580", "=> 580", "~= 1.2", ">= ", ">= 1.2,", "== latest"])
 def test_a_rule_that_means_nothing_is_one_clear_error(rule: str) -> None:
-    with pytest.raises(ValueError, match=r"is no (rule|version); expected"):
+    with pytest.raises(ValueError, match=r"is not a (rule|version); expected"):
         rules(rule)
 
 
