@@ -255,5 +255,5 @@ def test_the_gpus_in_a_gres_of_any_form(gres: str, gpus: int) -> None:
 def test_an_answer_about_one_other_node_is_not_this_nodes() -> None:
     data = SlurmNodes({"nodes": [{"name": "gpu007", "host": "gpu007", "state": "DOWN"}]})
     assert data.named("node").state == "DOWN"  # a capture of one file, which has no name of its own
-    with pytest.raises(Incomplete, match="is none of them"):
+    with pytest.raises(Incomplete, match="is not among them"):
         data.named("gpu001", "gpu001")

@@ -61,7 +61,7 @@ def test_dev_shm_is_a_tmpfs_with_room(data: dict[str, Any], verdict: Verdict, wo
         ({"total_kib": None}, INCOMPLETE, "the root volume does not report its size"),
         ({"free_kib": None}, INCOMPLETE, "the root volume does not report its size"),
         ({"total_kib": 0}, INCOMPLETE, "the root volume does not report its size"),
-        ({"inodes_free": 0}, FAIL, "no inode free of 100; expected some"),
+        ({"inodes_free": 0}, FAIL, "no inode is free of 100; expected some"),
         ({"inodes": 0, "inodes_free": 0}, PASS, ""),  # it makes them as it needs them
         ({"free_kib": 5 * GIB}, FAIL, "/ is 95 % full; expected less than 90 %"),
         ({"free_kib": 15 * GIB}, CONCERN, "/ is 85 % full; expected less than 80 %"),
