@@ -59,7 +59,7 @@ def _of_others(told: KubernetesNode, stale_s: float) -> Iterator[str]:
 
 @mark.hyperpod_node_debugger("F")
 @evidence("kubectl get node NODE -o jsonpath='{.spec.unschedulable}{.spec.taints}'")
-def test_k8s_node_takes_pods(k8s_node: MemberNode) -> None:
+def test_k8s_node_takes_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     """Kubernetes node accepting pods.
 
     A node that is cordoned, or has a taint that the others of its group do not have, gets no pods: a job that wants all
@@ -70,7 +70,7 @@ def test_k8s_node_takes_pods(k8s_node: MemberNode) -> None:
     """
     told = k8s_node.told
     assert not told.is_cordoned, "it is cordoned; expected a node that takes pods"
-    odd = [taint for taint in told.taints if _keeps_away(taint) and not _is_shared(taint, k8s_node)]
+    odd = [taint for taint in told.taints if _keeps_away(taint) and not _is_shared(taint, k8s_node, cluster)]
     foreign = [taint.in_words for taint in odd if not taint.is_ours]
     if foreign and not k8s_node.others:
         concern(f"taint {', '.join(foreign)}, and no other node in its group to compare with; expected none")
@@ -84,11 +84,9 @@ def _keeps_away(taint: Taint) -> bool:
     return taint.effect in KEEPS_AWAY and not is_of_condition and not is_usual_taint(taint.key)
 
 
-def _is_shared(taint: Taint, node: MemberNode) -> bool:
+def _is_shared(taint: Taint, node: MemberNode, cluster: ClusterFacts) -> bool:
     """Whether most others of the group have it too, as a group that is kept for some jobs does."""
-    having = sum(
-        any(one.key == taint.key and one.effect == taint.effect for one in other.taints) for other in node.others
-    )
+    having = cluster.taints_of_groups[node.told.group][taint.key, taint.effect] - 1
     return 2 * having > len(node.others)
 
 

@@ -61,13 +61,13 @@ def _missing(node: MemberNode, cluster: ClusterFacts, settle_s: float) -> Iterat
     if told.age_s(told.created) < settle_s:
         return
     own = {pod.daemon_set for pod in pods_on(cluster, told)}
-    of_others = [{pod.daemon_set: pod.role for pod in pods_on(cluster, other)} for other in node.others]
-    roles = {name: role for one in of_others for name, role in one.items()}
-    for name in sorted(roles.keys() - own):
-        row = needed_daemon_set(roles[name])
-        having = sum(name in one for one in of_others)
-        if row and 2 * having > len(of_others):
-            yield row, f"no pod of {name}, which {row.purpose}, as on {having} of {len(of_others)} others of its group"
+    for (name, role), having in sorted(cluster.daemon_sets_of_groups[told.group].items()):
+        row = needed_daemon_set(role)
+        if row and name not in own and 2 * having > len(node.others):
+            yield (
+                row,
+                f"no pod of {name}, which {row.purpose}, as on {having} of {len(node.others)} others of its group",
+            )
 
 
 @mark.hyperpod_node_debugger("I")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -153,6 +154,31 @@ class ClusterFacts:
         if data.get("is_cut", flag):
             raise Incomplete("there are more pods than were read", cause="there are more pods than were read")
         return tuple(KubernetesPod(entry, now) for entry in data.get("pods", objects))
+
+    @collected_by()
+    def pods_by_node(self) -> Mapping[str, list[KubernetesPod]]:
+        """The same by the node that they are on, as Kubernetes calls it. Raises Incomplete."""
+        found: dict[str, list[KubernetesPod]] = {}
+        for pod in self.kubernetes_pods:
+            found.setdefault(pod.node, []).append(pod)
+        return found
+
+    @collected_by()
+    def daemon_sets_of_groups(self) -> Mapping[str, Counter[tuple[str, str]]]:
+        """On how many nodes of each group a daemon set has a pod, by its name and role. Raises Incomplete."""
+        found: dict[str, Counter[tuple[str, str]]] = {}
+        for node in self.kubernetes_nodes:
+            pods = self.pods_by_node.get(node.name, ())
+            found.setdefault(node.group, Counter()).update({(pod.daemon_set, pod.role) for pod in pods if pod.role})
+        return found
+
+    @collected_by()
+    def taints_of_groups(self) -> Mapping[str, Counter[tuple[str, str]]]:
+        """How many nodes of each group have a taint, by its key and effect. Raises Incomplete."""
+        found: dict[str, Counter[tuple[str, str]]] = {}
+        for node in self.kubernetes_nodes:
+            found.setdefault(node.group, Counter()).update({(taint.key, taint.effect) for taint in node.taints})
+        return found
 
     kubernetes_slices = list_collected_as(SLICES, "slices", ResourceSlice)
 

@@ -59,7 +59,7 @@ def _of(told: Iterable[KubernetesNode], name: str, address: str) -> KubernetesNo
 
 def pods_on(cluster: ClusterFacts, node: KubernetesNode) -> list[KubernetesPod]:
     """The pods of a node. Raises Incomplete."""
-    return [pod for pod in cluster.kubernetes_pods if pod.node == node.name]
+    return cluster.pods_by_node.get(node.name, [])
 
 
 def slices_of(cluster: ClusterFacts, node: KubernetesNode, word: str) -> list[ResourceSlice]:
