@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.suite import evaluate as evaluating
 from clusterproof.plugins.suite.check import Check
-from clusterproof.plugins.suite.evaluate import Owner
+from clusterproof.plugins.suite.evaluate import Finding, Owner
 from tests.mutants.cases import Case
 
 TESTS = (
@@ -38,15 +37,13 @@ def cases(root: Path) -> Iterable[Case]:
 def judged_by(*words: str) -> tuple[int, list[Case]]:
     """How the tests end that these words of a command line choose, and what they judge."""
     kept: dict[int, tuple[Any, dict[str, Check]]] = {}
-    evaluate = evaluating.evaluate
+    findings = evaluating._findings  # by which every verdict comes about, whoever has imported what calls it
 
-    def remembered(check: Check, owner: Owner) -> Result:
+    def remembered(check: Check, owner: Owner) -> list[Finding]:
         kept.setdefault(id(owner), (owner, {}))[1][check.route.check] = check
-        return evaluate(check, owner)
+        return findings(check, owner)
 
-    evaluating.evaluate = remembered
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluating, "_findings", remembered)
         ended = pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *words])
-    finally:
-        evaluating.evaluate = evaluate
     return ended, [Case(f"{owner.name} of the tests", owner, checks) for owner, checks in kept.values()]
