@@ -22,7 +22,7 @@ from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.kubernetes.collector import ask
 from clusterproof.plugins.suite import evaluate
 from clusterproof.plugins.suite.all_checks import all_checks
-from tests.builders.runs import Runs
+from tests.builders.runs import ROOT, Runs
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubernetes
@@ -41,6 +41,7 @@ LABELS = {
 ASKED = (NODES, PODS, SLICES, QUEUES)
 NEEDED_BY = {"nodes": NODES, "pods": PODS, "resourceslices": SLICES}
 KUEUE = "kueue.x-k8s.io"
+CHECKS = str(ROOT / "checks" / "control_plane")
 
 
 @contextlib.contextmanager
@@ -252,12 +253,9 @@ def test_an_api_server_that_is_not_there_breaks_every_answer(kubernetes: Bed, mo
     assert isinstance(next(iter(answers.values())), Collected)
 
 
-def test_a_run_judges_records_and_replays_what_kubernetes_says(
-    kubernetes: Bed, pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs = Runs.prepared(pytester, tmp_path, monkeypatch)
+def test_a_run_judges_records_and_replays_what_kubernetes_says(kubernetes: Bed, runs: Runs, tmp_path: Path) -> None:
     results, recorded = ("--results", str(runs.results_file)), tmp_path / "recorded"
-    checks = ("--pyargs", "clusterproof.checks", "-m", "preflight", "-k", "k8s_node_takes_pods or k8s_gpu_seen")
+    checks = (CHECKS, "-m", "preflight", "-k", "k8s_node_takes_pods or k8s_gpu_seen")
     name = kubernetes.machine.name
     labels = {"node.kubernetes.io/instance-type": "p5.48xlarge"}
     kubernetes.plane.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}, "spec": {"unschedulable": True}})
