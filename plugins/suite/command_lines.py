@@ -80,6 +80,34 @@ def manifest() -> argparse.ArgumentParser:
     return parser
 
 
+def watch() -> argparse.ArgumentParser:
+    """`clusterproof watch`."""
+    parser = argparse.ArgumentParser(
+        prog="clusterproof watch",
+        description="Samples the nodes of a cluster while it works, follows their kernel logs, judges by the same "
+        "checks, and says what changes. Ends by SIGINT or SIGTERM, or after --for.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--cluster", required=True, metavar="X", help=f"what to watch: {forms()}")
+    parser.add_argument("--nodes", default="", metavar="NODESET", help="only these nodes of it")
+    parser.add_argument("--exclude", default="", metavar="NODESET", help="but not these")
+    parser.add_argument("--every", default="10", metavar="S", help="seconds between samples (default 10)")
+    parser.add_argument("--for", dest="for_s", metavar="TIME", help="how long: 90s, 30m, 24h (default: until stopped)")
+    parser.add_argument("--record", metavar="DIR", help="keep samples, evidence and changes, for --cluster replay:DIR")
+    parser.add_argument("--policy", metavar="FILE", help="the site's own numbers, expectations and exceptions")
+    parser.add_argument("--instance-type", default="", metavar="TYPE", help="where nothing else tells it")
+    parser.add_argument("--expect", default="", metavar="K=N,…", help="what every node must have, e.g. gpus=8,efa=32")
+    parser.add_argument("--region", default="", metavar="REGION", help="the AWS region")
+    parser.add_argument("--profile", default="", metavar="NAME", help="the AWS profile")
+    parser.add_argument("--via", default="", metavar="WAY", help="how to reach nodes of Slurm: nodes (ssh)")
+    parser.add_argument("--fanout", type=int, default=64, metavar="N", help="how many to connect to at once (64)")
+    parser.add_argument("--connect-timeout", type=float, default=15.0, metavar="S", help="to reach a node (15)")
+    parser.add_argument("--accept-new-host-keys", action="store_true", help="on trust, for this watch only")
+    parser.add_argument("--sudo", action="store_true", help="run under sudo -n, for what only root may read")
+    parser.add_argument("--host-root", default="/", metavar="DIR", help="read the host under this folder of the node")
+    return parser
+
+
 def completion() -> argparse.ArgumentParser:
     """`clusterproof completion`."""
     parser = argparse.ArgumentParser(
@@ -112,7 +140,7 @@ def every() -> Iterator[argparse.ArgumentParser]:
     """Each command's, in the order in which help has them."""
     from clusterproof.reports.history.command import parser as history
 
-    yield from (check(), checks(), explain(), doctor(), init(), history(), manifest(), completion())
+    yield from (check(), checks(), explain(), doctor(), init(), history(), watch(), manifest(), completion())
 
 
 def whole() -> argparse.ArgumentParser:

@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/clusterproof
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_clusterproof_subparsers=(check checks explain doctor init history manifest completion)
+_shtab_clusterproof_subparsers=(check checks explain doctor init history watch manifest completion)
 
 _shtab_clusterproof_check_option_strings=(-h --help -m -k -x -n -q -v --lf --collect-only --junitxml --html --nodes --exclude --instance-type --expect --fanout --connect-timeout --answer-timeout --accept-new-host-keys --via --slurm-wait --srun-options --include-drained --k8s-namespace --k8s-image --region --profile --ssm-rate --ssm-output --fsx-window --probe-timeout --host-root --sudo --policy --incomplete --concerns --since --log-cursor --report --no-report --results --record --bundle --redact --history --since-last --notify --cloudwatch --refresh-catalog --load-timeout --dcgm-level --load-path --torch-python --fs-bandwidth --fs-size --fs-at-once --pairs --pairs-at-once --pairs-budget --pairs-seed --pair-timeout --resume --meter --meter-program --meter-options --meter-env --meter-size --collective --ranks-per-node --launcher --mpirun-options --baseline --save-baseline)
 _shtab_clusterproof_checks_option_strings=(-h --help -m)
@@ -13,6 +13,7 @@ _shtab_clusterproof_explain_option_strings=(-h --help)
 _shtab_clusterproof_doctor_option_strings=(-h --help)
 _shtab_clusterproof_init_option_strings=(-h --help)
 _shtab_clusterproof_history_option_strings=(-h --help --history --cluster --runs --sort --all)
+_shtab_clusterproof_watch_option_strings=(-h --help --cluster --nodes --exclude --every --for --record --policy --instance-type --expect --region --profile --via --fanout --connect-timeout --accept-new-host-keys --sudo --host-root)
 _shtab_clusterproof_manifest_option_strings=(-h --help --from --cluster --out)
 _shtab_clusterproof_completion_option_strings=(-h --help)
 _shtab_clusterproof_option_strings=(-h --help --help-all --version --run)
@@ -35,6 +36,9 @@ _shtab_clusterproof_check___baseline_COMPGEN=_shtab_compgen_files
 _shtab_clusterproof_check___save_baseline_COMPGEN=_shtab_compgen_files
 _shtab_clusterproof_init_pos_0_COMPGEN=_shtab_compgen_dirs
 _shtab_clusterproof_history___history_COMPGEN=_shtab_compgen_files
+_shtab_clusterproof_watch___record_COMPGEN=_shtab_compgen_dirs
+_shtab_clusterproof_watch___policy_COMPGEN=_shtab_compgen_files
+_shtab_clusterproof_watch___host_root_COMPGEN=_shtab_compgen_dirs
 _shtab_clusterproof_manifest___out_COMPGEN=_shtab_compgen_files
 _shtab_clusterproof___run_COMPGEN=_shtab_compgen_files
 
@@ -48,10 +52,11 @@ _shtab_clusterproof_check___meter_choices=(nccl-tests nccom-test iperf3 fi_pingp
 _shtab_clusterproof_check___launcher_choices=(srun mpirun ssh)
 _shtab_clusterproof_checks__m_choices=(ami control_plane epilog gpu host hyperpod_cluster_debugger hyperpod_nccl hyperpod_node_debugger hyperpod_performance_debugger hyperpod_slurm_debugger hyperpod_version_checker network neuron node perf preflight prolog run software storage)
 _shtab_clusterproof_explain_pos_0_choices=(control_plane.cluster_in_service control_plane.deep_health_checks control_plane.hyperpod_node_health control_plane.image_uniform control_plane.k8s_efa_allocatable control_plane.k8s_gpu_allocatable control_plane.k8s_gpu_labels control_plane.k8s_gpu_pods control_plane.k8s_gpu_seen control_plane.k8s_hugepages control_plane.k8s_node_ready control_plane.k8s_node_takes_pods control_plane.k8s_pending_gpu_pods control_plane.k8s_pod_shm control_plane.k8s_queues control_plane.k8s_system_pods control_plane.k8s_topology_labels control_plane.k8s_versions_uniform control_plane.mixed_instance_types control_plane.network_layers control_plane.node_recovery control_plane.nodes_running control_plane.security_group_self_reference control_plane.service_quotas control_plane.single_az control_plane.slurm_config control_plane.slurm_gres control_plane.slurm_nodes control_plane.slurm_nodes_take_jobs control_plane.slurm_topology control_plane.subnet_private control_plane.ultraserver_block control_plane.vpc_endpoints gpu.application_clocks gpu.compute_mode gpu.corrected_ecc_rate gpu.dcgm_diag gpu.driver_answers_in_time gpu.ecc_mode gpu.fabric_manager gpu.fabric_state gpu.fabric_uniform gpu.gpu_answers gpu.gpu_bandwidth gpu.gpu_count gpu.gpu_driver gpu.gpu_gemm gpu.gpu_identity gpu.gpu_numa gpu.gpu_uniform gpu.imex gpu.mig_uniform gpu.no_leftover_processes gpu.no_sxid gpu.no_throttle gpu.no_uncorrected_ecc gpu.no_xid gpu.node_busbw gpu.nvlink_active gpu.nvlink_errors gpu.nvswitch_count gpu.pcie_errors gpu.pcie_link gpu.peermem gpu.persistence_mode gpu.power_limit gpu.recovery_action gpu.row_remap gpu.sram_threshold gpu.temperature gpu.vbios_uniform host.c_states host.clock_sync host.clocksource host.cpu_governor host.cpu_steal host.cpu_throttled host.cpu_uniform host.cpus_online host.d_state host.daemon_memory host.dev_shm host.device_drivers host.efa_huge_pages host.hugepages host.iowait host.job_leftovers host.kernel_oops host.kernel_running_is_installed host.lockups host.mce_edac host.memory_available host.memory_size host.memory_uniform host.no_oom_kill host.numa host.numa_balancing host.pcie_aer host.reboot_required host.root_volume host.segfaults host.services host.shm_leaked host.shm_leftovers host.swap host.thp host.thread_siblings host.ulimits host.zombies network.address_unique network.efa_count network.efa_counters network.efa_driver_errors network.efa_gdr network.efa_loopback network.efa_modules network.efa_port_active network.efa_rate network.ena_driver_errors network.ib_count network.ib_errors network.ib_link_layer network.ib_ports network.imds_v2 network.interfaces_up network.kernel_tables network.libfabric_efa network.link_flaps network.memlock network.mtu network.nameservers network.nccl_correct network.nccl_transport network.nic_link network.nic_numa network.nic_uniform network.not_a_straggler network.own_name network.pairwise_busbw network.pairwise_correct network.pairwise_transport network.scheduled_events network.transport_plan neuron.connected neuron.device_count neuron.devices_answer neuron.nccom neuron.no_hw_error neuron.no_leftover_processes neuron.no_uncorrected_ecc node.evidence_complete node.reachable node.uptime_settled run.batch_size run.checkpoint_share run.comm_exposed run.cpu_bound run.data_wait run.first_missing run.gpu_busy run.gpu_fluctuates run.gpu_memory_growth run.hung run.init_time run.io_bound run.last_to_come run.load_balance run.slow_clock run.slow_rank run.stages_uneven run.step_drift run.step_outliers run.work_uneven software.container_runtime software.drivers_expected software.efa_installer_string software.image_clean software.libraries_expected software.libraries_load software.modules_expected software.services_expected software.sizes_expected software.version_compat software.version_drift software.versions_expected storage.disk_errors storage.file_system_errors storage.fs_bandwidth storage.fsx_capacity storage.fsx_throughput storage.fsx_utilization storage.lustre_clients storage.lustre_health storage.lustre_mdt_inodes storage.lustre_ost_fill storage.lustre_striping storage.lustre_tuning storage.mount_options storage.mount_uniform storage.mounts_alive storage.mounts_expected storage.mounts_writable storage.nvme_scratch storage.nvme_state storage.space)
+_shtab_clusterproof_watch___cluster_choices=(local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:)
 _shtab_clusterproof_manifest___from_choices=(local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:)
 _shtab_clusterproof_manifest___cluster_choices=(local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:)
 _shtab_clusterproof_completion_pos_0_choices=(bash zsh fish)
-_shtab_clusterproof_pos_0_choices=(check checks explain doctor init history manifest completion)
+_shtab_clusterproof_pos_0_choices=(check checks explain doctor init history watch manifest completion)
 
 _shtab_clusterproof_check__h_nargs=0
 _shtab_clusterproof_check___help_nargs=0
@@ -79,6 +84,10 @@ _shtab_clusterproof_init___help_nargs=0
 _shtab_clusterproof_history__h_nargs=0
 _shtab_clusterproof_history___help_nargs=0
 _shtab_clusterproof_history___all_nargs=0
+_shtab_clusterproof_watch__h_nargs=0
+_shtab_clusterproof_watch___help_nargs=0
+_shtab_clusterproof_watch___accept_new_host_keys_nargs=0
+_shtab_clusterproof_watch___sudo_nargs=0
 _shtab_clusterproof_manifest__h_nargs=0
 _shtab_clusterproof_manifest___help_nargs=0
 _shtab_clusterproof_completion__h_nargs=0

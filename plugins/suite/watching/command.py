@@ -12,11 +12,11 @@ from pathlib import Path
 
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
-from clusterproof.plugins.core.kinds import forms
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.policy.file import find_policy
+from clusterproof.plugins.suite import command_lines
 from clusterproof.plugins.suite.watching.controller import WHY_NOT, Controller, Settings
 from clusterproof.plugins.suite.watching.judge import Judge
 from clusterproof.plugins.suite.watching.line import How
@@ -37,7 +37,7 @@ class Refused(Exception):  # noqa: N818 - an outcome of the command line
 
 def watch(arguments: Sequence[str]) -> tuple[int, str]:
     """The exit code and what is wrong with the command line. Raises SystemExit where argparse does."""
-    option = _parser().parse_args(arguments)
+    option = command_lines.watch().parse_args(arguments)
     try:
         policy = find_policy(option.policy, Path.cwd())
         cluster = _cluster(option, policy)
@@ -45,33 +45,6 @@ def watch(arguments: Sequence[str]) -> tuple[int, str]:
         return _watched(cluster, policy, settings, option.record), ""
     except (Refused, InventoryError, Unusable) as wrong:
         return BAD_COMMAND_LINE, f"clusterproof watch: {wrong}\n"
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="clusterproof watch",
-        description="Samples the nodes of a cluster while it works, follows their kernel logs, judges by the same "
-        "checks, and says what changes. Ends by SIGINT or SIGTERM, or after --for.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--cluster", required=True, metavar="X", help=f"what to watch: {forms()}")
-    parser.add_argument("--nodes", default="", metavar="NODESET", help="only these nodes of it")
-    parser.add_argument("--exclude", default="", metavar="NODESET", help="but not these")
-    parser.add_argument("--every", default="10", metavar="S", help="seconds between samples (default 10)")
-    parser.add_argument("--for", dest="for_s", metavar="TIME", help="how long: 90s, 30m, 24h (default: until stopped)")
-    parser.add_argument("--record", metavar="DIR", help="keep samples, evidence and changes, for --cluster replay:DIR")
-    parser.add_argument("--policy", metavar="FILE", help="the site's own numbers, expectations and exceptions")
-    parser.add_argument("--instance-type", default="", metavar="TYPE", help="where nothing else tells it")
-    parser.add_argument("--expect", default="", metavar="K=N,…", help="what every node must have, e.g. gpus=8,efa=32")
-    parser.add_argument("--region", default="", metavar="REGION", help="the AWS region")
-    parser.add_argument("--profile", default="", metavar="NAME", help="the AWS profile")
-    parser.add_argument("--via", default="", metavar="WAY", help="how to reach nodes of Slurm: nodes (ssh)")
-    parser.add_argument("--fanout", type=int, default=64, metavar="N", help="how many to connect to at once (64)")
-    parser.add_argument("--connect-timeout", type=float, default=15.0, metavar="S", help="to reach a node (15)")
-    parser.add_argument("--accept-new-host-keys", action="store_true", help="on trust, for this watch only")
-    parser.add_argument("--sudo", action="store_true", help="run under sudo -n, for what only root may read")
-    parser.add_argument("--host-root", default="/", metavar="DIR", help="read the host under this folder of the node")
-    return parser
 
 
 def _cluster(option: argparse.Namespace, policy: Policy) -> Cluster:
