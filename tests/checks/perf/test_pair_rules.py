@@ -79,7 +79,7 @@ def of_node(check: str, made: Campaign, instance_type: str = "p5.48xlarge") -> R
         (WELL, None, USUAL + 1, FAIL, "400 GB/s, 100 % of normal; expected at least 401 GB/s"),
         (WELL, Finding(Kind.SLOW_LINK, AB.nodes), None, FAIL, "though each node is well with others"),
         (WELL, Finding(Kind.INCONCLUSIVE, AB.nodes, words="asked once"), None, INCOMPLETE, "asked once; expected"),
-        (WELL, Finding(Kind.INCONCLUSIVE, tuple("abc"), words="who"), None, INCOMPLETE, "who; expected enough measurements"),
+        (WELL, Finding(Kind.INCONCLUSIVE, tuple("abc"), words="who"), None, INCOMPLETE, "who; expected enough"),
         (WELL, Finding(Kind.CONFIGURATION, pairs=(AB,)), 200.0, FAIL, "expected at least 200 GB/s"),
         (WELL, Finding(Kind.SLOW_GROUP, words="slow rack", pairs=(AB,)), None, FAIL, "slow rack; expected"),
         (WELL, Finding(Kind.SLOW_NODE, ("a",), estimate=SLOW, pairs=(AB,)), None, PASS, ""),
