@@ -45,7 +45,7 @@ function render() {
   });
   const shown = lines.slice(0, grid.shown);
   fill(grid.table,
-    el("caption", {}, columns.length + " of " + checks.filter((check) => check.letters.trim()).length + " checks, " + rows.length + " rows"),
+    el("caption", {}, columns.length + " of " + checks.filter((check) => check.letters.trim()).length + " checks, " + rows.length + (rows.length === 1 ? " row" : " rows")),
     el("thead", {}, subsystems(columns), el("tr", {}, el("td"), columns.map(heading))),
     el("tbody", {}, shown.map(line)),
   );

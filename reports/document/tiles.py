@@ -15,7 +15,8 @@ def tiles(results: Iterable[Result]) -> str:
     tasks, fit = to_do(results), fit_nodes(results)
     if not tasks and not fit:
         return ""
-    of_fit = _tile("pass", str(fit), "fit", "as far as checked", "")
+    has_nodes = any(result.is_of_node for result in results)
+    of_fit = _tile("pass", str(fit), "fit", "as far as checked", "") if has_nodes else ""
     shared = shared_finding(results)
     said = f'<p class="shared">{escape(shared)}</p>' if shared else ""
     return f'<ul class="tiles" aria-label="what to do">{"".join(map(_of_task, tasks))}{of_fit}</ul>{said}'

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.core.nodeset import expand
 from clusterproof.plugins.core.result import ACTIONS, Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.document.tiles import tiles
 from clusterproof.reports.to_do import CANNOT_REACH, NOT_PROVEN, shared_finding, to_do, to_do_line
 
 REFUSED = "unreachable: refused"
@@ -119,3 +120,10 @@ def test_every_node_that_is_not_fit_is_named_and_no_line_is_broken(results: list
     assert named >= wrong
     assert "\n" not in to_do_line(results)
     assert all(task.action in (*ACTIONS, CANNOT_REACH, NOT_PROVEN) for task in to_do(results))
+
+
+def test_a_training_run_without_nodes_has_no_tile_of_nodes_that_are_fit() -> None:
+    of_run = failed("run.slow_rank", "trace", "investigate", subject="rank")
+    of_node = Result("gpu.ecc", "n1", Verdict.PASS)
+    assert "as far as checked" not in tiles([of_run])
+    assert "as far as checked" in tiles([of_run, of_node])
