@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.testbed.kubernetes.bed import NAMESPACE, bed
-from tests.testbed.kubernetes.machine import KUBE_PROXY
+from tests.testbed.kubernetes.machine import KUBE_PROXY, cgroup_of
 from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubernetes
 
@@ -21,8 +21,9 @@ def test_a_pod_runs_on_the_node_and_nothing_is_left_of_it_all(capfd: pytest.Capt
     with bed() as kubernetes:
         kubernetes.plane.call("POST", PODS, pod)
         wait_until(lambda: kubernetes.plane.call("GET", f"{PODS}/one")["status"]["phase"] == "Running", "running")
-        folder = kubernetes.plane.folder
+        folder, cgroup = kubernetes.plane.folder, cgroup_of(kubernetes.machine.kubelet_port)
+        assert list(Path("/sys/fs/cgroup").glob(f"**/{cgroup}"))
         assert kubernetes.left() == ["pods/one"]
     assert not folder.exists()
     assert str(folder) not in Path("/proc/mounts").read_text()
-    assert not list(Path("/sys/fs/cgroup").glob("**/clusterproof-test-*"))
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/{cgroup}"))

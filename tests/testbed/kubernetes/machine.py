@@ -95,8 +95,8 @@ class Machine:
 @contextlib.contextmanager
 def machine(plane: ControlPlane, folder: Path, name: str = "gpu001") -> Iterator[Machine]:
     """Start containerd and a kubelet, and wait until the node is Ready; nothing of them is left behind."""
-    cgroup = f"clusterproof-test-{os.getpid()}"
     port = free_port()
+    cgroup = cgroup_of(port)
     (folder / "cni").mkdir()
     (folder / "cni" / "10-none.conflist").write_text(json.dumps(NO_NETWORK))
     (folder / "containerd.toml").write_text(CONTAINERD.format(folder=folder, sandbox=SANDBOX))
@@ -121,6 +121,11 @@ def machine(plane: ControlPlane, folder: Path, name: str = "gpu001") -> Iterator
         node.set_address("127.0.0.1")
         wait_until(lambda: KUBE_PROXY in node.images(), "telling its images", node.kubelet)
         yield node
+
+
+def cgroup_of(port: int) -> str:
+    """That of the node whose kubelet listens there: tests beside each other have nodes of their own."""
+    return f"clusterproof-test-{port}"
 
 
 def _kubelet(folder: Path, cgroup: str, port: int) -> dict[str, object]:
