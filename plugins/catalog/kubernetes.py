@@ -39,6 +39,14 @@ class NodeHealth:
 
 
 @record
+class SystemNamespace:
+    """Namespaces in which only those who run a cluster make pods."""
+
+    pattern: str
+    source: str
+
+
+@record
 class NeededDaemonSet:
     """A daemon set, what does not work without its pod, and what it means that this is ill or missing."""
 
@@ -64,8 +72,10 @@ def health_of_hyperpod(word: str) -> NodeHealth | None:
     return _health().get(word)
 
 
-def role_of(daemon_set: str) -> str:
-    """The row of a daemon set of that name; empty where none is."""
+def role_of(namespace: str, daemon_set: str) -> str:
+    """The row of a daemon set of that name; empty where none is, or where users may make one of any name."""
+    if not any(re.fullmatch(row.pattern, namespace) for row in _system_namespaces().values()):
+        return ""
     return next((role for role, row in _daemon_sets().items() if re.fullmatch(row.pattern, daemon_set)), "")
 
 
@@ -86,6 +96,11 @@ def _conditions() -> Mapping[str, NodeCondition]:
 @cache
 def _health() -> Mapping[str, NodeHealth]:
     return table(NodeHealth, FILE, "health")
+
+
+@cache
+def _system_namespaces() -> Mapping[str, SystemNamespace]:
+    return table(SystemNamespace, FILE, "system_namespace")
 
 
 @cache

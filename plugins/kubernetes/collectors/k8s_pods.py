@@ -44,7 +44,7 @@ def _told(pod: Pod, data: Mapping[str, Any]) -> dict[str, Any]:
         "node": pod.node,
         "phase": pod.phase,
         "owner": pod.owner,
-        "role": role_of(pod.owner.partition("/")[2]) if pod.owner.startswith("DaemonSet/") else "",
+        "role": role_of(pod.namespace, pod.owner.partition("/")[2]) if pod.owner.startswith("DaemonSet/") else "",
         "created": pod.created,
         "deleted": pod.deleted,
         "ready": is_ready,

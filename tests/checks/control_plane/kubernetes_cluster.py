@@ -163,7 +163,7 @@ def healthy() -> Words:
             node,
             namespace="kube-system",
             owner=f"DaemonSet/{name}",
-            role=role_of(name),
+            role=role_of("kube-system", name),
             uid=UID.format(number),
         )
         for number, (name, node) in enumerate(((name, node) for node in NAMES for name in DAEMON_SETS), start=10)

@@ -1,0 +1,38 @@
+"""Whose pods count as the system's: any user may call a pod's owner what they like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.kubernetes.collectors import k8s_pods
+
+
+class OnePod:
+    """An API server with one pod, of a daemon set of NVIDIA's name, in this namespace."""
+
+    def __init__(self, namespace: str) -> None:
+        owner = {"kind": "DaemonSet", "name": "nvidia-device-plugin-daemonset", "controller": True}
+        metadata = {"name": "plugin-1", "namespace": namespace, "ownerReferences": [owner]}
+        self.pod = {"metadata": metadata, "spec": {"nodeName": "gpu001"}, "status": {"phase": "Pending"}}
+
+    def listed(self, _path: str, **_words: str) -> Iterator[Any]:
+        yield self.pod
+
+
+@pytest.mark.parametrize(
+    ("namespace", "role"),
+    [
+        ("kube-system", "nvidia-device-plugin"),
+        ("gpu-operator", "nvidia-device-plugin"),
+        ("team-a", ""),
+        ("nvidia", ""),
+        ("kube-system-of-mine", ""),
+    ],
+)
+def test_a_pod_of_a_users_namespace_is_none_of_the_systems_whatever_it_is_called(namespace: str, role: str) -> None:
+    told: Any = k8s_pods.read(OnePod(namespace), frozenset({"gpu001"}))  # type: ignore[arg-type]
+    (pod,) = told["pods"]
+    assert (pod["owner"], pod["role"]) == ("DaemonSet/nvidia-device-plugin-daemonset", role)
