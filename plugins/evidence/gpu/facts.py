@@ -13,6 +13,7 @@ from clusterproof.plugins.evidence.field import (
     flag,
     number,
     objects,
+    one,
     optional,
     read,
     table,
@@ -107,6 +108,7 @@ class Gpu:
     index: int
     record: Mapping[str, Any]
     known: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    fabric = Field(one(Fabric))
 
     @property
     def label(self) -> str:
@@ -206,11 +208,6 @@ class Gpu:
         except NotApplicable:
             return False
 
-    @property
-    def fabric(self) -> Fabric:
-        """Its NVLink fabric. Raises Incomplete, NotApplicable."""
-        return Fabric(read(self.data.get("fabric"), table, "fabric"))
-
     def slowed_share(self, counters: Iterable[int]) -> float | None:
         """The share of the time between two moments that one of these counters ran; None where there are not two."""
         try:
@@ -280,8 +277,8 @@ def _lost_word(data: object, levels: int) -> str:
         return str(data["error"])
     if not levels or not isinstance(data, (dict, list)):
         return ""
-    for one in data.values() if isinstance(data, dict) else data:
-        if isinstance(one, (dict, list)) and (word := _lost_word(one, levels - 1)):
+    for entry in data.values() if isinstance(data, dict) else data:
+        if isinstance(entry, (dict, list)) and (word := _lost_word(entry, levels - 1)):
             return word
     return ""
 
