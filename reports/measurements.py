@@ -11,7 +11,7 @@ from clusterproof.plugins.core.printable import printable
 from clusterproof.reports.run import Run
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.benchmarks.pairwise.facts import Campaign
+    from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 
 HEAD = (
     "pair",

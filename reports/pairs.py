@@ -7,7 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from math import exp
 
-from clusterproof.plugins.benchmarks.pairwise.facts import Campaign, PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.rounded import speed

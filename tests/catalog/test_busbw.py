@@ -10,8 +10,8 @@ import pytest
 from clusterproof.plugins.benchmarks.meters.choose import METERS, key_of
 from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
 from clusterproof.plugins.benchmarks.pairwise.campaign import plan
-from clusterproof.plugins.benchmarks.pairwise.facts import Campaign
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
+from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.catalog.busbw import (
     BusbwKey,

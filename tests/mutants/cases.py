@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from clusterproof.plugins.benchmarks.pairwise.facts import Campaign, MeasuredPair
+from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair
+from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node

@@ -14,7 +14,8 @@ import pytest
 from bench.clusters import Simulated
 from clusterproof.plugins.benchmarks.meters.baseline import Figure, Stack
 from clusterproof.plugins.benchmarks.meters.reading import Reading
-from clusterproof.plugins.benchmarks.pairwise.facts import Campaign, PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.model import Measurement, pair
 from clusterproof.reports.document.places import blocks, in_order
 from clusterproof.reports.document.strip import MAX_LINES

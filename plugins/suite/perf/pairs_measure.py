@@ -17,7 +17,7 @@ from clusterproof.plugins.benchmarks.meters.baseline import BaselineError, Figur
 from clusterproof.plugins.benchmarks.meters.meter import Meter
 from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.benchmarks.pairwise.drive import Progress, drive
-from clusterproof.plugins.benchmarks.pairwise.facts import Campaign, PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.journal import (
     FILES,
     Journal,
@@ -27,6 +27,7 @@ from clusterproof.plugins.benchmarks.pairwise.journal import (
     read,
     write,
 )
+from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.model import Pair, pair
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster

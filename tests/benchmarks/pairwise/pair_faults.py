@@ -12,8 +12,9 @@ from random import Random
 from bench.clusters import NOMINAL_GB_PER_S, Simulated, names, racks_of
 from clusterproof.plugins.benchmarks.meters.reading import NOT_INSTALLED, Reading
 from clusterproof.plugins.benchmarks.pairwise.campaign import next_round, plan
-from clusterproof.plugins.benchmarks.pairwise.facts import Campaign, PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, write
+from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair, pair
 from clusterproof.plugins.core.verdict import Verdict
 
