@@ -110,16 +110,18 @@ def _opened_for_reading(path: Path) -> sqlite3.Connection:
 
 def _is_ours(database: sqlite3.Connection, path: Path) -> int:
     """The schema of the file; 0 where it is empty."""
-    version = int(database.execute("PRAGMA user_version").fetchone()[0])
-    owner = database.execute("PRAGMA application_id").fetchone()[0]
-    is_empty = not database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if owner != APPLICATION and not (version == 0 and is_empty):
+    version, owner, tables = database.execute(_WHOSE).fetchone()
+    if owner != APPLICATION and (version or tables):
         raise HistoryError(f"{path} is a database of another program; expected a file that --history wrote")
     if version > SCHEMA:
         raise HistoryError(
             f"{path} has schema {version}, from a newer clusterproof; this one knows {SCHEMA}: install the newer one"
         )
-    return version
+    return int(version)
+
+
+_WHOSE = """SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id),
+    count(*) FROM sqlite_master"""  # in one: another run may begin the file at any moment
 
 
 def _renew(database: sqlite3.Connection, path: Path) -> None:

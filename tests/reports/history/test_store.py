@@ -133,6 +133,29 @@ def test_runs_that_end_at_the_same_time_are_all_kept(file: Path, tmp_path: Path,
     assert rows(file, "PRAGMA journal_mode") == [("wal" if local else "delete",)]
 
 
+def test_a_file_that_another_run_begins_while_one_looks_whose_it_is_is_ours(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = sqlite3.connect
+    statements = []
+
+    def begun_meanwhile(statement: str) -> None:
+        if "sqlite_master" in statement and not statements:
+            statements.append(statement)
+            monkeypatch.setattr(sqlite3, "connect", connect)
+            add(file, result("gpu001", FAIL))
+
+    def connected(*words: object, **named: object) -> sqlite3.Connection:
+        database: sqlite3.Connection = connect(*words, **named)  # type: ignore[call-overload]
+        database.execute("PRAGMA journal_mode = WAL")
+        database.set_trace_callback(begun_meanwhile)
+        return database
+
+    monkeypatch.setattr(sqlite3, "connect", connected)
+    add(file, result("gpu001", PASS))
+    assert len(past(file).runs) == 2
+
+
 def test_a_run_that_is_killed_while_it_writes_leaves_no_half(file: Path, tmp_path: Path) -> None:
     add(file, result("gpu001", FAIL))
     linked_in(tmp_path)
