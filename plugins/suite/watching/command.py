@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
@@ -23,6 +24,7 @@ from clusterproof.plugins.suite.watching.line import How
 from clusterproof.plugins.suite.watching.view import Lines, Screen, summary
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Limits, Unusable
+from clusterproof.plugins.watch.pace import Pace, WrongPace
 from clusterproof.plugins.watch.recording import Recording
 
 BAD_COMMAND_LINE, FAILED, INCOMPLETE = 4, 1, 6
@@ -77,6 +79,13 @@ def _settings(option: argparse.Namespace, cluster: Cluster, policy: Policy) -> S
     )
 
 
+def _pace(policy: Policy) -> Pace:
+    try:
+        return Pace.of(Catalog.of(policy))
+    except WrongPace as wrong:
+        raise Refused(f"{policy.source}: {wrong}") from None
+
+
 def _span(text: str, flag: str) -> float:
     """Seconds of `90`, `90s`, `30m`, `24h`, `2d`. Raises Refused."""
     found = _SPAN.fullmatch(text)
@@ -89,7 +98,7 @@ def _watched(cluster: Cluster, policy: Policy, settings: Settings, record: str |
     """Watch until the end; the exit code."""
     began = time.monotonic()
     names = [target.name for target in cluster.targets]
-    state = Watch(Judge(cluster, policy), settings.how.every_s, names, began)
+    state = Watch(Judge(cluster, policy), settings.how.every_s, names, began, _pace(policy))
     view = Screen(state, cluster.name) if sys.stdout.isatty() else Lines(sys.stdout)
     try:
         recording = Recording(Path(record), settings.how.every_s, view.say) if record else None
