@@ -21,9 +21,11 @@ from clusterproof.plugins.suite import command_lines
 from clusterproof.plugins.suite.watching.controller import WHY_NOT, Controller, Settings
 from clusterproof.plugins.suite.watching.judge import Judge
 from clusterproof.plugins.suite.watching.line import How
+from clusterproof.plugins.suite.watching.outlets import Outlets
 from clusterproof.plugins.suite.watching.view import Lines, Screen, summary
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Limits, Unusable
+from clusterproof.plugins.watch.listening import Address, NoAddress
 from clusterproof.plugins.watch.pace import Pace, WrongPace
 from clusterproof.plugins.watch.recording import Recording
 
@@ -44,8 +46,8 @@ def watch(arguments: Sequence[str]) -> tuple[int, str]:
         policy = find_policy(option.policy, Path.cwd())
         cluster = _cluster(option, policy)
         settings = _settings(option, cluster, policy)
-        return _watched(cluster, policy, settings, option.record), ""
-    except (Refused, InventoryError, Unusable) as wrong:
+        return _watched(cluster, policy, settings, option), ""
+    except (Refused, InventoryError, Unusable, NoAddress) as wrong:
         return BAD_COMMAND_LINE, f"clusterproof watch: {wrong}\n"
 
 
@@ -94,25 +96,38 @@ def _span(text: str, flag: str) -> float:
     return float(found[1]) * _SECONDS[found[2]]
 
 
-def _watched(cluster: Cluster, policy: Policy, settings: Settings, record: str | None) -> int:
+def _watched(cluster: Cluster, policy: Policy, settings: Settings, option: argparse.Namespace) -> int:
     """Watch until the end; the exit code."""
     began = time.monotonic()
     names = [target.name for target in cluster.targets]
     state = Watch(Judge(cluster, policy), settings.how.every_s, names, began, _pace(policy))
     view = Screen(state, cluster.name) if sys.stdout.isatty() else Lines(sys.stdout)
     try:
-        recording = Recording(Path(record), settings.how.every_s, view.say) if record else None
+        recording = Recording(Path(option.record), settings.how.every_s, view.say) if option.record else None
     except OSError as problem:
-        raise Refused(f"--record {record}: {problem.strerror}; expected a folder that may be written") from None
-    controller = Controller(cluster, state, settings, recording, view.show)
-    before = {number: signal.signal(number, lambda *_: controller.stop()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with view:
-            controller.run()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        raise Refused(f"--record {option.record}: {problem.strerror}; expected a folder that may be written") from None
+    with view, Outlets(cluster.name, state, view.say) as outlets:
+        if recording:
+            outlets.trouble("recording", lambda: recording.is_in_trouble)
+        _open(outlets, option)
+        _run(Controller(cluster, state, settings, recording, view.show, outlets))
     for line in summary(state, time.monotonic() - began):
         sys.stdout.write(f"{line}\n")
     verdicts = set(state.verdicts.values())
     return FAILED if Verdict.FAIL in verdicts else INCOMPLETE if Verdict.INCOMPLETE in verdicts else 0
+
+
+def _open(outlets: Outlets, option: argparse.Namespace) -> None:
+    """Tell whatever the command line names. Raises NoAddress."""
+    if option.listen:
+        outlets.listen(Address.of(option.listen))
+
+
+def _run(controller: Controller) -> None:
+    """Until the end, or a signal."""
+    before = {number: signal.signal(number, lambda *_: controller.stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        controller.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

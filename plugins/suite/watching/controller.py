@@ -17,6 +17,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.recording import write_cluster, write_node
 from clusterproof.plugins.suite.watching.line import Ended, Event, How, Line
+from clusterproof.plugins.suite.watching.outlets import Outlets
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Limits, connection_for
 from clusterproof.plugins.transport.gather import gather
@@ -53,10 +54,17 @@ class Controller:
     """A watch that runs."""
 
     def __init__(
-        self, cluster: Cluster, watch: Watch, settings: Settings, recording: Recording | None, show: Show
+        self,
+        cluster: Cluster,
+        watch: Watch,
+        settings: Settings,
+        recording: Recording | None,
+        show: Show,
+        outlets: Outlets | None = None,
     ) -> None:
         self.cluster, self.watch, self.settings = cluster, watch, settings
         self.recording, self.show = recording, show
+        self.outlets = outlets or Outlets(cluster.name, watch, lambda _: None)
         self._events: SimpleQueue[Event | Visited | None] = SimpleQueue()
         self._is_over = threading.Event()
         self._visiting: set[str] = set()
@@ -112,7 +120,8 @@ class Controller:
                 self._visit([target.name for target in self.cluster.targets])
             if now >= look:
                 look = now + every_s
-                self._say(self.watch.look(now))
+                with self.outlets.lock:
+                    self._say(self.watch.look(now))
             try:
                 event = self._events.get(timeout=max(0.0, min(look, until) - time.monotonic()))
             except Empty:
@@ -122,19 +131,21 @@ class Controller:
     def _take(self, event: Event | Visited | None) -> None:
         if event is None:
             return
-        if isinstance(event, Visited):
-            self._judge(event.data)
-        elif isinstance(event.what, Ended):
-            self._why[event.node] = event.what.why
-            self.watch.ended(event.node, event.what.why)
-        else:
-            self._told(event.node, event.what, event.at)
+        with self.outlets.lock:
+            if isinstance(event, Visited):
+                self._judge(event.data)
+            elif isinstance(event.what, Ended):
+                self._why[event.node] = event.what.why
+                self.watch.ended(event.node, event.what.why)
+            else:
+                self._told(event.node, event.what, event.at)
 
     def _told(self, node: str, told: Told, at: float) -> None:
         has_booted = isinstance(told, Hello) and self.watch.is_new_boot(node, told)
         if self.recording:
             why = self._why.pop(node, "") if isinstance(told, Hello) else ""
             self.recording.told(node, told, time.time(), at, why)
+        self.outlets.told(node, told, time.time(), at)
         self._say(self.watch.told(node, told, at))
         if has_booted or (isinstance(told, Hello) and not self.watch.judge.knows(node)):
             self._visit([node])
@@ -178,6 +189,7 @@ class Controller:
     def _say(self, changes: Sequence[Change]) -> None:
         if changes and self.recording:
             self.recording.changes(changes, time.time(), time.monotonic())
+        self.outlets.said(changes)
         self.show(changes)
 
     def _end(self) -> None:

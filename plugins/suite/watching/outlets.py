@@ -1,0 +1,76 @@
+"""What a watch tells besides its lines, to programs: metrics over HTTP."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from clusterproof import __version__
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.watching.watch import Watch
+from clusterproof.plugins.watch.latest import Latest
+from clusterproof.plugins.watch.listening import Address, Listener
+from clusterproof.plugins.watch.metrics import Metrics, Snapshot
+from clusterproof.plugins.watch.states import Change
+from clusterproof.plugins.watch.told import Told
+
+
+class Outlets:
+    """Open from when they are made until they are closed. `lock` is held while the watch changes."""
+
+    def __init__(self, cluster: str, watch: Watch, say: Callable[[str], object]) -> None:
+        self.lock = threading.Lock()
+        self._cluster, self._watch, self._say = cluster, watch, say
+        self._began_s = time.time()
+        self._nodes = {name: Latest() for name in watch.names}
+        self._said: Counter[tuple[str, Verdict]] = Counter()
+        self._troubles: dict[str, Callable[[], bool]] = {}
+        self._open = ExitStack()
+
+    def __enter__(self) -> Outlets:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def trouble(self, part: str, is_so: Callable[[], bool]) -> None:
+        """Let metrics tell whether a part of the watch fails now."""
+        self._troubles[part] = is_so
+
+    def listen(self, address: Address) -> None:
+        """Answer Prometheus. Raises NoAddress."""
+        from prometheus_client import CollectorRegistry
+
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(Metrics(self.snapshot))
+        listener = Listener(address, registry)
+        self._open.callback(listener.close)
+        self._say(f"metrics: {listener.url}")
+
+    def told(self, node: str, told: Told, wall_s: float, at: float) -> None:
+        """A node has told something."""
+        self._nodes[node] = self._nodes[node].after(told, wall_s, at)
+
+    def said(self, changes: Sequence[Change]) -> None:
+        """These changes were said."""
+        self._said.update((change.kind.value, change.verdict) for change in changes)
+
+    def snapshot(self) -> Snapshot:
+        """The watch at this moment; from any thread."""
+        with self.lock:
+            return Snapshot(
+                cluster=self._cluster,
+                version=__version__,
+                began_s=self._began_s,
+                now=time.monotonic(),
+                every_s=self._watch.every_s,
+                fresh_s=self._watch.pace.silent_ticks * self._watch.every_s,
+                nodes=dict(self._nodes),
+                open=dict(self._watch.states.open),
+                unjudged=dict(self._watch.incomplete),
+                said=dict(self._said),
+                troubles={part: is_so() for part, is_so in self._troubles.items()},
+            )
