@@ -28,6 +28,7 @@ from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.watch.listening import Address, NoAddress
 from clusterproof.plugins.watch.pace import Pace, WrongPace
 from clusterproof.plugins.watch.recording import Recording
+from clusterproof.plugins.watch.textfile import NoTextfile
 
 BAD_COMMAND_LINE, FAILED, INCOMPLETE = 4, 1, 6
 LEAST_EVERY_S, MOST_EVERY_S = 1.0, 3600.0
@@ -47,7 +48,7 @@ def watch(arguments: Sequence[str]) -> tuple[int, str]:
         cluster = _cluster(option, policy)
         settings = _settings(option, cluster, policy)
         return _watched(cluster, policy, settings, option), ""
-    except (Refused, InventoryError, Unusable, NoAddress) as wrong:
+    except (Refused, InventoryError, Unusable, NoAddress, NoTextfile) as wrong:
         return BAD_COMMAND_LINE, f"clusterproof watch: {wrong}\n"
 
 
@@ -118,9 +119,11 @@ def _watched(cluster: Cluster, policy: Policy, settings: Settings, option: argpa
 
 
 def _open(outlets: Outlets, option: argparse.Namespace) -> None:
-    """Tell whatever the command line names. Raises NoAddress."""
+    """Tell whatever the command line names. Raises NoAddress, NoTextfile."""
     if option.listen:
         outlets.listen(Address.of(option.listen))
+    if option.textfile:
+        outlets.write(Path(option.textfile))
 
 
 def _run(controller: Controller) -> None:

@@ -1,4 +1,4 @@
-"""What a watch tells besides its lines, to programs: metrics over HTTP."""
+"""What a watch tells besides its lines, to programs: metrics over HTTP and in a file."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 from clusterproof import __version__
 from clusterproof.plugins.core.verdict import Verdict
@@ -15,7 +16,10 @@ from clusterproof.plugins.watch.latest import Latest
 from clusterproof.plugins.watch.listening import Address, Listener
 from clusterproof.plugins.watch.metrics import Metrics, Snapshot
 from clusterproof.plugins.watch.states import Change
+from clusterproof.plugins.watch.textfile import Textfile
 from clusterproof.plugins.watch.told import Told
+
+LEAST_S = 15.0  # between two files: Prometheus asks no more often, and a thousand nodes take a second of a core
 
 
 class Outlets:
@@ -49,6 +53,12 @@ class Outlets:
         listener = Listener(address, registry)
         self._open.callback(listener.close)
         self._say(f"metrics: {listener.url}")
+
+    def write(self, path: Path) -> None:
+        """Keep a file for node_exporter. Raises NoTextfile."""
+        file = Textfile(path, max(LEAST_S, self._watch.every_s), self.snapshot, self._say)
+        self._open.callback(file.close)
+        self.trouble("textfile", lambda: file.trouble.is_so)
 
     def told(self, node: str, told: Told, wall_s: float, at: float) -> None:
         """A node has told something."""
