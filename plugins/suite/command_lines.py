@@ -96,6 +96,7 @@ def watch() -> argparse.ArgumentParser:
     parser.add_argument("--record", metavar="DIR", help="keep samples, evidence and changes, for --cluster replay:DIR")
     parser.add_argument("--listen", metavar="[HOST]:PORT", help="answer Prometheus there (:9188: this machine alone)")
     parser.add_argument("--textfile", metavar="FILE.prom", help="the same in a file that node_exporter reads")
+    parser.add_argument("--notify", metavar="COMMAND", help="run this for what changes, which stands on its input")
     parser.add_argument("--policy", metavar="FILE", help="the site's own numbers, expectations and exceptions")
     parser.add_argument("--instance-type", default="", metavar="TYPE", help="where nothing else tells it")
     parser.add_argument("--expect", default="", metavar="K=N,…", help="what every node must have, e.g. gpus=8,efa=32")

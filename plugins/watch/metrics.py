@@ -36,6 +36,7 @@ class Snapshot:
     open: Mapping[Key, Seen]
     unjudged: Mapping[str, int] = field(default_factory=dict)  # checks that could not judge, by node
     said: Mapping[tuple[str, Verdict], int] = field(default_factory=dict)  # changes by kind and verdict
+    notified: Mapping[str, int] = field(default_factory=dict)  # notifications by outcome
     troubles: Mapping[str, bool] = field(default_factory=dict)  # parts of the watch: whether one fails now
 
 
@@ -133,6 +134,8 @@ def _of_findings(seen: Snapshot) -> Iterator[Metric]:
     yield _gauge("nodes", words, count, seen, ("finding",))
     said = {(kind, verdict.value): number for (kind, verdict), number in seen.said.items()}
     yield _counter("changes", "Changes that were said.", said, seen, ("kind", "verdict"))
+    notified = {(outcome,): number for outcome, number in seen.notified.items()}
+    yield _counter("notifications", "Notifications by what became of them.", notified, seen, ("outcome",))
     troubles = {(part,): float(is_so) for part, is_so in seen.troubles.items()}
     yield _gauge(
         "trouble", "1 while a part of the watch itself fails, and the watch goes on.", troubles, seen, ("part",)

@@ -163,6 +163,7 @@ complete -c clusterproof -n '_shtab_clusterproof_using watch' -l for -x -d 'how 
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l record -xka "(__fish_complete_directories)" -d 'keep samples, evidence and changes, for --cluster replay:DIR'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l listen -x -d 'answer Prometheus there (:9188: this machine alone)'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l textfile -xka "(__fish_complete_path (commandline -ct))" -d 'the same in a file that node_exporter reads'
+complete -c clusterproof -n '_shtab_clusterproof_using watch' -l notify -x -d 'run this for what changes, which stands on its input'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l policy -xka "(__fish_complete_path (commandline -ct))" -d 'the site'"'"'s own numbers, expectations and exceptions'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l instance-type -x -d 'where nothing else tells it'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l expect -x -d 'what every node must have, e.g. gpus=8,efa=32'

@@ -26,6 +26,7 @@ from clusterproof.plugins.suite.watching.view import Lines, Screen, summary
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.watch.listening import Address, NoAddress
+from clusterproof.plugins.watch.notifier import NoProgram, words_of
 from clusterproof.plugins.watch.pace import Pace, WrongPace
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.textfile import NoTextfile
@@ -48,7 +49,7 @@ def watch(arguments: Sequence[str]) -> tuple[int, str]:
         cluster = _cluster(option, policy)
         settings = _settings(option, cluster, policy)
         return _watched(cluster, policy, settings, option), ""
-    except (Refused, InventoryError, Unusable, NoAddress, NoTextfile) as wrong:
+    except (Refused, InventoryError, Unusable, NoAddress, NoTextfile, NoProgram) as wrong:
         return BAD_COMMAND_LINE, f"clusterproof watch: {wrong}\n"
 
 
@@ -119,11 +120,13 @@ def _watched(cluster: Cluster, policy: Policy, settings: Settings, option: argpa
 
 
 def _open(outlets: Outlets, option: argparse.Namespace) -> None:
-    """Tell whatever the command line names. Raises NoAddress, NoTextfile."""
-    if option.listen:
+    """Tell whatever the command line names. Raises NoAddress, NoTextfile, NoProgram."""
+    if option.listen is not None:
         outlets.listen(Address.of(option.listen))
-    if option.textfile:
+    if option.textfile is not None:
         outlets.write(Path(option.textfile))
+    if option.notify is not None:
+        outlets.notify(words_of(option.notify))
 
 
 def _run(controller: Controller) -> None:

@@ -1,11 +1,11 @@
-"""What a watch tells besides its lines, to programs: metrics over HTTP and in a file."""
+"""What a watch tells besides its lines, to programs: metrics over HTTP and in a file, and a program that is run."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.watch.latest import Latest
 from clusterproof.plugins.watch.listening import Address, Listener
 from clusterproof.plugins.watch.metrics import Metrics, Snapshot
+from clusterproof.plugins.watch.notifier import Notifier
 from clusterproof.plugins.watch.states import Change
 from clusterproof.plugins.watch.textfile import Textfile
 from clusterproof.plugins.watch.told import Told
@@ -32,6 +33,8 @@ class Outlets:
         self._nodes = {name: Latest() for name in watch.names}
         self._said: Counter[tuple[str, Verdict]] = Counter()
         self._troubles: dict[str, Callable[[], bool]] = {}
+        self._notified: Mapping[str, int] = {}
+        self._tell: list[Callable[[Sequence[Change]], object]] = []
         self._open = ExitStack()
 
     def __enter__(self) -> Outlets:
@@ -60,6 +63,14 @@ class Outlets:
         self._open.callback(file.close)
         self.trouble("textfile", lambda: file.trouble.is_so)
 
+    def notify(self, words: Sequence[str]) -> None:
+        """Run a program for what has changed."""
+        notifier = Notifier(words, self._cluster, self._say)
+        self._open.callback(notifier.close)
+        self._tell.append(notifier.said)
+        self._notified = notifier.counts
+        self.trouble("notify", lambda: notifier.trouble.is_so)
+
     def told(self, node: str, told: Told, wall_s: float, at: float) -> None:
         """A node has told something."""
         self._nodes[node] = self._nodes[node].after(told, wall_s, at)
@@ -67,6 +78,8 @@ class Outlets:
     def said(self, changes: Sequence[Change]) -> None:
         """These changes were said."""
         self._said.update((change.kind.value, change.verdict) for change in changes)
+        for tell in self._tell:
+            tell(changes)
 
     def snapshot(self) -> Snapshot:
         """The watch at this moment; from any thread."""
@@ -82,5 +95,6 @@ class Outlets:
                 open=dict(self._watch.states.open),
                 unjudged=dict(self._watch.incomplete),
                 said=dict(self._said),
+                notified=dict(self._notified),
                 troubles={part: is_so() for part, is_so in self._troubles.items()},
             )
