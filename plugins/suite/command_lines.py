@@ -102,7 +102,7 @@ def watch() -> argparse.ArgumentParser:
     parser.add_argument("--expect", default="", metavar="K=N,…", help="what every node must have, e.g. gpus=8,efa=32")
     parser.add_argument("--region", default="", metavar="REGION", help="the AWS region")
     parser.add_argument("--profile", default="", metavar="NAME", help="the AWS profile")
-    parser.add_argument("--via", default="", metavar="WAY", help="how to reach nodes of Slurm: nodes (ssh)")
+    parser.add_argument("--via", default="", metavar="WAY", help="of Slurm: nodes (by ssh), or ssh:[user@]HOST (srun there)")
     parser.add_argument("--fanout", type=int, default=64, metavar="N", help="how many to connect to at once (64)")
     parser.add_argument("--connect-timeout", type=float, default=15.0, metavar="S", help="to reach a node (15)")
     parser.add_argument("--accept-new-host-keys", action="store_true", help="on trust, for this watch only")

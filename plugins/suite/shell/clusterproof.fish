@@ -169,7 +169,7 @@ complete -c clusterproof -n '_shtab_clusterproof_using watch' -l instance-type -
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l expect -x -d 'what every node must have, e.g. gpus=8,efa=32'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l region -x -d 'the AWS region'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l profile -x -d 'the AWS profile'
-complete -c clusterproof -n '_shtab_clusterproof_using watch' -l via -x -d 'how to reach nodes of Slurm: nodes (ssh)'
+complete -c clusterproof -n '_shtab_clusterproof_using watch' -l via -x -d 'of Slurm: nodes (by ssh), or ssh:[user@]HOST (srun there)'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l fanout -x -d 'how many to connect to at once (64)'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l connect-timeout -x -d 'to reach a node (15)'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l accept-new-host-keys -d 'on trust, for this watch only'

@@ -25,6 +25,8 @@ from clusterproof.plugins.suite.watching.outlets import Outlets
 from clusterproof.plugins.suite.watching.view import Lines, Screen, summary
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Limits, Unusable
+from clusterproof.plugins.transport.staying_by_srun import JOB, STREAMING
+from clusterproof.plugins.transport.submit_host import submit_host
 from clusterproof.plugins.watch.listening import Address, NoAddress
 from clusterproof.plugins.watch.notifier import NoProgram, words_of
 from clusterproof.plugins.watch.pace import Pace, WrongPace
@@ -58,12 +60,23 @@ def _cluster(option: argparse.Namespace, policy: Policy) -> Cluster:
     found = resolve(option.cluster, {key: value for key, value in given.items() if value})
     found = narrow(found, option.nodes, option.exclude)
     found = with_expectations(found, option.instance_type, option.expect, policy.expect)
-    if found.connection in WHY_NOT:
-        raise Refused(
-            f"{option.cluster:.80} is reached by {found.connection}: {WHY_NOT[found.connection]}; "
-            "expected local or nodes that are reached by ssh (of Slurm: --via nodes)"
-        )
+    why_not = why_not_watched(found)
+    if why_not:
+        raise Refused(f"{option.cluster:.80} is reached by {found.connection}: {why_not}")
     return found
+
+
+def why_not_watched(cluster: Cluster) -> str:
+    """Why nothing can stay on the nodes of a cluster, and what can be instead; empty where it can."""
+    if cluster.connection != "srun":
+        instead = "expected local, nodes that are reached by ssh (of Slurm: --via nodes), or slurm:job:ID"
+        return f"{WHY_NOT[cluster.connection]}; {instead}" if cluster.connection in WHY_NOT else ""
+    way = submit_host(cluster.settings).connection
+    if way not in STREAMING:
+        return f"on a host that is reached by {way}: {WHY_NOT[way]}; expected --via nodes with ssh, or a log-in node"
+    if not cluster.settings.get(JOB):
+        return "without a job it would hold a place on each node while it lasts; expected slurm:job:ID, or --via nodes"
+    return ""
 
 
 def _settings(option: argparse.Namespace, cluster: Cluster, policy: Policy) -> Settings:

@@ -21,7 +21,7 @@ from clusterproof.plugins.suite.watching.outlets import Outlets
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Limits, connection_for
 from clusterproof.plugins.transport.gather import gather
-from clusterproof.plugins.transport.staying import LocalStaying, SshStaying, Staying
+from clusterproof.plugins.transport.staying import staying_for
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.states import Change
 from clusterproof.plugins.watch.told import Hello, Told
@@ -31,7 +31,6 @@ END_S = 5.0  # for nodes to end their samplers
 WHY_NOT: Mapping[str, str] = {  # connections over which no program stays
     "ssm": "Systems Manager's commands end with an answer, and stream nothing",
     "hyperpod": "a session of Systems Manager is one answer, and AWS ends it after a while",
-    "srun": "it would hold a step of Slurm's on each node for as long as it lasts",
     "kubernetes": "a pod is sent once, and its answer is its log",
     "replay": "a recording does not change",
     "capture": "what was collected by hand does not change",
@@ -98,9 +97,7 @@ class Controller:
         sampler(self.settings.how.every_s, "/", NO_CURSOR)  # its modules are read once, before there are threads
         slots = threading.Semaphore(self.settings.limits.fanout)
         for target in self.cluster.targets:
-            staying: Staying = (
-                LocalStaying() if self.cluster.connection == "local" else SshStaying(self.settings.limits, slots)
-            )
+            staying = staying_for(self.cluster.connection, self.settings.limits, slots)
             cursor = _cursor_of(self.watch, target.name)
             line = Line(target, staying, self.settings.how, cursor, self._events)  # type: ignore[arg-type] # takes more
             self._lines.append(line)
