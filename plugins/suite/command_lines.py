@@ -88,7 +88,10 @@ def watch() -> argparse.ArgumentParser:
         "checks, and says what changes. Ends by SIGINT or SIGTERM, or after --for.",
         allow_abbrev=False,
     )
-    parser.add_argument("--cluster", required=True, metavar="X", help=f"what to watch: {forms()}")
+    of_what = parser.add_mutually_exclusive_group(required=True)
+    of_what.add_argument("--cluster", metavar="X", help=f"what to watch: {forms()}")
+    of_what.add_argument("--job", metavar="ID", help="a job of Slurm's: until it ends; its report is left in --record")
+    parser.add_argument("--steps", action="append", default=[], metavar="PATH", help="of a job: its own logs of steps")
     parser.add_argument("--nodes", default="", metavar="NODESET", help="only these nodes of it")
     parser.add_argument("--exclude", default="", metavar="NODESET", help="but not these")
     parser.add_argument("--every", default="10", metavar="S", help="seconds between samples (default 10)")
@@ -102,7 +105,7 @@ def watch() -> argparse.ArgumentParser:
     parser.add_argument("--expect", default="", metavar="K=N,…", help="what every node must have, e.g. gpus=8,efa=32")
     parser.add_argument("--region", default="", metavar="REGION", help="the AWS region")
     parser.add_argument("--profile", default="", metavar="NAME", help="the AWS profile")
-    parser.add_argument("--via", default="", metavar="WAY", help="of Slurm: nodes (by ssh), or ssh:[user@]HOST (srun there)")
+    parser.add_argument("--via", default="", metavar="WAY", help="of Slurm: nodes (by ssh), or ssh:[user@]HOST")
     parser.add_argument("--fanout", type=int, default=64, metavar="N", help="how many to connect to at once (64)")
     parser.add_argument("--connect-timeout", type=float, default=15.0, metavar="S", help="to reach a node (15)")
     parser.add_argument("--accept-new-host-keys", action="store_true", help="on trust, for this watch only")

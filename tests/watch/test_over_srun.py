@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,14 +12,11 @@ from clusterproof.plugins.suite.watching.command import why_not_watched
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_p5
 from tests.testbed.slurm import CONTROLLER, SlurmBed, slurm
+from tests.watch.slurm_job import NAMES, PATIENCE_S, interrupt, job, steps, until, watching
 from tests.watch.watched_bed import log, samplers
 
 pytestmark = needs_slurm
 
-PATIENCE_S = 120.0
-UBUNTU = 1000
-NAMES = ("gpu001", "gpu002")
-MAIN = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())"
 XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 
 
@@ -33,53 +24,6 @@ XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', name=<unknown>, GPU h
 def bed() -> Iterator[SlurmBed]:
     with slurm({name: healthy_p5(name) for name in NAMES}) as running:
         yield running
-
-
-def until(is_so: Callable[[], object], what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.2)
-
-
-@contextlib.contextmanager
-def job(bed: SlurmBed, user: int = UBUNTU) -> Iterator[str]:
-    """A job that has all of both nodes; its number."""
-    process = bed.controller.start(
-        ["srun", "-N2", "-n8", "--gres=gpu:8", "sleep", "600"], user=user, stdout=subprocess.PIPE
-    )
-    for name in NAMES:
-        bed.wait_for(name, "ALLOCATED")
-    number = bed.output_of("squeue", "-h", "-o", "%A").split()[0]
-    try:
-        yield number
-    finally:
-        bed.run("scancel", number)
-        for name in NAMES:
-            bed.wait_for(name, "IDLE")
-        process.wait(PATIENCE_S)
-
-
-def steps(bed: SlurmBed) -> list[str]:
-    """The steps that run, by name."""
-    return sorted(bed.output_of("squeue", "-h", "--steps", "-o", "%i %j %N").splitlines())
-
-
-def watching(bed: SlurmBed, out: Path, *words: str, user: int = UBUNTU) -> subprocess.Popen[bytes]:
-    with out.open("wb") as file:
-        return bed.controller.start(
-            [sys.executable, "-u", "-c", MAIN, "watch", "--every", "1", *words],
-            user=user,
-            env={"HOME": "/tmp"},
-            stdout=file,
-            stderr=subprocess.STDOUT,
-        )
-
-
-def interrupt(process: subprocess.Popen[bytes]) -> None:
-    """As Ctrl-C does: what entered the node lets no signal through to what it has started there."""
-    (entered,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    os.kill(int(entered), signal.SIGINT)
 
 
 def test_what_happens_on_nodes_of_a_job_is_said_and_the_end_leaves_no_step(bed: SlurmBed, tmp_path: Path) -> None:

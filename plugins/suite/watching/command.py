@@ -7,7 +7,9 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 from clusterproof.plugins.agent.options import ProbeOptions
@@ -19,6 +21,7 @@ from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.suite import command_lines
 from clusterproof.plugins.suite.watching.controller import WHY_NOT, Controller, Settings
+from clusterproof.plugins.suite.watching.job import JobEnd, folder_of, judge, keep_latest, runs
 from clusterproof.plugins.suite.watching.judge import Judge
 from clusterproof.plugins.suite.watching.line import How
 from clusterproof.plugins.suite.watching.outlets import Outlets
@@ -46,7 +49,11 @@ class Refused(Exception):  # noqa: N818 - an outcome of the command line
 def watch(arguments: Sequence[str]) -> tuple[int, str]:
     """The exit code and what is wrong with the command line. Raises SystemExit where argparse does."""
     option = command_lines.watch().parse_args(arguments)
+    if option.job:
+        option.cluster, option.record = f"slurm:job:{option.job}", option.record or folder_of(option.job)
     try:
+        if option.steps and not option.job:
+            raise Refused("--steps is of a job; expected --job ID with it")
         policy = find_policy(option.policy, Path.cwd())
         cluster = _cluster(option, policy)
         settings = _settings(option, cluster, policy)
@@ -121,19 +128,26 @@ def _watched(cluster: Cluster, policy: Policy, settings: Settings, option: argpa
         recording = Recording(Path(option.record), settings.how.every_s, view.say) if option.record else None
     except OSError as problem:
         raise Refused(f"--record {option.record}: {problem.strerror}; expected a folder that may be written") from None
-    with view, Outlets(cluster.name, state, view.say) as outlets:
-        if recording:
-            outlets.trouble("recording", lambda: recording.is_in_trouble)
-        _open(outlets, option)
-        _run(Controller(cluster, state, settings, recording, view.show, outlets))
-    for line in summary(state, time.monotonic() - began):
-        sys.stdout.write(f"{line}\n")
+    outlets = Outlets(cluster.name, state, view.say)
+    controller = Controller(cluster, state, settings, recording, view.show, outlets)
+    with _stopped_by_signals(controller):
+        with view, outlets, _until_job_ends(cluster, controller, view, option.job):
+            _open(outlets, recording, option)
+            controller.run()
+        for line in summary(state, time.monotonic() - began):
+            sys.stdout.write(f"{line}\n")
+        if option.job and recording:
+            folder = recording.folder
+            recording.guard(lambda: keep_latest(folder, names, state.judge.latest), time.monotonic())
+            judge(folder, option.steps, option.policy)
     verdicts = set(state.verdicts.values())
     return FAILED if Verdict.FAIL in verdicts else INCOMPLETE if Verdict.INCOMPLETE in verdicts else 0
 
 
-def _open(outlets: Outlets, option: argparse.Namespace) -> None:
+def _open(outlets: Outlets, recording: Recording | None, option: argparse.Namespace) -> None:
     """Tell whatever the command line names. Raises NoAddress, NoTextfile, NoProgram."""
+    if recording:
+        outlets.trouble("recording", lambda: recording.is_in_trouble)
     if option.listen is not None:
         outlets.listen(Address.of(option.listen))
     if option.textfile is not None:
@@ -142,11 +156,21 @@ def _open(outlets: Outlets, option: argparse.Namespace) -> None:
         outlets.notify(words_of(option.notify))
 
 
-def _run(controller: Controller) -> None:
-    """Until the end, or a signal."""
+def _until_job_ends(
+    cluster: Cluster, controller: Controller, view: Screen | Lines, job: str | None
+) -> AbstractContextManager[object]:
+    if not job:
+        return nullcontext()
+    end = JobEnd(job, partial(runs, job, cluster.settings), controller.stop, view.say)
+    controller.outlets.on_end(end.ask)
+    return end
+
+
+@contextmanager
+def _stopped_by_signals(controller: Controller) -> Iterator[None]:
     before = {number: signal.signal(number, lambda *_: controller.stop()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        controller.run()
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -134,6 +134,7 @@ class Controller:
             elif isinstance(event.what, Ended):
                 self._why[event.node] = event.what.why
                 self.watch.ended(event.node, event.what.why)
+                self.outlets.ended()
             else:
                 self._told(event.node, event.what, event.at)
 

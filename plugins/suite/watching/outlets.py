@@ -35,6 +35,7 @@ class Outlets:
         self._troubles: dict[str, Callable[[], bool]] = {}
         self._notified: Mapping[str, int] = {}
         self._tell: list[Callable[[Sequence[Change]], object]] = []
+        self._ended: list[Callable[[], object]] = []
         self._open = ExitStack()
 
     def __enter__(self) -> Outlets:
@@ -74,6 +75,15 @@ class Outlets:
     def told(self, node: str, told: Told, wall_s: float, at: float) -> None:
         """A node has told something."""
         self._nodes[node] = self._nodes[node].after(told, wall_s, at)
+
+    def on_end(self, act: Callable[[], object]) -> None:
+        """Do this whenever a node's connection ends."""
+        self._ended.append(act)
+
+    def ended(self) -> None:
+        """A node's connection has ended."""
+        for act in self._ended:
+            act()
 
     def said(self, changes: Sequence[Change]) -> None:
         """These changes were said."""
