@@ -13,6 +13,7 @@ from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SampledGpu
 from clusterproof.plugins.watch.latest import SUMMED, Latest
+from clusterproof.plugins.watch.of_tick import IN_WORDS
 from clusterproof.plugins.watch.states import Key, Seen
 
 Labels = TypeVar("Labels", bound=tuple[str, ...])  # their values, in the order of their names
@@ -34,6 +35,7 @@ class Snapshot:
     fresh_s: float  # what a node told longer ago is not the present
     nodes: Mapping[str, Latest]
     open: Mapping[Key, Seen]
+    judged: frozenset[str] = frozenset()  # nodes that have told enough for that
     unjudged: Mapping[str, int] = field(default_factory=dict)  # checks that could not judge, by node
     said: Mapping[tuple[str, Verdict], int] = field(default_factory=dict)  # changes by kind and verdict
     notified: Mapping[str, int] = field(default_factory=dict)  # notifications by outcome
@@ -125,7 +127,7 @@ def _of_findings(seen: Snapshot) -> Iterator[Metric]:
     open_now = Counter((key.node, key.rule, found.verdict.value) for key, found in seen.open.items())
     words = "Findings that are open now: devices of a node, by check and verdict."
     yield _gauge("findings", words, open_now, seen, ("node", "check", "verdict"))
-    worst = {node: NONE if node in seen.unjudged else Verdict.INCOMPLETE.value for node in seen.nodes}
+    worst = {node: NONE if node in seen.judged else Verdict.INCOMPLETE.value for node in seen.nodes}
     for key, found in sorted(seen.open.items(), key=lambda one: -one[1].verdict.rank):
         worst[key.node] = found.verdict.value
     nodes = Counter(worst.values())
@@ -152,7 +154,12 @@ def _of_nodes(seen: Snapshot) -> Iterator[Metric]:
     yield _counter("node_connections", "Times that the sampler has begun on a node.", connections, seen, node)
     unjudged = {(name,): count for name, count in seen.unjudged.items()}
     yield _gauge("node_unjudged_checks", "Checks that could not judge at the last visit.", unjudged, seen, node)
-    late = {(name, source): s for name, one in seen.nodes.items() for source, (s, _) in one.late.items() if s}
+    late = {
+        (name, source): s
+        for name, one in seen.nodes.items()
+        for source, (s, _) in one.late.items()
+        if s and source in IN_WORDS
+    }
     words = "For how long a source of samples has not answered."
     yield _gauge("source_late_seconds", words, late, seen, ("node", "source"))
 

@@ -103,6 +103,7 @@ class Outlets:
                 fresh_s=self._watch.pace.silent_ticks * self._watch.every_s,
                 nodes=dict(self._nodes),
                 open=dict(self._watch.states.open),
+                judged=frozenset(filter(self._watch.judge.knows, self._nodes)),
                 unjudged=dict(self._watch.incomplete),
                 said=dict(self._said),
                 notified=dict(self._notified),
