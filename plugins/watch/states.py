@@ -81,6 +81,10 @@ class States:
         """What is open now."""
         return {key: state.seen for states in self._of.values() for key, state in states.items() if state.is_open}
 
+    def open_of(self, node: str) -> Mapping[Key, Seen]:
+        """What is open now of one node."""
+        return {key: state.seen for key, state in self._of.get(node, {}).items() if state.is_open}
+
     def events(self, node: str, rules: frozenset[str], found: Found, now: float) -> list[Change]:
         """What rules say of a node that are judged whenever something happens: said at once, and closed at once."""
         changes: list[Change] = []

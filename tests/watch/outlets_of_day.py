@@ -47,6 +47,7 @@ class OfDay:
     @property
     def text(self) -> str:
         """What Prometheus is answered."""
+        self.outlets.look([NODE])
         registry = CollectorRegistry(auto_describe=False)
         registry.register(Metrics(self.outlets.snapshot))
         return generate_latest(registry).decode()

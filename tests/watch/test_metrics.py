@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping
 from itertools import pairwise
 
 import pytest
@@ -23,6 +25,12 @@ from tests.watch.outlets_of_day import OfDay, tick
 @pytest.fixture
 def watched() -> OfDay:
     return OfDay().hello()
+
+
+@pytest.fixture(scope="module")
+def read() -> Mapping[str, float]:
+    """What Prometheus reads after two samples."""
+    return OfDay().hello().told(tick(100.0), tick(110.0)).read
 
 
 @pytest.mark.parametrize(
@@ -52,8 +60,8 @@ def watched() -> OfDay:
         ("up", 1),
     ],
 )
-def test_a_sample_is_told_in_base_units(watched: OfDay, series: str, value: float) -> None:
-    assert watched.told(tick(100.0), tick(110.0)).read[series] == pytest.approx(value)
+def test_a_sample_is_told_in_base_units(read: Mapping[str, float], series: str, value: float) -> None:
+    assert read[series] == pytest.approx(value)
 
 
 def test_counters_grow_by_the_time_between_samples_and_never_shrink_when_the_connection_breaks(watched: OfDay) -> None:
@@ -130,3 +138,25 @@ def test_trouble_of_the_watch_itself_is_told_while_it_lasts(watched: OfDay) -> N
     assert watched.read['trouble{part="recording"}'] == 1
     failing[0] = False
     assert watched.read['trouble{part="recording"}'] == 0
+
+
+def test_metrics_are_told_from_another_thread_while_findings_come_and_go(watched: OfDay) -> None:
+    is_over = threading.Event()
+    failed: list[Exception] = []
+
+    def ask() -> None:
+        while not is_over.is_set():
+            try:
+                watched.outlets.snapshot()
+            except Exception as problem:
+                failed.append(problem)
+                return
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    for at in range(20):
+        watched.day.log(f"NVRM: Xid (PCI:0000:53:00): {48 + at % 40}, pid=1, name=python3, an error")
+        watched.told(tick(100.0 + at)).outlets.look([NODE])
+    is_over.set()
+    asking.join()
+    assert failed == []

@@ -117,8 +117,8 @@ class Controller:
                 self._visit([target.name for target in self.cluster.targets])
             if now >= look:
                 look = now + every_s
-                with self.outlets.lock:
-                    self._say(self.watch.look(now))
+                self._say(self.watch.look(now))
+                self.outlets.look(self.watch.names)
             try:
                 event = self._events.get(timeout=max(0.0, min(look, until) - time.monotonic()))
             except Empty:
@@ -128,15 +128,16 @@ class Controller:
     def _take(self, event: Event | Visited | None) -> None:
         if event is None:
             return
-        with self.outlets.lock:
-            if isinstance(event, Visited):
-                self._judge(event.data)
-            elif isinstance(event.what, Ended):
-                self._why[event.node] = event.what.why
-                self.watch.ended(event.node, event.what.why)
-                self.outlets.ended()
-            else:
-                self._told(event.node, event.what, event.at)
+        if isinstance(event, Visited):
+            self._judge(event.data)
+            self.outlets.look(event.data)
+        elif isinstance(event.what, Ended):
+            self._why[event.node] = event.what.why
+            self.watch.ended(event.node, event.what.why)
+            self.outlets.ended()
+        else:
+            self._told(event.node, event.what, event.at)
+            self.outlets.look([event.node])
 
     def _told(self, node: str, told: Told, at: float) -> None:
         has_booted = isinstance(told, Hello) and self.watch.is_new_boot(node, told)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from clusterproof.plugins.watch.latest import Latest
 from clusterproof.plugins.watch.listening import Address, Listener
 from clusterproof.plugins.watch.metrics import Metrics, Snapshot
 from clusterproof.plugins.watch.notifier import Notifier
-from clusterproof.plugins.watch.states import Change
+from clusterproof.plugins.watch.states import Change, Key, Seen
 from clusterproof.plugins.watch.textfile import Textfile
 from clusterproof.plugins.watch.told import Told
 
@@ -24,13 +23,16 @@ LEAST_S = 15.0  # between two files: Prometheus asks no more often, and a thousa
 
 
 class Outlets:
-    """Open from when they are made until they are closed. `lock` is held while the watch changes."""
+    """Open from when they are made until they are closed.
+
+    The watch's own thread tells them; whoever asks for a snapshot, from another, waits for nothing that it does.
+    """
 
     def __init__(self, cluster: str, watch: Watch, say: Callable[[str], object]) -> None:
-        self.lock = threading.Lock()
         self._cluster, self._watch, self._say = cluster, watch, say
         self._began_s = time.time()
         self._nodes = {name: Latest() for name in watch.names}
+        self._open_of: dict[str, Mapping[Key, Seen]] = {}  # each is replaced, and never changed
         self._said: Counter[tuple[str, Verdict]] = Counter()
         self._troubles: dict[str, Callable[[], bool]] = {}
         self._notified: Mapping[str, int] = {}
@@ -91,21 +93,25 @@ class Outlets:
         for tell in self._tell:
             tell(changes)
 
+    def look(self, nodes: Iterable[str]) -> None:
+        """Something may have opened or closed of these nodes."""
+        for node in nodes:
+            self._open_of[node] = self._watch.states.open_of(node)
+
     def snapshot(self) -> Snapshot:
         """The watch at this moment; from any thread."""
-        with self.lock:
-            return Snapshot(
-                cluster=self._cluster,
-                version=__version__,
-                began_s=self._began_s,
-                now=time.monotonic(),
-                every_s=self._watch.every_s,
-                fresh_s=self._watch.pace.silent_ticks * self._watch.every_s,
-                nodes=dict(self._nodes),
-                open=dict(self._watch.states.open),
-                judged=frozenset(filter(self._watch.judge.knows, self._nodes)),
-                unjudged=dict(self._watch.incomplete),
-                said=dict(self._said),
-                notified=dict(self._notified),
-                troubles={part: is_so() for part, is_so in self._troubles.items()},
-            )
+        return Snapshot(
+            cluster=self._cluster,
+            version=__version__,
+            began_s=self._began_s,
+            now=time.monotonic(),
+            every_s=self._watch.every_s,
+            fresh_s=self._watch.pace.silent_ticks * self._watch.every_s,
+            nodes=self._nodes.copy(),
+            open={key: seen for of_node in list(self._open_of.values()) for key, seen in of_node.items()},
+            judged=frozenset(filter(self._watch.judge.knows, list(self._nodes))),
+            unjudged=self._watch.incomplete.copy(),
+            said=dict(self._said),
+            notified=dict(self._notified),
+            troubles={part: is_so() for part, is_so in self._troubles.items()},
+        )
