@@ -99,7 +99,10 @@ class Notifier:
             self.trouble.failed("more came than the program takes, and the oldest were dropped")
 
     def _tell(self, one: Notification) -> None:
-        why = self._run(one.to_json(self._cluster).encode())
+        try:
+            why = self._run(one.to_json(self._cluster).encode())
+        except OSError as problem:  # such as no room for what the program says
+            why = f"{self._words[0].rpartition('/')[2]}: {problem.strerror or problem}"
         self.counts["failed" if why else "delivered"] += 1
         if why:
             self.trouble.failed(f"{why} (of {one.rule}, {fold(one.nodes):.100})")
@@ -107,19 +110,16 @@ class Notifier:
             self.trouble.worked()
 
     def _run(self, data: bytes) -> str:
-        """Why it failed, in words; empty where it did not. What it has started ends with its time."""
+        """Why it failed, in words; empty where it did not. What it has started ends with its time. Raises OSError."""
         name = self._words[0].rpartition("/")[2]
         with tempfile.TemporaryFile() as errors:
-            try:
-                process = self._running = subprocess.Popen(
-                    self._words,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    stderr=errors,
-                    start_new_session=True,
-                )
-            except OSError as problem:
-                return f"{name}: {problem.strerror}"
+            process = self._running = subprocess.Popen(
+                self._words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,
+            )
             try:
                 process.communicate(data, TIMEOUT_S)
             except subprocess.TimeoutExpired:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -155,6 +157,24 @@ def test_its_failure_is_said_once_and_the_next_is_told_all_the_same(
     assert made.own == [words.format(Path(sys.executable).name, "watching goes on")]
     assert made.notifier.trouble.is_so
     assert [one["nodes"] for one in made.read] == ["a", "b", "c"]
+
+
+def test_a_disk_that_is_full_costs_notifications_and_not_those_that_come_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Told(tmp_path, monkeypatch)
+    with monkeypatch.context() as full:
+        full.setattr(notifier.tempfile, "TemporaryFile", _no_room)
+        made.notifier.said([change("a")])
+        made.until("failed")
+    made.notifier.said([change("b")])
+    made.until("delivered").notifier.close()
+    assert "No space left on device" in made.own[0]
+    assert made.own[1] == "notifications are delivered again"
+
+
+def _no_room() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_a_program_that_hangs_is_killed_with_what_it_has_started(

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from clusterproof.plugins.core.evidence import Collected, EvidenceError, load
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import answer_of
 from clusterproof.plugins.evidence.recording import recording_file, write_node
 from clusterproof.plugins.evidence.slurm.facts import SlurmJobs
@@ -71,7 +70,7 @@ class JobEnd:
                     self._over()
                     return
                 self._trouble.worked()
-            except Incomplete as problem:
+            except Exception as problem:  # Slurm does not tell, or it is a fault of ours: neither ends the watch
                 self._trouble.failed(problem)
             self._asked.wait(ASK_S)
             self._asked.clear()

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
+
 from clusterproof import __version__
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.watching.watch import Watch
@@ -29,7 +31,8 @@ class Outlets:
     """
 
     def __init__(self, cluster: str, watch: Watch, say: Callable[[str], object]) -> None:
-        self._cluster, self._watch, self._say = cluster, watch, say
+        self._cluster = cluster.encode("utf-8", "backslashreplace").decode()  # it may be a file's name
+        self._watch, self._say = watch, say
         self._began_s = time.time()
         self._nodes = {name: Latest() for name in watch.names}
         self._open_of: dict[str, Mapping[Key, Seen]] = {}  # each is replaced, and never changed
@@ -52,8 +55,6 @@ class Outlets:
 
     def listen(self, address: Address) -> None:
         """Answer Prometheus. Raises NoAddress."""
-        from prometheus_client import CollectorRegistry
-
         registry = CollectorRegistry(auto_describe=False)
         registry.register(Metrics(self.snapshot))
         listener = Listener(address, registry)
@@ -113,5 +114,5 @@ class Outlets:
             unjudged=self._watch.incomplete.copy(),
             said=dict(self._said),
             notified=dict(self._notified),
-            troubles={part: is_so() for part, is_so in self._troubles.items()},
+            troubles={part: is_so() for part, is_so in self._troubles.copy().items()},
         )
