@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,14 +28,27 @@ def bed() -> Iterator[SlurmBed]:
         yield running
 
 
+def scraped(bed: SlurmBed) -> str:
+    """What Prometheus reads on the controller."""
+    ask = "import sys, urllib.request; sys.stdout.buffer.write(urllib.request.urlopen('http://127.0.0.1:9188').read())"
+    return bed.output_of(sys.executable, "-c", ask)
+
+
+def watts(bed: SlurmBed) -> set[str]:
+    """The GPUs whose power is told, by the labels that tell them apart."""
+    return set(re.findall(r'gpu_power_watts\{cluster="[^"]*",(gpu="\d",node="\w+")\} \d', scraped(bed)))
+
+
 def test_what_happens_on_nodes_of_a_job_is_said_and_the_end_leaves_no_step(bed: SlurmBed, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with job(bed, user=0) as number:
         before = steps(bed)
-        process = watching(bed, out, "--cluster", f"slurm:job:{number}", user=0)
+        process = watching(bed, out, "--cluster", f"slurm:job:{number}", "--listen", ":9188", user=0)
         until(lambda: sum("clusterproof-watch" in one for one in steps(bed)) == len(NAMES), out.read_text)
         log(bed.node("gpu002"), XID_79)
         until(lambda: "FAIL        gpu002 GPU" in out.read_text(), out.read_text)
+        until(lambda: {f'gpu="{gpu}",node="{name}"' for gpu in range(8) for name in NAMES} <= watts(bed), out.read_text)
+        assert 'clusterproof_watch_findings{check="gpu.no_xid"' in scraped(bed)
         interrupt(process)
         assert process.wait(PATIENCE_S) == 1
         until(lambda: steps(bed) == before, lambda: (steps(bed), out.read_text()))
