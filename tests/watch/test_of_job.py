@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,7 @@ from clusterproof.plugins.suite.watching import job as module
 from clusterproof.plugins.suite.watching.job import JobEnd
 from tests.builders.wheel import ROOT
 from tests.testbed.needs import needs_slurm
-from tests.testbed.node import healthy_p5
-from tests.testbed.slurm import SlurmBed, slurm
+from tests.testbed.slurm import SlurmBed
 from tests.watch.slurm_job import NAMES, job, steps, until, watching
 from tests.watch.watched_bed import log
 
@@ -28,25 +26,19 @@ TRAINING = "until [ -e /tmp/trained ]; do sleep 0.2; done"
 STEPS = "".join(json.dumps({"rank": 0, "step": step, "dur": 1.0, "stages": {"data": 0.4}}) + "\n" for step in range(60))
 
 
-@pytest.fixture(scope="module")
-def bed() -> Iterator[SlurmBed]:
-    with slurm({name: healthy_p5(name) for name in NAMES}) as running:
-        yield running
-
-
 @needs_slurm
 def test_the_script_watches_its_job_and_leaves_what_it_was_like(bed: SlurmBed) -> None:
     first = bed.node("gpu001").root / "tmp"
     (first / "steps").write_text(STEPS)
     executable = Path(sys.executable).with_name("clusterproof")
     bed.run("sh", "-c", f"cp {SCRIPT} /tmp/watched.sbatch")
-    words = ["sbatch", "--parsable", "--chdir=/tmp", f"--export=ALL,CLUSTERPROOF={executable}", "--gres=gpu:8"]
+    words = ["sbatch", "--parsable", "--chdir=/tmp", f"--export=ALL,CLUSTERPROOF={executable}"]
     number = bed.output_of(*words, "/tmp/watched.sbatch", "sh", "-c", TRAINING).strip()
     said = first / f"watch-{number}.log"
     until(said.exists, lambda: bed.log("gpu001"))
     until(lambda: sum("clusterproof-watch" in one for one in steps(bed)) == len(NAMES), said.read_text)
     log(bed.node("gpu002"), XID_79)
-    until(lambda: "FAIL        gpu002 GPU" in said.read_text(), said.read_text)
+    until(lambda: "FAIL        gpu002 GPU" in said.read_text() and "Xid 79" in said.read_text(), said.read_text)
     for name in NAMES:
         (bed.node(name).root / "tmp" / "trained").touch()
     until(lambda: not bed.output_of("squeue", "-h"), said.read_text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,20 +11,13 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.suite.watching.command import why_not_watched
 from tests.testbed.needs import needs_slurm
-from tests.testbed.node import healthy_p5
-from tests.testbed.slurm import CONTROLLER, SlurmBed, slurm
+from tests.testbed.slurm import CONTROLLER, SlurmBed
 from tests.watch.slurm_job import NAMES, PATIENCE_S, interrupt, job, steps, until, watching
 from tests.watch.watched_bed import log, samplers
 
 pytestmark = needs_slurm
 
-XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
-
-
-@pytest.fixture(scope="module")
-def bed() -> Iterator[SlurmBed]:
-    with slurm({name: healthy_p5(name) for name in NAMES}) as running:
-        yield running
+XID_48 = "NVRM: Xid (PCI:0000:53:00): 48, pid='<unknown>', name=<unknown>, DBE (double bit error) in DRAM"
 
 
 def scraped(bed: SlurmBed) -> str:
@@ -45,8 +37,8 @@ def test_what_happens_on_nodes_of_a_job_is_said_and_the_end_leaves_no_step(bed: 
         before = steps(bed)
         process = watching(bed, out, "--cluster", f"slurm:job:{number}", "--listen", ":9188", user=0)
         until(lambda: sum("clusterproof-watch" in one for one in steps(bed)) == len(NAMES), out.read_text)
-        log(bed.node("gpu002"), XID_79)
-        until(lambda: "FAIL        gpu002 GPU" in out.read_text(), out.read_text)
+        log(bed.node("gpu002"), XID_48)
+        until(lambda: "FAIL        gpu002 GPU" in out.read_text() and "Xid 48" in out.read_text(), out.read_text)
         until(lambda: {f'gpu="{gpu}",node="{name}"' for gpu in range(8) for name in NAMES} <= watts(bed), out.read_text)
         assert 'clusterproof_watch_findings{check="gpu.no_xid"' in scraped(bed)
         interrupt(process)
