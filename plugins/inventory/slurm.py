@@ -41,6 +41,8 @@ def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
         )
     if name in {partition.name for partition in cluster.partitions}:
         settings["partition"] = name
+    if name.startswith("job:"):
+        settings["job"] = jobs.number_of(name.removeprefix("job:"))
     if options.get("include_drained"):
         settings["beside"] = "ssh"
     left = [node for node in nodes if node not in kept]

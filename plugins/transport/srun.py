@@ -37,8 +37,9 @@ _ELSEWHERE = (Unreached.BUSY, Unreached.DRAINED, Unreached.DOWN, Unreached.LOST)
 class Srun:
     """Runs the program by srun. A target's name is Slurm's own for the node.
 
-    Settings: `submit_host` (see `submit_host`), `partition`, `slurm_wait`, `srun_options`, and `beside`: the connection
-    by which nodes are visited that Slurm starts nothing on.
+    Settings: `submit_host` (see `submit_host`), `partition`, `slurm_wait`, `srun_options`, `job`: one of this user's,
+    whose nodes are visited in steps of it, and `beside`: the connection by which nodes are visited that Slurm starts
+    nothing on.
     """
 
     takes_stdin = False
@@ -73,6 +74,7 @@ def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping
         "name": f"clusterproof-{nonce}",
         "names": list(names),
         "partition": settings.get("partition", ""),
+        "job": settings.get("job", ""),
         "options": shlex.split(settings.get("srun_options", "")),
         "wait_s": wait_s,
         "minutes": math.ceil(limits.answer_s / 60) + 1,

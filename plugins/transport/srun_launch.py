@@ -63,7 +63,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         config = ask("scontrol", "show", "config")
         if config[0]:
             return {"wrong": f"scontrol: {' '.join(config[1].split())[:300]}"}
-        jobs = own_jobs([record for record in records.values() if is_full(record)])
+        jobs = own_jobs([record for record in records.values() if is_full(record)], request.get("job", ""))
     except FileNotFoundError as problem:
         return {"wrong": f"no {problem.filename} on PATH or in {FOLDERS}"}
     except subprocess.TimeoutExpired as problem:

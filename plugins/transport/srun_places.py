@@ -52,9 +52,9 @@ def is_full(record: dict[str, str]) -> bool:
     return record.get("CPUAlloc") == record.get("CPUEfctv", record.get("CPUTot")) or not is_usable(record)
 
 
-def own_jobs(full: list[dict[str, str]]) -> dict[str, str]:
-    """By node, a running job of this user; the one that this program runs in before others."""
-    inside = os.environ.get("SLURM_JOB_ID", "")
+def own_jobs(full: list[dict[str, str]], wanted: str = "") -> dict[str, str]:
+    """By node, a running job of this user; the one that is wanted, or that this program runs in, before others."""
+    inside = wanted or os.environ.get("SLURM_JOB_ID", "")
     jobs: dict[str, str] = {}
     if not (full or inside):
         return jobs

@@ -34,6 +34,16 @@ class Staying(Protocol):
         """Let it end; from any thread. It does not stay again."""
 
 
+def staying_for(connection: str, limits: Limits, slots: threading.Semaphore) -> Staying:
+    """What stays on a node that is reached so; `slots`: how many may log in at once."""
+    from clusterproof.plugins.transport.staying_by_srun import SrunStaying
+    from clusterproof.plugins.transport.submit_host import submit_host
+
+    if connection == "srun":
+        return SrunStaying(staying_for(submit_host(limits.settings).connection, limits, slots), limits.settings)
+    return LocalStaying() if connection == "local" else SshStaying(limits, slots)
+
+
 class SshStaying:
     """Over SSH. Keys and configuration are read anew each time: hosts are replaced, and keys rotate."""
 

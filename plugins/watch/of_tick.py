@@ -8,8 +8,6 @@ from clusterproof.plugins.watch.told import Hello, Tick
 
 SOURCE, CLOCK, SILENT, NO_LOG, REBOOT = "watch.source", "watch.clock", "watch.silent", "watch.log", "watch.reboot"
 RULES_OF_TICK = frozenset({SOURCE})
-STEP_S = 2.0  # of a node's clock between two ticks; what NTP corrects slowly is less
-SILENT_TICKS = 3
 IN_WORDS = {"gpu": "the NVIDIA driver", "host": "/proc", "network": "the network's counters", "lustre": "Lustre"}
 
 
@@ -25,10 +23,10 @@ def of_sources(tick: Tick) -> dict[tuple[str, str], Seen]:
     return found
 
 
-def clock_step(before: Hello | Tick, tick: Tick) -> Seen | None:
-    """That somebody has set the node's clock between two moments."""
+def clock_step(before: Hello | Tick, tick: Tick, least_s: float) -> Seen | None:
+    """That somebody has set the node's clock between two moments, by so much or more."""
     step = (tick.now - before.now) - (tick.up - before.up)
-    if abs(step) < STEP_S:
+    if abs(step) < least_s:
         return None
     return Seen(Verdict.CONCERN, f"the clock was set by {step:+.0f} s; expected a clock that runs evenly")
 

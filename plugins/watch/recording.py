@@ -93,6 +93,11 @@ class Recording:
         self._paused_until = 0.0
         self._trouble = ""
 
+    @property
+    def is_in_trouble(self) -> bool:
+        """Whether the last write failed."""
+        return bool(self._trouble)
+
     def told(self, node: str, told: Told, wall_s: float, now: float, why: str = "") -> None:
         """Keep what a node told."""
         recording = self._nodes.setdefault(node, NodeRecording(self.folder, node, self._every_s))

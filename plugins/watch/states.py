@@ -12,10 +12,8 @@ from enum import Enum
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch.pace import PACE, Pace
 
-WINDOW, OPENS = 5, 3  # a state opens in three of five ticks,
-CLOSES = 6  # and closes after so many without it, one after the other
-FLAPS, FLAPS_WITHIN_S = 2, 3600.0  # so often opened again within that time it flaps: one line, and then silence
 MAX_OPEN = 512  # of one node: more is one thing that is broken
 
 
@@ -60,10 +58,10 @@ class Change:
 @dataclass
 class _State:
     seen: Seen
+    looks: deque[bool]
     is_open: bool = False
     is_fail: bool = False  # at any time since it was opened
     is_flapping: bool = False
-    looks: deque[bool] = field(default_factory=lambda: deque(maxlen=WINDOW))
     clean: int = 0
     opened_at: list[float] = field(default_factory=list)
 
@@ -74,13 +72,18 @@ Found = Mapping[tuple[str, str], Seen]  # by device and rule
 class States:
     """The states of all nodes."""
 
-    def __init__(self) -> None:
+    def __init__(self, pace: Pace = PACE) -> None:
+        self._pace = pace
         self._of: dict[str, dict[Key, _State]] = {}
 
     @property
     def open(self) -> Mapping[Key, Seen]:
         """What is open now."""
         return {key: state.seen for states in self._of.values() for key, state in states.items() if state.is_open}
+
+    def open_of(self, node: str) -> Mapping[Key, Seen]:
+        """What is open now of one node."""
+        return {key: state.seen for key, state in self._of.get(node, {}).items() if state.is_open}
 
     def events(self, node: str, rules: frozenset[str], found: Found, now: float) -> list[Change]:
         """What rules say of a node that are judged whenever something happens: said at once, and closed at once."""
@@ -104,7 +107,7 @@ class States:
             if key.rule in rules and (key.device, key.rule) not in found:
                 state.looks.append(False)
                 state.clean += 1
-                if state.is_open and state.clean >= CLOSES:
+                if state.is_open and state.clean >= self._pace.closes_ticks:
                     changes += self._close(key, state, now)
                 if not state.is_open and not any(state.looks):
                     self._drop(key, state, now)
@@ -114,7 +117,7 @@ class States:
             if held:
                 held.looks.append(True)
                 held.clean = 0
-                if held.is_open or sum(held.looks) >= OPENS:
+                if held.is_open or sum(held.looks) >= self._pace.opens_ticks:
                     changes += self._look(key, held, seen, now)
         return changes
 
@@ -122,16 +125,16 @@ class States:
         states = self._of.setdefault(key.node, {})
         if key not in states and len(states) >= MAX_OPEN:
             return None
-        return states.setdefault(key, _State(seen))
+        return states.setdefault(key, _State(seen, deque(maxlen=self._pace.window_ticks)))
 
     def _look(self, key: Key, state: _State, seen: Seen, now: float) -> Iterator[Change]:
         """It holds: say so where it was closed, or has become a fail."""
         state.seen = seen
         if not state.is_open:
             state.is_open, state.is_fail = True, seen.verdict is Verdict.FAIL
-            state.opened_at = [*(at for at in state.opened_at if now - at < FLAPS_WITHIN_S), now]
+            state.opened_at = [*(at for at in state.opened_at if now - at < self._pace.flaps_within_s), now]
             is_first_time = not state.is_flapping
-            state.is_flapping = len(state.opened_at) > FLAPS
+            state.is_flapping = len(state.opened_at) > self._pace.flaps_times
             if state.is_flapping and not is_first_time:
                 return
             kind = Kind.FLAPPING if state.is_flapping else Kind.OPENED
@@ -147,5 +150,5 @@ class States:
 
     def _drop(self, key: Key, state: _State, now: float) -> None:
         """Forget a closed state, once it cannot count as flapping any more."""
-        if not any(now - at < FLAPS_WITHIN_S for at in state.opened_at):
+        if not any(now - at < self._pace.flaps_within_s for at in state.opened_at):
             self._of[key.node].pop(key, None)

@@ -29,7 +29,7 @@ MAIN = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(ma
     ("words", "said"),
     [
         (["--cluster", "replay:x"], "'x/cluster.json': No such file or directory"),
-        (["--cluster", "demo"], "demo is reached by replay: a recording does not change; expected local or nodes"),
+        (["--cluster", "demo"], "demo is reached by replay: a recording does not change; expected local, nodes"),
         (["--cluster", "local", "--every", "0.1"], "--every is 0.1; expected from 1 to 3600 s"),
         (["--cluster", "local", "--every", "soon"], "--every is 'soon'; expected a time span such as 90s, 30m or 24h"),
         (["--cluster", "local", "--for", "1y"], "--for is '1y'; expected a time span"),
@@ -51,7 +51,7 @@ def test_systems_manager_is_refused_with_its_reason(capsys: pytest.CaptureFixtur
     from clusterproof.plugins.suite.watching.controller import WHY_NOT
     from clusterproof.plugins.transport import CONNECTIONS
 
-    assert {"ssh", "local", *WHY_NOT} >= CONNECTIONS.keys()
+    assert {"ssh", "local", "srun", *WHY_NOT} >= CONNECTIONS.keys()
     assert "stream nothing" in WHY_NOT["ssm"]
 
 

@@ -183,9 +183,16 @@ class SlurmJobs:
 
     def nodes_of(self, job: str) -> tuple[str, ...]:
         """The nodes of a job that runs, by its number or as `squeue` shows it; nothing where none does."""
+        return tuple(sorted({name for _, nodes in self._rows_of(job) for name in expand(nodes)}))
+
+    def number_of(self, job: str) -> str:
+        """Its own number, which one of an array has besides `12_3`; empty where none runs, or several are meant."""
+        numbers = {number for number, _ in self._rows_of(job)}
+        return numbers.pop() if len(numbers) == 1 else ""
+
+    def _rows_of(self, job: str) -> list[tuple[str, str]]:
         rows = [texts(row) for row in read(self.data.get("jobs"), values, "slurm_jobs: jobs")]
-        found = [nodes for shown, number, nodes in rows if job in (shown, number)]
-        return tuple(sorted({name for nodes in found for name in expand(nodes)}))
+        return [(number, nodes) for shown, number, nodes in rows if job in (shown, number)]
 
 
 def _words(data: str) -> tuple[str, ...]:

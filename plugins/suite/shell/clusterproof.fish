@@ -51,7 +51,7 @@ function _shtab_clusterproof_using
 end
 
 set -g _shtab_clusterproof_commands check checks explain doctor init history watch manifest completion
-set -g _shtab_clusterproof_opts_with_value --answer-timeout --baseline --bundle --cloudwatch --cluster --collective --concerns --connect-timeout --dcgm-level --every --exclude --expect --fanout --for --from --fs-at-once --fs-bandwidth --fs-size --fsx-window --history --host-root --html --incomplete --instance-type --junitxml --k8s-image --k8s-namespace --launcher --load-path --load-timeout --log-cursor --meter --meter-env --meter-options --meter-program --meter-size --mpirun-options --nodes --notify --out --pair-timeout --pairs --pairs-at-once --pairs-budget --pairs-seed --policy --probe-timeout --profile --ranks-per-node --record --refresh-catalog --region --report --results --resume --run --runs --save-baseline --since --slurm-wait --sort --srun-options --ssm-output --ssm-rate --torch-python --via -k -m -n
+set -g _shtab_clusterproof_opts_with_value --answer-timeout --baseline --bundle --cloudwatch --cluster --collective --concerns --connect-timeout --dcgm-level --every --exclude --expect --fanout --for --from --fs-at-once --fs-bandwidth --fs-size --fsx-window --history --host-root --html --incomplete --instance-type --job --junitxml --k8s-image --k8s-namespace --launcher --listen --load-path --load-timeout --log-cursor --meter --meter-env --meter-options --meter-program --meter-size --mpirun-options --nodes --notify --out --pair-timeout --pairs --pairs-at-once --pairs-budget --pairs-seed --policy --probe-timeout --profile --ranks-per-node --record --refresh-catalog --region --report --results --resume --run --runs --save-baseline --since --slurm-wait --sort --srun-options --ssm-output --ssm-rate --steps --textfile --torch-python --via -k -m -n
 
 complete -c clusterproof -e
 complete -c clusterproof -f
@@ -156,17 +156,22 @@ complete -c clusterproof -n '_shtab_clusterproof_using history' -l all -d 'all r
 complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a watch -d 'Samples the nodes of a cluster while it works, follows their kernel logs, judges by the same checks, and says what changes. Ends by SIGINT or SIGTERM, or after --for.'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -s h -l help -d 'show this help message and exit'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l cluster -xka "local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:" -d 'what to watch: local, demo, replay:DIR, capture:PATH, ssh:[user@]NODESET[:port], slurm:[PARTITION|NODESET|job:ID], k8s:CONTEXT[/SELECTOR], eks:NAME, ec2:tag:KEY=VALUE, asg:NAME, a HyperPod cluster'"'"'s NAME or ARN, or FILE.toml'
+complete -c clusterproof -n '_shtab_clusterproof_using watch' -l job -x -d 'a job of Slurm'"'"'s: until it ends; its report is left in --record'
+complete -c clusterproof -n '_shtab_clusterproof_using watch' -l steps -xka "(__fish_complete_path (commandline -ct))" -d 'of a job: its own logs of steps'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l nodes -x -d 'only these nodes of it'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l exclude -x -d 'but not these'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l every -x -d 'seconds between samples (default 10)'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l for -x -d 'how long: 90s, 30m, 24h (default: until stopped)'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l record -xka "(__fish_complete_directories)" -d 'keep samples, evidence and changes, for --cluster replay:DIR'
+complete -c clusterproof -n '_shtab_clusterproof_using watch' -l listen -x -d 'answer Prometheus there (:9188: this machine alone)'
+complete -c clusterproof -n '_shtab_clusterproof_using watch' -l textfile -xka "(__fish_complete_path (commandline -ct))" -d 'the same in a file that node_exporter reads'
+complete -c clusterproof -n '_shtab_clusterproof_using watch' -l notify -x -d 'run this for what changes, which stands on its input'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l policy -xka "(__fish_complete_path (commandline -ct))" -d 'the site'"'"'s own numbers, expectations and exceptions'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l instance-type -x -d 'where nothing else tells it'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l expect -x -d 'what every node must have, e.g. gpus=8,efa=32'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l region -x -d 'the AWS region'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l profile -x -d 'the AWS profile'
-complete -c clusterproof -n '_shtab_clusterproof_using watch' -l via -x -d 'how to reach nodes of Slurm: nodes (ssh)'
+complete -c clusterproof -n '_shtab_clusterproof_using watch' -l via -x -d 'of Slurm: nodes (by ssh), or ssh:[user@]HOST'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l fanout -x -d 'how many to connect to at once (64)'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l connect-timeout -x -d 'to reach a node (15)'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l accept-new-host-keys -d 'on trust, for this watch only'

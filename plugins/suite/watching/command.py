@@ -7,10 +7,13 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
@@ -18,12 +21,20 @@ from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.suite import command_lines
 from clusterproof.plugins.suite.watching.controller import WHY_NOT, Controller, Settings
+from clusterproof.plugins.suite.watching.job import JobEnd, folder_of, judge, keep_latest, runs
 from clusterproof.plugins.suite.watching.judge import Judge
 from clusterproof.plugins.suite.watching.line import How
+from clusterproof.plugins.suite.watching.outlets import Outlets
 from clusterproof.plugins.suite.watching.view import Lines, Screen, summary
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Limits, Unusable
+from clusterproof.plugins.transport.staying_by_srun import JOB, STREAMING
+from clusterproof.plugins.transport.submit_host import submit_host
+from clusterproof.plugins.watch.listening import Address, NoAddress
+from clusterproof.plugins.watch.notifier import NoProgram, words_of
+from clusterproof.plugins.watch.pace import Pace, WrongPace
 from clusterproof.plugins.watch.recording import Recording
+from clusterproof.plugins.watch.textfile import NoTextfile
 
 BAD_COMMAND_LINE, FAILED, INCOMPLETE = 4, 1, 6
 LEAST_EVERY_S, MOST_EVERY_S = 1.0, 3600.0
@@ -38,12 +49,16 @@ class Refused(Exception):  # noqa: N818 - an outcome of the command line
 def watch(arguments: Sequence[str]) -> tuple[int, str]:
     """The exit code and what is wrong with the command line. Raises SystemExit where argparse does."""
     option = command_lines.watch().parse_args(arguments)
+    if option.job:
+        option.cluster, option.record = f"slurm:job:{option.job}", option.record or folder_of(option.job)
     try:
+        if option.steps and not option.job:
+            raise Refused("--steps is of a job; expected --job ID with it")
         policy = find_policy(option.policy, Path.cwd())
         cluster = _cluster(option, policy)
         settings = _settings(option, cluster, policy)
-        return _watched(cluster, policy, settings, option.record), ""
-    except (Refused, InventoryError, Unusable) as wrong:
+        return _watched(cluster, policy, settings, option), ""
+    except (Refused, InventoryError, Unusable, NoAddress, NoTextfile, NoProgram) as wrong:
         return BAD_COMMAND_LINE, f"clusterproof watch: {wrong}\n"
 
 
@@ -52,12 +67,23 @@ def _cluster(option: argparse.Namespace, policy: Policy) -> Cluster:
     found = resolve(option.cluster, {key: value for key, value in given.items() if value})
     found = narrow(found, option.nodes, option.exclude)
     found = with_expectations(found, option.instance_type, option.expect, policy.expect)
-    if found.connection in WHY_NOT:
-        raise Refused(
-            f"{option.cluster:.80} is reached by {found.connection}: {WHY_NOT[found.connection]}; "
-            "expected local or nodes that are reached by ssh (of Slurm: --via nodes)"
-        )
+    why_not = why_not_watched(found)
+    if why_not:
+        raise Refused(f"{option.cluster:.80} is reached by {found.connection}: {why_not}")
     return found
+
+
+def why_not_watched(cluster: Cluster) -> str:
+    """Why nothing can stay on the nodes of a cluster, and what can be instead; empty where it can."""
+    if cluster.connection != "srun":
+        instead = "expected local, nodes that are reached by ssh (of Slurm: --via nodes), or slurm:job:ID"
+        return f"{WHY_NOT[cluster.connection]}; {instead}" if cluster.connection in WHY_NOT else ""
+    way = submit_host(cluster.settings).connection
+    if way not in STREAMING:
+        return f"on a host that is reached by {way}: {WHY_NOT[way]}; expected --via nodes with ssh, or a log-in node"
+    if not cluster.settings.get(JOB):
+        return "without a job it would hold a place on each node while it lasts; expected slurm:job:ID, or --via nodes"
+    return ""
 
 
 def _settings(option: argparse.Namespace, cluster: Cluster, policy: Policy) -> Settings:
@@ -77,6 +103,13 @@ def _settings(option: argparse.Namespace, cluster: Cluster, policy: Policy) -> S
     )
 
 
+def _pace(policy: Policy) -> Pace:
+    try:
+        return Pace.of(Catalog.of(policy))
+    except WrongPace as wrong:
+        raise Refused(f"{policy.source}: {wrong}") from None
+
+
 def _span(text: str, flag: str) -> float:
     """Seconds of `90`, `90s`, `30m`, `24h`, `2d`. Raises Refused."""
     found = _SPAN.fullmatch(text)
@@ -85,25 +118,59 @@ def _span(text: str, flag: str) -> float:
     return float(found[1]) * _SECONDS[found[2]]
 
 
-def _watched(cluster: Cluster, policy: Policy, settings: Settings, record: str | None) -> int:
+def _watched(cluster: Cluster, policy: Policy, settings: Settings, option: argparse.Namespace) -> int:
     """Watch until the end; the exit code."""
     began = time.monotonic()
     names = [target.name for target in cluster.targets]
-    state = Watch(Judge(cluster, policy), settings.how.every_s, names, began)
+    state = Watch(Judge(cluster, policy), settings.how.every_s, names, began, _pace(policy))
     view = Screen(state, cluster.name) if sys.stdout.isatty() else Lines(sys.stdout)
     try:
-        recording = Recording(Path(record), settings.how.every_s, view.say) if record else None
+        recording = Recording(Path(option.record), settings.how.every_s, view.say) if option.record else None
     except OSError as problem:
-        raise Refused(f"--record {record}: {problem.strerror}; expected a folder that may be written") from None
-    controller = Controller(cluster, state, settings, recording, view.show)
+        raise Refused(f"--record {option.record}: {problem.strerror}; expected a folder that may be written") from None
+    outlets = Outlets(cluster.name, state, view.say)
+    controller = Controller(cluster, state, settings, recording, view.show, outlets)
+    with _stopped_by_signals(controller):
+        with view, outlets, _until_job_ends(cluster, controller, view, option.job):
+            _open(outlets, recording, option)
+            controller.run()
+        for line in summary(state, time.monotonic() - began):
+            sys.stdout.write(f"{line}\n")
+        if option.job and recording:
+            folder = recording.folder
+            recording.guard(lambda: keep_latest(folder, names, state.judge.latest), time.monotonic())
+            judge(folder, option.steps, option.policy)
+    verdicts = set(state.verdicts.values())
+    return FAILED if Verdict.FAIL in verdicts else INCOMPLETE if Verdict.INCOMPLETE in verdicts else 0
+
+
+def _open(outlets: Outlets, recording: Recording | None, option: argparse.Namespace) -> None:
+    """Tell whatever the command line names. Raises NoAddress, NoTextfile, NoProgram."""
+    if recording:
+        outlets.trouble("recording", lambda: recording.is_in_trouble)
+    if option.listen is not None:
+        outlets.listen(Address.of(option.listen))
+    if option.textfile is not None:
+        outlets.write(Path(option.textfile))
+    if option.notify is not None:
+        outlets.notify(words_of(option.notify))
+
+
+def _until_job_ends(
+    cluster: Cluster, controller: Controller, view: Screen | Lines, job: str | None
+) -> AbstractContextManager[object]:
+    if not job:
+        return nullcontext()
+    end = JobEnd(job, partial(runs, job, cluster.settings), controller.stop, view.say)
+    controller.outlets.on_end(end.ask)
+    return end
+
+
+@contextmanager
+def _stopped_by_signals(controller: Controller) -> Iterator[None]:
     before = {number: signal.signal(number, lambda *_: controller.stop()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with view:
-            controller.run()
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    for line in summary(state, time.monotonic() - began):
-        sys.stdout.write(f"{line}\n")
-    verdicts = set(state.verdicts.values())
-    return FAILED if Verdict.FAIL in verdicts else INCOMPLETE if Verdict.INCOMPLETE in verdicts else 0

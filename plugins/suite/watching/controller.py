@@ -17,10 +17,11 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.recording import write_cluster, write_node
 from clusterproof.plugins.suite.watching.line import Ended, Event, How, Line
+from clusterproof.plugins.suite.watching.outlets import Outlets
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Limits, connection_for
 from clusterproof.plugins.transport.gather import gather
-from clusterproof.plugins.transport.staying import LocalStaying, SshStaying, Staying
+from clusterproof.plugins.transport.staying import staying_for
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.states import Change
 from clusterproof.plugins.watch.told import Hello, Told
@@ -30,7 +31,6 @@ END_S = 5.0  # for nodes to end their samplers
 WHY_NOT: Mapping[str, str] = {  # connections over which no program stays
     "ssm": "Systems Manager's commands end with an answer, and stream nothing",
     "hyperpod": "a session of Systems Manager is one answer, and AWS ends it after a while",
-    "srun": "it would hold a step of Slurm's on each node for as long as it lasts",
     "kubernetes": "a pod is sent once, and its answer is its log",
     "replay": "a recording does not change",
     "capture": "what was collected by hand does not change",
@@ -53,10 +53,17 @@ class Controller:
     """A watch that runs."""
 
     def __init__(
-        self, cluster: Cluster, watch: Watch, settings: Settings, recording: Recording | None, show: Show
+        self,
+        cluster: Cluster,
+        watch: Watch,
+        settings: Settings,
+        recording: Recording | None,
+        show: Show,
+        outlets: Outlets | None = None,
     ) -> None:
         self.cluster, self.watch, self.settings = cluster, watch, settings
         self.recording, self.show = recording, show
+        self.outlets = outlets or Outlets(cluster.name, watch, lambda _: None)
         self._events: SimpleQueue[Event | Visited | None] = SimpleQueue()
         self._is_over = threading.Event()
         self._visiting: set[str] = set()
@@ -90,9 +97,7 @@ class Controller:
         sampler(self.settings.how.every_s, "/", NO_CURSOR)  # its modules are read once, before there are threads
         slots = threading.Semaphore(self.settings.limits.fanout)
         for target in self.cluster.targets:
-            staying: Staying = (
-                LocalStaying() if self.cluster.connection == "local" else SshStaying(self.settings.limits, slots)
-            )
+            staying = staying_for(self.cluster.connection, self.settings.limits, slots)
             cursor = _cursor_of(self.watch, target.name)
             line = Line(target, staying, self.settings.how, cursor, self._events)  # type: ignore[arg-type] # takes more
             self._lines.append(line)
@@ -113,6 +118,7 @@ class Controller:
             if now >= look:
                 look = now + every_s
                 self._say(self.watch.look(now))
+                self.outlets.look(self.watch.names)
             try:
                 event = self._events.get(timeout=max(0.0, min(look, until) - time.monotonic()))
             except Empty:
@@ -124,17 +130,21 @@ class Controller:
             return
         if isinstance(event, Visited):
             self._judge(event.data)
+            self.outlets.look(event.data)
         elif isinstance(event.what, Ended):
             self._why[event.node] = event.what.why
             self.watch.ended(event.node, event.what.why)
+            self.outlets.ended()
         else:
             self._told(event.node, event.what, event.at)
+            self.outlets.look([event.node])
 
     def _told(self, node: str, told: Told, at: float) -> None:
         has_booted = isinstance(told, Hello) and self.watch.is_new_boot(node, told)
         if self.recording:
             why = self._why.pop(node, "") if isinstance(told, Hello) else ""
             self.recording.told(node, told, time.time(), at, why)
+        self.outlets.told(node, told, time.time(), at)
         self._say(self.watch.told(node, told, at))
         if has_booted or (isinstance(told, Hello) and not self.watch.judge.knows(node)):
             self._visit([node])
@@ -178,6 +188,7 @@ class Controller:
     def _say(self, changes: Sequence[Change]) -> None:
         if changes and self.recording:
             self.recording.changes(changes, time.time(), time.monotonic())
+        self.outlets.said(changes)
         self.show(changes)
 
     def _end(self) -> None:

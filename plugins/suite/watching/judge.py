@@ -83,6 +83,11 @@ class Judge:
         """Whether a node has told enough to be judged again."""
         return name in self._nodes
 
+    def latest(self, name: str) -> Mapping[str, Collected]:
+        """What a node has told again since its last visit, as if it had been visited now."""
+        node = self._nodes.get(name)
+        return {one: value for one, value in node.evidence.collectors.items() if one in CHANGING} if node else {}
+
     def log_cursor(self, name: str) -> tuple[str, int, float] | None:
         """Up to where its kernel log is known."""
         node = self._nodes.get(name)

@@ -15,11 +15,11 @@ from clusterproof.plugins.watch.of_tick import (
     REBOOT,
     RULES_OF_TICK,
     SILENT,
-    SILENT_TICKS,
     clock_step,
     of_sources,
     silent,
 )
+from clusterproof.plugins.watch.pace import PACE, Pace
 from clusterproof.plugins.watch.states import Change, Key, Kind, Seen, States
 from clusterproof.plugins.watch.told import Hello, Logged, Tick, Told
 
@@ -46,11 +46,13 @@ class Watch:
     every_s: float
     names: Iterable[str]
     began: float
-    states: States = field(default_factory=States)
+    pace: Pace = PACE
+    states: States = field(init=False)
     verdicts: dict[Key, Verdict] = field(default_factory=dict)  # the worst that was said of each
     incomplete: dict[str, int] = field(default_factory=dict)  # checks that could not judge, by node
 
     def __post_init__(self) -> None:
+        self.states = States(self.pace)
         self._nodes = {name: _Node(self.began) for name in self.names}
 
     @property
@@ -103,7 +105,7 @@ class Watch:
         changes = []
         for name, node in self._nodes.items():
             seconds = now - node.heard
-            if seconds >= SILENT_TICKS * self.every_s:
+            if seconds >= self.pace.silent_ticks * self.every_s:
                 found = {("", SILENT): silent(seconds, node.why)}
                 changes += self.states.events(name, frozenset({SILENT}), found, now)
         return self._said(changes)
@@ -123,7 +125,7 @@ class Watch:
     def _tick(self, name: str, node: _Node, tick: Tick, now: float) -> list[Change]:
         node.ticks += 1
         changes = []
-        step = clock_step(node.last, tick) if node.last else None
+        step = clock_step(node.last, tick, self.pace.clock_step_s) if node.last else None
         if step:
             changes.append(_once(name, CLOCK, step.message, now))
         node.last = tick

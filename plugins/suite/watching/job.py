@@ -1,0 +1,96 @@
+"""`--job ID`: the watch of one job of Slurm's, which ends with the job, and leaves what it was like as a report."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from clusterproof.plugins.core.evidence import Collected, EvidenceError, load
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.evidence.fact import answer_of
+from clusterproof.plugins.evidence.recording import recording_file, write_node
+from clusterproof.plugins.evidence.slurm.facts import SlurmJobs
+from clusterproof.plugins.transport import Limits
+from clusterproof.plugins.transport.slurm_asked import JOBS, ask_slurm
+from clusterproof.plugins.transport.submit_host import submit_host
+from clusterproof.plugins.watch.trouble import Trouble
+
+ASK_S = 30.0  # between two questions whether the job still runs; one is asked at once where a connection ends
+LEAST_S = 2.0
+MARKS = "preflight or run"
+REPORT = "report"  # the folder in the recording's
+MAIN = "from clusterproof.plugins.suite.cli import main; raise SystemExit(main())"
+
+
+def folder_of(job: str) -> str:
+    """Where a job is recorded unless told otherwise."""
+    return f"clusterproof-job-{job}"
+
+
+def runs(job: str, settings: Mapping[str, str]) -> bool:
+    """Whether Slurm has it as running. Raises Incomplete where Slurm does not tell."""
+    told = ask_slurm(submit_host(settings), Limits(), (JOBS,))[JOBS]
+    return bool(SlurmJobs(answer_of(JOBS, told).value).nodes_of(job))
+
+
+class JobEnd:
+    """A thread that asks whether the job still runs, and calls `over` once it does not."""
+
+    def __init__(
+        self, job: str, is_running: Callable[[], bool], over: Callable[[], object], say: Callable[[str], object]
+    ):
+        self._job, self._is_running, self._over, self._say = job, is_running, over, say
+        self._trouble = Trouble(
+            say, "whether the job runs is not known: {why}; watching goes on", "Slurm tells of jobs again"
+        )
+        self._asked, self._is_closed = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="watch-job", daemon=True)
+
+    def __enter__(self) -> JobEnd:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_closed.set()
+        self._asked.set()
+
+    def ask(self) -> None:
+        """Ask soon: a connection has ended, and perhaps the job with it."""
+        self._asked.set()
+
+    def _keep(self) -> None:
+        while not self._is_closed.wait(LEAST_S):
+            try:
+                if not self._is_running():
+                    self._say(f"job {self._job} has ended")
+                    self._over()
+                    return
+                self._trouble.worked()
+            except Exception as problem:  # Slurm does not tell, or it is a fault of ours: neither ends the watch
+                self._trouble.failed(problem)
+            self._asked.wait(ASK_S)
+            self._asked.clear()
+
+
+def keep_latest(folder: Path, names: Iterable[str], latest: Callable[[str], Mapping[str, Collected]]) -> None:
+    """Put what nodes have told since their last visit into what is recorded of it. Raises OSError."""
+    for name in names:
+        path = folder / "nodes" / recording_file(name)
+        with contextlib.suppress(FileNotFoundError, EvidenceError):
+            visited = load(path.read_bytes())
+            write_node(folder, replace(visited, collectors={**visited.collectors, **latest(name)}))
+
+
+def judge(folder: Path, steps: Sequence[str], policy: str | None) -> None:
+    """Judge what was recorded, the nodes and the run, and leave the report beside it."""
+    missing = [path for path in steps if not Path(path).exists()]
+    for path in missing:
+        sys.stdout.write(f"--steps {path}: there is no such file; the report goes without it\n")
+    sys.stdout.flush()
+    runs_of = [word for path in (str(folder), *steps) if path not in missing for word in ("--run", path)]
+    words = ["check", f"replay:{folder}", "-m", MARKS, "--report", str(folder / REPORT), *runs_of]
+    subprocess.run([sys.executable, "-c", MAIN, *words, *(["--policy", policy] if policy else [])], check=False)

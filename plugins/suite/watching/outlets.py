@@ -1,0 +1,118 @@
+"""What a watch tells besides its lines, to programs: metrics over HTTP and in a file, and a program that is run."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from clusterproof import __version__
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.watching.watch import Watch
+from clusterproof.plugins.watch.latest import Latest
+from clusterproof.plugins.watch.listening import Address, Listener
+from clusterproof.plugins.watch.metrics import Metrics, Snapshot
+from clusterproof.plugins.watch.notifier import Notifier
+from clusterproof.plugins.watch.states import Change, Key, Seen
+from clusterproof.plugins.watch.textfile import Textfile
+from clusterproof.plugins.watch.told import Told
+
+LEAST_S = 15.0  # between two files: Prometheus asks no more often, and a thousand nodes take a second of a core
+
+
+class Outlets:
+    """Open from when they are made until they are closed.
+
+    The watch's own thread tells them; whoever asks for a snapshot, from another, waits for nothing that it does.
+    """
+
+    def __init__(self, cluster: str, watch: Watch, say: Callable[[str], object]) -> None:
+        self._cluster = cluster.encode("utf-8", "backslashreplace").decode()  # it may be a file's name
+        self._watch, self._say = watch, say
+        self._began_s = time.time()
+        self._nodes = {name: Latest() for name in watch.names}
+        self._open_of: dict[str, Mapping[Key, Seen]] = {}  # each is replaced, and never changed
+        self._said: Counter[tuple[str, Verdict]] = Counter()
+        self._troubles: dict[str, Callable[[], bool]] = {}
+        self._notified: Mapping[str, int] = {}
+        self._tell: list[Callable[[Sequence[Change]], object]] = []
+        self._ended: list[Callable[[], object]] = []
+        self._open = ExitStack()
+
+    def __enter__(self) -> Outlets:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def trouble(self, part: str, is_so: Callable[[], bool]) -> None:
+        """Let metrics tell whether a part of the watch fails now."""
+        self._troubles[part] = is_so
+
+    def listen(self, address: Address) -> None:
+        """Answer Prometheus. Raises NoAddress."""
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(Metrics(self.snapshot))
+        listener = Listener(address, registry)
+        self._open.callback(listener.close)
+        self._say(f"metrics: {listener.url}")
+
+    def write(self, path: Path) -> None:
+        """Keep a file for node_exporter. Raises NoTextfile."""
+        file = Textfile(path, max(LEAST_S, self._watch.every_s), self.snapshot, self._say)
+        self._open.callback(file.close)
+        self.trouble("textfile", lambda: file.trouble.is_so)
+
+    def notify(self, words: Sequence[str]) -> None:
+        """Run a program for what has changed."""
+        notifier = Notifier(words, self._cluster, self._say)
+        self._open.callback(notifier.close)
+        self._tell.append(notifier.said)
+        self._notified = notifier.counts
+        self.trouble("notify", lambda: notifier.trouble.is_so)
+
+    def told(self, node: str, told: Told, wall_s: float, at: float) -> None:
+        """A node has told something."""
+        self._nodes[node] = self._nodes[node].after(told, wall_s, at)
+
+    def on_end(self, act: Callable[[], object]) -> None:
+        """Do this whenever a node's connection ends."""
+        self._ended.append(act)
+
+    def ended(self) -> None:
+        """A node's connection has ended."""
+        for act in self._ended:
+            act()
+
+    def said(self, changes: Sequence[Change]) -> None:
+        """These changes were said."""
+        self._said.update((change.kind.value, change.verdict) for change in changes)
+        for tell in self._tell:
+            tell(changes)
+
+    def look(self, nodes: Iterable[str]) -> None:
+        """Something may have opened or closed of these nodes."""
+        for node in nodes:
+            self._open_of[node] = self._watch.states.open_of(node)
+
+    def snapshot(self) -> Snapshot:
+        """The watch at this moment; from any thread."""
+        return Snapshot(
+            cluster=self._cluster,
+            version=__version__,
+            began_s=self._began_s,
+            now=time.monotonic(),
+            every_s=self._watch.every_s,
+            fresh_s=self._watch.pace.silent_ticks * self._watch.every_s,
+            nodes=self._nodes.copy(),
+            open={key: seen for of_node in list(self._open_of.values()) for key, seen in of_node.items()},
+            judged=frozenset(filter(self._watch.judge.knows, list(self._nodes))),
+            unjudged=self._watch.incomplete.copy(),
+            said=dict(self._said),
+            notified=dict(self._notified),
+            troubles={part: is_so() for part, is_so in self._troubles.copy().items()},
+        )

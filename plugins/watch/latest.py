@@ -1,0 +1,63 @@
+"""What each node told last, for who asks at any moment: values of now, and sums that only grow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from clusterproof.plugins.core.record import field, record, replace
+from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SampledGpu
+from clusterproof.plugins.watch.told import Hello, Tick, Told
+
+# Columns that are means over the time since the sample before: times that time they are sums, in these units.
+SUMMED: Mapping[str, float] = {
+    "nvlink": 1e6,  # MB/s → bytes
+    "pcie": 1e6,
+    "capped": 0.01,  # % → seconds
+    "slowed": 0.01,
+}
+_PLACES = {column: place for place, column in enumerate(GPU_COLUMNS)}
+NOTHING = (None,) * len(SUMMED)
+
+Values = tuple[float | None, ...]
+
+
+@record
+class Latest:
+    """A node, as of the last thing that it told; `seen_s` is in seconds since 1970 by the clock of who watches."""
+
+    seen_s: float = 0.0
+    at: float = 0.0  # the same by time.monotonic()
+    samples: int = 0
+    connections: int = 0
+    up: float | None = None  # of its last sample, in seconds since its boot
+    gpu: tuple[Values, ...] = ()  # of each GPU, as GPU_COLUMNS have them
+    gpus: tuple[SampledGpu, ...] = ()
+    sums: tuple[Values, ...] = ()  # of each GPU, as SUMMED has them; None of what was never told
+    late: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+
+    def after(self, told: Told, wall_s: float, at: float) -> Latest:
+        """What is known once the node has told this."""
+        seen = replace(self, seen_s=wall_s, at=at)
+        if isinstance(told, Hello):
+            return replace(seen, connections=self.connections + 1, up=None)
+        if not isinstance(told, Tick):
+            return seen
+        seconds = max(0.0, told.up - self.up) if self.up is not None else 0.0
+        return replace(
+            seen,
+            samples=self.samples + 1,
+            up=told.up,
+            gpu=told.gpu,
+            gpus=self.gpus if told.gpus is None else told.gpus,
+            sums=tuple(_summed(self.sums, told.gpu, seconds)) if told.gpu else self.sums,
+            late=told.late,
+        )
+
+
+def _summed(sums: tuple[Values, ...], gpu: tuple[Values, ...], seconds: float) -> Iterable[Values]:
+    for index, values in enumerate(gpu):
+        before = sums[index] if index < len(sums) else NOTHING
+        yield tuple(
+            old if (value := values[_PLACES[column]]) is None else (old or 0.0) + max(0.0, value) * seconds * scale
+            for old, (column, scale) in zip(before, SUMMED.items(), strict=True)
+        )

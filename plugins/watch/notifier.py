@@ -1,0 +1,141 @@
+"""`--notify COMMAND`: runs a program for what has changed, one at a time; its failure costs a line, never the watch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.watch.notification import Notification, Waiting
+from clusterproof.plugins.watch.states import Change
+from clusterproof.plugins.watch.trouble import Trouble
+
+GATHER_S = 2.0  # from the first change on: a switch that fails takes its nodes within that
+TIMEOUT_S = 30.0  # for the program
+END_S = 10.0  # for all that is left to be told, when the watch ends
+MAX_WORDS = 200  # characters of what it says of its failure
+
+
+class NoProgram(ClusterproofError, ValueError):  # noqa: N818 - an outcome of the command line
+    """What cannot be run; the message says why."""
+
+
+def words_of(command: str) -> list[str]:
+    """The program and its arguments; no shell sees them. Raises NoProgram."""
+    try:
+        words = shlex.split(command)
+    except ValueError as wrong:
+        raise NoProgram(f"--notify is {command[:80]!r}: {wrong}; expected a program and its arguments") from None
+    if not words:
+        raise NoProgram("--notify is empty; expected a program and its arguments")
+    if not shutil.which(words[0]):
+        raise NoProgram(f"--notify: no program {words[0]!r:.80} that may be run; expected its path, or a name on PATH")
+    return words
+
+
+class Notifier:
+    """A thread that runs the program, from when it is made until it is closed."""
+
+    def __init__(self, words: Sequence[str], cluster: str, say: Callable[[str], object]) -> None:
+        self._words, self._cluster, self._say = words, cluster, say
+        self._waiting, self._is_over = Waiting(), False
+        self._change = threading.Condition()
+        self._since = 0.0  # when the first of those that wait came
+        self._running: subprocess.Popen[bytes] | None = None
+        self.counts: Counter[str] = Counter({"delivered": 0, "failed": 0, "dropped": 0})
+        self.trouble = Trouble(
+            say, "a notification was not delivered: {why}; watching goes on", "notifications are delivered again"
+        )
+        self._thread = threading.Thread(target=self._keep, name="watch-notify", daemon=True)
+        self._thread.start()
+
+    def said(self, changes: Sequence[Change]) -> None:
+        """Tell of these, soon."""
+        if changes:
+            with self._change:
+                self._since = self._since if len(self._waiting) else time.monotonic()
+                self._waiting.add(changes, time.time())
+                self._change.notify()
+
+    def close(self) -> None:
+        """Tell what is left, as far as there is time."""
+        with self._change:
+            self._is_over = True
+            self._change.notify()
+        self._thread.join(END_S)
+        with self._change:
+            left, running = self._waiting.clear(), self._running
+        if running:
+            _kill(running)
+        self._thread.join(END_S)
+        if left:
+            self._say(f"notifications that were not delivered, for the watch has ended: {left}")
+
+    def _keep(self) -> None:
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._is_over or len(self._waiting))
+                self._change.wait_for(lambda: self._is_over, max(0.0, self._since + GATHER_S - time.monotonic()))
+                one = self._waiting.take()
+                self._count_dropped()
+            if one is None:
+                return
+            self._tell(one)
+
+    def _count_dropped(self) -> None:
+        if self._waiting.dropped > self.counts["dropped"]:
+            self.counts["dropped"] = self._waiting.dropped
+            self.trouble.failed("more came than the program takes, and the oldest were dropped")
+
+    def _tell(self, one: Notification) -> None:
+        try:
+            why = self._run(one.to_json(self._cluster).encode())
+        except OSError as problem:  # such as no room for what the program says
+            why = f"{self._words[0].rpartition('/')[2]}: {problem.strerror or problem}"
+        self.counts["failed" if why else "delivered"] += 1
+        if why:
+            self.trouble.failed(f"{why} (of {one.rule}, {fold(one.nodes):.100})")
+        else:
+            self.trouble.worked()
+
+    def _run(self, data: bytes) -> str:
+        """Why it failed, in words; empty where it did not. What it has started ends with its time. Raises OSError."""
+        name = self._words[0].rpartition("/")[2]
+        with tempfile.TemporaryFile() as errors:
+            process = self._running = subprocess.Popen(
+                self._words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,
+            )
+            try:
+                process.communicate(data, TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                _kill(process)
+                process.communicate()
+                return f"{name} did not end within {TIMEOUT_S:.0f} s"
+            finally:
+                self._running = None
+            if process.returncode == 0:
+                return ""
+            how = f"exit code {process.returncode}" if process.returncode > 0 else f"signal {-process.returncode}"
+            errors.seek(max(0, errors.seek(0, os.SEEK_END) - MAX_WORDS))
+            lines = printable(errors.read().decode("utf-8", "replace")).strip().splitlines()
+            return f"{name} ended with {how}{f': {lines[-1].strip()}' if lines else ''}"
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)

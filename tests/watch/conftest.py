@@ -1,0 +1,17 @@
+"""One Slurm for all tests of watches over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.testbed.node import healthy_p5
+from tests.testbed.slurm import SlurmBed, slurm
+from tests.watch.slurm_job import NAMES
+
+
+@pytest.fixture(scope="package")
+def bed() -> Iterator[SlurmBed]:
+    with slurm({name: healthy_p5(name) for name in NAMES}) as running:
+        yield running

@@ -1,0 +1,66 @@
+"""Jobs on a Slurm of two nodes, and watches of them that are started on its controller."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.testbed.slurm import SlurmBed
+
+NAMES = ("gpu001", "gpu002")
+UBUNTU = 1000
+PATIENCE_S = 120.0  # this machine may be busy
+MAIN = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())"
+
+
+def until(is_so: Callable[[], object], what: Callable[[], object]) -> None:
+    """Wait until it is so; `what` is said where it does not come."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.2)
+
+
+@contextlib.contextmanager
+def job(bed: SlurmBed, user: int = UBUNTU) -> Iterator[str]:
+    """A job that has all of both nodes; its number."""
+    process = bed.controller.start(["srun", "-N2", "-n8", "--gres=gpu:8", "sleep", "600"], user=user)
+    for name in NAMES:
+        bed.wait_for(name, "ALLOCATED")
+    number = bed.output_of("squeue", "-h", "-o", "%A").split()[0]
+    try:
+        yield number
+    finally:
+        bed.run("scancel", number)
+        for name in NAMES:
+            bed.wait_for(name, "IDLE")
+        process.wait(PATIENCE_S)
+
+
+def steps(bed: SlurmBed) -> list[str]:
+    """The steps that run."""
+    return sorted(bed.output_of("squeue", "-h", "--steps", "-o", "%i %j %N").splitlines())
+
+
+def watching(bed: SlurmBed, out: Path, *words: str, user: int = UBUNTU) -> subprocess.Popen[bytes]:
+    """A watch that looks each second, and what it says."""
+    with out.open("wb") as file:
+        return bed.controller.start(
+            [sys.executable, "-u", "-c", MAIN, "watch", "--every", "1", *words],
+            user=user,
+            env={"HOME": "/tmp"},
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def interrupt(process: subprocess.Popen[bytes]) -> None:
+    """As Ctrl-C does: what entered the node lets no signal through to what it has started there."""
+    (entered,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(entered), signal.SIGINT)

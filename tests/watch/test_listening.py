@@ -1,0 +1,121 @@
+"""`--listen`: where it listens, what it answers in the midst of a watch, and who keeps it waiting."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as of_openmetrics
+
+from clusterproof.plugins.suite.cli import main
+from clusterproof.plugins.watch import listening
+from clusterproof.plugins.watch.listening import Address, Listener, NoAddress
+from clusterproof.plugins.watch.metrics import Metrics
+from tests.builders.wheel import ROOT
+from tests.watch.outlets_of_day import OfDay, series, tick
+
+PATIENCE_S = 60.0
+MAIN = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())"
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Metrics(OfDay().hello().told(tick(100.0)).outlets.snapshot))
+    made = Listener(Address.of(":0"), registry)
+    yield made
+    made.close()
+
+
+def asked(url: str, accept: str = "text/plain") -> tuple[str, str]:
+    request = urllib.request.Request(url, headers={"Accept": accept})
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+        return answer.read().decode(), answer.headers["Content-Type"]
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        (":9188", "127.0.0.1", 9188),
+        ("0.0.0.0:9188", "0.0.0.0", 9188),
+        ("head-node:80", "head-node", 80),
+        ("[::1]:9188", "::1", 9188),
+    ],
+)
+def test_an_address_without_a_host_is_of_this_machine_alone(text: str, host: str, port: int) -> None:
+    assert Address.of(text) == Address(host, port)
+
+
+@pytest.mark.parametrize("text", ["9188", "", ":", ":x", ":99999", "::1:9188", "a b:1", "http://h:1", "[h]:1"])
+def test_what_is_no_address_is_one_line(text: str) -> None:
+    with pytest.raises(NoAddress, match=r"^--listen is .*; expected \[HOST\]:PORT, such as :9188$"):
+        Address.of(text)
+
+
+def test_a_port_that_is_taken_is_one_line_before_any_node_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["watch", "--cluster", "local", "--for", "1s", "--listen", f":{port}"]) == 4
+    said = capsys.readouterr()
+    expected = f"127.0.0.1:{port}: Address already in use; expected an address of this machine and a free port"
+    assert said.err == f"clusterproof watch: --listen: {expected}\n"
+    assert said.out == ""
+
+
+def test_a_scrape_in_the_midst_of_a_watch_has_its_nodes_samples_and_the_end_lets_the_port_go() -> None:
+    words = [sys.executable, "-c", MAIN, "watch", "--cluster", "local", "--every", "1", "--listen", ":0"]
+    process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert process.stdout
+        found = re.search(r"metrics: (http://127\.0\.0\.1:(\d+)/metrics)", process.stdout.readline())
+        assert found
+        deadline = time.monotonic() + PATIENCE_S
+        while not (read := series(asked(found[1])[0])).get("node_samples_total"):
+            assert time.monotonic() < deadline, read
+            time.sleep(0.2)
+        assert read["up"] == 1
+        assert read["node_last_seen_timestamp_seconds"] == pytest.approx(time.time(), abs=PATIENCE_S)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+    with socket.create_server(("127.0.0.1", int(found[2]))):
+        pass
+
+
+def test_openmetrics_is_answered_to_who_asks_for_it(listener: Listener) -> None:
+    text, kind = asked(listener.url, "application/openmetrics-text; version=1.0.0")
+    assert kind.startswith("application/openmetrics-text")
+    names = {family.name for family in of_openmetrics(text)}
+    assert {"clusterproof_watch_gpu_throttled_seconds", "clusterproof_watch"} <= names
+
+
+def test_who_asks_and_says_nothing_takes_a_place_and_not_all_of_them(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening._Handler, "timeout", 10 * PATIENCE_S)
+    here = listening.HERE, int(listener.url.split(":")[2].split("/")[0])
+    mute = [socket.create_connection(here) for _ in range(listening.AT_ONCE - 1)]
+    assert "clusterproof_watch_up" in asked(listener.url)[0]
+    mute += [socket.create_connection(here, timeout=PATIENCE_S) for _ in range(3)]
+    assert mute[-1].recv(1) == b""
+    for one in mute:
+        one.close()
+    deadline = time.monotonic() + PATIENCE_S
+    while not _is_answered(listener.url):
+        assert time.monotonic() < deadline
+
+
+def _is_answered(url: str) -> bool:
+    try:
+        return "clusterproof_watch_up" in asked(url)[0]
+    except OSError:
+        return False

@@ -1,0 +1,109 @@
+"""`--job`: a watch of one job of Slurm's, which ends with it and leaves its report; the script that is ready for it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.suite.cli import main
+from clusterproof.plugins.suite.watching import job as module
+from clusterproof.plugins.suite.watching.job import JobEnd
+from tests.builders.wheel import ROOT
+from tests.testbed.needs import needs_slurm
+from tests.testbed.slurm import SlurmBed
+from tests.watch.slurm_job import NAMES, job, steps, until, watching
+from tests.watch.watched_bed import log
+
+SCRIPT = ROOT / "integrations" / "slurm" / "watched.sbatch"
+XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+TRAINING = "until [ -e /tmp/trained ]; do sleep 0.2; done"
+STEPS = "".join(json.dumps({"rank": 0, "step": step, "dur": 1.0, "stages": {"data": 0.4}}) + "\n" for step in range(60))
+
+
+@needs_slurm
+def test_the_script_watches_its_job_and_leaves_what_it_was_like(bed: SlurmBed) -> None:
+    first = bed.node("gpu001").root / "tmp"
+    (first / "steps").write_text(STEPS)
+    executable = Path(sys.executable).with_name("clusterproof")
+    bed.run("sh", "-c", f"cp {SCRIPT} /tmp/watched.sbatch")
+    words = ["sbatch", "--parsable", "--chdir=/tmp", f"--export=ALL,CLUSTERPROOF={executable}"]
+    number = bed.output_of(*words, "/tmp/watched.sbatch", "sh", "-c", TRAINING).strip()
+    said = first / f"watch-{number}.log"
+    until(said.exists, lambda: bed.log("gpu001"))
+    until(lambda: sum("clusterproof-watch" in one for one in steps(bed)) == len(NAMES), said.read_text)
+    log(bed.node("gpu002"), XID_79)
+    until(lambda: "FAIL        gpu002 GPU" in said.read_text() and "Xid 79" in said.read_text(), said.read_text)
+    for name in NAMES:
+        (bed.node(name).root / "tmp" / "trained").touch()
+    until(lambda: not bed.output_of("squeue", "-h"), said.read_text)
+    text = said.read_text()
+    assert "samples: 2 nodes, 1 with a fail" in text
+    assert "[watch.silent]" not in text
+    report = first / f"watch-{number}" / "report"
+    assert (report / "report.html").stat().st_size > 10_000
+    results = [json.loads(line) for line in (report / "results.jsonl").read_text().splitlines()]
+    verdicts = {(one["node"], one["check"]): one["verdict"] for one in results if "check" in one}
+    assert verdicts["gpu002", "gpu.no_xid"] == "fail"
+    assert verdicts["gpu001", "gpu.no_xid"] == "pass"
+    assert "concern" in {verdict for (_, check), verdict in verdicts.items() if check == "run.data_wait"}
+
+
+@needs_slurm
+def test_it_ends_with_the_job_and_calls_no_node_silent(bed: SlurmBed, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with job(bed) as number:
+        process = watching(bed, out, "--job", number, "--record", "/tmp/kept", "--every", "10")
+        until(lambda: out.read_text().count("the kernel log is not followed") == len(NAMES), out.read_text)
+    assert process.wait() == 6  # an ordinary user may not read the kernel log
+    assert f"job {number} has ended" in out.read_text()
+    assert "[watch.silent]" not in out.read_text()
+    assert (bed.controller.root / "tmp/kept/report/report.html").exists()
+
+
+@pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed: apt-get install shellcheck")
+def test_shellcheck_has_nothing_against_the_script() -> None:
+    done = subprocess.run(["shellcheck", str(SCRIPT)], capture_output=True, text=True, check=False)
+    assert done.stdout == ""
+
+
+def test_a_slurm_that_does_not_answer_ends_no_watch_and_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ASK_S", 0.01)
+    monkeypatch.setattr(module, "LEAST_S", 0.01)
+    answers = iter([True, None, None, True, False])
+    own: list[str] = []
+
+    def is_running() -> bool:
+        answer = next(answers)
+        if answer is None:
+            raise Incomplete("slurmctld does not answer")
+        return answer
+
+    with JobEnd("12", is_running, lambda: own.append("over"), own.append) as end:
+        until(lambda: "over" in own, lambda: own)
+    end._thread.join()
+    assert own == [
+        "whether the job runs is not known: slurmctld does not answer; watching goes on",
+        "Slurm tells of jobs again",
+        "job 12 has ended",
+        "over",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--steps", "x", "--cluster", "local"], "--steps is of a job; expected --job ID with it"),
+        (["--job", "12"], "--cluster 'slurm:job:12': slurm"),
+    ],
+)
+def test_what_is_no_job_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", *words]) == 4
+    error = capsys.readouterr().err
+    assert error.startswith(f"clusterproof watch: {said}")
+    assert error.count("\n") == 1

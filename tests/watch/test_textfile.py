@@ -1,0 +1,106 @@
+"""`--textfile`: a file that is whole at any moment, that others can read, and that does not outlive the watch."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.suite.cli import main
+from clusterproof.plugins.watch.textfile import NoTextfile, Textfile
+from tests.watch.outlets_of_day import OfDay, series, tick
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
+
+
+def kept(path: Path, own: list[str] | None = None) -> Textfile:
+    watched = OfDay().hello().told(tick(100.0))
+    return Textfile(path, 0.01, watched.outlets.snapshot, (own if own is not None else []).append)
+
+
+def until(is_so: object) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.usefixtures("umask")
+def test_the_file_is_there_at_once_for_all_to_read_whatever_the_umask(tmp_path: Path) -> None:
+    path = tmp_path / "watch.prom"
+    file = kept(path)
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert series(path.read_text())['gpu_power_watts{gpu="0"}'] == 576
+    file.close()
+
+
+def test_who_reads_while_it_is_written_reads_a_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "watch.prom"
+    file = kept(path)
+    first = path.stat().st_ino
+    read = [path.read_text() for _ in range(200)]
+    until(lambda: path.stat().st_ino != first)
+    file.close()
+    assert len({len(text) for text in read}) == 1
+
+
+def test_the_end_leaves_that_it_is_over_and_no_value_of_a_node(tmp_path: Path) -> None:
+    path = tmp_path / "watch.prom"
+    kept(path).close()
+    assert series(path.read_text()) == {"up": 0}
+    assert [one.name for one in tmp_path.iterdir()] == ["watch.prom"]
+    assert not any(thread.name == "watch-textfile" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("watch.txt", "--textfile is 'watch.txt'; expected a file NAME.prom: node_exporter reads no other"),
+        (
+            "/nowhere/watch.prom",
+            "--textfile /nowhere/watch.prom: No such file or directory; expected a file that may be",
+        ),
+        ("/dev/null/watch.prom", "--textfile /dev/null/watch.prom: Not a directory"),
+    ],
+)
+def test_what_cannot_be_written_is_one_line(path: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", "--cluster", "local", "--for", "1s", "--textfile", path]) == 4
+    error = capsys.readouterr().err
+    assert error.startswith(f"clusterproof watch: {said}")
+    assert error.count("\n") == 1
+
+
+def test_a_folder_of_that_name_is_refused_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "watch.prom").mkdir()
+    with pytest.raises(NoTextfile, match="Is a directory"):
+        kept(tmp_path / "watch.prom")
+    assert [one.name for one in tmp_path.iterdir()] == ["watch.prom"]
+
+
+def test_trouble_is_said_once_and_once_that_it_is_over(tmp_path: Path) -> None:
+    folder, own = tmp_path / "metrics", list[str]()
+    folder.mkdir()
+    path = folder / "watch.prom"
+    file = kept(path, own)
+    folder.rename(tmp_path / "away")
+    until(lambda: own)
+    assert file.trouble.is_so
+    folder.mkdir()
+    until(path.exists)
+    until(lambda: len(own) > 1)
+    file.close()
+    assert own == [
+        f"{path} is not written: No such file or directory; watching goes on",
+        f"{path} is written again",
+    ]
