@@ -1,0 +1,1 @@
+"""kubectl, with its kustomize: what applies the manifests of integrations/kubernetes."""
