@@ -145,7 +145,7 @@ def test_a_taint_of_another_that_comes_in_between_is_kept(
         monkeypatch.setattr(Api, "patch", after_another)
         assert gate.write({"gpu215": health}, ONE).problems == ()
         assert gate.taints("gpu215") == after
-    assert len(tries) == 2
+    assert len(tries) >= 2
 
 
 def test_where_others_change_a_node_each_time_that_is_told_and_the_next_run_comes_to_it(
