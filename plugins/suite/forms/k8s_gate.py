@@ -10,6 +10,7 @@ import pytest
 
 from clusterproof.plugins.aws.account import AwsError
 from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.place import place_of
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError
@@ -19,7 +20,6 @@ from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, Orders, W
 from clusterproof.plugins.suite.state import occasion_of
 
 EXIT_UNWRITTEN = 7  # what the gate was to write could not be, or not all of it
-ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 
 
 def orders_of(config: pytest.Config, cluster: Cluster) -> Orders:
@@ -89,12 +89,13 @@ class K8sGateForm:
             session.exitstatus = EXIT_UNWRITTEN
 
     def _write(self, is_whole: bool) -> Written:
-        found = healths(self.results, is_whole)
         try:
             api = open_api(self.cluster.settings)
+            return write(api, self.orders, healths(self.results, is_whole), self.began, time.time())
         except (AwsError, KubernetesError) as problem:
             return Written((), (str(problem),))
-        return write(api, self.orders, found, self.began, time.time())
+        except Exception as broken:  # the run's reports are written all the same
+            return Written((), (f"the gate itself broke: {type(broken).__name__}: {broken} ({place_of(broken)})",))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what was written, and what was not."""
