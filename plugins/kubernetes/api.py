@@ -23,8 +23,6 @@ LATER = (429, 500, 502, 503, 504)
 REPEATABLE = ("GET", "PATCH")  # twice is as once: a patch of ours says what is to be, or holds for one version alone
 DRAIN_BYTES = 65536
 JSON = "application/json"
-STRATEGIC = "application/strategic-merge-patch+json"  # a list's entries by their key: others' are left as they are
-MERGE = "application/merge-patch+json"
 
 
 class KubernetesError(ClusterproofError):

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.kubernetes.api import STRATEGIC, Api
+from clusterproof.plugins.kubernetes.api import Api
 from clusterproof.plugins.kubernetes.gate import CONDITION
 from clusterproof.plugins.kubernetes.gate.health import Health, bounded
+from clusterproof.plugins.kubernetes.gate.objects import STRATEGIC
 from clusterproof.plugins.kubernetes.gate.write import Orders, write
 from tests.kubernetes.gate import FIT, UNFIT, UNKNOWN_YET, GateBed, api_of, kubectl
 from tests.testbed.kubernetes.control_plane import control_plane

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from clusterproof.plugins.kubernetes.api import MERGE, STRATEGIC, Api
+from clusterproof.plugins.kubernetes.api import Api
 from clusterproof.plugins.kubernetes.gate import CONDITION
+from clusterproof.plugins.kubernetes.gate.objects import MERGE, STRATEGIC
 from clusterproof.plugins.kubernetes.gate.write import TAINT, Orders
 from tests.kubernetes.gate import ACCOUNT, FIT, MANIFESTS, UNFIT, GateBed, api_of, kubectl
 from tests.testbed.kubernetes.bed import NAMESPACE, RBAC
@@ -193,7 +194,7 @@ def test_all_that_is_built_is_what_the_server_knows_and_observes(gate: GateBed, 
     job = objects["CronJob", ACCOUNT]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     (settings,) = (one for (kind, _), one in objects.items() if kind == "ConfigMap")
     assert job["containers"][0]["envFrom"] == [{"configMapRef": {"name": settings["metadata"]["name"]}}]
-    assert settings["data"] == {"MODE": "observe", "OPTIONS": ""}
+    assert settings["data"] == {"CLUSTER": "k8s:in-cluster", "MODE": "observe", "OPTIONS": ""}
     namespace = objects["Namespace", NAMESPACE]["metadata"]["labels"]
     assert namespace == {"pod-security.kubernetes.io/enforce": "privileged"}
 

@@ -8,8 +8,10 @@ import pytest
 
 from clusterproof.plugins.core.result import UNREACHABLE, Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.plugins.kubernetes.gate.health import MAX_MESSAGE, health_of, healths, reason_of
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
+from clusterproof.plugins.kubernetes.gate.writer import Writer
 from clusterproof.plugins.suite.all_checks import all_checks
 
 PASS, CONCERN, FAIL, INCOMPLETE, NOT_APPLICABLE = (
@@ -136,3 +138,34 @@ def test_the_key_of_a_taint_that_may_go_is_this_suites_own() -> None:
     ):
         with pytest.raises(GateError, match="is no taint of this suite's own"):
             own_key(key)
+
+
+NOBODY = Api("https://api", lambda *_, **__: None)
+
+
+def refuse(words: str) -> None:
+    raise KubernetesError(words)
+
+
+def test_what_went_wrong_alike_for_many_nodes_is_one_line() -> None:
+    writer = Writer(NOBODY)
+    for number in range(100):
+        name = f"gpu{number:03d}"
+        writer.tried(name, lambda name=name: refuse(f'500: node "{name}" is ill'))  # type: ignore[misc]
+    assert writer.told() == ["gpu[000-099]: 500: node NODE is ill"]
+
+
+def test_of_many_things_that_went_wrong_the_first_are_told_and_how_many_more_there_are() -> None:
+    writer = Writer(NOBODY)
+    for number in range(12):
+        writer.tried(f"gpu{number:03d}", lambda number=number: refuse(f"reason {number}"))  # type: ignore[misc]
+    assert writer.told()[0] == "gpu000: reason 0"
+    assert writer.told()[5:] == ["and 7 more reasons"]
+
+
+def test_when_its_time_is_over_nothing_more_is_tried() -> None:
+    asked: list[str] = []
+    writer = Writer(NOBODY, until=0.0)
+    assert writer.each(asked.append, ["gpu001", "gpu002"]) == {}
+    assert asked == []
+    assert writer.told() == ["gpu[001-002]: not tried, as 300 s have passed; expected a faster API server"]

@@ -15,6 +15,8 @@ from clusterproof.plugins.kubernetes.values import parts, tables, text
 NODES = "/api/v1/nodes"
 EVENTS = "/api/v1/namespaces/default/events"  # where those of nodes lie, which are of no namespace
 COMPONENT = "clusterproof"
+STRATEGIC = "application/strategic-merge-patch+json"  # a list's entries by their key: others' are left as they are
+MERGE = "application/merge-patch+json"
 TAINTS_CHANGED = "ClusterproofTaints"
 
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.kubernetes.api import STRATEGIC, Api
+from clusterproof.plugins.kubernetes.api import Api
 from clusterproof.plugins.kubernetes.collectors import k8s_pods
 from clusterproof.plugins.kubernetes.gate import CONDITION, NO_SCHEDULE, UNFIT
 from clusterproof.plugins.kubernetes.gate.health import FALSE, TRUE, UNKNOWN, Health
 from clusterproof.plugins.kubernetes.gate.objects import (
     NODES,
+    STRATEGIC,
     TAINTS_CHANGED,
     Seen,
     condition_patch,

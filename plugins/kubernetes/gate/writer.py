@@ -12,14 +12,8 @@ from typing import TypeVar
 
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.printable import printable
-from clusterproof.plugins.kubernetes.api import (
-    MERGE,
-    Api,
-    KubernetesDenied,
-    KubernetesError,
-    KubernetesRefused,
-)
-from clusterproof.plugins.kubernetes.gate.objects import EVENTS, NODES, Seen, seen_of
+from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
+from clusterproof.plugins.kubernetes.gate.objects import EVENTS, MERGE, NODES, Seen, seen_of
 
 AT_ONCE = 16  # requests
 TRIES = 5  # to change a node that others change too
