@@ -1,1 +1,0 @@
-"""kubectl, with its kustomize: what applies the manifests of integrations/kubernetes."""
