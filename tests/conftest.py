@@ -30,6 +30,7 @@ os.environ.pop("GITHUB_STEP_SUMMARY", None)  # runs of a test's own are no news 
 _LIMITS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("repeatable", _LIMITS, derandomize=True, database=None)
 settings.register_profile("explore", _LIMITS, max_examples=1000)
+settings.register_profile("quick", _LIMITS, derandomize=True, database=None, max_examples=15)
 settings.load_profile("repeatable")
 
 
@@ -37,6 +38,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Know the suite's marks: tests import its checks without a cluster."""
     for line in mark_lines():
         config.addinivalue_line("markers", line)
+    config.addinivalue_line("markers", "long: takes seconds, and `--quick` leaves it out")
+    if config.getoption("--quick"):
+        settings.load_profile("quick")
 
 
 @pytest.fixture(scope="session")
@@ -67,18 +71,22 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare what chooses among these tests."""
-    parser.addoption("--quick", action="store_true", help="only tests that start no other program")
+    parser.addoption(
+        "--quick", action="store_true", help="only tests that start no other program and are short; fewer examples"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what `--quick` leaves out."""
     if not config.getoption("--quick"):
         return
-    config.hook.pytest_deselected(items=[item for item in items if starts_programs(item)])
-    items[:] = [item for item in items if not starts_programs(item)]
+    config.hook.pytest_deselected(items=[item for item in items if is_long(item)])
+    items[:] = [item for item in items if not is_long(item)]
 
 
-def starts_programs(item: pytest.Item) -> bool:
-    """Whether a test needs more than this process: a program of others, root, a testbed, a run of pytest."""
+def is_long(item: pytest.Item) -> bool:
+    """Whether a test is marked so, or needs a program of others, root, a testbed or a run of pytest."""
+    if item.get_closest_marker("long"):
+        return True
     needs = any(True for _ in item.iter_markers("skipif"))
     return needs or not ROOMS.isdisjoint(item.path.parts) or not PROGRAMS.isdisjoint(item.fixturenames)  # type: ignore[attr-defined]

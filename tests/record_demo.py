@@ -1,19 +1,26 @@
-"""Records the demo cluster anew: `python -m tests.record_demo`, as root, from fake nodes over real ssh."""
+"""Records the demo cluster anew, and draws its page: `python -m tests.record_demo`, as root, over real ssh."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+from clusterproof.reports.folder import PAGE
 from tests.faults import BY_NAME
 from tests.faults.kernel_log import XID
+from tests.testbed.browser import browser
 from tests.testbed.cluster import testbed
 from tests.testbed.image import NodeImage
 from tests.testbed.node import healthy_p5, with_kernel_line, with_memlock, with_nvml
 
-DEMO = Path(__file__).parents[1] / "fixtures" / "demo"
+ROOT = Path(__file__).parents[1]
+DEMO = ROOT / "fixtures" / "demo"
+PICTURE = ROOT / "docs" / "report.png"
+PICTURE_PX = (1280, 860)
 NAMES = [f"gpu{number:03d}" for number in range(1, 17)]
 UNREACHABLE = "gpu005"
 LIMITED = NAMES[7:]  # the nodes that were set up last, and set up wrong: configuration, not hardware
@@ -52,5 +59,16 @@ def record() -> None:
     (DEMO / "cluster.json").write_text(json.dumps(data, indent=1) + "\n")
 
 
+def draw() -> None:
+    """A picture of the top of the demo's page."""
+    with tempfile.TemporaryDirectory() as folder, browser() as chromium:
+        options = ["--cluster", "demo", "--report", folder, "-q", "-p", "no:cacheprovider"]
+        subprocess.run([sys.executable, "-m", "pytest", *options], cwd=ROOT, capture_output=True, check=False)
+        chromium.driver.set_window_size(*PICTURE_PX)
+        chromium.open(Path(folder) / PAGE)
+        chromium.driver.save_screenshot(str(PICTURE))
+
+
 if __name__ == "__main__":
     record()
+    draw()

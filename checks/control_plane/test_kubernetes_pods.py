@@ -8,7 +8,7 @@ from clusterproof.plugins.catalog.kubernetes import NeededDaemonSet, needed_daem
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.gpu.facts import GpuProcess
+from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
 from clusterproof.plugins.evidence.kubernetes.facts import in_words
 from clusterproof.plugins.evidence.kubernetes.facts_pods import STUCK, KubernetesPod
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode, member_nodes, pods_on

@@ -29,12 +29,14 @@ class Device(Protocol):
 class Field(Generic[T]):
     """One value of a device. Reading it raises Incomplete or NotApplicable where the node could not tell it."""
 
-    def __init__(self, decode: Callable[[object], T], key: str = "") -> None:
+    def __init__(self, decode: Callable[[object], T], key: str = "", where: str = "") -> None:
         self.decode = decode
         self.key = key
+        self.where = where  # what messages call it; else its key
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.key = self.key or name
+        self.where = self.where or self.key
 
     @overload
     def __get__(self, device: None, owner: type) -> Field[T]: ...
@@ -47,7 +49,7 @@ class Field(Generic[T]):
         try:
             return self.decode(data)
         except Exception:  # which `read` has words for
-            return read(data, self.decode, self.key)
+            return read(data, self.decode, self.where)
 
 
 def readings(device: object, *names: str) -> tuple[dict[str, Any], list[Incomplete | NotApplicable]]:
@@ -143,6 +145,16 @@ def objects(data: object) -> list[dict[str, Any]]:
     if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
         raise TypeError
     return data
+
+
+def one(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], T]:
+    """A decoder of a record that is told as a JSON object."""
+    return lambda data: kind(table(data))
+
+
+def every(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple[T, ...]]:
+    """A decoder of records that are told as a list of JSON objects."""
+    return lambda data: tuple(kind(entry) for entry in objects(data))
 
 
 def at_least_one(data: list[T], what: str) -> list[T]:

@@ -44,6 +44,7 @@ def recorded() -> Mapping[str, frozenset[str]]:
     return {name: frozenset(collectors) for name, collectors in data.items()}
 
 
+@cache  # asked for each item of a run
 def needs_of(check: str, subject: str, function: Callable[..., Any]) -> frozenset[str]:
     """What a check of this id and subject reads, `pairwise` among it where it goes by pairs."""
     if _is_packaged(function):

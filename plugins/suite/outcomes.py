@@ -73,6 +73,9 @@ class Outcomes:
         """On a large cluster a letter for each pass is noise."""
         self.is_empty = not session.items
         self.is_large = len(session.items) > QUIET_ABOVE and self.config.get_verbosity() <= 0
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if self.is_large and reporter:
+            reporter.showfspath = False  # a line for each file, with nothing behind it
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> Any:

@@ -256,6 +256,7 @@ def test_the_collectors_that_share_a_process_are_those_that_no_program_and_no_se
         assert not any(word in text for word in ("tools import", "touch import", "os.fork", "socket", "ctypes")), name
 
 
+@pytest.mark.long
 def test_a_collector_that_hangs_after_all_costs_those_it_shares_a_process_with_nothing(tmp_path: Path) -> None:
     alone = {name: probe([name], PATIENT).collectors[name].status for name in MOSTLY_QUICK}
     hung = collector_file(tmp_path, f"node.at('cmdline of 7')\n{FOR_EVER}", "jobs")

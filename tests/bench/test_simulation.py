@@ -11,6 +11,8 @@ from bench.peer_rules import RULES
 from bench.simulate import Cell, run, simulate
 from bench.tables import GOAL_EFFECT, GOAL_NOISE, OURS, Tallies, figures, tables
 
+pytestmark = pytest.mark.long
+
 FIGURES = {"detected_7pct", "false_accusation", "kind_right", "rounds_max"}
 
 

@@ -83,6 +83,7 @@ def test_a_nodeset_without_measure_is_refused_before_it_is_expanded(text: str) -
         expand(text)
 
 
+@pytest.mark.long
 def test_as_many_names_as_allowed_are_expanded_and_folded() -> None:
     names = expand(f"gpu[1-{MAX_NAMES}]")
     assert len(names) == MAX_NAMES
@@ -120,6 +121,7 @@ def test_a_folded_nodeset_is_canonical(names: set[str]) -> None:
     assert fold(expand(folded)) == folded
 
 
+@pytest.mark.long
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sets(st.from_regex(r"r[0-9]{1,2}n[0-9]{1,2}", fullmatch=True), min_size=65, max_size=150))
 def test_many_names_of_many_numbers_fold_without_loss_too(names: set[str]) -> None:

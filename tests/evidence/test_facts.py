@@ -50,6 +50,7 @@ def test_nothing_of_a_lost_gpu_can_be_read() -> None:
         assert gpu.ecc_uncorrected_dram == 0
 
 
+@pytest.mark.long
 @settings(max_examples=200)
 @given(
     collector=st.sampled_from(["boot", "platform", "nvml", "pci", "rdma", "kernel_log", "mounts", "services"]),
@@ -66,6 +67,7 @@ def test_no_nonsense_from_a_node_breaks_a_check_or_passes_as_evidence(collector:
             assert result.verdict is not Verdict.PASS
 
 
+@pytest.mark.long
 @settings(max_examples=100)
 @given(place=st.integers(min_value=0, max_value=10_000), put=JSON)
 def test_one_spoilt_value_in_a_healthy_answer_never_breaks_a_check(place: int, put: Any) -> None:

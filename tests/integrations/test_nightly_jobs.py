@@ -14,6 +14,8 @@ import yaml
 
 from tests.builders.runs import ROOT
 
+pytestmark = pytest.mark.long
+
 CI = ROOT / "integrations" / "ci"
 JENKINSFILE = (CI / "Jenkinsfile").read_text(encoding="utf-8")
 IN_JENKINS = re.compile(r"\bsh '([^'\n]*)'")

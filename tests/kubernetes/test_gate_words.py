@@ -94,9 +94,10 @@ def test_where_a_test_broke_no_node_is_proven_but_what_failed_has_failed() -> No
     assert {name: health.status for name, health in told.items()} == {"gpu001": "Unknown", "gpu002": "False"}
 
 
-def test_what_is_of_the_cluster_or_of_a_pair_is_no_nodes() -> None:
+def test_what_is_of_the_cluster_or_of_a_pair_or_said_by_kubernetes_is_not_written_to_a_node() -> None:
     results = [
-        Result("control_plane.k8s_node_ready", "k8s:bed", FAIL, subject="k8s_node"),
+        Result("control_plane.subnets", "k8s:bed", FAIL, subject="cluster"),
+        Result("control_plane.k8s_node_takes_pods", "gpu001", FAIL, subject="k8s_node"),
         Result("perf.pairwise_bandwidth", "gpu001~gpu002", FAIL, subject="pair"),
         Result("gpu.a", "gpu001", PASS),
     ]

@@ -18,6 +18,8 @@ from tests.mutants.bench import Bench
 from tests.mutants.cases import Case
 from tests.mutants.mutations import OPERATORS, installed, live_functions, mutants_of
 
+pytestmark = pytest.mark.long
+
 CHECK = """
 from clusterproof.plugins.core.verdict import concern
 

@@ -66,6 +66,7 @@ def evidence(name: str, secrets: Iterator[str]) -> NodeEvidence:
     )
 
 
+@pytest.mark.long
 def test_no_secret_survives_in_any_place_of_the_evidence() -> None:
     secrets = cycle(IN_PLACES)
     nodes = []

@@ -17,6 +17,8 @@ from clusterproof.reports.annotations import MOST, lines
 from tests.builders.runs import ROOT
 from tests.reports.reported import HOSTILE, of_each_verdict, result
 
+pytestmark = pytest.mark.long
+
 LINE = re.compile(r"::(error|warning) title=[^:,\r\n]*::[^\r\n]*")
 CATALOG = Catalog.of(NO_POLICY)
 

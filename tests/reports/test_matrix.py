@@ -78,6 +78,7 @@ def test_names_are_escaped_and_long_ones_keep_their_end() -> None:
     assert labels == ["…" + name[-27:]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("nodes", "most"), [(128, 800_000), (1000, 700_000), (10_000, 6_500_000)])
 def test_the_worst_case_stays_small(nodes: int, most: int) -> None:
     names = [f"gpu{number:05d}" for number in range(nodes)]

@@ -104,6 +104,7 @@ def test_names_are_text_whatever_they_are() -> None:
     assert not re.search("[\u202e\x1b]", html)
 
 
+@pytest.mark.long
 def test_a_thousand_nodes_five_thousand_ranks_and_a_hundred_thousand_steps_take_no_more_room() -> None:
     samples = [
         Sample(f"node{node}", metric, f"gpu{gpu}", 10.0 * at, float((node * 7 + gpu * 13 + at * 29) % 101))

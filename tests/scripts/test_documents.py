@@ -47,6 +47,7 @@ def test_the_rooms_that_the_architecture_names_are_there() -> None:
     assert [path for path in paths if not ((ROOT / path).exists() or (ROOT / "plugins" / path).exists())] == []
 
 
+@pytest.mark.long
 def test_the_page_of_checks_is_the_generated_one() -> None:
     assert PATH.read_text(encoding="utf-8") == document(), HOW
 
@@ -59,6 +60,7 @@ def test_the_catalogue_that_is_read_fast_is_the_generated_one() -> None:
     assert Path(rows.PARSED).read_text(encoding="utf-8") == rows.written(), HOW
 
 
+@pytest.mark.long
 def test_the_page_says_of_every_check_on_which_faults_it_is_proven() -> None:
     assert document().count("- **proven on**: none") == 0
 

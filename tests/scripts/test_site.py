@@ -14,6 +14,8 @@ from clusterproof.plugins.suite.flags import GROUPS
 from tests import document_site
 from tests.builders.runs import ROOT
 
+pytestmark = pytest.mark.long
+
 BUILD = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going"]
 LOADED = re.compile(
     r"<(?:script|img|iframe)[^>]+src=[\"'](?:https?:)?//|<link[^>]+stylesheet[^>]+href=[\"'](?:https?:)?//"

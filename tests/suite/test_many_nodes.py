@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from clusterproof.plugins.suite import protocol, session
+from clusterproof.plugins.suite import outcomes, protocol, session
 from tests.builders.runs import DEVICES, LIGHT, VERDICTS, Runs, all_verdicts, counts, saying
 
 
@@ -46,6 +46,18 @@ def test_a_large_run_says_what_a_small_one_says(runs: Runs, monkeypatch: pytest.
         lines = [line for line in data.outlines if not line.startswith(("=", "rootdir"))]
         said.append((lines, [{**record, "duration_s": 0} for record in runs.records]))
     assert said[0] == said[1]
+
+
+def test_a_large_run_has_no_lines_for_files_of_which_there_is_nothing_to_say(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs.checks(test_it=LIGHT, test_gpus=DEVICES)
+    files = []
+    for most in (1_000, 1):
+        monkeypatch.setattr(outcomes, "QUIET_ABOVE", most)
+        files.append([line for line in runs.over(all_verdicts()).outlines if line.startswith("test_gpus.py")])
+    assert len(files[0]) == 1
+    assert files[1] == []
 
 
 def output_of(name: str, value: object) -> NodeEvidence:

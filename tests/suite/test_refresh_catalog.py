@@ -20,6 +20,8 @@ import pytest
 
 from clusterproof.plugins.suite.refresh_catalog import refresh_catalog
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
 QUIET = {

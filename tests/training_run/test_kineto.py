@@ -25,6 +25,7 @@ def read(folder: Path, text: str | bytes) -> TrainingRun:
     return read_run([str(path)])
 
 
+@pytest.mark.long
 def test_a_loader_without_workers_is_found_in_a_real_trace() -> None:
     run = read_run([str(labelled("kineto/resnet50_num_workers_0.pt.trace.json.gz"))])
     result = said("run.data_wait", run)
@@ -32,6 +33,7 @@ def test_a_loader_without_workers_is_found_in_a_real_trace() -> None:
     assert said("run.comm_exposed", run).verdict.value == "not applicable"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("file", "ranks", "verdict"),
     [

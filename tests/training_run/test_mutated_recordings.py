@@ -15,6 +15,8 @@ from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import labelled, ranks_named, said
 
+pytestmark = pytest.mark.long
+
 SLOW, TIMES = 0, 2.36  # the slow worker of trace-AR, and how many times as long as its peers it computes
 FAULTY = {12, 14}  # of gpu_error_1st
 

@@ -156,6 +156,7 @@ def test_a_file_that_is_named_and_not_understood_is_an_error(tmp_path: Path, nam
         read_run([str(tmp_path / name)])
 
 
+@pytest.mark.long
 def test_memory_stays_flat_however_often_operations_repeat(tmp_path: Path) -> None:
     def peak(times: int) -> int:
         rows = TABLE.split("\n", 1)

@@ -8,6 +8,8 @@ import pytest
 
 from bench.stragglers import Cell, figures, run, simulate, table
 
+pytestmark = pytest.mark.long
+
 Found = dict[Cell, Counter[str]]
 
 

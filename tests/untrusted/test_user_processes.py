@@ -12,7 +12,7 @@ import pytest
 
 from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.gpu.facts import GpuProcess
+from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
 from clusterproof.plugins.evidence.processes.facts_jobs import JobProcess
 from tests.builders.evaluated import results
 from tests.builders.probed import PATIENT, probe_node

@@ -19,6 +19,8 @@ from clusterproof.plugins.watch.states import Change, Key, Kind
 from tests.builders.wheel import ROOT
 from tests.watch.days import NODE, Day
 
+pytestmark = pytest.mark.long
+
 PATIENCE_S = 60.0
 MAIN = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())"
 

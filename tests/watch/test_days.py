@@ -10,6 +10,8 @@ import pytest
 from clusterproof.plugins.watch.of_tick import CLOCK, REBOOT
 from tests.watch.days import EVERY_S, FAULTS, NODE, Day, Fault, evidence, healthy
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def day() -> Day:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, flag, objects, optional, read, text, whole
+from clusterproof.plugins.evidence.field import Field, every, flag, optional, text, whole
 
 
 @record
@@ -27,11 +27,7 @@ class Result:
 
     gpu = Field(text)
     status = Field(text)
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """Warnings and errors. Raises Incomplete."""
-        return tuple(Message(data) for data in read(self.data.get("messages"), objects, "dcgm_diag: messages"))
+    messages = Field(every(Message), where="dcgm_diag: messages")
 
 
 @record
@@ -41,11 +37,7 @@ class DiagTest:
     data: Mapping[str, Any]
 
     name = Field(text)
-
-    @property
-    def results(self) -> tuple[Result, ...]:
-        """A result for each GPU, or one for all, or both. Raises Incomplete."""
-        return tuple(Result(data) for data in read(self.data.get("results"), objects, "dcgm_diag: results"))
+    results = Field(every(Result), where="dcgm_diag: results")  # one for each GPU, or one for all, or both
 
     def ending(self, statuses: Iterable[str]) -> tuple[Result, ...]:
         """The results that are one of these; of all GPUs only where no single GPU is named. Raises Incomplete."""
@@ -64,11 +56,7 @@ class DiagLog:
     exit = Field(optional(whole))
     is_complete = Field(flag, "complete")
     runtime_error = Field(text)
-
-    @property
-    def tests(self) -> tuple[DiagTest, ...]:
-        """The tests in their order. Raises Incomplete."""
-        return tuple(DiagTest(data) for data in read(self.data.get("tests"), objects, "dcgm_diag: tests"))
+    tests = Field(every(DiagTest), where="dcgm_diag: tests")  # in their order
 
 
 @record
@@ -77,7 +65,4 @@ class DcgmDiag:
 
     data: Mapping[str, Any]
 
-    @property
-    def logs(self) -> tuple[DiagLog, ...]:
-        """The runs, in the order of their files. Raises Incomplete."""
-        return tuple(DiagLog(data) for data in read(self.data.get("logs"), objects, "dcgm_diag: logs"))
+    logs = Field(every(DiagLog), where="dcgm_diag: logs")  # in the order of their files

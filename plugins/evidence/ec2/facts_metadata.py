@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, objects, read, table, text, whole
+from clusterproof.plugins.evidence.field import Field, every, one, text, whole
 
 HTTP_OK = 200
 _OVER = ("completed", "canceled")
@@ -49,13 +49,5 @@ class Metadata:
 
     token = Field(whole)
     without_token = Field(whole)
-
-    @property
-    def identity(self) -> Identity:
-        """Which instance it is. Raises Incomplete."""
-        return Identity(read(self.data.get("identity"), table, "imds: identity"))
-
-    @property
-    def events(self) -> tuple[ScheduledEvent, ...]:
-        """What AWS has scheduled for it. Raises Incomplete."""
-        return tuple(ScheduledEvent(event) for event in read(self.data.get("events"), objects, "imds: events"))
+    events = Field(every(ScheduledEvent), where="imds: events")  # what AWS has scheduled for it
+    identity = Field(one(Identity), where="imds: identity")

@@ -8,18 +8,7 @@ from typing import Any, TypeVar
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.field import (
-    Decode,
-    Field,
-    number,
-    objects,
-    optional,
-    read,
-    table,
-    text,
-    values,
-    whole,
-)
+from clusterproof.plugins.evidence.field import Decode, Field, every, number, optional, read, table, text, values, whole
 from clusterproof.plugins.evidence.fsx.sustained import Points
 
 T = TypeVar("T")
@@ -64,11 +53,7 @@ class Metrics:
 
     begin = Field(number)
     minutes = Field(whole)
-
-    @property
-    def series(self) -> tuple[Series, ...]:
-        """Every series. Raises Incomplete."""
-        return tuple(Series(entry) for entry in read(self.data.get("series"), objects, "fsx_metrics: series"))
+    series = Field(every(Series), where="fsx_metrics: series")
 
 
 @record

@@ -10,9 +10,11 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.field import (
     UNSUPPORTED,
     Field,
+    every,
     flag,
     number,
     objects,
+    one,
     optional,
     read,
     table,
@@ -20,51 +22,12 @@ from clusterproof.plugins.evidence.field import (
     texts,
     values,
     whole,
-    word,
 )
+from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
 
 MAX_WORD = 20  # characters of a name that a node gives to a counter or a link
-USERS_OWN = ("/user.slice/", "/../user.slice/")
-MPS_CONTROL = "nvidia-cuda-mps-control"
-MPS = (MPS_CONTROL, "nvidia-cuda-mps-server", "nvidia-cuda-mps")  # serve jobs, belong to none; the kernel cuts names
 LOST = ("GPU_IS_LOST", "RESET_REQUIRED")  # of any reading: whatever else it told, the GPU does not work
 READINGS_IN_READINGS = 4  # levels: a counter at one of several moments
-
-
-@record
-class GpuProcess:
-    """A process that holds a GPU; `cgroup` tells the Slurm job it belongs to. Its name is its own to choose."""
-
-    data: Mapping[str, Any]
-
-    pid = Field(whole)
-    memory_mib = Field(optional(whole))
-    name = Field(word)
-    cgroup = Field(text)
-    pod = Field(optional(text))  # the uid of the pod in whose control group it runs; None where that is no pod's
-    uid = Field(whole)
-    program = Field(text)  # the file name of its executable; empty where only root may know
-    parent = Field(table)  # the uid and the program of its parent, where it has one here
-
-    @property
-    def is_of_a_job(self) -> bool:
-        """Whether it runs inside a Slurm job's or a pod's control group; below user.slice users make their own."""
-        own = self.cgroup.startswith(USERS_OWN)
-        return not own and any(mark in self.cgroup for mark in ("/job_", "/kubepods"))
-
-    def serves_jobs(self, nvml: Nvml) -> bool:
-        """Whether it is CUDA's MPS as root runs it: a server of it has the user of its clients. Raises Incomplete.
-
-        One that a user has started is a process of his like any other.
-        """
-        if self.name not in MPS:
-            return False
-        users = nvml.daemon_users
-        if self.uid in users:
-            return (self.program or self.name) in MPS
-        starter = self.parent  # empty, where it is outside of what /proc shows
-        is_started = starter.get("program") == MPS_CONTROL and starter.get("uid") in users
-        return is_started and self.program in MPS
 
 
 @record
@@ -107,6 +70,7 @@ class Gpu:
     index: int
     record: Mapping[str, Any]
     known: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    fabric = Field(one(Fabric))
 
     @property
     def label(self) -> str:
@@ -183,6 +147,7 @@ class Gpu:
     memory_total_mib = Field(whole)
     utilization_percent = Field(whole)
     nvlinks = Field(values)
+    processes = Field(every(GpuProcess))  # the compute processes that hold it
 
     @property
     def nvlink_states(self) -> tuple[bool | None, ...]:
@@ -206,11 +171,6 @@ class Gpu:
         except NotApplicable:
             return False
 
-    @property
-    def fabric(self) -> Fabric:
-        """Its NVLink fabric. Raises Incomplete, NotApplicable."""
-        return Fabric(read(self.data.get("fabric"), table, "fabric"))
-
     def slowed_share(self, counters: Iterable[int]) -> float | None:
         """The share of the time between two moments that one of these counters ran; None where there are not two."""
         try:
@@ -222,12 +182,6 @@ class Gpu:
         both = [(before.get(str(field)), after.get(str(field))) for field in counters]
         ran_ns = [late - early for early, late in both if type(early) is int and type(late) is int]
         return max(ran_ns) / apart_ns if ran_ns and apart_ns > 0 else None
-
-    @property
-    def processes(self) -> tuple[GpuProcess, ...]:
-        """The compute processes that hold it. Raises Incomplete, NotApplicable."""
-        data = read(self.data.get("processes"), objects, "processes")
-        return tuple(GpuProcess(entry) for entry in data)
 
 
 @record
@@ -280,8 +234,8 @@ def _lost_word(data: object, levels: int) -> str:
         return str(data["error"])
     if not levels or not isinstance(data, (dict, list)):
         return ""
-    for one in data.values() if isinstance(data, dict) else data:
-        if isinstance(one, (dict, list)) and (word := _lost_word(one, levels - 1)):
+    for entry in data.values() if isinstance(data, dict) else data:
+        if isinstance(entry, (dict, list)) and (word := _lost_word(entry, levels - 1)):
             return word
     return ""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, flag, number, table, text, texts
+from clusterproof.plugins.evidence.field import Field, flag, number, one, text, texts
 
 NUMBERS = re.compile(r"[0-9._+~-]*")  # 6.8.0-1021- of 6.8.0-1021-aws
 FLAVOUR = re.compile(r"[a-z]+")
@@ -24,10 +24,6 @@ class Clock:
     synchronised = Field(flag)
 
 
-def _clock(data: object) -> Clock:
-    return Clock(table(data))
-
-
 @record
 class Kernel:
     """The kernel; `clocksource` is empty where it has none to choose."""
@@ -42,7 +38,7 @@ class Kernel:
     leaves_marker = Field(flag)
     clocksource = Field(text)
     clocksources = Field(text)
-    clock = Field(_clock)
+    clock = Field(one(Clock))
 
 
 def newer(running: str, installed: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.field import Field, flag, number, objects, read, table, text, texts, whole
+from clusterproof.plugins.evidence.field import Field, flag, number, objects, one, read, table, text, texts, whole
 
 NODES, PODS, SLICES, QUEUES = "k8s_nodes", "k8s_pods", "k8s_resource_slices", "k8s_queues"
 COLLECTORS = frozenset({NODES, PODS, SLICES, QUEUES})
@@ -72,10 +72,6 @@ def _taints(data: object) -> tuple[Taint, ...]:
     return tuple(map(Taint, objects(data)))
 
 
-def _resources(data: object) -> Resources:
-    return Resources(table(data))
-
-
 @record
 class KubernetesNode:
     """One node as the API server has it; `labels` are those that somebody reads, by the suite's own names."""
@@ -93,8 +89,8 @@ class KubernetesNode:
     is_cordoned = Field(flag, "cordoned")
     conditions = Field(_conditions)
     taints = Field(_taints)
-    capacity = Field(_resources)
-    allocatable = Field(_resources)
+    capacity = Field(one(Resources))
+    allocatable = Field(one(Resources))
     info = Field(table)  # kubelet, runtime, os, kernel, architecture
     labels = Field(table)
     layers = Field(texts)  # network nodes above it, the topmost first

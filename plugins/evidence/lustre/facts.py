@@ -8,7 +8,7 @@ from typing import Any
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.field import Field, flag, number, objects, optional, output, read, table, text, whole
+from clusterproof.plugins.evidence.field import Field, every, flag, number, optional, output, read, table, text, whole
 from clusterproof.plugins.evidence.pattern import Pattern
 
 CONNECTED = ("FULL", "IDLE")  # a connection that was not used for a while is idle, and comes back by itself
@@ -76,11 +76,7 @@ class Lustre:
     health = Field(text)
     left_out = Field(whole)
     modules = Field(table)
-
-    @property
-    def clients(self) -> tuple[LustreClient, ...]:
-        """Its connections."""
-        return tuple(LustreClient(data) for data in read(self.data.get("clients"), objects, "lustre: clients"))
+    clients = Field(every(LustreClient), where="lustre: clients")
 
     def parameter(self, name: str) -> int | None:
         """A number that a kernel module was loaded with; None where the module is not there. Raises Incomplete."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, number, objects, table, text, whole
+from clusterproof.plugins.evidence.field import Field, every, number, one, text, whole
 from clusterproof.plugins.evidence.processors.facts import cpu_list
 
 KIB_PER_GIB = 2**20
@@ -45,18 +45,6 @@ class Segments:
     oldest_s = Field(number)
 
 
-def _huge_pages(data: object) -> tuple[HugePages, ...]:
-    return tuple(HugePages(entry) for entry in objects(data))
-
-
-def _numa(data: object) -> tuple[NumaNode, ...]:
-    return tuple(NumaNode(entry) for entry in objects(data))
-
-
-def _segments(data: object) -> Segments:
-    return Segments(table(data))
-
-
 @record
 class MainMemory:
     """The memory of a node; `transparent` and `numa_balancing` are empty where the kernel has no such thing."""
@@ -67,11 +55,11 @@ class MainMemory:
     available_kib = Field(whole)
     swap_total_kib = Field(whole)
     swap_free_kib = Field(whole)
-    huge_pages = Field(_huge_pages)
+    huge_pages = Field(every(HugePages))
     transparent = Field(text)
     numa_balancing = Field(text)
-    numa = Field(_numa)
-    nccl_shm = Field(_segments)
+    numa = Field(every(NumaNode))
+    nccl_shm = Field(one(Segments))
 
     @property
     def total_gib(self) -> float:

@@ -6,13 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, objects, text, whole
+from clusterproof.plugins.evidence.field import Field, every, text, whole
 
 DAY_S = 86400
-
-
-def _modules(data: object) -> tuple[MemoryModule, ...]:
-    return tuple(MemoryModule(entry) for entry in objects(data))
 
 
 @record
@@ -36,7 +32,7 @@ class MemoryController:
     corrected = Field(whole)
     uncorrected = Field(whole)
     counted_s = Field(whole)
-    modules = Field(_modules)
+    modules = Field(every(MemoryModule))
 
     @property
     def label(self) -> str:

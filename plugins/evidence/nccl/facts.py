@@ -8,8 +8,9 @@ from typing import Any
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.field import (
     Field,
+    every,
     number,
-    objects,
+    one,
     optional,
     read,
     table,
@@ -48,16 +49,8 @@ class Row:
     count = Field(whole)
     type = Field(text)
     redop = Field(text)
-
-    @property
-    def out_of_place(self) -> Measured:
-        """With another buffer for the results. Raises Incomplete."""
-        return Measured(read(self.data.get("out_of_place"), table, "nccl_tests: out_of_place"))
-
-    @property
-    def in_place(self) -> Measured:
-        """With the results in the same buffer. Raises Incomplete."""
-        return Measured(read(self.data.get("in_place"), table, "nccl_tests: in_place"))
+    out_of_place = Field(one(Measured), where="nccl_tests: out_of_place")  # with another buffer for the results
+    in_place = Field(one(Measured), where="nccl_tests: in_place")  # with the results in the same buffer
 
     @property
     def wrong(self) -> int:
@@ -105,21 +98,13 @@ class NcclLog:
     hosts = Field(texts)
     problems = Field(texts)
     exit = Field(optional(whole))
+    rows = Field(every(Row), where="nccl_tests: rows")  # of all its tables
+    network = Field(one(Network), where="nccl_tests: network")  # what NCCL said of it
 
     @property
     def is_of_nccl_tests(self) -> bool:
         """Whether nccl-tests wrote it, or should have."""
         return "rows" in self.data
-
-    @property
-    def rows(self) -> tuple[Row, ...]:
-        """The rows of all its tables. Raises Incomplete."""
-        return tuple(Row(data) for data in read(self.data.get("rows"), objects, "nccl_tests: rows"))
-
-    @property
-    def network(self) -> Network:
-        """What NCCL said of its network. Raises Incomplete."""
-        return Network(read(self.data.get("network"), table, "nccl_tests: network"))
 
 
 @record
@@ -128,7 +113,4 @@ class NcclTests:
 
     data: Mapping[str, Any]
 
-    @property
-    def logs(self) -> tuple[NcclLog, ...]:
-        """The logs, in the order of their files. Raises Incomplete."""
-        return tuple(NcclLog(data) for data in read(self.data.get("logs"), objects, "nccl_tests: logs"))
+    logs = Field(every(NcclLog), where="nccl_tests: logs")  # in the order of their files

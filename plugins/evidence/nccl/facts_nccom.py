@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, flag, number, objects, optional, read, text, texts, whole
+from clusterproof.plugins.evidence.field import Field, every, flag, number, optional, text, texts, whole
 
 
 @record
@@ -36,11 +36,7 @@ class NccomLog:
     avg_busbw_gb_per_s = Field(optional(number))
     problems = Field(texts)
     exit = Field(optional(whole))
-
-    @property
-    def rows(self) -> tuple[Row, ...]:
-        """The rows of all its tables. Raises Incomplete."""
-        return tuple(Row(data) for data in read(self.data.get("rows"), objects, "nccom: rows"))
+    rows = Field(every(Row), where="nccom: rows")  # of all its tables
 
 
 @record
@@ -49,7 +45,4 @@ class Nccom:
 
     data: Mapping[str, Any]
 
-    @property
-    def logs(self) -> tuple[NccomLog, ...]:
-        """The runs, in the order of their files. Raises Incomplete."""
-        return tuple(NccomLog(data) for data in read(self.data.get("logs"), objects, "nccom: logs"))
+    logs = Field(every(NccomLog), where="nccom: logs")  # in the order of their files

@@ -8,7 +8,7 @@ from typing import Any
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.field import Field, flag, objects, optional, read, table, text, values, whole
+from clusterproof.plugins.evidence.field import Field, every, flag, optional, read, table, text, values, whole
 
 AMAZON = "1d0f"
 IFF_UP = 0x1  # linux/if.h: the interface is switched on
@@ -56,6 +56,7 @@ class RdmaDevice:
     firmware = Field(text)  # empty where its driver does not tell, as EFA's
     p2p = Field(optional(text))  # EFA: who lends it GPU memory; None where its driver has no such file
     gdr = Field(optional(text))  # EFA's older drivers: `1` where somebody does
+    ports = Field(every(Port))
 
     @property
     def label(self) -> str:
@@ -76,11 +77,6 @@ class RdmaDevice:
     def is_efa(self) -> bool:
         """Whether it is an EFA device, by PCI vendor and device id (reference: EKS node monitoring agent)."""
         return self.vendor == AMAZON and self.device.startswith("efa")
-
-    @property
-    def ports(self) -> tuple[Port, ...]:
-        """Its ports. Raises Incomplete."""
-        return tuple(Port(entry) for entry in read(self.data.get("ports"), objects, "ports"))
 
 
 @record

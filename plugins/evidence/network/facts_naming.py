@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, flag, objects, text, texts
+from clusterproof.plugins.evidence.field import Field, every, flag, text, texts
 
 OF_OTHER_MACHINES = ("cdc_", "rndis")  # drivers of interfaces to the board's own controller: alike on every machine
 NO_MAC = "00:00:00:00:00:00"
@@ -54,18 +54,6 @@ class InterfaceAddress:
         return tuple(one for one in data if one)
 
 
-def _hosts(data: object) -> tuple[HostsEntry, ...]:
-    return tuple(HostsEntry(entry) for entry in objects(data))
-
-
-def _nameservers(data: object) -> tuple[Nameserver, ...]:
-    return tuple(Nameserver(entry) for entry in objects(data))
-
-
-def _addresses(data: object) -> tuple[InterfaceAddress, ...]:
-    return tuple(InterfaceAddress(entry) for entry in objects(data))
-
-
 @record
 class Naming:
     """A node's own name and addresses; `duplicates` are IPv6 addresses that another host was found to have."""
@@ -73,9 +61,9 @@ class Naming:
     data: Mapping[str, Any]
 
     hostname = Field(text)
-    hosts = Field(_hosts)
-    nameservers = Field(_nameservers)
-    addresses = Field(_addresses)
+    hosts = Field(every(HostsEntry))
+    nameservers = Field(every(Nameserver))
+    addresses = Field(every(InterfaceAddress))
     duplicates = Field(texts)
 
     @property

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, objects, read, text, values, whole
+from clusterproof.plugins.evidence.field import Field, every, read, text, values, whole
 from clusterproof.plugins.evidence.kernel_log.line import BOOTED, IGNORING_CASE, begins_with_a_name, unwrap
 from clusterproof.plugins.evidence.pattern import Pattern
 
@@ -46,11 +46,7 @@ class Neuron:
 
     driver = Field(text)
     on_bus = Field(whole)
-
-    @property
-    def devices(self) -> tuple[NeuronDevice, ...]:
-        """The devices that the driver runs."""
-        return tuple(NeuronDevice(data) for data in read(self.data.get("devices"), objects, "neuron: devices"))
+    devices = Field(every(NeuronDevice), where="neuron: devices")  # those that the driver runs
 
 
 @record

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, optional, read, table, text, whole
+from clusterproof.plugins.evidence.field import Field, one, optional, text, whole
 
 NVIDIA, AMAZON, MELLANOX = "10de", "1d0f", "15b3"
 
@@ -62,6 +62,7 @@ class PciDevice:
     speed_max = Field(text)
     port_speed_max = Field(optional(text))
     function_of = Field(text)  # the device that a virtual function is one of; empty for a device of its own
+    errors = Field(one(PciErrors))  # of its PCIe link
 
     @property
     def label(self) -> str:
@@ -124,11 +125,6 @@ class PciDevice:
         """The best link that it and the port that it hangs on can have; None where one is not told."""
         own, port = _link(self.width_max, self.speed_max), _link(self.port_width_max, self.port_speed_max or "")
         return PciLink(min(own.lanes, port.lanes), min(own.gts, port.gts)) if own and port else None
-
-    @property
-    def errors(self) -> PciErrors:
-        """The errors of its PCIe link. Raises Incomplete."""
-        return PciErrors(read(self.data.get("errors"), table, "errors"))
 
 
 def _link(lanes: int | None, speed: str) -> PciLink | None:

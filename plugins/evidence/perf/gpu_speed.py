@@ -10,7 +10,7 @@ from typing import Any
 from clusterproof.plugins.core.middle import median
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.field import Field, at_least_one, number, objects, read, table, text, values
+from clusterproof.plugins.evidence.field import Field, at_least_one, every, number, read, table, text, values
 from clusterproof.plugins.evidence.perf.ran import Ran
 
 HOST_TO_GPU, GPU_TO_HOST, GPU_TO_GPU = "host to GPU", "GPU to host", "GPU to GPU"
@@ -34,11 +34,7 @@ class GpuBandwidth:
     data: Mapping[str, Any]
 
     by = Field(text)
-
-    @property
-    def runs(self) -> tuple[Ran, ...]:
-        """The runs of that program. Raises Incomplete."""
-        return tuple(Ran(data) for data in read(self.data.get("runs"), objects, "gpu_bandwidth: runs"))
+    runs = Field(every(Ran), where="gpu_bandwidth: runs")
 
     @property
     def speeds(self) -> Mapping[str, Speeds]:

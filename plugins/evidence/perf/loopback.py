@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, objects, optional, read, text, whole
+from clusterproof.plugins.evidence.field import Field, every, optional, text, whole
 
 MAX_WORDS = 120
 
@@ -48,7 +48,4 @@ class Loopback:
 
     data: Mapping[str, Any]
 
-    @property
-    def exchanges(self) -> tuple[Exchange, ...]:
-        """Domain by domain. Raises Incomplete."""
-        return tuple(Exchange(data) for data in read(self.data.get("domains"), objects, "efa_loopback: domains"))
+    exchanges = Field(every(Exchange), "domains", where="efa_loopback: domains")  # domain by domain

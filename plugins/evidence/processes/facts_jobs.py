@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, flag, number, objects, optional, text, texts, whole, word
+from clusterproof.plugins.evidence.field import Field, every, flag, number, optional, text, texts, whole, word
 
 
 @record
@@ -34,14 +34,6 @@ class OwnedShm:
     oldest_s = Field(number)
 
 
-def _processes(data: object) -> tuple[JobProcess, ...]:
-    return tuple(JobProcess(entry) for entry in objects(data))
-
-
-def _shm(data: object) -> tuple[OwnedShm, ...]:
-    return tuple(OwnedShm(entry) for entry in objects(data))
-
-
 @record
 class Jobs:
     """Slurm's jobs; `unread` counts the processes that the probe's user may not look into."""
@@ -49,7 +41,7 @@ class Jobs:
     data: Mapping[str, Any]
 
     running = Field(texts)
-    left = Field(_processes)
+    left = Field(every(JobProcess))
     left_out = Field(whole)
     unread = Field(whole)
-    shm = Field(_shm)
+    shm = Field(every(OwnedShm))

@@ -9,7 +9,7 @@ from typing import Any
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.field import Field, flag, objects, read, table, text, texts, values, whole
+from clusterproof.plugins.evidence.field import Field, every, flag, one, read, text, texts, values, whole
 
 CPUS = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
 MAX_CPUS = 8192  # that a kernel can be built for
@@ -84,18 +84,6 @@ class ProcessorInfo:
     cores = Field(whole)
 
 
-def _info(data: object) -> ProcessorInfo:
-    return ProcessorInfo(table(data))
-
-
-def _policies(data: object) -> tuple[FrequencyPolicy, ...]:
-    return tuple(FrequencyPolicy(entry) for entry in objects(data))
-
-
-def _idle_states(data: object) -> tuple[IdleState, ...]:
-    return tuple(IdleState(entry) for entry in objects(data))
-
-
 @record
 class Processors:
     """The processors of a node."""
@@ -106,9 +94,9 @@ class Processors:
     online = Field(cpu_list)
     present = Field(cpu_list)
     smt = Field(text)
-    info = Field(_info)
-    policies = Field(_policies)
-    idle_states = Field(_idle_states)
+    info = Field(one(ProcessorInfo))
+    policies = Field(every(FrequencyPolicy))
+    idle_states = Field(every(IdleState))
     times = Field(values)
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, flag, objects, optional, read, table, text, texts, whole
+from clusterproof.plugins.evidence.field import Field, every, flag, objects, optional, read, table, text, texts, whole
 from clusterproof.plugins.evidence.software.collect_versions import PACKAGES
 
 MAX_COMPONENTS = 64
@@ -133,18 +133,6 @@ def _errors(data: object) -> tuple[str, ...]:
     return texts(table(data).get("errors"))
 
 
-def _left(data: object) -> tuple[LeftFile, ...]:
-    return tuple(LeftFile(entry) for entry in objects(data))
-
-
-def _own(data: object) -> tuple[OwnFile, ...]:
-    return tuple(OwnFile(entry) for entry in objects(data))
-
-
-def _plugins(data: object) -> tuple[Plugin, ...]:
-    return tuple(Plugin(entry) for entry in objects(data))
-
-
 def _keys(data: object) -> Mapping[str, Keys]:
     return {user: Keys(read(entry, table, f"the keys of {user}")) for user, entry in table(data).items()}
 
@@ -173,13 +161,13 @@ class Image:
     data: Mapping[str, Any]
 
     cloud_init = Field(optional(_errors))
-    left = Field(_left)
+    left = Field(every(LeftFile))
     keys = Field(_keys)
     under_way = Field(texts)
     programs = Field(_paths)
     toolkit = Field(_sizes)
     enroot = Field(flag)
-    plugins = Field(_plugins)
+    plugins = Field(every(Plugin))
     first_boot = Field(optional(whole))
-    identity = Field(_own)
+    identity = Field(every(OwnFile))
     modules = Field(texts)

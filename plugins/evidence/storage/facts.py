@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, objects, read, text, texts
+from clusterproof.plugins.evidence.field import Field, every, text, texts
 from clusterproof.plugins.evidence.host.facts import FstabEntry, Mount
 from clusterproof.plugins.evidence.pattern import Pattern
 
@@ -37,11 +37,7 @@ class NvmeController:
     label = Field(text, "name")
     model = Field(text)
     state = Field(text)
-
-    @property
-    def disks(self) -> tuple[NvmeDisk, ...]:
-        """Its disks."""
-        return tuple(NvmeDisk(data) for data in read(self.data.get("disks"), objects, "nvme: disks"))
+    disks = Field(every(NvmeDisk), where="nvme: disks")
 
     @property
     def is_local(self) -> bool:

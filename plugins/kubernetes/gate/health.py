@@ -13,6 +13,7 @@ from clusterproof.plugins.core.verdict import PROVEN, Verdict
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 PASSED, INCOMPLETE, NOT_REACHED, NOTHING = "ChecksPassed", "Incomplete", "NotReached", "NothingChecked"
 BROKE = "RunBroke"
+OF_KUBERNETES = "k8s_node"  # the subject of what Kubernetes itself says of a node, and need not be told
 MAX_MESSAGE = 240  # characters; `kubectl describe node` shows them in one column
 MAX_REASON = 128
 
@@ -33,7 +34,7 @@ def healths(results: Iterable[Result], is_whole: bool = True) -> Mapping[str, He
     """
     by_node: dict[str, list[Result]] = defaultdict(list)
     for result in results:
-        if result.is_of_node:
+        if result.is_of_node and result.subject != OF_KUBERNETES:
             by_node[result.node].append(result)
     found = {node: health_of(data) for node, data in by_node.items()}
     return found if is_whole else {node: _unproven(health) for node, health in found.items()}

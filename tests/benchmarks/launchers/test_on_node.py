@@ -92,6 +92,7 @@ def test_what_a_command_leaves_behind_does_not_hold_up_its_answer_and_is_ended()
     assert living(run) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "command",
     [

@@ -71,6 +71,7 @@ def test_a_quick_schedule_leaves_out_at_most_one_node_of_a_round(count: int, rou
     assert all(len(pairs) == count // 2 for pairs in made)
 
 
+@pytest.mark.long
 @settings(max_examples=40)
 @given(COUNTS, st.integers(1, 6), SEEDS)
 def test_nobody_meets_a_partner_twice_where_there_are_enough_others(count: int, rounds: int, seed: int) -> None:

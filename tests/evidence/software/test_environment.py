@@ -113,6 +113,7 @@ def test_any_text_is_read_without_a_crash_and_names_its_lines(
     assert all(1 <= line <= count and name.isidentifier() for line, name, _, _ in kind(text))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_of_a_huge_file_only_the_beginning_is_read(kind: Callable[[str], Iterable[Assignment]]) -> None:
     text = "x\n" * MAX_CHARACTERS + "export A=1\necho export A=1\n"

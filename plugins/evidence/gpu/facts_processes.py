@@ -1,0 +1,52 @@
+"""The processes that hold a GPU, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.field import Field, optional, table, text, whole, word
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.gpu.facts import Nvml
+
+USERS_OWN = ("/user.slice/", "/../user.slice/")
+MPS_CONTROL = "nvidia-cuda-mps-control"
+MPS = (MPS_CONTROL, "nvidia-cuda-mps-server", "nvidia-cuda-mps")  # serve jobs, belong to none; the kernel cuts names
+
+
+@record
+class GpuProcess:
+    """A process that holds a GPU; `cgroup` tells the Slurm job it belongs to. Its name is its own to choose."""
+
+    data: Mapping[str, Any]
+
+    pid = Field(whole)
+    memory_mib = Field(optional(whole))
+    name = Field(word)
+    cgroup = Field(text)
+    pod = Field(optional(text))  # the uid of the pod in whose control group it runs; None where that is no pod's
+    uid = Field(whole)
+    program = Field(text)  # the file name of its executable; empty where only root may know
+    parent = Field(table)  # the uid and the program of its parent, where it has one here
+
+    @property
+    def is_of_a_job(self) -> bool:
+        """Whether it runs inside a Slurm job's or a pod's control group; below user.slice users make their own."""
+        own = self.cgroup.startswith(USERS_OWN)
+        return not own and any(mark in self.cgroup for mark in ("/job_", "/kubepods"))
+
+    def serves_jobs(self, nvml: Nvml) -> bool:
+        """Whether it is CUDA's MPS as root runs it: a server of it has the user of its clients. Raises Incomplete.
+
+        One that a user has started is a process of his like any other.
+        """
+        if self.name not in MPS:
+            return False
+        users = nvml.daemon_users
+        if self.uid in users:
+            return (self.program or self.name) in MPS
+        starter = self.parent  # empty, where it is outside of what /proc shows
+        is_started = starter.get("program") == MPS_CONTROL and starter.get("uid") in users
+        return is_started and self.program in MPS
