@@ -20,7 +20,9 @@ MAX_BYTES = 64 * 1024 * 1024  # of one page
 MAX_EVENT_BYTES = 4 * 1024 * 1024  # of one line of a watch; etcd holds no larger object
 MAX_WORDS = 600  # of what the server says
 LATER = (429, 500, 502, 503, 504)
+REPEATABLE = ("GET", "PATCH")  # twice is as once: a patch of ours says what is to be, or holds for one version alone
 DRAIN_BYTES = 65536
+JSON = "application/json"
 
 
 class KubernetesError(ClusterproofError):
@@ -60,6 +62,10 @@ class Api:
     def create(self, path: str, body: object) -> Mapping[str, Any]:
         """Create an object; what the server made of it. Raises KubernetesError."""
         return _decoded(self._asked("POST", path, {}, body, PATIENCE_S))
+
+    def patch(self, path: str, body: object, kind: str) -> Mapping[str, Any]:
+        """Change an object by a patch of this kind; what it is then. Raises KubernetesError (409: it was changed)."""
+        return _decoded(self._asked("PATCH", path, {}, body, PATIENCE_S, kind=kind))
 
     def delete(self, path: str, **query: object) -> None:
         """Delete an object, or a collection. Raises KubernetesError."""
@@ -111,13 +117,14 @@ class Api:
         body: object,
         patience_s: float,
         most_bytes: int = MAX_BYTES,
+        kind: str = JSON,
     ) -> bytes:
         """The body of a good answer; one that says "later" is asked again. Raises KubernetesError."""
         until = time.monotonic() + patience_s
         attempt = 0
         while True:
             try:
-                response = self._response(method, path, query, body, READ_S)
+                response = self._response(method, path, query, body, READ_S, kind)
             except KubernetesError:
                 attempt += 1
                 if not self._has_answered or time.monotonic() + 2**attempt > until:
@@ -135,13 +142,15 @@ class Api:
                 raise KubernetesError(f"{self.url}: the answer broke off: {_words(broken)}") from None
             finally:
                 response.release_conn()
-            may_pass = response.status == 429 or (response.status in LATER and method == "GET")
+            may_pass = response.status == 429 or (response.status in LATER and method in REPEATABLE)
             if not may_pass or time.monotonic() + wait_s > until:
                 raise problem
             time.sleep(wait_s)
             attempt += 1
 
-    def _response(self, method: str, path: str, query: Mapping[str, object], body: object, read_s: float) -> Any:
+    def _response(
+        self, method: str, path: str, query: Mapping[str, object], body: object, read_s: float, kind: str = JSON
+    ) -> Any:
         """Raises KubernetesError where there is no answer."""
         with self._lock:
             authorization = self._authorization()
@@ -149,7 +158,7 @@ class Api:
         if authorization:
             headers["Authorization"] = authorization
         if body is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = kind
         address = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
             response = self._send(

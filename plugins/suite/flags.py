@@ -107,6 +107,23 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "an image with Python, where nodes have none (default: any that lies on the node; nothing of it is used)",
             {"metavar": "IMAGE"},
         ),
+        Option(
+            "--k8s-gate",
+            "write each node's verdict to Kubernetes, as its condition ClusterproofHealthy: observe, or taint also "
+            "nodes that failed and have no pods with GPUs (docs/kubernetes-gate.md)",
+            {"choices": ("observe", "taint")},
+        ),
+        Option(
+            "--k8s-max-tainted",
+            "how many nodes may have the gate's taint: a number, a share in percent, or both (default: a tenth, at "
+            "most 10); where more would, none gets it",
+            {"metavar": "LIMIT"},
+        ),
+        Option(
+            "--k8s-startup-taint",
+            "the key of a taint that new nodes begin with, which the gate takes away when they first pass",
+            {"metavar": "KEY"},
+        ),
     ),
     "clusterproof: AWS": (
         Option("--region", "the AWS region (default: AWS_REGION, or the profile's)", {"metavar": "REGION"}),

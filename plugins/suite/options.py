@@ -38,6 +38,9 @@ def check_options(option: Any) -> None:
         from clusterproof.plugins.suite.forms.cloudwatch import check_namespace
 
         check_namespace(option.cloudwatch)
+    for flag in ("k8s_max_tainted", "k8s_startup_taint"):
+        if getattr(option, flag) is not None and not option.k8s_gate:
+            raise pytest.UsageError(f"--{flag.replace('_', '-')} is for the gate; expected --k8s-gate with it")
     _check_files(option)
     try:
         window(option.since)

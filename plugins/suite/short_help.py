@@ -51,6 +51,7 @@ often used options
 
 exit codes: 0 nothing failed · 1 a check failed · 2 interrupted · 3 internal error · 4 bad command line or inventory
             5 nothing was checked · 6 nothing failed, but something could not be measured (see --incomplete)
+            7 --k8s-gate could not write all that it had to
 """
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.kubernetes.gate import GateBed, gate_bed
 from tests.testbed.kubernetes.bed import Bed, bed
 
 
@@ -21,3 +22,10 @@ def kubernetes(kubernetes_bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Bed:
     """It, with an administrator's kubeconfig in the environment."""
     monkeypatch.setenv("KUBECONFIG", str(kubernetes_bed.plane.kubeconfig()))
     return kubernetes_bed
+
+
+@pytest.fixture(scope="module")
+def gate(kubernetes_bed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GateBed]:
+    """It, with the gate installed by its manifests."""
+    with gate_bed(kubernetes_bed, tmp_path_factory.mktemp("gate")) as installed:
+        yield installed

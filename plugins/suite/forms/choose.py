@@ -36,6 +36,10 @@ def forms(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) ->
         from clusterproof.plugins.suite.forms.cloudwatch import CloudWatchForm
 
         yield "cloudwatch", CloudWatchForm(config, cluster, results, config.option.cloudwatch)
+    if config.option.k8s_gate and not config.option.collectonly:
+        from clusterproof.plugins.suite.forms.k8s_gate import K8sGateForm
+
+        yield "k8s-gate", K8sGateForm(config, cluster, results)
     if config.option.bundle and not config.option.collectonly:
         from clusterproof.plugins.suite.forms.bundle import BundleForm
 

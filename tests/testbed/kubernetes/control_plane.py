@@ -107,6 +107,7 @@ def control_plane(folder: Path) -> Iterator[ControlPlane]:
     controllers: list[str | Path] = [program("kube-controller-manager"), f"--kubeconfig={plane.kubeconfig()}"]
     controllers += [f"--service-account-private-key-file={folder}/accounts.key", "--bind-address=127.0.0.1"]
     controllers += [f"--secure-port={free_port()}", "--leader-elect=false", "--node-monitor-grace-period=6s"]
+    controllers += [f"--root-ca-file={plane.ca}"]  # what pods know the API server by
     with contextlib.ExitStack() as stack:
         stack.enter_context(running(folder / "etcd.log", etcd))
         plane.apiserver = stack.enter_context(running(folder / "apiserver.log", _apiserver(plane, client)))

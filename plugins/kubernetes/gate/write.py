@@ -1,0 +1,179 @@
+"""Writes a run's verdicts to Kubernetes: conditions and events, and taints where that is asked for."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.collectors import k8s_pods
+from clusterproof.plugins.kubernetes.gate import CONDITION, NO_SCHEDULE, UNFIT
+from clusterproof.plugins.kubernetes.gate.health import FALSE, TRUE, UNKNOWN, Health
+from clusterproof.plugins.kubernetes.gate.objects import (
+    NODES,
+    STRATEGIC,
+    TAINTS_CHANGED,
+    Seen,
+    condition_patch,
+    difference,
+    event,
+    is_change,
+    moment,
+    seen_of,
+    verdict_event,
+    with_taint,
+    without_taints,
+)
+from clusterproof.plugins.kubernetes.gate.taints import (
+    Plan,
+    is_tainted,
+    spared,
+    to_remove,
+    to_taint,
+)
+from clusterproof.plugins.kubernetes.gate.writer import Patch, Writer, of_nodes
+from clusterproof.plugins.kubernetes.values import table
+
+MODES = OBSERVE, TAINT = ("observe", "taint")
+LIMIT = "10%,10"  # as Slurm's health check has it
+
+
+@record
+class Orders:
+    """What is asked for: `limit` as `10%,10`; `startup` is the key of the taint that new nodes begin with."""
+
+    mode: str = OBSERVE
+    limit: str = LIMIT
+    startup: str = ""
+
+    @property
+    def is_tainting(self) -> bool:
+        """Whether nodes get our taint, and lose it."""
+        return self.mode == TAINT
+
+
+@record
+class Written:
+    """What was done and what was left, and what could not be done; a line for each."""
+
+    lines: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+def write(api: Api, orders: Orders, found: Mapping[str, Health], began: float, now: float) -> Written:
+    """Write the health of nodes that a run found, which began then; both in seconds since 1970."""
+    gate = Gate(Writer(api), orders, moment(began), now)
+    gate.write(found)
+    return Written(tuple(gate.lines), tuple(gate.writer.told()))
+
+
+class Gate:
+    """One run's writing. `seen` are all nodes of the cluster as they stand."""
+
+    def __init__(self, writer: Writer, orders: Orders, began: str, now: float) -> None:
+        self.writer = writer
+        self.orders = orders
+        self.began = began
+        self.now = now
+        self.seen: dict[str, Seen] = {}
+        self.lines: list[str] = []
+
+    def write(self, found: Mapping[str, Health]) -> None:
+        """All of it; where the first condition is refused, nothing more."""
+        every = self.writer.tried("", lambda: [seen_of(one) for one in self.writer.api.listed(NODES)])
+        if every is None:
+            return
+        self.seen = {one.node.name: one for one in every}
+        here = {name: health for name, health in found.items() if name in self.seen and not self._is_newer(name)}
+        self._say(
+            "made anew since the run began: the next one judges it", found.keys() & self.seen.keys() - here.keys()
+        )
+        if here and self._write_conditions(here):
+            self._change_taints(here)
+        self._say("not in Kubernetes any more", found.keys() - self.seen.keys() | self.writer.gone)
+
+    def _change_taints(self, here: Mapping[str, Health]) -> None:
+        self._remove_taints(here)
+        if self.orders.is_tainting:
+            self._add_taints(here)
+        else:
+            tainted = [name for name, seen in self.seen.items() if is_tainted(seen.node)]
+            self._say(f"the taint {UNFIT} stays, as only --k8s-gate taint takes it away", tainted)
+
+    def _is_newer(self, name: str) -> bool:
+        """Whether a node was made after the run began: then it is another one that was judged."""
+        return self.seen[name].node.created > self.began
+
+    def _say(self, words: str, names: Iterable[str]) -> None:
+        kept = list(names)
+        if kept:
+            self.lines.append(of_nodes(kept, words))
+
+    def _write_conditions(self, found: Mapping[str, Health]) -> bool:
+        """Whether there is sense in going on. One goes first: what refuses it would refuse all."""
+        names = sorted(found)
+        told: dict[str, bool] = {}
+        for group in (names[:1], names[1:]):
+            told |= self.writer.each(lambda name: self._write_condition(name, found[name]), group)
+            if self.writer.is_refused and not told:
+                return False
+        counts = Counter(found[name].status for name in told)
+        words = ", ".join(f"{counts[status]} {status}" for status in (TRUE, FALSE, UNKNOWN) if counts[status])
+        self.lines.append(f"{CONDITION} of {len(told)} of {len(names)} nodes: {words}; {sum(told.values())} changed")
+        return True
+
+    def _write_condition(self, name: str, health: Health) -> bool:
+        """Whether it tells something new. Raises KubernetesError."""
+        before = self.seen[name]
+        patch = condition_patch(before, health, self.now)
+        self.seen[name] = seen_of(self.writer.api.patch(f"{before.path}/status", patch, STRATEGIC))
+        if is_change(before, health):
+            self.writer.tell(verdict_event(before, health, self.now))
+        return is_change(before, health)
+
+    def _remove_taints(self, found: Mapping[str, Health]) -> None:
+        def patch_of(seen: Seen) -> Patch:
+            health = found[seen.node.name]
+            taints = to_remove(seen.node, health, self.orders.startup, self.orders.is_tainting)
+            return without_taints(seen, taints) if taints else {}
+
+        self._change([name for name in sorted(found) if patch_of(self.seen[name])], patch_of, found)
+
+    def _add_taints(self, found: Mapping[str, Health]) -> None:
+        plan = to_taint((seen.node for seen in self.seen.values()), found, self.orders.limit)
+        if plan.names:
+            told = self.writer.tried("", lambda: table(k8s_pods.read(self.writer.api, frozenset(plan.names))))
+            plan = _without_busy(plan, told)
+        self.lines.extend(filter(None, [plan.why_not]))
+
+        def patch_of(seen: Seen) -> Patch:
+            return {} if is_tainted(seen.node) else with_taint(seen, UNFIT, NO_SCHEDULE)
+
+        self._change(plan.names, patch_of, found)
+
+    def _change(self, names: Iterable[str], patch_of: Callable[[Seen], Patch], found: Mapping[str, Health]) -> None:
+        """Change the taints of these nodes, with an event and a word for each."""
+
+        def change(name: str) -> str:
+            before = self.seen[name]
+            self.seen[name] = self.writer.changed(before, patch_of)
+            words, health = difference(before, self.seen[name]), found[name]
+            if words:
+                message = f"{words}: {health.message}"
+                self.writer.tell(event(before, health.status == FALSE, TAINTS_CHANGED, message, self.now))
+            return words
+
+        by_words: dict[str, list[str]] = defaultdict(list)
+        for name, words in self.writer.each(change, list(names)).items():
+            by_words[words].append(name)
+        for words in filter(None, by_words):
+            self._say(words, by_words[words])
+
+
+def _without_busy(plan: Plan, told: Mapping[str, Any] | None) -> Plan:
+    """The plan without nodes whose accelerators pods have; without any where that is not known."""
+    if told is None or told["is_cut"]:
+        return Plan((), "no node is tainted: it is not known whose accelerators pods have")
+    return spared(plan, {pod["node"] for pod in told["pods"] if pod["accelerators"] or pod["claims"]})

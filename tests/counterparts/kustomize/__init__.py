@@ -1,0 +1,1 @@
+"""kubectl with the kustomize that is built into it: what applies the manifests of integrations/kubernetes."""

@@ -1,0 +1,129 @@
+"""The gate as its manifests install it: its account, its rights, and what it has written to a node."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.kubernetes.access import open_api
+from clusterproof.plugins.kubernetes.api import Api, KubernetesError
+from clusterproof.plugins.kubernetes.gate import CONDITION
+from clusterproof.plugins.kubernetes.gate.health import FALSE, TRUE, UNKNOWN, Health
+from clusterproof.plugins.kubernetes.gate.objects import MERGE
+from clusterproof.plugins.kubernetes.gate.write import Orders, Written, write
+from tests.builders.runs import ROOT
+from tests.counterparts import installed
+from tests.testbed.kubernetes.bed import NAMESPACE, Bed
+from tests.testbed.kubernetes.processes import wait_until
+
+MANIFESTS = ROOT / "integrations" / "kubernetes"
+ACCOUNT = "clusterproof-gate"
+EVENTS = "/api/v1/namespaces/default/events"
+CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+SUSPENDED = """
+patches:
+  - target: {kind: CronJob}
+    patch: '[{"op": "add", "path": "/spec/suspend", "value": true}]'
+"""
+FIT = Health(TRUE, "ChecksPassed", "63 checks found no fault")
+UNFIT = Health(FALSE, "GpuGpuCount", "gpu.gpu_count: NVML counts 7 GPUs; expected 8")
+UNKNOWN_YET = Health(UNKNOWN, "Incomplete", "gpu.no_xid: the kernel log was not read; expected it")
+
+
+@dataclass(frozen=True)
+class GateBed:
+    """A cluster with the gate, whose CronJob is suspended."""
+
+    bed: Bed
+    kubeconfig: Path  # of the gate's own account
+
+    def write(
+        self,
+        found: Mapping[str, Health],
+        orders: Orders | None = None,
+        now: float = 0.0,
+        began: float = 0.0,
+        api: Api | None = None,
+    ) -> Written:
+        """What a run writes that found this, by the gate's account or by another's `api`."""
+        began = began or time.time() + 60  # nodes of tests are young
+        return write(api or api_of(self.kubeconfig), orders or Orders(), found, began, now or time.time())
+
+    def node(self, name: str) -> dict[str, Any]:
+        return self.bed.plane.call("GET", f"/api/v1/nodes/{name}")
+
+    def condition(self, name: str, kind: str = CONDITION) -> dict[str, Any]:
+        """Empty where there is none."""
+        found = [one for one in self.node(name)["status"]["conditions"] if one["type"] == kind]
+        return dict(found[0]) if found else {}
+
+    def taints(self, name: str) -> list[dict[str, Any]]:
+        """Those that were given by somebody: of nodes without a kubelet Kubernetes says so itself."""
+        every = self.node(name)["spec"].get("taints", [])
+        return [one for one in every if not one["key"].startswith("node.kubernetes.io/")]
+
+    def events(self, name: str) -> list[tuple[str, str]]:
+        """Type and message of each that the gate has created, in order."""
+        found = [one for one in self.bed.plane.items(EVENTS) if one["involvedObject"]["name"] == name]
+        found.sort(key=lambda one: int(one["metadata"]["resourceVersion"]))
+        return [(one["type"], one["message"]) for one in found if one["source"].get("component") == "clusterproof"]
+
+    def refusal(self, path: str, body: object, kind: str = MERGE) -> str:
+        """What the server says to a change by the gate's account; empty where it takes it."""
+        try:
+            api_of(self.kubeconfig).patch(path, body, kind)
+        except KubernetesError as refused:
+            return str(refused)
+        return ""
+
+
+def api_of(kubeconfig: Path) -> Api:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("KUBECONFIG", str(kubeconfig))
+        return open_api({"kubernetes": "context:"})
+
+
+def kubectl(bed: Bed, *words: str | Path) -> str:
+    """As an administrator."""
+    command = [installed.folder("kustomize") / "bin" / "kubectl", "--kubeconfig", bed.plane.kubeconfig(), *words]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@contextlib.contextmanager
+def gate_bed(bed: Bed, folder: Path) -> Iterator[GateBed]:
+    """Apply the manifests as a person does, with the right to change taints; nothing of the gate is left behind."""
+    copy = folder / "kubernetes"
+    shutil.copytree(MANIFESTS, copy)
+    text = (copy / "kustomization.yaml").read_text()
+    assert "# - taints.yaml" in text
+    (copy / "kustomization.yaml").write_text(text.replace("# - taints.yaml", "- taints.yaml") + SUSPENDED)
+    there = {one["metadata"]["name"] for one in bed.plane.items(CONFIG_MAPS)}
+    kubectl(bed, "apply", "--kustomize", copy, "--validate=strict")
+    try:
+        token = kubectl(bed, "create", "token", ACCOUNT, "--namespace", NAMESPACE).strip()
+        gate = GateBed(bed, bed.plane.kubeconfig(token))
+        with bed.node("on-trial"):
+            wait_until(lambda: is_confined(gate, "on-trial"), "confined")
+        yield gate
+    finally:
+        for name in ("gate.yaml", "confined.yaml", "taints.yaml"):
+            kubectl(bed, "delete", "--ignore-not-found", "--filename", copy / name)
+        for one in bed.plane.items(CONFIG_MAPS):
+            if one["metadata"]["name"] not in there:
+                bed.plane.call("DELETE", f"{CONFIG_MAPS}/{one['metadata']['name']}")
+
+
+def is_confined(gate: GateBed, name: str) -> bool:
+    """Whether the policy holds by now: the API server takes some moments to know it."""
+    changed = {"metadata": {"labels": {"tried-at": str(time.monotonic_ns())}}}
+    return "ValidatingAdmissionPolicy" in gate.refusal(f"/api/v1/nodes/{name}", changed)

@@ -1,0 +1,161 @@
+"""The gate's condition and its events, written to a real API server by the account that the manifests make."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.gate import CONDITION
+from clusterproof.plugins.kubernetes.gate.health import Health, bounded
+from clusterproof.plugins.kubernetes.gate.objects import STRATEGIC
+from clusterproof.plugins.kubernetes.gate.write import Orders, write
+from tests.kubernetes.gate import FIT, UNFIT, UNKNOWN_YET, GateBed, api_of, kubectl
+from tests.testbed.kubernetes.control_plane import control_plane
+from tests.testbed.kubernetes.processes import running, wait_until
+from tests.testbed.needs import needs_kustomize
+
+pytestmark = needs_kustomize
+NOON = 1_800_000_000.0  # 2027-01-15T08:00:00Z
+FOREIGN = {"type": "GPUMissing", "status": "False", "reason": "NoProblem", "message": "all are there"}
+
+
+def test_a_verdict_is_a_condition_and_an_event(gate: GateBed) -> None:
+    with gate.bed.node("gpu101"):
+        written = gate.write({"gpu101": UNFIT}, now=NOON)
+        assert gate.condition("gpu101") == {
+            "type": "ClusterproofHealthy",
+            "status": "False",
+            "reason": "GpuGpuCount",
+            "message": "gpu.gpu_count: NVML counts 7 GPUs; expected 8",
+            "lastHeartbeatTime": "2027-01-15T08:00:00Z",
+            "lastTransitionTime": "2027-01-15T08:00:00Z",
+        }
+        assert gate.events("gpu101") == [("Warning", f"ClusterproofHealthy is False, was not there: {UNFIT.message}")]
+        assert "GpuGpuCount" in kubectl(gate.bed, "describe", "node", "gpu101").partition("Events:")[2]
+    assert written.lines == ("ClusterproofHealthy of 1 of 1 nodes: 1 False; 1 changed",)
+    assert written.problems == ()
+
+
+def test_the_same_verdict_again_is_a_heartbeat_and_nothing_more(gate: GateBed) -> None:
+    with gate.bed.node("gpu102"):
+        gate.write({"gpu102": FIT}, now=NOON)
+        gate.write({"gpu102": FIT}, now=NOON + 900)
+        condition = gate.condition("gpu102")
+        assert condition["lastHeartbeatTime"] == "2027-01-15T08:15:00Z"
+        assert condition["lastTransitionTime"] == "2027-01-15T08:00:00Z"
+        assert len(gate.events("gpu102")) == 1
+
+
+def test_it_flips_in_each_direction_with_an_event_and_the_time_of_it(gate: GateBed) -> None:
+    turns = (FIT, UNFIT, UNKNOWN_YET, UNFIT, FIT)
+    with gate.bed.node("gpu103"):
+        for number, health in enumerate(turns):
+            gate.write({"gpu103": health}, now=NOON + 60 * number)
+            assert gate.condition("gpu103")["status"] == health.status
+            assert gate.condition("gpu103")["lastTransitionTime"] == f"2027-01-15T08:0{number}:00Z"
+        told = gate.events("gpu103")
+    assert [words.partition(":")[0] for _, words in told] == [
+        "ClusterproofHealthy is True, was not there",
+        "ClusterproofHealthy is False, was True",
+        "ClusterproofHealthy is Unknown, was False",
+        "ClusterproofHealthy is False, was Unknown",
+        "ClusterproofHealthy is True, was False",
+    ]
+    assert [kind for kind, _ in told] == ["Normal", "Warning", "Normal", "Warning", "Normal"]
+
+
+def test_another_fault_of_an_unfit_node_is_an_event_but_no_transition(gate: GateBed) -> None:
+    other = Health("False", "GpuNoXid", "gpu.no_xid: GPU 3: Xid 79; expected none")
+    with gate.bed.node("gpu104"):
+        gate.write({"gpu104": UNFIT}, now=NOON)
+        gate.write({"gpu104": other}, now=NOON + 60)
+        assert gate.condition("gpu104")["reason"] == "GpuNoXid"
+        assert gate.condition("gpu104")["lastTransitionTime"] == "2027-01-15T08:00:00Z"
+        assert len(gate.events("gpu104")) == 2
+
+
+def test_conditions_of_others_that_come_in_between_stay_as_they_are(gate: GateBed, monkeypatch: Any) -> None:
+    patch = Api.patch
+
+    def after_another(api: Api, path: str, body: object, kind: str) -> Any:
+        gate.bed.plane.call("PATCH", "/api/v1/nodes/gpu105/status", {"status": {"conditions": [FOREIGN]}}, STRATEGIC)
+        return patch(api, path, body, kind)
+
+    with gate.bed.node("gpu105"):
+        ready = gate.condition("gpu105", "Ready")
+        monkeypatch.setattr(Api, "patch", after_another)
+        assert gate.write({"gpu105": UNFIT}).problems == ()
+        assert gate.condition("gpu105")["status"] == "False"
+        told = gate.condition("gpu105", "GPUMissing")
+        assert {key: told[key] for key in FOREIGN} == FOREIGN
+        assert gate.condition("gpu105", "Ready")["reason"] == ready["reason"]
+
+
+def test_it_stands_beside_those_that_a_kubelet_writes_again_and_again(gate: GateBed) -> None:
+    name = gate.bed.machine.name
+    gate.write({name: FIT}, now=NOON)
+    before = gate.condition(name, "Ready")["lastHeartbeatTime"]
+    wait_until(lambda: gate.condition(name, "Ready")["lastHeartbeatTime"] > before, "told again by the kubelet")
+    assert gate.condition(name)["lastTransitionTime"] == "2027-01-15T08:00:00Z"
+    assert gate.condition(name, "Ready")["status"] == "True"
+
+
+def test_a_node_that_was_made_anew_since_the_run_began_is_not_told_of_its_predecessor(gate: GateBed) -> None:
+    with gate.bed.node("gpu106"):
+        written = gate.write({"gpu106": UNFIT, "gpu107": UNFIT}, began=time.time() - 600)
+        assert gate.condition("gpu106") == {}
+    assert written.lines == (
+        "gpu106: made anew since the run began: the next one judges it",
+        "gpu107: not in Kubernetes any more",
+    )
+    assert written.problems == ()
+
+
+def test_a_node_that_goes_while_it_is_written_to_hinders_no_other(gate: GateBed, monkeypatch: Any) -> None:
+    patch = Api.patch
+
+    def after_it_went(api: Api, path: str, body: object, kind: str) -> Any:
+        if "gpu108" in path:
+            gate.bed.plane.call("DELETE", "/api/v1/nodes/gpu108")
+        return patch(api, path, body, kind)
+
+    gate.bed.add_node("gpu108")
+    with gate.bed.node("gpu109"):
+        monkeypatch.setattr(Api, "patch", after_it_went)
+        written = gate.write({"gpu108": FIT, "gpu109": FIT})
+        assert gate.condition("gpu109")["status"] == "True"
+    assert "gpu108: not in Kubernetes any more" in written.lines
+    assert written.problems == ()
+
+
+@pytest.mark.parametrize("message", ["x" * 10_000, "\x1b[2J\u202e" + "ü" * 300, "a\nb"])
+def test_the_server_takes_what_a_node_may_have_told(gate: GateBed, message: str) -> None:
+    with gate.bed.node("gpu110"):
+        assert gate.write({"gpu110": Health("False", "HostMemlock", bounded(message))}).problems == ()
+        told = gate.condition("gpu110")["message"]
+    assert len(told) <= 240
+    assert told.isprintable()
+
+
+def test_it_survives_the_api_server_and_one_that_is_away_is_told(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("k")
+    with control_plane(folder) as plane:
+        status = {"conditions": [{"type": "Ready", "status": "True"}]}
+        plane.call("POST", "/api/v1/nodes", {"metadata": {"name": "gpu001"}, "status": status})
+        write(api_of(plane.kubeconfig()), Orders(), {"gpu001": UNFIT}, NOON * 2, NOON)
+        assert plane.apiserver
+        words = list(map(str, plane.apiserver.process.args))  # type: ignore[arg-type]
+        plane.apiserver.stop(signal.SIGKILL)
+        (problem,) = write(api_of(plane.kubeconfig()), Orders(), {"gpu001": UNFIT}, NOON * 2, NOON).problems
+        with running(folder / "again.log", words) as again:
+            wait_until(plane.is_ready, "ready again", again)
+            written = write(api_of(plane.kubeconfig()), Orders(), {"gpu001": UNFIT}, NOON * 2, NOON + 60)
+            told = plane.call("GET", "/api/v1/nodes/gpu001")["status"]["conditions"]
+            again.stop(signal.SIGKILL)
+    assert problem.startswith(f"no answer from {plane.url}")
+    assert written.lines == ("ClusterproofHealthy of 1 of 1 nodes: 1 False; 0 changed",)
+    assert [one["lastTransitionTime"] for one in told if one["type"] == CONDITION] == ["2027-01-15T08:00:00Z"]

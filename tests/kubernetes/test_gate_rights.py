@@ -1,0 +1,222 @@
+"""The gate's rights: what its manifests grant is enough, no more, and what is missing is said in the server's words."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.gate import CONDITION
+from clusterproof.plugins.kubernetes.gate.objects import MERGE, STRATEGIC
+from clusterproof.plugins.kubernetes.gate.write import TAINT, Orders
+from tests.kubernetes.gate import ACCOUNT, FIT, MANIFESTS, UNFIT, GateBed, api_of, kubectl
+from tests.testbed.kubernetes.bed import NAMESPACE, RBAC
+from tests.testbed.kubernetes.processes import wait_until
+from tests.testbed.needs import needs_kustomize
+
+pytestmark = needs_kustomize
+ORDERS = Orders(TAINT, "5", "clusterproof.dev/unproven")
+STARTUP = {"key": "clusterproof.dev/unproven", "effect": "NoSchedule"}
+FOREIGN = {"key": "example.com/team", "effect": "NoSchedule"}
+EVICTING = {"key": "clusterproof.dev/unfit", "effect": "NoExecute"}
+JSON_PATCH = "application/json-patch+json"
+RIGHTS = [  # verb, resource, namespace where it is granted
+    ("list", "nodes", ""),
+    ("patch", "nodes/status", ""),
+    ("patch", "nodes", ""),
+    ("list", "pods", ""),
+    ("create", "events", "default"),
+]
+
+
+def person(gate: GateBed, rights: list[tuple[str, str, str]]) -> tuple[str, Api]:
+    """Somebody with these rights alone: their name, and their way in."""
+    of_cluster = [_rule(verb, resource) for verb, resource, namespace in rights if not namespace]
+    user, token = gate.bed.account([], of_cluster)
+    name = user.rpartition(":")[2]
+    for verb, resource, namespace in rights:
+        if namespace:
+            where = f"{RBAC}/namespaces/{namespace}"
+            rule = {"metadata": {"name": name}, "rules": [_rule(verb, resource)]}
+            gate.bed.plane.call("POST", f"{where}/roles", rule)
+            subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
+            ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+            binding = {"metadata": {"name": name}, "roleRef": ref, "subjects": [subject]}
+            gate.bed.plane.call("POST", f"{where}/rolebindings", binding)
+    return user, api_of(gate.bed.plane.kubeconfig(token))
+
+
+def _rule(verb: str, resource: str) -> Mapping[str, Any]:
+    return {"apiGroups": [""], "resources": [resource], "verbs": [verb]}
+
+
+@pytest.mark.parametrize(
+    ("missing", "expected"),
+    [
+        ("list nodes", 'cannot list resource "nodes" in API group "" at the cluster scope'),
+        ("patch nodes/status", 'cannot patch resource "nodes/status" in API group "" at the cluster scope'),
+        ("patch nodes", 'cannot patch resource "nodes" in API group "" at the cluster scope'),
+        ("list pods", 'cannot list resource "pods" in API group "" at the cluster scope'),
+        ("create events", 'cannot create resource "events" in API group "" in the namespace "default"'),
+    ],
+)
+def test_each_right_that_is_missing_is_told_with_verb_resource_and_user(
+    gate: GateBed, missing: str, expected: str
+) -> None:
+    user, api = person(gate, [one for one in RIGHTS if f"{one[0]} {one[1]}" != missing])
+    with gate.bed.node("gpu301"), gate.bed.node("gpu302"), gate.bed.node("gpu303", spec={"taints": [STARTUP]}):
+        found = {"gpu301": UNFIT, "gpu302": UNFIT, "gpu303": FIT}
+        written = gate.write(found, ORDERS, api=api)
+        is_told = bool(gate.condition("gpu301"))
+        is_tainted = bool(gate.taints("gpu301"))
+    assert len(written.problems) == 1, written
+    assert f'User "{user}" {expected}' in written.problems[0]
+    assert "expected the rights of integrations/kubernetes/gate.yaml" in written.problems[0]
+    assert is_told is (missing not in ("list nodes", "patch nodes/status"))
+    assert is_tainted is (missing == "create events")
+
+
+def test_with_these_rights_alone_all_of_it_is_written(gate: GateBed) -> None:
+    _, api = person(gate, RIGHTS)
+    with gate.bed.node("gpu304"), gate.bed.node("gpu305", spec={"taints": [STARTUP]}):
+        written = gate.write({"gpu304": UNFIT, "gpu305": FIT}, ORDERS, api=api)
+        assert [one["key"] for one in gate.taints("gpu304")] == ["clusterproof.dev/unfit"]
+        assert gate.taints("gpu305") == []
+    assert written.problems == ()
+
+
+def test_the_account_of_the_manifests_may_do_that_and_what_a_run_needs_and_nothing_else(gate: GateBed) -> None:
+    found: dict[str, set[tuple[str, str]]] = {}
+    for namespace in (NAMESPACE, "default", "kube-system"):
+        review = {"spec": {"namespace": namespace}}
+        path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+        rules = api_of(gate.kubeconfig).create(path, review)["status"]["resourceRules"]
+        found[namespace] = {
+            (verb, resource)
+            for rule in rules
+            for verb in rule["verbs"]
+            for resource in rule["resources"]
+            if not resource.startswith("self")  # what everybody may ask of themselves
+        }
+    everywhere = {
+        ("list", "nodes"),
+        ("patch", "nodes/status"),
+        ("patch", "nodes"),
+        ("list", "pods"),
+        ("list", "resourceslices"),
+        ("list", "resourceflavors"),
+        ("list", "topologies"),
+    }
+    assert found["kube-system"] == everywhere
+    assert found["default"] == everywhere | {("create", "events")}
+    assert found[NAMESPACE] == everywhere | {
+        *(("create", one) for one in ("pods", "configmaps", "jobs")),
+        *(("delete", one) for one in ("configmaps", "jobs")),
+        ("watch", "pods"),
+        ("deletecollection", "pods"),
+        ("get", "pods/log"),
+    }
+
+
+NODE, STATUS = "/api/v1/nodes/gpu306", "/api/v1/nodes/gpu306/status"
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "kind", "words"),
+    [
+        (NODE, {"spec": {"unschedulable": True}}, MERGE, "cordons no node"),
+        (NODE, {"spec": {"taints": []}}, MERGE, "no taints of others"),
+        (NODE, {"spec": {"taints": [FOREIGN, {"key": "a", "effect": "NoSchedule"}]}}, MERGE, "no taints of others"),
+        (NODE, [{"op": "add", "path": "/spec/taints/-", "value": EVICTING}], JSON_PATCH, "no taint that evicts"),
+        (NODE, {"metadata": {"labels": {"a": "b"}}}, MERGE, "no labels"),
+        (STATUS, {"metadata": {"annotations": {"a": "b"}}}, MERGE, "no labels, annotations"),
+        (
+            STATUS,
+            {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+            STRATEGIC,
+            "no conditions of others",
+        ),
+        (STATUS, {"status": {"conditions": []}}, MERGE, "no conditions of others"),
+        (STATUS, {"status": {"capacity": {"nvidia.com/gpu": "0"}}}, MERGE, "nothing of a node's status"),
+        (STATUS, {"status": {"allocatable": {"nvidia.com/gpu": "0"}}}, MERGE, "nothing of a node's status"),
+        (
+            STATUS,
+            {"status": {"addresses": [{"type": "InternalIP", "address": "10.9.9.9"}]}},
+            STRATEGIC,
+            "nothing of a node's status",
+        ),
+    ],
+)
+def test_what_rbac_cannot_withhold_the_policy_does(
+    gate: GateBed, path: str, change: object, kind: str, words: str
+) -> None:
+    with gate.bed.node("gpu306", spec={"taints": [FOREIGN]}, ready="Unknown"):
+        said = gate.refusal(path, change, kind)
+        assert gate.taints("gpu306") == [FOREIGN]
+    assert "ValidatingAdmissionPolicy 'clusterproof-gate'" in said
+    assert words in said
+
+
+def test_others_are_not_held_by_that_policy(gate: GateBed) -> None:
+    with gate.bed.node("gpu307"):
+        kubectl(gate.bed, "cordon", "gpu307")
+        kubectl(gate.bed, "label", "node", "gpu307", "a=b")
+        assert gate.node("gpu307")["spec"]["unschedulable"] is True
+
+
+def test_its_expressions_are_of_the_type_of_nodes(gate: GateBed) -> None:
+    path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/clusterproof-gate"
+    status = gate.bed.plane.call("GET", path).get("status", {})
+    assert not status.get("typeChecking", {}).get("expressionWarnings"), json.dumps(status)
+
+
+def test_without_taints_yaml_the_account_may_change_no_node(gate: GateBed) -> None:
+    kept = [
+        one for one in yaml.safe_load_all(kubectl(gate.bed, "kustomize", MANIFESTS)) if one["kind"] == "ClusterRole"
+    ]
+    rules = [rule for one in kept for rule in one["rules"]]
+    changes = [rule for rule in rules if set(rule["verbs"]) - {"get", "list", "watch"}]
+    assert changes == [{"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]}]
+
+
+def test_all_that_is_built_is_what_the_server_knows_and_observes(gate: GateBed, tmp_path: Path) -> None:
+    built = kubectl(gate.bed, "kustomize", MANIFESTS)
+    (tmp_path / "built.yaml").write_text(built)
+    said = kubectl(gate.bed, "apply", "--dry-run=server", "--validate=strict", "--filename", tmp_path / "built.yaml")
+    assert len(said.splitlines()) == len(list(yaml.safe_load_all(built)))
+    objects = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(built)}
+    job = objects["CronJob", ACCOUNT]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (settings,) = (one for (kind, _), one in objects.items() if kind == "ConfigMap")
+    assert job["containers"][0]["envFrom"] == [{"configMapRef": {"name": settings["metadata"]["name"]}}]
+    assert settings["data"] == {"CLUSTER": "k8s:in-cluster", "MODE": "observe", "OPTIONS": ""}
+    namespace = objects["Namespace", NAMESPACE]["metadata"]["labels"]
+    assert namespace == {"pod-security.kubernetes.io/enforce": "privileged"}
+
+
+def test_the_gates_own_pod_would_be_admitted_where_pods_are_restricted(gate: GateBed) -> None:
+    name = f"restricted-{uuid.uuid4().hex[:8]}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    job = next(one for one in yaml.safe_load_all((MANIFESTS / "gate.yaml").read_text()) if one["kind"] == "CronJob")
+    spec = job["spec"]["jobTemplate"]["spec"]["template"]["spec"] | {"serviceAccountName": "default"}
+    call = gate.bed.plane.call
+    call("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
+    try:
+        path = f"/api/v1/namespaces/{name}"
+        wait_until(lambda: bool(gate.bed.plane.items(f"{path}/serviceaccounts")), "given an account")
+        admitted = call("POST", f"{path}/pods?dryRun=All", {"metadata": {"name": "gate"}, "spec": spec})
+    finally:
+        call("DELETE", f"/api/v1/namespaces/{name}")
+    assert admitted["metadata"]["name"] == "gate"
+
+
+def test_the_readiness_rule_is_about_the_condition_that_the_gate_writes_and_only_looks() -> None:
+    rule = yaml.safe_load((MANIFESTS / "readiness-rule.yaml").read_text())
+    assert rule["spec"]["dryRun"] is True
+    assert rule["spec"]["conditions"] == [{"type": CONDITION, "requiredStatus": "True"}]
+    assert rule["spec"]["taint"]["effect"] == "NoSchedule"

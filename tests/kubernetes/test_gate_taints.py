@@ -1,0 +1,176 @@
+"""The gate's taint and the one that new nodes begin with: on a real API server, beside those of others."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.gate.write import OBSERVE, TAINT, Orders
+from tests.kubernetes.gate import FIT, UNFIT, UNKNOWN_YET, GateBed, kubectl
+from tests.testbed.needs import needs_kustomize
+
+pytestmark = needs_kustomize
+OURS = {"key": "clusterproof.dev/unfit", "effect": "NoSchedule"}
+STARTUP = {"key": "clusterproof.dev/unproven", "effect": "NoExecute"}
+FOREIGN = {"key": "example.com/team", "value": "a", "effect": "NoSchedule", "timeAdded": "2026-01-02T03:04:05Z"}
+SEE = "see first whether one thing is wrong with all of them"
+ONE, TWO = Orders(TAINT, "1"), Orders(TAINT, "2")
+
+
+@contextlib.contextmanager
+def nodes(gate: GateBed, *names: str, taints: tuple[dict[str, str], ...] = ()) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            stack.enter_context(gate.bed.node(name, labels={"of": "gate"}, spec={"taints": list(taints)}))
+        yield
+
+
+@contextlib.contextmanager
+def pod_on(gate: GateBed, node: str, **spec: Any) -> Iterator[None]:
+    path = "/api/v1/namespaces/default/pods"
+    container = {"name": "train", "image": "x", **spec.pop("container", {})}
+    body = {"metadata": {"name": f"on-{node}"}, "spec": {"nodeName": node, "containers": [container], **spec}}
+    gate.bed.plane.call("POST", path, body)
+    try:
+        yield
+    finally:
+        gate.bed.plane.call("DELETE", f"{path}/on-{node}?gracePeriodSeconds=0")
+
+
+def test_a_node_that_failed_is_tainted_and_one_that_passes_is_not_any_more(gate: GateBed) -> None:
+    with nodes(gate, "gpu201", taints=(FOREIGN,)):
+        written = gate.write({"gpu201": UNFIT}, ONE)
+        assert gate.taints("gpu201") == [FOREIGN, OURS]
+        assert "gpu201: got the taint clusterproof.dev/unfit:NoSchedule" in written.lines
+        gate.write({"gpu201": UNFIT}, ONE)
+        assert gate.taints("gpu201") == [FOREIGN, OURS]
+        written = gate.write({"gpu201": FIT}, ONE)
+        assert gate.taints("gpu201") == [FOREIGN]
+        assert "gpu201: lost the taint clusterproof.dev/unfit:NoSchedule" in written.lines
+        told = [words.partition(" the taint")[0] for _, words in gate.events("gpu201") if "the taint" in words]
+        assert told == ["got", "lost"]
+
+
+def test_to_observe_changes_no_taint_and_says_which_stays(gate: GateBed) -> None:
+    with nodes(gate, "gpu202"), nodes(gate, "gpu203", taints=(OURS,)):
+        written = gate.write({"gpu202": UNFIT, "gpu203": FIT}, Orders(OBSERVE))
+        assert (gate.taints("gpu202"), gate.taints("gpu203")) == ([], [OURS])
+    assert "gpu203: the taint clusterproof.dev/unfit stays, as only --k8s-gate taint takes it away" in written.lines
+
+
+def test_what_is_incomplete_neither_gives_a_taint_nor_takes_it(gate: GateBed) -> None:
+    with nodes(gate, "gpu204"), nodes(gate, "gpu205", taints=(OURS, STARTUP)):
+        orders = Orders(TAINT, "5", STARTUP["key"])
+        gate.write({"gpu204": UNKNOWN_YET, "gpu205": UNKNOWN_YET}, orders)
+        assert (gate.taints("gpu204"), gate.taints("gpu205")) == ([], [OURS, STARTUP])
+
+
+def test_where_200_nodes_fail_at_once_none_is_tainted_and_one_line_says_why(gate: GateBed) -> None:
+    names = [f"many{number:03d}" for number in range(200)]
+    for name in names:
+        gate.bed.add_node(name, labels={"many": "yes"})
+    try:
+        written = gate.write(dict.fromkeys(names, UNFIT), Orders(TAINT))
+        every = gate.bed.plane.items("/api/v1/nodes?labelSelector=many%3Dyes")
+    finally:
+        gate.bed.plane.call("DELETE", "/api/v1/nodes?labelSelector=many%3Dyes")
+    keys = {taint["key"] for one in every for taint in one["spec"].get("taints", ())}
+    assert OURS["key"] not in keys
+    verdicts = [one for node in every for one in node["status"]["conditions"] if one["type"] == "ClusterproofHealthy"]
+    assert [one["status"] for one in verdicts] == ["False"] * 200
+    assert written.lines == (
+        "ClusterproofHealthy of 200 of 200 nodes: 200 False; 200 changed",
+        f"no node is tainted: 200 of 200 nodes would be; expected at most 10: {SEE}",
+    )
+    assert written.problems == ()
+
+
+def test_those_that_have_it_already_count(gate: GateBed) -> None:
+    with nodes(gate, "gpu206", taints=(OURS,)), nodes(gate, "gpu207", "gpu208"):
+        written = gate.write({"gpu207": UNFIT, "gpu208": UNFIT}, TWO)
+        assert gate.taints("gpu207") == gate.taints("gpu208") == []
+        assert "3 of 2 nodes would be (1 already); expected at most 2" in written.lines[-1]
+
+
+def test_those_that_lose_it_in_the_same_run_count_no_more(gate: GateBed) -> None:
+    with nodes(gate, "gpu209", taints=(OURS,)), nodes(gate, "gpu210"):
+        gate.write({"gpu209": FIT, "gpu210": UNFIT}, ONE)
+        assert (gate.taints("gpu209"), gate.taints("gpu210")) == ([], [OURS])
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"container": {"resources": {"limits": {"nvidia.com/gpu": "8"}}}},
+        {"container": {"resources": {"limits": {"aws.amazon.com/neuron": "1"}}}},
+        {"resourceClaims": [{"name": "gpus", "resourceClaimName": "gpus"}]},
+    ],
+    ids=["GPUs", "Neuron devices", "a claim"],
+)
+def test_a_node_whose_accelerators_pods_have_is_spared(gate: GateBed, spec: dict[str, Any]) -> None:
+    with nodes(gate, "gpu211", "gpu212"), pod_on(gate, "gpu211", **spec):
+        written = gate.write({"gpu211": UNFIT, "gpu212": UNFIT}, TWO)
+        assert (gate.taints("gpu211"), gate.taints("gpu212")) == ([], [OURS])
+    assert "not tainted while pods have their accelerators: gpu211" in written.lines
+
+
+def test_the_taint_that_new_nodes_begin_with_goes_with_the_first_pass_and_no_other(gate: GateBed) -> None:
+    other = {"key": "clusterproof.dev/other", "effect": "NoSchedule"}
+    orders = Orders(OBSERVE, startup=STARTUP["key"])
+    with nodes(gate, "gpu213", "gpu214", taints=(other, STARTUP, FOREIGN)):
+        gate.write({"gpu213": FIT, "gpu214": UNFIT}, orders)
+        assert gate.taints("gpu213") == [other, FOREIGN]
+        assert gate.taints("gpu214") == [other, STARTUP, FOREIGN]
+
+
+@pytest.mark.parametrize(("health", "before", "after"), [(UNFIT, [], [FOREIGN, OURS]), (FIT, [OURS], [FOREIGN])])
+def test_a_taint_of_another_that_comes_in_between_is_kept(
+    gate: GateBed, monkeypatch: Any, health: Any, before: list[dict[str, str]], after: list[dict[str, str]]
+) -> None:
+    patch, tries = Api.patch, []
+
+    def after_another(api: Api, path: str, body: Any, kind: str) -> Any:
+        if "spec" in body:
+            tries.append(path)
+        if len(tries) == 1 and "spec" in body:
+            change = {"spec": {"taints": [FOREIGN, *before]}}
+            gate.bed.plane.patch(path, change)
+        return patch(api, path, body, kind)
+
+    with nodes(gate, "gpu215", taints=tuple(before)):
+        monkeypatch.setattr(Api, "patch", after_another)
+        assert gate.write({"gpu215": health}, ONE).problems == ()
+        assert gate.taints("gpu215") == after
+    assert len(tries) >= 2
+
+
+def test_where_others_change_a_node_each_time_that_is_told_and_the_next_run_comes_to_it(
+    gate: GateBed, monkeypatch: Any
+) -> None:
+    patch = Api.patch
+    changes = iter(range(100))
+
+    def after_another(api: Api, path: str, body: Any, kind: str) -> Any:
+        if "spec" in body:
+            gate.bed.plane.patch(path, {"metadata": {"labels": {"changed": str(next(changes))}}})
+        return patch(api, path, body, kind)
+
+    with nodes(gate, "gpu216"):
+        with monkeypatch.context() as patched:
+            patched.setattr(Api, "patch", after_another)
+            (problem,) = gate.write({"gpu216": UNFIT}, ONE).problems
+        assert problem == "gpu216: others changed it 5 times in between; expected to come to it in the next run"
+        gate.write({"gpu216": UNFIT}, ONE)
+        assert gate.taints("gpu216") == [OURS]
+
+
+def test_pods_that_run_stay_and_nothing_is_cordoned(gate: GateBed) -> None:
+    with nodes(gate, "gpu217"), pod_on(gate, "gpu217"):
+        gate.write({"gpu217": UNFIT}, ONE)
+        assert gate.taints("gpu217") == [OURS]
+        assert "on-gpu217" in kubectl(gate.bed, "get", "pods", "--namespace", "default")
+        assert "unschedulable" not in gate.node("gpu217")["spec"]

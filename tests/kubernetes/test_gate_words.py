@@ -1,0 +1,172 @@
+"""What the gate makes of verdicts, and how many taints it allows: pure functions."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from clusterproof.plugins.core.result import UNREACHABLE, Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.kubernetes.api import Api, KubernetesError
+from clusterproof.plugins.kubernetes.gate.health import MAX_MESSAGE, health_of, healths, reason_of
+from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
+from clusterproof.plugins.kubernetes.gate.writer import Writer
+from clusterproof.plugins.suite.all_checks import all_checks
+
+PASS, CONCERN, FAIL, INCOMPLETE, NOT_APPLICABLE = (
+    Verdict.PASS,
+    Verdict.CONCERN,
+    Verdict.FAIL,
+    Verdict.INCOMPLETE,
+    Verdict.NOT_APPLICABLE,
+)
+
+
+def result(check: str, verdict: Verdict, message: str = "seen; expected otherwise", **more: str) -> Result:
+    return Result(check, "gpu001", verdict, message=message, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "status", "reason"),
+    [
+        ((PASS, PASS), "True", "ChecksPassed"),
+        ((PASS, CONCERN, NOT_APPLICABLE), "True", "ChecksPassed"),
+        ((PASS, INCOMPLETE), "Unknown", "Incomplete"),
+        ((INCOMPLETE, FAIL, PASS), "False", "GpuNo1"),
+        ((NOT_APPLICABLE, NOT_APPLICABLE), "Unknown", "NothingChecked"),
+    ],
+)
+def test_only_a_failure_is_false_and_only_what_is_proven_is_true(
+    verdicts: tuple[Verdict, ...], status: str, reason: str
+) -> None:
+    health = health_of([result(f"gpu.no_{number}", one) for number, one in enumerate(verdicts)])
+    assert (health.status, health.reason) == (status, reason)
+
+
+def test_a_node_that_was_not_reached_is_unknown_though_that_check_fails() -> None:
+    cause = f"{UNREACHABLE}not_ready"
+    told = "not Ready since 3 min: the kubelet is silent; expected a kubelet"
+    results = [result("node.reachable", FAIL, told, cause=cause), result("gpu.no_xid", INCOMPLETE, cause, cause=cause)]
+    health = health_of(results)
+    assert (health.status, health.reason, health.message) == ("Unknown", "NotReached", told)
+
+
+def test_the_gravest_failure_comes_first_and_the_others_are_named() -> None:
+    health = health_of(
+        [
+            result("host.memlock", FAIL, action="fix configuration"),
+            result("gpu.row_remap", FAIL, "GPU 3: failed; expected none", action="replace"),
+            result("gpu.no_xid", FAIL, action="reset or reboot"),
+        ]
+    )
+    assert health.reason == "GpuRowRemap"
+    assert health.message == "gpu.row_remap: GPU 3: failed; expected none; also gpu.no_xid, host.memlock"
+
+
+@pytest.mark.parametrize("others", [0, 1, 60])
+@pytest.mark.parametrize("message", ["short; expected long", "long " * 500, "a\nb\x1b[2J\u202e" * 90, ""])
+def test_a_message_is_one_line_of_at_most_240_characters_that_any_terminal_shows(message: str, others: int) -> None:
+    more = [result(f"host.some_other_check_{number}", FAIL) for number in range(others)]
+    told = health_of([result("gpu.no_xid", FAIL, message, action="replace"), *more]).message
+    assert len(told) <= MAX_MESSAGE == 240
+    assert told.isprintable()
+    assert told.startswith("gpu.no_xid:")
+    assert not others or "; also " in told
+
+
+def test_the_reason_of_every_check_is_what_kubernetes_takes_for_one_and_of_no_other_check() -> None:
+    ids = [check.route.check for check in all_checks().values()]
+    reasons = {reason_of(check) for check in ids}
+    assert all(re.fullmatch(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", reason) for reason in reasons)
+    assert len(reasons) == len(set(ids)) > 100
+    assert reason_of("gpu.no_xid") == "GpuNoXid"
+
+
+@pytest.mark.parametrize("check", ["", "…", "9lives", "a" * 500, "own check/é"])
+def test_so_is_that_of_a_check_of_a_site_whatever_it_is_called(check: str) -> None:
+    assert re.fullmatch(r"[A-Za-z][A-Za-z0-9]{0,127}", reason_of(check))
+
+
+def test_where_a_test_broke_no_node_is_proven_but_what_failed_has_failed() -> None:
+    results = [Result("gpu.a", "gpu001", PASS), Result("gpu.a", "gpu002", FAIL, message="seen; expected none")]
+    told = healths(results, is_whole=False)
+    assert {name: health.status for name, health in told.items()} == {"gpu001": "Unknown", "gpu002": "False"}
+
+
+def test_what_is_of_the_cluster_or_of_a_pair_or_said_by_kubernetes_is_not_written_to_a_node() -> None:
+    results = [
+        Result("control_plane.subnets", "k8s:bed", FAIL, subject="cluster"),
+        Result("control_plane.k8s_node_takes_pods", "gpu001", FAIL, subject="k8s_node"),
+        Result("perf.pairwise_bandwidth", "gpu001~gpu002", FAIL, subject="pair"),
+        Result("gpu.a", "gpu001", PASS),
+    ]
+    assert {name: health.status for name, health in healths(results).items()} == {"gpu001": "True"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "nodes", "most"),
+    [
+        ("5", 1000, 5),
+        ("0", 1000, 0),
+        ("10%", 1000, 100),
+        ("10%", 3, 1),
+        ("0%", 1000, 0),
+        ("10%,10", 1000, 10),
+        ("10%, 10", 40, 4),
+        ("100%", 7, 7),
+    ],
+)
+def test_a_limit_is_a_number_a_share_or_both(limit: str, nodes: int, most: int) -> None:
+    assert most_tainted(limit, nodes) == most
+
+
+@pytest.mark.parametrize("limit", ["", "ten", "-1", "101%", "10%%", "5,", "1.5", "9999999"])
+def test_another_limit_is_told(limit: str) -> None:
+    with pytest.raises(GateError, match="expected a number, a share, or both: 10%,10"):
+        most_tainted(limit, 10)
+
+
+def test_the_key_of_a_taint_that_may_go_is_this_suites_own() -> None:
+    assert own_key("clusterproof.dev/unproven") == "clusterproof.dev/unproven"
+    assert own_key("readiness.k8s.io/clusterproof-unproven") == "readiness.k8s.io/clusterproof-unproven"
+    for key in (
+        "nvidia.com/gpu",
+        "node.kubernetes.io/unreachable",
+        "clusterproof/a/b",
+        "Clusterproof=x",
+        "clusterproof:x",
+    ):
+        with pytest.raises(GateError, match="is no taint of this suite's own"):
+            own_key(key)
+
+
+NOBODY = Api("https://api", lambda *_, **__: None)
+
+
+def refuse(words: str) -> None:
+    raise KubernetesError(words)
+
+
+def test_what_went_wrong_alike_for_many_nodes_is_one_line() -> None:
+    writer = Writer(NOBODY)
+    for number in range(100):
+        name = f"gpu{number:03d}"
+        writer.tried(name, lambda name=name: refuse(f'500: node "{name}" is ill'))  # type: ignore[misc]
+    assert writer.told() == ["gpu[000-099]: 500: node NODE is ill"]
+
+
+def test_of_many_things_that_went_wrong_the_first_are_told_and_how_many_more_there_are() -> None:
+    writer = Writer(NOBODY)
+    for number in range(12):
+        writer.tried(f"gpu{number:03d}", lambda number=number: refuse(f"reason {number}"))  # type: ignore[misc]
+    assert writer.told()[0] == "gpu000: reason 0"
+    assert writer.told()[5:] == ["and 7 more reasons"]
+
+
+def test_when_its_time_is_over_nothing_more_is_tried() -> None:
+    asked: list[str] = []
+    writer = Writer(NOBODY, until=0.0)
+    assert writer.each(asked.append, ["gpu001", "gpu002"]) == {}
+    assert asked == []
+    assert writer.told() == ["gpu[001-002]: not tried, as 300 s have passed; expected a faster API server"]

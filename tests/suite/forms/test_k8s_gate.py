@@ -1,0 +1,69 @@
+"""`--k8s-gate`: what may not be asked of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.kubernetes.gate.write import Orders
+from clusterproof.plugins.suite.forms.k8s_gate import orders_of
+from tests.builders.runs import Runs
+
+USUAL = {
+    "k8s_gate": "observe",
+    "k8s_max_tainted": None,
+    "k8s_startup_taint": None,
+    "redact": False,
+    "keyword": "",
+    "markexpr": "prolog or epilog",
+    "lf": False,
+    "deselect": None,
+    "paths": ["checks"],
+}
+
+
+def orders(connection: str = "kubernetes", **said: Any) -> Orders:
+    option = SimpleNamespace(**{**USUAL, **said})
+    config: Any = SimpleNamespace(option=option, args=option.paths, getoption=lambda name, _: getattr(option, name))
+    return orders_of(config, Cluster("k8s:bed", connection, ()))
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"keyword": "gpu_count"}, "with -k: some checks prove no node; expected -m 'prolog or epilog'"),
+        ({"lf": True}, "with --lf: some checks prove no node"),
+        ({"deselect": ["checks/gpu"]}, "with --deselect: some checks prove no node"),
+        ({"paths": ["checks/gpu/test_xid.py::test_no_xid"]}, "test_no_xid: some checks prove no node"),
+        ({"markexpr": "prolog"}, "-m 'prolog': there a process that runs is a fault, and pods run"),
+        ({"markexpr": "epilog"}, "expected -m 'prolog or epilog'"),
+        ({"markexpr": "ami"}, "expected -m 'prolog or epilog'"),
+        ({"redact": True}, "--k8s-gate with --redact: no node is called so"),
+        ({"k8s_max_tainted": "10%"}, "--k8s-max-tainted bounds --k8s-gate taint; expected that, or none of it"),
+        ({"k8s_gate": "taint", "k8s_max_tainted": "many"}, "expected a number, a share, or both: 10%,10"),
+        (
+            {"k8s_startup_taint": "nvidia.com/gpu"},
+            "--k8s-startup-taint: 'nvidia.com/gpu' is no taint of this suite's own",
+        ),
+        ({"connection": "replay"}, "k8s:bed is reached by replay; expected k8s:…, eks:… or HyperPod"),
+    ],
+)
+def test_what_proves_no_node_or_means_nothing_is_told(said: dict[str, Any], expected: str) -> None:
+    with pytest.raises(pytest.UsageError) as wrong:
+        orders(**said)
+    assert expected in str(wrong.value)
+    assert "\n" not in str(wrong.value)
+
+
+@pytest.mark.parametrize("markexpr", ["prolog or epilog", "", "preflight", "prolog or epilog or control_plane"])
+def test_whole_sets_of_checks_may_be(markexpr: str) -> None:
+    assert orders(markexpr=markexpr) == Orders("observe", "10%,10", "")
+
+
+def test_words_of_the_gate_need_the_gate(runs: Runs) -> None:
+    said = runs.over([], "--k8s-startup-taint", "clusterproof.dev/unproven")
+    assert said.ret == 4
+    said.stderr.fnmatch_lines(["*--k8s-startup-taint is for the gate; expected --k8s-gate with it*"])
