@@ -1,16 +1,18 @@
-"""What a pod's state means for its node: whether there is a log to read, and else why the node was not reached."""
+"""What a pod's state, or a refusal, means: whether there is a log to read, and else why the node was not reached."""
 
 from __future__ import annotations
 
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.kubernetes.api import KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode
 from clusterproof.plugins.kubernetes.workloads import Container, Pod
-from clusterproof.plugins.transport.kubernetes_pod import MEMORY_LIMIT
+from clusterproof.plugins.transport.kubernetes_pod import MEMORY_LIMIT, Run
 
 NO_IMAGE = ("ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ImageInspectError")
 CANNOT_RUN = ("StartError", "ContainerCannotRun")  # the runtime's words for a command that is not there
 LONGEST = 300
+RBAC = "integrations/kubernetes/rbac.yaml grants what is needed (docs/kubernetes.md)"
 
 
 @record
@@ -81,6 +83,20 @@ def after_the_end(pod: Pod) -> str:
     if container and container.ended == "OOMKilled":
         return f"its pod was killed at its limit of {MEMORY_LIMIT} of memory (OOMKilled)"
     return ""
+
+
+def refused(problem: KubernetesError, run: Run) -> str:
+    """One line for a request that was refused: the server's words, and the way out."""
+    if isinstance(problem, KubernetesDenied):
+        return f"{problem}; {RBAC}"
+    if isinstance(problem, KubernetesRefused):
+        return (
+            f"{problem}; expected a namespace that admits privileged pods: kubectl label namespace {run.namespace} "
+            "pod-security.kubernetes.io/enforce=privileged"
+        )
+    if problem.status == 404:
+        return f"{problem}; expected the namespace {run.namespace}: {RBAC}"
+    return str(problem)
 
 
 def _not_started_there(container: Container, node: KubernetesNode) -> Missed:

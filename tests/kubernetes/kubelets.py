@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
-from tests.kubernetes.programs import PODS
+from tests.kubernetes.programs import END, PODS
 from tests.testbed.kubernetes.bed import Bed
 
 ENDED = {"exitCode": 0, "reason": "Completed"}
@@ -21,9 +22,11 @@ class Log(BaseHTTPRequestHandler):
     """`/containerLogs/NAMESPACE/POD/CONTAINER`, as the API server asks a kubelet for it."""
 
     protocol_version = "HTTP/1.1"
+    late: ClassVar[list[int]] = []  # how much of a log there is when it is read for the first time, the second, …
 
     def do_GET(self) -> None:
-        body = self.path.split("/")[3].encode().ljust(LOG_BYTES, b".")
+        body = self.path.split("/")[3].encode().ljust(LOG_BYTES, b".") + f"{END}\n".encode()
+        body = body[: self.late.pop(0)] if self.late else body
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
