@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,36 +11,18 @@ import pytest
 from tests.builders.runs import ROOT
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.image import archive
+from tests.testbed.kubernetes.programs_image import PYTHON, python_files
 from tests.testbed.needs import needs_kubernetes
 
 NAME = "localhost/python:3"
-PYTHON = Path("/usr/bin/python3")
-LIBRARY = re.compile(r"(/\S+) \(0x")
 pytestmark = [
     needs_kubernetes,
     pytest.mark.skipif(not PYTHON.exists(), reason="no /usr/bin/python3: apt-get install python3"),
 ]
 
 
-def files() -> dict[str, Path]:
-    """A Python of Debian's with its library, and a shell; nothing else."""
-    ask = "import os, sys; print(os.path.realpath(sys.executable)); print(os.path.dirname(os.__file__))"
-    program, library = subprocess.check_output([PYTHON, "-I", "-c", ask], text=True).split()
-    modules = [file for file in Path(library).rglob("*") if file.suffix in (".py", ".so")]
-    kept = [file for file in modules if not {"test", "dist-packages", "idlelib", "ensurepip"} & set(file.parts)]
-    programs = [Path(program), Path("/bin/sh")]
-    needed = {path for file in [*programs, *kept] if file.suffix != ".py" for path in LIBRARY.findall(linked(file))}
-    return {"/bin/sh": Path("/bin/sh"), "/usr/bin/python3": Path(program)} | {
-        str(file): Path(file) for file in [*kept, *sorted(needed)]
-    }
-
-
-def linked(file: Path) -> str:
-    return subprocess.run(["ldd", file], capture_output=True, text=True, check=False).stdout
-
-
 def test_the_verdict_is_of_the_host_and_not_of_the_image(kubernetes: Bed, tmp_path: Path) -> None:
-    kubernetes.machine.add_image(archive(files(), [NAME]))
+    kubernetes.machine.add_image(archive(python_files(), [NAME]))
     words = [sys.executable, "-m", "pytest", str(ROOT / "checks"), "--cluster", "k8s:bed/kubernetes.io/os=linux", "-q"]
     words += ["--k8s-image", NAME, "--connect-timeout", "60", "--probe-timeout", "20", "--record", str(tmp_path / "r")]
     done = subprocess.run([*words, "-m", "node and prolog"], cwd=tmp_path, capture_output=True, text=True, check=False)

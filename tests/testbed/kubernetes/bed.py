@@ -95,15 +95,20 @@ class Bed:
 
     def left(self) -> list[str]:
         """What there is of a run in the namespace."""
-        return [
-            f"{kind.rpartition('/')[2]}/{one['metadata']['name']}"
-            for kind in (f"/api/v1/namespaces/{NAMESPACE}/pods", f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs")
-            for one in self.plane.items(kind)
-        ] + [
-            f"configmaps/{one['metadata']['name']}"
-            for one in self.plane.items(f"/api/v1/namespaces/{NAMESPACE}/configmaps")
-            if one["metadata"]["name"] != "kube-root-ca.crt"
-        ]
+        return left(self.plane)
+
+
+def left(plane: ControlPlane) -> list[str]:
+    """What there is of a run in the namespace."""
+    return [
+        f"{kind.rpartition('/')[2]}/{one['metadata']['name']}"
+        for kind in (f"/api/v1/namespaces/{NAMESPACE}/pods", f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs")
+        for one in plane.items(kind)
+    ] + [
+        f"configmaps/{one['metadata']['name']}"
+        for one in plane.items(f"/api/v1/namespaces/{NAMESPACE}/configmaps")
+        if one["metadata"]["name"] != "kube-root-ca.crt"
+    ]
 
 
 @contextlib.contextmanager

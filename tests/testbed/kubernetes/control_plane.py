@@ -41,10 +41,11 @@ class ControlPlane:
     folder: Path
     port: int
     apiserver: Running | None = None
+    address: str = "127.0.0.1"
 
     @property
     def url(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
+        return f"https://{self.address}:{self.port}"
 
     @property
     def ca(self) -> Path:
@@ -94,10 +95,10 @@ class ControlPlane:
 
 
 @contextlib.contextmanager
-def control_plane(folder: Path) -> Iterator[ControlPlane]:
-    """Start one whose files lie in `folder`, and end it."""
+def control_plane(folder: Path, address: str = "127.0.0.1") -> Iterator[ControlPlane]:
+    """Start one whose files lie in `folder`, and end it; `address` is its API server's."""
     client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-    plane = ControlPlane(folder, free_port())
+    plane = ControlPlane(folder, free_port(), address=address)
     subprocess.run(["openssl", "genrsa", "-out", folder / "accounts.key", "2048"], check=True, capture_output=True)
     (folder / "tokens.csv").write_text(f'{ADMIN},admin,1,"system:masters"\n')
     (folder / "audit.json").write_text(json.dumps(AUDIT))
@@ -122,7 +123,7 @@ def _apiserver(plane: ControlPlane, etcd: str) -> list[str | Path]:
         program("kube-apiserver"),
         f"--etcd-servers={etcd}",
         f"--secure-port={plane.port}",
-        "--bind-address=127.0.0.1",
+        f"--bind-address={plane.address}",
         f"--cert-dir={folder}/certificates",
         "--service-account-issuer=https://kubernetes.default",
         f"--service-account-signing-key-file={folder}/accounts.key",
