@@ -107,6 +107,11 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "an image with Python, where nodes have none (default: any that lies on the node; nothing of it is used)",
             {"metavar": "IMAGE"},
         ),
+        Option(
+            "--k8s-perf-image",
+            "the image of the pods that load nodes, where -m names perf: with Python and the programs that measure",
+            {"metavar": "IMAGE"},
+        ),
     ),
     "clusterproof: AWS": (
         Option("--region", "the AWS region (default: AWS_REGION, or the profile's)", {"metavar": "REGION"}),

@@ -17,11 +17,11 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
-from clusterproof.plugins.transport import Answer, Limits, Program, Unusable
+from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.kubernetes_outcome import Missed, not_ready, refused
 from clusterproof.plugins.transport.kubernetes_pod import NAMESPACE, TTL_S, Run, config_map, image_on, job
-from clusterproof.plugins.transport.kubernetes_visit import PodVisit, Shared, visit_s
+from clusterproof.plugins.transport.kubernetes_visit import PodVisit, Shared
 
 NO_NODE = "Kubernetes has no node of this name; expected one of kubectl get nodes"
 UNKNOWN_IMAGE = "the kubelet tells of no image on the node; expected --k8s-image"
@@ -31,6 +31,8 @@ class Kubernetes:
     """Runs the program in one pod on each node."""
 
     takes_stdin = False
+    visit: type[PodVisit] = PodVisit
+    image_setting = "k8s_image"
 
     def run(
         self,
@@ -42,41 +44,67 @@ class Kubernetes:
         """Run `program` once on each target. Raises Unusable where the cluster does not let us."""
         settings = limits.settings
         try:
-            api = open_api(settings)
-            known = {node.name: node for node in nodes(api)}
+            api = self.opened(settings)
+            known = self.nodes(api, targets)
         except (AwsError, KubernetesError) as problem:
             raise Unusable(str(problem)) from None
         reached = []
         for target in targets:
-            why = _unreachable(known.get(target.name), settings)
+            why = self.unreachable(known.get(target.name), settings)
             if why:
                 answered(target, Answer(unreached=why.unreached, detail=why.detail))
             else:
                 reached.append(target)
         if not reached:
             return
+        rounds = -(-len(reached) // max(1, limits.fanout))
         name = f"clusterproof-{secrets.token_hex(5)}"
-        run = Run(name, settings.get("k8s_namespace") or NAMESPACE, settings.get("k8s_image", ""))
+        run = Run(name, settings.get("k8s_namespace") or NAMESPACE, settings.get(self.image_setting, ""))
+        self.begun(api, run, reached)
         try:
-            run = _begun(api, run, program, limits, len(reached))
-            _visited(Shared(api, run, limits, known, program.nonce), reached, answered)
+            run = _begun(api, run, program, limits, rounds * self.visit.whole_s(limits))
+            _visited(self.visit, Shared(api, run, limits, known, program.nonce), reached, answered)
         finally:
-            _end(api, run)
+            self.end(api, run)
+
+    def under_load(self) -> Connection:
+        """Pods that ask the scheduler for what they use: these here ask for nothing."""
+        from clusterproof.plugins.transport.kubernetes_perf import PerfPods  # which are of this kind
+
+        return PerfPods()
+
+    def opened(self, settings: Mapping[str, str]) -> Api:
+        """The API of the cluster. Raises AwsError, KubernetesError."""
+        return open_api(settings)
+
+    def nodes(self, api: Api, _targets: Sequence[Target]) -> Mapping[str, KubernetesNode]:
+        """What Kubernetes has of these nodes, at least. Raises KubernetesError."""
+        return {node.name: node for node in nodes(api)}
+
+    def unreachable(self, node: KubernetesNode | None, settings: Mapping[str, str]) -> Missed | None:
+        """Why no pod is sent to a node."""
+        if node is None:
+            return Missed(Unreached.NOT_READY, NO_NODE)
+        if not (image_on(node) or settings.get("k8s_image")):
+            return not_ready(node) or Missed(Unreached.NO_IMAGE, UNKNOWN_IMAGE)
+        return not_ready(node)
+
+    def begun(self, api: Api, run: Run, targets: Sequence[Target]) -> None:
+        """Nothing is noted of a run that ends with the call that began it."""
+
+    def end(self, api: Api, run: Run) -> None:
+        """Delete the run's objects; what may not be deleted here goes with the Job, at last by its time to live."""
+        with suppress(KubernetesError):
+            api.delete(run.pods, labelSelector=run.selector, gracePeriodSeconds=0)
+        with suppress(KubernetesError):
+            api.delete(f"{run.config_maps}/{run.name}")
+        with suppress(KubernetesError):
+            api.delete(f"{run.jobs}/{run.name}", propagationPolicy="Background")
 
 
-def _unreachable(node: KubernetesNode | None, settings: Mapping[str, str]) -> Missed | None:
-    """Why no pod is sent to a node."""
-    if node is None:
-        return Missed(Unreached.NOT_READY, NO_NODE)
-    if not (image_on(node) or settings.get("k8s_image")):
-        return not_ready(node) or Missed(Unreached.NO_IMAGE, UNKNOWN_IMAGE)
-    return not_ready(node)
-
-
-def _begun(api: Api, run: Run, program: Program, limits: Limits, count: int) -> Run:
+def _begun(api: Api, run: Run, program: Program, limits: Limits, whole_s: float) -> Run:
     """Put the Job and the program there. Raises Unusable."""
-    rounds = -(-count // max(1, limits.fanout))
-    ttl_s = int(limits.settings.get("k8s_ttl_s") or max(TTL_S, rounds * visit_s(limits)))
+    ttl_s = int(limits.settings.get("k8s_ttl_s") or max(TTL_S, whole_s))
     try:
         made = api.create(run.jobs, job(run, ttl_s))
         run = replace(run, uid=str((made.get("metadata") or {}).get("uid") or ""))
@@ -86,17 +114,9 @@ def _begun(api: Api, run: Run, program: Program, limits: Limits, count: int) -> 
     return run
 
 
-def _end(api: Api, run: Run) -> None:
-    """Delete the run's objects: what may not be deleted here, the Job's end deletes, at last by its time to live."""
-    with suppress(KubernetesError):
-        api.delete(run.pods, labelSelector=run.selector, gracePeriodSeconds=0)
-    with suppress(KubernetesError):
-        api.delete(f"{run.config_maps}/{run.name}")
-    with suppress(KubernetesError):
-        api.delete(f"{run.jobs}/{run.name}", propagationPolicy="Background")
-
-
-def _visited(shared: Shared, targets: Sequence[Target], answered: Callable[[Target, Answer], None]) -> None:
+def _visited(
+    visit: type[PodVisit], shared: Shared, targets: Sequence[Target], answered: Callable[[Target, Answer], None]
+) -> None:
     """Visit all; the first one's pod before the others'. Raises Unusable where that is refused, or every log."""
     shared.watch.start()
     names = {target.name: f"{shared.run.name}-{number}" for number, target in enumerate(targets)}
@@ -108,7 +128,7 @@ def _visited(shared: Shared, targets: Sequence[Target], answered: Callable[[Targ
         answered(target, answer)
 
     try:
-        first = PodVisit(shared, targets[0], names[targets[0].name])
+        first = visit(shared, targets[0], names[targets[0].name])
         problem = first.create()
         if shared.refusal:
             raise Unusable(shared.refusal)
@@ -116,7 +136,7 @@ def _visited(shared: Shared, targets: Sequence[Target], answered: Callable[[Targ
             answered(targets[0], problem)
 
         def begin(target: Target) -> PodVisit:
-            return first if target is targets[0] else PodVisit(shared, target, names[target.name])
+            return first if target is targets[0] else visit(shared, target, names[target.name])
 
         fan_out(targets[1:] if problem else targets, begin, shared.limits.fanout, note)
         if shared.refusal and not told:

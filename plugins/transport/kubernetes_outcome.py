@@ -7,11 +7,12 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes.api import KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode
 from clusterproof.plugins.kubernetes.workloads import Container, Pod
-from clusterproof.plugins.transport.kubernetes_pod import MEMORY_LIMIT, Run
+from clusterproof.plugins.transport.kubernetes_pod import Run
 
 NO_IMAGE = ("ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ImageInspectError")
 CANNOT_RUN = ("StartError", "ContainerCannotRun")  # the runtime's words for a command that is not there
 LONGEST = 300
+QUOTA = "exceeded quota"
 RBAC = "integrations/kubernetes/rbac.yaml grants what is needed (docs/kubernetes.md)"
 
 
@@ -39,7 +40,7 @@ def is_settled(pod: Pod) -> bool:
     )
 
 
-def missed(pod: Pod | None, is_gone: bool, node: KubernetesNode, waited_s: float) -> Missed | None:
+def missed(pod: Pod | None, is_gone: bool, node: KubernetesNode, waited_s: float, image_option: str) -> Missed | None:
     """Why there is no log to read of a pod that is settled, gone, or did not become so in time; None where there is."""
     container = _probe(pod) if pod else None
     if container and container.exit_code is not None and not (pod and pod.reason == "DeadlineExceeded"):
@@ -58,7 +59,8 @@ def missed(pod: Pod | None, is_gone: bool, node: KubernetesNode, waited_s: float
     if container and container.waiting in NO_IMAGE:
         words = container.waiting_message or "the image is not on the node"
         return Missed(
-            Unreached.NO_IMAGE, f"{container.waiting}: {container.image:.120}: {words:.{LONGEST}}; expected --k8s-image"
+            Unreached.NO_IMAGE,
+            f"{container.waiting}: {container.image:.120}: {words:.{LONGEST}}; expected {image_option}",
         )
     if container and container.is_running:
         return Missed(Unreached.TIMED_OUT, f"the probe did not end within {waited_s:.0f} s")
@@ -81,7 +83,10 @@ def after_the_end(pod: Pod) -> str:
     """What of the container's end may have cost it its answer; mostly nothing."""
     container = _probe(pod)
     if container and container.ended == "OOMKilled":
-        return f"its pod was killed at its limit of {MEMORY_LIMIT} of memory (OOMKilled)"
+        limit = container.limits.get("memory")
+        return (
+            f"its pod was killed {f'at its limit of {limit} of memory' if limit else 'for want of memory'} (OOMKilled)"
+        )
     return ""
 
 
@@ -89,6 +94,9 @@ def refused(problem: KubernetesError, run: Run) -> str:
     """One line for a request that was refused: the server's words, and the way out."""
     if isinstance(problem, KubernetesDenied):
         return f"{problem}; {RBAC}"
+    if isinstance(problem, KubernetesRefused) and QUOTA in str(problem):
+        room = f"expected room in that quota of the namespace {run.namespace}"
+        return f"{problem}; {room}, fewer nodes at once (--fanout), or another namespace (--k8s-namespace)"
     if isinstance(problem, KubernetesRefused):
         return (
             f"{problem}; expected a namespace that admits privileged pods: kubectl label namespace {run.namespace} "

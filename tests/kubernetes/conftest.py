@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.kubernetes.perf import DEVICES, NAMES, give_gpus, give_images
 from tests.testbed.kubernetes.bed import Bed, bed
+from tests.testbed.kubernetes.nodes import Nodes, nodes
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +23,21 @@ def kubernetes(kubernetes_bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Bed:
     """It, with an administrator's kubeconfig in the environment."""
     monkeypatch.setenv("KUBECONFIG", str(kubernetes_bed.plane.kubeconfig()))
     return kubernetes_bed
+
+
+@pytest.fixture(scope="session")
+def perf_bed() -> Iterator[Nodes]:
+    """Two nodes with GPUs, and a scheduler; started once."""
+    with nodes(NAMES, DEVICES) as bed:
+        with bed.joined():
+            give_gpus(bed)
+        give_images(bed)
+        yield bed
+
+
+@pytest.fixture
+def perf(perf_bed: Nodes, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
+    """They, with an administrator's kubeconfig in the environment; the test is on their network."""
+    monkeypatch.setenv("KUBECONFIG", str(perf_bed.plane.kubeconfig()))
+    with perf_bed.joined():
+        yield perf_bed
