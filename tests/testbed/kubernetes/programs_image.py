@@ -26,7 +26,8 @@ def python_files() -> Mapping[str, Path]:
     program, library = subprocess.check_output([PYTHON, "-I", "-c", ask], text=True).split()
     modules = [file for file in Path(library).rglob("*") if file.suffix in (".py", ".so")]
     kept = [file for file in modules if not LEFT_OUT & set(file.parts)]
-    return {"/bin/sh": Path("/bin/sh"), str(PYTHON): Path(program)} | with_libraries(kept)
+    programs = {"/bin/sh": Path("/bin/sh"), str(PYTHON): Path(program)}
+    return programs | with_libraries([*programs.values(), *kept])
 
 
 def shell_files() -> Mapping[str, Path]:
