@@ -26,7 +26,7 @@ pytestmark = [needs_kubernetes, needs_cluster, needs_openmpi, needs_nodes]
 NODE = NAMES[0]
 ONE = f"k8s:bed/kubernetes.io/hostname={NODE}"
 BUSBW = ("-k", "node_busbw", "--load-path", TOOLS)
-CHECK = "gpu.node_busbw"
+CHECK, STRAGGLER = "gpu.node_busbw", "network.not_a_straggler"
 
 
 def on_this_node(folder: Path, *speeds: str) -> Verdict:
@@ -47,11 +47,14 @@ def on_this_node(folder: Path, *speeds: str) -> Verdict:
 def test_a_node_fails_by_a_pod_as_it_does_by_itself_and_that_which_a_job_has_is_incomplete_and_says_whose(
     perf: Nodes, tmp_path: Path
 ) -> None:
+    both = ("-k", "node_busbw or straggler", "--load-path", TOOLS)
     with job(perf, NAMES[1], 2) as name:
-        data = typed(tmp_path, "--cluster", LINUX, *BUSBW, "--k8s-perf-image", WRONG)
+        data = typed(tmp_path, "--cluster", LINUX, *both, "--k8s-perf-image", WRONG)
     assert data.verdicts[NODE][CHECK] == on_this_node(tmp_path, "all_reduce wrong 3") == Verdict.FAIL, data.words
-    assert data.verdicts[NAMES[1]][CHECK] is Verdict.INCOMPLETE
-    assert f"busy: taken: 2 of {GPUS} {GPU} by {name}" in data.words
+    assert {data.verdicts[NAMES[1]][check] for check in (CHECK, STRAGGLER)} == {Verdict.INCOMPLETE}
+    words = f"taken: 2 of {GPUS} {GPU} by {name}; expected all free"
+    assert f"busy: {words}" in data.words
+    assert f"no pair of it was measured: {words}" in data.words
     assert perf.left() == []
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -13,13 +12,11 @@ from clusterproof.plugins.benchmarks.meters.choose import METERS
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.benchmarks.pairwise.model import Pair
-from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.transport import Unusable
 from clusterproof.plugins.transport.kubernetes_perf import PerfPods
 from tests.benchmarks.launchers.launched import cluster_of, measured
-from tests.kubernetes.perf import GPU, GPUS, NAMES, RANKS, job, limits
+from tests.kubernetes.perf import GPU, GPUS, NAMES, job, limits
 from tests.kubernetes.programs import PODS
-from tests.kubernetes.typed import LINUX, typed
 from tests.testbed.kubernetes.nodes import Nodes
 from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_cluster, needs_kubernetes, needs_openmpi
@@ -75,10 +72,3 @@ def test_elsewhere_the_launcher_is_refused() -> None:
     cluster = cluster_of(dict.fromkeys(NAMES, ""), "local")
     with pytest.raises(Unusable, match="the launcher pods is for clusters of Kubernetes"):
         launcher_for(Campaign(METERS["iperf3"], MeterSettings(), cluster, limits()), "pods")
-
-
-def test_as_a_user_types_it_a_node_that_a_job_has_is_left_out_and_told(perf: Nodes, tmp_path: Path) -> None:
-    with job(perf, NAMES[1], GPUS) as name:
-        data = typed(tmp_path, "--cluster", LINUX, "-k", "pairwise", "--k8s-perf-image", RANKS)
-    assert {one for name in NAMES for one in data.verdicts[name].values()} == {Verdict.INCOMPLETE}
-    assert f"taken: {GPUS} of {GPUS} {GPU} by {name}" in data.words
