@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from bench import nodes, replaced, reports, runs, slurm, traces, watching
+from bench import nodes, pods, replaced, reports, runs, slurm, traces, watching
 from bench.figure import Figure
 
 
@@ -27,6 +27,7 @@ def measure(words: Sequence[str]) -> Iterator[Figure]:
         watching.on_the_node,
         watching.who_watches,
         replaced.beside_the_script,
+        pods.slow_node,
     ]
     for part in measures:
         name = f"{part.__module__.removeprefix('bench.')}.{part.__name__}"
