@@ -9,9 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.payload import program
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.transport.gather import evidence_of
 from tests.builders.runs import ROOT
+from tests.kubernetes.programs import NODE, run
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.image import archive
+from tests.testbed.kubernetes.machine import KUBE_PROXY
 from tests.testbed.needs import needs_kubernetes
 
 NAME = "localhost/python:3"
@@ -36,6 +43,11 @@ def files() -> dict[str, Path]:
     }
 
 
+def shell_alone() -> dict[str, Path]:
+    """A shell and its libraries."""
+    return {"/bin/sh": Path("/bin/sh")} | {path: Path(path) for path in LIBRARY.findall(linked(Path("/bin/sh")))}
+
+
 def linked(file: Path) -> str:
     return subprocess.run(["ldd", file], capture_output=True, text=True, check=False).stdout
 
@@ -50,3 +62,25 @@ def test_the_verdict_is_of_the_host_and_not_of_the_image(kubernetes: Bed, tmp_pa
     assert '"root": "/host"' in recorded
     assert Path("/proc/sys/kernel/random/boot_id").read_text().strip() in recorded
     assert kubernetes.left() == []
+
+
+def reached(image: str) -> tuple[Unreached | None, str]:
+    """How the probe fares in an image."""
+    to_run, nonce = program({"boot"}, ProbeOptions(), on_stdin=False)
+    evidence = evidence_of(Target(NODE), run(to_run, k8s_image=image)[NODE], nonce)
+    return evidence.unreached, evidence.detail
+
+
+def test_an_image_with_a_shell_and_no_python_is_told(kubernetes: Bed) -> None:
+    kubernetes.machine.add_image(archive(shell_alone(), ["localhost/shell:1"]))
+    assert reached("localhost/shell:1") == (
+        Unreached.NO_PYTHON,
+        "no Python 3.8 or newer that starts; found none at all",
+    )
+
+
+def test_an_image_without_a_shell_is_told_as_what_it_is(kubernetes: Bed) -> None:
+    unreached, detail = reached(KUBE_PROXY)  # which is nothing but `pause` here
+    assert unreached is Unreached.NO_PYTHON
+    assert detail.startswith(f"nothing starts in {KUBE_PROXY}: failed to create containerd task")
+    assert detail.endswith("expected --k8s-image with an image that has /bin/sh and Python 3.8 or newer")

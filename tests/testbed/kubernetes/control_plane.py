@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import ssl
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.counterparts import installed
-from tests.testbed.kubernetes.processes import Running, running, wait_until
+from tests.testbed.kubernetes.processes import Running, running, started_again, wait_until
 from tests.transport.loopback import free_port
 
 NAME = "kubernetes"  # among tests/counterparts
@@ -41,6 +42,7 @@ class ControlPlane:
     folder: Path
     port: int
     apiserver: Running | None = None
+    apiserver_words: Sequence[str | Path] = ()
 
     @property
     def url(self) -> str:
@@ -71,6 +73,13 @@ class ControlPlane:
             return urllib.request.urlopen(request, context=context, timeout=5).status == 200
         except (OSError, ssl.SSLError):
             return False
+
+    def restart_apiserver(self) -> None:
+        """End it as a crash does, and start it again."""
+        assert self.apiserver
+        self.apiserver.stop(signal.SIGKILL)
+        self.apiserver = started_again(self.apiserver, self.apiserver_words)
+        wait_until(self.is_ready, "ready again", self.apiserver)
 
     def kubeconfig(self, token: str = ADMIN, **of_cluster: str) -> Path:
         """A kubeconfig whose one context is `bed`."""
@@ -109,7 +118,9 @@ def control_plane(folder: Path) -> Iterator[ControlPlane]:
     controllers += [f"--secure-port={free_port()}", "--leader-elect=false", "--node-monitor-grace-period=6s"]
     with contextlib.ExitStack() as stack:
         stack.enter_context(running(folder / "etcd.log", etcd))
-        plane.apiserver = stack.enter_context(running(folder / "apiserver.log", _apiserver(plane, client)))
+        plane.apiserver_words = _apiserver(plane, client)
+        plane.apiserver = stack.enter_context(running(folder / "apiserver.log", plane.apiserver_words))
+        stack.callback(lambda: plane.apiserver and plane.apiserver.stop())  # that of today
         wait_until(plane.is_ready, "ready", plane.apiserver)
         manager = stack.enter_context(running(folder / "controllers.log", controllers))
         wait_until(lambda: _has_accounts(plane), "at work", manager)
