@@ -103,8 +103,8 @@ class ControlPlane:
 
 
 @contextlib.contextmanager
-def control_plane(folder: Path) -> Iterator[ControlPlane]:
-    """Start one whose files lie in `folder`, and end it."""
+def control_plane(folder: Path, grace_s: int = 6, *of_apiserver: str) -> Iterator[ControlPlane]:
+    """Start one whose files lie in `folder`, and end it; a node that is silent for `grace_s` is not Ready."""
     client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
     plane = ControlPlane(folder, free_port())
     subprocess.run(["openssl", "genrsa", "-out", folder / "accounts.key", "2048"], check=True, capture_output=True)
@@ -115,10 +115,10 @@ def control_plane(folder: Path) -> Iterator[ControlPlane]:
     etcd += [f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}"]
     controllers: list[str | Path] = [program("kube-controller-manager"), f"--kubeconfig={plane.kubeconfig()}"]
     controllers += [f"--service-account-private-key-file={folder}/accounts.key", "--bind-address=127.0.0.1"]
-    controllers += [f"--secure-port={free_port()}", "--leader-elect=false", "--node-monitor-grace-period=6s"]
+    controllers += [f"--secure-port={free_port()}", "--leader-elect=false", f"--node-monitor-grace-period={grace_s}s"]
     with contextlib.ExitStack() as stack:
         stack.enter_context(running(folder / "etcd.log", etcd))
-        plane.apiserver_words = _apiserver(plane, client)
+        plane.apiserver_words = [*_apiserver(plane, client), *of_apiserver]
         plane.apiserver = stack.enter_context(running(folder / "apiserver.log", plane.apiserver_words))
         stack.callback(lambda: plane.apiserver and plane.apiserver.stop())  # that of today
         wait_until(plane.is_ready, "ready", plane.apiserver)
