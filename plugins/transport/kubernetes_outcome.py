@@ -40,11 +40,20 @@ def is_settled(pod: Pod) -> bool:
     )
 
 
-def missed(pod: Pod | None, is_gone: bool, node: KubernetesNode, waited_s: float, image_option: str) -> Missed | None:
+def missed(
+    pod: Pod | None,
+    is_gone: bool,
+    node: KubernetesNode,
+    waited_s: float,
+    is_own_image: bool = False,
+    image_option: str = "--k8s-image",
+) -> Missed | None:
     """Why there is no log to read of a pod that is settled, gone, or did not become so in time; None where there is."""
     container = _probe(pod) if pod else None
     if container and container.exit_code is not None and not (pod and pod.reason == "DeadlineExceeded"):
-        return _not_started_there(container, node) if container.ended in CANNOT_RUN else None
+        return (
+            _not_started_there(container, node, is_own_image, image_option) if container.ended in CANNOT_RUN else None
+        )
     if is_gone or (pod and pod.deleted):
         why = f": {pod.disruption:.{LONGEST}}" if pod and pod.disruption else ", by whom is not told"
         return Missed(Unreached.REMOVED, f"its pod was deleted meanwhile{why}")
@@ -107,7 +116,13 @@ def refused(problem: KubernetesError, run: Run) -> str:
     return str(problem)
 
 
-def _not_started_there(container: Container, node: KubernetesNode) -> Missed:
+def _not_started_there(container: Container, node: KubernetesNode, is_own_image: bool, image_option: str) -> Missed:
+    if is_own_image:
+        return Missed(
+            Unreached.NO_PYTHON,
+            f"nothing starts in {container.image:.120}: {container.ended_message:.{LONGEST}}; "
+            f"expected {image_option} with an image that has /bin/sh and Python 3.8 or newer",
+        )
     system = node.info.get("osImage") or "an unknown system"
     return Missed(
         Unreached.NO_PYTHON,

@@ -111,7 +111,7 @@ class PodVisit:
         if found and has_begun(found) and not is_gone:
             wait_s = limits.answer_s
             found, is_gone = self.shared.watch.wait(self.name, time.monotonic() + wait_s, is_settled)
-        why = missed(found, is_gone, node, wait_s, self.image_option)
+        why = missed(found, is_gone, node, wait_s, bool(self.shared.run.image), self.image_option)
         if why or found is None:
             assert why
             return Answer(unreached=why.unreached, detail=why.detail, seconds=self.seconds())

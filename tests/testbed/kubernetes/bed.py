@@ -111,6 +111,14 @@ def left(plane: ControlPlane) -> list[str]:
     ]
 
 
+def grant(plane: ControlPlane) -> None:
+    """The namespace and the roles that the documents ask for."""
+    for part in RIGHTS:
+        plane.call("POST", f"{PATHS[part['kind']]}?fieldValidation=Strict", part)
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+    wait_until(lambda: bool(plane.items(path)), "given what each namespace has")
+
+
 @contextlib.contextmanager
 def bed() -> Iterator[Bed]:
     """Start it all, with the namespace that the documents ask for; nothing is left of it."""
@@ -118,10 +126,7 @@ def bed() -> Iterator[Bed]:
     try:
         (folder / "node").mkdir()
         with control_plane(folder) as plane, machine(plane, folder / "node") as node:
-            for part in RIGHTS:
-                plane.call("POST", f"{PATHS[part['kind']]}?fieldValidation=Strict", part)
-            path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-            wait_until(lambda: bool(plane.items(path)), "given what each namespace has")
+            grant(plane)
             yield Bed(plane, node)
     finally:
         if f" {folder}/" not in Path("/proc/mounts").read_text():  # else it could reach what is mounted

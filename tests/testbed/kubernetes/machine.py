@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.testbed.kubernetes.control_plane import ControlPlane, program
 from tests.testbed.kubernetes.image import archive
-from tests.testbed.kubernetes.processes import Running, running, wait_until
+from tests.testbed.kubernetes.processes import Running, running, started_again, wait_until
 from tests.transport.loopback import free_port
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -88,10 +88,7 @@ class Machine:
         try:
             yield
         finally:
-            log = (self.folder / "kubelet.log").open("ab")
-            with log:
-                process = subprocess.Popen(self.kubelet_words, stdout=log, stderr=log, start_new_session=True, cwd="/")
-            self.kubelet = Running(process, self.folder / "kubelet.log")
+            self.kubelet = started_again(self.kubelet, self.kubelet_words)
             wait_until(lambda: self.ready() == "True", "ready again", self.kubelet)
 
 

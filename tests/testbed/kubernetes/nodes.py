@@ -56,7 +56,7 @@ def nodes(names: Sequence[str], devices: Sequence[str] = ()) -> Iterator[Nodes]:
         stack.callback(_removed, folder)
         switch = stack.enter_context(switched_on()).pid
         with _joined(switch):
-            plane = stack.enter_context(control_plane(folder, CONTROL))
+            plane = stack.enter_context(control_plane(folder, address=CONTROL))
             for part in RIGHTS:
                 plane.call("POST", f"{PATHS[part['kind']]}?fieldValidation=Strict", part)
             hosts = {name: stack.enter_context(_host(switch, name, address)) for name, address in _addresses(names)}
