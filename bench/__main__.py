@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from bench import nodes, replaced, reports, runs, slurm, traces, watching
+from bench import kubernetes, nodes, pods, replaced, reports, runs, slurm, traces, watching
 from bench.figure import Figure
 
 
@@ -24,9 +24,11 @@ def measure(words: Sequence[str]) -> Iterator[Figure]:
         traces.reading,
         nodes.probe,
         nodes.connections,
+        kubernetes.pods,
         watching.on_the_node,
         watching.who_watches,
         replaced.beside_the_script,
+        pods.slow_node,
     ]
     for part in measures:
         name = f"{part.__module__.removeprefix('bench.')}.{part.__name__}"

@@ -10,7 +10,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode, Taint, in_words
-from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode, member_nodes
+from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.control_plane, mark.preflight]
@@ -131,7 +131,7 @@ def test_k8s_versions_uniform(cluster: ClusterFacts) -> None:
     """
     told: dict[tuple[str, str], Counter[str]] = {}
     silent = []
-    for member in member_nodes(cluster):
+    for member in cluster.kubernetes_members.values():
         info = member.told.info if member.known else {}
         if not all(info.get(key) for key in VERSIONS):
             silent.append(member.label)

@@ -11,7 +11,7 @@ from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
 from clusterproof.plugins.evidence.kubernetes.facts import in_words
 from clusterproof.plugins.evidence.kubernetes.facts_pods import STUCK, KubernetesPod
-from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode, member_nodes, pods_on
+from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode, pods_on
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.control_plane, mark.preflight]
@@ -147,7 +147,7 @@ def test_k8s_pod_shm(cluster: ClusterFacts) -> None:
 
     Remedy (fix configuration): Mount an emptyDir of medium Memory at /dev/shm in the pod's template.
     """
-    names = {member.told.name for member in member_nodes(cluster) if member.known}
+    names = {member.told.name for member in cluster.kubernetes_members.values() if member.known}
     most = cluster.threshold("kubernetes.gpus_without_shm")
     bad = [
         f"{pod.name} with {pod.most_gpus} GPUs" + (" has it on disk" if pod.shm else "")

@@ -19,6 +19,8 @@ MAX_DEPTH = 32
 MAX_DIGITS = 24
 MAX_DETAIL = 200
 TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}]', re.DOTALL)
+END = rb":end:(\d{1,6}):(\d{1,8}):([0-9a-f]{8})\."
+NO_PYTHON = rb":no-python:([^\r\n]*)"
 UNTIL = rb":until:(\d{1,6}):([0-9a-f]{8})\."
 OF_COLLECTORS = 2  # how deep the object of the collectors lies
 
@@ -61,6 +63,12 @@ def decode(node: str, answer: Answer, nonce: str) -> NodeEvidence:
 def unpacked(output: bytes, nonce: str) -> dict[str, Any]:
     """The one JSON object of an answer, as it came. Raises FrameError, or ValueError for what has not its form."""
     return _object(_inflate(_packed(output, nonce)))
+
+
+def has_end(output: bytes, nonce: str) -> bool:
+    """Whether nothing more of an answer is to come: the frame's end is there, or that there is no Python."""
+    mark = re.escape(nonce.encode())
+    return bool(re.search(mark + END, output) or re.search(mark + NO_PYTHON + rb"[\r\n]", output))
 
 
 def _begun(output: bytes, nonce: str, cut: FrameError) -> dict[str, Any]:
@@ -118,7 +126,7 @@ def _packed(output: bytes, nonce: str) -> bytes:
     """The compressed answer, whole and checked. Raises FrameError."""
     mark = re.escape(nonce.encode())
     begins = output.count(nonce.encode() + b":begin.")
-    ends = re.findall(mark + rb":end:(\d{1,6}):(\d{1,8}):([0-9a-f]{8})\.", output)
+    ends = re.findall(mark + END, output)
     if not begins:
         raise FrameError(*_no_frame(output, mark))
     if not ends:
@@ -141,7 +149,7 @@ def _packed(output: bytes, nonce: str) -> bytes:
 
 
 def _no_frame(output: bytes, mark: bytes) -> tuple[Unreached, str]:
-    without = re.search(mark + rb":no-python:([^\r\n]*)", output)
+    without = re.search(mark + NO_PYTHON, output)
     if without:
         found = printable(without[1].decode("utf-8", "replace"))
         return Unreached.NO_PYTHON, "no Python 3.8 or newer that starts; found " + (found or "none at all")

@@ -77,7 +77,7 @@ def started_by_shell(text: str, nonce: str, sudo: bool, on_stdin: bool) -> Progr
         python=PYTHON.format(text=source),
         argument="" if on_stdin else text,
     )
-    return Program(f"/bin/sh -c '{script}'", text.encode() if on_stdin else b"")
+    return Program(f"/bin/sh -c '{script}'", text.encode() if on_stdin else b"", nonce)
 
 
 @cache

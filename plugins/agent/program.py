@@ -20,7 +20,11 @@ class Answer:
 
 @record
 class Program:
-    """What to run on a node: a shell command line that reads `stdin` to its end of file."""
+    """What to run on a node: a shell command line that reads `stdin` to its end of file.
+
+    `nonce` marks its answer, and with it where that ends; empty where nothing does.
+    """
 
     command: str
     stdin: bytes = b""
+    nonce: str = ""

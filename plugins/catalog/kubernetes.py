@@ -56,6 +56,14 @@ class NeededDaemonSet:
     source: str
 
 
+@record
+class Request:
+    """How much of a resource a pod asks for, as Kubernetes writes it."""
+
+    amount: str
+    source: str
+
+
 def bad_status(kind: str) -> str:
     """The status in which a node's condition tells of a fault; of a kind that nobody knows, its name decides."""
     row = _conditions().get(kind)
@@ -77,6 +85,17 @@ def role_of(namespace: str, daemon_set: str) -> str:
     if not any(re.fullmatch(row.pattern, namespace) for row in _system_namespaces().values()):
         return ""
     return next((role for role, row in _daemon_sets().items() if re.fullmatch(row.pattern, daemon_set)), "")
+
+
+def perf_requests() -> Mapping[str, str]:
+    """What a pod that loads its node asks for of its processors and memory, by resource."""
+    rows = table(Request, FILE, "perf_request")
+    return {name: rows[name].amount for name in ("cpu", "memory")}
+
+
+def perf_huge_pages() -> str:
+    """How much memory in huge pages a pod that loads its node asks for, where there is EFA."""
+    return table(Request, FILE, "perf_request")["huge-pages"].amount
 
 
 @cache

@@ -27,11 +27,8 @@ ACTIONS = (  # what a failed check asks for, the gravest first; the last where i
 OF_A_PAIR = "pair"  # subject of checks that run for each pair of nodes that was measured
 ALL_PAIRS = "pairs"  # stands in the place of their names where none was measured
 OF_A_RUN = ("run", "rank")  # subjects of checks of a training run, which `--run` names
-OF_THE_CLUSTER = (
-    "cluster",
-    "file_system",
-    "k8s_node",
-)  # subjects of checks that run once for the cluster, not on each node
+OF_THE_CLUSTER = ("cluster", "file_system")  # subjects of checks that run once for the cluster, not on each node
+OF_A_MEMBER = "k8s_node"  # of those that run on each node, by what the control plane tells of it
 
 
 @record

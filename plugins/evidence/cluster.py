@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster, is_of_kubernetes
@@ -32,6 +32,9 @@ from clusterproof.plugins.evidence.kubernetes.facts_pods import KubernetesPod, R
 from clusterproof.plugins.evidence.kubernetes.facts_queues import Flavor
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
 
 SLURM_COLLECTOR = "slurm"
 NOT_OF_AWS = OF_KUBERNETES | {SLURM_COLLECTOR}  # all others of a control plane are
@@ -154,6 +157,13 @@ class ClusterFacts:
         if data.get("is_cut", flag):
             raise Incomplete("there are more pods than were read", cause="there are more pods than were read")
         return tuple(KubernetesPod(entry, now) for entry in data.get("pods", objects))
+
+    @collected_by()
+    def kubernetes_members(self) -> Mapping[str, MemberNode]:
+        """Each node as Kubernetes has it and as it tells of itself, by its name. Raises Incomplete, NotApplicable."""
+        from clusterproof.plugins.evidence.kubernetes.nodes import member_nodes  # which knows of clusters
+
+        return {member.label: member for member in member_nodes(self)}
 
     @collected_by()
     def pods_by_node(self) -> Mapping[str, list[KubernetesPod]]:

@@ -21,6 +21,7 @@ MISSING = "Kubernetes needs its client, which is not installed: pip install kube
 EKS_NAME = re.compile(r"[0-9A-Za-z][\w-]{0,99}", re.ASCII)
 CONNECTIONS = 128  # kept open at most: one for each node that is visited, by default 64
 TOKEN_S = 600.0  # EKS takes a token for 15 minutes
+ASKED_S = 5.0  # between looks whether credentials are still those: the client reads a file and the environment for each
 
 
 def open_api(settings: Mapping[str, str]) -> Api:
@@ -106,13 +107,10 @@ def _eks(name: str, account: Account) -> Any:
 
 def _renewed(token: Callable[[], str]) -> Callable[[Any], None]:
     """What puts a token into a configuration, and a new one when it is old."""
-    made = -TOKEN_S
+    known = kept_for(TOKEN_S, token)
 
     def renew(configuration: Any) -> None:
-        nonlocal made
-        if time.monotonic() - made >= TOKEN_S:
-            configuration.api_key["BearerToken"] = f"Bearer {token()}"
-            made = time.monotonic()
+        configuration.api_key["BearerToken"] = f"Bearer {known()}"
 
     return renew
 
@@ -130,7 +128,20 @@ def _opened(configuration: Any) -> Api:
         basic = configuration.get_basic_auth_token() if configuration.username else ""
         return str(found["value"]) if found else str(basic)
 
-    return Api(str(configuration.host), pool.request, authorization)
+    return Api(str(configuration.host), pool.request, kept_for(ASKED_S, authorization))
+
+
+def kept_for(seconds: float, ask: Callable[[], str]) -> Callable[[], str]:
+    """What answers at once for so long, and then asks again; not safe to be called by two at a time."""
+    known, until = "", 0.0
+
+    def answer() -> str:
+        nonlocal known, until
+        if time.monotonic() >= until:
+            known, until = ask(), time.monotonic() + seconds
+        return known
+
+    return answer
 
 
 def _client(module: str) -> Any:

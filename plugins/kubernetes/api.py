@@ -19,8 +19,10 @@ MAX_PAGES = 200  # of one listing: 100,000 objects
 MAX_BYTES = 64 * 1024 * 1024  # of one page
 MAX_EVENT_BYTES = 4 * 1024 * 1024  # of one line of a watch; etcd holds no larger object
 MAX_WORDS = 600  # of what the server says
-LATER = (429, 500, 502, 503, 504)
+TOO_MANY = 429
+LATER = (TOO_MANY, 500, 502, 503, 504)
 REPEATABLE = ("GET", "PATCH")  # twice is as once: a patch of ours says what is to be, or holds for one version alone
+FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"  # whose priority level had no room
 DRAIN_BYTES = 65536
 JSON = "application/json"
 
@@ -95,7 +97,7 @@ class Api:
         response = self._response("GET", path, query, None, timeout_s)
         try:
             if response.status >= 300:
-                raise _error(response.status, _read(response, MAX_EVENT_BYTES), path)
+                raise _error(response, _read(response, MAX_EVENT_BYTES), path)
             for line in _lines(response):
                 event = _decoded(line)
                 kind, data = str(event.get("type")), event.get("object") or {}
@@ -135,14 +137,14 @@ class Api:
                 if response.status < 300:
                     return _read(response, most_bytes)
                 wait_s = _wait_s(response, attempt)
-                problem = _error(response.status, _read(response, DRAIN_BYTES), path)
+                problem = _error(response, _read(response, DRAIN_BYTES), path)
             except KubernetesError:
                 raise
             except Exception as broken:  # urllib3's, in the middle of a body
                 raise KubernetesError(f"{self.url}: the answer broke off: {_words(broken)}") from None
             finally:
                 response.release_conn()
-            may_pass = response.status == 429 or (response.status in LATER and method in REPEATABLE)
+            may_pass = response.status == TOO_MANY or (response.status in LATER and method in REPEATABLE)
             if not may_pass or time.monotonic() + wait_s > until:
                 raise problem
             time.sleep(wait_s)
@@ -223,12 +225,16 @@ def _wait_s(response: Any, attempt: int) -> float:
         return 1.0
 
 
-def _error(status: int, body: bytes, path: str) -> KubernetesError:
+def _error(response: Any, body: bytes, path: str) -> KubernetesError:
     try:
         data = _decoded(body)
     except KubernetesError:
         data = {"message": body.decode("utf-8", "replace")}
-    return _of_status(status, data, path)
+    schema = response.headers.get(FLOW_SCHEMA)
+    if response.status == TOO_MANY and schema:
+        words = str(data.get("message")).strip().rstrip(".")
+        data = {**data, "message": f"{words}, by its flow schema {schema}"}
+    return _of_status(response.status, data, path)
 
 
 def _of_status(status: int, data: Mapping[str, Any], path: str) -> KubernetesError:

@@ -104,9 +104,11 @@ class KubernetesNode:
         return next(found, "")
 
 
-def nodes(api: Api, selector: str = "") -> list[KubernetesNode]:
-    """The nodes with these labels, or all. Raises KubernetesError."""
+def nodes(api: Api, selector: str = "", name: str = "") -> list[KubernetesNode]:
+    """The nodes with these labels, the one of that name, or all. Raises KubernetesError."""
     query = {"labelSelector": selector} if selector else {}
+    if name:
+        query["fieldSelector"] = f"metadata.name={name}"
     return [node_of(data) for data in api.listed("/api/v1/nodes", **query)]
 
 

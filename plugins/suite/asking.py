@@ -180,7 +180,7 @@ class Asking:
             settings["accept_new_host_keys"] = "yes"
         settings |= {
             key: str(data)
-            for key in ("ssm_rate", "ssm_output", "mpirun_options", "k8s_namespace", "k8s_image")
+            for key in ("ssm_rate", "ssm_output", "mpirun_options", "k8s_namespace", "k8s_image", "k8s_perf_image")
             if (data := getattr(option, key))
         }
         return Limits(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from clusterproof.plugins.core.marks import Mark
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.result import OF_A_RUN, OF_THE_CLUSTER
+from clusterproof.plugins.core.result import OF_A_MEMBER, OF_A_RUN, OF_THE_CLUSTER
 from clusterproof.plugins.suite.routing import Route, route
 from clusterproof.plugins.suite.subjects import SUBJECTS, SUBJECTS_OF_NODES, SUBJECTS_OF_PAIR, WHOLE
 
@@ -51,8 +51,13 @@ class Check:
 
     @property
     def is_of_cluster(self) -> bool:
-        """Whether it is run once for the cluster rather than on each node."""
-        return self.subject in OF_THE_CLUSTER
+        """Whether the control plane is asked for it: it is run once for the cluster, or is of a member."""
+        return self.is_of_member or self.subject in OF_THE_CLUSTER
+
+    @property
+    def is_of_member(self) -> bool:
+        """Whether it is run on each node, by what the control plane tells of it."""
+        return self.subject == OF_A_MEMBER
 
     @property
     def is_of_run(self) -> bool:
@@ -94,7 +99,7 @@ def is_light(function: Callable[..., Any]) -> bool:
     parameters = signature(function).parameters.keys()
     if parameters and SUBJECTS_OF_PAIR.keys() >= parameters:
         return True
-    kinds = ((SUBJECTS.keys(), "node"), (frozenset(OF_THE_CLUSTER), "cluster"), (frozenset(OF_A_RUN), "run"))
+    kinds = ((SUBJECTS.keys(), "node"), ({*OF_THE_CLUSTER, OF_A_MEMBER}, "cluster"), (frozenset(OF_A_RUN), "run"))
     return any(
         subjects >= parameters and len(parameters - {whole}) <= 1 <= len(parameters) for subjects, whole in kinds
     )
@@ -116,6 +121,8 @@ def subjects_of(check: Check, owner: Any) -> Iterable[Any]:
 def call(check: Check, subject: Any, owner: Any) -> None:
     """Call the test function for one subject; its verdict is how it ends."""
     asked = {check.subject: subject}
-    if check.wants_owner:
+    if check.wants_owner and check.is_of_member:
+        asked["cluster"] = owner.cluster
+    elif check.wants_owner:
         asked["cluster" if check.is_of_cluster else "run" if check.is_of_run else "node"] = owner
     check.function(**asked)

@@ -15,6 +15,7 @@ from clusterproof.plugins.core.verdict import NotApplicable
 from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR, ClusterFacts
 from clusterproof.plugins.evidence.ec2.by_evidence import may_be_on_ec2
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
+from clusterproof.plugins.evidence.kubernetes.nodes import NodeOfCluster
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check import Check, call, check_of, is_light, subjects_of
 from clusterproof.plugins.suite.evaluate import ended_as, verdict_on
@@ -162,8 +163,10 @@ class CheckItem(pytest.Item):
         return str(excinfo.value)
 
     @property
-    def owner(self) -> Node | ClusterFacts | MeasuredPair | NoPairs | TrainingRun:
+    def owner(self) -> Node | NodeOfCluster | ClusterFacts | MeasuredPair | NoPairs | TrainingRun:
         """What the check is about: the node's facts, the cluster's, a pair's, or a training run's."""
+        if self.check.is_of_member:
+            return NodeOfCluster(nodes_of(self.config)[self.node_name], cluster_of(self.config))
         if self.check.is_of_cluster:
             return cluster_of(self.config)
         if self.check.is_of_run:
@@ -189,8 +192,10 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
         return []  # a run is judged by itself
     if check.is_of_pair:
         return of_pairs(item)
-    if check.is_of_cluster:
-        return [item.on(cluster.name)] if can_tell(cluster, check) else []
+    if check.is_of_cluster and not can_tell(cluster, check):
+        return []
+    if check.is_of_cluster and not check.is_of_member:
+        return [item.on(cluster.name)]
     if not is_selected(collector.config, marks):
         return [item.on(target.name) for target in cluster.targets[:1]]
     return [item] if are_alike(collector.config) else of_nodes(item)

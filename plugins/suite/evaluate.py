@@ -10,15 +10,13 @@ from clusterproof.plugins.core.place import place_of
 from clusterproof.plugins.core.policy import Policy, words_of
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.result import SEVERITIES, UNREACHABLE, Result, gravest
+from clusterproof.plugins.core.result import SEVERITIES, Result, gravest
 from clusterproof.plugins.core.verdict import Concern, Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evidence.gpu.of_node import HIDDEN
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check import Check, call, subjects_of
 from clusterproof.plugins.suite.routing import Route
 from clusterproof.plugins.suite.subjects import COUNTED, DEVICES, UNLABELLED, Owner
-
-NODE_OF_KUBERNETES = "k8s_node"  # the subject whose labels are names of nodes, of which there may be a thousand
 
 
 @record
@@ -163,7 +161,7 @@ def _result(about: Route, subject: str, node: Owner, findings: list[Finding], se
     verdict = worst.verdict
     asked = [finding.action or about.action for finding in findings if finding.verdict is Verdict.FAIL]
     data = [finding for finding in findings if finding.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)]
-    lines = _lines(data or [worst], subject) if data or worst.message else []  # mostly there is nothing to say
+    lines = _lines(data or [worst]) if data or worst.message else []  # mostly there is nothing to say
     observed, expected = split_message(lines[0].partition("\n")[0]) if lines else ("", "")
     return Result(
         check=about.check,
@@ -174,7 +172,7 @@ def _result(about: Route, subject: str, node: Owner, findings: list[Finding], se
         observed=printable(observed),
         expected=printable(expected),
         devices=tuple(printable(finding.label) for finding in findings if finding.verdict is verdict and finding.label),
-        cause=printable(_cause(worst, subject)),
+        cause=printable(worst.cause),
         owner=about.owner,
         section=about.section,
         severity=SEVERITIES.get(verdict, "none"),
@@ -191,30 +189,16 @@ def _result(about: Route, subject: str, node: Owner, findings: list[Finding], se
     )
 
 
-def _lines(findings: list[Finding], subject: str) -> list[str]:
+def _lines(findings: list[Finding]) -> list[str]:
     """One line for findings that say the same, worst first: `GPU 3, GPU 5: 2 errors; expected 0`."""
     labels: dict[str, list[str]] = {}
     for finding in sorted(findings, key=lambda finding: finding.verdict.rank):
         labels.setdefault(finding.message, []).append(finding.label)
     return [
-        f"{_together(names, subject)}: {message}" if (names := [name for name in owners if name]) else message
+        f"{', '.join(names)}: {message}" if (names := [name for name in owners if name]) else message
         for message, owners in labels.items()
         if message
     ]
-
-
-def _cause(worst: Finding, subject: str) -> str:
-    """Of a check of the cluster, what is to blame is not that the cluster could not be reached."""
-    is_of_one = subject == NODE_OF_KUBERNETES and worst.cause.startswith(UNREACHABLE)
-    return "a node was not reached" if is_of_one else worst.cause
-
-
-def _together(names: list[str], subject: str) -> str:
-    if subject != NODE_OF_KUBERNETES:
-        return ", ".join(names)
-    from clusterproof.plugins.core.nodeset import fold  # a prolog asks no control plane
-
-    return fold(names)
 
 
 def split_message(message: str) -> tuple[str, str]:

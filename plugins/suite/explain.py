@@ -112,7 +112,7 @@ def read_by(check: Check) -> str:
     if check.is_of_cluster:
         asked = ", ".join(f"`{collector}`" for collector in sorted(check.control_collectors))
         what = f"of {_who_tells(check)} {asked}" + (f"; of the nodes {what}" if check.collectors else "")
-    return what if check.subject in WHOLE else f"{what}; once for each `{check.subject}`"
+    return what if check.is_of_member or check.subject in WHOLE else f"{what}; once for each `{check.subject}`"
 
 
 def _who_tells(check: Check) -> str:

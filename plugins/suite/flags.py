@@ -124,6 +124,11 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "the key of a taint that new nodes begin with, which the gate takes away when they first pass",
             {"metavar": "KEY"},
         ),
+        Option(
+            "--k8s-perf-image",
+            "the image of the pods that load nodes, where -m names perf: with Python and the programs that measure",
+            {"metavar": "IMAGE"},
+        ),
     ),
     "clusterproof: AWS": (
         Option("--region", "the AWS region (default: AWS_REGION, or the profile's)", {"metavar": "REGION"}),

@@ -9,7 +9,7 @@ QUICK, FULL = "quick", "full"
 LOADS = ("dcgm_diag", "gpu_bandwidth", "node_busbw", "gpu_gemm", "nccom", "efa_loopback", "fs_bandwidth")
 DCGM_LEVELS = (1, 2, 3, 4)
 METERS = ("nccl-tests", "nccom-test", "iperf3", "fi_pingpong")
-LAUNCHERS = ("srun", "mpirun", "ssh")
+LAUNCHERS = ("srun", "mpirun", "ssh", "pods")
 
 GROUPS: dict[str, tuple[Option, ...]] = {
     "clusterproof: load, where -m names perf": (

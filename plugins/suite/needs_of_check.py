@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from clusterproof.plugins.core.result import OF_THE_CLUSTER
+from clusterproof.plugins.core.result import OF_A_MEMBER, OF_THE_CLUSTER
 from clusterproof.plugins.core.strict import nearest
 
 FILE = Path(__file__).with_name("needs.json")  # `python -m tests.needs` makes it: it watches checks at work
@@ -48,7 +48,7 @@ def recorded() -> Mapping[str, frozenset[str]]:
 def needs_of(check: str, subject: str, function: Callable[..., Any]) -> frozenset[str]:
     """What a check of this id and subject reads, `pairwise` among it where it goes by pairs."""
     if _is_packaged(function):
-        return recorded().get(check, of_control_plane() if subject in OF_THE_CLUSTER else of_nodes())
+        return recorded().get(check, of_control_plane() if subject in (*OF_THE_CLUSTER, OF_A_MEMBER) else of_nodes())
     collectors: tuple[str, ...] | None = getattr(function, "__reads__", None)
     if collectors is None:
         return of_nodes() | of_control_plane()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from clusterproof.plugins.core.result import OF_A_MEMBER
 from clusterproof.plugins.evidence.node import Node
 
 # The argument of a light check says what it is called for: once for the node, or once for each of its devices. A check
@@ -26,7 +27,7 @@ SUBJECTS: dict[str, Callable[[Node], Iterable[Any]]] = {
 SUBJECTS_OF_PAIR: dict[str, Callable[[Any], Iterable[Any]]] = {"pair": lambda pair: pair.subjects}
 SUBJECTS_OF_NODES: dict[str, Callable[[Any], Iterable[Any]]] = {**SUBJECTS, **SUBJECTS_OF_PAIR}
 WHOLE = ("node", "cluster", "run")  # what has no devices beside it
-UNLABELLED = (*WHOLE, *SUBJECTS_OF_PAIR)
+UNLABELLED = (*WHOLE, *SUBJECTS_OF_PAIR, OF_A_MEMBER)
 DEVICES = {
     "gpu": "NVIDIA GPU",
     "pci_device": "GPU, network adapter or NVMe controller on the PCI bus",
@@ -34,7 +35,6 @@ DEVICES = {
     "ib_device": "InfiniBand or RoCE device",
     "mount": "mount",
     "file_system": "FSx file system",
-    "k8s_node": "node of Kubernetes",
     "lustre_client": "connection to a Lustre server",
     "ost": "Lustre OST",
     "mdt": "Lustre MDT",

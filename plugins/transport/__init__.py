@@ -32,6 +32,8 @@ class Connection(Protocol):
     """Runs one program on many nodes.
 
     One that cannot give a program standard input has `takes_stdin = False`, and gets all of it as one command line.
+    One with which all ends that a program has started has `leave(targets)`, which ends what it still runs on these.
+    One by which programs that load a node are not run has `under_load()`: another that runs them.
     One that carries no long answer has `carries(limits)`: how many characters come whole, 0 for all.
     """
 
@@ -54,6 +56,20 @@ def connection_for(name: str) -> Connection:
         return CONNECTIONS[name]()
     except KeyError:
         raise LookupError(f"no connection is called {name!r}; known are {', '.join(CONNECTIONS)}") from None
+
+
+def under_load(connection: Connection) -> Connection:
+    """The connection that loads nodes which are looked at by this one: it asks for devices that are given out."""
+    if not hasattr(connection, "under_load"):
+        return connection
+    loading: Connection = connection.under_load()
+    return loading
+
+
+def unavailable_under_load(connection: Connection, targets: Sequence[Target], limits: Limits) -> Mapping[str, str]:
+    """Which nodes cannot be loaded now, and why, as far as that is known beforehand. Raises Unusable."""
+    unavailable = getattr(connection, "unavailable", None)
+    return unavailable(targets, limits.settings) if unavailable else {}
 
 
 def _local() -> Connection:

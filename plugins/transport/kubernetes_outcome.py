@@ -1,16 +1,19 @@
-"""What a pod's state means for its node: whether there is a log to read, and else why the node was not reached."""
+"""What a pod's state, or a refusal, means: whether there is a log to read, and else why the node was not reached."""
 
 from __future__ import annotations
 
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.kubernetes.api import KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode
 from clusterproof.plugins.kubernetes.workloads import Container, Pod
-from clusterproof.plugins.transport.kubernetes_pod import MEMORY_LIMIT
+from clusterproof.plugins.transport.kubernetes_pod import Run
 
 NO_IMAGE = ("ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ImageInspectError")
 CANNOT_RUN = ("StartError", "ContainerCannotRun")  # the runtime's words for a command that is not there
 LONGEST = 300
+QUOTA = "exceeded quota"
+RBAC = "integrations/kubernetes/rbac.yaml grants what is needed (docs/kubernetes.md)"
 
 
 @record
@@ -37,11 +40,20 @@ def is_settled(pod: Pod) -> bool:
     )
 
 
-def missed(pod: Pod | None, is_gone: bool, node: KubernetesNode, waited_s: float) -> Missed | None:
+def missed(
+    pod: Pod | None,
+    is_gone: bool,
+    node: KubernetesNode,
+    waited_s: float,
+    is_own_image: bool = False,
+    image_option: str = "--k8s-image",
+) -> Missed | None:
     """Why there is no log to read of a pod that is settled, gone, or did not become so in time; None where there is."""
     container = _probe(pod) if pod else None
     if container and container.exit_code is not None and not (pod and pod.reason == "DeadlineExceeded"):
-        return _not_started_there(container, node) if container.ended in CANNOT_RUN else None
+        return (
+            _not_started_there(container, node, is_own_image, image_option) if container.ended in CANNOT_RUN else None
+        )
     if is_gone or (pod and pod.deleted):
         why = f": {pod.disruption:.{LONGEST}}" if pod and pod.disruption else ", by whom is not told"
         return Missed(Unreached.REMOVED, f"its pod was deleted meanwhile{why}")
@@ -56,7 +68,8 @@ def missed(pod: Pod | None, is_gone: bool, node: KubernetesNode, waited_s: float
     if container and container.waiting in NO_IMAGE:
         words = container.waiting_message or "the image is not on the node"
         return Missed(
-            Unreached.NO_IMAGE, f"{container.waiting}: {container.image:.120}: {words:.{LONGEST}}; expected --k8s-image"
+            Unreached.NO_IMAGE,
+            f"{container.waiting}: {container.image:.120}: {words:.{LONGEST}}; expected {image_option}",
         )
     if container and container.is_running:
         return Missed(Unreached.TIMED_OUT, f"the probe did not end within {waited_s:.0f} s")
@@ -79,11 +92,37 @@ def after_the_end(pod: Pod) -> str:
     """What of the container's end may have cost it its answer; mostly nothing."""
     container = _probe(pod)
     if container and container.ended == "OOMKilled":
-        return f"its pod was killed at its limit of {MEMORY_LIMIT} of memory (OOMKilled)"
+        limit = container.limits.get("memory")
+        return (
+            f"its pod was killed {f'at its limit of {limit} of memory' if limit else 'for want of memory'} (OOMKilled)"
+        )
     return ""
 
 
-def _not_started_there(container: Container, node: KubernetesNode) -> Missed:
+def refused(problem: KubernetesError, run: Run) -> str:
+    """One line for a request that was refused: the server's words, and the way out."""
+    if isinstance(problem, KubernetesDenied):
+        return f"{problem}; {RBAC}"
+    if isinstance(problem, KubernetesRefused) and QUOTA in str(problem):
+        room = f"expected room in that quota of the namespace {run.namespace}"
+        return f"{problem}; {room}, fewer nodes at once (--fanout), or another namespace (--k8s-namespace)"
+    if isinstance(problem, KubernetesRefused):
+        return (
+            f"{problem}; expected a namespace that admits privileged pods: kubectl label namespace {run.namespace} "
+            "pod-security.kubernetes.io/enforce=privileged"
+        )
+    if problem.status == 404:
+        return f"{problem}; expected the namespace {run.namespace}: {RBAC}"
+    return str(problem)
+
+
+def _not_started_there(container: Container, node: KubernetesNode, is_own_image: bool, image_option: str) -> Missed:
+    if is_own_image:
+        return Missed(
+            Unreached.NO_PYTHON,
+            f"nothing starts in {container.image:.120}: {container.ended_message:.{LONGEST}}; "
+            f"expected {image_option} with an image that has /bin/sh and Python 3.8 or newer",
+        )
     system = node.info.get("osImage") or "an unknown system"
     return Missed(
         Unreached.NO_PYTHON,

@@ -49,6 +49,22 @@ def test_a_whole_frame_is_the_nodes_evidence() -> None:
     assert WHOLE.collectors["nvml"].detail == "GPU 5: memory"
 
 
+@pytest.mark.parametrize(
+    ("output", "has_end"),
+    [
+        (f"{FRAME}\n", True),
+        (FRAME, True),
+        (f"{NONCE}:no-python: python3 (Python 3.6.8)\n", True),
+        (f"{NONCE}:no-python: python3 (Pyth", False),
+        (FRAME[:-1], False),
+        (FRAME.replace(NONCE, "cp9999999999"), False),
+        ("", False),
+    ],
+)
+def test_the_end_of_an_answer_is_known(output: str, has_end: bool) -> None:
+    assert frame.has_end(output.encode(), NONCE) is has_end
+
+
 def test_the_frame_fits_narrow_lines() -> None:
     assert max(map(len, framed({"leaves": {}, "probe": {"noise": list(range(10_000))}}))) <= 80
 

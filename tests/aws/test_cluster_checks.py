@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.core.result import OF_THE_CLUSTER
+from clusterproof.plugins.core.result import OF_A_MEMBER, OF_THE_CLUSTER
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import NOT_OF_AWS
 from clusterproof.plugins.suite.all_checks import all_checks
@@ -38,7 +38,7 @@ def ran(runs: Runs, *arguments: str) -> pytest.RunResult:
 
 
 def test_the_subjects_of_the_cluster_are_those_that_results_know() -> None:
-    assert set(SUBJECTS_OF_CLUSTER) == set(OF_THE_CLUSTER)
+    assert set(SUBJECTS_OF_CLUSTER) == {*OF_THE_CLUSTER, OF_A_MEMBER}
 
 
 def test_a_cluster_in_service_passes(runs: Runs, service: Service) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kubernetes.gate import GateBed, gate_bed
+from tests.kubernetes.perf import DEVICES, NAMES, give_gpus, give_images
 from tests.testbed.kubernetes.bed import Bed, bed
+from tests.testbed.kubernetes.nodes import Nodes, nodes
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +31,21 @@ def gate(kubernetes_bed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """It, with the gate installed by its manifests."""
     with gate_bed(kubernetes_bed, tmp_path_factory.mktemp("gate")) as installed:
         yield installed
+
+
+@pytest.fixture(scope="session")
+def perf_bed() -> Iterator[Nodes]:
+    """Two nodes with GPUs, and a scheduler; started once."""
+    with nodes(NAMES, DEVICES) as bed:
+        with bed.joined():
+            give_gpus(bed)
+        give_images(bed)
+        yield bed
+
+
+@pytest.fixture
+def perf(perf_bed: Nodes, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
+    """They, with an administrator's kubeconfig in the environment; the test is on their network."""
+    monkeypatch.setenv("KUBECONFIG", str(perf_bed.plane.kubeconfig()))
+    with perf_bed.joined():
+        yield perf_bed

@@ -6,13 +6,16 @@ import contextlib
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
 
-from tests.kubernetes.programs import PODS
+from tests.kubernetes.programs import END, PODS
 from tests.testbed.kubernetes.bed import Bed
 
-ENDED = {"exitCode": 0, "reason": "Completed"}
+ENDED = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+CONTAINER = {"name": "probe", "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": ENDED}
+SUCCEEDED = {"phase": "Succeeded", "containerStatuses": [CONTAINER]}
 LOG_BYTES = 20_000  # of each answer, as a node with 8 GPUs has it
 LOOK_S = 0.1
 
@@ -21,9 +24,11 @@ class Log(BaseHTTPRequestHandler):
     """`/containerLogs/NAMESPACE/POD/CONTAINER`, as the API server asks a kubelet for it."""
 
     protocol_version = "HTTP/1.1"
+    late: ClassVar[list[int]] = []  # how much of a log there is when it is read for the first time, the second, …
 
     def do_GET(self) -> None:
-        body = self.path.split("/")[3].encode().ljust(LOG_BYTES, b".")
+        body = self.path.split("/")[3].encode().ljust(LOG_BYTES, b".") + f"{END}\n".encode()
+        body = body[: self.late.pop(0)] if self.late else body
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -34,14 +39,17 @@ class Log(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def kubelets(bed: Bed, names: list[str]) -> Iterator[None]:
-    """Nodes of these names, labelled `many=yes`, with a kubelet for all of them."""
+def kubelets(bed: Bed, names: list[str], ended: Mapping[str, Any] = SUCCEEDED) -> Iterator[None]:
+    """Nodes of these names, labelled `many=yes`, with a kubelet for all of them; each pod ends with this status."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Log)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(bed.plane.ca, bed.plane.ca.with_suffix(".key"))
     server.socket = context.wrap_socket(server.socket, server_side=True)
     over = threading.Event()
-    threads = [threading.Thread(target=server.serve_forever), threading.Thread(target=_end_pods, args=(bed, over))]
+    threads = [
+        threading.Thread(target=server.serve_forever),
+        threading.Thread(target=_end_pods, args=(bed, over, ended)),
+    ]
     for thread in threads:
         thread.start()
     port = {"kubeletEndpoint": {"Port": server.server_address[1]}}
@@ -60,14 +68,12 @@ def kubelets(bed: Bed, names: list[str]) -> Iterator[None]:
         bed.plane.call("DELETE", "/api/v1/nodes?labelSelector=many%3Dyes")
 
 
-def _end_pods(bed: Bed, over: threading.Event) -> None:
+def _end_pods(bed: Bed, over: threading.Event, status: Mapping[str, Any]) -> None:
     ended: set[str] = set()
     while not over.is_set():
         for pod in bed.plane.items(PODS):
             name = str(pod["metadata"]["name"])
             if name not in ended and pod["spec"]["nodeName"].startswith("many"):
                 ended.add(name)
-                container = {"name": "probe", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
-                status = {"phase": "Succeeded", "containerStatuses": [{**container, "state": {"terminated": ENDED}}]}
                 bed.plane.patch(f"{PODS}/{name}/status", {"status": status})
         time.sleep(LOOK_S)

@@ -8,18 +8,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Program
 from clusterproof.plugins.transport.kubernetes import Kubernetes
 from tests.testbed.kubernetes.bed import NAMESPACE, Bed
 from tests.testbed.kubernetes.processes import wait_until
 
 NODE = "gpu001"
+NONCE = "cp0123456789"
+END = f"{NONCE}:end:0:0:00000000."
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 
 def shell(script: str) -> Program:
-    """A program that runs a script without single quotes."""
-    return Program(f"/bin/sh -c '{script}'")
+    """A program that runs a script without single quotes, and then says that this is the end."""
+    return Program(f"/bin/sh -c '{script} && echo {END}'", nonce=NONCE)
 
 
 def run(
@@ -30,12 +33,13 @@ def run(
     answer_bytes: int = MAX_ANSWER_BYTES,
     **settings: str,
 ) -> Mapping[str, Answer]:
-    """What each node answers."""
+    """What each node answers, without the words of its end."""
     answers: dict[str, Answer] = {}
     limits = Limits(connect_s=connect_s, answer_s=answer_s, answer_bytes=answer_bytes, settings=settings)
     targets = [Target(name) for name in names or (NODE,)]
     Kubernetes().run(targets, program, limits, lambda target, answer: answers.update({target.name: answer}))
-    return answers
+    end = f"{END}\n".encode()
+    return {name: replace(answer, output=answer.output.replace(end, b"")) for name, answer in answers.items()}
 
 
 def answer_of(script: str, **limits: Any) -> Answer:

@@ -20,8 +20,8 @@ from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS, NODES, PO
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.kubernetes.collector import ask
-from clusterproof.plugins.suite import evaluate
 from clusterproof.plugins.suite.all_checks import all_checks
+from tests.builders.members import worst
 from tests.builders.runs import ROOT, Runs
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.processes import wait_until
@@ -62,7 +62,7 @@ def told() -> ClusterFacts:
 
 
 def says(check: str, facts: ClusterFacts) -> Result:
-    return evaluate.evaluate(all_checks()[f"control_plane.{check}"], facts)
+    return worst(all_checks()[f"control_plane.{check}"], facts)
 
 
 def expect(result: Result, verdict: Verdict, words: str = "") -> None:
@@ -268,7 +268,7 @@ def test_a_run_judges_records_and_replays_what_kubernetes_says(kubernetes: Bed, 
     assert [one for one, *_ in before] == ["control_plane.k8s_gpu_seen", "control_plane.k8s_node_takes_pods"], (
         shown.outlines
     )
-    assert before[1][1:] == (Verdict.FAIL, f"{name}: it is cordoned; expected a node that takes pods")
+    assert before[1][1:] == (Verdict.FAIL, "it is cordoned; expected a node that takes pods")
     assert json.loads((recorded / "cluster.json").read_text())["kubernetes"] == {"kubernetes": "context:bed"}
     runs.run("--cluster", f"replay:{recorded}", *results, *checks)
     assert [(one.check, one.verdict, one.message) for one in runs.results] == before

@@ -55,7 +55,7 @@ def test_a_name_that_kubernetes_does_not_know_is_told(kubernetes: Bed) -> None:
 def test_an_image_that_is_not_on_the_node_is_told_and_not_waited_for(
     kubernetes: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.image_on", lambda _: "localhost/none:1")
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes_visit.image_on", lambda _: "localhost/none:1")
     answer = answer_of("true")
     assert answer.unreached is Unreached.NO_IMAGE
     assert answer.detail.startswith("ErrImageNeverPull: localhost/none:1: ")

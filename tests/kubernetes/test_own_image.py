@@ -2,46 +2,39 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.payload import program
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.transport.gather import evidence_of
 from tests.builders.runs import ROOT
+from tests.kubernetes.programs import NODE, run
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.image import archive
+from tests.testbed.kubernetes.machine import KUBE_PROXY
+from tests.testbed.kubernetes.programs_image import PYTHON, python_files, with_libraries
 from tests.testbed.needs import needs_kubernetes
 
 NAME = "localhost/python:3"
-PYTHON = Path("/usr/bin/python3")
-LIBRARY = re.compile(r"(/\S+) \(0x")
 pytestmark = [
     needs_kubernetes,
     pytest.mark.skipif(not PYTHON.exists(), reason="no /usr/bin/python3: apt-get install python3"),
 ]
 
 
-def files() -> dict[str, Path]:
-    """A Python of Debian's with its library, and a shell; nothing else."""
-    ask = "import os, sys; print(os.path.realpath(sys.executable)); print(os.path.dirname(os.__file__))"
-    program, library = subprocess.check_output([PYTHON, "-I", "-c", ask], text=True).split()
-    modules = [file for file in Path(library).rglob("*") if file.suffix in (".py", ".so")]
-    kept = [file for file in modules if not {"test", "dist-packages", "idlelib", "ensurepip"} & set(file.parts)]
-    programs = [Path(program), Path("/bin/sh")]
-    needed = {path for file in [*programs, *kept] if file.suffix != ".py" for path in LIBRARY.findall(linked(file))}
-    return {"/bin/sh": Path("/bin/sh"), "/usr/bin/python3": Path(program)} | {
-        str(file): Path(file) for file in [*kept, *sorted(needed)]
-    }
-
-
-def linked(file: Path) -> str:
-    return subprocess.run(["ldd", file], capture_output=True, text=True, check=False).stdout
+def shell_alone() -> dict[str, Path]:
+    """A shell and its libraries."""
+    return dict(with_libraries([Path("/bin/sh")]))
 
 
 def test_the_verdict_is_of_the_host_and_not_of_the_image(kubernetes: Bed, tmp_path: Path) -> None:
-    kubernetes.machine.add_image(archive(files(), [NAME]))
+    kubernetes.machine.add_image(archive(python_files(), [NAME]))
     words = [sys.executable, "-m", "pytest", str(ROOT / "checks"), "--cluster", "k8s:bed/kubernetes.io/os=linux", "-q"]
     words += ["--k8s-image", NAME, "--connect-timeout", "60", "--probe-timeout", "20", "--record", str(tmp_path / "r")]
     done = subprocess.run([*words, "-m", "node and prolog"], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -50,3 +43,25 @@ def test_the_verdict_is_of_the_host_and_not_of_the_image(kubernetes: Bed, tmp_pa
     assert '"root": "/host"' in recorded
     assert Path("/proc/sys/kernel/random/boot_id").read_text().strip() in recorded
     assert kubernetes.left() == []
+
+
+def reached(image: str) -> tuple[Unreached | None, str]:
+    """How the probe fares in an image."""
+    to_run, nonce = program({"boot"}, ProbeOptions(), on_stdin=False)
+    evidence = evidence_of(Target(NODE), run(to_run, k8s_image=image)[NODE], nonce)
+    return evidence.unreached, evidence.detail
+
+
+def test_an_image_with_a_shell_and_no_python_is_told(kubernetes: Bed) -> None:
+    kubernetes.machine.add_image(archive(shell_alone(), ["localhost/shell:1"]))
+    assert reached("localhost/shell:1") == (
+        Unreached.NO_PYTHON,
+        "no Python 3.8 or newer that starts; found none at all",
+    )
+
+
+def test_an_image_without_a_shell_is_told_as_what_it_is(kubernetes: Bed) -> None:
+    unreached, detail = reached(KUBE_PROXY)  # which is nothing but `pause` here
+    assert unreached is Unreached.NO_PYTHON
+    assert detail.startswith(f"nothing starts in {KUBE_PROXY}: failed to create containerd task")
+    assert detail.endswith("expected --k8s-image with an image that has /bin/sh and Python 3.8 or newer")

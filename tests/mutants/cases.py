@@ -16,6 +16,7 @@ from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.kubernetes.nodes import NodeOfCluster
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.evaluate import evaluate
@@ -112,8 +113,9 @@ def forget(owner: Any) -> None:
     """Let an owner's facts be read anew, and those of the nodes beside it."""
     for node in _nodes(owner):
         node.known.clear()
-    if isinstance(owner, ClusterFacts):
-        owner.known.clear()
+    whole = owner.cluster if isinstance(owner, NodeOfCluster) else owner
+    if isinstance(whole, ClusterFacts):
+        whole.known.clear()
     for campaign in _campaigns(owner):
         for name in ("key", "floor_gb_per_s", "baseline"):
             vars(campaign).pop(name, None)
@@ -128,8 +130,9 @@ def forget_groups(owner: Any) -> None:
 
 
 def _nodes(owner: Any) -> Iterable[Node]:
-    if isinstance(owner, ClusterFacts):
-        return owner.nodes.values()
+    whole = owner.cluster if isinstance(owner, NodeOfCluster) else owner
+    if isinstance(whole, ClusterFacts):
+        return whole.nodes.values()
     return (owner, *owner.group.nodes) if isinstance(owner, Node) else ()
 
 

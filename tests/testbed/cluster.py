@@ -98,11 +98,11 @@ class Testbed:
     def joined(self) -> Iterator[None]:
         """The calling thread, and threads that it starts, are on the cluster's network inside the block."""
         with open("/proc/thread-self/ns/net") as before, self.network.open() as inside:  # noqa: PTH123
-            _set_network(inside.fileno())
+            set_network(inside.fileno())
             try:
                 yield
             finally:
-                _set_network(before.fileno())
+                set_network(before.fileno())
 
     @contextlib.contextmanager
     def slow_node(self, name: str, rate: str) -> Iterator[None]:
@@ -142,7 +142,7 @@ class Testbed:
 
     def stop(self, name: str) -> None:
         """Power a node off: its address falls silent, and its connections break without a word."""
-        _ip(
+        ip(
             self._switch.pid,
             [f"link del port{_number(self.addresses[name])}", _nobody_at(self.addresses[name])],
         )
@@ -196,7 +196,7 @@ def testbed(
         identity = sshd.new_key(home / ".ssh" / "identity")
         addresses = {name: f"10.231.0.{10 + number}" for number, name in enumerate([*images, *silent])}
         addresses |= dict.fromkeys(refusing, CONTROL)
-        switch = stack.enter_context(_switched_on())
+        switch = stack.enter_context(switched_on())
         bed = Testbed(home, {}, dict(images), addresses, user, switch)
         stack.callback(lambda: list(pool.map(Node.power_off, bed.nodes.values())))
         host_keys = dict(zip(images, pool.map(lambda name: sshd.new_key(home / f"{name}.key"), images), strict=True))
@@ -208,7 +208,7 @@ def testbed(
             bed.start_sshd(name)
 
         _all(pool, start, images)
-        _ip(
+        ip(
             switch.pid,
             [_nobody_at(addresses[name]) for name in silent],
         )
@@ -234,7 +234,7 @@ def _ssh_config(bed: Testbed, name: str, refusing: bool) -> str:
 
 
 @contextlib.contextmanager
-def _switched_on() -> Iterator[subprocess.Popen[bytes]]:
+def switched_on() -> Iterator[subprocess.Popen[bytes]]:
     """The process that holds the switch's namespace; it ends when its standard input does."""
     switch = subprocess.Popen(
         [system_program("unshare"), "--net", "/bin/sh", "-e", "-c", SWITCH],
@@ -259,11 +259,11 @@ def _plug_in(bed: Testbed, name: str) -> None:
     """Put a cable between a node and the switch."""
     pid, address = bed.nodes[name].pid, bed.addresses[name]
     port = f"port{_number(address)}"
-    _ip(
+    ip(
         bed._switch.pid,
         [f"link add {port} type veth peer name eth0 netns {pid}", f"link set {port} master switch up"],
     )
-    _ip(pid, ["link set lo up", f"addr add {address}/24 dev eth0", "link set eth0 up"])
+    ip(pid, ["link set lo up", f"addr add {address}/24 dev eth0", "link set eth0 up"])
 
 
 def _number(address: str) -> str:
@@ -275,7 +275,7 @@ def _nobody_at(address: str) -> str:
     return f"neigh replace {address} lladdr {NOBODY} dev switch nud permanent"
 
 
-def _ip(pid: int, commands: Sequence[str]) -> None:
+def ip(pid: int, commands: Sequence[str]) -> None:
     """Run these ip commands in the network namespace of a process."""
     words = [system_program("nsenter"), "-t", str(pid), "-n", system_program("ip"), "-batch", "-"]
     subprocess.run(words, input="\n".join(commands), text=True, check=True, capture_output=True)
@@ -287,7 +287,7 @@ def _all(pool: ThreadPoolExecutor, act: Callable[[str], None], names: Mapping[st
         done.result()
 
 
-def _set_network(descriptor: int) -> None:
+def set_network(descriptor: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(descriptor, CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "setns")

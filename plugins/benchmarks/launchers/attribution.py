@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.meters.reading import BLAMELESS, Reading
 
 NOT_STARTED = (126, 127)  # of a shell
 
@@ -25,6 +25,12 @@ def attributed(reading: Reading, called: Mapping[str, Iterable[str]], was_ended:
 def _short(name: str) -> str:
     """A host's name without its domain; an address as it is."""
     return name if name[:1].isdigit() or ":" in name else name.partition(".")[0]
+
+
+def at_fault(unreached: Mapping[str, str]) -> str:
+    """The one node of these that was not reached and should have been, by its name; empty where there is none."""
+    at_fault = [node for node, why in unreached.items() if BLAMELESS not in why]
+    return at_fault[0] if len(unreached) == len(at_fault) == 1 else ""
 
 
 def silenced(reading: Reading, silent: Mapping[str, str]) -> Reading:

@@ -6,16 +6,17 @@ from collections.abc import Callable, Mapping
 
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Launcher
 from clusterproof.plugins.benchmarks.launchers.mpirun import mpirun
+from clusterproof.plugins.benchmarks.launchers.pods import pods
 from clusterproof.plugins.benchmarks.launchers.srun import srun
 from clusterproof.plugins.benchmarks.launchers.ssh import ssh
 from clusterproof.plugins.transport import Unusable
 from clusterproof.plugins.transport.submit_host import SETTING
 
-LAUNCHERS: Mapping[str, Callable[[Campaign], Launcher]] = {"srun": srun, "mpirun": mpirun, "ssh": ssh}
+LAUNCHERS: Mapping[str, Callable[[Campaign], Launcher]] = {"srun": srun, "mpirun": mpirun, "ssh": ssh, "pods": pods}
 
 
 def launcher_for(campaign: Campaign, name: str = "") -> Launcher:
-    """That of the name; else srun where there is Slurm, mpirun for ranks, ssh for two ends. Raises Unusable."""
+    """That of the name; else srun for Slurm, pods for Kubernetes, mpirun for ranks, ssh for ends. Raises Unusable."""
     if name and name not in LAUNCHERS:
         raise Unusable(f"no launcher is called {name!r:.40}; expected {', '.join(LAUNCHERS)}")
     return LAUNCHERS[name or _chosen(campaign)](campaign)
@@ -24,4 +25,6 @@ def launcher_for(campaign: Campaign, name: str = "") -> Launcher:
 def _chosen(campaign: Campaign) -> str:
     if SETTING in campaign.cluster.settings:
         return "srun"
+    if campaign.cluster.connection == "kubernetes":
+        return "pods"
     return "mpirun" if campaign.meter.is_collective else "ssh"

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from clusterproof.plugins.benchmarks.launchers.attribution import NOT_STARTED, attributed
+from clusterproof.plugins.benchmarks.launchers.attribution import NOT_STARTED, at_fault, attributed
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
 from clusterproof.plugins.benchmarks.launchers.visit import MAX_BYTES, NodeAnswer
 from clusterproof.plugins.benchmarks.meters.reading import Reading
@@ -55,7 +55,7 @@ def reading_of(campaign: Campaign, pair: Pair, server: NodeAnswer, client: NodeA
     silent = {node: data.unreached for node, data in ((a, server), (b, client)) if data.unreached}
     if silent:
         words = ", ".join(f"{node} did not answer: {why}" for node, why in silent.items())
-        return Reading(problem=words, culprit=next(iter(silent)) if len(silent) == 1 else "")
+        return Reading(problem=words, culprit=at_fault(silent))
     if is_worth_another_port(server):
         return Reading(problem=f"{a}: {server.unmet}; expected a free port", culprit=a)
     if client.unmet or server.unmet:

@@ -35,6 +35,7 @@ FOLDERS = (
     "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/opt/amazon/efa/bin:/opt/amazon/openmpi/bin:/opt/amazon/openmpi5/bin:"
     "/usr/lib64/openmpi/bin:/usr/local/mpi/bin:/opt/aws/neuron/bin:/opt/slurm/bin"
 )
+PYTHON = "CLUSTERPROOF_PYTHON"  # in the environment of commands: the one that this runs in
 TICK_S = 0.1
 STARTS_S = 2.0  # for a server that listens on no TCP port of that number
 ENDS_S = 2.0  # for a server to end by itself after its client, and for anything to end after SIGTERM
@@ -49,6 +50,7 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
         with contextlib.suppress(OSError):
             os.chdir("/tmp")  # what a program writes where it stands does not land in a home folder
         os.environ["PATH"] = os.environ.get("PATH", "/usr/bin") + ":" + FOLDERS
+        os.environ[PYTHON] = sys.executable
         tell(json.dumps(answer(request)).encode(), nonce)
     except (Unheard, BrokenPipeError):
         pass  # the guard ends what runs

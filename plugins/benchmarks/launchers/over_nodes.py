@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 from clusterproof.plugins.agent.payload import new_nonce
-from clusterproof.plugins.benchmarks.launchers.attribution import silenced
+from clusterproof.plugins.benchmarks.launchers.attribution import at_fault, silenced
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measured
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor, Whereabouts
 from clusterproof.plugins.benchmarks.meters.reading import Reading
@@ -130,7 +130,7 @@ def _with(reading: Reading, cleaned: Mapping[str, NodeAnswer]) -> Reading:
 def not_reached(why: Mapping[str, str]) -> Reading:
     """The reading of a pair of which these nodes were not reached; one alone is to blame."""
     problem = ", ".join(f"{node} was not reached: {words}" for node, words in why.items())
-    return Reading(problem=problem, culprit=next(iter(why)) if len(why) == 1 else "")
+    return Reading(problem=problem, culprit=at_fault(why))
 
 
 def side_by_side(calls: Sequence[Callable[[], None]]) -> None:

@@ -10,13 +10,16 @@ from clusterproof.plugins.agent.frame import FrameError, printable, unpacked
 from clusterproof.plugins.agent.payload import joined, new_nonce, packed, started_by_shell
 from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS
 from clusterproof.plugins.benchmarks.meters.meter import Output
+from clusterproof.plugins.benchmarks.meters.reading import BLAMELESS
 from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program
 
 ENDS_S = 15.0  # beside a run's deadline: to end what runs, and to tell
 CLEANUP_S = 10.0
 CLEANUP_CONNECT_S = 5.0
 MAX_BYTES = 128 * 1024  # of a command's output: its head and its tail
+BLAMES_NOBODY = (Unreached.BUSY, Unreached.REMOVED, Unreached.API, Unreached.THROTTLED, Unreached.NO_IMAGE)
 ASK: Mapping[str, object] = {}  # a request for nothing but what the node is
 TRAVELS = (
     PLUGINS / "agent" / "telling.py",
@@ -68,6 +71,10 @@ class Visitor:
 
     def clean_up(self, targets: Sequence[Target], runs: Sequence[str]) -> dict[str, NodeAnswer]:
         """End what is left of these runs on these nodes. Raises Unusable."""
+        leave = getattr(self.connection, "leave", None)
+        if leave:
+            leave(targets)
+            return {}
         data: dict[str, NodeAnswer] = {}
         brief = replace(self.limits, connect_s=min(self.limits.connect_s, CLEANUP_CONNECT_S))
         Visitor(self.connection, brief).visit_all(
@@ -87,8 +94,9 @@ def read(answer: Answer, nonce: str) -> NodeAnswer:
     try:
         return _node_answer(unpacked(answer.output, nonce))
     except FrameError as problem:
-        kind = (answer.unreached or problem.unreached).value.replace("_", " ")
-        return NodeAnswer(unreached=f"{kind}: {answer.detail or problem}")
+        kind = answer.unreached or problem.unreached
+        words = f"{kind.value.replace('_', ' ')}: {answer.detail or problem}"
+        return NodeAnswer(unreached=f"{BLAMELESS}: {words}" if kind in BLAMES_NOBODY else words)
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
         return NodeAnswer(unreached=printable(f"garbled: its answer does not have its form: {problem!r}"))
 

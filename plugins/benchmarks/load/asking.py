@@ -9,12 +9,13 @@ from typing import TypeVar
 from clusterproof.plugins.agent.payload import modules_for, new_nonce, started, started_by_shell
 from clusterproof.plugins.benchmarks.load.options import SECONDS, TAKES_TURNS, LoadOptions
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from clusterproof.plugins.transport import Connection, Limits, Program
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
+from clusterproof.plugins.transport import Connection, Limits, Program, Unusable, under_load
 from clusterproof.plugins.transport.gather import OnAnswer, ask, room_of
 
 T = TypeVar("T")
 ROOM = "clusterproof.plugins.benchmarks.load"
+NOT_BEGUN = (Unreached.BUSY, Unreached.NO_IMAGE, Unreached.API, Unreached.THROTTLED)  # nothing was run on it
 CONNECT_S = 15.0  # beside what the node itself takes
 
 
@@ -29,10 +30,11 @@ def load(
 ) -> None:
     """Load every node that has answered; `on_answer` is called with all it has told since, once for each round.
 
-    All nodes are loaded at once, but for what they share: there they take turns, each time as many as ever.
+    All nodes are loaded at once, but for what they share: there they take turns, each time as many as ever. Where the
+    devices of nodes are given out, they are asked for; file systems are the nodes' own.
     """
     known = dict(answered)
-    options = replace(options, room=room_of(connection, limits))
+    with_devices = under_load(connection)
 
     def merge(evidence: NodeEvidence) -> None:
         known[evidence.node] = merged(known[evidence.node], evidence, round_collectors)
@@ -40,9 +42,18 @@ def load(
 
     reached = [target for target in cluster.targets if not known[target.name].unreached]
     for round_collectors, targets in rounds(frozenset(collectors), reached, options.fs_at_once):
-        to_run, nonce = program(round_collectors, options, getattr(connection, "takes_stdin", True))
+        way = connection if TAKES_TURNS in round_collectors else with_devices
+        options = replace(options, room=room_of(way, limits))
+        to_run, nonce = program(round_collectors, options, getattr(way, "takes_stdin", True))
         patient = replace(limits, answer_s=options.whole_s(round_collectors) + CONNECT_S)
-        ask(replace(cluster, targets=tuple(targets)), connection, to_run, nonce, patient, merge, round_collectors)
+        part = replace(cluster, targets=tuple(targets))
+        try:
+            ask(part, way, to_run, nonce, patient, merge, round_collectors)
+        except Unusable as problem:
+            for target in targets:
+                before = known[target.name]
+                known[target.name] = without(before, round_collectors, Collected(Status.NOT_ASKED, detail=str(problem)))
+                on_answer(known[target.name])
 
 
 def rounds(collectors: frozenset[str], targets: Sequence[T], at_once: int) -> Iterator[tuple[list[str], Sequence[T]]]:
@@ -60,8 +71,15 @@ def merged(before: NodeEvidence, evidence: NodeEvidence, collectors: Iterable[st
     if not evidence.unreached:
         return replace(before, collectors={**before.collectors, **evidence.collectors})
     reason = evidence.unreached.value.replace("_", " ")
+    if evidence.unreached in NOT_BEGUN:
+        return without(before, collectors, Collected(Status.NOT_ASKED, detail=f"{reason}: {evidence.detail}"))
     lost = Collected(Status.BROKE, detail=f"the node answered before, and not under load: {reason}: {evidence.detail}")
-    return replace(before, collectors={**before.collectors, **dict.fromkeys(collectors, lost)})
+    return without(before, collectors, lost)
+
+
+def without(before: NodeEvidence, collectors: Iterable[str], why: Collected) -> NodeEvidence:
+    """What a node told before, and why it has told nothing of its load."""
+    return replace(before, collectors={**before.collectors, **dict.fromkeys(collectors, why)})
 
 
 def program(collectors: Sequence[str], options: LoadOptions, on_stdin: bool = True) -> tuple[Program, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 APART = "the ranks did not find each other"
+BLAMELESS = "by no fault of its own"
 NOT_INSTALLED, NO_PROGRAM = "is not installed: looked", "is not a program here"
 
 
@@ -35,6 +36,11 @@ class Reading:
     def is_without_program(self) -> bool:
         """Whether it failed because a node does not have the meter's program: that says nothing of its network."""
         return any(words in self.problem for words in (NOT_INSTALLED, NO_PROGRAM))
+
+    @property
+    def is_blameless(self) -> bool:
+        """Whether it failed because a node was not to be had just then: that says nothing of it either."""
+        return BLAMELESS in self.problem
 
     @property
     def is_apart(self) -> bool:

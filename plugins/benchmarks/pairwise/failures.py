@@ -31,7 +31,7 @@ def failing_or_suspect(measurements: Sequence[Measurement]) -> list[Finding]:
         named = sum(one.reading.culprit == node for one in failed)
         problem = next((one.reading.problem for one in failed if one.reading.problem), "")
         is_sure = len(failed) >= 2 and len(partners) >= 2 and 2 * len(failed) >= len(own)
-        says_nothing = all(one.reading.is_without_program for one in failed)
+        says_nothing = all(one.reading.is_without_program or one.reading.is_blameless for one in failed)
         is_blamed = named > 1 or (is_sure and 2 * len(failing) <= len(nodes))
         kind = Kind.FAILING_NODE if is_blamed and not says_nothing else Kind.INCONCLUSIVE
         pairs = tuple({one.pair: None for one in failed})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.record import record
@@ -36,10 +35,39 @@ class MemberNode:
         return self.known
 
 
+@record
+class NodeOfCluster:
+    """A node, and the cluster whose control plane tells of it."""
+
+    node: Node
+    cluster: ClusterFacts
+
+    @property
+    def name(self) -> str:
+        """Its name in the inventory."""
+        return self.node.name
+
+    @property
+    def type_name(self) -> str:
+        """Its instance type, else empty."""
+        return self.node.type_name
+
+    @property
+    def gpu_uuids(self) -> tuple[str, ...]:
+        """The UUIDs of its GPUs."""
+        return self.node.gpu_uuids
+
+    @property
+    def member(self) -> MemberNode:
+        """What both know of it. Raises Incomplete, NotApplicable."""
+        return self.cluster.kubernetes_members[self.node.name]
+
+
 def member_nodes(cluster: ClusterFacts) -> tuple[MemberNode, ...]:
     """Each node of the cluster. Raises Incomplete, and NotApplicable where it is no cluster of Kubernetes'."""
-    told = cluster.kubernetes_nodes
-    found = {name: _of(told, name, node.target.address) for name, node in cluster.nodes.items()}
+    by_name = {one.name: one for one in cluster.kubernetes_nodes}
+    by_instance = {one.instance: one for one in cluster.kubernetes_nodes if one.instance}
+    found = {name: by_name.get(name) or by_instance.get(_instance(node)) for name, node in cluster.nodes.items()}
     groups: dict[str, list[KubernetesNode]] = {}
     for name, one in found.items():
         if one:
@@ -50,11 +78,10 @@ def member_nodes(cluster: ClusterFacts) -> tuple[MemberNode, ...]:
     )
 
 
-def _of(told: Iterable[KubernetesNode], name: str, address: str) -> KubernetesNode | None:
-    """A node by its name, else by the instance that it is: HyperPod's other inventories name its host."""
-    wanted = f"i-{address.rpartition('i-')[2]}" if "i-" in address else ""
-    by_name = next((one for one in told if one.name == name), None)
-    return by_name or next((one for one in told if wanted and one.instance == wanted), None)
+def _instance(node: Node) -> str:
+    """EC2's id of a node that HyperPod's other inventories call by its host; empty where its address tells none."""
+    address = node.target.address
+    return f"i-{address.rpartition('i-')[2]}" if "i-" in address else ""
 
 
 def pods_on(cluster: ClusterFacts, node: KubernetesNode) -> list[KubernetesPod]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from clusterproof.plugins.core.verdict import NotApplicable
 from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode
-from clusterproof.plugins.evidence.kubernetes.nodes import member_nodes
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.cluster import ClusterFacts
@@ -33,7 +32,7 @@ def ultraservers(cluster: ClusterFacts) -> dict[str, str | None]:
 
 
 def _told(cluster: ClusterFacts) -> dict[str, KubernetesNode]:
-    return {member.label: member.known for member in member_nodes(cluster) if member.known}
+    return {name: member.known for name, member in cluster.kubernetes_members.items() if member.known}
 
 
 def _some(found: dict[str, T], otherwise: str) -> dict[str, T]:

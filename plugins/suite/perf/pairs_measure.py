@@ -43,13 +43,17 @@ MARGIN_S = 120.0  # of what is reserved, beyond the budget
 
 @dataclass(frozen=True)
 class Ways:
-    """How nodes are reached, and where measurements are kept. `real` has a node's own name by the one that is shown."""
+    """How nodes are reached, and where measurements are kept. `real` has a node's own name by the one that is shown.
+
+    `unavailable` are nodes that cannot be loaded now, and why.
+    """
 
     cluster: Cluster  # with real names
     connection: Connection
     limits: Limits
     folder: Path
     real: Mapping[str, str]
+    unavailable: Mapping[str, str]
     text: Callable[[str], str]  # what may be shown of a text
     say: Callable[[str], None]
     again: str  # the command that goes on with what was broken off
@@ -61,7 +65,7 @@ def measure(options: PairOptions, cluster: ClusterFacts, ways: Ways) -> Pairwise
     begun = [read_or_refuse(path) for path in _files(options.resume)] if options.resume else []
     campaigns: list[Campaign] = []
     for number, nodes in enumerate(parts(list(cluster.nodes.values()))):
-        journal = planned(nodes, options, cluster)
+        journal = planned(nodes, options, cluster, ways.unavailable)
         if options.asked and not journal.plan.asked:
             continue
         if options.resume:

@@ -22,7 +22,7 @@ from clusterproof.plugins.suite.perf.pairs_measure import Ways, measure, replaye
 from clusterproof.plugins.suite.perf.pairs_options import pair_options
 from clusterproof.plugins.suite.reporting import Reporting
 from clusterproof.plugins.suite.state import CLUSTER, CONTROL_PLANE, EVIDENCE, catalog_of, policy_of
-from clusterproof.plugins.transport import Connection, Limits
+from clusterproof.plugins.transport import Connection, Limits, Unusable, unavailable_under_load, under_load
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.runs import folder_of_its_own
 
@@ -45,13 +45,21 @@ def measured(
     except OSError as problem:
         why = f"{problem.filename or 'runs'}: {problem.strerror or problem}"
         return PairwiseRun(why_not=f"no place for the measurements: {why}; expected one, as --record DIR")
+    real = {one.name: real.name for one, real in zip(shown.targets, cluster.targets, strict=True)}
+    text = redaction.text if redaction else str
+    connection = under_load(connection)
+    try:
+        unavailable = unavailable_under_load(connection, cluster.targets, limits)
+    except Unusable as problem:
+        return PairwiseRun(why_not=text(f"nothing could be measured between nodes: {problem}"))
     ways = Ways(
         cluster,
         connection,
         limits,
         folder,
-        real={one.name: real.name for one, real in zip(shown.targets, cluster.targets, strict=True)},
-        text=redaction.text if redaction else str,
+        real=real,
+        unavailable={name: text(unavailable[node]) for name, node in real.items() if node in unavailable},
+        text=text,
         say=_say(config),
         again=_again(config, folder),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from math import log
 
@@ -35,10 +35,12 @@ def parts(nodes: Sequence[Node]) -> list[list[Node]]:
     return [members for members in by_type.values() if len(members) > 1]
 
 
-def planned(nodes: Sequence[Node], options: PairOptions, cluster: ClusterFacts) -> Journal:
-    """What is to be measured of nodes of one type. Raises pytest.UsageError."""
+def planned(
+    nodes: Sequence[Node], options: PairOptions, cluster: ClusterFacts, unavailable: Mapping[str, str]
+) -> Journal:
+    """What is to be measured of nodes of one type, but for those unavailable. Raises pytest.UsageError."""
     meter, settings = meter_of(nodes, options)
-    absent = {node.name: why for node in nodes if (why := _absence(node))}
+    absent = {node.name: why for node in nodes if (why := _absence(node) or unavailable.get(node.name))}
     first = next((node for node in nodes if node.name not in absent), nodes[0])
     names = [node.name for node in nodes]
     made = plan(

@@ -51,7 +51,7 @@ function _shtab_clusterproof_using
 end
 
 set -g _shtab_clusterproof_commands check checks explain doctor init history watch manifest completion
-set -g _shtab_clusterproof_opts_with_value --answer-timeout --baseline --bundle --cloudwatch --cluster --collective --concerns --connect-timeout --dcgm-level --every --exclude --expect --fanout --for --from --fs-at-once --fs-bandwidth --fs-size --fsx-window --history --host-root --html --incomplete --instance-type --job --junitxml --k8s-gate --k8s-image --k8s-max-tainted --k8s-namespace --k8s-startup-taint --launcher --listen --load-path --load-timeout --log-cursor --meter --meter-env --meter-options --meter-program --meter-size --mpirun-options --nodes --notify --out --pair-timeout --pairs --pairs-at-once --pairs-budget --pairs-seed --policy --probe-timeout --profile --ranks-per-node --record --refresh-catalog --region --report --results --resume --run --runs --save-baseline --since --slurm-wait --sort --srun-options --ssm-output --ssm-rate --steps --textfile --torch-python --via -k -m -n
+set -g _shtab_clusterproof_opts_with_value --answer-timeout --baseline --bundle --cloudwatch --cluster --collective --concerns --connect-timeout --dcgm-level --every --exclude --expect --fanout --for --from --fs-at-once --fs-bandwidth --fs-size --fsx-window --history --host-root --html --incomplete --instance-type --job --junitxml --k8s-gate --k8s-image --k8s-max-tainted --k8s-namespace --k8s-perf-image --k8s-startup-taint --launcher --listen --load-path --load-timeout --log-cursor --meter --meter-env --meter-options --meter-program --meter-size --mpirun-options --nodes --notify --out --pair-timeout --pairs --pairs-at-once --pairs-budget --pairs-seed --policy --probe-timeout --profile --ranks-per-node --record --refresh-catalog --region --report --results --resume --run --runs --save-baseline --since --slurm-wait --sort --srun-options --ssm-output --ssm-rate --steps --textfile --torch-python --via -k -m -n
 
 complete -c clusterproof -e
 complete -c clusterproof -f
@@ -89,6 +89,7 @@ complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-image -x -d
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-gate -xka "observe taint" -d 'write each node'"'"'s verdict to Kubernetes, as its condition ClusterproofHealthy: observe, or taint also nodes that failed and have no pods with GPUs (docs/kubernetes-gate.md)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-max-tainted -x -d 'how many nodes may have the gate'"'"'s taint: a number, a share in percent, or both (default: a tenth, at most 10); where more would, none gets it'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-startup-taint -x -d 'the key of a taint that new nodes begin with, which the gate takes away when they first pass'
+complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-perf-image -x -d 'the image of the pods that load nodes, where -m names perf: with Python and the programs that measure'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l region -x -d 'the AWS region (default: AWS_REGION, or the profile'"'"'s)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l profile -x -d 'the AWS profile (default: AWS_PROFILE, or the default one)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l ssm-rate -x -d 'SSM sessions to open a second (default 3: an account is allowed about that)'
@@ -133,7 +134,7 @@ complete -c clusterproof -n '_shtab_clusterproof_using check' -l meter-env -x -d
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l meter-size -x -d 'bytes of a message, e.g. 8G (default: by the instance type)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l collective -x -d 'which collective nccl-tests run (default all_reduce)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l ranks-per-node -x -d 'how many ranks on each node (default: one for each GPU)'
-complete -c clusterproof -n '_shtab_clusterproof_using check' -l launcher -xka "srun mpirun ssh" -d 'what starts it: srun, mpirun, ssh (default: by the cluster)'
+complete -c clusterproof -n '_shtab_clusterproof_using check' -l launcher -xka "srun mpirun ssh pods" -d 'what starts it: srun, mpirun, ssh, pods (default: by the cluster)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l mpirun-options -x -d 'further words for mpirun, e.g. '"'"'--mca btl_tcp_if_include eth0'"'"''
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l baseline -xka "(__fish_complete_path (commandline -ct))" -d 'compare with the site'"'"'s own figures of this file'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l save-baseline -xka "(__fish_complete_path (commandline -ct))" -d 'keep this run'"'"'s figures in a file, for --baseline'

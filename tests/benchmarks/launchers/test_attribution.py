@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers.attribution import attributed, silenced
+from clusterproof.plugins.benchmarks.launchers.attribution import at_fault, attributed, silenced
 from clusterproof.plugins.benchmarks.launchers.choose import LAUNCHERS
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
-from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.meters.reading import BLAMELESS, Reading
 from clusterproof.plugins.benchmarks.pairwise.model import Pair
 from clusterproof.plugins.transport import Unusable
 from tests.benchmarks.launchers.launched import PATIENT, all_reduce, cluster_of, measured
@@ -32,6 +32,22 @@ CALLED = {"gpu-1": ["ip-10-0-0-1", "10.0.0.1"], "gpu-2": ["ip-10-0-0-2.ec2.inter
 )
 def test_a_node_is_blamed_by_the_name_that_the_cluster_has_for_it(data: str, node: str) -> None:
     assert attributed(Reading(problem="NCCL failure", culprit=data), CALLED).culprit == node
+
+
+@pytest.mark.parametrize(
+    ("unreached", "node"),
+    [
+        ({}, ""),
+        ({"gpu-1": "timed out"}, "gpu-1"),
+        ({"gpu-1": "timed out", "gpu-2": "timed out"}, ""),
+        ({"gpu-1": f"{BLAMELESS}: busy: taken: 8 of 8 nvidia.com/gpu by ml/train-0"}, ""),
+        ({"gpu-1": f"{BLAMELESS}: busy", "gpu-2": "nothing came within 5 s after gpu-1 had ended"}, ""),
+    ],
+)
+def test_of_nodes_that_were_not_reached_one_alone_is_blamed_and_none_that_was_not_to_be_had(
+    unreached: dict[str, str], node: str
+) -> None:
+    assert at_fault(unreached) == node
 
 
 def test_what_programs_say_when_they_are_ended_from_outside_blames_nobody() -> None:

@@ -160,7 +160,7 @@ def test_further_options_reach_mpirun_word_by_word(pytester: pytest.Pytester) ->
 @pytest.mark.parametrize(
     ("name", "meter", "words"),
     [
-        ("pdsh", sending(), "no launcher is called 'pdsh'; expected srun, mpirun, ssh"),
+        ("pdsh", sending(), "no launcher is called 'pdsh'; expected srun, mpirun, ssh, pods"),
         ("mpirun", sending(), "sending has two ends; expected the launcher ssh or srun for it, and not mpirun"),
         ("ssh", all_reduce(), "all_reduce needs ranks; expected the launcher mpirun or srun for it, and not ssh"),
     ],

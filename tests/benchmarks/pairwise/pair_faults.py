@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 from bench.clusters import NOMINAL_GB_PER_S, Simulated, names, racks_of
-from clusterproof.plugins.benchmarks.meters.reading import NOT_INSTALLED, Reading
+from clusterproof.plugins.benchmarks.meters.reading import BLAMELESS, NOT_INSTALLED, Reading
 from clusterproof.plugins.benchmarks.pairwise.campaign import next_round, plan
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, write
@@ -153,6 +153,18 @@ def _without_program(node: str = "") -> Touch:
     return touch
 
 
+def _taken(node: str) -> Touch:
+    def touch(one: Measurement) -> Measurement:
+        if node not in one.pair:
+            return one
+        words = (
+            f"{node} did not answer: {BLAMELESS}: busy: taken: 8 of 8 nvidia.com/gpu by ml/train-0; expected all free"
+        )
+        return replace(one, reading=Reading(problem=words))
+
+    return touch
+
+
 def _now_and_then(node: str, rounds: tuple[int, ...]) -> Touch:
     def touch(one: Measurement) -> Measurement:
         if node not in one.pair or one.round not in rounds:
@@ -210,6 +222,7 @@ PAIR_FAULTS = (
     ),
     PairFault("no node has the meter's program", touch=_without_program(), expect={STRAGGLER: INCOMPLETE}),
     PairFault("a node without it", touch=_without_program("n0008"), expect={f"{STRAGGLER}@n0008": INCOMPLETE}),
+    PairFault("a node that a job takes", touch=_taken("n0008"), expect={f"{STRAGGLER}@n0008": INCOMPLETE}),
     PairFault("NCCL on TCP", touch=_network("Socket"), expect={TRANSPORT: FAIL}),
     PairFault("NCCL with half the EFA devices", touch=_network("efa, 16 devices"), expect={TRANSPORT: CONCERN}),
     PairFault("no word of the network", touch=_network(""), expect={TRANSPORT: INCOMPLETE}),

@@ -14,8 +14,8 @@ from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.redaction.redact import Redaction
-from clusterproof.plugins.suite import evaluate
 from clusterproof.plugins.suite.all_checks import all_checks
+from tests.builders.members import of_each, worst
 from tests.checks.control_plane.kubernetes_cluster import (
     HALF_AN_HOUR_AGO,
     JUST_NOW,
@@ -37,7 +37,7 @@ OF_KUBERNETES = {
 def verdicts(words: Words) -> dict[str, Result]:
     """What every check over Kubernetes says of this."""
     facts = words.facts()
-    return {name: evaluate.evaluate(check, facts) for name, check in OF_KUBERNETES.items()}
+    return {name: worst(check, facts) for name, check in OF_KUBERNETES.items()}
 
 
 def found(words: Words) -> dict[str, Verdict]:
@@ -62,13 +62,18 @@ def test_every_check_is_proven() -> None:
     assert proven == set(OF_KUBERNETES)
 
 
-def test_nodes_that_have_the_same_are_told_together_and_named() -> None:
+def test_a_finding_is_of_its_node_and_the_others_pass() -> None:
     words = healthy()
-    for told in words.nodes[1:]:
-        told["cordoned"] = True
-    result = verdicts(words)["k8s_node_takes_pods"]
-    assert result.message == "gpu[002-004]: it is cordoned; expected a node that takes pods"
-    assert result.devices == NAMES[1:]
+    words.nodes[1]["cordoned"] = True
+    results = of_each(OF_KUBERNETES["k8s_node_takes_pods"], words.facts())
+    assert {name: result.verdict for name, result in results.items()} == {
+        **dict.fromkeys(NAMES, Verdict.PASS),
+        NAMES[1]: Verdict.FAIL,
+    }
+    result = results[NAMES[1]]
+    assert result.is_of_node
+    assert (result.node, result.instance_type) == (NAMES[1], "p5.48xlarge")
+    assert result.message == "it is cordoned; expected a node that takes pods"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +172,7 @@ def test_of_a_node_that_was_not_reached_kubernetes_word_is_judged_and_the_rest_i
     words.of_nodes[NAMES[2]] = {}
     compared = {"k8s_gpu_seen", "k8s_gpu_labels", "k8s_hugepages", "k8s_gpu_pods"}
     assert found(words) == dict.fromkeys(compared, Verdict.INCOMPLETE)
-    assert {verdicts(words)[name].cause for name in compared} == {"a node was not reached"}  # not the cluster
+    assert all(verdicts(words)[name].is_of_unreachable for name in compared)
     give(words, 2, {"gpu": 0})
     words.pods.append(pod("old", NAMES[2], deleted=HALF_AN_HOUR_AGO, accelerators=8))
     data = verdicts(words)
@@ -178,7 +183,7 @@ def test_a_node_that_kubernetes_does_not_list_any_more_is_incomplete() -> None:
     words = healthy()
     words.kubernetes["k8s_nodes"]["nodes"].pop()
     result = verdicts(words)["k8s_node_ready"]
-    assert (result.verdict, result.devices) == (Verdict.INCOMPLETE, ("gpu004",))
+    assert (result.verdict, result.node) == (Verdict.INCOMPLETE, "gpu004")
     assert "gpu004: Kubernetes lists no such node any more" in result.message
 
 
@@ -189,16 +194,16 @@ def test_a_node_is_found_by_its_instance_where_the_inventory_names_its_host() ->
     target = Target("ip-10-1-2-3", "sagemaker-cluster:abc_workers-i-0123456789abcde01", group="workers")
     cluster = Cluster("ml", "hyperpod", (target,), dict(facts.cluster.settings))
     seen = ClusterFacts(cluster, facts.evidence, nodes(cluster, {target.name: NodeEvidence(target.name)}))
-    assert evaluate.evaluate(OF_KUBERNETES["k8s_node_ready"], seen).verdict is Verdict.PASS
+    assert worst(OF_KUBERNETES["k8s_node_ready"], seen).verdict is Verdict.PASS
 
 
 def test_a_cluster_of_nobody_else_s_is_not_asked() -> None:
     cluster = Cluster("c", "ssh", (Target("a"),))
     facts = ClusterFacts(cluster, NodeEvidence("c"), nodes(cluster, {"a": NodeEvidence("a")}))
     for check in OF_KUBERNETES.values():
-        result = evaluate.evaluate(check, facts)
+        result = worst(check, facts)
         assert result.verdict is Verdict.NOT_APPLICABLE
-        assert result.message == "c is no cluster of Kubernetes'"
+        assert result.message.removeprefix("a: ") == "c is no cluster of Kubernetes'"
 
 
 @pytest.mark.parametrize("name", ["k8s_nodes", "k8s_pods", "k8s_queues", "k8s_resource_slices"])
@@ -230,7 +235,7 @@ def test_without_the_names_of_things_the_verdicts_are_the_same(fault: Kubernetes
             learn(node.evidence)
     told = redaction.of_control_plane(facts.evidence)
     redacted = ClusterFacts(redaction.cluster, told, nodes(redaction.cluster, shown))
-    seen = {name: evaluate.evaluate(check, redacted) for name, check in OF_KUBERNETES.items()}
+    seen = {name: worst(check, redacted) for name, check in OF_KUBERNETES.items()}
     expected = {name: result.verdict for name, result in verdicts(words).items()}
     assert {name: result.verdict for name, result in seen.items()} == expected
     assert not any(name in result.message for result in seen.values() for name in (*NAMES, "worker-0", "us-west-2b-"))

@@ -95,15 +95,28 @@ class Bed:
 
     def left(self) -> list[str]:
         """What there is of a run in the namespace."""
-        return [
-            f"{kind.rpartition('/')[2]}/{one['metadata']['name']}"
-            for kind in (f"/api/v1/namespaces/{NAMESPACE}/pods", f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs")
-            for one in self.plane.items(kind)
-        ] + [
-            f"configmaps/{one['metadata']['name']}"
-            for one in self.plane.items(f"/api/v1/namespaces/{NAMESPACE}/configmaps")
-            if one["metadata"]["name"] != "kube-root-ca.crt"
-        ]
+        return left(self.plane)
+
+
+def left(plane: ControlPlane) -> list[str]:
+    """What there is of a run in the namespace."""
+    return [
+        f"{kind.rpartition('/')[2]}/{one['metadata']['name']}"
+        for kind in (f"/api/v1/namespaces/{NAMESPACE}/pods", f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs")
+        for one in plane.items(kind)
+    ] + [
+        f"configmaps/{one['metadata']['name']}"
+        for one in plane.items(f"/api/v1/namespaces/{NAMESPACE}/configmaps")
+        if one["metadata"]["name"] != "kube-root-ca.crt"
+    ]
+
+
+def grant(plane: ControlPlane) -> None:
+    """The namespace and the roles that the documents ask for."""
+    for part in RIGHTS:
+        plane.call("POST", f"{PATHS[part['kind']]}?fieldValidation=Strict", part)
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+    wait_until(lambda: bool(plane.items(path)), "given what each namespace has")
 
 
 @contextlib.contextmanager
@@ -113,10 +126,7 @@ def bed() -> Iterator[Bed]:
     try:
         (folder / "node").mkdir()
         with control_plane(folder) as plane, machine(plane, folder / "node") as node:
-            for part in RIGHTS:
-                plane.call("POST", f"{PATHS[part['kind']]}?fieldValidation=Strict", part)
-            path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-            wait_until(lambda: bool(plane.items(path)), "given what each namespace has")
+            grant(plane)
             yield Bed(plane, node)
     finally:
         if f" {folder}/" not in Path("/proc/mounts").read_text():  # else it could reach what is mounted

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import ssl
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.counterparts import installed
-from tests.testbed.kubernetes.processes import Running, running, wait_until
+from tests.testbed.kubernetes.processes import Running, running, started_again, wait_until
 from tests.transport.loopback import free_port
 
 NAME = "kubernetes"  # among tests/counterparts
@@ -41,10 +42,12 @@ class ControlPlane:
     folder: Path
     port: int
     apiserver: Running | None = None
+    address: str = "127.0.0.1"
+    apiserver_words: Sequence[str | Path] = ()
 
     @property
     def url(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
+        return f"https://{self.address}:{self.port}"
 
     @property
     def ca(self) -> Path:
@@ -72,6 +75,13 @@ class ControlPlane:
         except (OSError, ssl.SSLError):
             return False
 
+    def restart_apiserver(self) -> None:
+        """End it as a crash does, and start it again."""
+        assert self.apiserver
+        self.apiserver.stop(signal.SIGKILL)
+        self.apiserver = started_again(self.apiserver, self.apiserver_words)
+        wait_until(self.is_ready, "ready again", self.apiserver)
+
     def kubeconfig(self, token: str = ADMIN, **of_cluster: str) -> Path:
         """A kubeconfig whose one context is `bed`."""
         path = self.folder / f"kubeconfig-{token[-12:]}"
@@ -94,10 +104,15 @@ class ControlPlane:
 
 
 @contextlib.contextmanager
-def control_plane(folder: Path) -> Iterator[ControlPlane]:
-    """Start one whose files lie in `folder`, and end it."""
+def control_plane(
+    folder: Path, grace_s: int = 6, *of_apiserver: str, address: str = "127.0.0.1"
+) -> Iterator[ControlPlane]:
+    """Start one whose files lie in `folder`, and end it; a node that is silent for `grace_s` is not Ready.
+
+    `address` is its API server's.
+    """
     client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-    plane = ControlPlane(folder, free_port())
+    plane = ControlPlane(folder, free_port(), address=address)
     subprocess.run(["openssl", "genrsa", "-out", folder / "accounts.key", "2048"], check=True, capture_output=True)
     (folder / "tokens.csv").write_text(f'{ADMIN},admin,1,"system:masters"\n')
     (folder / "audit.json").write_text(json.dumps(AUDIT))
@@ -106,11 +121,13 @@ def control_plane(folder: Path) -> Iterator[ControlPlane]:
     etcd += [f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}"]
     controllers: list[str | Path] = [program("kube-controller-manager"), f"--kubeconfig={plane.kubeconfig()}"]
     controllers += [f"--service-account-private-key-file={folder}/accounts.key", "--bind-address=127.0.0.1"]
-    controllers += [f"--secure-port={free_port()}", "--leader-elect=false", "--node-monitor-grace-period=6s"]
+    controllers += [f"--secure-port={free_port()}", "--leader-elect=false", f"--node-monitor-grace-period={grace_s}s"]
     controllers += [f"--root-ca-file={plane.ca}"]  # what pods know the API server by
     with contextlib.ExitStack() as stack:
         stack.enter_context(running(folder / "etcd.log", etcd))
-        plane.apiserver = stack.enter_context(running(folder / "apiserver.log", _apiserver(plane, client)))
+        plane.apiserver_words = [*_apiserver(plane, client), *of_apiserver]
+        plane.apiserver = stack.enter_context(running(folder / "apiserver.log", plane.apiserver_words))
+        stack.callback(lambda: plane.apiserver and plane.apiserver.stop())  # that of today
         wait_until(plane.is_ready, "ready", plane.apiserver)
         manager = stack.enter_context(running(folder / "controllers.log", controllers))
         wait_until(lambda: _has_accounts(plane), "at work", manager)
@@ -123,7 +140,7 @@ def _apiserver(plane: ControlPlane, etcd: str) -> list[str | Path]:
         program("kube-apiserver"),
         f"--etcd-servers={etcd}",
         f"--secure-port={plane.port}",
-        "--bind-address=127.0.0.1",
+        f"--bind-address={plane.address}",
         f"--cert-dir={folder}/certificates",
         "--service-account-issuer=https://kubernetes.default",
         f"--service-account-signing-key-file={folder}/accounts.key",

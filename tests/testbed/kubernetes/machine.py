@@ -10,13 +10,13 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.testbed.kubernetes.control_plane import ControlPlane, program
 from tests.testbed.kubernetes.image import archive
-from tests.testbed.kubernetes.processes import Running, running, wait_until
+from tests.testbed.kubernetes.processes import Running, running, started_again, wait_until
 from tests.transport.loopback import free_port
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -38,6 +38,9 @@ state = "{folder}/state"
   [plugins."io.containerd.grpc.v1.cri".cni]
     conf_dir = "{folder}/cni"
     bin_dir = "{folder}/cni"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    base_runtime_spec = "{folder}/spec.json"
 """
 
 
@@ -85,24 +88,33 @@ class Machine:
         try:
             yield
         finally:
-            log = (self.folder / "kubelet.log").open("ab")
-            with log:
-                process = subprocess.Popen(self.kubelet_words, stdout=log, stderr=log, start_new_session=True, cwd="/")
-            self.kubelet = Running(process, self.folder / "kubelet.log")
+            self.kubelet = started_again(self.kubelet, self.kubelet_words)
             wait_until(lambda: self.ready() == "True", "ready again", self.kubelet)
 
 
 @contextlib.contextmanager
-def machine(plane: ControlPlane, folder: Path, name: str = "gpu001") -> Iterator[Machine]:
-    """Start containerd and a kubelet, and wait until the node is Ready; nothing of them is left behind."""
+def machine(
+    plane: ControlPlane,
+    folder: Path,
+    name: str = "gpu001",
+    address: str = "127.0.0.1",
+    host: Sequence[str] = (),
+    devices: Sequence[str] = (),
+) -> Iterator[Machine]:
+    """Start containerd and a kubelet, and wait until the node is Ready; nothing of them is left behind.
+
+    `host` is the command that enters the host with this address; empty is this machine. Every container is given the
+    `devices`, as a runtime gives GPUs: files that are there, and behind which is nothing.
+    """
     port = free_port()
     cgroup = cgroup_of(port)
     (folder / "cni").mkdir()
     (folder / "cni" / "10-none.conflist").write_text(json.dumps(NO_NETWORK))
     (folder / "containerd.toml").write_text(CONTAINERD.format(folder=folder, sandbox=SANDBOX))
+    (folder / "spec.json").write_text(json.dumps(_spec(devices)))
     (folder / "images.tar").write_bytes(archive({"/pause": program("pause")}, [SANDBOX, KUBE_PROXY]))
-    (folder / "kubelet.json").write_text(json.dumps(_kubelet(folder, cgroup, port)))
-    words = [program("kubelet"), f"--config={folder}/kubelet.json", f"--kubeconfig={plane.kubeconfig()}"]
+    (folder / "kubelet.json").write_text(json.dumps(_kubelet(folder, cgroup, port, address)))
+    words = [*host, program("kubelet"), f"--config={folder}/kubelet.json", f"--kubeconfig={plane.kubeconfig()}"]
     words += [f"--root-dir={folder}/kubelet", f"--hostname-override={name}", "--cloud-provider=external"]
     node = Machine(name, folder, plane, words, port)
     with contextlib.ExitStack() as stack:
@@ -110,7 +122,7 @@ def machine(plane: ControlPlane, folder: Path, name: str = "gpu001") -> Iterator
         stack.callback(_remove_cgroup, cgroup)
         _make_cgroup(cgroup)
         log = folder / "containerd.log"
-        containerd = stack.enter_context(running(log, ["containerd", "--config", folder / "containerd.toml"]))
+        containerd = stack.enter_context(running(log, [*host, "containerd", "--config", folder / "containerd.toml"]))
         wait_until(lambda: _ctr(folder, "version").returncode == 0, "up", containerd)
         imported = _ctr(folder, "images", "import", str(folder / "images.tar"))
         assert imported.returncode == 0, imported.stderr
@@ -118,7 +130,7 @@ def machine(plane: ControlPlane, folder: Path, name: str = "gpu001") -> Iterator
         node.kubelet = stack.enter_context(running(folder / "kubelet.log", words))
         stack.callback(lambda: node.kubelet and node.kubelet.stop())  # that of today
         wait_until(lambda: node.ready() == "True", "ready", node.kubelet)
-        node.set_address("127.0.0.1")
+        node.set_address(address)
         wait_until(lambda: KUBE_PROXY in node.images(), "telling its images", node.kubelet)
         yield node
 
@@ -128,11 +140,11 @@ def cgroup_of(port: int) -> str:
     return f"clusterproof-test-{port}"
 
 
-def _kubelet(folder: Path, cgroup: str, port: int) -> dict[str, object]:
+def _kubelet(folder: Path, cgroup: str, port: int, address: str) -> dict[str, object]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": "127.0.0.1",
+        "address": address,
         "port": port,
         "healthzPort": 0,
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
@@ -152,6 +164,14 @@ def _kubelet(folder: Path, cgroup: str, port: int) -> dict[str, object]:
         "nodeStatusUpdateFrequency": "2s",
         "nodeStatusReportFrequency": "5s",
     }
+
+
+def _spec(devices: Sequence[str]) -> object:
+    """What runc is told of every container, before the kubelet has its say."""
+    spec = json.loads(subprocess.check_output(["ctr", "oci", "spec"]))
+    null = {"type": "c", "major": 1, "minor": 3, "fileMode": 0o666, "uid": 0, "gid": 0}
+    spec["linux"]["devices"] = [{"path": f"/dev/{name}", **null} for name in devices]
+    return spec
 
 
 def _ctr(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -47,6 +47,13 @@ def running(log: Path, words: Sequence[str | Path]) -> Iterator[Running]:
         one.stop()
 
 
+def started_again(one: Running, words: Sequence[str | Path]) -> Running:
+    """A program that was stopped, with the same log."""
+    with one.log.open("ab") as log:
+        process = subprocess.Popen(list(words), stdout=log, stderr=log, start_new_session=True, cwd="/")
+    return Running(process, one.log)
+
+
 def wait_until(is_so: Callable[[], bool], what: str, of: Running | None = None) -> None:
     """Raises TimeoutError with the program's last words, at once where it has ended."""
     until = time.monotonic() + START_S

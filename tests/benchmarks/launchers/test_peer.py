@@ -1,0 +1,75 @@
+"""What stands for ssh between two pods: one command, of a peer who knows the word."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from clusterproof.plugins.agent.payload import joined
+from clusterproof.plugins.benchmarks.launchers import FOLDER, peer
+from tests.testbed.kubernetes.processes import wait_until
+from tests.transport.loopback import free_port
+
+SOURCE = f"{joined((FOLDER / 'peer.py',))}\nmain()\n"
+WORD = "a word of the run"
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Where somebody serves who knows the word."""
+    number = free_port()
+    served = subprocess.Popen([sys.executable, "-c", SOURCE, str(number)], env={**os.environ, peer.WORD: WORD})
+    wait_until(lambda: listens(number), "listening")
+    yield number
+    served.kill()
+    served.wait()
+
+
+def listens(port: int) -> bool:
+    """Whoever only looks is no peer."""
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def asked(port: int, command: str, word: str = WORD) -> subprocess.CompletedProcess[str]:
+    """As mpirun calls its agent: a host, and the words of a command."""
+    environment = {**os.environ, peer.WORD: word, peer.WHERE: f"127.0.0.1:{port}"}
+    words = [sys.executable, "-c", SOURCE, "gpu002", *command.split()]
+    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("status", [0, 7, 127])
+def test_output_and_exit_status_are_those_of_the_command(port: int, status: int) -> None:
+    done = asked(port, f"echo one; echo two >&2; exit {status}")
+    assert (done.stdout, done.returncode) == ("one\ntwo\n", status)
+
+
+def test_output_without_an_end_of_line_and_of_any_length_is_whole(port: int) -> None:
+    assert asked(port, "head -c 300000 /dev/zero | tr '\\0' x").stdout == "x" * 300_000
+
+
+def test_the_word_is_in_no_environment_of_what_is_started(port: int) -> None:
+    assert WORD not in asked(port, "env").stdout
+
+
+def test_who_does_not_know_the_word_has_nothing_run_and_who_does_is_still_served(port: int) -> None:
+    refused = asked(port, "echo done", word="another")
+    assert (refused.stdout, refused.returncode) == ("", 1)
+    assert asked(port, "echo done").stdout == "done\n"
+
+
+def test_only_one_command_is_run(port: int) -> None:
+    assert asked(port, "echo done").stdout == "done\n"
+    assert asked(port, "echo again").stdout == ""
+
+
+def test_an_answer_to_another_question_is_none() -> None:
+    assert peer.answer_to(b"1", b"w", b"rm") != peer.answer_to(b"2", b"w", b"rm") != peer.answer_to(b"2", b"w", b"ls")

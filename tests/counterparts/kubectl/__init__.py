@@ -1,0 +1,1 @@
+"""kubectl, of the versions that people have."""

@@ -1,0 +1,1 @@
+"""Kwok: kubelets of a thousand nodes."""

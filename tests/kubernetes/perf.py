@@ -1,0 +1,106 @@
+"""Nodes with GPUs that there are not, images with what loads them, and runs by pods that ask for these GPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.transport import Answer, Limits
+from clusterproof.plugins.transport.kubernetes_perf import PerfPods
+from tests.kubernetes.programs import END, shell
+from tests.testbed.compiled import program
+from tests.testbed.kubernetes.image import archive
+from tests.testbed.kubernetes.nodes import Nodes
+from tests.testbed.kubernetes.processes import wait_until
+from tests.testbed.kubernetes.programs_image import (
+    open_mpi_files,
+    program_files,
+    python_files,
+    shell_files,
+    with_libraries,
+)
+from tests.testbed.load import SPEEDS, tool
+from tests.testbed.ranks import ALL_REDUCE
+
+NAMES = ("gpu001", "gpu002")
+GPUS = 8
+GPU = "nvidia.com/gpu"
+DEVICES = [f"nvidia{number}" for number in range(GPUS)]
+TOOLS = "/opt/tools"
+RANKS, GOOD, WRONG = "localhost/ranks:1", "localhost/good:1", "localhost/wrong:1"
+PODS_OF_JOBS = "/api/v1/namespaces/default/pods"
+
+
+def give_gpus(bed: Nodes) -> None:
+    """What a device plugin does, as far as the scheduler sees it; a cloud's controller has seen the nodes."""
+    for machine in bed.machines.values():
+        bed.plane.patch(f"{machine.path}/status", {"status": {"capacity": {GPU: str(GPUS)}}})
+        labels = {"node.kubernetes.io/instance-type": "p5.48xlarge"}
+        bed.plane.patch(machine.path, {"metadata": {"labels": labels}, "spec": {"taints": None}})
+    wait_until(lambda: all(free(bed, name) for name in bed.machines), "told by the kubelets")
+
+
+def free(bed: Nodes, name: str) -> bool:
+    return bool(bed.plane.call("GET", bed.machines[name].path)["status"]["allocatable"].get(GPU) == str(GPUS))
+
+
+def give_images(bed: Nodes) -> None:
+    """A real MPI with ranks that sum, and the stand-in for nccl-tests on one node: a good one, and one that errs."""
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = Path(folder, "all_reduce_perf")
+        ranks.write_bytes(program(Path(__file__).parents[1] / "testbed/tools/all_reduce.c", compiler="mpicc"))
+        shared = {**python_files(), **shell_files()}
+        mpi = {**open_mpi_files(), **program_files("iperf3"), **with_libraries([ranks]), ALL_REDUCE: ranks}
+        alone = Path(folder, "tool")
+        alone.write_text(tool("all_reduce_perf"))
+        images = [archive({**shared, **mpi}, [RANKS])]
+        for name, words in ((GOOD, ""), (WRONG, "all_reduce wrong 3\n")):
+            speeds = Path(folder, name.replace("/", "-"))
+            speeds.write_text(words)
+            images.append(archive({**shared, SPEEDS: speeds, f"{TOOLS}/all_reduce_perf": alone}, [name]))
+        for machine in bed.machines.values():
+            for image in images if machine.name == NAMES[0] else images[:1]:
+                machine.add_image(image)
+
+
+@contextlib.contextmanager
+def job(bed: Nodes, node: str, gpus: int) -> Iterator[str]:
+    """Somebody's pod that has so many GPUs of a node, until the end of the block."""
+    requests = {GPU: str(gpus)}
+    container = {"name": "train", "image": RANKS, "imagePullPolicy": "Never", "command": ["/usr/bin/sleep", "600"]}
+    spec = {
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "hostNetwork": True,
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{**container, "resources": {"limits": requests}}],
+    }
+    bed.plane.call("POST", PODS_OF_JOBS, {"metadata": {"name": "train-0"}, "spec": spec})
+    path = f"{PODS_OF_JOBS}/train-0"
+    try:
+        wait_until(lambda: bed.plane.call("GET", path)["status"].get("phase") == "Running", "running")
+        yield "default/train-0"
+    finally:
+        bed.plane.call("DELETE", f"{path}?gracePeriodSeconds=0")
+        wait_until(lambda: not bed.plane.items(PODS_OF_JOBS), "gone")
+
+
+def limits(answer_s: float = 60, connect_s: float = 60, **settings: str) -> Limits:
+    """Those of a patient run with the image of ranks."""
+    return Limits(connect_s=connect_s, answer_s=answer_s, settings={"k8s_perf_image": RANKS, **settings})
+
+
+def run(script: str, *names: str, pods: PerfPods | None = None, **options: float | str) -> Mapping[str, Answer]:
+    """What a script of /bin/sh says on each node."""
+    answers: dict[str, Answer] = {}
+    targets = [Target(name) for name in names or NAMES[:1]]
+    patience = limits(**options)  # type: ignore[arg-type]
+    (pods or PerfPods()).run(targets, shell(script), patience, lambda one, said: answers.update({one.name: said}))
+    return answers
+
+
+def said(answer: Answer) -> str:
+    """Its output, without the words of its end."""
+    return answer.output.decode().replace(f"{END}\n", "")

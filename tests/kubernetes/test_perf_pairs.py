@@ -1,0 +1,74 @@
+"""Pairs of nodes by pods: a real mpirun that starts its ranks without ssh."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from clusterproof.plugins.benchmarks.launchers.choose import launcher_for
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.meters.choose import METERS
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.model import Pair
+from clusterproof.plugins.transport import Unusable
+from clusterproof.plugins.transport.kubernetes_perf import PerfPods
+from tests.benchmarks.launchers.launched import cluster_of, measured
+from tests.kubernetes.perf import GPU, GPUS, NAMES, job, limits
+from tests.kubernetes.programs import PODS
+from tests.testbed.kubernetes.nodes import Nodes
+from tests.testbed.kubernetes.processes import wait_until
+from tests.testbed.needs import needs_cluster, needs_kubernetes, needs_openmpi
+
+pytestmark = [needs_kubernetes, needs_cluster, needs_openmpi]
+PAIR = Pair(*NAMES)
+
+
+def campaign(meter: Meter, run_s: float = 60.0, **settings: int) -> Campaign:
+    cluster = cluster_of(dict.fromkeys(NAMES, ""), "kubernetes")
+    return Campaign(meter, MeterSettings(**settings), cluster, limits(), run_s, connection=PerfPods())  # type: ignore[arg-type]
+
+
+def reading(meter: Meter, **settings: int) -> Reading:
+    with launcher_for(campaign(meter, **settings)) as launcher:
+        return measured(launcher, [PAIR])[str(PAIR)]
+
+
+def test_ranks_of_nccl_tests_are_on_both_nodes(perf: Nodes) -> None:
+    data = reading(METERS["nccl-tests"], ranks_per_node=2, size_bytes=2**20)
+    assert (data.problem, data.ranks, sorted(data.hosts), data.is_correct) == ("", 4, sorted(NAMES), True)
+    assert perf.left() == []
+
+
+def test_a_node_that_a_job_has_taken_meanwhile_is_not_blamed(perf: Nodes) -> None:
+    with launcher_for(campaign(METERS["nccl-tests"], ranks_per_node=1, size_bytes=2**20)) as launcher:
+        measured(launcher, [PAIR])
+        with job(perf, NAMES[1], GPUS) as name:
+            data = measured(launcher, [PAIR])[str(PAIR)]
+    words = f"{NAMES[1]} did not answer: by no fault of its own: busy: taken: {GPUS} of {GPUS} {GPU} by {name}"
+    assert words in data.problem
+    assert (data.culprit, data.is_blameless) == ("", True)
+    assert perf.left() == []
+
+
+def test_an_interrupted_round_is_ended_by_close(perf: Nodes) -> None:
+    sleeping = Meter("sleeping", lambda *_: Reading(), server=lambda *_: "sleep 600", client=lambda *_: "sleep 600")
+    launcher = launcher_for(campaign(sleeping, run_s=600.0))
+    round_ = threading.Thread(target=lambda: measured(launcher, [PAIR]), daemon=True)
+    round_.start()
+    wait_until(lambda: len(of_the_round(perf)) == 2, "running")
+    launcher.close()
+    wait_until(lambda: not perf.left(), "clean")
+
+
+def of_the_round(bed: Nodes) -> list[str]:
+    """The pods that run a pair's ends: each the first of its own, where those that only ask are of one run."""
+    names = [one["metadata"]["name"] for one in bed.plane.items(PODS) if one["status"].get("phase") == "Running"]
+    return [name for name in names if name.endswith("-0")]
+
+
+def test_elsewhere_the_launcher_is_refused() -> None:
+    cluster = cluster_of(dict.fromkeys(NAMES, ""), "local")
+    with pytest.raises(Unusable, match="the launcher pods is for clusters of Kubernetes"):
+        launcher_for(Campaign(METERS["iperf3"], MeterSettings(), cluster, limits()), "pods")

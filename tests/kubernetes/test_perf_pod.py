@@ -1,0 +1,98 @@
+"""What a pod that loads a node asks for, and who holds a node's devices."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.kubernetes.nodes import KubernetesNode, node_of
+from clusterproof.plugins.kubernetes.workloads import Pod, pod_of
+from clusterproof.plugins.transport.kubernetes_perf_pod import perf_pod, taken, why_not_whole
+from clusterproof.plugins.transport.kubernetes_pod import Run
+
+RUN = Run("clusterproof-0123456789", "clusterproof", "public.ecr.aws/hpc-cloud/nccl-tests:1", "d9607e19-f88f-11e6")
+EFA, GPU, PAGES = "vpc.amazonaws.com/efa", "nvidia.com/gpu", "hugepages-2Mi"
+P5 = {GPU: "8", EFA: "32", PAGES: "10Gi", "cpu": "192"}
+
+
+def node(capacity: dict[str, str], allocatable: dict[str, str] | None = None, **labels: str) -> KubernetesNode:
+    status = {"capacity": capacity, "allocatable": capacity if allocatable is None else allocatable}
+    return node_of({"metadata": {"name": "gpu001", "labels": labels}, "status": status})
+
+
+def holder(name: str, phase: str = "Running", **requests: int) -> Pod:
+    resources = {"requests": {key.replace("_", "/"): str(value) for key, value in requests.items()}}
+    containers = [{"name": "one", "resources": resources}]
+    return pod_of(
+        {"metadata": {"name": name, "namespace": "ml"}, "spec": {"containers": containers}, "status": {"phase": phase}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("capacity", "limits"),
+    [
+        (P5, {GPU: "8", EFA: "32", PAGES: "5120Mi"}),
+        ({**P5, PAGES: "2Gi"}, {GPU: "8", EFA: "32", PAGES: "2Gi"}),
+        ({**P5, PAGES: "0"}, {GPU: "8", EFA: "32"}),
+        ({GPU: "8", PAGES: "10Gi"}, {GPU: "8"}),
+        ({"aws.amazon.com/neuron": "16", "aws.amazon.com/neuroncore": "128"}, {"aws.amazon.com/neuron": "16"}),
+        ({"cpu": "8", EFA: "0"}, {}),
+    ],
+)
+def test_it_asks_for_all_devices_of_the_node_and_for_huge_pages_with_efa(
+    capacity: dict[str, str], limits: dict[str, str]
+) -> None:
+    (container,) = perf_pod(RUN, "one", node(capacity), 900)["spec"]["containers"]
+    assert container["resources"]["limits"] == limits
+    pages = {key: value for key, value in limits.items() if key == PAGES}
+    assert container["resources"]["requests"] == {"cpu": "1", "memory": "1Gi", **pages}
+
+
+def test_the_scheduler_places_it_and_it_has_no_privilege_and_nothing_of_the_hosts_files() -> None:
+    made = perf_pod(RUN, f"{RUN.name}-12345", node(P5), 900)
+    text = json.dumps(made, separators=(",", ":"))
+    assert not {"nodeName", "privileged", "hostPath", "hostPID", "hostIPC"} & keys(made)
+    assert '"capabilities":{"add":["IPC_LOCK"]}' in text
+    assert '"matchFields":[{"key":"metadata.name","operator":"In","values":["gpu001"]}]' in text
+    assert len(text) <= 2000
+
+
+@pytest.mark.parametrize(
+    ("pods", "words"),
+    [
+        ([], ""),
+        ([holder("done", "Succeeded", **{"nvidia.com_gpu": 8}), holder("cpu", cpu=4)], ""),
+        ([holder("train-0", **{"nvidia.com_gpu": 1})], "taken: 1 of 8 nvidia.com/gpu by ml/train-0; expected all free"),
+        (
+            [holder("a", **{"nvidia.com_gpu": 2, "vpc.amazonaws.com_efa": 4}), holder("b", **{"nvidia.com_gpu": 4})],
+            "taken: 6 of 8 nvidia.com/gpu by ml/a, ml/b; 4 of 32 vpc.amazonaws.com/efa by ml/a; expected all free",
+        ),
+    ],
+)
+def test_who_holds_devices_is_told_by_name(pods: list[Pod], words: str) -> None:
+    assert taken(node(P5), pods) == words
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (node(P5), ""),
+        (node(P5, {**P5, GPU: "7"}), "7 of 8 nvidia.com/gpu can be allocated; expected all"),
+        (node(P5, {}), "0 of 8 nvidia.com/gpu, 0 of 32 vpc.amazonaws.com/efa can be allocated; expected all"),
+        (
+            node(P5, **{"nvidia.com/gpu.sharing-strategy": "mps"}),
+            "its GPUs are shared (nvidia.com/gpu.sharing-strategy=mps); expected whole ones, which a pod has to itself",
+        ),
+        (node(P5, **{"nvidia.com/gpu.sharing-strategy": "none"}), ""),
+    ],
+)
+def test_a_node_whose_devices_no_pod_could_have_is_told(found: KubernetesNode, words: str) -> None:
+    assert why_not_whole(found) == words
+
+
+def keys(data: Any) -> set[str]:
+    if isinstance(data, dict):
+        return set(data) | {key for value in data.values() for key in keys(value)}
+    return {key for value in data for key in keys(value)} if isinstance(data, list) else set()

@@ -1,0 +1,66 @@
+"""Files of images that hold Debian's own programs: each with the libraries that it is linked with."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+PYTHON = Path("/usr/bin/python3")
+LIBRARY = re.compile(r"(/\S+) \(0x")
+LEFT_OUT = {
+    *("test", "dist-packages", "idlelib", "ensurepip", "lib2to3", "__pycache__"),
+    *("config-3.11-x86_64-linux-gnu", "distutils", "pydoc_data", "tkinter", "turtledemo", "unittest"),
+}
+OF_SHELL = ("awk", "cat", "cut", "getent", "id", "sed", "sleep", "tail", "timeout", "touch", "uname")
+OPEN_MPI = ("mpirun", "orted")
+PLUGINS = Path("/usr/lib/x86_64-linux-gnu/openmpi/lib/openmpi3")
+TEXTS = Path("/usr/share/openmpi")
+
+
+def python_files() -> Mapping[str, Path]:
+    """A Python of Debian's with its library, and a shell; nothing else."""
+    ask = "import os, sys; print(os.path.realpath(sys.executable)); print(os.path.dirname(os.__file__))"
+    program, library = subprocess.check_output([PYTHON, "-I", "-c", ask], text=True).split()
+    modules = [file for file in Path(library).rglob("*") if file.suffix in (".py", ".so")]
+    kept = [file for file in modules if not LEFT_OUT & set(file.parts)]
+    programs = {"/bin/sh": Path("/bin/sh"), str(PYTHON): Path(program)}
+    return programs | with_libraries([*programs.values(), *kept])
+
+
+def shell_files() -> Mapping[str, Path]:
+    """What shell commands of meters use besides."""
+    return _programs(OF_SHELL) | {"/etc/passwd": Path("/etc/passwd"), "/etc/nsswitch.conf": Path("/etc/nsswitch.conf")}
+
+
+def open_mpi_files() -> Mapping[str, Path]:
+    """Debian's Open MPI: what starts ranks, and what these load."""
+    texts = [file for file in TEXTS.rglob("*") if file.is_file()]
+    return _programs(OPEN_MPI) | with_libraries([*PLUGINS.glob("*.so"), *texts])
+
+
+def program_files(*names: str) -> Mapping[str, Path]:
+    """Other programs of this machine."""
+    return _programs(names)
+
+
+def with_libraries(files: Iterable[Path]) -> Mapping[str, Path]:
+    """These files, and what they are linked with, each where it is on this machine."""
+    found = {str(file): file for file in files}
+    linked = [file for file in found.values() if file.suffix not in (".py", ".txt", ".conf", ".ini", ".h")]
+    for path in sorted({path for file in linked for path in _libraries(file)}):
+        found[path] = Path(path)
+    return found
+
+
+def _programs(names: Iterable[str]) -> Mapping[str, Path]:
+    files = {name: Path(str(shutil.which(name))) for name in names}
+    return {f"/usr/bin/{name}": file.resolve() for name, file in files.items()} | {
+        path: file for path, file in with_libraries(files.values()).items() if path not in map(str, files.values())
+    }
+
+
+def _libraries(file: Path) -> list[str]:
+    return LIBRARY.findall(subprocess.run(["ldd", file], capture_output=True, text=True, check=False).stdout)
