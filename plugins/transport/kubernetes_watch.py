@@ -24,6 +24,7 @@ class PodWatch:
         self._gone: set[str] = set()
         self._lock = threading.Lock()
         self._changed: dict[str, threading.Condition] = {}  # one for each pod: an event wakes whom it concerns
+        self._awaited: dict[str, Callable[[Pod], bool]] = {}  # and only where the pod is as they want it
         self._problem: KubernetesError | None = None
         self._is_over = False
         self._thread = threading.Thread(target=self._follow, name="pods", daemon=True)
@@ -45,6 +46,7 @@ class PodWatch:
         """
         with self._lock:
             changed = self._changed.setdefault(name, threading.Condition(self._lock))
+            self._awaited[name] = settled
             while True:
                 pod, is_gone = self._pods.get(name), name in self._gone
                 left_s = until - time.monotonic()
@@ -82,7 +84,8 @@ class PodWatch:
                 self._pods[pod.name] = pod
                 if kind == "DELETED":
                     self._gone.add(pod.name)
-                self._tell([pod.name])
+                if pod.name in self._gone or (pod.name in self._awaited and self._awaited[pod.name](pod)):
+                    self._tell([pod.name])
             if self._is_over:
                 return
 
