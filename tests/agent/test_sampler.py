@@ -18,7 +18,7 @@ from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.watch.told import Hello, Logged, Stream, Tick, Told
 from tests.testbed.needs import needs_frozen, needs_nodes
 from tests.testbed.node import Node, NodeImage, entered, healthy_cpu, healthy_p5, with_nvml, with_stuck_nvml
-from tests.testbed.nvml.library import VALUES_PATH
+from tests.testbed.nvml.library import VALUES_PATH, answer_now
 from tests.watch.watched_bed import log, samplers
 
 pytestmark = needs_nodes
@@ -187,3 +187,16 @@ def test_its_text_is_made_once_for_all_nodes_and_their_cursors(monkeypatch: pyte
 
     monkeypatch.setattr(ast, "parse", parse)  # which fails, too, where many threads do it at once
     assert sampler(10.0, "/", ("boot", 7, 1.5)) != first
+
+
+def test_a_gpu_that_is_lost_is_told_and_that_it_is_back() -> None:
+    with sampling(with_nvml(healthy_p5(), 3)) as running:
+        healthy = (running.node.root / VALUES_PATH.lstrip("/")).read_text()
+        told = lambda: [tick.facts[3]["lost"] for tick in running.ticks if "lost" in tick.facts.get(3, {})]  # noqa: E731
+        running.until(lambda: told() == [None], "facts of the GPU")
+        answer_now(running.node.root, f"{healthy.rstrip()}\n[gpu 3]\nlost_after = 0\n")
+        running.until(lambda: len(told()) == 2, "that it is lost")
+        assert told()[1]["error"] == "GPU_IS_LOST"
+        answer_now(running.node.root, healthy)
+        running.until(lambda: len(told()) == 3, "that it is back")
+        assert told()[2] is None

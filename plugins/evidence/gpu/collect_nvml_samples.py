@@ -120,14 +120,16 @@ class _Gpu:
     def changed(self, node: Node, is_its_turn: bool) -> dict[str, object]:
         """The facts that are no longer what was told of them; all of them where the GPU is lost, or has new errors."""
         if isinstance(self.handle, dict):
+            self.handle = answer_to(pynvml.nvmlDeviceGetHandleByIndex, self.index)
+        if isinstance(self.handle, dict):
             data: dict[str, object] = {"lost": self.handle}
         else:
             data = self._throttle(node)
             errors = answer_to(ASKED["ecc_uncorrected_total"], self.handle)
             if _is_lost(errors):
                 data["lost"] = errors
-            elif is_its_turn or errors != self._told.get("ecc_uncorrected_total", errors):
-                data.update(self._facts(node))
+            elif is_its_turn or self._told.get("lost") or errors != self._told.get("ecc_uncorrected_total", errors):
+                data.update({"lost": None, **self._facts(node)})
         new = {key: value for key, value in data.items() if key not in self._told or self._told[key] != value}
         self._told.update(new)
         return new
