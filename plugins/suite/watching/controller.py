@@ -145,6 +145,7 @@ class Controller:
         if not chosen:
             return
         self._visiting.update(chosen)
+        self.watch.visiting(chosen)
         some = replace(self.cluster, targets=tuple(one for one in self.cluster.targets if one.name in set(chosen)))
 
         def make() -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import REACHABLE
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.watching.judge import LASTING, LOG, NVML, Judge
+from clusterproof.plugins.suite.watching.judge import LASTING, Judge, judged
+from clusterproof.plugins.watch.newer import LOG, NVML, Meanwhile
 from clusterproof.plugins.watch.of_tick import (
     CLOCK,
     NO_LOG,
@@ -36,6 +37,7 @@ class _Node:
     why: str = ""  # the connection ended
     is_slowed: bool = False  # some of its GPUs are, by what was told last
     ticks: int = 0
+    meanwhile: Meanwhile | None = None  # while it is visited
 
 
 @dataclass
@@ -63,22 +65,30 @@ class Watch:
         """The nodes of which nothing is heard."""
         return sorted({key.node for key in self.states.open if key.rule == SILENT})
 
+    def visiting(self, names: Iterable[str]) -> None:
+        """All evidence of these nodes is being gathered; what they tell meanwhile is newer."""
+        for name in names:
+            self._nodes[name].meanwhile = Meanwhile()
+
     def evidence(self, data: Mapping[str, NodeEvidence], now: float) -> list[Change]:
-        """What nodes told in a whole visit, judged by all checks."""
+        """What nodes told in a whole visit, judged by all checks. What could not be judged is not over."""
         changes = []
+        data = {name: self._with_meanwhile(name, one) for name, one in data.items()}
         for name, (found, results) in self.judge.whole(data).items():
             self.incomplete[name] = sum(result.verdict is Verdict.INCOMPLETE for result in results)
             if data[name].unreached:
                 self._nodes[name].why = next((one.cause for one in results if one.check == REACHABLE), "")
                 continue
             lasting = {key: seen for key, seen in found.items() if key[1] not in LASTING}
-            changes += self.states.events(name, self.judge.all_rules, lasting, now)
+            changes += self.states.events(name, judged(results) - LASTING, lasting, now)
         return self._said(changes)
 
     def told(self, name: str, told: Told, now: float) -> list[Change]:
         """What a node's sampler tells."""
         node = self._nodes[name]
         node.heard, node.why = now, ""
+        if node.meanwhile:
+            node.meanwhile.take(told)
         changes = self.states.events(name, frozenset({SILENT}), {}, now)
         if isinstance(told, Hello):
             changes += self._hello(name, node, told, now)
@@ -86,8 +96,7 @@ class Watch:
             changes += self._tick(name, node, told, now)
         elif isinstance(told, Logged) and self.judge.knows(name):
             self.judge.logged(name, told.lines)
-            rules = self.judge.rules(LOG)
-            changes += self.states.events(name, rules, self.judge.again(name, rules), now)
+            changes += self.states.events(name, *self.judge.again(name, self.judge.rules(LOG)), now)
         return self._said(changes)
 
     def ended(self, name: str, why: str) -> None:
@@ -111,6 +120,7 @@ class Watch:
     def _hello(self, name: str, node: _Node, hello: Hello, now: float) -> list[Change]:
         changes = []
         if self.is_new_boot(name, hello):
+            node.meanwhile = Meanwhile() if node.meanwhile else None
             changes.append(_once(name, REBOOT, "it has booted; expected to stay up while it is watched", now))
         node.hello = node.last = hello
         node.boot_id = hello.boot_id
@@ -129,14 +139,17 @@ class Watch:
         node.last = tick
         is_new = self.judge.changed(name, tick.facts) if tick.facts and self.judge.knows(name) else False
         if is_new:
-            rules = self.judge.rules(NVML)
-            changes += self.states.events(name, rules, self.judge.again(name, rules), now)
+            changes += self.states.events(name, *self.judge.again(name, self.judge.rules(NVML)), now)
         lasting = dict(of_sources(tick))
         if tick.facts:
             node.is_slowed = any(facts.get("slowdown") for facts in tick.facts.values())
         if node.is_slowed and self.judge.knows(name):
-            lasting |= self.judge.again(name, LASTING)
+            lasting |= self.judge.again(name, LASTING)[1]
         return changes + self.states.tick(name, LASTS, lasting, now)
+
+    def _with_meanwhile(self, name: str, evidence: NodeEvidence) -> NodeEvidence:
+        meanwhile, self._nodes[name].meanwhile = self._nodes[name].meanwhile, None
+        return meanwhile.over(evidence) if meanwhile and not evidence.unreached else evidence
 
     def _said(self, changes: list[Change]) -> list[Change]:
         for change in changes:
