@@ -6,7 +6,7 @@ Pure: it knows no clock, only the seconds that it is told.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -81,6 +81,24 @@ class States:
     def open(self) -> Mapping[Key, Seen]:
         """What is open now."""
         return {key: state.seen for states in self._of.values() for key, state in states.items() if state.is_open}
+
+    def resume(self, changes: Iterable[Change], now: float) -> None:
+        """Go on from what another watch has said, in its order, in seconds by the clock of this one."""
+        for change in changes:
+            state = None if change.kind is Kind.HAPPENED else self._state(change.key, Seen(change.verdict, ""))
+            if state is None:
+                continue
+            state.is_open = change.kind is not Kind.CLOSED
+            if state.is_open:
+                state.seen = Seen(change.verdict, change.message)
+                state.is_flapping = change.kind is Kind.FLAPPING
+                if change.kind is not Kind.WORSE:
+                    state.opened_at = [*state.opened_at, change.time_s][-FLAPS - 1 :]
+            state.is_fail = state.is_open and (state.is_fail or change.verdict is Verdict.FAIL)
+        for states in list(self._of.values()):
+            for key, state in list(states.items()):
+                if not state.is_open:
+                    self._drop(key, state, now)
 
     def events(self, node: str, rules: frozenset[str], found: Found, now: float) -> list[Change]:
         """What rules say of a node that are judged whenever something happens: said at once, and closed at once."""

@@ -23,6 +23,7 @@ from clusterproof.plugins.suite.watching.line import How
 from clusterproof.plugins.suite.watching.view import Lines, Screen, summary
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Limits, Unusable
+from clusterproof.plugins.watch.changes import CHANGES_FILE
 from clusterproof.plugins.watch.recording import Recording
 
 BAD_COMMAND_LINE, FAILED, INCOMPLETE = 4, 1, 6
@@ -93,15 +94,19 @@ def _watched(cluster: Cluster, policy: Policy, settings: Settings, record: str |
     view = Screen(state, cluster.name) if sys.stdout.isatty() else Lines(sys.stdout)
     try:
         recording = Recording(Path(record), settings.how.every_s, view.say) if record else None
+        before = state.resume(recording.said_before(), time.time() - began) if recording else 0
     except OSError as problem:
         raise Refused(f"--record {record}: {problem.strerror}; expected a folder that may be written") from None
     controller = Controller(cluster, state, settings, recording, view.show)
-    before = {number: signal.signal(number, lambda *_: controller.stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+    ends = (signal.SIGINT, signal.SIGTERM)
+    handlers = {number: signal.signal(number, lambda *_: controller.stop()) for number in ends}
     try:
         with view:
+            if before:
+                view.say(f"open since before, and not said again: {before} ({record}/{CHANGES_FILE})")
             controller.run()
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
     for line in summary(state, time.monotonic() - began):
         sys.stdout.write(f"{line}\n")

@@ -74,7 +74,7 @@ class Controller:
         try:
             if self.recording:
                 folder = self.recording.folder
-                self.recording.guard(lambda: write_cluster(folder, self.cluster), time.monotonic())
+                self.recording.guard(lambda: write_cluster(folder, self.cluster), time.monotonic(), is_owed=True)
             self._visit([target.name for target in self.cluster.targets])
             first = self._events.get()  # or None: it is stopped
             if self._failed:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import REACHABLE
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.watching.judge import LASTING, Judge, judged
@@ -64,6 +65,14 @@ class Watch:
     def silent(self) -> list[str]:
         """The nodes of which nothing is heard."""
         return sorted({key.node for key in self.states.open if key.rule == SILENT})
+
+    def resume(self, changes: Iterable[Change], later_s: float) -> int:
+        """Go on from what was said before, by a clock that is so much later than ours; how much of it is open."""
+        ours = (one for one in changes if one.key.node in self._nodes)
+        self.states.resume((replace(one, time_s=one.time_s - later_s) for one in ours), self.began)
+        for key, seen in self.states.open.items():
+            self.verdicts[key] = seen.verdict
+        return len(self.states.open)
 
     def visiting(self, names: Iterable[str]) -> None:
         """All evidence of these nodes is being gathered; what they tell meanwhile is newer."""
