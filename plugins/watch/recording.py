@@ -98,7 +98,9 @@ class Recording:
 
     def told(self, node: str, told: Told, wall_s: float, now: float, why: str = "") -> None:
         """Keep what a node told."""
-        recording = self._nodes.setdefault(node, NodeRecording(self.folder, node, self._every_s))
+        recording = self._nodes.get(node)
+        if recording is None:
+            recording = self._nodes[node] = NodeRecording(self.folder, node, self._every_s)
         recording.learn(told, why)
         self.guard(lambda: recording.write(told, wall_s), now)
         if self._trouble:
