@@ -3,120 +3,27 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.suite.watching import line
-from clusterproof.plugins.transport import staying
 from clusterproof.plugins.watch.of_tick import CLOCK, REBOOT, SILENT
-from tests.testbed.clock import set_clock, settable
+from tests.testbed.clock import settable
 from tests.testbed.cluster import testbed
-from tests.testbed.faults import with_file
-from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_cluster
 from tests.testbed.node import healthy_p5
-from tests.watch.watched_bed import Watched, log, samplers, watched
+from tests.watch.troubles import CLOSED, TROUBLES, make_quick, xid, xids
+from tests.watch.watched_bed import Watched, samplers, watched
 
 pytestmark = needs_cluster
-
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
-OPENED, CLOSED, HAPPENED = "opened", "closed", "happened"
-Act = Callable[[Watched, str], object]
-
-
-def kill_sampler(watch: Watched, name: str) -> None:
-    watch.bed.nodes[name].run(["/bin/sh", "-c", "kill -9 $(pgrep -o -f '^[^ ]*python3 .* begin[.]')"])
-
-
-def kill_sshds(watch: Watched, name: str) -> None:
-    watch.bed.nodes[name].run(["/bin/sh", "-c", "kill -9 $(pgrep sshd)"])
-
-
-def change_host_key(watch: Watched, name: str) -> None:
-    watch.bed.replace_host_key(name)
-    kill_sampler(watch, name)
-
-
-def boot_again(image: Callable[[str], NodeImage]) -> Act:
-    def act(watch: Watched, name: str) -> None:
-        watch.bed.start(name, with_file(image(name), BOOT_ID, f"{name}-booted-again\n"))
-
-    return act
-
-
-def another_machine(name: str) -> NodeImage:
-    return healthy_p5(f"another-{name}")
-
-
-def set_clocks(watch: Watched, name: str) -> None:
-    for offset_s in (3600, 0):
-        said = len(watch.of(CLOCK, name))
-        set_clock(watch.bed.nodes[name], offset_s)
-        watch.until(lambda said=said: len(watch.of(CLOCK, name)) > said, "that the clock was set")  # type: ignore[misc]
-
-
-def nothing(_watch: Watched, _name: str) -> None:
-    return
-
-
-@dataclass(frozen=True)
-class Trouble:
-    """What happens to a node, what mends it, and what is said of it, by rule."""
-
-    node: str
-    act: Act
-    mend: Act
-    said: dict[str, Sequence[str]]
-    is_off: bool = False  # meanwhile, so that it logs nothing
-
-    @property
-    def is_silent(self) -> bool:
-        return SILENT in self.said
-
-
-SILENCE = {SILENT: (OPENED, CLOSED)}
-BOOTED = {**SILENCE, REBOOT: (HAPPENED,)}
-TROUBLES = (
-    Trouble("killed", kill_sampler, nothing, {}),
-    Trouble("sshd", kill_sshds, lambda watch, name: watch.bed.start_sshd(name), SILENCE),
-    Trouble("host-key", change_host_key, lambda watch, name: watch.bed.know_host_key(name), SILENCE),
-    Trouble(
-        "wire", lambda watch, name: watch.bed.cut_wire(name), lambda watch, name: watch.bed.mend_wire(name), SILENCE
-    ),
-    Trouble("clock", set_clocks, nothing, {CLOCK: (HAPPENED, HAPPENED)}),
-    Trouble("reboot", lambda watch, name: watch.bed.stop(name), boot_again(healthy_p5), BOOTED, is_off=True),
-    Trouble("replaced", lambda watch, name: watch.bed.stop(name), boot_again(another_machine), BOOTED, is_off=True),
-)
 NAMES = [trouble.node for trouble in TROUBLES]
 
 
-def xid(watch: Watched, name: str, code: int) -> None:
-    text = f"NVRM: Xid (PCI:0000:64:00): {code}, pid='<unknown>', name=<unknown>, it broke"
-    for _ in range(3):
-        log(watch.bed.nodes[name], text, time.clock_gettime(time.CLOCK_BOOTTIME))
-
-
-def xids(watch: Watched, name: str) -> list[str]:
-    """The Xids that were said to begin, in their order."""
-    said = [one for one in watch.of("gpu.no_xid", name) if one.kind.value == OPENED]
-    return [one.key.device.rpartition(" ")[2] for one in said]
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "LEAST_DEAD_S", 6.0)
-    monkeypatch.setattr(line, "LONGEST_PAUSE_S", 2.0)
-    monkeypatch.setattr(staying, "LOOK_S", 1.0)
-
-
-@pytest.mark.usefixtures("quick")
 def test_no_trouble_of_a_node_costs_an_alert_or_repeats_one_or_leaves_anything(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    make_quick(monkeypatch)
     threads = threading.active_count()
     with testbed({name: healthy_p5(name) for name in NAMES}) as bed:
         settable(bed.nodes["clock"])
