@@ -92,13 +92,8 @@ static void read_again(void)
     struct stat now;
     if (stat(VALUES_FILE, &now))
         return;
-    if (known && known != now.st_ino) {
-        for (int i = 0; i < line_count; i++) {
-            free(lines[i].key);
-            free(lines[i].value);
-        }
-        read_file();
-    }
+    if (known && known != now.st_ino)
+        read_file(); /* values of before stay where they are: a call may hold one */
     known = now.st_ino;
 }
 
