@@ -100,11 +100,21 @@ class States:
                 if not state.is_open:
                     self._drop(key, state, now)
 
-    def events(self, node: str, rules: frozenset[str], found: Found, now: float) -> list[Change]:
-        """What rules say of a node that are judged whenever something happens: said at once, and closed at once."""
+    def events(
+        self,
+        node: str,
+        rules: frozenset[str],
+        found: Found,
+        now: float,
+        unknown: frozenset[tuple[str, str]] = frozenset(),
+    ) -> list[Change]:
+        """What rules say of a node that are judged whenever something happens: said at once, and closed at once.
+
+        `unknown` are the devices of which a rule could not judge now: nothing of theirs is over.
+        """
         changes: list[Change] = []
         for key, state in list(self._of.get(node, {}).items()):
-            if key.rule in rules and (key.device, key.rule) not in found:
+            if key.rule in rules and (key.device, key.rule) not in found and (key.device, key.rule) not in unknown:
                 if state.is_open:
                     changes += self._close(key, state, now)
                 self._drop(key, state, now)

@@ -86,3 +86,10 @@ def test_errors_of_a_gpu_that_is_lost_since_are_not_over(day: Day) -> None:
     day.tick({3: {"lost": None, "ecc_uncorrected_dram": 0, "ecc_uncorrected_total": 0}})
     assert day.of("gpu.no_uncorrected_ecc") == ["opened", "closed"]
     assert day.of("gpu.gpu_answers") == ["opened", "closed"]
+
+
+def test_errors_of_other_gpus_are_over_while_one_is_lost(day: Day) -> None:
+    day.tick({5: ECC})
+    day.tick({3: {"lost": {"error": "GPU_IS_LOST", "text": "GPU is lost"}}})
+    day.tick({5: {"ecc_uncorrected_dram": 0, "ecc_uncorrected_total": 0}})
+    assert day.of("gpu.no_uncorrected_ecc") == ["opened", "closed"]

@@ -32,6 +32,7 @@ XIDS: Mapping[str, str] = {"gpu.no_xid": "Xid", "gpu.no_sxid": "SXid"}  # checks
 LASTING = frozenset({"gpu.no_throttle"})  # checks of what comes and goes: judged at each tick, and said when it lasts
 
 Found = dict[tuple[str, str], Seen]  # by device and check
+Unknown = frozenset[tuple[str, str]]
 
 
 class Judge:
@@ -98,11 +99,12 @@ class Judge:
         self._keep(name, with_facts(before, facts))
         return self._nodes[name].evidence is not before
 
-    def again(self, name: str, rules: Iterable[str]) -> tuple[frozenset[str], Found]:
-        """What these checks say of a node now, and which of them could judge it."""
+    def again(self, name: str, rules: Iterable[str]) -> tuple[frozenset[str], Found, Unknown]:
+        """Which of these checks could judge a node now, what they say of it, and what they do not know."""
         node = self._nodes[name]
         results = [verdict_on(self._policy, self._checks[rule], node) for rule in sorted(rules) if rule in self._checks]
-        return judged(results), self._found(node, results)
+        could, unknown = judged(results)
+        return could, self._found(node, results), unknown
 
     def _of(self, name: str) -> NodeEvidence:
         node = self._nodes.get(name)
@@ -126,9 +128,14 @@ class Judge:
         return found
 
 
-def judged(results: Iterable[Result]) -> frozenset[str]:
-    """The checks that could judge: of the others nothing is known, and nothing is over."""
-    return frozenset(one.check for one in results if one.verdict is not Verdict.INCOMPLETE)
+def judged(results: Iterable[Result]) -> tuple[frozenset[str], Unknown]:
+    """The checks that could judge, and devices of theirs that they could not: of these nothing is over."""
+    made = [(one.check, one.devices if one.verdict is Verdict.INCOMPLETE else ()) for one in results if _says(one)]
+    return frozenset(check for check, _ in made), frozenset((device, check) for check, some in made for device in some)
+
+
+def _says(result: Result) -> bool:
+    return result.verdict is not Verdict.INCOMPLETE or bool(result.devices)
 
 
 def _of_xids(node: Node, result: Result) -> Found:

@@ -89,7 +89,8 @@ class Watch:
                 self._nodes[name].why = next((one.cause for one in results if one.check == REACHABLE), "")
                 continue
             lasting = {key: seen for key, seen in found.items() if key[1] not in LASTING}
-            changes += self.states.events(name, judged(results) - LASTING, lasting, now)
+            rules, unknown = judged(results)
+            changes += self.states.events(name, rules - LASTING, lasting, now, unknown)
         return self._said(changes)
 
     def told(self, name: str, told: Told, now: float) -> list[Change]:
@@ -105,7 +106,7 @@ class Watch:
             changes += self._tick(name, node, told, now)
         elif isinstance(told, Logged) and self.judge.knows(name):
             self.judge.logged(name, told.lines)
-            changes += self.states.events(name, *self.judge.again(name, self.judge.rules(LOG)), now)
+            changes += self._judged_again(name, LOG, now)
         return self._said(changes)
 
     def ended(self, name: str, why: str) -> None:
@@ -148,13 +149,18 @@ class Watch:
         node.last = tick
         is_new = self.judge.changed(name, tick.facts) if tick.facts and self.judge.knows(name) else False
         if is_new:
-            changes += self.states.events(name, *self.judge.again(name, self.judge.rules(NVML)), now)
+            changes += self._judged_again(name, NVML, now)
         lasting = dict(of_sources(tick))
         if tick.facts:
             node.is_slowed = any(facts.get("slowdown") for facts in tick.facts.values())
         if node.is_slowed and self.judge.knows(name):
             lasting |= self.judge.again(name, LASTING)[1]
         return changes + self.states.tick(name, LASTS, lasting, now)
+
+    def _judged_again(self, name: str, collector: str, now: float) -> list[Change]:
+        """What the checks that read it say now."""
+        rules, found, unknown = self.judge.again(name, self.judge.rules(collector))
+        return self.states.events(name, rules, found, now, unknown)
 
     def _with_meanwhile(self, name: str, evidence: NodeEvidence) -> NodeEvidence:
         meanwhile, self._nodes[name].meanwhile = self._nodes[name].meanwhile, None
