@@ -93,3 +93,12 @@ def test_errors_of_other_gpus_are_over_while_one_is_lost(day: Day) -> None:
     day.tick({3: {"lost": {"error": "GPU_IS_LOST", "text": "GPU is lost"}}})
     day.tick({5: {"ecc_uncorrected_dram": 0, "ecc_uncorrected_total": 0}})
     assert day.of("gpu.no_uncorrected_ecc") == ["opened", "closed"]
+
+
+def test_a_concern_about_a_gpu_is_said_while_another_is_lost_and_each_in_its_own_words(day: Day) -> None:
+    day.tick({3: {"lost": {"error": "GPU_IS_LOST", "text": "GPU is lost"}}})
+    day.tick({5: {"nvlink_errors": {"replay": {"0": 12}}}, 6: {"nvlink_errors": {"replay": {"7": 3}}}})
+    said = {one.key.device: one.message for one in day.said if one.key.rule == "gpu.nvlink_errors"}
+    assert said.keys() == {"GPU 5", "GPU 6"}
+    assert "NVLink 0: 12 replay" in said["GPU 5"]
+    assert "NVLink 7: 3 replay" in said["GPU 6"]

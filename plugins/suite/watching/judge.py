@@ -19,7 +19,7 @@ from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, evalu
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
-from clusterproof.plugins.suite.evaluate import verdict_on
+from clusterproof.plugins.suite.evaluate import verdicts_on
 from clusterproof.plugins.watch.newer import LOG, NVML, with_facts, with_known, with_lines
 from clusterproof.plugins.watch.states import Seen
 from clusterproof.plugins.watch.told import LogLine
@@ -65,7 +65,7 @@ class Judge:
         said = {}
         alike = Alike()  # nodes of a kind tell mostly the same, at one visit
         for name in data:
-            results = [verdict_on(self._policy, check, made[name]) for check in self._checks.values()]
+            results = self._results(made[name], self._checks)
             said[name] = self._found(made[name], results), results
         for name in data:
             if not data[name].unreached:
@@ -102,7 +102,7 @@ class Judge:
     def again(self, name: str, rules: Iterable[str]) -> tuple[frozenset[str], Found, Unknown]:
         """Which of these checks could judge a node now, what they say of it, and what they do not know."""
         node = self._nodes[name]
-        results = [verdict_on(self._policy, self._checks[rule], node) for rule in sorted(rules) if rule in self._checks]
+        results = self._results(node, sorted(rules))
         could, unknown = judged(results)
         return could, self._found(node, results), unknown
 
@@ -114,6 +114,10 @@ class Judge:
         node = self._nodes[name]
         if evidence is not node.evidence:
             self._nodes[name] = replace(node, evidence=evidence, known={})
+
+    def _results(self, node: Node, rules: Iterable[str]) -> list[Result]:
+        every = (self._checks[rule] for rule in rules if rule in self._checks)
+        return [result for check in every for result in verdicts_on(self._policy, check, node)]
 
     def _found(self, node: Node, results: Iterable[Result]) -> Found:
         found: Found = {}
@@ -130,12 +134,11 @@ class Judge:
 
 def judged(results: Iterable[Result]) -> tuple[frozenset[str], Unknown]:
     """The checks that could judge, and devices of theirs that they could not: of these nothing is over."""
-    made = [(one.check, one.devices if one.verdict is Verdict.INCOMPLETE else ()) for one in results if _says(one)]
-    return frozenset(check for check, _ in made), frozenset((device, check) for check, some in made for device in some)
-
-
-def _says(result: Result) -> bool:
-    return result.verdict is not Verdict.INCOMPLETE or bool(result.devices)
+    every = list(results)
+    unknown = {
+        (device, one.check) for one in every if one.verdict is Verdict.INCOMPLETE for device in one.devices or ("",)
+    }
+    return frozenset(one.check for one in every if ("", one.check) not in unknown), frozenset(unknown)
 
 
 def _of_xids(node: Node, result: Result) -> Found:

@@ -84,7 +84,7 @@ class Watch:
         changes = []
         data = {name: self._with_meanwhile(name, one) for name, one in data.items()}
         for name, (found, results) in self.judge.whole(data).items():
-            self.incomplete[name] = sum(result.verdict is Verdict.INCOMPLETE for result in results)
+            self.incomplete[name] = len({one.check for one in results if one.verdict is Verdict.INCOMPLETE})
             if data[name].unreached:
                 self._nodes[name].why = next((one.cause for one in results if one.check == REACHABLE), "")
                 continue
