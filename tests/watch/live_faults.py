@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,9 +38,8 @@ class OfLog:
 
 @dataclass(frozen=True)
 class OfFile:
-    """A file of the node tells it, which the sampler does not read and each visit does."""
+    """A file of the node tells it, which each visit reads and the sampler does not."""
 
-    name: str
     rule: str
     words: str
     path: str
@@ -163,6 +163,16 @@ LOG_FAULTS = (
     ),
 )
 
+PORT = "/sys/class/infiniband/rdmap79s0/ports/1"
+FILE_FAULTS = (
+    OfFile("network.efa_port_active", "rdmap79s0", f"{PORT}/state", "1: DOWN\n"),
+    OfFile("storage.lustre_health", "NOT HEALTHY", "/sys/fs/lustre/health_check", "NOT HEALTHY\n"),
+)
+VISITED_GPU_FAULTS = (
+    OfGpu("a GPU is hot", 2, "gpu.temperature", "temperature", {"temperature_c": 93, "temperature_margin_c": -4}),
+    OfGpu("persistence mode is off", 3, "gpu.persistence_mode", "persistence", {"persistence_mode": False}),
+)
+
 
 def answer(node: Node, healthy: str, *faults: OfGpu) -> None:
     """The fake library of a node answers as in the file `healthy`, but for these faults."""
@@ -176,6 +186,18 @@ def answer(node: Node, healthy: str, *faults: OfGpu) -> None:
 def answers(node: Node) -> str:
     """The file from which the fake library of a node answers."""
     return Path(node.root / VALUES_PATH.lstrip("/")).read_text(encoding="utf-8")
+
+
+@contextmanager
+def broken(root: Path, faults: Sequence[OfFile]) -> Iterator[None]:
+    """The files of the node at `root` read so while the block runs."""
+    paths = [(root / fault.path.lstrip("/"), fault.content) for fault in faults]
+    before = [path.read_text(encoding="utf-8") for path, _ in paths]
+    for path, content in paths:
+        path.write_text(content, encoding="utf-8")
+    yield
+    for (path, _), content in zip(paths, before, strict=True):
+        path.write_text(content, encoding="utf-8")
 
 
 def said_of(watch: Watched, node: str, fault: OfGpu) -> list[Change]:

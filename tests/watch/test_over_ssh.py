@@ -11,9 +11,11 @@ from clusterproof.plugins.suite.watching import controller
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
 from clusterproof.plugins.training_run.samples import CPU, MEMORY
+from clusterproof.plugins.watch.states import Kind
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster
 from tests.testbed.node import healthy_p5
+from tests.watch.live_faults import FILE_FAULTS, VISITED_GPU_FAULTS, answer, answers, broken
 from tests.watch.watched_bed import log, samplers, watched
 
 pytestmark = needs_cluster
@@ -53,7 +55,7 @@ def test_events_are_said_at_once_and_once_and_nothing_is_left_on_the_nodes(
     ]
 
 
-def test_all_evidence_is_gathered_again_each_hour_while_samples_go_on(
+def test_each_hour_all_evidence_is_gathered_while_samples_go_on_and_what_it_tells_is_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(controller, "WHOLE_S", 3.0)
@@ -67,3 +69,14 @@ def test_all_evidence_is_gathered_again_each_hour_while_samples_go_on(
         watch.until(lambda: seen.stat().st_mtime_ns > first, "another visit")
         watch.until_sampled("gpu001")
         assert watch.said == []
+        node = bed.nodes["gpu001"]
+        rules = {fault.rule: fault.words for fault in (*FILE_FAULTS, *VISITED_GPU_FAULTS)}
+        with broken(node.root, FILE_FAULTS):
+            healthy = answers(node)
+            answer(node, healthy, *VISITED_GPU_FAULTS)
+            for rule, words in rules.items():
+                assert words in watch.until_said(rule).message
+        answer(node, healthy)
+        for rule in rules:
+            watch.until_said(rule, Kind.CLOSED)
+            assert [change.kind for change in watch.of(rule)] == [Kind.OPENED, Kind.CLOSED], rule
