@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from bench import chaos, nodes, replaced, reports, runs, slurm, thousand, traces, watching
+from bench import chaos, latency, nodes, replaced, reports, runs, slurm, thousand, traces, watching
 from bench.figure import Figure
 
 
@@ -26,6 +26,7 @@ def measure(words: Sequence[str]) -> Iterator[Figure]:
         nodes.connections,
         watching.on_the_node,
         watching.who_watches,
+        latency.alerts,
         thousand.of_nodes,
         chaos.an_hour,
         replaced.beside_the_script,

@@ -20,8 +20,9 @@ from random import Random
 from bench.figure import Figure
 from bench.watched_streams import hello_line, tick_line
 from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import load
+from clusterproof.plugins.core.evidence import NodeEvidence, load
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.suite.watching import controller as module
@@ -38,7 +39,6 @@ ROOT = Path(__file__).parents[1]
 REAL, REPLAYED = 64, 936
 EVERY_S, TICKS = 10.0, 6
 SETTLE_S = 60.0  # for log-ins and the first ticks
-BATCH = 64
 SIMULATED = """
 import select, sys, time
 hello, *ticks = sys.stdin.buffer.readline().split(b"|")
@@ -77,6 +77,10 @@ def of_nodes() -> Iterator[Figure]:
     )
 
 
+def _memory(told: dict[str, float]) -> str:
+    return f"resident; {told['peak_mb']} at the first visit's peak, {told['before_mb']} before there were nodes"
+
+
 def watch(address: str) -> dict[str, float]:
     """Be who watches; the figures."""
     names = [f"gpu{number:04d}" for number in range(REAL + REPLAYED)]
@@ -84,9 +88,7 @@ def watch(address: str) -> dict[str, float]:
     cluster = Cluster("bench", "ssh", targets)
     state = Watch(Judge(cluster, NO_POLICY), EVERY_S, names, time.monotonic())
     before_mb = _resident_mb()
-    evidence = load((ROOT / "fixtures/demo/nodes/gpu001.json").read_bytes())
-    for first in range(0, len(names), BATCH):
-        state.evidence({name: replace(evidence, node=name) for name in names[first : first + BATCH]}, 0.0)
+    state.evidence(_visited(names), time.monotonic())
     random = Random(1)
     ticks = [tick_line(random, at, EVERY_S) for at in range(16)]
     _simulate(ticks)
@@ -105,13 +107,21 @@ def watch(address: str) -> dict[str, float]:
         began, spent = time.monotonic(), _cpu_s()
         time.sleep(TICKS * EVERY_S)
         percent = 100 * (_cpu_s() - spent) / (time.monotonic() - began)
-        memory = _resident_mb()
+        memory, peak = _resident_mb(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
         heard = sum(state._nodes[name].ticks >= TICKS for name in names[:REAL])
         over.set()
         running.stop()
         loop.join()
         running._end()
-    return {"cpu_percent": round(percent, 2), "memory_mb": memory, "before_mb": before_mb, "heard": heard}
+    told = {"cpu_percent": round(percent, 2), "memory_mb": memory, "peak_mb": round(peak, 1), "before_mb": before_mb}
+    return {**told, "heard": heard}
+
+
+def _visited(names: list[str]) -> dict[str, NodeEvidence]:
+    """What all nodes tell at the first visit: what one has told, under names of their own."""
+    text = (ROOT / "fixtures/demo/nodes/gpu001.json").read_text(encoding="utf-8")
+    once = Alike().once
+    return {name: once(load(text.replace("gpu001", name).replace("GPU-", f"GPU-{name}"))) for name in names}
 
 
 def _simulate(ticks: list[bytes]) -> None:

@@ -12,6 +12,7 @@ from queue import Empty, SimpleQueue
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import sampler
 from clusterproof.plugins.agent.reading import NO_CURSOR
+from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
@@ -152,7 +153,8 @@ class Controller:
             collectors = self.watch.judge.collectors
             connection = connection_for(self.cluster.connection)
             settings = self.settings
-            data = gather(some, connection, collectors, settings.probe, settings.limits, lambda _: None)
+            once = Alike().once  # a thousand nodes at once are much, and tell mostly the same
+            data = gather(some, connection, collectors, settings.probe, settings.limits, once)
             self._events.put(Visited(data))
 
         threading.Thread(target=self._tried, args=(make, chosen), name="watch-visit", daemon=True).start()
