@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
 
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.suite.watching.judge import KEPT
 from tests.watch.days import NODE, Day, evidence
 
 XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', GPU has fallen off the bus."
@@ -20,6 +23,12 @@ def day() -> Day:
     made = Day()
     made.ticks(3)
     return made
+
+
+def alive(kind: type) -> int:
+    """How many objects of a kind there are."""
+    gc.collect()
+    return sum(isinstance(one, kind) for one in gc.get_objects())
 
 
 def visited(day: Day, **collectors: Collected) -> None:
@@ -102,3 +111,14 @@ def test_a_concern_about_a_gpu_is_said_while_another_is_lost_and_each_in_its_own
     assert said.keys() == {"GPU 5", "GPU 6"}
     assert "NVLink 0: 12 replay" in said["GPU 5"]
     assert "NVLink 7: 3 replay" in said["GPU 6"]
+
+
+def test_of_a_visit_nothing_is_kept_but_what_is_judged_again(day: Day) -> None:
+    results, told = alive(Result), alive(Collected)
+    for _ in range(3):
+        visited(day, nvml=HUNG)  # so that checks cannot judge, and facts raise
+    assert alive(Result) == results
+    assert alive(Collected) == told
+    kept = day.watch.judge._nodes[NODE]
+    assert kept.group.nodes == [kept]
+    assert kept.evidence.collectors.keys() <= KEPT
