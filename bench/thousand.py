@@ -27,7 +27,7 @@ from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.suite.watching import controller as module
 from clusterproof.plugins.suite.watching import line as lines
-from clusterproof.plugins.suite.watching.controller import Controller, Settings
+from clusterproof.plugins.suite.watching.controller import Controller, Settings, give_back_memory
 from clusterproof.plugins.suite.watching.judge import Judge
 from clusterproof.plugins.suite.watching.line import Event, How
 from clusterproof.plugins.suite.watching.watch import Watch
@@ -89,6 +89,7 @@ def watch(address: str) -> dict[str, float]:
     state = Watch(Judge(cluster, NO_POLICY), EVERY_S, names, time.monotonic())
     before_mb = _resident_mb()
     state.evidence(_visited(names), time.monotonic())
+    give_back_memory()
     random = Random(1)
     ticks = [tick_line(random, at, EVERY_S) for at in range(16)]
     _simulate(ticks)

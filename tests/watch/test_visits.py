@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.evidence import Collected, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.suite.watching.judge import KEPT
+from clusterproof.plugins.suite.watching.watch import AGAIN_S
+from clusterproof.plugins.watch.told import Hello, Tick
 from tests.watch.days import NODE, Day, evidence
 
 XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', GPU has fallen off the bus."
@@ -39,7 +41,7 @@ def visited(day: Day, **collectors: Collected) -> None:
 
 
 def test_what_the_kernel_logs_after_a_visit_has_read_its_log_is_not_over_with_that_visit(day: Day) -> None:
-    day.watch.visiting([NODE])
+    day.watch.visiting([NODE], day.now)
     day.log(XID_79)
     visited(day)
     assert day.of("gpu.no_xid") == ["opened"]
@@ -48,7 +50,7 @@ def test_what_the_kernel_logs_after_a_visit_has_read_its_log_is_not_over_with_th
 
 
 def test_what_a_gpu_tells_after_a_visit_has_asked_it_is_not_over_with_that_visit(day: Day) -> None:
-    day.watch.visiting([NODE])
+    day.watch.visiting([NODE], day.now)
     day.tick({3: ECC})
     visited(day)
     day.ticks(3)
@@ -56,7 +58,7 @@ def test_what_a_gpu_tells_after_a_visit_has_asked_it_is_not_over_with_that_visit
 
 
 def test_a_line_that_a_visit_has_read_too_is_not_counted_twice(day: Day) -> None:
-    day.watch.visiting([NODE])
+    day.watch.visiting([NODE], day.now)
     day.log(XID_79)
     data: Any = evidence().collectors["kernel_log"].value
     line = [90_000.0 + day.now, XID_79]
@@ -67,7 +69,7 @@ def test_a_line_that_a_visit_has_read_too_is_not_counted_twice(day: Day) -> None
 
 
 def test_what_was_told_before_a_boot_is_not_put_over_what_the_node_tells_after_it(day: Day) -> None:
-    day.watch.visiting([NODE])
+    day.watch.visiting([NODE], day.now)
     day.log(XID_79)
     day.hello("boot-2")
     visited(day)
@@ -122,3 +124,17 @@ def test_of_a_visit_nothing_is_kept_but_what_is_judged_again(day: Day) -> None:
     kept = day.watch.judge._nodes[NODE]
     assert kept.group.nodes == [kept]
     assert kept.evidence.collectors.keys() <= KEPT
+
+
+def test_a_boot_is_visited_until_a_visit_has_reached_the_node(day: Day) -> None:
+    hello, tick = Hello("boot-2", 1.7e9, 5.0), Tick(1.7e9, 5.0, (), ())
+    assert not day.watch.is_due(NODE, hello, day.now)
+    day.hello("boot-2")
+    assert day.watch.is_due(NODE, hello, day.now)
+    day.watch.visiting([NODE], day.now)
+    day.said += day.watch.evidence({NODE: NodeEvidence(NODE, unreached=Unreached.LOST)}, day.now)
+    assert not day.watch.is_due(NODE, tick, day.now + AGAIN_S - 1)
+    assert day.watch.is_due(NODE, tick, day.now + AGAIN_S)
+    assert day.watch.is_due(NODE, hello, day.now)
+    visited(day)
+    assert not day.watch.is_due(NODE, hello, day.now + AGAIN_S)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from clusterproof.plugins.suite.watching import line
+from clusterproof.plugins.suite.watching import line, watch
 from clusterproof.plugins.transport import staying
 from clusterproof.plugins.watch.of_tick import CLOCK, REBOOT, SILENT
 from tests.testbed.clock import set_clock
@@ -106,3 +106,4 @@ def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line, "LEAST_DEAD_S", 6.0)
     monkeypatch.setattr(line, "LONGEST_PAUSE_S", 2.0)
     monkeypatch.setattr(staying, "LOOK_S", 1.0)
+    monkeypatch.setattr(watch, "AGAIN_S", 10.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -132,12 +134,11 @@ class Controller:
             self._told(event.node, event.what, event.at)
 
     def _told(self, node: str, told: Told, at: float) -> None:
-        has_booted = isinstance(told, Hello) and self.watch.is_new_boot(node, told)
         if self.recording:
             why = self._why.pop(node, "") if isinstance(told, Hello) else ""
             self.recording.told(node, told, time.time(), at, why)
         self._say(self.watch.told(node, told, at))
-        if has_booted or (isinstance(told, Hello) and not self.watch.judge.knows(node)):
+        if self.watch.is_due(node, told, at):
             self._visit([node])
 
     def _visit(self, names: Iterable[str]) -> None:
@@ -146,7 +147,7 @@ class Controller:
         if not chosen:
             return
         self._visiting.update(chosen)
-        self.watch.visiting(chosen)
+        self.watch.visiting(chosen, time.monotonic())
         some = replace(self.cluster, targets=tuple(one for one in self.cluster.targets if one.name in set(chosen)))
 
         def make() -> None:
@@ -177,6 +178,7 @@ class Controller:
                 if not evidence.unreached:
                     self.recording.guard(partial(write_node, folder, evidence), now)
         self._say(self.watch.evidence(data, now))
+        give_back_memory()
 
     def _say(self, changes: Sequence[Change]) -> None:
         if changes and self.recording:
@@ -198,6 +200,14 @@ class Visited:
     """What nodes told in a whole visit."""
 
     data: Mapping[str, NodeEvidence]
+
+
+def give_back_memory() -> None:
+    """What a visit took: until the next one none of it is needed."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc, which keeps it otherwise
+    if trim:
+        trim(0)
 
 
 def _cursor_of(watch: Watch, name: str) -> Callable[[], tuple[str, int, float] | None]:

@@ -26,6 +26,7 @@ from clusterproof.plugins.watch.states import Change, Key, Kind, Seen, States
 from clusterproof.plugins.watch.told import Hello, Logged, Tick, Told
 
 Found = Mapping[tuple[str, str], Seen]
+AGAIN_S = 60.0  # after the beginning of a visit that did not reach a node which tells its ticks
 LASTS = frozenset({*LASTING, *RULES_OF_TICK})
 
 
@@ -39,6 +40,8 @@ class _Node:
     is_slowed: bool = False  # some of its GPUs are, by what was told last
     ticks: int = 0
     meanwhile: Meanwhile | None = None  # while it is visited
+    visited: float = 0.0  # when its last visit began
+    is_due: bool = True  # all of its evidence is to be gathered: it has not been in this boot
 
 
 @dataclass
@@ -74,10 +77,16 @@ class Watch:
             self.verdicts[key] = seen.verdict
         return len(self.states.open)
 
-    def visiting(self, names: Iterable[str]) -> None:
+    def visiting(self, names: Iterable[str], now: float) -> None:
         """All evidence of these nodes is being gathered; what they tell meanwhile is newer."""
         for name in names:
             self._nodes[name].meanwhile = Meanwhile()
+            self._nodes[name].visited = now
+
+    def is_due(self, name: str, told: Told, now: float) -> bool:
+        """Whether all evidence of a node that tells this is to be gathered, no visit having reached it in this boot."""
+        node = self._nodes[name]
+        return node.is_due and (isinstance(told, Hello) or now - node.visited >= AGAIN_S)
 
     def evidence(self, data: Mapping[str, NodeEvidence], now: float) -> list[Change]:
         """What nodes told in a whole visit, judged by all checks. What could not be judged is not over."""
@@ -88,6 +97,7 @@ class Watch:
             if data[name].unreached:
                 self._nodes[name].why = next((one.cause for one in results if one.check == REACHABLE), "")
                 continue
+            self._nodes[name].is_due = False
             lasting = {key: seen for key, seen in found.items() if key[1] not in LASTING}
             rules, unknown = judged(results)
             changes += self.states.events(name, rules - LASTING, lasting, now, unknown)
@@ -131,6 +141,7 @@ class Watch:
         changes = []
         if self.is_new_boot(name, hello):
             node.meanwhile = Meanwhile() if node.meanwhile else None
+            node.is_due = True
             changes.append(_once(name, REBOOT, "it has booted; expected to stay up while it is watched", now))
         node.hello = node.last = hello
         node.boot_id = hello.boot_id
