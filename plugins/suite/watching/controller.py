@@ -169,7 +169,7 @@ class Controller:
         finally:
             self._visiting.difference_update(names)
 
-    def _judge(self, data: Mapping[str, NodeEvidence]) -> None:
+    def _judge(self, data: dict[str, NodeEvidence]) -> None:
         self._visiting.difference_update(data)
         now = time.monotonic()
         if self.recording:
@@ -178,6 +178,7 @@ class Controller:
                 if not evidence.unreached:
                     self.recording.guard(partial(write_node, folder, evidence), now)
         self._say(self.watch.evidence(data, now))
+        data.clear()
         give_back_memory()
 
     def _say(self, changes: Sequence[Change]) -> None:
@@ -197,9 +198,9 @@ class Controller:
 
 @dataclass(frozen=True)
 class Visited:
-    """What nodes told in a whole visit."""
+    """What nodes told in a whole visit, until it is judged."""
 
-    data: Mapping[str, NodeEvidence]
+    data: dict[str, NodeEvidence]
 
 
 def give_back_memory() -> None:
