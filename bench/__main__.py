@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from bench import kubernetes, nodes, pods, replaced, reports, runs, slurm, traces, watching
+from bench import chaos, kubernetes, latency, nodes, pods, replaced, reports, runs, slurm, thousand, traces, watching
 from bench.figure import Figure
 
 
@@ -27,6 +27,9 @@ def measure(words: Sequence[str]) -> Iterator[Figure]:
         kubernetes.pods,
         watching.on_the_node,
         watching.who_watches,
+        latency.alerts,
+        thousand.of_nodes,
+        chaos.an_hour,
         replaced.beside_the_script,
         pods.slow_node,
     ]

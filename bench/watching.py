@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import subprocess
@@ -13,6 +12,7 @@ from random import Random
 
 from bench.figure import Figure
 from bench.runs import DEMO, cpu_s
+from bench.watched_streams import hello_line, tick_line
 from clusterproof.plugins.agent.payload import new_nonce, sampler, started_by_shell
 from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.core.cluster import Cluster, Target
@@ -72,8 +72,8 @@ def who_watches() -> Iterator[Figure]:
         recording = Recording(Path(folder), EVERY_S, print)
         streams = {name: Stream("cp") for name in names}
         for name in names:
-            _feed(watch, recording, name, streams[name], _hello(), 0.0)
-        ticks = [_tick(random, at) for at in range(16)]
+            _feed(watch, recording, name, streams[name], hello_line(), 0.0)
+        ticks = [tick_line(random, at, EVERY_S) for at in range(16)]
         spent = 0.0
         for at, line in enumerate(ticks):
             before = cpu_s(resource.RUSAGE_SELF)
@@ -93,31 +93,6 @@ def _feed(watch: Watch, recording: Recording, name: str, stream: Stream, line: b
     for told in stream.told(line):
         watch.told(name, told, now)
         recording.told(name, told, 1.7e9 + now, now)
-
-
-def _hello() -> bytes:
-    data = {"sampler": 1, "boot_id": "b", "log": "", "now": 1.7e9, "up": 100.0}
-    return f"cp {json.dumps(data)}\n".encode()
-
-
-def _tick(random: Random, at: int) -> bytes:
-    def gpu() -> list[float]:
-        busy = [random.randint(92, 99), random.randint(550, 700) / 10, random.randint(350, 450) / 10]
-        moved = [random.randint(30_000, 45_000), random.randint(1_000, 2_000)]
-        now = [70_123, random.randint(1_590, 1_980), random.randint(550, 690), random.randint(58, 62)]
-        return [*busy, *moved, *now, random.randint(0, 60), 0, 0, 3, 0]
-
-    fixed = {"gpu_fixed": [{"uuid": f"GPU-{one}", "memory_mib": 81_559, "power_limit_w": 700.0} for one in range(8)]}
-    data = {
-        "now": 1.7e9 + at * EVERY_S,
-        "up": 100.0 + at * EVERY_S,
-        "gpu": [gpu() for _ in range(8)],
-        "host": [random.randint(100, 200) / 10, 0.1, 0.5, 0.0, 0.0, random.randint(1_800_000, 1_900_000), 0],
-        "network": [0.1, 0.2, 0, random.randint(2_000_000, 3_000_000) / 100, 21_000.5, 0],
-        "lustre": [12.5, 0.0],
-        **(fixed if at == 0 else {}),
-    }
-    return f"cp {json.dumps(data, separators=(',', ':'))}\n".encode()
 
 
 def _below(pid: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from clusterproof.plugins.core.evidence import Collected, Status
@@ -89,7 +90,7 @@ class Fact(Generic[T]):
             node.known[self.key] = self._read(node)
         known = node.known[self.key]
         if isinstance(known, (Incomplete, NotApplicable)):
-            raise known.with_traceback(None)
+            raise copy(known)
         return known  # type: ignore[no-any-return]
 
     def _read(self, node: Telling) -> T | Incomplete | NotApplicable:
@@ -98,7 +99,7 @@ class Fact(Generic[T]):
                 return NotApplicable(self.uncaptured)
             return self.decode(node, *(answer_of(name, node.collector(name)) for name in self.collectors))
         except (Incomplete, NotApplicable) as unread:
-            return unread
+            return copy(unread)  # without the frames that it has passed, and all that they hold
         except Exception as broke:  # kept as what it is: not told so that it can be understood
             return Incomplete(*_not_understood(self.name, broke))
 

@@ -38,6 +38,16 @@ def verdict_on(policy: Policy, check: Check, owner: Owner) -> Result:
     return policy.read(evaluate(check, owner))
 
 
+def verdicts_on(policy: Policy, check: Check, owner: Owner) -> list[Result]:
+    """The same, device by device: a result for each that it complains of or cannot judge, else one for all of them."""
+    rule = policy.disables(check.route.check, owner.name)
+    if rule:
+        return [not_run(check, owner, words_of(rule, policy.source))]
+    findings = _findings(check, owner)
+    told = [[one] for one in findings if one.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)]
+    return [policy.read(_result(check.route, check.subject, owner, some, 0.0)) for some in told or [findings]]
+
+
 def evaluate(check: Check, owner: Owner) -> Result:
     """Run a check on a node, a pair of them, or the cluster: one result, as bad as the worst of its devices."""
     started = time.perf_counter()

@@ -14,7 +14,7 @@ TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
     from pathlib import Path
 
-OnAnswer = Callable[[NodeEvidence], None]
+OnAnswer = Callable[[NodeEvidence], "NodeEvidence | None"]  # what is kept of it, where that is not itself
 
 
 def gather(
@@ -62,8 +62,7 @@ def ask(
     def answered(target: Target, answer: Answer) -> None:
         evidence = evidence_of(target, answer, nonce, collectors)
         with lock:
-            gathered[target.name] = evidence
-            on_answer(evidence)
+            gathered[target.name] = on_answer(evidence) or evidence
 
     connection.run(cluster.targets, to_run, limits, answered)
     return gathered

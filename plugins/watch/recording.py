@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from clusterproof.plugins.evidence.recording import recording_file
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SUFFIX, Header, SampledGpu, columns_for
 from clusterproof.plugins.training_run.write_samples import SamplesFile
+from clusterproof.plugins.watch.changes import CHANGES_FILE, append_changes, read_changes
 from clusterproof.plugins.watch.states import Change
 from clusterproof.plugins.watch.told import Hello, Logged, Tick, Told
 
-CHANGES_FILE = "changes.jsonl"
 RETRY_S = 60.0  # after a write that failed
+MAX_OWED = 10_000  # writes that wait for a disk
+NOBODY = "nobody watched"
 
 
 class NodeRecording:
@@ -26,13 +28,13 @@ class NodeRecording:
         self._hello = Hello("", 0.0, 0.0)
         self._gpus: tuple[SampledGpu, ...] = ()
         self._is_begun = False
-        self._recorded = 0.0  # until when, in seconds since 1970
-        self._why = ""
+        self._recorded = self._path.stat().st_mtime if self._path.exists() else 0.0  # until when, in seconds since 1970
+        self._why = NOBODY
 
     def learn(self, told: Told, why: str = "") -> None:
         """Take note of what the header will say; `why` the node was not connected to meanwhile."""
         if isinstance(told, Hello):
-            self._hello, self._is_begun, self._why = told, False, why
+            self._hello, self._is_begun, self._why = told, False, why or self._why
         elif isinstance(told, Tick):
             count = len(told.gpu) or len(self._gpus)
             known = told.gpus if told.gpus is not None else self._gpus
@@ -92,6 +94,7 @@ class Recording:
         self._nodes: dict[str, NodeRecording] = {}
         self._paused_until = 0.0
         self._trouble = ""
+        self._owed: deque[Callable[[], object]] = deque(maxlen=MAX_OWED)
 
     @property
     def is_in_trouble(self) -> bool:
@@ -100,24 +103,37 @@ class Recording:
 
     def told(self, node: str, told: Told, wall_s: float, now: float, why: str = "") -> None:
         """Keep what a node told."""
-        recording = self._nodes.setdefault(node, NodeRecording(self.folder, node, self._every_s))
+        recording = self._nodes.get(node)
+        if recording is None:
+            recording = self._nodes[node] = NodeRecording(self.folder, node, self._every_s)
         recording.learn(told, why)
         self.guard(lambda: recording.write(told, wall_s), now)
         if self._trouble:
             recording.forget(self._trouble)
 
-    def changes(self, changes: Iterable[Change], wall_s: float, now: float) -> None:
-        """What is said, a line each."""
-        lines = "".join(_line(change, wall_s) for change in changes)
-        if lines:
-            self.guard(lambda: self._append(lines), now)
+    def said_before(self) -> Iterator[Change]:
+        """What the watch said that this one goes on with, in seconds since 1970. Raises OSError."""
+        path = self.folder / CHANGES_FILE
+        return read_changes(path) if path.exists() else iter(())
 
-    def guard(self, write: Callable[[], object], now: float) -> None:
-        """Write; a disk that is full costs a line."""
+    def changes(self, changes: Iterable[Change], wall_s: float, now: float) -> None:
+        """What is said, a line each; what does not fit on the disk now is written when it does."""
+        kept = tuple(changes)
+        if kept:
+            self.guard(lambda: append_changes(self.folder / CHANGES_FILE, kept, wall_s), now, is_owed=True)
+
+    def guard(self, write: Callable[[], object], now: float, *, is_owed: bool = False) -> None:
+        """Write; a disk that is full costs a line. What is owed is written when it can be."""
+        if is_owed:
+            self._owed.append(write)
         if now < self._paused_until:
             return
         try:
-            write()
+            while self._owed:
+                self._owed[0]()
+                self._owed.popleft()
+            if not is_owed:
+                write()
         except OSError as problem:
             if not self._trouble:
                 self._say(f"nothing is recorded under {self.folder}: {problem.strerror or problem}; watching goes on")
@@ -132,20 +148,3 @@ class Recording:
         """Write what is left."""
         for recording in self._nodes.values():
             self.guard(recording.close, now)
-
-    def _append(self, lines: str) -> None:
-        with (self.folder / CHANGES_FILE).open("a", encoding="utf-8") as file:
-            file.write(lines)
-
-
-def _line(change: Change, wall_s: float) -> str:
-    data = {
-        "time": round(wall_s, 3),
-        "kind": change.kind.value,
-        "node": change.key.node,
-        "device": change.key.device,
-        "rule": change.key.rule,
-        "verdict": change.verdict.value,
-        "message": change.message,
-    }
-    return json.dumps(data) + "\n"

@@ -6,7 +6,7 @@ Pure: it knows no clock, only the seconds that it is told.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -85,11 +85,39 @@ class States:
         """What is open now of one node."""
         return {key: state.seen for key, state in self._of.get(node, {}).items() if state.is_open}
 
-    def events(self, node: str, rules: frozenset[str], found: Found, now: float) -> list[Change]:
-        """What rules say of a node that are judged whenever something happens: said at once, and closed at once."""
+    def resume(self, changes: Iterable[Change], now: float) -> None:
+        """Go on from what another watch has said, in its order, in seconds by the clock of this one."""
+        for change in changes:
+            state = None if change.kind is Kind.HAPPENED else self._state(change.key, Seen(change.verdict, ""))
+            if state is None:
+                continue
+            state.is_open = change.kind is not Kind.CLOSED
+            if state.is_open:
+                state.seen = Seen(change.verdict, change.message)
+                state.is_flapping = change.kind is Kind.FLAPPING
+                if change.kind is not Kind.WORSE:
+                    state.opened_at = [*state.opened_at, change.time_s][-self._pace.flaps_times - 1 :]
+            state.is_fail = state.is_open and (state.is_fail or change.verdict is Verdict.FAIL)
+        for states in list(self._of.values()):
+            for key, state in list(states.items()):
+                if not state.is_open:
+                    self._drop(key, state, now)
+
+    def events(
+        self,
+        node: str,
+        rules: frozenset[str],
+        found: Found,
+        now: float,
+        unknown: frozenset[tuple[str, str]] = frozenset(),
+    ) -> list[Change]:
+        """What rules say of a node that are judged whenever something happens: said at once, and closed at once.
+
+        `unknown` are the devices of which a rule could not judge now: nothing of theirs is over.
+        """
         changes: list[Change] = []
         for key, state in list(self._of.get(node, {}).items()):
-            if key.rule in rules and (key.device, key.rule) not in found:
+            if key.rule in rules and (key.device, key.rule) not in found and (key.device, key.rule) not in unknown:
                 if state.is_open:
                     changes += self._close(key, state, now)
                 self._drop(key, state, now)

@@ -18,7 +18,7 @@ from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.watch.told import Hello, Logged, Stream, Tick, Told
 from tests.testbed.needs import needs_frozen, needs_nodes
 from tests.testbed.node import Node, NodeImage, entered, healthy_cpu, healthy_p5, with_nvml, with_stuck_nvml
-from tests.testbed.nvml.library import VALUES_PATH
+from tests.testbed.nvml.library import VALUES_PATH, answer_now
 from tests.watch.watched_bed import log, samplers
 
 pytestmark = needs_nodes
@@ -187,3 +187,39 @@ def test_its_text_is_made_once_for_all_nodes_and_their_cursors(monkeypatch: pyte
 
     monkeypatch.setattr(ast, "parse", parse)  # which fails, too, where many threads do it at once
     assert sampler(10.0, "/", ("boot", 7, 1.5)) != first
+
+
+def test_a_gpu_that_is_lost_is_told_and_that_it_is_back() -> None:
+    with sampling(with_nvml(healthy_p5(), 3)) as running:
+        healthy = (running.node.root / VALUES_PATH.lstrip("/")).read_text()
+        told = lambda: [tick.facts[3]["lost"] for tick in running.ticks if "lost" in tick.facts.get(3, {})]  # noqa: E731
+        running.until(lambda: told() == [None], "facts of the GPU")
+        answer_now(running.node.root, f"{healthy.rstrip()}\n[gpu 3]\nlost_after = 0\n")
+        running.until(lambda: len(told()) == 2, "that it is lost")
+        assert told()[1]["error"] == "GPU_IS_LOST"
+        answer_now(running.node.root, healthy)
+        running.until(lambda: len(told()) == 3, "that it is back")
+        assert told()[2] is None
+
+
+def test_gpm_tells_means_since_the_sample_before_of_the_gpus_that_have_it() -> None:
+    metrics = {"gpm 2": 91.26, "gpm 5": 40, "gpm 20": 1000, "gpm 21": 500, "gpm 60": 20_000, "gpm 61": 20_000}
+    with sampling(with_nvml(healthy_p5(), 3, gpm=True, **metrics)) as running:
+        running.until(lambda: len([tick for tick in running.ticks if tick.gpu]) > 8, "samples of the GPUs")
+    ticks = [tick for tick in running.ticks if tick.gpu]
+    assert ticks[0].gpu[3][1:5] == (None,) * 4
+    assert {tick.gpu[3][1:5] for tick in ticks[1:]} == {(91.3, 40.0, 41_943, 1_573)}
+    assert {tick.gpu[0][1:5] for tick in ticks} == {(None,) * 4}
+
+
+def test_a_metric_that_a_gpu_does_not_tell_costs_itself_alone_and_a_gpu_that_fails_leaves_no_samples() -> None:
+    with sampling(with_nvml(healthy_p5(), 3, gpm=True, **{"gpm 2": 50, "gpm 61": "error NOT_SUPPORTED"})) as running:
+        healthy = (running.node.root / VALUES_PATH.lstrip("/")).read_text()
+        last = lambda: next((tick.gpu[3] for tick in reversed(running.ticks) if tick.gpu), (0,) * 5)  # noqa: E731
+        running.until(lambda: last()[1] == 50, "values of GPM")
+        assert last()[2:5] == (None,) * 3
+        for _ in range(3):
+            answer_now(running.node.root, healthy.replace("gpm = true", "gpm = false"))
+            running.until(lambda: last()[1] is None, "its end")
+            answer_now(running.node.root, healthy)
+            running.until(lambda: last()[1] == 50, "values of GPM again")

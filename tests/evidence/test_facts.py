@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from copy import deepcopy
 from functools import cache
 from typing import Any
@@ -164,3 +166,21 @@ def test_a_node_whose_reading_breaks_costs_its_group_nothing() -> None:
 
     assert group.counts("speed", speed) == {"speed": {"fast": 2}}
     assert group.most("speeds", lambda node: [str(speed(node)["speed"])]) == frozenset()
+
+
+def test_a_fact_that_cannot_be_read_keeps_nothing_of_who_asks_for_it() -> None:
+    class Large:
+        pass
+
+    node = Node(Target("gpu001"), NodeEvidence("gpu001", {"kernel_log": Collected(Status.DENIED)}))
+
+    def ask() -> weakref.ref[Large]:
+        large = Large()
+        with pytest.raises(Incomplete):
+            assert node.kernel_events
+        return weakref.ref(large)
+
+    asked = [ask(), ask()]
+    assert node.known
+    gc.collect()
+    assert [one() for one in asked] == [None, None]

@@ -13,30 +13,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.testbed import sshd
+from tests.testbed import sshd, wires
 from tests.testbed.image import NodeImage
-from tests.testbed.node import LEAVE_S, Node, boot, system_program
+from tests.testbed.node import Node, boot, system_program
 from tests.testbed.shaping import shaped
 from tests.testbed.sshd import USER
 
 __all__ = ["USER", "Testbed", "testbed"]
 
-CONTROL = "10.231.0.1"  # the host from which the cluster is looked at
 REFUSING_PORT = 9
-NOBODY = "02:00:00:00:00:01"  # a link address that no interface has
 SSHD_S = 10.0
 CLONE_NEWNET = 0x40000000
-
-# The switch is a bridge in a network namespace of its own, which is also the control host's. Its address is set: else
-# it is that of one of its ports, and changes for everybody when that port's node is stopped.
-SWITCH = f"""exec 2>&1
-ip link set lo up
-ip link add switch address 02:00:00:00:00:02 type bridge
-ip addr add {CONTROL}/24 dev switch
-ip link set switch up
-echo ready
-cat >/dev/null
-"""
 
 
 @dataclass(slots=True)
@@ -116,7 +103,7 @@ class Testbed:
         with contextlib.ExitStack() as stack:
             for name in names:
                 stack.enter_context(shaped(self.nodes[name].pid, "eth0", rate))
-                stack.enter_context(shaped(self._switch.pid, f"port{_number(self.addresses[name])}", rate))
+                stack.enter_context(shaped(self._switch.pid, wires.port(self.addresses[name]), rate))
             yield
 
     @contextlib.contextmanager
@@ -142,11 +129,31 @@ class Testbed:
 
     def stop(self, name: str) -> None:
         """Power a node off: its address falls silent, and its connections break without a word."""
-        ip(
-            self._switch.pid,
-            [f"link del port{_number(self.addresses[name])}", _nobody_at(self.addresses[name])],
-        )
+        wires.unplug(self._switch.pid, self.addresses[name])
         self.nodes[name].power_off()
+
+    def start(self, name: str, image: NodeImage) -> None:
+        """Power a node on that is off, or that is new, with the host key that it has under `home`."""
+        key = (self.home / f"{name}.key").read_text()
+        made = sshd.with_sshd(image, key, self.identity.with_name("identity.pub").read_text().strip())
+        self.nodes[name] = boot(made, name, network=True)
+        wires.plug_in(self._switch.pid, self.nodes[name].pid, self.addresses[name])
+        self.start_sshd(name)
+
+    def cut_wire(self, name: str) -> None:
+        """Nothing comes through between a node and the switch, and nobody is told."""
+        wires.set_port(self._switch.pid, self.addresses[name], "down")
+
+    def mend_wire(self, name: str) -> None:
+        """It comes through again."""
+        wires.set_port(self._switch.pid, self.addresses[name], "up")
+
+    def know_host_key(self, name: str) -> None:
+        """Whoever looks at the cluster knows the host key that a node has now."""
+        lines = self.known_hosts.read_text().splitlines()
+        others = [line for line in lines if line.split()[0] != self.addresses[name]]
+        key = (self.home / f"{name}.key.pub").read_text().strip()
+        self.known_hosts.write_text("\n".join([*others, f"{self.addresses[name]} {key}"]) + "\n")
 
     def replace_host_key(self, name: str) -> None:
         """Give a node's sshd a new host key, that known_hosts does not know."""
@@ -193,25 +200,16 @@ def testbed(
         pool = stack.enter_context(ThreadPoolExecutor(8))
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clusterproof-testbed-")))
         (home / ".ssh").mkdir(mode=0o700)
-        identity = sshd.new_key(home / ".ssh" / "identity")
+        sshd.new_key(home / ".ssh" / "identity")
         addresses = {name: f"10.231.0.{10 + number}" for number, name in enumerate([*images, *silent])}
-        addresses |= dict.fromkeys(refusing, CONTROL)
-        switch = stack.enter_context(switched_on())
+        addresses |= dict.fromkeys(refusing, wires.CONTROL)
+        switch = stack.enter_context(wires.switched_on())
         bed = Testbed(home, {}, dict(images), addresses, user, switch)
         stack.callback(lambda: list(pool.map(Node.power_off, bed.nodes.values())))
         host_keys = dict(zip(images, pool.map(lambda name: sshd.new_key(home / f"{name}.key"), images), strict=True))
 
-        def start(name: str) -> None:
-            image = sshd.with_sshd(images[name], (home / f"{name}.key").read_text(), identity)
-            bed.nodes[name] = boot(image, name, network=True)
-            _plug_in(bed, name)
-            bed.start_sshd(name)
-
-        _all(pool, start, images)
-        ip(
-            switch.pid,
-            [_nobody_at(addresses[name]) for name in silent],
-        )
+        _all(pool, lambda name: bed.start(name, images[name]), images)
+        wires.silence(switch.pid, [addresses[name] for name in silent])
         bed.known_hosts.write_text("".join(f"{addresses[name]} {key}\n" for name, key in host_keys.items()))
         bed.ssh_config.write_text("".join(_ssh_config(bed, name, name in refusing) for name in addresses))
         yield bed
@@ -231,54 +229,6 @@ def _ssh_config(bed: Testbed, name: str, refusing: bool) -> str:
   GlobalKnownHostsFile /dev/null
   BatchMode yes
 """
-
-
-@contextlib.contextmanager
-def switched_on() -> Iterator[subprocess.Popen[bytes]]:
-    """The process that holds the switch's namespace; it ends when its standard input does."""
-    switch = subprocess.Popen(
-        [system_program("unshare"), "--net", "/bin/sh", "-e", "-c", SWITCH],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
-    with switch:
-        assert switch.stdin
-        assert switch.stdout
-        try:
-            said = switch.stdout.readline()
-            if said != b"ready\n":
-                raise RuntimeError(f"no bridge in a network namespace: {said.decode()}")
-            yield switch
-        finally:
-            switch.stdin.close()
-            switch.wait(LEAVE_S)
-
-
-def _plug_in(bed: Testbed, name: str) -> None:
-    """Put a cable between a node and the switch."""
-    pid, address = bed.nodes[name].pid, bed.addresses[name]
-    port = f"port{_number(address)}"
-    ip(
-        bed._switch.pid,
-        [f"link add {port} type veth peer name eth0 netns {pid}", f"link set {port} master switch up"],
-    )
-    ip(pid, ["link set lo up", f"addr add {address}/24 dev eth0", "link set eth0 up"])
-
-
-def _number(address: str) -> str:
-    return address.rpartition(".")[2]
-
-
-def _nobody_at(address: str) -> str:
-    """What is sent to that address goes nowhere, and nothing comes back: as of a host that is down."""
-    return f"neigh replace {address} lladdr {NOBODY} dev switch nud permanent"
-
-
-def ip(pid: int, commands: Sequence[str]) -> None:
-    """Run these ip commands in the network namespace of a process."""
-    words = [system_program("nsenter"), "-t", str(pid), "-n", system_program("ip"), "-batch", "-"]
-    subprocess.run(words, input="\n".join(commands), text=True, check=True, capture_output=True)
 
 
 def _all(pool: ThreadPoolExecutor, act: Callable[[str], None], names: Mapping[str, object]) -> None:

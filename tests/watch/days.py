@@ -43,12 +43,16 @@ class Day:
     now: float = 0.0
     stepped_s: float = 0.0
     random: Random = field(default_factory=lambda: Random(3))
+    before: tuple[Change, ...] = ()  # what another watch has said, that this one goes on with
+    boot_id: str = BOOT_ID
 
     def __post_init__(self) -> None:
         cluster = Cluster("day", "ssh", (Target(NODE, instance_type="p5.48xlarge"),))
         self.watch = Watch(Judge(cluster, NO_POLICY), EVERY_S, [NODE], 0.0)
-        self.visit()
-        self.hello()
+        self.watch.resume(self.before, 0.0)
+        if not self.before:
+            self.visit()
+        self.hello(self.boot_id)
 
     def visit(self, **changes: Any) -> None:
         """All evidence is gathered."""
@@ -56,6 +60,7 @@ class Day:
 
     def hello(self, boot_id: str = BOOT_ID) -> None:
         """The sampler begins."""
+        self.boot_id = boot_id
         self.said += self.watch.told(NODE, Hello(boot_id, BEGAN_S + self.now, UP_S + self.now), self.now)
 
     def tick(self, facts: Mapping[int, Mapping[str, Any]] | None = None, late: float = 0.0) -> None:

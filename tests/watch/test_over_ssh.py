@@ -1,4 +1,4 @@
-"""A watch over real sshds: events, nodes that go and come, trouble of its own; nothing is left behind."""
+"""A watch over real sshds: events at once and once, all evidence each hour; nothing is left behind."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from clusterproof.plugins.suite.watching import controller
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
 from clusterproof.plugins.training_run.samples import CPU, MEMORY
-from clusterproof.plugins.watch.of_tick import REBOOT, SILENT
 from clusterproof.plugins.watch.states import Kind
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster
 from tests.testbed.node import healthy_p5
+from tests.watch.live_faults import FILE_FAULTS, VISITED_GPU_FAULTS, answer, answers, broken
 from tests.watch.watched_bed import log, samplers, watched
 
 pytestmark = needs_cluster
@@ -55,28 +55,7 @@ def test_events_are_said_at_once_and_once_and_nothing_is_left_on_the_nodes(
     ]
 
 
-def test_a_node_that_falls_silent_is_incomplete_and_a_new_sshd_finds_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    with (
-        testbed({"gpu001": healthy_p5("gpu001"), "gpu002": healthy_p5("gpu002")}) as bed,
-        watched(bed, monkeypatch) as watch,
-    ):
-        watch.until_sampled("gpu001", "gpu002")
-        node = bed.nodes["gpu001"]
-        for process in node.run(["/bin/sh", "-c", "pgrep sshd"]).stdout.split():
-            node.run(["/bin/kill", "-9", process.decode()])
-        silent = watch.until_said(SILENT)
-        assert (silent.key.node, silent.verdict) == ("gpu001", Verdict.INCOMPLETE)
-        bed.start_sshd("gpu001")
-        watch.until_said(SILENT, Kind.CLOSED)
-        watch.until_sampled("gpu001")
-        bed.stop("gpu002")
-        watch.until_said(SILENT, node="gpu002")
-        watch.until_sampled("gpu001")
-        assert [change.kind for change in watch.of(SILENT, "gpu001")] == [Kind.OPENED, Kind.CLOSED]
-        assert watch.of(REBOOT) == []
-
-
-def test_all_evidence_is_gathered_again_each_hour_while_samples_go_on(
+def test_each_hour_all_evidence_is_gathered_while_samples_go_on_and_what_it_tells_is_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(controller, "WHOLE_S", 3.0)
@@ -90,3 +69,14 @@ def test_all_evidence_is_gathered_again_each_hour_while_samples_go_on(
         watch.until(lambda: seen.stat().st_mtime_ns > first, "another visit")
         watch.until_sampled("gpu001")
         assert watch.said == []
+        node = bed.nodes["gpu001"]
+        rules = {fault.rule: fault.words for fault in (*FILE_FAULTS, *VISITED_GPU_FAULTS)}
+        with broken(node.root, FILE_FAULTS):
+            healthy = answers(node)
+            answer(node, healthy, *VISITED_GPU_FAULTS)
+            for rule, words in rules.items():
+                assert words in watch.until_said(rule).message
+        answer(node, healthy)
+        for rule in rules:
+            watch.until_said(rule, Kind.CLOSED)
+            assert [change.kind for change in watch.of(rule)] == [Kind.OPENED, Kind.CLOSED], rule

@@ -15,7 +15,8 @@ from clusterproof.plugins.training_run.read_samples import read_samples
 from clusterproof.plugins.training_run.sample_columns import HEADER, SUFFIX, SampledGpu
 from clusterproof.plugins.training_run.samples import GPU, MEMORY, Sample
 from clusterproof.plugins.watch import recording as module
-from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
+from clusterproof.plugins.watch.changes import CHANGES_FILE
+from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.states import Change, Key, Kind
 from clusterproof.plugins.watch.told import Hello, Logged, LogLine, Tick
 
@@ -98,7 +99,8 @@ def test_a_watch_that_begins_again_goes_on_in_the_same_files(kept: Kept, tmp_pat
     again = Kept(tmp_path / "kept")
     again.told(Hello("boot-1", 1.7e9 + 100, 200.0))
     again.told(tick(200.0, GPUS))
-    assert again.kinds == ["header", "sample", "sample", "header", "sample"]
+    assert again.kinds == ["header", "sample", "sample", "gap", "header", "sample"]
+    assert again.lines[3]["gap"]["why"] == "nobody watched"
 
 
 def test_changes_are_kept_as_they_are_said(kept: Kept) -> None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SM, TENSOR, PCIE_OUT, PCIE_IN, NVLINK_IN, NVLINK_OUT = METRICS = (2, 5, 20, 21, 60, 61)  # NVML_GPM_METRIC_…
+MB_A_MIB = 1.048576  # NVML tells MiB a second
 NONE: list[float | None] = [None, None, None, None]
 
 
@@ -30,24 +31,27 @@ class Gpm:
         if not self._is_there:
             return NONE
         before, self._before = self._before, self._sample()
-        if before is None or self._before is None:
+        if before is None:
             return NONE
-        asked = pynvml.c_nvmlGpmMetricsGet_t()
-        asked.version, asked.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(METRICS)
-        asked.sample1, asked.sample2 = before, self._before
-        for number, metric in enumerate(METRICS):
-            asked.metrics[number].metricId = metric
-        failed = answer_to(pynvml.nvmlGpmMetricsGet, asked)
+        told = self._metrics(before, self._before) if self._before is not None else {}
         answer_to(pynvml.nvmlGpmSampleFree, before)
-        if isinstance(failed, dict):
-            return NONE
-        told = {one.metricId: one.value for one in asked.metrics[: len(METRICS)] if not one.nvmlReturn}
         return [
             _percent(told.get(SM)),
             _percent(told.get(TENSOR)),
             _sum(told.get(NVLINK_IN), told.get(NVLINK_OUT)),
             _sum(told.get(PCIE_IN), told.get(PCIE_OUT)),
         ]
+
+    def _metrics(self, before: object, now: object) -> dict[int, float]:
+        """Those that it tells of the time between two samples, by number."""
+        asked = pynvml.c_nvmlGpmMetricsGet_t()
+        asked.version, asked.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(METRICS)
+        asked.sample1, asked.sample2 = before, now
+        for number, metric in enumerate(METRICS):
+            asked.metrics[number].metricId = metric
+        if isinstance(answer_to(pynvml.nvmlGpmMetricsGet, asked), dict):
+            return {}
+        return {one.metricId: one.value for one in asked.metrics[: len(METRICS)] if not one.nvmlReturn}
 
     def _sample(self) -> object:
         sample = answer_to(pynvml.nvmlGpmSampleAlloc)
@@ -66,4 +70,4 @@ def _percent(value: float | None) -> float | None:
 
 def _sum(*values: float | None) -> float | None:
     known = [value for value in values if value is not None and value >= 0]
-    return round(sum(known)) if known else None
+    return round(MB_A_MIB * sum(known)) if known else None

@@ -28,13 +28,14 @@ ENERGY, POWER_CAP = 83, 74  # fields: mJ since the driver was loaded, ns of the 
 THERMAL_POLICY = 75  # ns; of drivers that do not tell the hardware's slowdown apart
 SLOWDOWNS = (270, 271, 252, 253)  # ns of the hardware's slowdown, as drivers of CUDA 13 and of CUDA 12 number them
 MEMORY = "memory_used_mib memory_total_mib"
-# Facts that the collector `nvml` tells too, under its own words: asked of one GPU a tick, and of one with new errors.
+# Facts that the collector `nvml` tells too, under its own words: asked of some GPUs a tick, and of one with new errors.
 FACTS = (
     "ecc_uncorrected_dram", "ecc_uncorrected_sram", "ecc_uncorrected_total", "ecc_aggregate_uncorrected_sram",
     "sram_threshold_exceeded", "remapped_correctable remapped_uncorrectable remap_pending remap_failed",
     "retired_pages_pending", "retired_pages_single_bit retired_pages_double_bit recovery_action",
     "nvlinks nvlink_errors", "fabric",
 )  # fmt: skip
+TURNS = 4  # ticks in which all GPUs are asked for them
 REASONS = "clocks_event_reasons"
 ENDS_WITH_PARENT = 1  # PR_SET_PDEATHSIG: also while the driver holds it
 
@@ -60,13 +61,13 @@ class Sampler:
 
     def sample(self, node: Node) -> dict[str, object]:
         """The values of each GPU, and those of its facts that have changed."""
-        turn, self._turn = self._turn, (self._turn + 1) % max(1, len(self.gpus))
+        turn, self._turn = self._turn, (self._turn + 1) % TURNS
         values = []
         facts: dict[str, object] = {}
         for gpu in self.gpus:
             node.at(f"GPU {gpu.index}")
             values.append(gpu.values())
-            changed = gpu.changed(node, gpu.index == turn)
+            changed = gpu.changed(node, gpu.index % TURNS == turn)
             if changed:
                 facts[str(gpu.index)] = changed
         return {"values": values, **({"facts": {"nvml": facts}} if facts else {})}
@@ -120,14 +121,19 @@ class _Gpu:
     def changed(self, node: Node, is_its_turn: bool) -> dict[str, object]:
         """The facts that are no longer what was told of them; all of them where the GPU is lost, or has new errors."""
         if isinstance(self.handle, dict):
+            self.handle = answer_to(pynvml.nvmlDeviceGetHandleByIndex, self.index)
+        if isinstance(self.handle, dict):
             data: dict[str, object] = {"lost": self.handle}
         else:
             data = self._throttle(node)
             errors = answer_to(ASKED["ecc_uncorrected_total"], self.handle)
             if _is_lost(errors):
                 data["lost"] = errors
+            elif self._told.get("lost"):
+                self._gpm = None  # it may be there now
+                data.update({"lost": None, **self._facts(node)})
             elif is_its_turn or errors != self._told.get("ecc_uncorrected_total", errors):
-                data.update(self._facts(node))
+                data.update({"lost": None, **self._facts(node)})
         new = {key: value for key, value in data.items() if key not in self._told or self._told[key] != value}
         self._told.update(new)
         return new

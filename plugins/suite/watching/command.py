@@ -30,6 +30,7 @@ from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.transport.staying_by_srun import JOB, STREAMING
 from clusterproof.plugins.transport.submit_host import submit_host
+from clusterproof.plugins.watch.changes import CHANGES_FILE
 from clusterproof.plugins.watch.listening import Address, NoAddress
 from clusterproof.plugins.watch.notifier import NoProgram, words_of
 from clusterproof.plugins.watch.pace import Pace, WrongPace
@@ -126,6 +127,7 @@ def _watched(cluster: Cluster, policy: Policy, settings: Settings, option: argpa
     view = Screen(state, cluster.name) if sys.stdout.isatty() else Lines(sys.stdout)
     try:
         recording = Recording(Path(option.record), settings.how.every_s, view.say) if option.record else None
+        before = state.resume(recording.said_before(), time.time() - began) if recording else 0
     except OSError as problem:
         raise Refused(f"--record {option.record}: {problem.strerror}; expected a folder that may be written") from None
     outlets = Outlets(cluster.name, state, view.say)
@@ -133,6 +135,9 @@ def _watched(cluster: Cluster, policy: Policy, settings: Settings, option: argpa
     with _stopped_by_signals(controller):
         with view, outlets, _until_job_ends(cluster, controller, view, option.job):
             _open(outlets, recording, option)
+            if before:
+                outlets.look(names)
+                view.say(f"open since before, and not said again: {before} ({option.record}/{CHANGES_FILE})")
             controller.run()
         for line in summary(state, time.monotonic() - began):
             sys.stdout.write(f"{line}\n")
@@ -168,9 +173,10 @@ def _until_job_ends(
 
 @contextmanager
 def _stopped_by_signals(controller: Controller) -> Iterator[None]:
-    before = {number: signal.signal(number, lambda *_: controller.stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+    ends = (signal.SIGINT, signal.SIGTERM)
+    handlers = {number: signal.signal(number, lambda *_: controller.stop()) for number in ends}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,6 +14,7 @@ from queue import Empty, SimpleQueue
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import sampler
 from clusterproof.plugins.agent.reading import NO_CURSOR
+from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
@@ -81,7 +84,7 @@ class Controller:
         try:
             if self.recording:
                 folder = self.recording.folder
-                self.recording.guard(lambda: write_cluster(folder, self.cluster), time.monotonic())
+                self.recording.guard(lambda: write_cluster(folder, self.cluster), time.monotonic(), is_owed=True)
             self._visit([target.name for target in self.cluster.targets])
             first = self._events.get()  # or None: it is stopped
             if self._failed:
@@ -140,13 +143,12 @@ class Controller:
             self.outlets.look([event.node])
 
     def _told(self, node: str, told: Told, at: float) -> None:
-        has_booted = isinstance(told, Hello) and self.watch.is_new_boot(node, told)
         if self.recording:
             why = self._why.pop(node, "") if isinstance(told, Hello) else ""
             self.recording.told(node, told, time.time(), at, why)
         self.outlets.told(node, told, time.time(), at)
         self._say(self.watch.told(node, told, at))
-        if has_booted or (isinstance(told, Hello) and not self.watch.judge.knows(node)):
+        if self.watch.is_due(node, told, at):
             self._visit([node])
 
     def _visit(self, names: Iterable[str]) -> None:
@@ -155,13 +157,15 @@ class Controller:
         if not chosen:
             return
         self._visiting.update(chosen)
+        self.watch.visiting(chosen, time.monotonic())
         some = replace(self.cluster, targets=tuple(one for one in self.cluster.targets if one.name in set(chosen)))
 
         def make() -> None:
             collectors = self.watch.judge.collectors
             connection = connection_for(self.cluster.connection)
             settings = self.settings
-            data = gather(some, connection, collectors, settings.probe, settings.limits, lambda _: None)
+            once = Alike().once  # a thousand nodes at once are much, and tell mostly the same
+            data = gather(some, connection, collectors, settings.probe, settings.limits, once)
             self._events.put(Visited(data))
 
         threading.Thread(target=self._tried, args=(make, chosen), name="watch-visit", daemon=True).start()
@@ -175,7 +179,7 @@ class Controller:
         finally:
             self._visiting.difference_update(names)
 
-    def _judge(self, data: Mapping[str, NodeEvidence]) -> None:
+    def _judge(self, data: dict[str, NodeEvidence]) -> None:
         self._visiting.difference_update(data)
         now = time.monotonic()
         if self.recording:
@@ -184,6 +188,8 @@ class Controller:
                 if not evidence.unreached:
                     self.recording.guard(partial(write_node, folder, evidence), now)
         self._say(self.watch.evidence(data, now))
+        data.clear()
+        give_back_memory()
 
     def _say(self, changes: Sequence[Change]) -> None:
         if changes and self.recording:
@@ -203,9 +209,17 @@ class Controller:
 
 @dataclass(frozen=True)
 class Visited:
-    """What nodes told in a whole visit."""
+    """What nodes told in a whole visit, until it is judged."""
 
-    data: Mapping[str, NodeEvidence]
+    data: dict[str, NodeEvidence]
+
+
+def give_back_memory() -> None:
+    """What a visit took: until the next one none of it is needed."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc, which keeps it otherwise
+    if trim:
+        trim(0)
 
 
 def _cursor_of(watch: Watch, name: str) -> Callable[[], tuple[str, int, float] | None]:

@@ -8,7 +8,7 @@ from typing import Any
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS
 from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
@@ -19,20 +19,20 @@ from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, evalu
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
-from clusterproof.plugins.suite.evaluate import verdict_on
+from clusterproof.plugins.suite.evaluate import verdicts_on
+from clusterproof.plugins.watch.newer import LOG, NVML, with_facts, with_known, with_lines
 from clusterproof.plugins.watch.states import Seen
 from clusterproof.plugins.watch.told import LogLine
 
 OCCASION = "preflight"
-LOG, NVML = "kernel_log", "nvml"
 CHANGING = frozenset({LOG, NVML})  # what is told again while a node is watched
 OF_PLACE = ("boot", "platform", "imds", "resource_config", "edac", "pci", "rdma", "mounts", "neuron")
 KEPT = CHANGING | frozenset(OF_PLACE)  # … and what it is judged with
 XIDS: Mapping[str, str] = {"gpu.no_xid": "Xid", "gpu.no_sxid": "SXid"}  # checks whose findings are said one by one
 LASTING = frozenset({"gpu.no_throttle"})  # checks of what comes and goes: judged at each tick, and said when it lasts
-MAX_LINES = 2_000  # of the kernel log of one node
 
 Found = dict[tuple[str, str], Seen]  # by device and check
+Unknown = frozenset[tuple[str, str]]
 
 
 class Judge:
@@ -57,11 +57,6 @@ class Judge:
             if not check.collectors.isdisjoint(collectors) and check.collectors <= KEPT and name not in LASTING
         )
 
-    @property
-    def all_rules(self) -> frozenset[str]:
-        """Every check that is judged at the start, without those of what comes and goes."""
-        return frozenset(self._checks) - LASTING
-
     def whole(self, data: Mapping[str, NodeEvidence]) -> dict[str, tuple[Found, list[Result]]]:
         """What all checks say of these nodes; what is needed to judge them again is kept."""
         every = {target.name: data.get(target.name) for target in self._cluster.targets}
@@ -70,13 +65,15 @@ class Judge:
         said = {}
         alike = Alike()  # nodes of a kind tell mostly the same, at one visit
         for name in data:
-            results = [verdict_on(self._policy, check, made[name]) for check in self._checks.values()]
+            results = self._results(made[name], self._checks)
             said[name] = self._found(made[name], results), results
         for name in data:
             if not data[name].unreached:
                 kept = {one: value for one, value in data[name].collectors.items() if one in KEPT}
-                once = alike.once(replace(data[name], collectors=kept))
+                once = with_known(alike.once(replace(data[name], collectors=kept)), self._of(name))
                 self._nodes[name] = replace(made[name], evidence=once, known={})
+        for group in {id(node.group): node.group for node in made.values()}.values():
+            group.nodes = [self._nodes[node.name] for node in group.nodes if node.name in self._nodes]
         return said
 
     def knows(self, name: str) -> bool:
@@ -101,52 +98,33 @@ class Judge:
 
     def logged(self, name: str, lines: Iterable[LogLine]) -> None:
         """The kernel of a node has logged these."""
-        log = self._value(name, LOG)
-        if log is None:
-            return
-        known = list(log.get("lines") or [])
-        cursor = log.get("cursor")
-        for line in lines:
-            known.append([line.seconds, line.text, *([line.left_out] if line.left_out else [])])
-            cursor = [cursor[0] if isinstance(cursor, list) and cursor else "", line.sequence, line.seconds]
-        self._patch(name, LOG, {**log, "lines": known[-MAX_LINES:], "cursor": cursor})
+        self._keep(name, with_lines(self._nodes[name].evidence, lines))
 
     def changed(self, name: str, facts: Mapping[int, Mapping[str, Any]]) -> bool:
         """The GPUs of a node tell these facts; whether that is anything new."""
-        told = self._value(name, NVML)
-        if told is None or not isinstance(told.get("gpus"), list):
-            return False
-        gpus = [
-            {**gpu, **facts[gpu["index"]]} if isinstance(gpu, dict) and gpu.get("index") in facts else gpu
-            for gpu in told["gpus"]
-        ]
-        for gpu in gpus:
-            if isinstance(gpu, dict) and gpu.get("slowdown", ()) is None:
-                del gpu["slowdown"]
-        if gpus == told["gpus"]:
-            return False
-        self._patch(name, NVML, {**told, "gpus": gpus})
-        return True
+        before = self._nodes[name].evidence
+        self._keep(name, with_facts(before, facts))
+        return self._nodes[name].evidence is not before
 
-    def again(self, name: str, rules: Iterable[str]) -> Found:
-        """What these checks say of a node now."""
+    def again(self, name: str, rules: Iterable[str]) -> tuple[frozenset[str], Found, Unknown]:
+        """Which of these checks could judge a node now, what they say of it, and what they do not know."""
         node = self._nodes[name]
-        results = [verdict_on(self._policy, self._checks[rule], node) for rule in sorted(rules) if rule in self._checks]
-        return self._found(node, results)
+        results = self._results(node, sorted(rules))
+        could, unknown = judged(results)
+        return could, self._found(node, results), unknown
 
     def _of(self, name: str) -> NodeEvidence:
         node = self._nodes.get(name)
         return node.evidence if node else NodeEvidence(name)
 
-    def _value(self, name: str, collector: str) -> dict[str, Any] | None:
-        node = self._nodes.get(name)
-        told = node.evidence.collectors.get(collector) if node else None
-        return told.value if told and told.status is Status.TOLD and isinstance(told.value, dict) else None
-
-    def _patch(self, name: str, collector: str, value: Any) -> None:
+    def _keep(self, name: str, evidence: NodeEvidence) -> None:
         node = self._nodes[name]
-        told = {**node.evidence.collectors, collector: Collected(Status.TOLD, value)}
-        self._nodes[name] = replace(node, evidence=replace(node.evidence, collectors=told), known={})
+        if evidence is not node.evidence:
+            self._nodes[name] = replace(node, evidence=evidence, known={})
+
+    def _results(self, node: Node, rules: Iterable[str]) -> list[Result]:
+        every = (self._checks[rule] for rule in rules if rule in self._checks)
+        return [result for check in every for result in verdicts_on(self._policy, check, node)]
 
     def _found(self, node: Node, results: Iterable[Result]) -> Found:
         found: Found = {}
@@ -159,6 +137,15 @@ class Judge:
                 for device in result.devices or ("",):
                     found[device, result.check] = Seen(result.verdict, result.message.partition("\n")[0])
         return found
+
+
+def judged(results: Iterable[Result]) -> tuple[frozenset[str], Unknown]:
+    """The checks that could judge, and devices of theirs that they could not: of these nothing is over."""
+    every = list(results)
+    unknown = {
+        (device, one.check) for one in every if one.verdict is Verdict.INCOMPLETE for device in one.devices or ("",)
+    }
+    return frozenset(one.check for one in every if ("", one.check) not in unknown), frozenset(unknown)
 
 
 def _of_xids(node: Node, result: Result) -> Found:

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import REACHABLE
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.watching.judge import LASTING, LOG, NVML, Judge
+from clusterproof.plugins.suite.watching.judge import LASTING, Judge, judged
+from clusterproof.plugins.watch.newer import LOG, NVML, Meanwhile
 from clusterproof.plugins.watch.of_tick import (
     CLOCK,
     NO_LOG,
@@ -24,6 +26,7 @@ from clusterproof.plugins.watch.states import Change, Key, Kind, Seen, States
 from clusterproof.plugins.watch.told import Hello, Logged, Tick, Told
 
 Found = Mapping[tuple[str, str], Seen]
+AGAIN_S = 60.0  # after the beginning of a visit that did not reach a node which tells its ticks
 LASTS = frozenset({*LASTING, *RULES_OF_TICK})
 
 
@@ -36,6 +39,9 @@ class _Node:
     why: str = ""  # the connection ended
     is_slowed: bool = False  # some of its GPUs are, by what was told last
     ticks: int = 0
+    meanwhile: Meanwhile | None = None  # while it is visited
+    visited: float = 0.0  # when its last visit began
+    is_due: bool = True  # all of its evidence is to be gathered: it has not been in this boot
 
 
 @dataclass
@@ -65,22 +71,46 @@ class Watch:
         """The nodes of which nothing is heard."""
         return sorted({key.node for key in self.states.open if key.rule == SILENT})
 
+    def resume(self, changes: Iterable[Change], later_s: float) -> int:
+        """Go on from what was said before, by a clock that is so much later than ours; how much of it is open."""
+        ours = (one for one in changes if one.key.node in self._nodes)
+        self.states.resume((replace(one, time_s=one.time_s - later_s) for one in ours), self.began)
+        for key, seen in self.states.open.items():
+            self.verdicts[key] = seen.verdict
+        return len(self.states.open)
+
+    def visiting(self, names: Iterable[str], now: float) -> None:
+        """All evidence of these nodes is being gathered; what they tell meanwhile is newer."""
+        for name in names:
+            self._nodes[name].meanwhile = Meanwhile()
+            self._nodes[name].visited = now
+
+    def is_due(self, name: str, told: Told, now: float) -> bool:
+        """Whether all evidence of a node that tells this is to be gathered, no visit having reached it in this boot."""
+        node = self._nodes[name]
+        return node.is_due and (isinstance(told, Hello) or now - node.visited >= AGAIN_S)
+
     def evidence(self, data: Mapping[str, NodeEvidence], now: float) -> list[Change]:
-        """What nodes told in a whole visit, judged by all checks."""
+        """What nodes told in a whole visit, judged by all checks. What could not be judged is not over."""
         changes = []
+        data = {name: self._with_meanwhile(name, one) for name, one in data.items()}
         for name, (found, results) in self.judge.whole(data).items():
-            self.incomplete[name] = sum(result.verdict is Verdict.INCOMPLETE for result in results)
+            self.incomplete[name] = len({one.check for one in results if one.verdict is Verdict.INCOMPLETE})
             if data[name].unreached:
                 self._nodes[name].why = next((one.cause for one in results if one.check == REACHABLE), "")
                 continue
+            self._nodes[name].is_due = False
             lasting = {key: seen for key, seen in found.items() if key[1] not in LASTING}
-            changes += self.states.events(name, self.judge.all_rules, lasting, now)
+            rules, unknown = judged(results)
+            changes += self.states.events(name, rules - LASTING, lasting, now, unknown)
         return self._said(changes)
 
     def told(self, name: str, told: Told, now: float) -> list[Change]:
         """What a node's sampler tells."""
         node = self._nodes[name]
         node.heard, node.why = now, ""
+        if node.meanwhile:
+            node.meanwhile.take(told)
         changes = self.states.events(name, frozenset({SILENT}), {}, now)
         if isinstance(told, Hello):
             changes += self._hello(name, node, told, now)
@@ -88,8 +118,7 @@ class Watch:
             changes += self._tick(name, node, told, now)
         elif isinstance(told, Logged) and self.judge.knows(name):
             self.judge.logged(name, told.lines)
-            rules = self.judge.rules(LOG)
-            changes += self.states.events(name, rules, self.judge.again(name, rules), now)
+            changes += self._judged_again(name, LOG, now)
         return self._said(changes)
 
     def ended(self, name: str, why: str) -> None:
@@ -113,6 +142,8 @@ class Watch:
     def _hello(self, name: str, node: _Node, hello: Hello, now: float) -> list[Change]:
         changes = []
         if self.is_new_boot(name, hello):
+            node.meanwhile = Meanwhile() if node.meanwhile else None
+            node.is_due = True
             changes.append(_once(name, REBOOT, "it has booted; expected to stay up while it is watched", now))
         node.hello = node.last = hello
         node.boot_id = hello.boot_id
@@ -131,14 +162,22 @@ class Watch:
         node.last = tick
         is_new = self.judge.changed(name, tick.facts) if tick.facts and self.judge.knows(name) else False
         if is_new:
-            rules = self.judge.rules(NVML)
-            changes += self.states.events(name, rules, self.judge.again(name, rules), now)
+            changes += self._judged_again(name, NVML, now)
         lasting = dict(of_sources(tick))
         if tick.facts:
             node.is_slowed = any(facts.get("slowdown") for facts in tick.facts.values())
         if node.is_slowed and self.judge.knows(name):
-            lasting |= self.judge.again(name, LASTING)
+            lasting |= self.judge.again(name, LASTING)[1]
         return changes + self.states.tick(name, LASTS, lasting, now)
+
+    def _judged_again(self, name: str, collector: str, now: float) -> list[Change]:
+        """What the checks that read it say now."""
+        rules, found, unknown = self.judge.again(name, self.judge.rules(collector))
+        return self.states.events(name, rules, found, now, unknown)
+
+    def _with_meanwhile(self, name: str, evidence: NodeEvidence) -> NodeEvidence:
+        meanwhile, self._nodes[name].meanwhile = self._nodes[name].meanwhile, None
+        return meanwhile.over(evidence) if meanwhile and not evidence.unreached else evidence
 
     def _said(self, changes: list[Change]) -> list[Change]:
         for change in changes:

@@ -19,6 +19,7 @@ from tests.testbed.compiled import shared_library
 
 VARIABLE = "NVML_MOCK"
 FILES = ("libnvidia-ml.so.1", "nvml-mock-ctl", "mock-nvml-config-h100.yaml")
+OVERRIDES = "overrides.yaml"  # what nvml-mock-ctl writes and the library reads
 COUNTING_SINCE = "1700000000"  # seconds since 1970: when the mock's counters of NVLink errors began
 NOT_SUPPORTED = 3
 
@@ -58,21 +59,34 @@ def needs_mock() -> pytest.MarkDecorator:
 
 def probed_mock(profile: str, scratch: Path, monkeypatch: pytest.MonkeyPatch, *faults: str) -> NodeEvidence:
     """What the probe tells of the mock's machine, with these faults as nvml-mock-ctl words them."""
-    config, overrides = folder() / f"mock-nvml-config-{profile}.yaml", scratch / "overrides.yaml"
+    inject(profile, scratch, *faults)
+    for name, value in environment(profile, scratch).items():
+        monkeypatch.setenv(name, value)
+    return probe(["nvml"], PATIENT)
+
+
+def inject(profile: str, scratch: Path, *faults: str) -> None:
+    """Let these faults be, also for programs that have the library loaded."""
     for fault in faults:
         command, *rest = fault.split()
-        to_run = [folder() / "nvml-mock-ctl", command, "--file", overrides, "--config", config, *rest]
-        subprocess.run(to_run, check=True, capture_output=True)
-    environment = {
-        "MOCK_NVML_CONFIG": config,
-        "MOCK_NVML_OVERRIDES": overrides,
+        files = ["--file", scratch / OVERRIDES, "--config", config(profile)]
+        subprocess.run([folder() / "nvml-mock-ctl", command, *files, *rest], check=True, capture_output=True)
+
+
+def config(profile: str) -> Path:
+    """The file of a machine."""
+    return folder() / f"mock-nvml-config-{profile}.yaml"
+
+
+def environment(profile: str, scratch: Path) -> dict[str, str]:
+    """What programs have in their environment that are to load the mock."""
+    return {
+        "MOCK_NVML_CONFIG": str(config(profile)),
+        "MOCK_NVML_OVERRIDES": str(scratch / OVERRIDES),
         "MOCK_NVML_EPOCH": COUNTING_SINCE,
-        "LD_LIBRARY_PATH": folder(),
-        "LD_PRELOAD": stub(scratch),
+        "LD_LIBRARY_PATH": str(folder()),
+        "LD_PRELOAD": str(stub(scratch)),
     }
-    for name, value in environment.items():
-        monkeypatch.setenv(name, str(value))
-    return probe(["nvml"], PATIENT)
 
 
 def stub(scratch: Path) -> Path:

@@ -3,7 +3,7 @@
  * The file is `key = value` lines, first of the system, then of each `[gpu N]`. A later line outranks an
  * earlier one, so a fault can be appended. A value is a number, a truth (true/false), text, or
  * `error NAME` with NVML's own name for it; `running` is a counter of nanoseconds that runs.
- * What the file does not tell is NOT_SUPPORTED.
+ * What the file does not tell is NOT_SUPPORTED. Another file in its place is read at the next call.
  *
  *   without = nvmlDeviceGetMigMode,...  these functions are not in this driver
  *   hang = memory_info,...              sleeps for ever in that call (in a GPU's section: for that GPU)
@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -82,6 +83,18 @@ static int read_file(void)
     free(line);
     fclose(file);
     return SUCCESS;
+}
+
+/* A file that another was put in the place of is read again: something happens to the GPUs while they are watched. */
+static void read_again(void)
+{
+    static ino_t known;
+    struct stat now;
+    if (stat(VALUES_FILE, &now))
+        return;
+    if (known && known != now.st_ino)
+        read_file(); /* values of before stay where they are: a call may hold one */
+    known = now.st_ino;
 }
 
 static const char *find(int gpu, const char *key)
@@ -190,6 +203,8 @@ static int is_lost(const char *call, int gpu)
 
 static int begin(const char *call, int gpu)
 {
+    if (initialized)
+        read_again();
     if (names(find(SYSTEM, "without"), call, 1))
         return FUNCTION_NOT_FOUND;
     if (names(find(gpu, "hang"), call, 0))

@@ -1,0 +1,170 @@
+"""A thousand nodes as who watches sees them: 64 over real connections to a real sshd, 936 whose streams are replayed.
+
+What runs at the other end of a connection tells what a sampler tells at its ticks, and samples nothing. Who watches is
+a process of its own, so that its CPU time and its memory are those of a watch.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+from bench.figure import Figure
+from bench.watched_streams import hello_line, tick_line
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.core.alike import Alike
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import NodeEvidence, load
+from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.suite.watching import controller as module
+from clusterproof.plugins.suite.watching import line as lines
+from clusterproof.plugins.suite.watching.controller import Controller, Settings, give_back_memory
+from clusterproof.plugins.suite.watching.judge import Judge
+from clusterproof.plugins.suite.watching.line import Event, How
+from clusterproof.plugins.suite.watching.watch import Watch
+from clusterproof.plugins.transport import Limits, Program
+from clusterproof.plugins.watch.recording import Recording
+from clusterproof.plugins.watch.told import Stream
+
+ROOT = Path(__file__).parents[1]
+REAL, REPLAYED = 64, 936
+EVERY_S, TICKS = 10.0, 6
+SETTLE_S = 60.0  # for log-ins and the first ticks
+SIMULATED = """
+import select, sys, time
+hello, *ticks = sys.stdin.buffer.readline().split(b"|")
+print(sys.argv[1], hello.decode(), flush=True)
+at = 0
+due = time.monotonic()
+while True:
+    while time.monotonic() < due:
+        if select.select([0], [], [], max(0, due - time.monotonic()))[0] and not sys.stdin.buffer.read1(4096):
+            sys.exit()
+    due += float(sys.argv[2])
+    print(sys.argv[1], ticks[at % len(ticks)].decode(), flush=True)
+    at += 1
+"""
+
+
+def of_nodes() -> Iterator[Figure]:
+    """CPU and memory of who watches a thousand nodes."""
+    from tests.testbed import needs
+    from tests.testbed.cluster import testbed
+    from tests.testbed.node import healthy_cpu
+
+    if needs.needs_cluster.args[0]:
+        yield Figure("watch_1000_cpu_of_a_core_percent", None, "≤ 2", str(needs.needs_cluster.kwargs["reason"]))
+        return
+    with testbed({"node": healthy_cpu()}) as bed:
+        command = bed.command([sys.executable, "-m", "bench.thousand", bed.addresses["node"]])
+        environment = {"HOME": str(bed.home), "PATH": "/usr/bin:/bin"}
+        bed.ssh_config.write_text(bed.ssh_config.read_text().replace("Host node", "Host node gpu*"))
+        ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True, timeout=600)
+    told = json.loads(ended.stdout.splitlines()[-1])
+    real = f"{REAL} over real connections ({told['heard']} of them heard), {REPLAYED} replayed, {EVERY_S:.0f} s a tick"
+    yield Figure("watch_1000_cpu_of_a_core_percent", told["cpu_percent"], "≤ 2", real)
+    yield Figure(
+        "watch_1000_memory_mb", told["memory_mb"], "≤ 150", f"resident; {told['before_mb']} before there were nodes"
+    )
+
+
+def _memory(told: dict[str, float]) -> str:
+    return f"resident; {told['peak_mb']} at the first visit's peak, {told['before_mb']} before there were nodes"
+
+
+def watch(address: str) -> dict[str, float]:
+    """Be who watches; the figures."""
+    names = [f"gpu{number:04d}" for number in range(REAL + REPLAYED)]
+    targets = tuple(Target(name, address=address, instance_type="p5.48xlarge") for name in names)
+    cluster = Cluster("bench", "ssh", targets)
+    state = Watch(Judge(cluster, NO_POLICY), EVERY_S, names, time.monotonic())
+    before_mb = _resident_mb()
+    state.evidence(_visited(names), time.monotonic())
+    give_back_memory()
+    random = Random(1)
+    ticks = [tick_line(random, at, EVERY_S) for at in range(16)]
+    _simulate(ticks)
+    with tempfile.TemporaryDirectory() as folder:
+        recording = Recording(Path(folder), EVERY_S, print)
+        settings = Settings(How(EVERY_S), Limits(connect_s=30.0), ProbeOptions())
+        some = replace(cluster, targets=targets[:REAL])
+        running = Controller(some, state, settings, recording, lambda _: None)
+        module.sampler = lambda *_: ""  # type: ignore[attr-defined]
+        running._connect()
+        over = threading.Event()
+        threading.Thread(target=_replay, args=(running, names[REAL:], ticks, over), daemon=True).start()
+        loop = threading.Thread(target=running._loop, daemon=True)
+        loop.start()
+        time.sleep(SETTLE_S)
+        began, spent = time.monotonic(), _cpu_s()
+        time.sleep(TICKS * EVERY_S)
+        percent = 100 * (_cpu_s() - spent) / (time.monotonic() - began)
+        memory, peak = _resident_mb(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+        heard = sum(state._nodes[name].ticks >= TICKS for name in names[:REAL])
+        over.set()
+        running.stop()
+        loop.join()
+        running._end()
+    told = {"cpu_percent": round(percent, 2), "memory_mb": memory, "peak_mb": round(peak, 1), "before_mb": before_mb}
+    return {**told, "heard": heard}
+
+
+def _visited(names: list[str]) -> dict[str, NodeEvidence]:
+    """What all nodes tell at the first visit: what one has told, under names of their own."""
+    text = (ROOT / "fixtures/demo/nodes/gpu001.json").read_text(encoding="utf-8")
+    once = Alike().once
+    return {name: once(load(text.replace("gpu001", name).replace("GPU-", f"GPU-{name}"))) for name in names}
+
+
+def _simulate(ticks: list[bytes]) -> None:
+    """Let lines run what only tells ticks."""
+    told = b"|".join([hello_line().split(b" ", 1)[1].strip(), *(one.split(b" ", 1)[1].strip() for one in ticks)])
+
+    def started(_text: str, nonce: str, _sudo: bool, *, on_stdin: bool) -> Program:
+        assert on_stdin
+        return Program(f"python3 -uc '{SIMULATED}' {nonce} {EVERY_S}", told + b"\n")
+
+    lines.sampler = lambda *_: ""  # type: ignore[attr-defined]
+    lines.started_by_shell = started  # type: ignore[attr-defined]
+
+
+def _replay(running: Controller, names: list[str], ticks: list[bytes], over: threading.Event) -> None:
+    """The streams of the others, spread over each tick."""
+    streams = {name: Stream("cp") for name in names}
+    for name in names:
+        _hear(running, name, streams[name], hello_line())
+    at, pieces = 0, 20
+    while not over.is_set():
+        for piece in range(pieces):
+            for name in names[piece::pieces]:
+                _hear(running, name, streams[name], ticks[at % len(ticks)])
+            over.wait(EVERY_S / pieces)
+        at += 1
+
+
+def _hear(running: Controller, name: str, stream: Stream, line: bytes) -> None:
+    for told in stream.told(line):
+        running._events.put(Event(name, told, time.monotonic()))
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _resident_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return round(pages * resource.getpagesize() / 1e6, 1)
+
+
+if __name__ == "__main__":
+    print(json.dumps(watch(sys.argv[1])))

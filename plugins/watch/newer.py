@@ -1,0 +1,93 @@
+"""Puts what a node tells while it is watched over all that it told before: new lines of its log, new facts of its GPUs.
+
+Pure: evidence comes in and evidence goes out, the same object where nothing is new.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.watch.told import Logged, LogLine, Tick, Told
+
+LOG, NVML = "kernel_log", "nvml"
+MAX_LINES = 2_000  # of the kernel log of one node
+
+Facts = Mapping[int, Mapping[str, Any]]  # of GPUs by index
+
+
+@dataclass
+class Meanwhile:
+    """What a node tells while all of its evidence is gathered, which is then older than this."""
+
+    facts: dict[int, dict[str, Any]] = field(default_factory=dict)
+    lines: deque[LogLine] = field(default_factory=lambda: deque(maxlen=MAX_LINES))
+
+    def take(self, told: Told) -> None:
+        """Note it; of a fact what was told last."""
+        if isinstance(told, Tick):
+            for index, facts in told.facts.items():
+                self.facts.setdefault(index, {}).update(facts)
+        elif isinstance(told, Logged):
+            self.lines.extend(told.lines)
+
+    def over(self, evidence: NodeEvidence) -> NodeEvidence:
+        """The evidence with this over it, and without lines that it has already."""
+        cursor = (_value(evidence, LOG) or {}).get("cursor")
+        known = cursor[1] if isinstance(cursor, list) and len(cursor) == 3 and isinstance(cursor[1], int) else -1
+        lines = [line for line in self.lines if line.sequence > known]
+        return with_facts(with_lines(evidence, lines), self.facts)
+
+
+def with_lines(evidence: NodeEvidence, lines: Iterable[LogLine]) -> NodeEvidence:
+    """The kernel has logged these."""
+    log, lines = _value(evidence, LOG), list(lines)
+    if log is None or not lines:
+        return evidence
+    known = list(log.get("lines") or [])
+    cursor = log.get("cursor")
+    for line in lines:
+        known.append([line.seconds, line.text, *([line.left_out] if line.left_out else [])])
+        cursor = [cursor[0] if isinstance(cursor, list) and cursor else "", line.sequence, line.seconds]
+    return _with(evidence, LOG, {**log, "lines": known[-MAX_LINES:], "cursor": cursor})
+
+
+def with_facts(evidence: NodeEvidence, facts: Facts) -> NodeEvidence:
+    """The GPUs tell these facts."""
+    told = _value(evidence, NVML)
+    if told is None or not isinstance(told.get("gpus"), list):
+        return evidence
+    gpus = [
+        {**gpu, **facts[gpu["index"]]} if isinstance(gpu, dict) and gpu.get("index") in facts else gpu
+        for gpu in told["gpus"]
+    ]
+    for gpu in gpus:
+        if isinstance(gpu, dict) and gpu.get("slowdown", ()) is None:
+            del gpu["slowdown"]
+    return evidence if gpus == told["gpus"] else _with(evidence, NVML, {**told, "gpus": gpus})
+
+
+def with_known(evidence: NodeEvidence, before: NodeEvidence) -> NodeEvidence:
+    """Of the log and the GPUs what was known before in this boot, where they did not tell now: it is watched on."""
+    if _boot_id(evidence) != _boot_id(before):
+        return evidence
+    missing = [name for name in (LOG, NVML) if _value(evidence, name) is None and _value(before, name) is not None]
+    known = {name: before.collectors[name] for name in missing}
+    return replace(evidence, collectors={**evidence.collectors, **known}) if known else evidence
+
+
+def _boot_id(evidence: NodeEvidence) -> object:
+    return (_value(evidence, "boot") or {}).get("boot_id")
+
+
+def _value(evidence: NodeEvidence, collector: str) -> dict[str, Any] | None:
+    told = evidence.collectors.get(collector)
+    return told.value if told and told.status is Status.TOLD and isinstance(told.value, dict) else None
+
+
+def _with(evidence: NodeEvidence, collector: str, value: Any) -> NodeEvidence:
+    return replace(evidence, collectors={**evidence.collectors, collector: Collected(Status.TOLD, value)})

@@ -1,0 +1,79 @@
+"""The network of a small cluster: a switch in a network namespace of its own, and cables to the nodes' own."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator, Sequence
+
+from tests.testbed.node import LEAVE_S, system_program
+
+CONTROL = "10.231.0.1"  # the host from which the cluster is looked at
+NOBODY = "02:00:00:00:00:01"  # a link address that no interface has
+
+# The switch is a bridge in a network namespace of its own, which is also the control host's. Its address is set: else
+# it is that of one of its ports, and changes for everybody when that port's node is stopped.
+SWITCH = f"""exec 2>&1
+ip link set lo up
+ip link add switch address 02:00:00:00:00:02 type bridge
+ip addr add {CONTROL}/24 dev switch
+ip link set switch up
+echo ready
+cat >/dev/null
+"""
+
+
+@contextlib.contextmanager
+def switched_on() -> Iterator[subprocess.Popen[bytes]]:
+    """The process that holds the switch's namespace; it ends when its standard input does."""
+    switch = subprocess.Popen(
+        [system_program("unshare"), "--net", "/bin/sh", "-e", "-c", SWITCH],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    with switch:
+        assert switch.stdin
+        assert switch.stdout
+        try:
+            said = switch.stdout.readline()
+            if said != b"ready\n":
+                raise RuntimeError(f"no bridge in a network namespace: {said.decode()}")
+            yield switch
+        finally:
+            switch.stdin.close()
+            switch.wait(LEAVE_S)
+
+
+def plug_in(switch: int, node: int, address: str) -> None:
+    """Put a cable between a node and the switch, both given by a process in their network."""
+    ip(switch, [f"link add {port(address)} type veth peer name eth0 netns {node}"])
+    ip(switch, [f"link set {port(address)} master switch up", f"neigh flush to {address} dev switch nud permanent"])
+    ip(node, ["link set lo up", f"addr add {address}/24 dev eth0", "link set eth0 up"])
+
+
+def unplug(switch: int, address: str) -> None:
+    """Take the cable away; what is sent to that address goes nowhere."""
+    ip(switch, [f"link del {port(address)}"])
+    silence(switch, [address])
+
+
+def set_port(switch: int, address: str, state: str) -> None:
+    """The switch's port of that node is `up` or `down`."""
+    ip(switch, [f"link set {port(address)} {state}"])
+
+
+def silence(switch: int, addresses: Sequence[str]) -> None:
+    """What is sent to these addresses goes nowhere, and nothing comes back: as of a host that is down."""
+    ip(switch, [f"neigh replace {one} lladdr {NOBODY} dev switch nud permanent" for one in addresses])
+
+
+def port(address: str) -> str:
+    """The switch's port of the node with that address."""
+    return f"port{address.rpartition('.')[2]}"
+
+
+def ip(pid: int, commands: Sequence[str]) -> None:
+    """Run these ip commands in the network namespace of a process."""
+    words = [system_program("nsenter"), "-t", str(pid), "-n", system_program("ip"), "-batch", "-"]
+    subprocess.run(words, input="\n".join(commands), text=True, check=True, capture_output=True)

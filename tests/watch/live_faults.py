@@ -1,0 +1,205 @@
+"""What goes wrong on a node while it is watched, and what is to be said of it: table by table, as the node tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from clusterproof.plugins.watch.states import Change
+from tests.testbed.node import Node
+from tests.testbed.nvml.library import VALUES_PATH, answer_now
+from tests.watch.watched_bed import Watched
+
+
+@dataclass(frozen=True)
+class OfGpu:
+    """GPUs tell so: a fake library that answers these, and NVIDIA's mock with that injected and healed."""
+
+    name: str
+    gpu: int
+    rule: str
+    words: str
+    answers: Mapping[str, object]
+    mock: str = ""  # in the words of nvml-mock-ctl; empty: it has no such fault
+    healed: str = "reset"
+
+
+@dataclass(frozen=True)
+class OfLog:
+    """The kernel logs it. It is over when the node has booted."""
+
+    name: str
+    rule: str
+    words: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OfFile:
+    """A file of the node tells it, which each visit reads and the sampler does not."""
+
+    rule: str
+    words: str
+    path: str
+    content: str
+
+
+HEAT, BRAKE = "0x48", "0x80"
+GPU_FAULTS = (  # each of a GPU of its own
+    OfGpu("a GPU is lost", 0, "gpu.gpu_answers", "GPU_IS_LOST", {"lost_after": 0}, "fail --mode lost"),
+    OfGpu(
+        "an ECC error is not corrected",
+        1,
+        "gpu.no_uncorrected_ecc",
+        "uncorrected ECC errors:",
+        {"ecc_uncorrected_dram": 14},
+        "fail --mode ecc_uncorrectable",
+    ),
+    OfGpu(
+        "the SRAM has more errors than it may have",
+        2,
+        "gpu.sram_threshold",
+        "SRAM error threshold is exceeded",
+        {"sram_threshold_exceeded": True},
+        "sram-ecc 1 --threshold-exceeded",
+        "sram-ecc 0",
+    ),
+    OfGpu(
+        "rows wait to be remapped",
+        3,
+        "gpu.row_remap",
+        "row remapping is pending",
+        {"remap_pending": True},
+        "set remapped_rows.pending=true",
+        "set remapped_rows.pending=false",
+    ),
+    OfGpu(
+        "heat slows a GPU down",
+        4,
+        "gpu.no_throttle",
+        "slowed down by hardware",
+        {"clocks_event_reasons": HEAT, "field 252": "running"},
+        "throttle hw_thermal_slowdown",
+        "throttle none",
+    ),
+    OfGpu("an NVLink goes down", 5, "gpu.nvlink_active", "NVLink 5 inactive", {"nvlink 5": "inactive"}),
+    OfGpu(
+        "an NVLink has errors",
+        6,
+        "gpu.nvlink_errors",
+        "NVLink 0",
+        {"nvlink 0 errors 0": 12, "nvlink 0 errors 3": 1},
+        "nvlink-error 5 --links 0",
+        "nvlink-error 0",
+    ),
+    OfGpu(
+        "the fabric is sick",
+        7,
+        "gpu.fabric_state",
+        "fabric",
+        {"fabric_state": 2},
+        "fabric-health route_unhealthy",
+        "fabric-health healthy",
+    ),
+)
+MORE_GPU_FAULTS = (
+    OfGpu(
+        "the power brake holds a GPU down",
+        0,
+        "gpu.no_throttle",
+        "power brake",
+        {"clocks_event_reasons": BRAKE, "field 253": "running"},
+        "throttle power_brake",
+        "throttle none",
+    ),
+    OfGpu("remapping rows has failed", 1, "gpu.row_remap", "remap", {"remap_failed": True}),
+    OfGpu("a GPU asks to be reset", 2, "gpu.recovery_action", "reset", {"recovery_action": 1}),
+    OfGpu("the fabric has lost bandwidth", 3, "gpu.fabric_state", "fabric health", {"fabric_health_mask": 0x10}),
+)
+LOG_FAULTS = (
+    OfLog(
+        "an Xid",
+        "gpu.no_xid",
+        "Xid 79",
+        ("NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",),
+    ),
+    OfLog(
+        "memory runs out",
+        "host.no_oom_kill",
+        "python3",
+        ("Out of memory: Killed process 4242 (python3) total-vm:9437184kB, anon-rss:8388608kB",),
+    ),
+    OfLog(
+        "memory of the host fails",
+        "host.mce_edac",
+        "EDAC MC0: 1 UE",
+        ("EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (channel:1 slot:0 page:0x30aa905)",),
+    ),
+    OfLog(
+        "a CPU takes no interrupt",
+        "host.lockups",
+        "hard lockup",
+        ("NMI watchdog: Watchdog detected hard LOCKUP on cpu 3",),
+    ),
+    OfLog(
+        "the kernel fails",
+        "host.kernel_oops",
+        "NULL pointer dereference",
+        ("BUG: kernel NULL pointer dereference, address: 0000000000000008", "Oops: 0000 [#1] PREEMPT SMP NOPTI"),
+    ),
+    OfLog(
+        "Lustre evicts the node",
+        "storage.file_system_errors",
+        "evicted this client",
+        ("LustreError: 167-0: fsx-OST0001-osc-ffff8a01b2c3d400: This client was evicted by fsx-OST0001; in progress",),
+    ),
+    OfLog(
+        "a CPU is too hot",
+        "host.cpu_throttled",
+        "above its temperature",
+        ("mce: CPU3: Package temperature above threshold, cpu clock throttled (total events = 5)",),
+    ),
+)
+
+PORT = "/sys/class/infiniband/rdmap79s0/ports/1"
+FILE_FAULTS = (
+    OfFile("network.efa_port_active", "rdmap79s0", f"{PORT}/state", "1: DOWN\n"),
+    OfFile("storage.lustre_health", "NOT HEALTHY", "/sys/fs/lustre/health_check", "NOT HEALTHY\n"),
+)
+VISITED_GPU_FAULTS = (
+    OfGpu("a GPU is hot", 2, "gpu.temperature", "temperature", {"temperature_c": 93, "temperature_margin_c": -4}),
+    OfGpu("persistence mode is off", 3, "gpu.persistence_mode", "persistence", {"persistence_mode": False}),
+)
+
+
+def answer(node: Node, healthy: str, *faults: OfGpu) -> None:
+    """The fake library of a node answers as in the file `healthy`, but for these faults."""
+    parts = [healthy.rstrip()]
+    for fault in faults:
+        values = {key: str(value).lower() if isinstance(value, bool) else value for key, value in fault.answers.items()}
+        parts += [f"[gpu {fault.gpu}]", *(f"{key} = {value}" for key, value in values.items())]
+    answer_now(node.root, "\n".join(parts) + "\n")
+
+
+def answers(node: Node) -> str:
+    """The file from which the fake library of a node answers."""
+    return Path(node.root / VALUES_PATH.lstrip("/")).read_text(encoding="utf-8")
+
+
+@contextmanager
+def broken(root: Path, faults: Sequence[OfFile]) -> Iterator[None]:
+    """The files of the node at `root` read so while the block runs."""
+    paths = [(root / fault.path.lstrip("/"), fault.content) for fault in faults]
+    before = [path.read_text(encoding="utf-8") for path, _ in paths]
+    for path, content in paths:
+        path.write_text(content, encoding="utf-8")
+    yield
+    for (path, _), content in zip(paths, before, strict=True):
+        path.write_text(content, encoding="utf-8")
+
+
+def said_of(watch: Watched, node: str, fault: OfGpu) -> list[Change]:
+    """What was said of that GPU by that rule."""
+    return [one for one in watch.of(fault.rule, node) if one.key.device == f"GPU {fault.gpu}"]

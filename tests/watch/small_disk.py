@@ -1,0 +1,33 @@
+"""A file system with little room, which a test fills and frees."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+KIB = 256
+
+
+@contextmanager
+def small_disk(under: Path) -> Iterator[tuple[Path, Callable[[], object], Callable[[], object]]]:
+    """A folder on it, what fills it to the last byte, and what frees that."""
+    mount = under / "disk"
+    mount.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", f"size={KIB}k", "testbed", str(mount)]
+    subprocess.run(words, check=True)
+    filler = mount / "filler"
+
+    def fill() -> None:
+        with filler.open("wb", buffering=0) as file:
+            try:
+                while file.write(b"x" * 4096):
+                    pass
+            except OSError:
+                return
+
+    try:
+        yield mount / "kept", fill, lambda: filler.unlink()
+    finally:
+        subprocess.run(["umount", "-l", str(mount)], check=True)

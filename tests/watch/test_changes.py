@@ -1,0 +1,109 @@
+"""What was said is kept on disk, whole lines only; a watch that begins again goes on with what is open there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch import recording as module
+from clusterproof.plugins.watch.changes import CHANGES_FILE, append_changes, read_changes
+from clusterproof.plugins.watch.recording import Recording
+from clusterproof.plugins.watch.states import Change, Key, Kind
+from tests.testbed.needs import needs_root
+from tests.watch.days import NODE, Day
+from tests.watch.small_disk import small_disk
+
+XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', GPU has fallen off the bus."
+
+
+def change(message: str = "remapping failed", kind: Kind = Kind.OPENED) -> Change:
+    return Change(kind, Key(NODE, "GPU 1", "gpu.row_remap"), Verdict.FAIL, message, 1.7e9)
+
+
+def test_what_was_kept_reads_as_it_was_said(tmp_path: Path) -> None:
+    said = [change(), change(kind=Kind.WORSE), change(kind=Kind.CLOSED)]
+    append_changes(tmp_path / "changes", said, 1.7e9)
+    assert list(read_changes(tmp_path / "changes")) == said
+
+
+@pytest.mark.parametrize("torn", [b'{"time": 1', b"x" * 200_000])
+def test_a_torn_line_is_cut_before_the_next_is_written(tmp_path: Path, torn: bytes) -> None:
+    path = tmp_path / "changes"
+    append_changes(path, [change("first")], 1.7e9)
+    path.write_bytes(path.read_bytes() + torn)
+    assert [one.message for one in read_changes(path)] == ["first"]
+    append_changes(path, [change("second")], 1.7e9)
+    assert path.read_bytes().count(b"\n") == 2
+    assert [one.message for one in read_changes(path)] == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    "line", ["[]", "1", "{}", '{"node": 1}', '{"time": "x", "kind": "opened"}', "[" * 100_000, "\xff"]
+)
+def test_a_line_that_tells_no_change_is_none(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "changes"
+    append_changes(path, [change()], 1.7e9)
+    path.write_bytes(line.encode("latin-1") + b"\n" + path.read_bytes())
+    assert list(read_changes(path)) == [change()]
+
+
+@needs_root
+def test_what_is_said_while_the_disk_is_full_is_kept_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 50.0)
+    own: list[str] = []
+    with small_disk(tmp_path) as (folder, fill, free):
+        kept = Recording(folder, 10.0, own.append)
+        kept.changes([change("before")], 1.7e9, 0.0)
+        fill()
+        for at in range(100):
+            kept.changes([change(f"{at} {'x' * 500}")], 1.7e9, float(at))
+        assert next(read_changes(folder / CHANGES_FILE)).message == "before"
+        free()
+        kept.changes([change("after")], 1.7e9, 200.0)
+        said = [one.message.split()[0] for one in read_changes(folder / CHANGES_FILE)]
+        assert said == ["before", *map(str, range(100)), "after"]
+    assert own == [
+        f"nothing is recorded under {folder}: No space left on device; watching goes on",
+        f"recording under {folder} again",
+    ]
+
+
+def again(day: Day) -> Day:
+    """Another watch of that node, which goes on with what was said."""
+    return Day(before=tuple(day.said), boot_id=day.boot_id)
+
+
+def test_a_watch_that_begins_again_says_nothing_twice_and_says_what_is_over() -> None:
+    day = Day()
+    day.log(XID_79)
+    day.ticks(3)
+    second = again(day)
+    second.visit(kernel_log={"lines": [[90_000.0, XID_79]]})
+    second.ticks(3)
+    assert second.of("gpu.no_xid") == []
+    assert set(second.watch.verdicts.values()) == {Verdict.FAIL}
+    second.visit()
+    assert second.of("gpu.no_xid") == ["closed"]
+
+
+def test_what_flapped_flaps_on_for_the_watch_that_begins_again() -> None:
+    day = Day()
+    for _ in range(3):
+        day.log(XID_79)
+        day.visit()
+    assert day.of("gpu.no_xid") == ["opened", "closed", "opened", "closed", "flapping"]
+    second = again(day)
+    second.visit()
+    second.log(XID_79)
+    assert second.of("gpu.no_xid") == []
+    assert [seen.message for key, seen in second.watch.states.open.items() if key.rule == "gpu.no_xid"]
+
+
+def test_what_was_said_of_nodes_that_are_not_watched_now_is_left_alone() -> None:
+    other = Change(Kind.OPENED, Key("gone01", "", "gpu.no_xid"), Verdict.FAIL, "Xid 79", 0.0)
+    day = Day(before=(other,))
+    assert list(day.watch.states.open) == []

@@ -1,0 +1,64 @@
+"""Whatever becomes of a node, its sampler, its sshd or the wire: what its kernel logs is said, and said once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.watch.of_tick import CLOCK, REBOOT, SILENT
+from tests.testbed.clock import settable
+from tests.testbed.cluster import testbed
+from tests.testbed.needs import needs_cluster
+from tests.testbed.node import healthy_p5
+from tests.watch.troubles import CLOSED, TROUBLES, make_quick, xid, xids
+from tests.watch.watched_bed import Watched, samplers, watched
+
+pytestmark = needs_cluster
+NAMES = [trouble.node for trouble in TROUBLES]
+
+
+def test_no_trouble_of_a_node_costs_an_alert_or_repeats_one_or_leaves_anything(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    make_quick(monkeypatch)
+    threads = threading.active_count()
+    with testbed({name: healthy_p5(name) for name in NAMES}) as bed:
+        settable(bed.nodes["clock"])
+        with watched(bed, monkeypatch, tmp_path / "kept") as watch:
+            watch.until_sampled(*NAMES)
+            each(watch, 79, NAMES)
+            for trouble in TROUBLES:
+                trouble.act(watch, trouble.node)
+                if not trouble.is_off:
+                    xid(watch, trouble.node, 95)
+            for trouble in TROUBLES:
+                if trouble.is_silent:
+                    watch.until_said(SILENT, node=trouble.node)
+                trouble.mend(watch, trouble.node)
+            watch.until_sampled(*NAMES)
+            each(watch, 48, NAMES)
+            watch.until(lambda: all(len(watch.of(REBOOT, name)) for name in NAMES[-2:]), "reboots")
+            watch.until(lambda: all(is_over(watch, name, "79") for name in NAMES[-2:]), "the end of what was before")
+            for trouble in TROUBLES:
+                name = trouble.node
+                assert xids(watch, name) == (["79", "48"] if trouble.is_off else ["79", "95", "48"]), name
+                said = {rule: tuple(one.kind.value for one in watch.of(rule, name)) for rule in (SILENT, REBOOT, CLOCK)}
+                assert {rule: kinds for rule, kinds in said.items() if kinds} == dict(trouble.said), name
+        for name in NAMES:
+            watch.until(lambda name=name: not samplers(bed.nodes[name]), f"the end of {name}'s samplers")  # type: ignore[misc]
+    assert threading.active_count() <= threads
+
+
+def each(watch: Watched, code: int, names: Sequence[str]) -> None:
+    """Each of these nodes logs that Xid, and it is said."""
+    for name in names:
+        xid(watch, name, code)
+    for name in names:
+        watch.until(lambda name=name: str(code) in xids(watch, name), f"Xid {code} of {name}")  # type: ignore[misc]
+
+
+def is_over(watch: Watched, name: str, code: str) -> bool:
+    return any(one.kind.value == CLOSED and one.key.device.endswith(code) for one in watch.of("gpu.no_xid", name))

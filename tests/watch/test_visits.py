@@ -1,0 +1,140 @@
+"""All evidence gathered while a node goes on telling: what is newer holds, and what is not known closes nothing."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.suite.watching.judge import KEPT
+from clusterproof.plugins.suite.watching.watch import AGAIN_S
+from clusterproof.plugins.watch.told import Hello, Tick
+from tests.watch.days import NODE, Day, evidence
+
+XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', GPU has fallen off the bus."
+ECC = {"ecc_uncorrected_dram": 14, "ecc_uncorrected_total": 14}
+HUNG = Collected(Status.TIMED_OUT, detail="no answer within 10 s")
+
+
+@pytest.fixture
+def day() -> Day:
+    made = Day()
+    made.ticks(3)
+    return made
+
+
+def alive(kind: type) -> int:
+    """How many objects of a kind there are."""
+    gc.collect()
+    return sum(isinstance(one, kind) for one in gc.get_objects())
+
+
+def visited(day: Day, **collectors: Collected) -> None:
+    """All evidence comes that was gathered, with these in the place of what their collectors told."""
+    data = evidence()
+    data = replace(data, collectors={**data.collectors, **collectors})
+    day.said += day.watch.evidence({NODE: data}, day.now)
+
+
+def test_what_the_kernel_logs_after_a_visit_has_read_its_log_is_not_over_with_that_visit(day: Day) -> None:
+    day.watch.visiting([NODE], day.now)
+    day.log(XID_79)
+    visited(day)
+    assert day.of("gpu.no_xid") == ["opened"]
+    visited(day)
+    assert day.of("gpu.no_xid") == ["opened", "closed"]
+
+
+def test_what_a_gpu_tells_after_a_visit_has_asked_it_is_not_over_with_that_visit(day: Day) -> None:
+    day.watch.visiting([NODE], day.now)
+    day.tick({3: ECC})
+    visited(day)
+    day.ticks(3)
+    assert day.of("gpu.no_uncorrected_ecc") == ["opened"]
+
+
+def test_a_line_that_a_visit_has_read_too_is_not_counted_twice(day: Day) -> None:
+    day.watch.visiting([NODE], day.now)
+    day.log(XID_79)
+    data: Any = evidence().collectors["kernel_log"].value
+    line = [90_000.0 + day.now, XID_79]
+    read = {**data, "lines": [*data["lines"], line], "cursor": [data["cursor"][0], 5_000, line[0]]}
+    visited(day, kernel_log=Collected(Status.TOLD, read))
+    kept: Any = day.watch.judge._nodes[NODE].evidence.collectors["kernel_log"].value
+    assert [words for _, words, *_ in kept["lines"]].count(XID_79) == 1
+
+
+def test_what_was_told_before_a_boot_is_not_put_over_what_the_node_tells_after_it(day: Day) -> None:
+    day.watch.visiting([NODE], day.now)
+    day.log(XID_79)
+    day.hello("boot-2")
+    visited(day)
+    assert day.of("gpu.no_xid") == ["opened", "closed"]
+
+
+def test_what_a_visit_could_not_judge_is_not_over_and_is_watched_on(day: Day) -> None:
+    day.tick({3: ECC})
+    day.log(XID_79)
+    visited(day, nvml=HUNG, kernel_log=HUNG)
+    day.ticks(3)
+    assert day.of("gpu.no_uncorrected_ecc") == day.of("gpu.no_xid") == ["opened"]
+    day.tick({3: {"ecc_uncorrected_dram": 0, "ecc_uncorrected_total": 0}})
+    day.log(XID_79.replace("64:00", "53:00"))
+    assert day.of("gpu.no_uncorrected_ecc") == ["opened", "closed"]
+    assert day.of("gpu.no_xid") == ["opened", "opened"]
+
+
+def test_errors_of_a_gpu_that_is_lost_since_are_not_over(day: Day) -> None:
+    day.tick({3: ECC})
+    day.tick({3: {"lost": {"error": "GPU_IS_LOST", "text": "GPU is lost"}}})
+    day.ticks(3)
+    assert day.of("gpu.no_uncorrected_ecc") == ["opened"]
+    assert day.of("gpu.gpu_answers") == ["opened"]
+    day.tick({3: {"lost": None, "ecc_uncorrected_dram": 0, "ecc_uncorrected_total": 0}})
+    assert day.of("gpu.no_uncorrected_ecc") == ["opened", "closed"]
+    assert day.of("gpu.gpu_answers") == ["opened", "closed"]
+
+
+def test_errors_of_other_gpus_are_over_while_one_is_lost(day: Day) -> None:
+    day.tick({5: ECC})
+    day.tick({3: {"lost": {"error": "GPU_IS_LOST", "text": "GPU is lost"}}})
+    day.tick({5: {"ecc_uncorrected_dram": 0, "ecc_uncorrected_total": 0}})
+    assert day.of("gpu.no_uncorrected_ecc") == ["opened", "closed"]
+
+
+def test_a_concern_about_a_gpu_is_said_while_another_is_lost_and_each_in_its_own_words(day: Day) -> None:
+    day.tick({3: {"lost": {"error": "GPU_IS_LOST", "text": "GPU is lost"}}})
+    day.tick({5: {"nvlink_errors": {"replay": {"0": 12}}}, 6: {"nvlink_errors": {"replay": {"7": 3}}}})
+    said = {one.key.device: one.message for one in day.said if one.key.rule == "gpu.nvlink_errors"}
+    assert said.keys() == {"GPU 5", "GPU 6"}
+    assert "NVLink 0: 12 replay" in said["GPU 5"]
+    assert "NVLink 7: 3 replay" in said["GPU 6"]
+
+
+def test_of_a_visit_nothing_is_kept_but_what_is_judged_again(day: Day) -> None:
+    results, told = alive(Result), alive(Collected)
+    for _ in range(3):
+        visited(day, nvml=HUNG)  # so that checks cannot judge, and facts raise
+    assert alive(Result) == results
+    assert alive(Collected) == told
+    kept = day.watch.judge._nodes[NODE]
+    assert kept.group.nodes == [kept]
+    assert kept.evidence.collectors.keys() <= KEPT
+
+
+def test_a_boot_is_visited_until_a_visit_has_reached_the_node(day: Day) -> None:
+    hello, tick = Hello("boot-2", 1.7e9, 5.0), Tick(1.7e9, 5.0, (), ())
+    assert not day.watch.is_due(NODE, hello, day.now)
+    day.hello("boot-2")
+    assert day.watch.is_due(NODE, hello, day.now)
+    day.watch.visiting([NODE], day.now)
+    day.said += day.watch.evidence({NODE: NodeEvidence(NODE, unreached=Unreached.LOST)}, day.now)
+    assert not day.watch.is_due(NODE, tick, day.now + AGAIN_S - 1)
+    assert day.watch.is_due(NODE, tick, day.now + AGAIN_S)
+    assert day.watch.is_due(NODE, hello, day.now)
+    visited(day)
+    assert not day.watch.is_due(NODE, hello, day.now + AGAIN_S)

@@ -1,0 +1,109 @@
+"""What becomes of nodes while they are watched over real sshds, what mends it, and what is to be said of it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from clusterproof.plugins.suite.watching import line, watch
+from clusterproof.plugins.transport import staying
+from clusterproof.plugins.watch.of_tick import CLOCK, REBOOT, SILENT
+from tests.testbed.clock import set_clock
+from tests.testbed.faults import with_file
+from tests.testbed.image import NodeImage
+from tests.testbed.node import healthy_p5
+from tests.watch.watched_bed import Watched, log
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+OPENED, CLOSED, HAPPENED = "opened", "closed", "happened"
+Act = Callable[[Watched, str], object]
+
+
+def kill_sampler(watch: Watched, name: str) -> None:
+    watch.bed.nodes[name].run(["/bin/sh", "-c", "kill -9 $(pgrep -o -f '^[^ ]*python3 .* begin[.]')"])
+
+
+def kill_sshds(watch: Watched, name: str) -> None:
+    watch.bed.nodes[name].run(["/bin/sh", "-c", "kill -9 $(pgrep sshd)"])
+
+
+def change_host_key(watch: Watched, name: str) -> None:
+    watch.bed.replace_host_key(name)
+    kill_sampler(watch, name)
+
+
+def boot_again(image: Callable[[str], NodeImage]) -> Act:
+    def act(watch: Watched, name: str) -> None:
+        watch.bed.start(name, with_file(image(name), BOOT_ID, f"{uuid.uuid4()}\n"))
+
+    return act
+
+
+def another_machine(name: str) -> NodeImage:
+    return healthy_p5(f"another-{name}")
+
+
+def set_clocks(watch: Watched, name: str) -> None:
+    for offset_s in (3600, 0):
+        said = len(watch.of(CLOCK, name))
+        set_clock(watch.bed.nodes[name], offset_s)
+        watch.until(lambda said=said: len(watch.of(CLOCK, name)) > said, "that the clock was set")  # type: ignore[misc]
+
+
+def nothing(_watch: Watched, _name: str) -> None:
+    return
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What happens to a node, what mends it, and what is said of it, by rule."""
+
+    node: str
+    act: Act
+    mend: Act
+    said: Mapping[str, Sequence[str]]
+    is_off: bool = False  # meanwhile, so that it logs nothing
+
+    @property
+    def is_silent(self) -> bool:
+        return SILENT in self.said
+
+
+SILENCE = {SILENT: (OPENED, CLOSED)}
+BOOTED = {**SILENCE, REBOOT: (HAPPENED,)}
+TROUBLES = (
+    Trouble("killed", kill_sampler, nothing, {}),
+    Trouble("sshd", kill_sshds, lambda watch, name: watch.bed.start_sshd(name), SILENCE),
+    Trouble("host-key", change_host_key, lambda watch, name: watch.bed.know_host_key(name), SILENCE),
+    Trouble(
+        "wire", lambda watch, name: watch.bed.cut_wire(name), lambda watch, name: watch.bed.mend_wire(name), SILENCE
+    ),
+    Trouble("clock", set_clocks, nothing, {CLOCK: (HAPPENED, HAPPENED)}),
+    Trouble("reboot", lambda watch, name: watch.bed.stop(name), boot_again(healthy_p5), BOOTED, is_off=True),
+    Trouble("replaced", lambda watch, name: watch.bed.stop(name), boot_again(another_machine), BOOTED, is_off=True),
+)
+
+
+def xid(watch: Watched, name: str, code: int, bus: int = 0x64) -> None:
+    """The kernel of a node logs an Xid three times."""
+    text = f"NVRM: Xid (PCI:0000:{bus:02x}:00): {code}, pid='<unknown>', name=<unknown>, it broke"
+    for _ in range(3):
+        log(watch.bed.nodes[name], text, time.clock_gettime(time.CLOCK_BOOTTIME))
+
+
+def xids(watch: Watched, name: str) -> list[str]:
+    """The Xids that were said to begin, in their order."""
+    said = [one for one in watch.of("gpu.no_xid", name) if one.kind.value == OPENED]
+    return [one.key.device.rpartition(" ")[2] for one in said]
+
+
+def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that tells nothing is given up, and tried again, within seconds."""
+    monkeypatch.setattr(line, "LEAST_DEAD_S", 6.0)
+    monkeypatch.setattr(line, "LONGEST_PAUSE_S", 2.0)
+    monkeypatch.setattr(staying, "LOOK_S", 1.0)
+    monkeypatch.setattr(watch, "AGAIN_S", 10.0)
