@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from clusterproof.plugins.catalog.kubernetes import health_of_hyperpod, is_usual_taint
 from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode, Taint, in_words
@@ -146,4 +147,4 @@ def test_k8s_versions_uniform(cluster: ClusterFacts) -> None:
     if mixed:
         concern(f"{', '.join(mixed)}; expected one version of each in a group")
     if silent:
-        incomplete(f"Kubernetes tells no versions of {len(silent)} nodes, {silent[0]} first; expected those of each")
+        incomplete(f"Kubernetes tells no versions of {fold(silent)}; expected those of each node")

@@ -34,6 +34,7 @@ FILES = (  # of tests of checks, of facts and of the catalogue
     "manifest/test_*.py",
     "policy/test_*.py",
     "suite/test_refresh_catalog.py",
+    "training_run/test_*.py",
 )
 OTHER_PROGRAMS = frozenset(
     {"answered", "bed", "demo", "installed", "pytester", "runs", "service", "wheel"}

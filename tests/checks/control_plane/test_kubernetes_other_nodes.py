@@ -1,0 +1,179 @@
+"""The checks over Kubernetes on nodes that are not like the p5 of the healthy cluster: one at a time, beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.suite.all_checks import all_checks
+from tests.builders.members import of_each, worst
+from tests.checks.control_plane.kubernetes_cluster import NAMES, Words, condition, healthy
+from tests.checks.control_plane.kubernetes_faults import give, label, set_condition, taint
+
+FAIL, CONCERN, INCOMPLETE, NOT_APPLICABLE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
+OTHER = 1  # the number of the node that is changed
+TRN1 = "trn1.32xlarge"
+
+
+def said(
+    check: str,
+    change: Callable[[Words], object],
+    instance_type: str = "p5.48xlarge",
+    expect: Mapping[str, int] = {},
+    group: str = "workers",
+) -> Result:
+    """What a check says of a node of this type and group."""
+    words = healthy()
+    words.of_nodes[NAMES[OTHER]]["imds"]["identity"]["instance_type"] = instance_type
+    words.nodes[OTHER]["instance_type"] = instance_type
+    change(words)
+    facts = words.facts()
+    targets = [
+        replace(target, instance_type=instance_type, group=group, expect=expect, efa_attached=None)
+        if target.name == NAMES[OTHER]
+        else target
+        for target in facts.cluster.targets
+    ]
+    cluster = replace(facts.cluster, targets=tuple(targets))
+    told = {name: node.evidence for name, node in facts.nodes.items()}
+    found = ClusterFacts(cluster, facts.evidence, nodes(cluster, told))
+    return of_each(all_checks()[f"control_plane.{check}"], found)[NAMES[OTHER]]
+
+
+def neuron(name: str, count: int) -> Callable[[Words], object]:
+    """A node whose plugin offers so many Neuron devices, and no GPU."""
+
+    def change(words: Words) -> None:
+        for told in (words.nodes[OTHER]["capacity"], words.nodes[OTHER]["allocatable"]):
+            del told["gpu"]
+            told.update({name: count, "efa": 8})
+
+    return change
+
+
+@pytest.mark.parametrize("name", ["neuron", "neurondevice"])
+def test_neuron_devices_are_counted_by_either_of_their_names(name: str) -> None:
+    assert said("k8s_gpu_allocatable", neuron(name, 16), TRN1).verdict is Verdict.PASS
+    lost = said("k8s_gpu_allocatable", neuron(name, 15), TRN1)
+    assert (lost.verdict, lost.message) == (FAIL, "15 Neuron devices allocatable; expected 16")
+
+
+def test_neuron_devices_that_a_driver_of_claims_offers_count() -> None:
+    def change(words: Words) -> None:
+        neuron("neuron", 0)(words)
+        told = {"driver": "neuron.aws.com", "node": NAMES[OTHER], "pool": NAMES[OTHER], "generation": 1}
+        words.kubernetes["k8s_resource_slices"] = {"slices": [{**told, "devices": 16, "gpus": None}]}
+
+    assert said("k8s_gpu_allocatable", change, TRN1).verdict is Verdict.PASS
+
+
+def of_no_accelerators(words: Words) -> None:
+    """A node of which nobody expects any device."""
+    give(words, OTHER, {"gpu": 0, "efa": 0})
+    words.nodes[OTHER]["labels"].update(gpu_product="", gpu_count="", driver="")
+
+
+NOTHING = {"gpus": 0, "efa": 0}
+
+
+@pytest.mark.parametrize(
+    ("check", "words"),
+    [
+        ("k8s_gpu_allocatable", "no accelerators are expected of it"),
+        ("k8s_efa_allocatable", "no EFA is expected of it"),
+        ("k8s_gpu_seen", "no GPUs are expected of it"),
+    ],
+)
+def test_what_is_expected_of_no_node_of_its_type_is_not_applicable(check: str, words: str) -> None:
+    result = said(check, of_no_accelerators, "m7i.large", NOTHING)
+    assert (result.verdict, result.message) == (NOT_APPLICABLE, words)
+
+
+def test_efa_that_nobody_expects_is_a_fault() -> None:
+    result = said("k8s_efa_allocatable", lambda words: give(words, OTHER, {"efa": 4}), "m7i.large", NOTHING)
+    assert (result.verdict, result.message) == (FAIL, "4 EFA devices allocatable; expected 0")
+
+
+def test_claims_of_a_driver_count_only_where_the_device_plugin_gives_no_efa() -> None:
+    def change(words: Words) -> None:
+        give(words, OTHER, {"efa": 31})
+        told = {"driver": "efa.networking.k8s.aws", "node": NAMES[OTHER], "pool": NAMES[OTHER], "generation": 1}
+        words.kubernetes["k8s_resource_slices"] = {"slices": [{**told, "devices": 32, "gpus": None}]}
+
+    assert said("k8s_efa_allocatable", change, expect={"efa": 32}).message == "31 EFA devices allocatable; expected 32"
+
+
+def test_a_node_without_versions_leaves_the_comparison_incomplete() -> None:
+    words = healthy()
+    words.nodes[OTHER]["info"] = {"kubelet": "v1.34.4-eks"}
+    result = worst(all_checks()["control_plane.k8s_versions_uniform"], words.facts())
+    assert (result.verdict, result.message) == (
+        INCOMPLETE,
+        "Kubernetes tells no versions of gpu002; expected those of each node",
+    )
+
+
+def test_a_group_of_which_nobody_labels_gpus_is_not_applicable() -> None:
+    def change(words: Words) -> None:
+        for number in range(len(NAMES)):
+            label(words, number, gpu_product="", gpu_count="", driver="")
+
+    result = said("k8s_gpu_labels", change)
+    assert (result.verdict, result.message) == (NOT_APPLICABLE, "nobody has labelled its GPUs")
+
+
+def test_a_count_without_a_product_is_compared_too() -> None:
+    result = said("k8s_gpu_labels", lambda words: label(words, OTHER, gpu_product="", gpu_count="7"))
+    assert (result.verdict, result.message) == (
+        FAIL,
+        "label nvidia.com/gpu.count is 7, NVML counts 8; expected the same",
+    )
+
+
+def test_a_node_without_the_kubelets_condition_is_incomplete() -> None:
+    def change(words: Words) -> None:
+        told = words.nodes[OTHER]
+        told["conditions"] = [one for one in told["conditions"] if one["kind"] != "Ready"]
+
+    result = said("k8s_node_ready", change)
+    assert (result.verdict, result.message) == (
+        INCOMPLETE,
+        "it has no condition Ready; expected one, which the kubelet writes",
+    )
+
+
+def test_a_condition_that_tells_no_time_is_not_called_old() -> None:
+    told = {**condition("GPUMissing", "True", "Missing"), "heard": "", "since": ""}
+    result = said("k8s_node_ready", lambda words: set_condition(words, told, OTHER))
+    assert result.verdict is CONCERN
+    assert "last confirmed" not in result.message
+
+
+def test_a_taint_of_the_only_node_of_a_group_is_a_concern() -> None:
+    result = said("k8s_node_takes_pods", lambda words: taint(words, OTHER, "dedicated"), group="alone")
+    assert result.verdict is CONCERN
+    assert "no other node in its group to compare with" in result.message
+
+
+@pytest.mark.parametrize(
+    ("labels", "verdict", "words"),
+    [
+        ({"hyperpod_health": "", "hyperpod_deep_check": ""}, NOT_APPLICABLE, "it is no node of HyperPod"),
+        (
+            {"hyperpod_health": "Rebooted"},
+            INCOMPLETE,
+            "HyperPod has it as Rebooted; expected Schedulable in node-health-status",
+        ),
+    ],
+)
+def test_what_hyperpod_says_of_a_node_is_believed_by_its_words(
+    labels: Mapping[str, str], verdict: Verdict, words: str
+) -> None:
+    result = said("hyperpod_node_health", lambda told: label(told, OTHER, **labels))
+    assert (result.verdict, result.message) == (verdict, words)
