@@ -93,7 +93,12 @@ def api_of(kubeconfig: Path) -> Api:
 
 def kubectl(bed: Bed, *words: str | Path) -> str:
     """As an administrator."""
-    command = [installed.folder("kustomize") / "bin" / "kubectl", "--kubeconfig", bed.plane.kubeconfig(), *words]
+    command = [
+        installed.folder("kubectl") / "newest" / "bin" / "kubectl",
+        "--kubeconfig",
+        bed.plane.kubeconfig(),
+        *words,
+    ]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -16,9 +16,9 @@ from clusterproof.plugins.kubernetes.gate.write import Orders, write
 from tests.kubernetes.gate import FIT, UNFIT, UNKNOWN_YET, GateBed, api_of, kubectl
 from tests.testbed.kubernetes.control_plane import control_plane
 from tests.testbed.kubernetes.processes import running, wait_until
-from tests.testbed.needs import needs_kustomize
+from tests.testbed.needs import needs_kubectl
 
-pytestmark = needs_kustomize
+pytestmark = needs_kubectl
 NOON = 1_800_000_000.0  # 2027-01-15T08:00:00Z
 FOREIGN = {"type": "GPUMissing", "status": "False", "reason": "NoProblem", "message": "all are there"}
 

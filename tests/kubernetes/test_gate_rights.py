@@ -18,9 +18,9 @@ from clusterproof.plugins.kubernetes.gate.write import TAINT, Orders
 from tests.kubernetes.gate import ACCOUNT, FIT, MANIFESTS, UNFIT, GateBed, api_of, kubectl
 from tests.testbed.kubernetes.bed import NAMESPACE, RBAC
 from tests.testbed.kubernetes.processes import wait_until
-from tests.testbed.needs import needs_kustomize
+from tests.testbed.needs import needs_kubectl
 
-pytestmark = needs_kustomize
+pytestmark = needs_kubectl
 ORDERS = Orders(TAINT, "5", "clusterproof.dev/unproven")
 STARTUP = {"key": "clusterproof.dev/unproven", "effect": "NoSchedule"}
 FOREIGN = {"key": "example.com/team", "effect": "NoSchedule"}

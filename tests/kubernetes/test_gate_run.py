@@ -20,9 +20,9 @@ from tests.kubernetes.gate import ACCOUNT, GateBed, kubectl
 from tests.testbed.kubernetes.bed import NAMESPACE
 from tests.testbed.kubernetes.machine import KUBE_PROXY
 from tests.testbed.kubernetes.processes import wait_until
-from tests.testbed.needs import needs_kustomize
+from tests.testbed.needs import needs_kubectl
 
-pytestmark = needs_kustomize
+pytestmark = needs_kubectl
 JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 TYPE = {"node.kubernetes.io/instance-type": "p5.48xlarge"}  # whose GPUs this machine does not have
 WORDS = ("-m", "prolog or epilog", "--no-report", "-q", "--k8s-gate", "observe")

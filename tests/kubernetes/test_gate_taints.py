@@ -11,9 +11,9 @@ import pytest
 from clusterproof.plugins.kubernetes.api import Api
 from clusterproof.plugins.kubernetes.gate.write import OBSERVE, TAINT, Orders
 from tests.kubernetes.gate import FIT, UNFIT, UNKNOWN_YET, GateBed, kubectl
-from tests.testbed.needs import needs_kustomize
+from tests.testbed.needs import needs_kubectl
 
-pytestmark = needs_kustomize
+pytestmark = needs_kubectl
 OURS = {"key": "clusterproof.dev/unfit", "effect": "NoSchedule"}
 STARTUP = {"key": "clusterproof.dev/unproven", "effect": "NoExecute"}
 FOREIGN = {"key": "example.com/team", "value": "a", "effect": "NoSchedule", "timeAdded": "2026-01-02T03:04:05Z"}

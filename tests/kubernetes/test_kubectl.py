@@ -23,7 +23,8 @@ from tests.testbed.needs import needs_kubernetes
 
 pytestmark = [needs_kubernetes, installed.needs("kubectl")]
 VERSIONS = sorted(
-    line.partition("==")[2] for line in (ROOT / "tests/counterparts/kubectl/versions").read_text().splitlines()
+    line.split()[0].partition("==")[2]
+    for line in (ROOT / "tests/counterparts/kubectl/versions").read_text().splitlines()
 )
 OF_REMEDIES = re.compile(r"\((kubectl [^()]+)\)")
 OF_DOCUMENTS = re.compile(r"^ {4}(kubectl .+)$|`(kubectl [^`]+)`", re.MULTILINE)

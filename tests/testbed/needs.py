@@ -103,9 +103,9 @@ def _without_kubernetes() -> str:
     )
 
 
-def _without_kustomize() -> str:
-    missing = not (installed.folder("kustomize") / "installed").exists()
-    return _without_kubernetes() or ("kustomize is not installed: scripts/counterparts kustomize" if missing else "")
+def _without_kubectl() -> str:
+    missing = not (installed.folder("kubectl") / "installed").exists()
+    return _without_kubernetes() or ("kubectl is not installed: scripts/counterparts kubectl" if missing else "")
 
 
 def _mark(reason: str) -> pytest.MarkDecorator:
@@ -132,4 +132,4 @@ needs_cluster = _mark(_without_cluster())  # testbed() works
 needs_openmpi = _mark(_without_mpi())  # with_all_reduce() works
 needs_slurm = _mark(_without_slurm())  # slurm() works
 needs_kubernetes = _mark(_without_kubernetes())  # machine() works
-needs_kustomize = _mark(_without_kustomize())  # … and gate_bed()
+needs_kubectl = _mark(_without_kubectl())  # … and gate_bed()

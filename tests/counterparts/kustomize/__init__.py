@@ -1,1 +1,0 @@
-"""kubectl with the kustomize that is built into it: what applies the manifests of integrations/kubernetes."""
