@@ -106,8 +106,8 @@ def verdict_event(seen: Seen, health: Health, at: float) -> dict[str, object]:
     """The event of a change; its reason is the condition's."""
     before = seen.node.condition(CONDITION)
     was = before.status if before else "not there"
-    return event(seen, health.status == FALSE, health.reason, f"{CONDITION} is {health.status}, was {was}: "
-                 f"{health.message}", at)  # fmt: skip
+    message = f"{CONDITION} is {health.status}, was {was}: {health.message}"
+    return event(seen, health.status == FALSE, health.reason, message, at)
 
 
 def event(seen: Seen, is_warning: bool, reason: str, message: str, at: float) -> dict[str, object]:
