@@ -16,6 +16,7 @@ _LOGIN = re.compile(  # where the words of a failed log-in name a host, also one
     r"|(?<![\w.-])()((?=[\d_.-]*[A-Za-z])[A-Za-z0-9][\w.-]*)(?=\]?:\d{1,5}\b| does not resolve)"
 )
 _PCI = re.compile(r"(?i)(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")  # an address that every machine has
+_VERSION = re.compile(r"\d{1,4}(?:\.\d{1,6}){1,3}(?:[-+~][\w.+~-]*)?")
 _CASELESS = ("address", "host", "uuid", "mac", "guid", "arn", "account", "instance", "resource", "filesystem", "serial")
 
 
@@ -49,8 +50,13 @@ class Pseudonyms:
                 self._common_places = host_places(self._common)
 
     def know(self, name: str, kind: str) -> None:
-        """Let a word stand for a name wherever it stands, if it is no common word."""
-        if is_telling(name) and not (has_form(name) or _PCI.fullmatch(name)) and name.lower() not in words():
+        """Let a word stand for a name wherever it stands, if it is no common word and no version, which others have."""
+        if (
+            is_telling(name)
+            and not _VERSION.fullmatch(name)
+            and not (has_form(name) or _PCI.fullmatch(name))
+            and name.lower() not in words()
+        ):
             self._plain.add(name, marked(self.word(kind, name)))
 
     def know_as(self, name: str, word: str) -> None:

@@ -135,6 +135,14 @@ def test_what_one_node_calls_itself_is_replaced_in_what_another_told_before() ->
     assert second["leaves"]["boot"]["value"]["hostname"] == "node2"
 
 
+def test_a_node_that_calls_itself_by_a_version_takes_it_from_no_other() -> None:
+    lying = node("gpu001", boot=boot(boot_id="6.18.44-fc-v669"), nvml=nvml(gpu(0, serial="580.126.09")))
+    honest = node("gpu002", boot=boot(kernel="6.18.44-fc-v669"), nvml=nvml(gpu(0), driver="580.126.09"))
+    _, told = redacted(["gpu001", "gpu002"], lying, honest)
+    assert told["leaves"]["boot"]["value"]["kernel"] == "6.18.44-fc-v669"
+    assert told["leaves"]["nvml"]["value"]["driver"] == "580.126.09"
+
+
 def test_a_text_that_was_seen_before_its_names_were_known_is_looked_at_again() -> None:
     redaction = Redaction(Cluster("prod", "ssh", (Target("gpu001"),)))
     assert redaction.text("hydra-7 hangs") == "name-1 hangs"
