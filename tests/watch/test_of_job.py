@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.suite.cli import main
 from clusterproof.plugins.suite.watching import job as module
-from clusterproof.plugins.suite.watching.job import JobEnd
+from clusterproof.plugins.suite.watching.job import JobEnd, judge
 from tests.builders.wheel import ROOT
 from tests.testbed.needs import needs_slurm
 from tests.testbed.slurm import SlurmBed
@@ -70,6 +71,20 @@ def test_it_ends_with_the_job_and_calls_no_node_silent(bed: SlurmBed, tmp_path: 
 def test_shellcheck_has_nothing_against_the_script() -> None:
     done = subprocess.run(["shellcheck", str(SCRIPT)], capture_output=True, text=True, check=False)
     assert done.stdout == ""
+
+
+def test_the_report_runs_no_code_of_the_folder_in_which_the_watch_was_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("pytest", "yaml", "rich"):
+        (tmp_path / f"{name}.py").write_text(
+            "open('ran', 'w').close()\nraise SystemExit('a module of somebody else')\n"
+        )
+    shutil.copytree(DEMO, tmp_path / "kept")
+    monkeypatch.chdir(tmp_path)
+    judge(Path("kept"), (), None)
+    assert not (tmp_path / "ran").exists()
+    assert (tmp_path / "kept" / "report" / "results.jsonl").exists()
 
 
 def test_a_slurm_that_does_not_answer_ends_no_watch_and_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:

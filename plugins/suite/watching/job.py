@@ -23,7 +23,11 @@ ASK_S = 30.0  # between two questions whether the job still runs; one is asked a
 LEAST_S = 2.0
 MARKS = "preflight or run"
 REPORT = "report"  # the folder in the recording's
-MAIN = "from clusterproof.plugins.suite.cli import main; raise SystemExit(main())"
+# A folder that a watch is begun in may be anybody's: Python would look there first.
+MAIN = """import sys
+sys.path[:] = filter(None, sys.path)
+from clusterproof.plugins.suite.cli import main
+raise SystemExit(main())"""
 
 
 def folder_of(job: str) -> str:
