@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.watch.metrics import Metrics, Over, Snapshot
-from clusterproof.plugins.watch.trouble import Trouble
+from clusterproof.plugins.watch.trouble import WHY, Trouble
 
 SUFFIX = ".prom"
 MODE = 0o644  # node_exporter is another user
@@ -32,7 +32,7 @@ class Textfile:
                 f"--textfile is {str(path)[:200]!r}; expected a file NAME{SUFFIX}: node_exporter reads no other"
             )
         self._path, self._every_s, self._look = path, every_s, look
-        self.trouble = Trouble(say, f"{path} is not written: {{why}}; watching goes on", f"{path} is written again")
+        self.trouble = Trouble(say, f"{path} is not written: {WHY}; watching goes on", f"{path} is written again")
         self._is_over = threading.Event()
         try:
             write(path, Metrics(look))

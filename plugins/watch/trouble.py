@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+WHY = "{why}"
+
 
 class Trouble:
     """Of one part of the watch."""
@@ -16,7 +18,7 @@ class Trouble:
     def failed(self, why: object) -> None:
         """It did not work."""
         if not self.is_so:
-            self._say(self._begins.format(why=why))
+            self._say(self._begins.replace(WHY, str(why)))
         self.is_so = True
 
     def worked(self) -> None:

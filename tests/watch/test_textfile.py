@@ -88,6 +88,16 @@ def test_a_folder_of_that_name_is_refused_and_nothing_is_left_beside_it(tmp_path
     assert [one.name for one in tmp_path.iterdir()] == ["watch.prom"]
 
 
+def test_a_path_with_braces_is_said_as_it_is(tmp_path: Path) -> None:
+    folder, own = tmp_path / "{cluster}", list[str]()
+    folder.mkdir()
+    file = kept(folder / "watch.prom", own)
+    folder.rename(tmp_path / "away")
+    until(lambda: own)
+    file.close()
+    assert own == [f"{folder / 'watch.prom'} is not written: No such file or directory; watching goes on"]
+
+
 def test_trouble_is_said_once_and_once_that_it_is_over(tmp_path: Path) -> None:
     folder, own = tmp_path / "metrics", list[str]()
     folder.mkdir()
