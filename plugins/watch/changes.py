@@ -37,7 +37,7 @@ def read_changes(path: Path) -> Iterator[Change]:
         for line in file:
             try:
                 yield _change(json.loads(line))
-            except (ValueError, TypeError, LookupError, RecursionError):
+            except (ArithmeticError, ValueError, TypeError, LookupError, RecursionError):
                 continue  # written by another version, or torn
 
 
@@ -68,7 +68,7 @@ def _line(change: Change, wall_s: float) -> str:
 
 
 def _change(data: Any) -> Change:
-    """Raises ValueError, TypeError, LookupError where it is none."""
+    """Raises ArithmeticError, ValueError, TypeError, LookupError where it is none."""
     names = [data[key] for key in ("node", "device", "rule", "message")]
     if not all(isinstance(name, str) for name in names):
         raise TypeError("no text")

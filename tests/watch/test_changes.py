@@ -15,6 +15,11 @@ from tests.testbed.needs import needs_root
 from tests.watch.days import NODE, Day
 from tests.watch.small_disk import small_disk
 
+FOREVER = (
+    '{"time": 1'
+    + "0" * 400
+    + ', "kind": "opened", "node": "a", "device": "", "rule": "b", "verdict": "fail", "message": ""}'
+)
 XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', GPU has fallen off the bus."
 
 
@@ -40,7 +45,7 @@ def test_a_torn_line_is_cut_before_the_next_is_written(tmp_path: Path, torn: byt
 
 
 @pytest.mark.parametrize(
-    "line", ["[]", "1", "{}", '{"node": 1}', '{"time": "x", "kind": "opened"}', "[" * 100_000, "\xff"]
+    "line", ["[]", "1", "{}", '{"node": 1}', '{"time": "x", "kind": "opened"}', "[" * 100_000, "\xff", FOREVER]
 )
 def test_a_line_that_tells_no_change_is_none(tmp_path: Path, line: str) -> None:
     path = tmp_path / "changes"
