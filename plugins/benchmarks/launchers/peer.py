@@ -13,11 +13,12 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 
 WORD, WHERE = "CLUSTERPROOF_PEER_WORD", "CLUSTERPROOF_PEER"  # in the environment; the second only where mpirun is
 ASKED_BYTES = ANSWER_BYTES = 32
 MAX_COMMAND_BYTES = 64 * 1024
-PEER_S = 10.0  # for whoever connects to say what he wants
+PEER_S = 10.0  # for whoever connects to say all that he wants
 ENDED = struct.Struct("!4si")  # behind the output: how the command ended
 MARK = b"\0cp\0"
 
@@ -61,13 +62,13 @@ def listening(port: int) -> socket.socket:
 
 def asked(peer: socket.socket, word: bytes) -> bytes:
     """The command that a peer asks for; empty where he does not know the word."""
-    question = os.urandom(ASKED_BYTES)
+    question, until = os.urandom(ASKED_BYTES), time.monotonic() + PEER_S
     peer.settimeout(PEER_S)
     try:
         peer.sendall(question)
-        answer = exactly(peer, ANSWER_BYTES)
-        (length,) = struct.unpack("!I", exactly(peer, 4))
-        command = exactly(peer, min(length, MAX_COMMAND_BYTES))
+        answer = exactly(peer, ANSWER_BYTES, until)
+        (length,) = struct.unpack("!I", exactly(peer, 4, until))
+        command = exactly(peer, min(length, MAX_COMMAND_BYTES), until)
         peer.settimeout(None)
     except OSError:
         return b""
@@ -79,7 +80,7 @@ def start(where: str, word: bytes, command: bytes) -> int:
     address, _, port = where.rpartition(":")
     output = b""
     with socket.create_connection((address, int(port)), PEER_S) as peer:
-        question = exactly(peer, ASKED_BYTES)
+        question = exactly(peer, ASKED_BYTES, time.monotonic() + PEER_S)
         peer.sendall(answer_to(question, word, command) + struct.pack("!I", len(command)) + command)
         peer.settimeout(None)
         for read in iter(lambda: peer.recv(65536), b""):
@@ -97,10 +98,12 @@ def answer_to(question: bytes, word: bytes, command: bytes) -> bytes:
     return hmac.new(word, question + command, hashlib.sha256).digest()
 
 
-def exactly(peer: socket.socket, count: int) -> bytes:
-    """So many bytes. Raises OSError where fewer come."""
+def exactly(peer: socket.socket, count: int, until: float) -> bytes:
+    """So many bytes. Raises OSError where fewer come in time."""
     data = b""
     while len(data) < count:
+        if time.monotonic() > until:
+            raise OSError("the peer is too slow")
         read = peer.recv(count - len(data))
         if not read:
             raise OSError("the peer has closed")
