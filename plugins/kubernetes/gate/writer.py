@@ -21,7 +21,9 @@ DEADLINE_S = 300.0  # for all of it: an API server that is gone costs no more
 MAX_NAMES = 200  # characters of names in a line
 MAX_PROBLEMS = 5  # lines
 GONE, CHANGED = 404, 409
-RIGHTS = "expected the rights of integrations/kubernetes/gate.yaml, and of taint/ for taints (docs/kubernetes-gate.md)"
+RIGHTS = (
+    "expected the rights of gate.yaml in integrations/kubernetes, for taints taints.yaml too (docs/kubernetes-gate.md)"
+)
 Patch = dict[str, object]
 T = TypeVar("T")
 
