@@ -20,7 +20,8 @@ from clusterproof.plugins.suite.rules import rules
 from clusterproof.reports.wording import skill_of
 from tests.aws.cluster_faults import FAULTS as CLUSTER_FAULTS
 from tests.benchmarks.pairwise.pair_faults import PAIR_FAULTS
-from tests.checks.control_plane.kubernetes_faults import KUBERNETES_FAULTS
+from tests.checks.control_plane.kubernetes_node_faults import NODE_FAULTS
+from tests.checks.control_plane.kubernetes_pod_faults import POD_FAULTS
 from tests.checks.control_plane.slurm_faults import SLURM_FAULTS
 from tests.faults import ALL_FAULTS
 from tests.training_run.faults import FAULTS as RUN_FAULTS
@@ -115,7 +116,7 @@ def _faults_of_cluster(name: str) -> str:
     subsystem, _, check = name.partition(".")
     by_data = [
         f"{fault.name} ({fault.expect[check].value})"
-        for fault in (*SLURM_FAULTS, *KUBERNETES_FAULTS)
+        for fault in (*SLURM_FAULTS, *NODE_FAULTS, *POD_FAULTS)
         if check in fault.expect
     ]
     if by_data:

@@ -27,8 +27,11 @@ from tests.checks.control_plane.kubernetes_cluster import (
     pod,
     waiting,
 )
-from tests.checks.control_plane.kubernetes_faults import KUBERNETES_FAULTS, KubernetesFault, give, label, process, taint
+from tests.checks.control_plane.kubernetes_fault import KubernetesFault, give, label, process, taint
+from tests.checks.control_plane.kubernetes_node_faults import NODE_FAULTS
+from tests.checks.control_plane.kubernetes_pod_faults import POD_FAULTS
 
+KUBERNETES_FAULTS = (*NODE_FAULTS, *POD_FAULTS)
 OF_KUBERNETES = {
     name.partition(".")[2]: check for name, check in all_checks().items() if check.control_collectors & COLLECTORS
 }

@@ -14,7 +14,7 @@ from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import all_checks
 from tests.builders.members import of_each, worst
 from tests.checks.control_plane.kubernetes_cluster import NAMES, Words, condition, healthy
-from tests.checks.control_plane.kubernetes_faults import give, label, set_condition, taint
+from tests.checks.control_plane.kubernetes_fault import give, label, set_condition, taint
 
 FAIL, CONCERN, INCOMPLETE, NOT_APPLICABLE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
 OTHER = 1  # the number of the node that is changed

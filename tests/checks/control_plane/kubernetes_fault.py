@@ -1,0 +1,82 @@
+"""A fault that the checks over Kubernetes are proven on, and how what is told is changed for one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.recordings import gpu
+from tests.checks.control_plane.kubernetes_cluster import (
+    NAMES,
+    Told,
+    Words,
+    healthy,
+)
+
+FAIL, CONCERN, INCOMPLETE, NOT_APPLICABLE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
+PLUGIN = "nvidia-device-plugin-daemonset"
+
+
+@dataclass(frozen=True)
+class KubernetesFault:
+    """A fault: what it changes in what is told, the verdicts that it changes, and words of what is said."""
+
+    name: str
+    change: Callable[[Words], object]
+    expect: Mapping[str, Verdict]
+    words: str
+
+    def put(self) -> Words:
+        words = healthy()
+        self.change(words)
+        return words
+
+
+def set_condition(words: Words, changed: Told, number: int = 2) -> None:
+    """The condition of that kind on one node, or one more."""
+    told = words.nodes[number]
+    told["conditions"] = [one for one in told["conditions"] if one["kind"] != changed["kind"]] + [changed]
+
+
+def give(words: Words, number: int, has: Told, gives: Told | None = None) -> None:
+    words.nodes[number]["capacity"].update(has)
+    words.nodes[number]["allocatable"].update(has if gives is None else gives)
+
+
+def label(words: Words, number: int, **labels: str) -> None:
+    words.nodes[number]["labels"].update(labels)
+
+
+def taint(words: Words, number: int, key: str, effect: str = "NoSchedule") -> None:
+    words.nodes[number]["taints"] = [
+        *words.nodes[number]["taints"],
+        {"key": key, "value": "", "effect": effect, "ours": "clusterproof" in key},
+    ]
+
+
+def one_gpu_lost(words: Words) -> None:
+    nvml = words.of_nodes[NAMES[1]]["nvml"]
+    nvml.update(count=7, gpus=nvml["gpus"][:7])
+
+
+def process(words: Words, told: Told, node: str = NAMES[1]) -> None:
+    words.of_nodes[node]["nvml"]["gpus"][3]["processes"] = [told]
+
+
+def others_gpus(words: Words) -> None:
+    words.of_nodes[NAMES[1]]["nvml"]["gpus"] = [
+        gpu(index, name="NVIDIA A100-SXM4-80GB", processes=[]) for index in range(8)
+    ]
+
+
+def ill(words: Words, daemon_set: str, told: Told, **changed: object) -> None:
+    words.pod_of(daemon_set, NAMES[1]).update(ready=False, unready=[told], **changed)
+
+
+def missing(words: Words, daemon_set: str) -> None:
+    words.pods.remove(words.pod_of(daemon_set, NAMES[2]))
+
+
+def job(words: Words, **changed: object) -> None:
+    words.pods[-1].update(changed)

@@ -1,0 +1,154 @@
+"""Faults of nodes as Kubernetes has them, and of the devices that it gives to pods."""
+
+from __future__ import annotations
+
+from tests.checks.control_plane.kubernetes_cluster import HALF_AN_HOUR_AGO, LONG_AGO, condition
+from tests.checks.control_plane.kubernetes_fault import (
+    CONCERN,
+    FAIL,
+    INCOMPLETE,
+    KubernetesFault,
+    give,
+    label,
+    one_gpu_lost,
+    others_gpus,
+    set_condition,
+    taint,
+)
+
+NODE_FAULTS = (
+    KubernetesFault(
+        "a kubelet that is not ready",
+        lambda words: set_condition(
+            words, condition("Ready", "False", "KubeletNotReady", "no network", HALF_AN_HOUR_AGO)
+        ),
+        {"k8s_node_ready": FAIL, "k8s_system_pods": INCOMPLETE},
+        "gpu003: Ready is False for 30 min (KubeletNotReady: no network); expected a node that is Ready",
+    ),
+    KubernetesFault(
+        "a kubelet that is no longer heard",
+        lambda words: set_condition(
+            words, condition("Ready", "Unknown", "NodeStatusUnknown", "Kubelet stopped posting")
+        ),
+        {"k8s_node_ready": FAIL, "k8s_system_pods": INCOMPLETE},
+        "gpu003: Ready is Unknown for 23 days (NodeStatusUnknown: Kubelet stopped posting); expected",
+    ),
+    KubernetesFault(
+        "a node short of disk",
+        lambda words: set_condition(words, condition("DiskPressure", "True", "KubeletHasDiskPressure")),
+        {"k8s_node_ready": FAIL},
+        "gpu003: DiskPressure is True for 23 days (KubeletHasDiskPressure); expected a node that is short of nothing",
+    ),
+    KubernetesFault(
+        "a condition that nobody confirms",
+        lambda words: set_condition(words, {**condition("Ready", "True"), "heard": HALF_AN_HOUR_AGO}),
+        {"k8s_node_ready": CONCERN},
+        "gpu003: Ready was last confirmed 30 min ago; expected a kubelet that does so every 10 min",
+    ),
+    KubernetesFault(
+        "an agent of EKS that found a fault",
+        lambda words: set_condition(
+            words, condition("AcceleratedHardwareReady", "False", "NvidiaXID79Error", "Xid 79")
+        ),
+        {"k8s_node_ready": CONCERN},
+        "gpu003: AcceleratedHardwareReady is False for 23 days (NvidiaXID79Error: Xid 79); expected conditions",
+    ),
+    KubernetesFault(
+        "a condition of another agent that outlived its writer",
+        lambda words: set_condition(words, {**condition("GPUMissing", "True", "Missing"), "heard": LONG_AGO}),
+        {"k8s_node_ready": CONCERN},
+        "gpu003: GPUMissing is True for 23 days (Missing), last confirmed 23 days ago",
+    ),
+    KubernetesFault(
+        "a cordoned node",
+        lambda words: words.nodes[1].update(cordoned=True),
+        {"k8s_node_takes_pods": FAIL},
+        "gpu002: it is cordoned; expected a node that takes pods",
+    ),
+    KubernetesFault(
+        "a taint that the others do not have",
+        lambda words: taint(words, 1, "ToBeDeletedByClusterAutoscaler"),
+        {"k8s_node_takes_pods": FAIL},
+        "gpu002: taint ToBeDeletedByClusterAutoscaler:NoSchedule; expected only those that most of its group have",
+    ),
+    KubernetesFault(
+        "a taint of this suite's own gate",
+        lambda words: taint(words, 1, "clusterproof.dev/unfit"),
+        {"k8s_node_takes_pods": CONCERN},
+        "gpu002: taint clusterproof.dev/unfit:NoSchedule; expected a node that takes pods",
+    ),
+    KubernetesFault(
+        "a node that HyperPod is about to replace",
+        lambda words: label(
+            words, 3, hyperpod_health="UnschedulablePendingReplacement", hyperpod_fault="NvidiaGPUError"
+        ),
+        {"hyperpod_node_health": FAIL},
+        "gpu004: HyperPod has it as UnschedulablePendingReplacement (NvidiaGPUError); expected Schedulable",
+    ),
+    KubernetesFault(
+        "a deep health check that failed",
+        lambda words: label(words, 3, hyperpod_deep_check="Failed"),
+        {"hyperpod_node_health": FAIL},
+        "gpu004: its deep health checks failed; expected them to pass",
+    ),
+    KubernetesFault(
+        "a deep health check that runs",
+        lambda words: label(words, 3, hyperpod_deep_check="InProgress"),
+        {"hyperpod_node_health": CONCERN},
+        "gpu004: its deep health checks still run; expected a node that takes pods",
+    ),
+    KubernetesFault(
+        "a fault that HyperPod names of a node which it schedules",
+        lambda words: label(words, 3, hyperpod_fault="NvidiaGPUError", hyperpod_reason="Xid 63"),
+        {"hyperpod_node_health": CONCERN},
+        "gpu004: HyperPod has it as Schedulable and names a fault: NvidiaGPUError: Xid 63; expected none",
+    ),
+    KubernetesFault(
+        "a GPU that the device plugin found ill",
+        lambda words: give(words, 1, {"gpu": 8}, {"gpu": 7}),
+        {"k8s_gpu_allocatable": FAIL},
+        "gpu002: 7 of 8 nvidia.com/gpu allocatable; expected every device allocatable",
+    ),
+    KubernetesFault(
+        "a device plugin that died",
+        lambda words: give(words, 1, {"gpu": 0}),
+        {"k8s_gpu_allocatable": FAIL, "k8s_gpu_seen": FAIL},
+        "gpu002: 0 GPUs allocatable; expected 8",
+    ),
+    KubernetesFault(
+        "an EFA device that is not given",
+        lambda words: give(words, 1, {"efa": 31}),
+        {"k8s_efa_allocatable": FAIL},
+        "gpu002: 31 EFA devices allocatable; expected 32",
+    ),
+    KubernetesFault(
+        "a GPU that the driver has lost since",
+        one_gpu_lost,
+        {"k8s_gpu_seen": FAIL, "k8s_gpu_labels": FAIL},
+        "gpu002: Kubernetes has 8 GPUs, NVML counts 7; expected the same number",
+    ),
+    KubernetesFault(
+        "labels of another GPU",
+        others_gpus,
+        {"k8s_gpu_labels": FAIL},
+        "label nvidia.com/gpu.product is NVIDIA H100 80GB HBM3, NVML tells NVIDIA A100-SXM4-80GB; expected the same",
+    ),
+    KubernetesFault(
+        "a label of an older driver",
+        lambda words: label(words, 1, driver="570.86.15"),
+        {"k8s_gpu_labels": CONCERN},
+        "gpu002: label nvidia.com/cuda.driver-version.full is 570.86.15, the driver 580.126.09; expected the same",
+    ),
+    KubernetesFault(
+        "a node without labels of its GPUs",
+        lambda words: words.nodes[1].update(labels={"hyperpod_health": "Schedulable"}),
+        {"k8s_gpu_labels": CONCERN},
+        "gpu002: it has no labels of its GPUs, and others of its group have; expected nvidia.com/gpu.product",
+    ),
+    KubernetesFault(
+        "huge pages that were reserved after the kubelet started",
+        lambda words: give(words, 1, {"hugepages_2mi": 0}),
+        {"k8s_hugepages": FAIL},
+        "gpu002: Kubernetes gives 0 MiB of huge pages, the kernel has reserved 10256 MiB; expected the same",
+    ),
+)
