@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.gate import CONDITION
+from clusterproof.plugins.kubernetes.gate import CONDITION, writer
 from clusterproof.plugins.kubernetes.gate.objects import MERGE, STRATEGIC
 from clusterproof.plugins.kubernetes.gate.write import TAINT, Orders
 from tests.kubernetes.gate import ACCOUNT, FIT, MANIFESTS, UNFIT, GateBed, api_of, kubectl
@@ -77,7 +77,7 @@ def test_each_right_that_is_missing_is_told_with_verb_resource_and_user(
         is_tainted = bool(gate.taints("gpu301"))
     assert len(written.problems) == 1, written
     assert f'User "{user}" {expected}' in written.problems[0]
-    assert "expected the rights of integrations/kubernetes/gate.yaml" in written.problems[0]
+    assert written.problems[0].endswith(f"; {writer.RIGHTS}")
     assert is_told is (missing not in ("list nodes", "patch nodes/status"))
     assert is_tainted is (missing == "create events")
 

@@ -148,7 +148,7 @@ class TestOverSsh:
     def test_libfabric_measures_too_and_a_worker_of_xdist_reads_what_was_measured(
         self, bed: Testbed, tmp_path: Path
     ) -> None:
-        with wires(bed, NAMES[:6], slow=["n4"], ports=("50mbit", "10mbit")):  # slow in one of two directions
+        with wires(bed, NAMES[:6], slow=["n4"], ports=("20mbit", "4mbit")):  # slow in one of two directions
             ran = run(bed, tmp_path, "--cluster", "ssh:n[1-6]", *LIBFABRIC, "-n", "1")
         assert ran.failed("not_a_straggler") == ["n4"], ran.output
 
