@@ -8,7 +8,8 @@ from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernet
 from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR
 from clusterproof.plugins.evidence.ec2.by_evidence import may_be_on_ec2
 from clusterproof.plugins.evidence.kubernetes.facts import NODES
-from clusterproof.plugins.suite.collect import CheckItem, asks_for_node
+from clusterproof.plugins.suite.check_item import CheckItem
+from clusterproof.plugins.suite.collect import asks_for_node
 from clusterproof.plugins.suite.needs_of_check import PAIRWISE, needs_of, of_nodes
 from clusterproof.plugins.suite.state import is_of_instances
 

@@ -13,7 +13,8 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.suite import collect, over_run, protocol
-from clusterproof.plugins.suite.collect import CheckItem, asks_for_node, with_every_node
+from clusterproof.plugins.suite.check_item import CheckItem
+from clusterproof.plugins.suite.collect import asks_for_node, with_every_node
 from clusterproof.plugins.suite.needs import needs_pairs
 from clusterproof.plugins.suite.options import check_options, check_root
 from clusterproof.plugins.suite.outcomes import Outcomes

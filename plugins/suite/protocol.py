@@ -11,7 +11,8 @@ import pytest
 
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.collect import CheckItem, asks_for_node
+from clusterproof.plugins.suite.check_item import CheckItem
+from clusterproof.plugins.suite.collect import asks_for_node
 from clusterproof.plugins.suite.evaluate import result_of, verdict_on
 from clusterproof.plugins.suite.report import KeptReport, properties, report_of, teardown_of
 from clusterproof.plugins.suite.routing import Route, route

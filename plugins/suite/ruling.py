@@ -11,7 +11,7 @@ from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.policy import Policy, words_of
 from clusterproof.plugins.policy.file import refuse_unknown
-from clusterproof.plugins.suite.collect import CheckItem
+from clusterproof.plugins.suite.check_item import CheckItem
 from clusterproof.plugins.suite.protocol import node_name, route_of
 
 
