@@ -15,6 +15,8 @@ import subprocess
 import sys
 import time
 
+from clusterproof.plugins.benchmarks.launchers.rendezvous import listen
+
 WORD, WHERE = "CLUSTERPROOF_PEER_WORD", "CLUSTERPROOF_PEER"  # in the environment; the second only where mpirun is
 ASKED_BYTES = ANSWER_BYTES = 32
 MAX_COMMAND_BYTES = 64 * 1024
@@ -33,7 +35,7 @@ def main() -> None:
 
 def serve(port: int, word: bytes) -> None:
     """Run the first command of a peer who knows the word, and tell him what it prints and how it ends."""
-    with listening(port) as listener:
+    with listen(port) as listener:
         while True:
             peer, _ = listener.accept()
             command = asked(peer, word)
@@ -44,20 +46,6 @@ def serve(port: int, word: bytes) -> None:
         words, to = ["/bin/sh", "-c", command.decode()], peer.fileno()
         ran = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=to, stderr=to, check=False)
         peer.sendall(ENDED.pack(MARK, ran.returncode))
-
-
-def listening(port: int) -> socket.socket:
-    """Listen on every address."""
-    try:
-        listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
-        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        where = "::"
-    except OSError:
-        listener, where = socket.socket(socket.AF_INET, socket.SOCK_STREAM), ""
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((where, port))
-    listener.listen(8)
-    return listener
 
 
 def asked(peer: socket.socket, word: bytes) -> bytes:

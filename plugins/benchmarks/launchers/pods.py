@@ -21,6 +21,7 @@ from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.transport import Unusable
 
 SOURCE = "CLUSTERPROOF_PEER_SOURCE"
+TRAVELS = tuple(FOLDER / name for name in ("hearing.py", "rendezvous.py", "peer.py"))
 SERVE = f'exec "${PYTHON}" -c "${SOURCE}" {{port}}\n'
 # Open MPI 4 reads the first of the agent's names, 5 the second. That a rank's program is missing, the meter says.
 START = f"""m=$(command -v mpirun)||{{{{ echo "no mpirun on PATH; expected Open MPI in the image";exit 127; }}}}
@@ -45,8 +46,7 @@ def pods(campaign: Campaign) -> OverNodes:
 def ranks_by_pods(turn: Turn) -> Outcome:
     """As two ends: on one node what starts mpirun's daemon there, on the other mpirun."""
     campaign = turn.campaign
-    source = f"{joined((FOLDER / 'peer.py',))}\nmain()\n"
-    environment = {SOURCE: source, WORD: secrets.token_hex(16)}
+    environment = {SOURCE: peer_program(), WORD: secrets.token_hex(16)}
 
     def start(_settings: MeterSettings, address: str, port: int) -> str:
         return start_shell(turn, address, port)
@@ -59,6 +59,11 @@ def ranks_by_pods(turn: Turn) -> Outcome:
     return two_ends(
         replace(turn, campaign=replace(campaign, meter=meter, settings=MeterSettings(environment=environment)))
     )
+
+
+def peer_program() -> str:
+    """The text of what starts commands on the other node of a pair."""
+    return f"{joined(TRAVELS)}\nmain()\n"
 
 
 def start_shell(turn: Turn, address: str, port: int) -> str:

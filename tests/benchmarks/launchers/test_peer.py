@@ -11,12 +11,12 @@ from itertools import count
 
 import pytest
 
-from clusterproof.plugins.agent.payload import joined
-from clusterproof.plugins.benchmarks.launchers import FOLDER, peer
+from clusterproof.plugins.benchmarks.launchers import peer
+from clusterproof.plugins.benchmarks.launchers.pods import peer_program
 from tests.testbed.kubernetes.processes import wait_until
 from tests.transport.loopback import free_port
 
-SOURCE = f"{joined((FOLDER / 'peer.py',))}\nmain()\n"
+SOURCE = peer_program()
 WORD = "a word of the run"
 
 
