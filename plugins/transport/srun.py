@@ -22,7 +22,10 @@ MAX_CHARACTERS = 65_000  # of the whole program as one argument: AWS Systems Man
 NODE_BYTES = 256 * 1024  # of one node's answer; a healthy 8-GPU node tells about 20 kB
 BESIDE_BYTES = 1024 * 1024
 FOLDER = Path(__file__).parent
-TRAVELS = (FOLDER.parent / "agent" / "telling.py", FOLDER / "srun_places.py", FOLDER / "srun_launch.py")
+TRAVELS = (
+    FOLDER.parent / "agent" / "telling.py",
+    *(FOLDER / f"srun_{name}.py" for name in ("places", "call", "launch")),
+)
 _WHY = {
     "unknown": Unreached.NAME,
     "busy": Unreached.BUSY,

@@ -1,6 +1,6 @@
 """Which nodes Slurm would start a command on, and how they go together.
 
-Travels with `launch`; standard library only, for Python 3.8.
+Travels; standard library only, for Python 3.8.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import re
 import subprocess
 from typing import Any
 
+FOLDERS = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/current/bin:/usr/local/bin:/usr/bin:/bin"
 KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")  # of what a job's environment says: the rest would steer srun
 UNUSABLE = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "FUTURE", "INVAL", "NOT_RESPONDING", "UNKNOWN"}
 UNUSABLE |= {"POWERED_DOWN", "POWER_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "INVALID_REG"}
 ASK_S = 10.0  # for scontrol and squeue
 MIN_MEMORY_MIB = 1024  # of what the step is given, where nodes are configured with memory at all
+GPUS = re.compile(r"gpu(?::[^:,(\s]+)?:(\d+)")
+MARKS = r"[+*~#!%$@^-]"  # behind a state
 CONSTRAINS = re.compile(r"^ConstrainDevices\s*=\s*yes", re.MULTILINE | re.IGNORECASE)
 
 
@@ -44,7 +47,18 @@ def nodes_of(data: str) -> dict[str, dict[str, str]]:
 def is_usable(record: dict[str, str]) -> bool:
     """Whether Slurm starts jobs on a node in this state."""
     state = record.get("State", "UNKNOWN")
-    return not (UNUSABLE & set(re.split(r"[+*~#!%$@^-]", state)) or "*" in state)
+    return not (UNUSABLE & set(re.split(MARKS, state)) or "*" in state)
+
+
+def is_idle(record: dict[str, str]) -> bool:
+    """Whether all of a node can be had now."""
+    return is_usable(record) and re.split(MARKS, record.get("State", ""))[0] == "IDLE"
+
+
+def gpus_of(record: dict[str, str]) -> int:
+    """How many a node has."""
+    found = GPUS.search(record.get("Gres", ""))
+    return int(found[1]) if found else 0
 
 
 def is_full(record: dict[str, str]) -> bool:
@@ -84,8 +98,8 @@ def plan(
             why = "drained" if "DRAIN" in record.get("State", "") and "DOWN" not in record["State"] else "down"
             refused[name] = {"why": why, "detail": f"Slurm has it as {record.get('State')}{reason}"}
         else:
-            gpus = re.search(r"gpu(?::[^:,(\s]+)?:(\d+)", record.get("Gres", ""))
-            wanted = gpus[1] if gpus and constrains and record["State"].startswith("IDLE") else ""
+            gpus = gpus_of(record)
+            wanted = str(gpus) if gpus and constrains and record["State"].startswith("IDLE") else ""
             own = record.get("Partitions", "").split(",")
             memory = record.get("RealMemory", "0").isdigit() and int(record.get("RealMemory", "0")) > MIN_MEMORY_MIB
             groups.setdefault(("", partition if partition in own else own[0], wanted, memory), []).append(name)

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.transport import Program
-from clusterproof.plugins.transport.srun_launch import FOLDERS
-from clusterproof.plugins.transport.srun_places import KEPT
+from clusterproof.plugins.transport.srun_places import FOLDERS, KEPT
 from clusterproof.plugins.transport.staying import Heard, Staying
 from clusterproof.plugins.transport.submit_host import submit_host
 

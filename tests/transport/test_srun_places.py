@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.transport.srun_launch import words_of
+from clusterproof.plugins.transport.srun_call import words_of
 from clusterproof.plugins.transport.srun_places import CONSTRAINS, is_usable, nodes_of, plan
 
 NODE = (

@@ -32,6 +32,7 @@ _TRAVELS = (
     PLUGINS / "agent" / "telling.py",
     PLUGINS / "transport" / "srun_places.py",
     FOLDER / "hearing.py",
+    FOLDER / "allocation.py",
     FOLDER / "on_submit_host.py",
 )
 _TEXT = "@TEXT@"  # on_submit_host puts a node's program in its place

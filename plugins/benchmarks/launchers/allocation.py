@@ -1,0 +1,125 @@
+"""Reserves nodes of Slurm: a job that runs already, or a new one for all that Slurm gives now.
+
+Travels with `on_submit_host`; standard library only, for Python 3.8.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from typing import Any
+
+from clusterproof.plugins.benchmarks.launchers.hearing import wait
+from clusterproof.plugins.transport.srun_places import ask, clean, gpus_of, is_idle, is_usable, nodes_of
+
+TICK_S = 0.5
+OF_STEPS = ("--mpi", "--export", "--container", "--cpu-bind", "--label")  # options that salloc does not know
+GRANTED = re.compile(r"Granted job allocation (\d+)")
+
+
+def reserve(request: dict[str, Any]) -> dict[str, Any]:
+    """A job that has the nodes: one that runs already, or a new one for all of them that Slurm gives now."""
+    status, data = ask("scontrol", "-o", "show", "node")
+    if status:
+        return {"wrong": f"scontrol: {' '.join(data.split())[:300]}"}
+    records = nodes_of(data)
+    names = request["names"] or list(records)
+    addresses = {name: addresses_of(records[name]) for name in names if name in records}
+    if request["job"]:
+        job, refused = of_job(request["job"], names)
+    else:
+        job, refused = allocate(request, names, records)
+    mpi = {"listed": ask("srun", "--mpi=list")[1][:4000], "config": ask("scontrol", "show", "config")[1][:60000]}
+    return {"job": job, "is_ours": not request["job"], "refused": refused, "addresses": addresses, "mpi": mpi}
+
+
+def addresses_of(record: dict[str, str]) -> list[str]:
+    """By which names other nodes reach it, as Slurm's own daemons do."""
+    return list(dict.fromkeys(record.get(key, record["NodeName"]) for key in ("NodeAddr", "NodeHostName")))
+
+
+def of_job(asked: str, names: list[str]) -> tuple[str, dict[str, str]]:
+    """A running job's own number, and the nodes that it has not."""
+    job, _, nodes = ask("squeue", "-h", "-t", "R", "-j", asked, "-o", "%A %N")[1].strip().partition(" ")
+    if not job.isdigit():
+        return "", dict.fromkeys(names, f"job {asked} does not run")
+    own = ask("scontrol", "show", "hostnames", nodes)[1].split()
+    return job, {name: f"not a node of job {asked}" for name in names if name not in own}
+
+
+def allocate(
+    request: dict[str, Any], names: list[str], records: dict[str, dict[str, str]]
+) -> tuple[str, dict[str, str]]:
+    """A job of our own on all the nodes that are idle, or are so within the wait; why Slurm gives the others not."""
+    until = time.monotonic() + request["wait_s"]
+    refused = {name: words_of(records.get(name)) for name in names if not is_usable(records.get(name, {}))}
+    wanted = [name for name in names if name not in refused]
+    partition = partition_of(wanted, records, request["partition"])
+    for name in [name for name in wanted if partition not in records[name].get("Partitions", "").split(",")]:
+        refused[name] = f"it is not in partition {partition}, where the others are"
+    while not all(is_idle(records[name]) for name in wanted) and time.monotonic() < until:
+        wait(TICK_S)
+        records = nodes_of(ask("scontrol", "-o", "show", "node")[1])
+    refused.update({name: f"busy: {words_of(records.get(name))}" for name in wanted if not is_idle(records[name])})
+    free = [name for name in wanted if name not in refused]
+    if not free:
+        return "", refused
+    job, why = salloc(request, free, partition, min(map(gpus_of, map(records.__getitem__, free))))
+    return job, refused if job else {**refused, **dict.fromkeys(free, why)}
+
+
+def words_of(record: dict[str, str] | None) -> str:
+    """What Slurm says of a node that it does not give."""
+    if not record:
+        return "Slurm knows no such node"
+    return f"Slurm has it as {record.get('State')}" + (f": {record['Reason']}" if record["Reason"] else "")
+
+
+def partition_of(names: list[str], records: dict[str, dict[str, str]], wanted: str) -> str:
+    """The one in which most of the nodes are."""
+    found = [partition for name in names for partition in records[name].get("Partitions", "").split(",")]
+    return wanted or max(found, key=found.count, default="")
+
+
+def salloc(request: dict[str, Any], names: list[str], partition: str, gpus: int) -> tuple[str, str]:
+    """A new job on these nodes, whole; or why there is none. It ends by itself when its time is over."""
+    words = ["salloc", "--no-shell", "--no-kill", "--exclusive", "--mem=0", f"--job-name={request['name']}"]
+    words += [f"--nodelist={','.join(names)}", f"--nodes={len(names)}", f"--time={request['minutes']}"]
+    words += [f"--partition={partition}"] if partition else []
+    words += [f"--gres=gpu:{gpus}"] if gpus else []
+    words += of_allocation(request["options"])
+    asking = subprocess.Popen(words, stdin=-3, stdout=-1, stderr=-2, env=clean())
+    said = bytearray()
+    assert asking.stdout
+    until = time.monotonic() + request["wait_s"]
+    is_told = False
+    try:
+        while time.monotonic() < until and not is_told:
+            if wait(until - time.monotonic(), asking.stdout.fileno()):
+                read = os.read(asking.stdout.fileno(), 65536)
+                said += read
+                is_told = not read
+        granted = GRANTED.search(said.decode("utf-8", "replace"))
+        if is_told and granted:
+            return granted[1], ""
+        if is_told:
+            return "", " ".join(said.decode("utf-8", "replace").split())[:300]
+        reason = ask("squeue", "-h", f"--name={request['name']}", "-o", "%r")[1].split("\n")[0][:100]
+        return "", f"busy: no place within {request['wait_s']:g} s: {reason or 'no reason'}"
+    finally:
+        if not is_told:
+            asking.terminate()
+            ask("scancel", f"--name={request['name']}")
+        asking.stdout.close()
+
+
+def of_allocation(options: list[str]) -> list[str]:
+    """Those of srun's options that salloc knows too; a value may be a word of its own."""
+    kept: list[str] = []
+    is_of_step = False
+    for word in options:
+        is_of_step = word.startswith(OF_STEPS) if word.startswith("-") else is_of_step
+        kept += [] if is_of_step else [word]
+    return kept
