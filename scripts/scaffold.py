@@ -66,19 +66,14 @@ FACTS = '''"""SUBJECT, typed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.fact import collected_as
-from clusterproof.plugins.evidence.field import Field, text
+from clusterproof.plugins.evidence.field import Field, Reported, text
 
 
 @record
-class {type}:
+class {type}(Reported):
     """SUBJECT."""
-
-    data: Mapping[str, Any]
 
     version = Field(text)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, overload
+from typing import Any, Generic, TypeAlias, TypeVar, overload
 
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 
 T = TypeVar("T")
@@ -18,12 +19,11 @@ MAX_OUTPUT = 100_000  # characters of a tool's output; the probe sends at most 6
 UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "DEPRECATED"})
 
 
-class Device(Protocol):
-    """Anything with the JSON object that the node told of it."""
+@record
+class Reported:
+    """What a node, or a service, reported of one thing as a JSON object: its values are Fields, decoded when read."""
 
-    @property
-    def data(self) -> Mapping[str, Any]:
-        """The object as told."""
+    data: Mapping[str, Any]
 
 
 class Field(Generic[T]):
@@ -41,8 +41,8 @@ class Field(Generic[T]):
     @overload
     def __get__(self, device: None, owner: type) -> Field[T]: ...
     @overload
-    def __get__(self, device: Device, owner: type) -> T: ...
-    def __get__(self, device: Device | None, owner: type) -> Field[T] | T:
+    def __get__(self, device: Reported, owner: type) -> T: ...
+    def __get__(self, device: Reported | None, owner: type) -> Field[T] | T:
         if device is None:
             return self
         data = device.data.get(self.key)

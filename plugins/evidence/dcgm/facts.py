@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, every, flag, optional, text, whole
+from clusterproof.plugins.evidence.field import Field, Reported, every, flag, optional, text, whole
 
 
 @record
-class Message:
+class Message(Reported):
     """What DCGM says of a result; `severity` is its number, None where the form of output has none."""
-
-    data: Mapping[str, Any]
 
     text = Field(text)
     severity = Field(optional(whole))
 
 
 @record
-class Result:
+class Result(Reported):
     """One result of a test; `gpu` is empty where it is of all GPUs. `status`: pass fail warn skip `not run` unknown."""
-
-    data: Mapping[str, Any]
 
     gpu = Field(text)
     status = Field(text)
@@ -31,10 +26,8 @@ class Result:
 
 
 @record
-class DiagTest:
+class DiagTest(Reported):
     """One test of a run, with the results of all GPUs."""
-
-    data: Mapping[str, Any]
 
     name = Field(text)
     results = Field(every(Result), where="dcgm_diag: results")  # one for each GPU, or one for all, or both
@@ -47,10 +40,8 @@ class DiagTest:
 
 
 @record
-class DiagLog:
+class DiagLog(Reported):
     """One run of `dcgmi diag`; `exit` is None where nobody wrote it down, `is_complete` whether its end was reached."""
-
-    data: Mapping[str, Any]
 
     version = Field(text)
     exit = Field(optional(whole))
@@ -60,9 +51,7 @@ class DiagLog:
 
 
 @record
-class DcgmDiag:
+class DcgmDiag(Reported):
     """Every captured run of `dcgmi diag`."""
-
-    data: Mapping[str, Any]
 
     logs = Field(every(DiagLog), where="dcgm_diag: logs")  # in the order of their files

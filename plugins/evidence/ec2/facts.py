@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, flag, number, objects, optional, read, text, texts
+from clusterproof.plugins.evidence.field import Field, Reported, flag, number, objects, optional, read, text, texts
 
 
 @record
-class Instance:
+class Instance(Reported):
     """One instance of DescribeInstances; `hostname` is its name in reports."""
-
-    data: Mapping[str, Any]
 
     hostname = Field(text)
     ec2_type = Field(text, "InstanceType")
@@ -24,10 +22,8 @@ class Instance:
 
 
 @record
-class InstanceTopology:
+class InstanceTopology(Reported):
     """One instance of DescribeInstanceTopology."""
-
-    data: Mapping[str, Any]
 
     hostname = Field(text)
     layers = Field(texts, "NetworkNodes")  # the topmost first
@@ -35,10 +31,8 @@ class InstanceTopology:
 
 
 @record
-class Subnet:
+class Subnet(Reported):
     """One subnet."""
-
-    data: Mapping[str, Any]
 
     id = Field(text, "SubnetId")
     vpc_id = Field(text, "VpcId")
@@ -47,10 +41,8 @@ class Subnet:
 
 
 @record
-class RouteTable:
+class RouteTable(Reported):
     """One route table."""
-
-    data: Mapping[str, Any]
 
     id = Field(text, "RouteTableId")
     vpc_id = Field(text, "VpcId")
@@ -65,10 +57,8 @@ class RouteTable:
 
 
 @record
-class Endpoint:
+class Endpoint(Reported):
     """One VPC endpoint; `service` is `s3`, `ecr.api`, …"""
-
-    data: Mapping[str, Any]
 
     service = Field(text)
     vpc_id = Field(text, "VpcId")
@@ -82,10 +72,8 @@ class Endpoint:
 
 
 @record
-class SecurityGroup:
+class SecurityGroup(Reported):
     """One security group with its rules."""
-
-    data: Mapping[str, Any]
 
     id = Field(text, "GroupId")
 
@@ -107,10 +95,8 @@ class SecurityGroup:
 
 
 @record
-class Quota:
+class Quota(Reported):
     """A service quota, by its service and the catalogue's name of it."""
-
-    data: Mapping[str, Any]
 
     service = Field(text)
     name = Field(text)

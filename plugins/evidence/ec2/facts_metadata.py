@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, every, one, text, whole
+from clusterproof.plugins.evidence.field import Field, Reported, every, one, text, whole
 
 HTTP_OK = 200
 _OVER = ("completed", "canceled")
 
 
 @record
-class Identity:
+class Identity(Reported):
     """Which instance it is; empty where the document lacks a word."""
-
-    data: Mapping[str, Any]
 
     instance_id = Field(text)
     instance_type = Field(text)
@@ -26,10 +21,8 @@ class Identity:
 
 
 @record
-class ScheduledEvent:
+class ScheduledEvent(Reported):
     """Something that AWS will do to the instance, or has done."""
-
-    data: Mapping[str, Any]
 
     code = Field(text)
     state = Field(text)
@@ -42,10 +35,8 @@ class ScheduledEvent:
 
 
 @record
-class Metadata:
+class Metadata(Reported):
     """The service's answers; `token` and `without_token` are HTTP's status of a request for, and without, a token."""
-
-    data: Mapping[str, Any]
 
     token = Field(whole)
     without_token = Field(whole)

@@ -8,7 +8,19 @@ from typing import Any, TypeVar
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.field import Decode, Field, every, number, optional, read, table, text, values, whole
+from clusterproof.plugins.evidence.field import (
+    Decode,
+    Field,
+    Reported,
+    every,
+    number,
+    optional,
+    read,
+    table,
+    text,
+    values,
+    whole,
+)
 from clusterproof.plugins.evidence.fsx.sustained import Points
 
 T = TypeVar("T")
@@ -22,10 +34,8 @@ SHOWN_PATHS = 3
 
 
 @record
-class Series:
+class Series(Reported):
     """One metric and statistic of a file system, or of one of its servers or targets."""
-
-    data: Mapping[str, Any]
 
     file_system = Field(text)
     server = Field(text)
@@ -46,10 +56,8 @@ class Series:
 
 
 @record
-class Metrics:
+class Metrics(Reported):
     """What CloudWatch told of all file systems."""
-
-    data: Mapping[str, Any]
 
     begin = Field(number)
     minutes = Field(whole)
@@ -57,10 +65,9 @@ class Metrics:
 
 
 @record
-class FileSystem:
+class FileSystem(Reported):
     """One file system that nodes mount. Every fact raises Incomplete where FSx does not show it, and says why."""
 
-    data: Mapping[str, Any]
     paths: tuple[str, ...]
     unknown: str  # why nothing is known of it, else empty
     ask: Callable[[], Metrics]

@@ -10,6 +10,7 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.field import (
     UNSUPPORTED,
     Field,
+    Reported,
     every,
     flag,
     number,
@@ -31,10 +32,8 @@ READINGS_IN_READINGS = 4  # levels: a counter at one of several moments
 
 
 @record
-class Fabric:
+class Fabric(Reported):
     """A GPU's place in its NVLink fabric; numbers as in catalog/fabric.toml."""
-
-    data: Mapping[str, Any]
 
     state = Field(whole)
     status = Field(whole)
@@ -45,10 +44,8 @@ class Fabric:
 
 
 @record
-class Moment:
+class Moment(Reported):
     """What a GPU that the hardware slows down told at one moment: how long it has done so, by NVML's fields."""
-
-    data: Mapping[str, Any]
 
     at_s = Field(number)
     counters_ns = Field(table)
@@ -185,10 +182,8 @@ class Gpu:
 
 
 @record
-class Nvml:
+class Nvml(Reported):
     """What NVML tells of itself and of its GPUs."""
-
-    data: Mapping[str, Any]
 
     init_s = Field(number)
     driver = Field(text)

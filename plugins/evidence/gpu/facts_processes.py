@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, optional, table, text, whole, word
+from clusterproof.plugins.evidence.field import Field, Reported, optional, table, text, whole, word
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.gpu.facts import Nvml
@@ -17,10 +16,8 @@ MPS = (MPS_CONTROL, "nvidia-cuda-mps-server", "nvidia-cuda-mps")  # serve jobs, 
 
 
 @record
-class GpuProcess:
+class GpuProcess(Reported):
     """A process that holds a GPU; `cgroup` tells the Slurm job it belongs to. Its name is its own to choose."""
-
-    data: Mapping[str, Any]
 
     pid = Field(whole)
     memory_mib = Field(optional(whole))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from clusterproof.plugins.catalog.waits import waits_for
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import (
     Field,
+    Reported,
     flag,
     number,
     optional,
@@ -24,10 +22,8 @@ from clusterproof.plugins.evidence.field import (
 
 
 @record
-class Boot:
+class Boot(Reported):
     """The running system."""
-
-    data: Mapping[str, Any]
 
     uptime_s = Field(number)
     now = Field(number)
@@ -43,20 +39,16 @@ class Boot:
 
 
 @record
-class Platform:
+class Platform(Reported):
     """What the firmware says that the machine is; empty where it says nothing."""
-
-    data: Mapping[str, Any]
 
     vendor = Field(text)
     product = Field(text)
 
 
 @record
-class BlockedProcess:
+class BlockedProcess(Reported):
     """A process seen in uninterruptible sleep (D) at both looks; `blocked_s` is None where the kernel does not tell."""
-
-    data: Mapping[str, Any]
 
     pid = Field(whole)
     name = Field(word)
@@ -72,10 +64,8 @@ class BlockedProcess:
 
 
 @record
-class Service:
+class Service(Reported):
     """A systemd unit of those that matter here."""
-
-    data: Mapping[str, Any]
 
     load = Field(text)
     active = Field(text)
@@ -107,10 +97,8 @@ class Service:
 
 
 @record
-class ProcessLimits:
+class ProcessLimits(Reported):
     """The soft limits of a process that starts jobs."""
-
-    data: Mapping[str, Any]
 
     def soft(self, name: str) -> int | None:
         """The limit by its name in limits.conf, memory in bytes; None is unlimited. Raises Incomplete."""
@@ -121,10 +109,8 @@ class ProcessLimits:
 
 
 @record
-class Mount:
+class Mount(Reported):
     """A mounted file system; sizes are None where it did not answer."""
-
-    data: Mapping[str, Any]
 
     path = Field(text)
     type = Field(text)
@@ -150,10 +136,8 @@ class Mount:
 
 
 @record
-class FstabEntry:
+class FstabEntry(Reported):
     """A line of /etc/fstab; `mounted` is whether anything is mounted there, of whatever type."""
-
-    data: Mapping[str, Any]
 
     path = Field(text)
     type = Field(text)
@@ -167,10 +151,8 @@ class FstabEntry:
 
 
 @record
-class Command:
+class Command(Reported):
     """What a tool printed, with its exit status."""
-
-    data: Mapping[str, Any]
 
     exit = Field(whole)
     output = Field(output)

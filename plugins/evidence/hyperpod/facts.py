@@ -9,6 +9,7 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import NotApplicable
 from clusterproof.plugins.evidence.field import (
     Field,
+    Reported,
     at_least_one,
     flag,
     objects,
@@ -23,20 +24,16 @@ from clusterproof.plugins.evidence.field import (
 
 
 @record
-class Network:
+class Network(Reported):
     """The subnets and security groups of an instance group, by their ids."""
-
-    data: Mapping[str, Any]
 
     subnet_ids = Field(texts, "Subnets")
     security_group_ids = Field(texts, "SecurityGroupIds")
 
 
 @record
-class InstanceGroup:
+class InstanceGroup(Reported):
     """One instance group of a HyperPod cluster."""
-
-    data: Mapping[str, Any]
 
     name = Field(text, "InstanceGroupName")
     current = Field(whole, "CurrentCount")
@@ -67,10 +64,8 @@ class InstanceGroup:
 
 
 @record
-class HyperpodCluster:
+class HyperpodCluster(Reported):
     """What DescribeCluster answered."""
-
-    data: Mapping[str, Any]
 
     @property
     def described(self) -> Mapping[str, Any]:
@@ -110,10 +105,8 @@ class HyperpodCluster:
 
 
 @record
-class HyperpodNode:
+class HyperpodNode(Reported):
     """One node of ListClusterNodes; `hostname` is the name in reports, empty where it is not validated."""
-
-    data: Mapping[str, Any]
 
     hostname = Field(text)
     instance_id = Field(text, "InstanceId")
@@ -148,20 +141,16 @@ class HyperpodNode:
 
 
 @record
-class NodeZone:
+class NodeZone(Reported):
     """The availability zone of a HyperPod node, None where its subnets do not tell."""
-
-    data: Mapping[str, Any]
 
     hostname = Field(text)
     zone = Field(optional(text))
 
 
 @record
-class ResourceConfig:
+class ResourceConfig(Reported):
     """What HyperPod wrote on a node about the node itself."""
-
-    data: Mapping[str, Any]
 
     is_there = Field(flag, "file")
 

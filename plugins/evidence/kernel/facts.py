@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, flag, number, one, text, texts
+from clusterproof.plugins.evidence.field import Field, Reported, flag, number, one, text, texts
 
 NUMBERS = re.compile(r"[0-9._+~-]*")  # 6.8.0-1021- of 6.8.0-1021-aws
 FLAVOUR = re.compile(r"[a-z]+")
@@ -15,20 +14,16 @@ MAX_DIGITS = 18
 
 
 @record
-class Clock:
+class Clock(Reported):
     """How far the clock may be off; the kernel lets it grow until somebody corrects the clock."""
-
-    data: Mapping[str, Any]
 
     max_error_s = Field(number)
     synchronised = Field(flag)
 
 
 @record
-class Kernel:
+class Kernel(Reported):
     """The kernel; `clocksource` is empty where it has none to choose."""
-
-    data: Mapping[str, Any]
 
     running = Field(text)
     with_modules = Field(texts, "modules")

@@ -8,7 +8,19 @@ from typing import Any
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.field import Field, flag, number, objects, one, read, table, text, texts, whole
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    flag,
+    number,
+    objects,
+    one,
+    read,
+    table,
+    text,
+    texts,
+    whole,
+)
 
 NODES, PODS, SLICES, QUEUES = "k8s_nodes", "k8s_pods", "k8s_resource_slices", "k8s_queues"
 COLLECTORS = frozenset({NODES, PODS, SLICES, QUEUES})
@@ -16,10 +28,8 @@ HOUR_S, MINUTE_S = 3600, 60
 
 
 @record
-class Condition:
+class Condition(Reported):
     """One condition of a node: `status` is True, False or Unknown."""
-
-    data: Mapping[str, Any]
 
     kind = Field(text)
     status = Field(text)
@@ -31,10 +41,8 @@ class Condition:
 
 
 @record
-class Taint:
+class Taint(Reported):
     """A taint; `effect` is NoSchedule, PreferNoSchedule or NoExecute."""
-
-    data: Mapping[str, Any]
 
     key = Field(text)
     value = Field(text)
@@ -48,10 +56,8 @@ class Taint:
 
 
 @record
-class Resources:
+class Resources(Reported):
     """How much of each resource a node has or gives; a resource that it does not name is 0."""
-
-    data: Mapping[str, Any]
 
     def of(self, name: str) -> int:
         """Devices or bytes, by the suite's name of a resource (`gpu`, `efa`, `hugepages_2mi`). Raises Incomplete."""
@@ -73,10 +79,9 @@ def _taints(data: object) -> tuple[Taint, ...]:
 
 
 @record
-class KubernetesNode:
+class KubernetesNode(Reported):
     """One node as the API server has it; `labels` are those that somebody reads, by the suite's own names."""
 
-    data: Mapping[str, Any]
     asked_at: float  # seconds since 1970
 
     name = Field(text)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, flag, objects, optional, text, whole
+from clusterproof.plugins.evidence.field import Field, Reported, flag, objects, optional, text, whole
 from clusterproof.plugins.evidence.kubernetes.facts import age_s
 
 STUCK = (  # for which a container waits that does not start by itself
@@ -22,10 +19,8 @@ STUCK = (  # for which a container waits that does not start by itself
 
 
 @record
-class WaitingContainer:
+class WaitingContainer(Reported):
     """A container of a pod that is not ready: its reason and message, empty where it runs."""
-
-    data: Mapping[str, Any]
 
     name = Field(text, "container")
     reason = Field(text)
@@ -45,10 +40,9 @@ def _containers(data: object) -> tuple[WaitingContainer, ...]:
 
 
 @record
-class KubernetesPod:
+class KubernetesPod(Reported):
     """One pod that has not ended, on a node that is validated or waiting for a node with accelerators."""
 
-    data: Mapping[str, Any]
     asked_at: float  # seconds since 1970
 
     namespace = Field(text)
@@ -96,10 +90,8 @@ class KubernetesPod:
 
 
 @record
-class ResourceSlice:
+class ResourceSlice(Reported):
     """Devices that a driver of DRA offers on a node; `kinds` counts them by the attribute `type`, where it has one."""
-
-    data: Mapping[str, Any]
 
     driver = Field(text)
     node = Field(text)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, flag, objects, text, texts, whole
+from clusterproof.plugins.evidence.field import Field, Reported, flag, objects, text, texts, whole
 
 
 @record
-class UnlabelledLevel:
+class UnlabelledLevel(Reported):
     """A level of a topology whose label some nodes of a flavor lack; `nodes` are the first of them."""
-
-    data: Mapping[str, Any]
 
     level = Field(text)
     nodes = Field(texts)
@@ -25,10 +20,8 @@ def _levels(data: object) -> tuple[UnlabelledLevel, ...]:
 
 
 @record
-class Flavor:
+class Flavor(Reported):
     """A flavor: the labels that its nodes have, how many such there are, and its topology (empty: none)."""
-
-    data: Mapping[str, Any]
 
     name = Field(text)
     labels = Field(text)

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.field import Field, every, flag, number, optional, output, read, table, text, whole
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    every,
+    flag,
+    number,
+    optional,
+    output,
+    read,
+    table,
+    text,
+    whole,
+)
 from clusterproof.plugins.evidence.pattern import Pattern
 
 CONNECTED = ("FULL", "IDLE")  # a connection that was not used for a while is idle, and comes back by itself
 
 
 @record
-class LustreClient:
+class LustreClient(Reported):
     """One connection of this node: to an OST (osc), an MDT (mdc) or the management server (mgc)."""
-
-    data: Mapping[str, Any]
 
     kind = Field(text)
     name = Field(text)
@@ -40,10 +49,8 @@ class LustreClient:
 
 
 @record
-class LustreTarget:
+class LustreTarget(Reported):
     """One OST or MDT. Percentages are as `lfs df` reckons them: of what users may use."""
-
-    data: Mapping[str, Any]
 
     kind = Field(text)
     label = Field(text, "name")
@@ -67,10 +74,8 @@ class LustreTarget:
 
 
 @record
-class Lustre:
+class Lustre(Reported):
     """The Lustre client of the node."""
-
-    data: Mapping[str, Any]
 
     version = Field(text)
     health = Field(text)
@@ -86,10 +91,8 @@ class Lustre:
 
 
 @record
-class CheckpointFolder:
+class CheckpointFolder(Reported):
     """A folder that jobs save to; `exit` and `output` are those of `lfs getstripe`, and are there on Lustre only."""
-
-    data: Mapping[str, Any]
 
     path = Field(text)
     type = Field(text)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, every, number, one, text, whole
+from clusterproof.plugins.evidence.field import Field, Reported, every, number, one, text, whole
 from clusterproof.plugins.evidence.processors.facts import cpu_list
 
 KIB_PER_GIB = 2**20
 
 
 @record
-class HugePages:
+class HugePages(Reported):
     """Pages of one size that are reserved, and how many of them nobody uses."""
-
-    data: Mapping[str, Any]
 
     size_kib = Field(whole)
     pages = Field(whole)
@@ -24,10 +19,8 @@ class HugePages:
 
 
 @record
-class NumaNode:
+class NumaNode(Reported):
     """A NUMA node: memory, and the CPUs that are near it."""
-
-    data: Mapping[str, Any]
 
     node = Field(whole)
     memory_kib = Field(whole)
@@ -35,10 +28,8 @@ class NumaNode:
 
 
 @record
-class Segments:
+class Segments(Reported):
     """NCCL's files in /dev/shm."""
-
-    data: Mapping[str, Any]
 
     count = Field(whole)
     kib = Field(whole)
@@ -46,10 +37,8 @@ class Segments:
 
 
 @record
-class MainMemory:
+class MainMemory(Reported):
     """The memory of a node; `transparent` and `numa_balancing` are empty where the kernel has no such thing."""
-
-    data: Mapping[str, Any]
 
     total_kib = Field(whole)
     available_kib = Field(whole)

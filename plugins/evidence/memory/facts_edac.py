@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, every, text, whole
+from clusterproof.plugins.evidence.field import Field, Reported, every, text, whole
 
 DAY_S = 86400
 
 
 @record
-class MemoryModule:
+class MemoryModule(Reported):
     """A memory module that has counted errors; `name` is its label where the firmware gives one."""
-
-    data: Mapping[str, Any]
 
     name = Field(text)
     corrected = Field(whole)
@@ -23,10 +18,8 @@ class MemoryModule:
 
 
 @record
-class MemoryController:
+class MemoryController(Reported):
     """A memory controller. Counts are of the last `counted_s` seconds, as a rule since its driver was loaded."""
-
-    data: Mapping[str, Any]
 
     name = Field(text)
     corrected = Field(whole)

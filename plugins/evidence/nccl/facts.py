@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.field import (
     Field,
+    Reported,
     every,
     number,
     one,
@@ -22,10 +20,8 @@ from clusterproof.plugins.evidence.field import (
 
 
 @record
-class Measured:
+class Measured(Reported):
     """One half of a row, out of place or in place; None where nccl-tests says N/A or has no such column."""
-
-    data: Mapping[str, Any]
 
     time_us = Field(optional(number))
     algbw_gb_per_s = Field(optional(number))  # 10^9 bytes
@@ -40,10 +36,8 @@ class Measured:
 
 
 @record
-class Row:
+class Row(Reported):
     """One size."""
-
-    data: Mapping[str, Any]
 
     size_bytes = Field(whole)
     count = Field(whole)
@@ -59,10 +53,8 @@ class Row:
 
 
 @record
-class Network:
+class Network(Reported):
     """What NCCL's own lines say. Names with the number of lines that have them."""
-
-    data: Mapping[str, Any]
 
     info_lines = Field(whole)
 
@@ -84,10 +76,8 @@ class Network:
 
 
 @record
-class NcclLog:
+class NcclLog(Reported):
     """One log. Where nccl-tests did not write it, only `network` is told."""
-
-    data: Mapping[str, Any]
 
     version = Field(text)
     collective = Field(text)
@@ -108,9 +98,7 @@ class NcclLog:
 
 
 @record
-class NcclTests:
+class NcclTests(Reported):
     """Every captured log of NCCL."""
-
-    data: Mapping[str, Any]
 
     logs = Field(every(NcclLog), where="nccl_tests: logs")  # in the order of their files

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, every, flag, number, optional, text, texts, whole
+from clusterproof.plugins.evidence.field import Field, Reported, every, flag, number, optional, text, texts, whole
 
 
 @record
-class Row:
+class Row(Reported):
     """One size; bandwidths in 10^9 bytes a second, whatever the version of nccom-test means by GB/s."""
-
-    data: Mapping[str, Any]
 
     size_bytes = Field(whole)
     count = Field(optional(whole))
@@ -24,10 +19,8 @@ class Row:
 
 
 @record
-class NccomLog:
+class NccomLog(Reported):
     """One run; `is_checked` is None where the command line is not in the log, `problems` are its lines of errors."""
-
-    data: Mapping[str, Any]
 
     command = Field(text)
     ranks = Field(optional(whole))
@@ -40,9 +33,7 @@ class NccomLog:
 
 
 @record
-class Nccom:
+class Nccom(Reported):
     """Every captured log of nccom-test."""
-
-    data: Mapping[str, Any]
 
     logs = Field(every(NccomLog), where="nccom: logs")  # in the order of their files

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.field import Field, every, flag, optional, read, table, text, values, whole
+from clusterproof.plugins.evidence.field import Field, Reported, every, flag, optional, read, table, text, values, whole
 
 AMAZON = "1d0f"
 IFF_UP = 0x1  # linux/if.h: the interface is switched on
@@ -17,10 +15,8 @@ _RATE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) Gb/sec")
 
 
 @record
-class Port:
+class Port(Reported):
     """One port of an RDMA device; `state` and `physical_state` as sysfs words them: `4: ACTIVE`."""
-
-    data: Mapping[str, Any]
 
     number = Field(whole, "port")
     state = Field(text)
@@ -45,10 +41,8 @@ class Port:
 
 
 @record
-class RdmaDevice:
+class RdmaDevice(Reported):
     """One entry of /sys/class/infiniband; not every one is an EFA device."""
-
-    data: Mapping[str, Any]
 
     name = Field(text)
     vendor = Field(text)  # empty where it is made of software, as soft RoCE and soft iWARP are
@@ -80,10 +74,8 @@ class RdmaDevice:
 
 
 @record
-class Interface:
+class Interface(Reported):
     """A network interface that has a device of its own; a virtual one has none."""
-
-    data: Mapping[str, Any]
 
     name = Field(text)
     driver = Field(text)
@@ -104,10 +96,8 @@ class Interface:
 
 
 @record
-class EfaCounters:
+class EfaCounters(Reported):
     """An EFA device's error counters at two looks, by name; those that its driver has."""
-
-    data: Mapping[str, Any]
 
     name = Field(text)
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, every, flag, text, texts
+from clusterproof.plugins.evidence.field import Field, Reported, every, flag, text, texts
 
 OF_OTHER_MACHINES = ("cdc_", "rndis")  # drivers of interfaces to the board's own controller: alike on every machine
 NO_MAC = "00:00:00:00:00:00"
@@ -14,30 +11,24 @@ LINK_LOCAL = "169.254."
 
 
 @record
-class HostsEntry:
+class HostsEntry(Reported):
     """An address that /etc/hosts gives the node's own name."""
-
-    data: Mapping[str, Any]
 
     address = Field(text)
     is_own = Field(flag)
 
 
 @record
-class Nameserver:
+class Nameserver(Reported):
     """A server that the node asks for names."""
-
-    data: Mapping[str, Any]
 
     address = Field(text)
     answers = Field(flag)
 
 
 @record
-class InterfaceAddress:
+class InterfaceAddress(Reported):
     """What an interface is reached by; `mac` and `ipv4` are empty where it has none."""
-
-    data: Mapping[str, Any]
 
     name = Field(text)
     driver = Field(text)
@@ -55,10 +46,8 @@ class InterfaceAddress:
 
 
 @record
-class Naming:
+class Naming(Reported):
     """A node's own name and addresses; `duplicates` are IPv6 addresses that another host was found to have."""
-
-    data: Mapping[str, Any]
 
     hostname = Field(text)
     hosts = Field(every(HostsEntry))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, every, read, text, values, whole
+from clusterproof.plugins.evidence.field import Field, Reported, every, read, text, values, whole
 from clusterproof.plugins.evidence.kernel_log.line import BOOTED, IGNORING_CASE, begins_with_a_name, unwrap
 from clusterproof.plugins.evidence.pattern import Pattern
 
@@ -16,10 +16,8 @@ MAX_NAME = 80  # characters of a process's name in a message
 
 
 @record
-class NeuronDevice:
+class NeuronDevice(Reported):
     """One Trainium or Inferentia device. Counters are since the driver was loaded."""
-
-    data: Mapping[str, Any]
 
     index = Field(whole)
     serial = Field(text)
@@ -39,10 +37,8 @@ class NeuronDevice:
 
 
 @record
-class Neuron:
+class Neuron(Reported):
     """The Neuron driver and its devices."""
-
-    data: Mapping[str, Any]
 
     driver = Field(text)
     on_bus = Field(whole)

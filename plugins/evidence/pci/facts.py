@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, one, optional, text, whole
+from clusterproof.plugins.evidence.field import Field, Reported, one, optional, text, whole
 
 NVIDIA, AMAZON, MELLANOX = "10de", "1d0f", "15b3"
 
@@ -33,10 +31,8 @@ NVME, NETWORK = "0108", "02"  # what the classes of NVMe controllers and of netw
 
 
 @record
-class PciErrors:
+class PciErrors(Reported):
     """What PCIe's advanced error reporting counted since boot; None where the kernel does not report it."""
-
-    data: Mapping[str, Any]
 
     correctable = Field(optional(whole))
     nonfatal = Field(optional(whole))
@@ -44,10 +40,8 @@ class PciErrors:
 
 
 @record
-class PciDevice:
+class PciDevice(Reported):
     """One PCI device of those that matter here."""
-
-    data: Mapping[str, Any]
 
     address = Field(text)
     vendor = Field(text)

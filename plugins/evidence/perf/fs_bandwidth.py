@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.field import Field, number, read, table, text
+from clusterproof.plugins.evidence.field import Field, Reported, number, read, table, text
 
 DIRECTIONS = ("write", "read")
 
 
 @record
-class FsBandwidth:
+class FsBandwidth(Reported):
     """One run in one folder."""
-
-    data: Mapping[str, Any]
 
     folder = Field(text)
 

@@ -10,7 +10,7 @@ from typing import Any
 from clusterproof.plugins.core.middle import median
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.field import Field, at_least_one, every, number, read, table, text, values
+from clusterproof.plugins.evidence.field import Field, Reported, at_least_one, every, number, read, table, text, values
 from clusterproof.plugins.evidence.perf.ran import Ran
 
 HOST_TO_GPU, GPU_TO_HOST, GPU_TO_GPU = "host to GPU", "GPU to host", "GPU to GPU"
@@ -28,10 +28,8 @@ Speeds = Mapping[str, float]  # by GPU
 
 
 @record
-class GpuBandwidth:
+class GpuBandwidth(Reported):
     """Copies of every GPU; `by` is the program that made them: each has its own way."""
-
-    data: Mapping[str, Any]
 
     by = Field(text)
     runs = Field(every(Ran), where="gpu_bandwidth: runs")
@@ -49,10 +47,8 @@ class GpuBandwidth:
 
 
 @record
-class GpuGemm:
+class GpuGemm(Reported):
     """Matrix products of every GPU, all at once."""
-
-    data: Mapping[str, Any]
 
     @property
     def speeds(self) -> Mapping[str, Speeds]:

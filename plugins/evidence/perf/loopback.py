@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, every, optional, text, whole
+from clusterproof.plugins.evidence.field import Field, Reported, every, optional, text, whole
 
 MAX_WORDS = 120
 
@@ -18,10 +16,8 @@ _ROW = re.compile(
 
 
 @record
-class Exchange:
+class Exchange(Reported):
     """One domain's; `exit` is the client's, None where it was ended or there was no server."""
-
-    data: Mapping[str, Any]
 
     domain = Field(text)
     exit = Field(optional(whole))
@@ -43,9 +39,7 @@ class Exchange:
 
 
 @record
-class Loopback:
+class Loopback(Reported):
     """The exchanges of a node."""
-
-    data: Mapping[str, Any]
 
     exchanges = Field(every(Exchange), "domains", where="efa_loopback: domains")  # domain by domain

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, optional, text, whole
+from clusterproof.plugins.evidence.field import Field, Reported, optional, text, whole
 
 MAX_PRINTED = 300_000  # characters; the node sends at most 256 KiB
 MAX_WORDS = 200
@@ -20,10 +17,8 @@ def printed(data: object) -> str:
 
 
 @record
-class Ran:
+class Ran(Reported):
     """One run; `exit` is None where it was ended."""
-
-    data: Mapping[str, Any]
 
     command = Field(text)
     exit = Field(optional(whole))

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, every, flag, number, optional, text, texts, whole, word
+from clusterproof.plugins.evidence.field import Field, Reported, every, flag, number, optional, text, texts, whole, word
 
 
 @record
-class JobProcess:
+class JobProcess(Reported):
     """A process of a job that runs on the node no more: surely by its control group, else by its own environment."""
-
-    data: Mapping[str, Any]
 
     pid = Field(whole)
     name = Field(word)
@@ -23,10 +18,8 @@ class JobProcess:
 
 
 @record
-class OwnedShm:
+class OwnedShm(Reported):
     """What one user, who has no process on the node, has in /dev/shm."""
-
-    data: Mapping[str, Any]
 
     uid = Field(whole)
     count = Field(whole)
@@ -35,10 +28,8 @@ class OwnedShm:
 
 
 @record
-class Jobs:
+class Jobs(Reported):
     """Slurm's jobs; `unread` counts the processes that the probe's user may not look into."""
-
-    data: Mapping[str, Any]
 
     running = Field(texts)
     left = Field(every(JobProcess))

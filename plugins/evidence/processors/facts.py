@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from math import ceil
-from typing import Any
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.field import Field, every, flag, one, read, text, texts, values, whole
+from clusterproof.plugins.evidence.field import Field, Reported, every, flag, one, read, text, texts, values, whole
 
 CPUS = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
 MAX_CPUS = 8192  # that a kernel can be built for
@@ -43,10 +42,8 @@ def in_ranges(cpus: Iterable[int]) -> str:
 
 
 @record
-class FrequencyPolicy:
+class FrequencyPolicy(Reported):
     """How the kernel chooses the frequency of some CPUs; `count` policies are alike, `first` names one of them."""
-
-    data: Mapping[str, Any]
 
     driver = Field(text)
     governor = Field(text)
@@ -62,10 +59,8 @@ class FrequencyPolicy:
 
 
 @record
-class IdleState:
+class IdleState(Reported):
     """A state that an idle CPU may enter, and the time that it takes to wake from it."""
-
-    data: Mapping[str, Any]
 
     name = Field(text)
     latency_us = Field(whole)
@@ -73,10 +68,8 @@ class IdleState:
 
 
 @record
-class ProcessorInfo:
+class ProcessorInfo(Reported):
     """What /proc/cpuinfo says; empty and 0 where it does not name a thing."""
-
-    data: Mapping[str, Any]
 
     model = Field(text)
     microcode = Field(texts)
@@ -85,10 +78,8 @@ class ProcessorInfo:
 
 
 @record
-class Processors:
+class Processors(Reported):
     """The processors of a node."""
-
-    data: Mapping[str, Any]
 
     machine = Field(text)
     online = Field(cpu_list)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from clusterproof.plugins.core.nodeset import expand
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import (
     Field,
+    Reported,
     at_least_one,
     flag,
     objects,
@@ -30,10 +30,8 @@ _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,(]{1,100})?:(\d{1,4})(?=[,(]|$)")
 
 
 @record
-class SlurmNode:
+class SlurmNode(Reported):
     """One node as `scontrol show node` or `sinfo` tells of it."""
-
-    data: Mapping[str, Any]
 
     name = Field(text)
     state = Field(text)
@@ -85,10 +83,8 @@ class SlurmNode:
 
 
 @record
-class SlurmNodes:
+class SlurmNodes(Reported):
     """The nodes that were captured: this one, or the whole cluster."""
-
-    data: Mapping[str, Any]
 
     def named(self, *names: str) -> SlurmNode:
         """The node by one of its names; the only one of a capture that knows no other name. Raises Incomplete."""
@@ -100,10 +96,8 @@ class SlurmNodes:
 
 
 @record
-class Partition:
+class Partition(Reported):
     """One partition."""
-
-    data: Mapping[str, Any]
 
     name = Field(text, "partition")
     state = Field(text)
@@ -112,10 +106,8 @@ class Partition:
 
 
 @record
-class SlurmCluster:
+class SlurmCluster(Reported):
     """A cluster as Slurm's commands tell of it."""
-
-    data: Mapping[str, Any]
 
     config = Field(table)
 
@@ -171,10 +163,8 @@ class SlurmCluster:
 
 
 @record
-class SlurmJobs:
+class SlurmJobs(Reported):
     """The jobs that run, as `squeue` tells of them."""
-
-    data: Mapping[str, Any]
 
     @property
     def job(self) -> str:

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, every, flag, objects, optional, read, table, text, texts, whole
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    every,
+    flag,
+    objects,
+    optional,
+    read,
+    table,
+    text,
+    texts,
+    whole,
+)
 from clusterproof.plugins.evidence.software.collect_versions import PACKAGES
 
 MAX_COMPONENTS = 64
@@ -18,10 +29,8 @@ def _versions(data: object) -> Mapping[str, object]:
 
 
 @record
-class Library:
+class Library(Reported):
     """A file by the name that the loader looks for."""
-
-    data: Mapping[str, Any]
 
     path = Field(text)
     bytes = Field(whole)
@@ -38,14 +47,12 @@ def _libraries(data: object) -> Mapping[str, tuple[Library, ...]]:
 
 
 @record
-class Software:
+class Software(Reported):
     """The components of a node, by name.
 
     `container` is what kind of container they are of, empty for a host; `toolkits` are the CUDA toolkits in folders of
     their own.
     """
-
-    data: Mapping[str, Any]
 
     container = Field(text)
     components = Field(_versions)
@@ -89,40 +96,32 @@ def _version(data: object) -> str:
 
 
 @record
-class LeftFile:
+class LeftFile(Reported):
     """A file that an image should not carry; of one that this user may not look at, the size cannot be read."""
-
-    data: Mapping[str, Any]
 
     path = Field(text)
     bytes = Field(whole)
 
 
 @record
-class Keys:
+class Keys(Reported):
     """The keys that may log in to an account; those that may only run a command are of no use to a person."""
-
-    data: Mapping[str, Any]
 
     keys = Field(whole)
     commands = Field(whole)
 
 
 @record
-class OwnFile:
+class OwnFile(Reported):
     """A file that must be each machine's own, and when it was written, in seconds since 1970."""
-
-    data: Mapping[str, Any]
 
     path = Field(text)
     written = Field(whole)
 
 
 @record
-class Plugin:
+class Plugin(Reported):
     """A plug-in that Slurm loads by plugstack.conf: `required` or `optional`; its size is None where it is absent."""
-
-    data: Mapping[str, Any]
 
     need = Field(text)
     path = Field(text)
@@ -148,7 +147,7 @@ def _sizes(data: object) -> tuple[int, ...]:
 
 
 @record
-class Image:
+class Image(Reported):
     """What a machine image carries.
 
     `cloud_init` are the errors of cloud-init's last run, None where it left no result; `under_way` the signs of a
@@ -157,8 +156,6 @@ class Image:
     when cloud-init first ran on this instance, None where it left no mark; `identity` the files that are each machine's
     own; `modules` which kernel modules are installed for the kernel that runs.
     """
-
-    data: Mapping[str, Any]
 
     cloud_init = Field(optional(_errors))
     left = Field(every(LeftFile))

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, flag, text, whole
+from clusterproof.plugins.evidence.field import Field, Reported, flag, text, whole
 
 NEVER_BY_ITSELF = ("lo", "docker")  # NCCL takes them only where nothing else is left, or where they are named
 
 
 @record
-class Variable:
+class Variable(Reported):
     """One variable that a file of the node sets."""
-
-    data: Mapping[str, Any]
 
     name = Field(text)
     value = Field(text)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, every, text, texts
+from clusterproof.plugins.evidence.field import Field, Reported, every, text, texts
 from clusterproof.plugins.evidence.host.facts import FstabEntry, Mount
 from clusterproof.plugins.evidence.pattern import Pattern
 
@@ -18,10 +17,8 @@ _NODES_OWN = Pattern(r"(addr|clientaddr|mountaddr|mountport|port|fd|size|nr_inod
 
 
 @record
-class NvmeDisk:
+class NvmeDisk(Reported):
     """One NVMe name space: a disk. `used_by`: partitions, RAID arrays and volumes made of it."""
-
-    data: Mapping[str, Any]
 
     name = Field(text)
     used_by = Field(texts)
@@ -29,10 +26,8 @@ class NvmeDisk:
 
 
 @record
-class NvmeController:
+class NvmeController(Reported):
     """One NVMe controller, with its disks."""
-
-    data: Mapping[str, Any]
 
     label = Field(text, "name")
     model = Field(text)
