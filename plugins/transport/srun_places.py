@@ -50,17 +50,6 @@ def is_usable(record: dict[str, str]) -> bool:
     return not (UNUSABLE & set(re.split(MARKS, state)) or "*" in state)
 
 
-def is_idle(record: dict[str, str]) -> bool:
-    """Whether all of a node can be had now."""
-    return is_usable(record) and re.split(MARKS, record.get("State", ""))[0] == "IDLE"
-
-
-def gpus_of(record: dict[str, str]) -> int:
-    """How many a node has."""
-    found = GPUS.search(record.get("Gres", ""))
-    return int(found[1]) if found else 0
-
-
 def is_full(record: dict[str, str]) -> bool:
     """Whether no processor of the node is free."""
     return record.get("CPUAlloc") == record.get("CPUEfctv", record.get("CPUTot")) or not is_usable(record)
@@ -98,8 +87,8 @@ def plan(
             why = "drained" if "DRAIN" in record.get("State", "") and "DOWN" not in record["State"] else "down"
             refused[name] = {"why": why, "detail": f"Slurm has it as {record.get('State')}{reason}"}
         else:
-            gpus = gpus_of(record)
-            wanted = str(gpus) if gpus and constrains and record["State"].startswith("IDLE") else ""
+            gpus = GPUS.search(record.get("Gres", ""))
+            wanted = gpus[1] if gpus and constrains and record["State"].startswith("IDLE") else ""
             own = record.get("Partitions", "").split(",")
             memory = record.get("RealMemory", "0").isdigit() and int(record.get("RealMemory", "0")) > MIN_MEMORY_MIB
             groups.setdefault(("", partition if partition in own else own[0], wanted, memory), []).append(name)

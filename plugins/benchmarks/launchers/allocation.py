@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from clusterproof.plugins.benchmarks.launchers.hearing import wait
-from clusterproof.plugins.transport.srun_places import ask, clean, gpus_of, is_idle, is_usable, nodes_of
+from clusterproof.plugins.transport.srun_places import GPUS, MARKS, ask, clean, is_usable, nodes_of
 
 TICK_S = 0.5
 OF_STEPS = ("--mpi", "--export", "--container", "--cpu-bind", "--label")  # options that salloc does not know
@@ -70,6 +70,11 @@ def allocate(
     return job, refused if job else {**refused, **dict.fromkeys(free, why)}
 
 
+def is_idle(record: dict[str, str]) -> bool:
+    """Whether all of a node can be had now."""
+    return is_usable(record) and re.split(MARKS, record.get("State", ""))[0] == "IDLE"
+
+
 def words_of(record: dict[str, str] | None) -> str:
     """What Slurm says of a node that it does not give."""
     if not record:
@@ -81,6 +86,12 @@ def partition_of(names: list[str], records: dict[str, dict[str, str]], wanted: s
     """The one in which most of the nodes are."""
     found = [partition for name in names for partition in records[name].get("Partitions", "").split(",")]
     return wanted or max(found, key=found.count, default="")
+
+
+def gpus_of(record: dict[str, str]) -> int:
+    """How many a node has."""
+    found = GPUS.search(record.get("Gres", ""))
+    return int(found[1]) if found else 0
 
 
 def salloc(request: dict[str, Any], names: list[str], partition: str, gpus: int) -> tuple[str, str]:
