@@ -29,7 +29,7 @@ def test_gpu_memory_growth(run: TrainingRun) -> None:
     without .item()), caches that nothing bounds, and sequences that get longer. torch.cuda.memory_snapshot shows who
     holds what.
     """
-    found = run.growing
+    found = run.sampled.growing
     fail_h, concern_h = run.threshold("run.memory_full_fail_h"), run.threshold("run.memory_full_concern_h")
     soon = [one for one in found if one.hours_left < concern_h][:MAX_GPUS]
     words = ", ".join(
@@ -51,7 +51,7 @@ def test_batch_size(run: TrainingRun) -> None:
 
     Remedy (fix code): Raise the batch or the micro-batch, and turn activation checkpointing off while there is room.
     """
-    used, tensor = run.peak_memory, run.tensor_percent
+    used, tensor = run.sampled.peak_memory, run.sampled.tensor_percent
     most, least = run.threshold("run.batch_memory_percent"), run.threshold("run.batch_tensor_percent")
     if used < most and tensor < least and not is_held_up(run):
         concern(
@@ -68,7 +68,7 @@ def is_held_up(run: TrainingRun) -> bool:
         {IO_WAIT: run.threshold("run.io_wait_percent"), IO_PRESSURE: run.threshold("run.io_pressure_percent")},
     ):
         try:
-            if 100 * run.bound(metrics, waits) > run.threshold("run.bound_percent"):
+            if 100 * run.sampled.bound(metrics, waits) > run.threshold("run.bound_percent"):
                 return True
         except Incomplete:
             continue
@@ -87,7 +87,7 @@ def test_slow_clock(run: TrainingRun) -> None:
     Remedy (investigate): Look at the GPU's temperature and power beside its neighbours', then at the node's cooling and
     power supplies. Where it stays slow take the node out of the job and have it replaced.
     """
-    _ = run.clock_peers
+    _ = run.sampled.clock_peers
     below, least_s = run.threshold("run.slow_clock_share"), run.threshold("run.slow_clock_s")
     found = [one for one in slow_clocks(run.data.samples, below) if one.seconds >= least_s]
     slowed = [one for one in found if one.slowed_percent > 0]

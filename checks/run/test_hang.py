@@ -65,7 +65,7 @@ def test_hung(run: TrainingRun) -> None:
     (pytest --run DUMPS): run.first_missing names the ranks that the others wait for.
     """
     bounds = Bounds(run.threshold("run.hung_power_percent"), run.threshold("run.hung_traffic_mb_s"))
-    spin, least_s = run.look_for_hanging.spin(bounds), run.threshold("run.hung_s")
+    spin, least_s = run.sampled.look_for_hanging.spin(bounds), run.threshold("run.hung_s")
     assert spin is None or spin.seconds < least_s, (
         f"{len(spin.gpus)} GPUs ({', '.join(spin.gpus[:MAX_RANKS])}{', …' if len(spin.gpus) > MAX_RANKS else ''}) "
         f"compute nothing for {spin.seconds / 60:.0f} min, and nothing passes between them; "

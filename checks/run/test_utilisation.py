@@ -26,7 +26,7 @@ def test_gpu_busy(run: TrainingRun) -> None:
     Remedy (investigate): Look at what they wait for: run.cpu_bound, run.io_bound, run.data_wait, run.comm_exposed.
     Raise the batch.
     """
-    found, least = run.gpus, run.threshold("run.gpu_busy_percent")
+    found, least = run.sampled.gpus, run.threshold("run.gpu_busy_percent")
     busy = sum(gpu.percent for gpu in found) / len(found)
     if busy < least:
         idlest = min(found, key=lambda gpu: gpu.percent)
@@ -43,7 +43,7 @@ def test_gpu_fluctuates(run: TrainingRun) -> None:
 
     Remedy (investigate): Look at what happens between steps: data loading, logging, evaluation, checkpoints.
     """
-    found, most = run.gpus, run.threshold("run.gpu_idle_percent")
+    found, most = run.sampled.gpus, run.threshold("run.gpu_idle_percent")
     idle = 100 * sum(gpu.idle for gpu in found) / len(found)
     if idle > most:
         shown, limit = apart(idle, most, 1)
@@ -60,7 +60,7 @@ def test_load_balance(run: TrainingRun) -> None:
     Remedy (investigate): Give every rank as much work. A GPU that nobody uses belongs to no rank: look at
     CUDA_VISIBLE_DEVICES and at how many processes each node starts.
     """
-    found, points = run.gpus, run.threshold("run.load_balance_points")
+    found, points = run.sampled.gpus, run.threshold("run.load_balance_points")
     if len(found) < 2:
         not_applicable("one GPU: there is no other to compare it with")
     far = apart_from_most(found, points)
@@ -82,7 +82,7 @@ def test_cpu_bound(run: TrainingRun) -> None:
     node's loaders the CPUs that they lack.
     """
     waits = {CPU: run.threshold("run.cpu_busy_percent"), CPU_PRESSURE: run.threshold("run.cpu_pressure_percent")}
-    share = 100 * run.bound(waits, run.threshold("run.gpu_waits_percent"))
+    share = 100 * run.sampled.bound(waits, run.threshold("run.gpu_waits_percent"))
     most = run.threshold("run.bound_percent")
     if share > most:
         shown, limit = apart(share, most, 1)
@@ -101,7 +101,7 @@ def test_io_bound(run: TrainingRun) -> None:
     data on local NVMe.
     """
     waits = {IO_WAIT: run.threshold("run.io_wait_percent"), IO_PRESSURE: run.threshold("run.io_pressure_percent")}
-    share = 100 * run.bound(waits, run.threshold("run.gpu_waits_percent"))
+    share = 100 * run.sampled.bound(waits, run.threshold("run.gpu_waits_percent"))
     most = run.threshold("run.bound_percent")
     if share > most:
         shown, limit = apart(share, most, 1)

@@ -13,29 +13,14 @@ from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run.arrivals import Last
 from clusterproof.plugins.training_run.computed import computed
-from clusterproof.plugins.training_run.gpu_memory import LEAST_S as LEAST_GROWTH_S
-from clusterproof.plugins.training_run.gpu_memory import Growth, growing, observed_s, peak
-from clusterproof.plugins.training_run.hung import Look
 from clusterproof.plugins.training_run.missing import Missing, missing
 from clusterproof.plugins.training_run.pace import LEAST_PEERS, LEAST_STEPS, Computed, Pace, paces, seconds_of_stages
 from clusterproof.plugins.training_run.rank import RankOfRun, sizes_of_stages
 from clusterproof.plugins.training_run.records import Place
 from clusterproof.plugins.training_run.run_data import RunData
-from clusterproof.plugins.training_run.samples import (
-    CLOCK,
-    GPU,
-    LEAST_S,
-    LEAST_SAMPLES,
-    TENSOR,
-    Gpu,
-    gpus,
-    mean_of,
-    share_bound,
-)
+from clusterproof.plugins.training_run.sampled_gpus import SampledGpus
 from clusterproof.plugins.training_run.seats import Seat, Slots, pairs_of, seats
 from clusterproof.plugins.training_run.shares import Share, shares
-from clusterproof.plugins.training_run.slow_clocks import LEAST_PEERS as LEAST_CLOCKS
-from clusterproof.plugins.training_run.slow_clocks import most_peers
 from clusterproof.plugins.training_run.steps import Timed, steady
 from clusterproof.plugins.training_run.words import CHECKPOINT, DATA, EXPOSED, INIT, kind_of
 
@@ -45,10 +30,6 @@ ONE_RANK = "one rank: there is no other to compare it with"
 NO_DUMPS = (
     "no file tells where ranks wait; for a run that hangs give the Flight Recorder's dumps of all ranks "
     "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1)"
-)
-NO_SAMPLES = (
-    "no file tells how busy the GPUs are; record the run with clusterproof watch --record DIR, or give what "
-    "nvidia-smi, dcgmi, Prometheus or SageMaker's profiler recorded"
 )
 STEPS = "give a log of steps with their parts, docs/training-runs.md shows how"
 NO_STEPS = f"no file tells how long steps take; {STEPS}"
@@ -153,84 +134,9 @@ class TrainingRun:
         return found[0]
 
     @cached_property
-    def gpus(self) -> list[Gpu]:
-        """Its GPUs, each sampled often enough. Raises Incomplete, NotApplicable."""
-        if not self.data.samples.series:
-            raise Incomplete(NO_SAMPLES, cause=NO_SAMPLES)
-        if not self.data.samples.of(GPU):
-            raise NotApplicable("no GPU was sampled on these nodes")
-        found = gpus(self.data.samples)
-        if not found or any(gpu.samples < LEAST_SAMPLES or gpu.seconds < LEAST_S for gpu in found):
-            few = (
-                f"a GPU was sampled {min((gpu.samples for gpu in found), default=0)} times since the run began; "
-                f"expected {LEAST_SAMPLES} times and {LEAST_S // 60} minutes at least: sample a longer part"
-            )
-            raise Incomplete(few, cause=few)
-        return found
-
-    def bound(self, waits: Mapping[str, float], gpu_below: float) -> float:
-        """The share of the time in which GPUs are below so many percent, a metric above its own. Raises as `gpus`."""
-        _ = self.gpus
-        share = share_bound(self.data.samples, waits, gpu_below)
-        if share is None:
-            missing = f"no file tells {next(iter(waits))} beside the GPUs; expected samples of both at the same time"
-            raise Incomplete(missing, cause=missing)
-        return share
-
-    @cached_property
-    def growing(self) -> list[Growth]:
-        """The GPUs whose memory grows, the soonest full first. Raises as `gpus`."""
-        _ = self.gpus
-        seconds = observed_s(self.data.samples)
-        if seconds is None:
-            raise _not_sampled("the memory of GPUs", "nvidia-smi's memory.used")
-        if seconds < LEAST_GROWTH_S:
-            raise Incomplete(
-                f"memory was sampled for {seconds / 60:.0f} min behind the run's first ten; "
-                f"expected {LEAST_GROWTH_S // 60} at least: sample a longer part"
-            )
-        return growing(self.data.samples)
-
-    @property
-    def peak_memory(self) -> float:
-        """The most that any GPU uses of its memory, in percent. Raises as `gpus`."""
-        _ = self.gpus
-        used = peak(self.data.samples)
-        if used is None:
-            raise _not_sampled("the memory of GPUs", "nvidia-smi's memory.used")
-        return used
-
-    @property
-    def tensor_percent(self) -> float:
-        """The share of their cycles in which tensor cores compute, of all GPUs. Raises as `gpus`."""
-        _ = self.gpus
-        share = mean_of(self.data.samples, TENSOR)
-        if share is None:
-            raise _not_sampled("how busy tensor cores are", "GPM, on Hopper and later, or DCGM's field 1004")
-        return share
-
-    @property
-    def clock_peers(self) -> int:
-        """How many GPUs the clock of one can be compared with, enough of them. Raises as `gpus`."""
-        _ = self.gpus
-        if not self.data.samples.of(CLOCK):
-            raise _not_sampled("the clocks of GPUs", "nvidia-smi's clocks.sm")
-        peers = most_peers(self.data.samples)
-        if peers < LEAST_CLOCKS:
-            few = f"{peers} other GPUs busy at the same time; expected {LEAST_CLOCKS} to compare with: sample all nodes"
-            raise Incomplete(few, cause=few)
-        return peers
-
-    @property
-    def look_for_hanging(self) -> Look:
-        """What tells whether it hangs. Raises as `gpus`."""
-        _ = self.gpus
-        if len(self.gpus) < 2:
-            raise NotApplicable("one GPU: it waits for no other")
-        look = Look(self.data.samples)
-        if look.lacks:
-            raise _not_sampled(look.lacks, "all of it")
-        return look
+    def sampled(self) -> SampledGpus:
+        """How busy its GPUs are. What was not sampled often enough raises Incomplete."""
+        return SampledGpus(self.data.samples)
 
     @cached_property
     def missing(self) -> Missing:
@@ -284,8 +190,3 @@ class TrainingRun:
             few = f"{said}: trace more data-parallel ranks"
             raise Incomplete(few, cause=few)
         return tuple(RankOfRun(place, self) for place in sorted(self.computed, key=lambda place: place.rank))
-
-
-def _not_sampled(what: str, where: str) -> Incomplete:
-    missing = f"no file tells {what}; record the run with clusterproof watch --record, which samples {where}"
-    return Incomplete(missing, cause=missing)

@@ -25,7 +25,7 @@ def test_a_folder_of_the_profiler_is_read_hour_by_hour_and_node_by_node(tmp_path
             part = [line(one) for one in every if one.node == node][number::2]
             (folder / f"159116000{number}.{node}.json").write_text("".join(part), encoding="utf-8")
     run = read_run([str(tmp_path / "profiler-output")])
-    assert [gpu.name for gpu in run.gpus] == [f"algo-{node} gpu{gpu}" for node in (1, 2) for gpu in range(4)]
+    assert [gpu.name for gpu in run.sampled.gpus] == [f"algo-{node} gpu{gpu}" for node in (1, 2) for gpu in range(4)]
     assert {said(check, run).verdict.value for check in OF_GPUS} == {"pass"}
 
 

@@ -90,7 +90,7 @@ def test_dmon_of_dcgm_is_read(tmp_path: Path) -> None:
     run = read(tmp_path, (DCGM_DMON + rows * 10) * 40, "gpu007.dmon.txt")
     assert means(run, GPU) == {("gpu007", "gpu2"): 79}
     assert means(run, TENSOR) == {("gpu007", "gpu2"): 26.7}
-    assert run.gpus[0].samples >= 300
+    assert run.sampled.gpus[0].samples >= 300
     rows = (
         "".join(f"GPU {gpu}     99     0.512  1980   60000  20000  \n" for gpu in range(2)) + "GPU-I 3  N/A N/A 1 2 3\n"
     )
@@ -115,7 +115,7 @@ def test_times_of_dmon_count_where_it_tells_them_also_behind_midnight(tmp_path: 
         for at in range(86_000, 87_000, 10)
     )
     run = read(tmp_path, head + "".join(rows), "gpu007.txt")
-    assert (run.gpus[0].samples, run.gpus[0].seconds) == (94, 935)
+    assert (run.sampled.gpus[0].samples, run.sampled.gpus[0].seconds) == (94, 935)
 
 
 def series(metric: str, value: object, **labels: str) -> dict[str, Any]:

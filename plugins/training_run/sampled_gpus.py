@@ -1,0 +1,123 @@
+"""How busy the GPUs of a training run are, as checks ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.training_run.gpu_memory import LEAST_S as LEAST_GROWTH_S
+from clusterproof.plugins.training_run.gpu_memory import Growth, growing, observed_s, peak
+from clusterproof.plugins.training_run.hung import Look
+from clusterproof.plugins.training_run.samples import (
+    CLOCK,
+    GPU,
+    LEAST_S,
+    LEAST_SAMPLES,
+    TENSOR,
+    Gpu,
+    Samples,
+    gpus,
+    mean_of,
+    share_bound,
+)
+from clusterproof.plugins.training_run.slow_clocks import LEAST_PEERS as LEAST_CLOCKS
+from clusterproof.plugins.training_run.slow_clocks import most_peers
+
+NO_SAMPLES = (
+    "no file tells how busy the GPUs are; record the run with clusterproof watch --record DIR, or give what "
+    "nvidia-smi, dcgmi, Prometheus or SageMaker's profiler recorded"
+)
+
+
+@dataclass(frozen=True)
+class SampledGpus:
+    """What the samples of a run tell of its GPUs. What they do not tell raises Incomplete, with what to collect."""
+
+    samples: Samples
+
+    @cached_property
+    def gpus(self) -> list[Gpu]:
+        """Its GPUs, each sampled often enough. Raises Incomplete, NotApplicable."""
+        if not self.samples.series:
+            raise Incomplete(NO_SAMPLES, cause=NO_SAMPLES)
+        if not self.samples.of(GPU):
+            raise NotApplicable("no GPU was sampled on these nodes")
+        found = gpus(self.samples)
+        if not found or any(gpu.samples < LEAST_SAMPLES or gpu.seconds < LEAST_S for gpu in found):
+            few = (
+                f"a GPU was sampled {min((gpu.samples for gpu in found), default=0)} times since the run began; "
+                f"expected {LEAST_SAMPLES} times and {LEAST_S // 60} minutes at least: sample a longer part"
+            )
+            raise Incomplete(few, cause=few)
+        return found
+
+    def bound(self, waits: Mapping[str, float], gpu_below: float) -> float:
+        """The share of the time in which GPUs are below so many percent, a metric above its own. Raises as `gpus`."""
+        _ = self.gpus
+        share = share_bound(self.samples, waits, gpu_below)
+        if share is None:
+            missing = f"no file tells {next(iter(waits))} beside the GPUs; expected samples of both at the same time"
+            raise Incomplete(missing, cause=missing)
+        return share
+
+    @cached_property
+    def growing(self) -> list[Growth]:
+        """The GPUs whose memory grows, the soonest full first. Raises as `gpus`."""
+        _ = self.gpus
+        seconds = observed_s(self.samples)
+        if seconds is None:
+            raise _not_sampled("the memory of GPUs", "nvidia-smi's memory.used")
+        if seconds < LEAST_GROWTH_S:
+            raise Incomplete(
+                f"memory was sampled for {seconds / 60:.0f} min behind the run's first ten; "
+                f"expected {LEAST_GROWTH_S // 60} at least: sample a longer part"
+            )
+        return growing(self.samples)
+
+    @property
+    def peak_memory(self) -> float:
+        """The most that any GPU uses of its memory, in percent. Raises as `gpus`."""
+        _ = self.gpus
+        used = peak(self.samples)
+        if used is None:
+            raise _not_sampled("the memory of GPUs", "nvidia-smi's memory.used")
+        return used
+
+    @property
+    def tensor_percent(self) -> float:
+        """The share of their cycles in which tensor cores compute, of all GPUs. Raises as `gpus`."""
+        _ = self.gpus
+        share = mean_of(self.samples, TENSOR)
+        if share is None:
+            raise _not_sampled("how busy tensor cores are", "GPM, on Hopper and later, or DCGM's field 1004")
+        return share
+
+    @property
+    def clock_peers(self) -> int:
+        """How many GPUs the clock of one can be compared with, enough of them. Raises as `gpus`."""
+        _ = self.gpus
+        if not self.samples.of(CLOCK):
+            raise _not_sampled("the clocks of GPUs", "nvidia-smi's clocks.sm")
+        peers = most_peers(self.samples)
+        if peers < LEAST_CLOCKS:
+            few = f"{peers} other GPUs busy at the same time; expected {LEAST_CLOCKS} to compare with: sample all nodes"
+            raise Incomplete(few, cause=few)
+        return peers
+
+    @property
+    def look_for_hanging(self) -> Look:
+        """What tells whether it hangs. Raises as `gpus`."""
+        _ = self.gpus
+        if len(self.gpus) < 2:
+            raise NotApplicable("one GPU: it waits for no other")
+        look = Look(self.samples)
+        if look.lacks:
+            raise _not_sampled(look.lacks, "all of it")
+        return look
+
+
+def _not_sampled(what: str, where: str) -> Incomplete:
+    missing = f"no file tells {what}; record the run with clusterproof watch --record, which samples {where}"
+    return Incomplete(missing, cause=missing)
