@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, overload
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
@@ -17,6 +17,14 @@ TOO_LARGE = 10**24  # for any count, size or time
 _SPACE = re.compile(r"\s")
 MAX_OUTPUT = 100_000  # characters of a tool's output; the probe sends at most 64 KiB
 UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "DEPRECATED"})
+
+
+class Device(Protocol):
+    """Anything with the JSON object that was reported of it."""
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """The object as reported."""
 
 
 @record
@@ -41,8 +49,8 @@ class Field(Generic[T]):
     @overload
     def __get__(self, device: None, owner: type) -> Field[T]: ...
     @overload
-    def __get__(self, device: Reported, owner: type) -> T: ...
-    def __get__(self, device: Reported | None, owner: type) -> Field[T] | T:
+    def __get__(self, device: Device, owner: type) -> T: ...
+    def __get__(self, device: Device | None, owner: type) -> Field[T] | T:
         if device is None:
             return self
         data = device.data.get(self.key)

@@ -31,7 +31,7 @@ from clusterproof.reports.topology import lines
 EXIT_UNCHECKED = int(pytest.ExitCode.NO_TESTS_COLLECTED)  # 5: no check was selected, or none of them applies
 EXIT_INCOMPLETE = 6  # nothing failed, and something could not be measured
 DEFAULT_REPORTCHARS = "fE"  # pytest's own
-QUIET_ABOVE = 2_000  # results from which on only those that are not a pass get a letter
+QUIET_ABOVE = 2_000  # results from which on none gets a letter
 
 _WORDS: dict[Verdict, tuple[str, str, Any]] = {
     Verdict.PASS: ("passed", ".", "PASSED"),
@@ -70,7 +70,7 @@ class Outcomes:
             self.config.pluginmanager.register(form, f"clusterproof-{name}")
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """On a large cluster a letter for each pass is noise."""
+        """Of a large cluster the findings say more than pages of letters."""
         self.is_empty = not session.items
         self.is_large = len(session.items) > QUIET_ABOVE and self.config.get_verbosity() <= 0
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
@@ -84,8 +84,7 @@ class Outcomes:
         if result is None:
             return None
         category, letter, word = _WORDS[result.verdict]
-        quiet = self.is_large and result.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE)
-        return (category, "", "") if quiet else (category, letter, word)
+        return (category, "", "") if self.is_large else (category, letter, word)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> None:

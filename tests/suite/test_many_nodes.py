@@ -48,16 +48,14 @@ def test_a_large_run_says_what_a_small_one_says(runs: Runs, monkeypatch: pytest.
     assert said[0] == said[1]
 
 
-def test_a_large_run_has_no_lines_for_files_of_which_there_is_nothing_to_say(
-    runs: Runs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_run_has_findings_in_the_place_of_letters(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     runs.checks(test_it=LIGHT, test_gpus=DEVICES)
-    files = []
-    for most in (1_000, 1):
-        monkeypatch.setattr(outcomes, "QUIET_ABOVE", most)
-        files.append([line for line in runs.over(all_verdicts()).outlines if line.startswith("test_gpus.py")])
-    assert len(files[0]) == 1
-    assert files[1] == []
+    small = runs.over(all_verdicts()).outlines
+    monkeypatch.setattr(outcomes, "QUIET_ABOVE", 1)
+    large = runs.over(all_verdicts()).outlines
+    letters = [line for line in small if line.endswith("%]")]
+    assert [line.partition(" ")[0] for line in letters] == ["test_gpus.py", "test_it.py"]
+    assert [line for line in small[:-1] if line not in [*letters, ""]] == [line for line in large[:-1] if line]
 
 
 def output_of(name: str, value: object) -> NodeEvidence:
