@@ -74,12 +74,12 @@ def read_settings(file: str = FILE) -> Settings:
         raise SettingsError(str(wrong)) from None
 
 
-def told_settings(file: str = FILE) -> frozenset[str]:
-    """The names of what a file sets (`mode`, `health_check.resume`). Raises SettingsError."""
-    if not os.path.exists(file):
+def told_settings() -> frozenset[str]:
+    """The names of what the file sets (`mode`, `health_check.resume`). Raises SettingsError."""
+    if not os.path.exists(FILE):
         return frozenset()
     try:
-        data = _toml(file)
+        data = _toml(FILE)
     except InventoryError as wrong:
         raise SettingsError(str(wrong)) from None
     of_health_check = data.pop("health_check", {})

@@ -101,16 +101,14 @@ def expected_busbw(key: BusbwKey) -> MeasuredBusbw | None:
     return measured_busbw().get(key)
 
 
-def size_bytes_for(
-    name: str, efa: int, ranks_per_node: int, catalog: Catalog, collective: str = "all_reduce", nodes: int = 2
-) -> int:
-    """The size to measure an instance type with, 1 GiB at least.
+def size_bytes_for(name: str, efa: int, ranks_per_node: int, catalog: Catalog, collective: str = "all_reduce") -> int:
+    """The size to measure two nodes of an instance type with, 1 GiB at least.
 
     The largest that its rows have for such a run, so that there is a floor, up to 8 GiB; without a row 8 GiB for GPUs
     with RDMA over EFA, whose curve is flat no sooner, else 1 GiB. Raises CatalogError.
     """
     name = name.removeprefix("ml.")
-    run = (name, efa, nodes, ranks_per_node, collective)
+    run = (name, efa, 2, ranks_per_node, collective)
     sizes = [
         key.size_bytes
         for key in measured_busbw()

@@ -48,23 +48,6 @@ def _keys(place: Place) -> Iterator[str]:
         yield from _keys(within)
 
 
-def undeclared(collector: str, value: object) -> Iterator[str]:
-    """The paths of a collector's value of which nobody declared what kind they are of."""
-    yield from dict.fromkeys(_undeclared(value, place_of(collector), collector))
-
-
-def _undeclared(value: object, place: Place, path: str) -> Iterator[str]:
-    if isinstance(value, list):
-        for entry in value:
-            yield from _undeclared(entry, place, path)
-    elif isinstance(value, dict):
-        if "error" not in value:
-            for key, entry in value.items():
-                yield from _undeclared(entry, place.at(key), f"{path}.{key}")
-    elif not place.kind and value is not None:
-        yield path
-
-
 @cache
 def _places() -> Mapping[str, Place]:
     if sys.version_info >= (3, 11):

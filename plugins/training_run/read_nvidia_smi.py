@@ -41,7 +41,6 @@ TIME = "timestamp"
 _TIME = re.compile(r"(\d{4})/(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)$")
 _UNIT = re.compile(r" \[[^\]]*\]$")
 _NO_VALUE = re.compile(r"\[.*\]$|N/A$|ERR!$|$")
-EXPECTED = "expected nvidia-smi --query-gpu=timestamp,index,utilization.gpu,memory.used,memory.total --format=csv -l 10"
 
 
 def is_smi(head: bytes) -> bool:

@@ -75,10 +75,10 @@ def number_of(gpu: object) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None
 
 
-def pairs_of(node: str, nodes: Sequence[str], most: int = 2) -> str:
-    """The pairs that measure a node beside others of the cluster: `gpu002~gpu001,gpu002~gpu003`; empty where none."""
+def pairs_of(node: str, nodes: Sequence[str]) -> str:
+    """Pairs that measure a node beside two others of its cluster: `gpu002~gpu001,gpu002~gpu003`; empty where none."""
     if node not in nodes:
         return ""
     at = nodes.index(node)
     near = sorted((other for other in range(len(nodes)) if other != at), key=lambda other: (abs(other - at), other))
-    return ",".join(f"{node}~{nodes[other]}" for other in near[:most])
+    return ",".join(f"{node}~{nodes[other]}" for other in near[:2])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pkgutil import walk_packages
 
@@ -12,7 +12,7 @@ from clusterproof.plugins import evidence as facts
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, load
 from clusterproof.plugins.evidence.field import Field
-from clusterproof.plugins.redaction.kinds import keys, undeclared
+from clusterproof.plugins.redaction.kinds import Place, keys, place_of
 from clusterproof.plugins.redaction.redact import Redaction
 from tests.builders.evaluated import results
 from tests.builders.recordings import node
@@ -42,7 +42,21 @@ BASES = (loadable_p5, loadable_trn2, healthy_cpu, gb300, v100)
 
 def of(data: NodeEvidence) -> set[str]:
     """The paths in what a node told of which nobody said what they are."""
-    return {path for collector, answer in data.collectors.items() for path in undeclared(collector, answer.value)}
+    answers = data.collectors.items()
+    return {path for name, answer in answers for path in undeclared(answer.value, place_of(name), name)}
+
+
+def undeclared(value: object, place: Place, path: str) -> Iterator[str]:
+    """The paths of a value of which nobody declared what kind they are of."""
+    if isinstance(value, list):
+        for entry in value:
+            yield from undeclared(entry, place, path)
+    elif isinstance(value, dict):
+        if "error" not in value:
+            for key, entry in value.items():
+                yield from undeclared(entry, place.at(key), f"{path}.{key}")
+    elif not place.kind and value is not None:
+        yield path
 
 
 def test_every_value_of_the_demo_cluster_is_declared() -> None:

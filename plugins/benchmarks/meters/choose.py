@@ -21,19 +21,13 @@ def meter_for(gpus: int, neuron_devices: int) -> Meter:
 
 
 def key_of(
-    meter: Meter,
-    settings: MeterSettings,
-    size_bytes: int,
-    instance_type: str,
-    efa: int,
-    ranks_per_node: int,
-    nodes: int = 2,
+    meter: Meter, settings: MeterSettings, size_bytes: int, instance_type: str, efa: int, ranks_per_node: int
 ) -> BusbwKey:
     """What a reading can be compared with: a meter of two ends stands for itself, with one rank on each node."""
     return BusbwKey(
         instance_type=instance_type.removeprefix("ml."),
         efa=efa,
-        nodes=nodes,
+        nodes=2,
         ranks_per_node=ranks_per_node if meter.is_collective else 1,
         collective=settings.collective if meter.is_collective else meter.name,
         size_bytes=size_bytes,

@@ -19,11 +19,6 @@ COLUMNS = ["bytes", "#sent", "#ack", "total", "time", "MB/sec", "usec/xfer", "Mx
 REFUSALS = ("Connection refused",)
 
 
-def options_for(efa_devices: int) -> str:
-    """The options that choose the provider: EFA's where a node has such devices, else TCP."""
-    return "-p efa" if efa_devices else "-p tcp"
-
-
 def server(settings: MeterSettings, port: int) -> str:
     """The shell command of the end that waits. Raises ValueError."""
     return _program(settings) + shell.serving(f'"$program" {_words(settings)} -B {port}')

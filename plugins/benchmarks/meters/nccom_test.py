@@ -21,11 +21,11 @@ REMEDY = "install aws-neuronx-tools, or name its program (the same path on every
 SIZE_BYTES = 2**30
 ITERATIONS, WARM_UP = 20, 5
 PORT = 45654
-HOSTS = "CLUSTERPROOF_HOSTS"  # of the environment: the nodes with a space between, where Slurm does not tell
 
 _FIRST_RANK_ONLY = """\
 case ${SLURM_PROCID:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}} in 0) ;; *) exit 0 ;; esac
 """
+# CLUSTERPROOF_HOSTS, of the environment: the nodes with a space between, where Slurm does not tell
 _BOTH_NODES = """\
 [ -n "$CLUSTERPROOF_HOSTS" ] || CLUSTERPROOF_HOSTS=$(scontrol show hostnames "$SLURM_STEP_NODELIST" 2>/dev/null)
 set -- $CLUSTERPROOF_HOSTS

@@ -87,10 +87,10 @@ def ecc_paths(counter: str, kind: str) -> tuple[str, str]:
     return f"ecc errors/{counter}/{kind}", f"ecc_errors/{counter}/{kind.replace(' ', '_')}"
 
 
-def of_old(counter: str, bits: str, where: str) -> Reader:
-    """The counter of a GPU before Turing, where errors are of one bit or of two."""
+def of_old(bits: str, where: str) -> Reader:
+    """The volatile counter of a GPU before Turing, where errors are of one bit or of two."""
     spelled = where.replace(" ", "_")
-    return value(whole, f"ecc errors/{counter}/{bits} bit/{where}", f"ecc_errors/{counter}/{bits}_bit/{spelled}")
+    return value(whole, f"ecc errors/volatile/{bits} bit/{where}", f"ecc_errors/volatile/{bits}_bit/{spelled}")
 
 
 def sram(counter: str) -> Reader:

@@ -55,17 +55,17 @@ GPU: dict[str, Reader] = {
     "ecc_uncorrected_dram": first(
         ecc("volatile", "dram uncorrectable", "ecc.errors.uncorrected.volatile.dram"),
         value(whole, "ecc.errors.uncorrected.volatile.device_memory"),
-        of_old("volatile", "double", "device memory"),
+        of_old("double", "device memory"),
     ),
     "ecc_uncorrected_sram": sram("volatile"),
     "ecc_uncorrected_total": first(
         value(whole, "ecc.errors.uncorrected.volatile.total"),
-        of_old("volatile", "double", "total"),
+        of_old("double", "total"),
         total(ecc("volatile", "dram uncorrectable"), sram("volatile")),
     ),
     "ecc_corrected_total": first(
         value(whole, "ecc.errors.corrected.volatile.total"),
-        of_old("volatile", "single", "total"),
+        of_old("single", "total"),
         total(ecc("volatile", "dram correctable"), ecc("volatile", "sram correctable")),
     ),
     "ecc_aggregate_uncorrected_sram": sram("aggregate"),

@@ -85,9 +85,8 @@ def test_the_network_of_fi_pingpong_is_what_counters_or_efas_own_provider_prove(
     assert pingpong(TABLE, options=options, sent=sent).network == network
 
 
-def test_efas_provider_is_chosen_where_a_node_has_its_devices() -> None:
-    assert (fi_pingpong.options_for(32), fi_pingpong.options_for(0)) == ("-p efa", "-p tcp")
-    settings = MeterSettings(options=fi_pingpong.options_for(32))
+def test_a_provider_that_the_options_name_stands_in_the_place_of_tcp() -> None:
+    settings = MeterSettings(options="-p efa")
     for command in (fi_pingpong.server(settings, 5000), fi_pingpong.client(settings, "10.0.0.1", 5000)):
         assert "export FI_EFA_ENABLE_SHM_TRANSFER=0\n" in command
         assert "-e rdm -I 50 -S 16777216 -p efa" in command
