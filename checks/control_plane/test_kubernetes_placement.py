@@ -14,6 +14,8 @@ from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_cluster_debugger("B")]
 
+PLACES = ("zone", "layers", "ultraserver")
+
 
 @evidence(
     "kubectl get nodes -L topology.kubernetes.io/zone,topology.k8s.aws/network-node-layer-3; "
