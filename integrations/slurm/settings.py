@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os.path
 import re
-import sys
 
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.record import as_json, record
-from clusterproof.plugins.core.strict import Table, nearest, read_text
+from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_text
 
 FILE = "/etc/clusterproof/slurm.toml"
 MODES = ("observe", "drain", "off")
@@ -105,17 +104,7 @@ def plain_toml(text: str) -> dict[str, object] | None:
 def _toml(file: str) -> dict[str, object]:
     text = read_text(file, expected="settings (integrations/slurm/install.md)")
     plain = plain_toml(text)
-    if plain is not None:
-        return plain
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    try:
-        parsed: dict[str, object] = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as problem:
-        raise InventoryError(f"{file} is not TOML: {problem}") from None
-    return parsed
+    return parse_toml(text, file) if plain is None else plain
 
 
 def _settings(table: Table) -> Settings:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping
 
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.record import record
+
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from typing import Any
 
 EXPECTED = ("gpus", "efa", "nvlinks", "ib")  # what `expect` may count
 MAX_FILE_BYTES = 64 * 1024 * 1024  # of an inventory; 100,000 nodes take about 20 MB
@@ -61,6 +66,23 @@ def read_text(path: str | os.PathLike[str], expected: str) -> str:
     if text is None:
         raise InventoryError(f"{path} has {size:,} bytes; expected {expected}, of {MAX_FILE_BYTES:,} at most")
     return text
+
+
+def parse_toml(text: str, name: str, described: str = "") -> dict[str, Any]:
+    """What a text of TOML says; `name` is its file's, `described` the document that has its form.
+
+    Raises InventoryError.
+    """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        data: dict[str, Any] = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as problem:
+        see = f"; see {described}" if described else ""
+        raise InventoryError(f"{name} is not TOML: {problem}{see}") from None
+    return data
 
 
 @record

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from clusterproof.plugins.core.addresses import is_address, is_user
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.nodeset import NodesetError, expand
-from clusterproof.plugins.core.strict import Table, nearest, read_text
+from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_text
 from clusterproof.plugins.inventory.hosts import MAX_PORT
 
 _CONNECTIONS = ("ssh", "local")
@@ -21,7 +20,8 @@ _OF_A_NODE = ("user", "port", "instance_type", "expect")
 def toml(rest: str, _options: Mapping[str, str]) -> Cluster:
     """The cluster that a file describes. Raises InventoryError."""
     path = Path(rest)
-    table = Table(path.name, _parse(path))
+    text = read_text(path, expected="an inventory (docs/inventory.md)")
+    table = Table(path.name, parse_toml(text, path.name, "docs/inventory.md"))
     table.only("cluster", "ssh", "group", "node")
     head = table.table("cluster")
     head.only("name", "connection")
@@ -29,19 +29,6 @@ def toml(rest: str, _options: Mapping[str, str]) -> Cluster:
     connection = _connection(head)
     settings = _ssh_settings(table.table("ssh"), path.parent)
     return Cluster(name, connection, _targets(table), settings)
-
-
-def _parse(path: Path) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    text = read_text(path, expected="an inventory (docs/inventory.md)")
-    try:
-        parsed: dict[str, Any] = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as problem:
-        raise InventoryError(f"{path.name} is not TOML: {problem}; see docs/inventory.md") from None
-    return parsed
 
 
 def _connection(head: Table) -> str:

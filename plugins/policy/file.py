@@ -6,7 +6,6 @@ Its form is in docs/policy.md. Whatever it says that means nothing is one clear 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
 from datetime import date, datetime
 from pathlib import Path
@@ -18,7 +17,7 @@ from clusterproof.plugins.catalog.rows import build
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.core.policy import NO_POLICY, OWN_FILE, PYPROJECT, READINGS, Contact, Disabled, Policy
-from clusterproof.plugins.core.strict import Table, nearest, read_text
+from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_text
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.policy.manifest import MANIFEST_TABLES, manifest_of
 
@@ -70,16 +69,8 @@ def read_policy(path: Path) -> Policy:
 
 
 def _toml(path: Path) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     text = read_text(path, expected="a policy (docs/policy.md)")
-    try:
-        parsed: dict[str, Any] = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as problem:
-        raise InventoryError(f"{path.name} is not TOML: {problem}; see docs/policy.md") from None
-    return parsed
+    return parse_toml(text, path.name, "docs/policy.md")
 
 
 def _policy(table: Table) -> Policy:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+
+from clusterproof.plugins.core.strict import parse_toml
 
 ANY = "*"
 
@@ -50,11 +51,8 @@ def _keys(place: Place) -> Iterator[str]:
 
 @cache
 def _places() -> Mapping[str, Place]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    data = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    file = Path(__file__).with_suffix(".toml")
+    data = parse_toml(file.read_text(encoding="utf-8"), file.name)
     collectors: dict[str, Place] = {}
     for collector, kinds in data.items():
         collectors[collector] = Place()
