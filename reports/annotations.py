@@ -11,7 +11,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.findings import findings, within
 
-MOST = 10  # of errors and of warnings: GitHub shows no more of one step
+MAX_EACH = 10  # of errors and of warnings: GitHub shows no more of one step
 MAX_NODES = 300  # characters of a nodeset
 MAX_WORDS = 1_000
 _KINDS = {Verdict.FAIL: "error", Verdict.CONCERN: "warning"}
@@ -28,9 +28,11 @@ def lines(results: Iterable[Result], catalog: Catalog) -> Iterator[str]:
     """`::error title=…::…` for what failed, `::warning …` for concerns, those on most nodes first."""
     results = list(results)
     for verdict, kind in _KINDS.items():
-        for finding in findings(results, verdict, catalog)[:MOST]:
+        for finding in findings(results, verdict, catalog)[:MAX_EACH]:
             where = finding.where(within(finding.nodes, MAX_NODES))
-            words = "\n".join([*finding.lines[:MOST], f"do: {finding.first.remedy}", f"check: {finding.first.check}"])
+            words = "\n".join(
+                [*finding.lines[:MAX_EACH], f"do: {finding.first.remedy}", f"check: {finding.first.check}"]
+            )
             title = _escaped(f"{finding.first.title}: {where}", _IN_TITLE)
             yield f"::{kind} title={title}::{_escaped(words, _IN_WORDS)}"
 

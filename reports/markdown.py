@@ -13,7 +13,7 @@ from clusterproof.reports.run import Run
 from clusterproof.reports.since import since
 from clusterproof.reports.to_do import shared_finding, to_do_line
 
-MOST = 50  # findings of each kind: GitHub shows a mebibyte at most
+MAX_FINDINGS = 50  # findings of each kind: GitHub shows a mebibyte at most
 MAX_LINES = 10  # of what was seen, per finding
 MAX_NODES = 500  # characters of a nodeset
 MAX_WORDS = 500  # characters of a line
@@ -43,8 +43,8 @@ def _since(run: Run) -> Iterator[str]:
     data = since(run)
     if data:
         lines = data.lines(NEW, GONE)
-        shown = [f"- {plain(shortened(line, MAX_WORDS))}" for line in lines[:MOST]]
-        more = [f"- … and {len(lines) - MOST} more"] if len(lines) > MOST else []
+        shown = [f"- {plain(shortened(line, MAX_WORDS))}" for line in lines[:MAX_FINDINGS]]
+        more = [f"- … and {len(lines) - MAX_FINDINGS} more"] if len(lines) > MAX_FINDINGS else []
         yield "\n".join([plain(data.words), "", *shown, *more]).rstrip()
 
 
@@ -71,21 +71,21 @@ def _table(run: Run) -> Iterator[str]:
 
 
 def _rows(found: Sequence[Finding], verdict: Verdict) -> Iterator[str]:
-    for finding in found[:MOST]:
+    for finding in found[:MAX_FINDINGS]:
         first = finding.first
         where = plain(finding.where(within(finding.nodes, MAX_NODES)))
         words = f"{plain(first.title)}. {plain(finding.suspicion)}".rstrip(". ")
         yield _row(verdict, plain(first.check), where, words, plain(finding.owner))
-    if len(found) > MOST:
-        yield _row(verdict, f"… and {len(found) - MOST} more", "", "", "")
+    if len(found) > MAX_FINDINGS:
+        yield _row(verdict, f"… and {len(found) - MAX_FINDINGS} more", "", "", "")
 
 
 def _rows_of_gaps(found: Sequence[Gap]) -> Iterator[str]:
-    for gap in found[:MOST]:
+    for gap in found[:MAX_FINDINGS]:
         nodes, cause = plain(within(gap.nodes, MAX_NODES)), plain(shortened(gap.cause, MAX_WORDS))
         yield _row(Verdict.INCOMPLETE, plain(gap.what), nodes, cause, "")
-    if len(found) > MOST:
-        yield _row(Verdict.INCOMPLETE, f"… and {len(found) - MOST} more reasons", "", "", "")
+    if len(found) > MAX_FINDINGS:
+        yield _row(Verdict.INCOMPLETE, f"… and {len(found) - MAX_FINDINGS} more reasons", "", "", "")
 
 
 def _row(verdict: Verdict, *cells: str) -> str:
@@ -94,7 +94,7 @@ def _row(verdict: Verdict, *cells: str) -> str:
 
 def _details(run: Run) -> Iterator[str]:
     for verdict in (Verdict.FAIL, Verdict.CONCERN):
-        for finding in run.findings(verdict)[:MOST]:
+        for finding in run.findings(verdict)[:MAX_FINDINGS]:
             yield _detail(finding, verdict)
 
 

@@ -14,7 +14,7 @@ from clusterproof.reports.since import since
 from clusterproof.reports.to_do import shared_finding, to_do_line
 
 WIDTH = 100  # columns
-MOST = 20  # findings of each kind
+MAX_FINDINGS = 20  # findings of each kind
 MAX_NODES = 200  # characters of a nodeset
 MAX_WORDS = 300  # characters of a line
 _INDENT = "  "
@@ -40,16 +40,16 @@ def _since(run: Run) -> Iterator[list[str]]:
     data = since(run)
     if data:
         lines = data.lines(NEW, GONE)
-        more = [f"… and {len(lines) - MOST} more"] if len(lines) > MOST else []
-        yield [data.words, *(shortened(line, MAX_WORDS) for line in lines[:MOST]), *more]
+        more = [f"… and {len(lines) - MAX_FINDINGS} more"] if len(lines) > MAX_FINDINGS else []
+        yield [data.words, *(shortened(line, MAX_WORDS) for line in lines[:MAX_FINDINGS]), *more]
 
 
 def _findings(run: Run) -> Iterator[list[str]]:
     for verdict in (Verdict.FAIL, Verdict.CONCERN):
         found = run.findings(verdict)
-        yield from (_finding(finding, verdict) for finding in found[:MOST])
-        if len(found) > MOST:
-            yield [f"{verdict.name} … and {len(found) - MOST} more kinds"]
+        yield from (_finding(finding, verdict) for finding in found[:MAX_FINDINGS])
+        if len(found) > MAX_FINDINGS:
+            yield [f"{verdict.name} … and {len(found) - MAX_FINDINGS} more kinds"]
 
 
 def _finding(finding: Finding, verdict: Verdict) -> list[str]:
@@ -68,11 +68,11 @@ def _finding(finding: Finding, verdict: Verdict) -> list[str]:
 
 def _gaps(run: Run) -> Iterator[list[str]]:
     found = gaps(run.results)
-    for gap in found[:MOST]:
+    for gap in found[:MAX_FINDINGS]:
         words = shortened(gap.cause, MAX_WORDS)
         yield [f"{Verdict.INCOMPLETE.name} {gap.what}: {within(gap.nodes, MAX_NODES)}: {words}"]
-    if len(found) > MOST:
-        yield [f"{Verdict.INCOMPLETE.name} … for {len(found) - MOST} more reasons"]
+    if len(found) > MAX_FINDINGS:
+        yield [f"{Verdict.INCOMPLETE.name} … for {len(found) - MAX_FINDINGS} more reasons"]
 
 
 def _again(run: Run) -> Iterator[list[str]]:

@@ -12,7 +12,7 @@ from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.control_plane, mark.preflight]
 
-MOST = 10  # of one kind in words
+MAX_IDS = 10  # of one kind in words
 
 
 @mark.hyperpod_cluster_debugger("A")
@@ -34,7 +34,7 @@ def test_security_group_self_reference(cluster: ClusterFacts) -> None:
         for group in efa_security_groups(cluster)
         if group.missing_directions
     ]
-    assert not bad, f"{', '.join(bad[:MOST])}; expected a rule for all traffic of the group with itself, in and out"
+    assert not bad, f"{', '.join(bad[:MAX_IDS])}; expected a rule for all traffic of the group with itself, in and out"
 
 
 @mark.hyperpod_node_debugger("B")
@@ -52,7 +52,7 @@ def test_subnet_private(cluster: ClusterFacts) -> None:
     """
     bad = list(_public(cluster))
     if bad:
-        concern(f"{', '.join(bad[:MOST])}; expected private subnets")
+        concern(f"{', '.join(bad[:MAX_IDS])}; expected private subnets")
 
 
 def _public(cluster: ClusterFacts) -> Iterator[str]:
@@ -77,4 +77,4 @@ def test_vpc_endpoints(cluster: ClusterFacts) -> None:
     """
     missing = missing_endpoints(cluster)
     if missing:
-        concern(f"{', '.join(missing[:MOST])}; expected the endpoints that the nodes' subnets need")
+        concern(f"{', '.join(missing[:MAX_IDS])}; expected the endpoints that the nodes' subnets need")

@@ -6,7 +6,7 @@ import pytest
 
 from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair, NoPairs, PairsOfNode
 from clusterproof.plugins.benchmarks.pairwise.findings import Finding, Kind
-from clusterproof.plugins.benchmarks.pairwise.words import blames, measured_in_words, slower_in_words
+from clusterproof.plugins.benchmarks.pairwise.words import attribution, measured_in_words, slower_in_words
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import SIGNIFICANT, apart, speed
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
@@ -57,7 +57,7 @@ def test_not_a_straggler(node: Node) -> None:
     assert found is None, f"{_slowness(found)}; expected to be as fast as the others"
     require_measured(pairs)
     if pairs.shared:
-        concern(f"{blames(pairs.shared)}; expected all pairs to be alike")
+        concern(f"{attribution(pairs.shared)}; expected all pairs to be alike")
 
 
 def _failures(found: Finding) -> str:
@@ -108,7 +108,7 @@ def test_pairwise_busbw(pair: MeasuredPair) -> None:
     if pair.explained and pair.explained.kind is Kind.CONFIGURATION:
         pytest.fail(f"{said}; expected at least {speed(pair.campaign.floor_gb_per_s or 0.0)}", pytrace=False)
     if pair.explained and pair.explained.kind is Kind.SLOW_GROUP:
-        pytest.fail(f"{said}: {blames(pair.explained)}; expected what is usual", pytrace=False)
+        pytest.fail(f"{said}: {attribution(pair.explained)}; expected what is usual", pytrace=False)
     require_normal(pair, said)
 
 
@@ -116,7 +116,7 @@ def require_normal(pair: MeasuredPair, said: str) -> None:
     """What is left: pairs that something else explains, that were slow once, or that are under the floor."""
     is_slow = len(pair.shares) < len(pair.measurements) or min(pair.shares, default=0.0) < SLOW
     if is_slow and pair.explained:
-        concern(f"{said}: {blames(pair.explained)}; expected what is usual")
+        concern(f"{said}: {attribution(pair.explained)}; expected what is usual")
     if not pair.shares:
         incomplete(f"{said}; expected a measurement that succeeds")
     floor = pair.campaign.floor_gb_per_s

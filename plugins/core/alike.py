@@ -9,7 +9,7 @@ from typing import Any
 
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 
-MOST = 200_000  # values that are remembered; what nodes tell of themselves alone fills this, and is forgotten then
+MAX_VALUES = 200_000  # that are remembered; what nodes tell of themselves alone fills this, and is forgotten then
 DEEPEST = 12  # levels below which a value is kept as it came
 
 
@@ -38,7 +38,7 @@ class Alike:
         except ValueError:  # nested more deeply than marshal goes, or half of a surrogate pair
             return data
         if key not in self._kept:
-            if len(self._kept) >= MOST:
+            if len(self._kept) >= MAX_VALUES:
                 self._kept.clear()
             self._kept[key] = self._parts(data, level + 1)
         return self._kept[key]
@@ -49,6 +49,6 @@ class Alike:
         return {self._text(name): self._value(entry, level) for name, entry in data.items()}
 
     def _text(self, data: str) -> str:
-        if len(self._texts) >= MOST:
+        if len(self._texts) >= MAX_VALUES:
             self._texts.clear()
         return self._texts.setdefault(data, data)

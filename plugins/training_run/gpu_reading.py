@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.records import RunError
-from clusterproof.plugins.training_run.samples import CLOCK, GPU, MEMORY, MOST, POWER, TENSOR, Sample
+from clusterproof.plugins.training_run.samples import CLOCK, GPU, MAX_VALUE, MEMORY, POWER, TENSOR, Sample
 from clusterproof.plugins.training_run.values import MAX_NAME
 
 UTIL, TENSORS, CLOCKS = "util", "tensor", "clock"
@@ -37,8 +37,10 @@ class GpuReading:
         ):
             if percent is None:
                 continue
-            if not 0 <= percent <= MOST[metric]:
-                raise RunError(f"{where}: {metric} of {self.device} is {percent:g}; expected 0 to {MOST[metric]:g}")
+            if not 0 <= percent <= MAX_VALUE[metric]:
+                raise RunError(
+                    f"{where}: {metric} of {self.device} is {percent:g}; expected 0 to {MAX_VALUE[metric]:g}"
+                )
             yield Sample(self.node, metric, self.device, self.time_s, percent)
 
 

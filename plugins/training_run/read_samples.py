@@ -114,7 +114,7 @@ def _samples(data: Sequence[Any], header: Header, places: Sequence[Place], where
         value = place.made(sum(told), place.gpu) if told else None
         if value is None:
             continue
-        if value < 0 or (value > of_run.MOST.get(place.metric, value)):
+        if value < 0 or (value > of_run.MAX_VALUE.get(place.metric, value)):
             raise RunError(f"{where}: {place.metric} is {value:g}; expected {of_run.range_of(place.metric)}")
         yield Sample(header.node, place.metric, place.device, header.began + seconds, value)
 

@@ -15,8 +15,8 @@ MEMORY, TENSOR, POWER = "memory", "tensor cores", "power"  # of a GPU: of all th
 CAPPED, SLOWED = "power cap", "hardware slowdown"  # of the time in which that holds a GPU's clocks down
 CLOCK = "clock"  # MHz, of a GPU's SMs
 LINK, NETWORK = "nvlink", "network"  # MB/s both ways: of a GPU, of a node
-MOST = dict.fromkeys((GPU, CPU, IO_WAIT, CPU_PRESSURE, IO_PRESSURE, TENSOR, CAPPED, SLOWED), 100.0)
-MOST |= {MEMORY: 100.5, POWER: 400.0, CLOCK: 10_000.0}  # the power limit does not hold for a moment
+MAX_VALUE = dict.fromkeys((GPU, CPU, IO_WAIT, CPU_PRESSURE, IO_PRESSURE, TENSOR, CAPPED, SLOWED), 100.0)
+MAX_VALUE |= {MEMORY: 100.5, POWER: 400.0, CLOCK: 10_000.0}  # the power limit does not hold for a moment
 BIN_S = 5  # until there are so many stretches that two are made one
 LONGEST_BIN_S = 86_400
 MAX_STRETCHES = 2_000_000  # some 250 MB
@@ -171,7 +171,7 @@ def share_bound(samples: Samples, waits: Mapping[str, float], gpu_below: float) 
 
 def range_of(metric: str) -> str:
     """What values of a metric can be, in words."""
-    return f"0 to {MOST[metric]:g}" if metric in MOST else "0 or more"
+    return f"0 to {MAX_VALUE[metric]:g}" if metric in MAX_VALUE else "0 or more"
 
 
 def _gpus_at(every: Mapping[tuple[str, str], Series], node: str, at: int) -> Iterator[float]:

@@ -13,7 +13,7 @@ import pytest
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.annotations import MOST, lines
+from clusterproof.reports.annotations import MAX_EACH, lines
 from tests.builders.runs import ROOT
 from tests.reports.reported import HOSTILE, of_each_verdict, result
 
@@ -38,8 +38,8 @@ def test_what_a_node_says_stays_in_its_line(word: str) -> None:
 
 
 def test_there_are_as_many_as_github_shows() -> None:
-    results = [result(f"gpu.check_{number}", "gpu001", Verdict.FAIL, "ill") for number in range(MOST + 5)]
-    assert len(list(lines(results, CATALOG))) == MOST
+    results = [result(f"gpu.check_{number}", "gpu001", Verdict.FAIL, "ill") for number in range(MAX_EACH + 5)]
+    assert len(list(lines(results, CATALOG))) == MAX_EACH
 
 
 @pytest.mark.parametrize(("variable", "count"), [("true", 10), ("", 0)])

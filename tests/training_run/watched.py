@@ -48,7 +48,9 @@ def readings(change: Change = as_ever, minutes: int = 60, *, noise: float = 0.01
                     steady = metric in (of_run.SLOWED, of_run.MEMORY) or value in (0, 100)
                     noisy = value * (1 if steady else random.gauss(1, noise))
                     device = "" if index < 0 else f"gpu{index}"
-                    yield Sample(node, metric, device, BEGAN_S + time_s, min(noisy, of_run.MOST.get(metric, noisy)))
+                    yield Sample(
+                        node, metric, device, BEGAN_S + time_s, min(noisy, of_run.MAX_VALUE.get(metric, noisy))
+                    )
 
 
 def watched(change: Change = as_ever, minutes: int = 60, without: tuple[str, ...] = ()) -> TrainingRun:

@@ -1,11 +1,11 @@
-"""Which node of a pair a failure is blamed on, from what a meter read and what was seen of the nodes."""
+"""Which node of a pair a failure is attributed to, from what a meter read and what was seen of the nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from clusterproof.plugins.benchmarks.meters.reading import BLAMELESS, Reading
+from clusterproof.plugins.benchmarks.meters.reading import NOT_AT_FAULT, Reading
 
 NOT_STARTED = (126, 127)  # of a shell
 
@@ -13,7 +13,7 @@ NOT_STARTED = (126, 127)  # of a shell
 def attributed(reading: Reading, called: Mapping[str, Iterable[str]], was_ended: bool = False) -> Reading:
     """The reading with its culprit by the name of a node of the pair; `called` are the names that each goes by there.
 
-    What programs say of each other once they are ended from outside (`was_ended`) blames nobody.
+    What programs say of each other once they are ended from outside (`was_ended`) names nobody.
     """
     if not reading.culprit:
         return reading
@@ -29,7 +29,7 @@ def _short(name: str) -> str:
 
 def at_fault(unreached: Mapping[str, str]) -> str:
     """The one node of these that was not reached and should have been, by its name; empty where there is none."""
-    at_fault = [node for node, why in unreached.items() if BLAMELESS not in why]
+    at_fault = [node for node, why in unreached.items() if NOT_AT_FAULT not in why]
     return at_fault[0] if len(unreached) == len(at_fault) == 1 else ""
 
 

@@ -10,7 +10,7 @@ from clusterproof.plugins.agent.frame import FrameError, printable, unpacked
 from clusterproof.plugins.agent.payload import joined, new_nonce, packed, started_by_shell
 from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS
 from clusterproof.plugins.benchmarks.meters.meter import Output
-from clusterproof.plugins.benchmarks.meters.reading import BLAMELESS
+from clusterproof.plugins.benchmarks.meters.reading import NOT_AT_FAULT
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program
@@ -19,7 +19,7 @@ ENDS_S = 15.0  # beside a run's deadline: to end what runs, and to tell
 CLEANUP_S = 10.0
 CLEANUP_CONNECT_S = 5.0
 MAX_BYTES = 128 * 1024  # of a command's output: its head and its tail
-BLAMES_NOBODY = (Unreached.BUSY, Unreached.REMOVED, Unreached.API, Unreached.THROTTLED, Unreached.NO_IMAGE)
+NO_FAULT_OF_NODES = (Unreached.BUSY, Unreached.REMOVED, Unreached.API, Unreached.THROTTLED, Unreached.NO_IMAGE)
 ASK: Mapping[str, object] = {}  # a request for nothing but what the node is
 TRAVELS = (
     PLUGINS / "agent" / "telling.py",
@@ -96,7 +96,7 @@ def read(answer: Answer, nonce: str) -> NodeAnswer:
     except FrameError as problem:
         kind = answer.unreached or problem.unreached
         words = f"{kind.value.replace('_', ' ')}: {answer.detail or problem}"
-        return NodeAnswer(unreached=f"{BLAMELESS}: {words}" if kind in BLAMES_NOBODY else words)
+        return NodeAnswer(unreached=f"{NOT_AT_FAULT}: {words}" if kind in NO_FAULT_OF_NODES else words)
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
         return NodeAnswer(unreached=printable(f"garbled: its answer does not have its form: {problem!r}"))
 

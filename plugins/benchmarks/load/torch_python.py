@@ -16,7 +16,7 @@ PATTERNS = (  # in this order: what the image's maker put first on the path, the
     "/home/*/*/bin/python3",
     "/home/*/*/envs/*/bin/python3",
 )
-MOST = 24  # that are tried
+MAX_TRIED = 24  # that are tried
 TRY_S = 10.0  # an environment on a shared file system may take some
 SOURCE = "CLUSTERPROOF_SOURCE"  # the variable that it comes in
 RUN = f"import os; exec(os.environ.pop('{SOURCE}'))"
@@ -44,7 +44,7 @@ def candidates(node: Node, named: str) -> list[str]:
     found = [*on_path, "/usr/bin/python3", "/usr/local/bin/python3"]
     found += [path for pattern in PATTERNS for path in matching(node, pattern)]
     there = [path for path in found if path and os.access(node.path(path), os.X_OK)]
-    return list(dict.fromkeys(there))[:MOST]
+    return list(dict.fromkeys(there))[:MAX_TRIED]
 
 
 def run_with_torch(node: Node, python: str, module: str, timeout_s: float) -> dict[str, object]:

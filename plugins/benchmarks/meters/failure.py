@@ -1,4 +1,4 @@
-"""Why a run failed, in one line, and the node that its text blames."""
+"""Why a run failed, in one line, and the node that its text names."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _TELLING = re.compile(
     r"|exited on signal|has lost communication)\b",
     re.IGNORECASE,
 )
-_OWN_FAULT = re.compile(  # of the GPUs and libraries of the node itself; what is said of a peer blames the peer
+_OWN_FAULT = re.compile(  # of the GPUs and libraries of the node itself; what is said of a peer is about the peer
     r"\bcuda (?:failure|error)|\bECC\b|CUDA-capable|out of memory|illegal memory|\bNVML\b|libcuda|Xid", re.IGNORECASE
 )
-_BLAMES = (  # the strongest first; each names one node
+_NAMES_ONE = (  # the strongest first; each names one node
     re.compile(rf"^clusterproof: {_HOST}: ", re.ASCII),
     re.compile(rf"{_HOST}: Test CUDA failure\b", re.ASCII),
     re.compile(rf"\bon node {_HOST} exited on signal", re.ASCII),
@@ -69,16 +69,16 @@ def of_largest(settings: MeterSettings, busbw_gb_per_s: float | None, size_bytes
 
 
 def culprit_in(text: str) -> str:
-    """The one node that the text blames; empty where it blames none, or several alike."""
+    """The one node that the text names as the cause; empty where it names none, or several alike."""
     lines = _lines(text)
-    blamed = [_blamed(pattern, lines) for pattern in _BLAMES[:2]]
-    blamed.append({found[1] for found in map(_WARNS.search, lines) if found and _OWN_FAULT.search(found[2])})
-    blamed += [_blamed(pattern, lines) for pattern in _BLAMES[2:]]
-    nodes = next(filter(None, blamed), set())
+    named = [_named(pattern, lines) for pattern in _NAMES_ONE[:2]]
+    named.append({found[1] for found in map(_WARNS.search, lines) if found and _OWN_FAULT.search(found[2])})
+    named += [_named(pattern, lines) for pattern in _NAMES_ONE[2:]]
+    nodes = next(filter(None, named), set())
     return nodes.pop().rstrip(".") if len(nodes) == 1 else ""
 
 
-def _blamed(pattern: re.Pattern[str], lines: Sequence[str]) -> set[str]:
+def _named(pattern: re.Pattern[str], lines: Sequence[str]) -> set[str]:
     return {found[1] for found in map(pattern.search, lines) if found}
 
 

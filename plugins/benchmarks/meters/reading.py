@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 APART = "the ranks did not find each other"
-BLAMELESS = "by no fault of its own"
+NOT_AT_FAULT = "by no fault of its own"
 NOT_INSTALLED, NO_PROGRAM = "is not installed: looked", "is not a program here"
 
 
@@ -38,9 +38,9 @@ class Reading:
         return any(words in self.problem for words in (NOT_INSTALLED, NO_PROGRAM))
 
     @property
-    def is_blameless(self) -> bool:
+    def is_not_at_fault(self) -> bool:
         """Whether it failed because a node was not to be had just then: that says nothing of it either."""
-        return BLAMELESS in self.problem
+        return NOT_AT_FAULT in self.problem
 
     @property
     def is_apart(self) -> bool:

@@ -1,4 +1,4 @@
-"""From measurements to findings: the only place where anybody is accused."""
+"""From measurements to findings: the only place where a node is named."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clusterproof.plugins.benchmarks.pairwise.groups import SlowPlace
 from clusterproof.plugins.benchmarks.pairwise.intermittent import slow_now_and_then
 from clusterproof.plugins.benchmarks.pairwise.jitter import left_open
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, surely
-from clusterproof.plugins.benchmarks.pairwise.links import accused_links
+from clusterproof.plugins.benchmarks.pairwise.links import slow_links
 from clusterproof.plugins.benchmarks.pairwise.model import Measurement
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.benchmarks.pairwise.reach import too_noisy
@@ -21,8 +21,8 @@ from clusterproof.plugins.benchmarks.pairwise.view import Settings, succeeded
 from clusterproof.plugins.core.robust import location, location_error, spread
 from clusterproof.plugins.core.rounded import speed
 
-SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on nobody is accused
-RETESTS = 3  # without which nobody is accused
+SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on no node is named
+RETESTS = 3  # without which no node is named
 FEWEST_GOOD_PAIRS = 2  # that say what is normal: of three nodes it may be the two others' link that is fast
 MAX_ALLOWED = 0.2  # of the minimum effect: by so little a node may miss it, where that is within the error
 BUT_FOR_ONE = 0.75  # of the minimum effect: so slow a node must be without its worst partner, too
@@ -49,11 +49,11 @@ def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_pe
         if (finding := _slow_node(node, screened, estimates, settings))
     ]
     of_nodes = told_once(slow, failing)
-    accused = {node for finding in of_nodes for node in finding.nodes}
-    links = accused_links(screened, measurements, accused, settings, len(nodes))
-    blamed = accused | {node for one in links if one.kind is not Kind.INCONCLUSIVE for node in one.nodes}
-    intermittent = slow_now_and_then(screened, nodes - blamed, estimates, settings)
-    said = blamed | {node for one in intermittent for node in one.nodes}
+    slow_nodes = {node for finding in of_nodes for node in finding.nodes}
+    links = slow_links(screened, measurements, slow_nodes, settings, len(nodes))
+    named = slow_nodes | {node for one in links if one.kind is not Kind.INCONCLUSIVE for node in one.nodes}
+    intermittent = slow_now_and_then(screened, nodes - named, estimates, settings)
+    said = named | {node for one in intermittent for node in one.nodes}
     unclear = _too_few(screened, floor_gb_per_s, settings) or too_noisy(screened, settings)
     jittery = [] if unclear else left_open(screened, nodes - said, estimates, settings)
     return Analysis(

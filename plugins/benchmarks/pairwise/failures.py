@@ -20,7 +20,7 @@ def failing_link(one: Pair, failed: int, attempts: int) -> Finding:
 
 
 def failing_or_suspect(measurements: Sequence[Measurement]) -> list[Finding]:
-    """Nodes with which measurements fail, whoever the partner is; where that holds for most, nobody is accused."""
+    """Nodes with which measurements fail, whoever the partner is; where that holds for most, no node is named."""
     found = []
     failing = failing_nodes(measurements)
     nodes = {node for one in measurements for node in one.pair}
@@ -31,9 +31,9 @@ def failing_or_suspect(measurements: Sequence[Measurement]) -> list[Finding]:
         named = sum(one.reading.culprit == node for one in failed)
         problem = next((one.reading.problem for one in failed if one.reading.problem), "")
         is_sure = len(failed) >= 2 and len(partners) >= 2 and 2 * len(failed) >= len(own)
-        says_nothing = all(one.reading.is_without_program or one.reading.is_blameless for one in failed)
-        is_blamed = named > 1 or (is_sure and 2 * len(failing) <= len(nodes))
-        kind = Kind.FAILING_NODE if is_blamed and not says_nothing else Kind.INCONCLUSIVE
+        says_nothing = all(one.reading.is_without_program or one.reading.is_not_at_fault for one in failed)
+        is_named = named > 1 or (is_sure and 2 * len(failing) <= len(nodes))
+        kind = Kind.FAILING_NODE if is_named and not says_nothing else Kind.INCONCLUSIVE
         pairs = tuple({one.pair: None for one in failed})
         found.append(Finding(kind, (node,), failures=len(failed), attempts=len(own), words=problem, pairs=pairs))
     return found

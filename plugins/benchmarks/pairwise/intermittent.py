@@ -15,7 +15,7 @@ SURE = 0.99  # from which on that is said, which accuses nobody
 def slow_now_and_then(
     screened: Screened, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: Settings
 ) -> list[Finding]:
-    """Those of these nodes, none of which is blamed for anything else."""
+    """Those of these nodes, none of which is named for anything else."""
     first = [value.x for value in screened.values if not value.is_retest]
     usual_share = (sum(x <= -settings.min_effect for x in first) + 1) / (len(first) + 2)
     found = []

@@ -11,7 +11,7 @@ from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.benchmarks.pairwise.tails import OUTLIERS, VALUES_BEFORE, Tails, even
 from clusterproof.plugins.core.robust import MAX_VALUES, location, spread, spread_above
 
-SURE = 0.995  # from which on anybody is accused
+SURE = 0.995  # from which on a node or link is named
 ONE_SIDED = 1.645  # standard errors: at 19 in 20 the slowness may well be the minimum effect
 LEAST_SIGMA = 0.01  # of few values that happen to be alike
 JITTERY = 0.05  # nodes of a larger noise of their own, for each slow one, among those whose values look slow

@@ -22,15 +22,15 @@ OTHER_PARTNERS = 2  # with whom each end of a slow link is well
 LIKELY = 0.5  # that an end has the usual noise: below it that is what leaves a slow link open
 
 
-def accused_links(
-    screened: Screened, measurements: Sequence[Measurement], accused: Collection[str], settings: Settings, nodes: int
+def slow_links(
+    screened: Screened, measurements: Sequence[Measurement], slow_nodes: Collection[str], settings: Settings, nodes: int
 ) -> list[Finding]:
     """Pairs that stay slow, or fail, though both nodes are well with others."""
     assert screened.usual is not None
     of_pair = by_pair(screened.values)
     found = []
     for one in screened.links:
-        if set(accused) & set(one.nodes) or nodes < FEWEST_NODES:
+        if set(slow_nodes) & set(one.nodes) or nodes < FEWEST_NODES:
             continue
         tried = [each for each in measurements if each.pair == one]
         failed = sum(not each.reading.busbw_gb_per_s for each in tried)

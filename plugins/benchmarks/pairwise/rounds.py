@@ -11,7 +11,7 @@ from clusterproof.plugins.benchmarks.pairwise.likelihood import normal_part
 FEWEST = 2  # values, for a round to tell what it has in common
 BEST_OF = {2: 0.56, 3: 0.85}  # standard deviations by which the best of so many values is above their middle
 NEAR = 3.0  # standard deviations from it,
-MOST = 0.6  # of the values are
+MAJORITY = 0.6  # of the values are
 ERROR_OF_CENTRE = 1.25  # standard error of a round's centre, times that of the mean
 SURELY = 2.3  # standard errors: 99 times in 100 rounds that are alike do not look so different
 
@@ -25,7 +25,7 @@ def centre(xs: Sequence[float], sigma: float) -> float:
         return 0.0
     middle = max(xs) - BEST_OF[len(xs)] * sigma if len(xs) in BEST_OF else median(xs)
     near = sum(abs(x - middle) <= NEAR * sigma for x in xs)
-    return middle if near >= MOST * len(xs) else 0.0
+    return middle if near >= MAJORITY * len(xs) else 0.0
 
 
 def difference(of_rounds: Mapping[int, Sequence[float]], sigma: float, about: float | None = None) -> float:

@@ -32,7 +32,7 @@ def estimate_in_words(data: Estimate) -> str:
     return f"{data.slower * 100:.3g} % slower than normal ({max(low, 0.0) * 100:.3g} to {high * 100:.3g} %)"
 
 
-def blames(finding: Finding) -> str:
+def attribution(finding: Finding) -> str:
     """A finding in a few words, as the reason of something else."""
     if finding.kind is Kind.SLOW_NODE and finding.estimate:
         return f"{finding.nodes[0]} is {finding.estimate.slower * 100:.3g} % slow"
@@ -52,7 +52,7 @@ def finding_in_words(finding: Finding) -> str:
     """A finding as a report lists it: `slow node n0003: 11 % slower than normal (9 to 13 %), …`."""
     kind = finding.kind
     if kind in (Kind.CONFIGURATION, Kind.CONTENTION, Kind.SLOW_GROUP):
-        return f"{kind.value}: {blames(finding)}"
+        return f"{kind.value}: {attribution(finding)}"
     is_of_link = kind in (Kind.SLOW_LINK, Kind.FAILING_LINK)
     who = "~".join(finding.nodes) if is_of_link else fold(finding.nodes)
     has_numbers = bool(finding.estimate or finding.attempts)

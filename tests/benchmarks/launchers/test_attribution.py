@@ -1,4 +1,4 @@
-"""Whom a failure is blamed on."""
+"""Which node a failure is attributed to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clusterproof.plugins.benchmarks.launchers.attribution import at_fault, attr
 from clusterproof.plugins.benchmarks.launchers.choose import LAUNCHERS
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
-from clusterproof.plugins.benchmarks.meters.reading import BLAMELESS, Reading
+from clusterproof.plugins.benchmarks.meters.reading import NOT_AT_FAULT, Reading
 from clusterproof.plugins.benchmarks.pairwise.model import Pair
 from clusterproof.plugins.transport import Unusable
 from tests.benchmarks.launchers.launched import PATIENT, all_reduce, cluster_of, measured
@@ -40,8 +40,8 @@ def test_a_node_is_blamed_by_the_name_that_the_cluster_has_for_it(data: str, nod
         ({}, ""),
         ({"gpu-1": "timed out"}, "gpu-1"),
         ({"gpu-1": "timed out", "gpu-2": "timed out"}, ""),
-        ({"gpu-1": f"{BLAMELESS}: busy: taken: 8 of 8 nvidia.com/gpu by ml/train-0"}, ""),
-        ({"gpu-1": f"{BLAMELESS}: busy", "gpu-2": "nothing came within 5 s after gpu-1 had ended"}, ""),
+        ({"gpu-1": f"{NOT_AT_FAULT}: busy: taken: 8 of 8 nvidia.com/gpu by ml/train-0"}, ""),
+        ({"gpu-1": f"{NOT_AT_FAULT}: busy", "gpu-2": "nothing came within 5 s after gpu-1 had ended"}, ""),
     ],
 )
 def test_of_nodes_that_were_not_reached_one_alone_is_blamed_and_none_that_was_not_to_be_had(

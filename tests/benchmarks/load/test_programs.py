@@ -131,7 +131,7 @@ def test_the_search_for_pytorch_is_bounded(tmp_path: Path) -> None:
         python.parent.mkdir(parents=True)
         python.touch(0o755)
     found = torch_python.candidates(Node(str(tmp_path)), "")
-    assert len(found) == torch_python.MOST
+    assert len(found) == torch_python.MAX_TRIED
 
 
 def test_the_gpus_that_a_container_was_given_count_and_not_those_of_the_bus(tmp_path: Path) -> None:

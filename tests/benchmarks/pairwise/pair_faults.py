@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 from bench.clusters import NOMINAL_GB_PER_S, Simulated, names, racks_of
-from clusterproof.plugins.benchmarks.meters.reading import BLAMELESS, NOT_INSTALLED, Reading
+from clusterproof.plugins.benchmarks.meters.reading import NOT_AT_FAULT, NOT_INSTALLED, Reading
 from clusterproof.plugins.benchmarks.pairwise.campaign import next_round, plan
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, write
@@ -157,10 +157,8 @@ def _taken(node: str) -> Touch:
     def touch(one: Measurement) -> Measurement:
         if node not in one.pair:
             return one
-        words = (
-            f"{node} did not answer: {BLAMELESS}: busy: taken: 8 of 8 nvidia.com/gpu by ml/train-0; expected all free"
-        )
-        return replace(one, reading=Reading(problem=words))
+        why = "busy: taken: 8 of 8 nvidia.com/gpu by ml/train-0; expected all free"
+        return replace(one, reading=Reading(problem=f"{node} did not answer: {NOT_AT_FAULT}: {why}"))
 
     return touch
 

@@ -107,7 +107,7 @@ def test_two_nodes_have_nobody_to_be_compared_with_but_a_floor() -> None:
     assert not concluded(of_two, Cluster(), FLOOR).findings
 
 
-def test_of_two_nodes_that_fail_neither_is_accused() -> None:
+def test_of_two_nodes_that_fail_neither_is_named() -> None:
     found = Case(2, {"dead": {"n001"}}).concluded()
     assert {one.kind for one in found.findings} == {Kind.INCONCLUSIVE}
 
@@ -148,7 +148,7 @@ def test_a_node_that_is_slow_now_and_then_is_kept_and_not_averaged_away() -> Non
     assert about[0].words.endswith("the others are well")
 
 
-def test_what_was_not_measured_again_is_not_accused_yet() -> None:
+def test_what_was_not_measured_again_is_not_named_yet() -> None:
     made = Case(16, {}).plan
     data = [one for one in measured(made, Cluster(nodes={"n004": 0.8})) if one.round < 4]
     finding = the_only(analyse(data, made.settings))
