@@ -12,7 +12,7 @@ from clusterproof.plugins.benchmarks.pairwise.groups import SlowPlace
 from clusterproof.plugins.benchmarks.pairwise.intermittent import slow_now_and_then
 from clusterproof.plugins.benchmarks.pairwise.jitter import left_open
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, surely
-from clusterproof.plugins.benchmarks.pairwise.links import slow_links
+from clusterproof.plugins.benchmarks.pairwise.links import link_findings
 from clusterproof.plugins.benchmarks.pairwise.model import Measurement
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.benchmarks.pairwise.reach import too_noisy
@@ -49,11 +49,11 @@ def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_pe
         if (finding := _slow_node(node, screened, estimates, settings))
     ]
     of_nodes = told_once(slow, failing)
-    slow_nodes = {node for finding in of_nodes for node in finding.nodes}
-    links = slow_links(screened, measurements, slow_nodes, settings, len(nodes))
-    named = slow_nodes | {node for one in links if one.kind is not Kind.INCONCLUSIVE for node in one.nodes}
-    intermittent = slow_now_and_then(screened, nodes - named, estimates, settings)
-    said = named | {node for one in intermittent for node in one.nodes}
+    found_nodes = {node for finding in of_nodes for node in finding.nodes}
+    links = link_findings(screened, measurements, found_nodes, settings, len(nodes))
+    found = found_nodes | {node for one in links if one.kind is not Kind.INCONCLUSIVE for node in one.nodes}
+    intermittent = slow_now_and_then(screened, nodes - found, estimates, settings)
+    said = found | {node for one in intermittent for node in one.nodes}
     unclear = _too_few(screened, floor_gb_per_s, settings) or too_noisy(screened, settings)
     jittery = [] if unclear else left_open(screened, nodes - said, estimates, settings)
     return Analysis(

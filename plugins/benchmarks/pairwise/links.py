@@ -22,15 +22,19 @@ OTHER_PARTNERS = 2  # with whom each end of a slow link is well
 LIKELY = 0.5  # that an end has the usual noise: below it that is what leaves a slow link open
 
 
-def slow_links(
-    screened: Screened, measurements: Sequence[Measurement], slow_nodes: Collection[str], settings: Settings, nodes: int
+def link_findings(
+    screened: Screened,
+    measurements: Sequence[Measurement],
+    found_nodes: Collection[str],
+    settings: Settings,
+    nodes: int,
 ) -> list[Finding]:
     """Pairs that stay slow, or fail, though both nodes are well with others."""
     assert screened.usual is not None
     of_pair = by_pair(screened.values)
     found = []
     for one in screened.links:
-        if set(slow_nodes) & set(one.nodes) or nodes < FEWEST_NODES:
+        if set(found_nodes) & set(one.nodes) or nodes < FEWEST_NODES:
             continue
         tried = [each for each in measurements if each.pair == one]
         failed = sum(not each.reading.busbw_gb_per_s for each in tried)
