@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clusterproof.plugins.catalog import clocks_event_reasons, unknown_clocks_event_reasons
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.middle import median
+from clusterproof.plugins.core.median import median
 from clusterproof.plugins.core.rounded import apart
 from clusterproof.plugins.core.verdict import NotApplicable, concern
 from clusterproof.plugins.evidence.field import readings

@@ -6,7 +6,7 @@ import pytest
 
 from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair, NoPairs, PairsOfNode
 from clusterproof.plugins.benchmarks.pairwise.findings import Finding, Kind
-from clusterproof.plugins.benchmarks.pairwise.words import attribution, measured_in_words, slower_in_words
+from clusterproof.plugins.benchmarks.pairwise.messages import attribution, measured_in_words, slower_in_words
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import SIGNIFICANT, apart, speed
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable

@@ -6,9 +6,9 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import apart
 from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
 from clusterproof.plugins.suite.routing import evidence
+from clusterproof.plugins.training_run.part_kinds import CHECKPOINT, DATA, EXPOSED, INIT
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.steps import DRIFT_STEPS, OUTLIER_STEPS, drift, outliers
-from clusterproof.plugins.training_run.words import CHECKPOINT, DATA, EXPOSED, INIT
 
 pytestmark = [mark.run]
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from clusterproof.plugins.catalog import PACKAGED, Catalog
-from clusterproof.plugins.core.middle import median
+from clusterproof.plugins.core.median import median
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import NotApplicable
 

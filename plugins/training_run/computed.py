@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
+from clusterproof.plugins.training_run.part_kinds import COMPUTE, kind_of
 from clusterproof.plugins.training_run.records import Place
 from clusterproof.plugins.training_run.run_data import RunData
-from clusterproof.plugins.training_run.words import COMPUTE, kind_of
 
 Computed = Mapping[int, float]
 

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run.part_kinds import (
+    BUSY,
+    CHECKPOINT,
+    COMMUNICATION,
+    COMPUTE,
+    DATA,
+    EXPOSED,
+    INIT,
+    OTHER,
+)
 from clusterproof.plugins.training_run.run_data import RunData, Seconds
-from clusterproof.plugins.training_run.words import BUSY, CHECKPOINT, COMMUNICATION, COMPUTE, DATA, EXPOSED, INIT, OTHER
 
 START = "start"
 ORDER = (COMPUTE, COMMUNICATION, DATA, CHECKPOINT, START, OTHER)

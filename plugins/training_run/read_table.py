@@ -8,10 +8,10 @@ from pathlib import Path
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.lines import Lines
+from clusterproof.plugins.training_run.part_kinds import UNKNOWN, kind_of
 from clusterproof.plugins.training_run.records import Cut, Operation, Place, RunError, Step
 from clusterproof.plugins.training_run.seats import Seat, number_of
 from clusterproof.plugins.training_run.values import name, seconds, whole
-from clusterproof.plugins.training_run.words import UNKNOWN, kind_of
 
 NAMES: Mapping[str, tuple[str, ...]] = {  # what a column means, and what it may be called
     "rank": ("rank", "global_rank"),

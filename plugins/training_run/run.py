@@ -15,6 +15,7 @@ from clusterproof.plugins.training_run.arrivals import Last
 from clusterproof.plugins.training_run.computed import computed
 from clusterproof.plugins.training_run.missing import Missing, missing
 from clusterproof.plugins.training_run.pace import LEAST_PEERS, LEAST_STEPS, Computed, Pace, paces, seconds_of_stages
+from clusterproof.plugins.training_run.part_kinds import CHECKPOINT, DATA, EXPOSED, INIT, kind_of
 from clusterproof.plugins.training_run.rank import RankOfRun, sizes_of_stages
 from clusterproof.plugins.training_run.records import Place
 from clusterproof.plugins.training_run.run_data import RunData
@@ -22,7 +23,6 @@ from clusterproof.plugins.training_run.sampled_gpus import SampledGpus
 from clusterproof.plugins.training_run.seats import Seat, Slots, pairs_of, seats
 from clusterproof.plugins.training_run.shares import Share, shares
 from clusterproof.plugins.training_run.steps import Timed, steady
-from clusterproof.plugins.training_run.words import CHECKPOINT, DATA, EXPOSED, INIT, kind_of
 
 COLLECT = "give per-rank operations or steps with their parts, docs/training-runs.md shows how"
 NO_COMPUTE = f"no file tells how long each rank computes in a step; {COLLECT}"

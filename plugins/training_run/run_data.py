@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clusterproof.plugins.training_run.arrivals import Arrivals, Call
+from clusterproof.plugins.training_run.part_kinds import COMPUTE, OTHER, UNKNOWN, kind_of
 from clusterproof.plugins.training_run.read_flight_recorder import Dump
 from clusterproof.plugins.training_run.records import REST, Cut, Operation, Place, RunError, Spent, Step
 from clusterproof.plugins.training_run.samples import Sample, Samples
 from clusterproof.plugins.training_run.seats import Seat, Slots
-from clusterproof.plugins.training_run.words import COMPUTE, OTHER, UNKNOWN, kind_of
 
 MAX_CELLS = 2_000_000  # some 300 MB; 1,000 ranks of 500 steps with two kinds of compute are half of it
 MAX_RANKS = 100_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.pace import steady
+from clusterproof.plugins.training_run.part_kinds import kind_of
 from clusterproof.plugins.training_run.run_data import RunData
-from clusterproof.plugins.training_run.words import kind_of
 
 
 @record

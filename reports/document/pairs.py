@@ -12,8 +12,8 @@ from clusterproof.plugins.benchmarks.pairwise.analysis import TOO_FEW
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.findings import Finding, Kind
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
+from clusterproof.plugins.benchmarks.pairwise.messages import estimate_in_words, finding_in_words
 from clusterproof.plugins.benchmarks.pairwise.model import Measurement
-from clusterproof.plugins.benchmarks.pairwise.words import estimate_in_words, finding_in_words
 from clusterproof.plugins.core.printable import printable
 from clusterproof.reports.document import heat, strip
 from clusterproof.reports.document.data import MAX_NAME

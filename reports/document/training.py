@@ -12,12 +12,12 @@ from clusterproof.plugins.core.robust import spread
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run.beside import Part, beside
 from clusterproof.plugins.training_run.pace import LEAST_PEERS
+from clusterproof.plugins.training_run.part_kinds import OTHER
 from clusterproof.plugins.training_run.phases import Phase, phases
 from clusterproof.plugins.training_run.records import KERNEL, OPERATOR
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.steps import Timed, drift, outliers
-from clusterproof.plugins.training_run.words import OTHER
 from clusterproof.reports.document.over_time import band_section, memory_section
 from clusterproof.reports.document.rank_strip import RankCell, strip_of_ranks
 from clusterproof.reports.document.section import Section, table

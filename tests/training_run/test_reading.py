@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.training_run import lines, run_data
+from clusterproof.plugins.training_run.part_kinds import kind_of
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
-from clusterproof.plugins.training_run.words import kind_of
 
 TABLE = "rank,step,optype,duration\n" + "".join(
     f"{rank},{step},forward-compute,0.{rank + 5}\n" for step in range(1, 31) for rank in range(4)

@@ -29,7 +29,7 @@ from clusterproof.plugins.benchmarks.launchers.rendezvous import (
     listen,
     listens,
 )
-from clusterproof.plugins.benchmarks.launchers.sent import between, sent_bytes
+from clusterproof.plugins.benchmarks.launchers.sent_bytes import between, sent_bytes
 
 FOLDERS = (
     "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/opt/amazon/efa/bin:/opt/amazon/openmpi/bin:/opt/amazon/openmpi5/bin:"

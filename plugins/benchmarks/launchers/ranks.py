@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
-from clusterproof.plugins.benchmarks.launchers.sent import WORD_BYTES
+from clusterproof.plugins.benchmarks.launchers.sent_bytes import WORD_BYTES
 from clusterproof.plugins.benchmarks.meters.meter import Output
 from clusterproof.plugins.benchmarks.meters.reading import Reading
 

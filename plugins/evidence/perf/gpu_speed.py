@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clusterproof.plugins.core.middle import median
+from clusterproof.plugins.core.median import median
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import Field, Reported, at_least_one, every, number, read, table, text, values

@@ -14,9 +14,9 @@ from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.findings import Analysis, Estimate, Finding, Kind
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
+from clusterproof.plugins.benchmarks.pairwise.messages import slower_in_words
 from clusterproof.plugins.benchmarks.pairwise.model import Measurement, pair
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
-from clusterproof.plugins.benchmarks.pairwise.words import slower_in_words
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
