@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from tests.aws import cbor
+from tests.transport.loopback import free_port
 
 START_S = 30.0
 JSON = "application/x-amz-json-1.1"
@@ -192,13 +193,6 @@ def _signed_for(authorization: str) -> str:
     """The service that a request is signed for."""
     found = re.search(r"Credential=\S+?/\d{8}/[\w-]+/([\w-]+)/aws4_request", authorization)
     return found[1] if found else ""
-
-
-def free_port() -> int:
-    """A port of the loopback that nobody has now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:

@@ -16,6 +16,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node as FactsOfNode
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
@@ -107,7 +108,10 @@ def asked_of(evidence: NodeEvidence) -> dict[str, Check]:
 def verdict_of(check: str, count: int = 1, **collectors: Any) -> Result:
     """The verdict on the first of so many nodes that all tell this."""
     data = {name: Collected(Status.TOLD, value) for name, value in collectors.items()}
-    names = [f"node{number}" for number in range(count)]
-    cluster = Cluster("alike", "local", tuple(Target(name) for name in names))
-    made = nodes(cluster, {name: NodeEvidence(name, data) for name in names})
-    return evaluate(node_checks()[check], made["node0"])
+    return said(check, *(NodeEvidence(f"node{number}", data) for number in range(count)))
+
+
+def expect(result: Result, verdict: Verdict, words: str) -> None:
+    """It is that verdict, and its message has these words."""
+    assert result.verdict is verdict, result.message
+    assert words in result.message

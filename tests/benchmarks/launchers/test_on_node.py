@@ -23,6 +23,7 @@ from clusterproof.plugins.benchmarks.launchers.visit import MAX_BYTES, NodeAnswe
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.transport import Answer, Limits, connection_for
 from tests.builders.pythons import interpreter
+from tests.transport.loopback import free_port
 
 HERE = Target("here")
 LOCAL = Visitor(connection_for("local"), Limits(answer_s=60.0))
@@ -161,12 +162,6 @@ def test_a_cleanup_ends_what_is_of_its_run_and_nothing_else() -> None:
 
 def rendezvous(port: int, **more: object) -> dict[str, object]:
     return {"rendezvous_port": port, "port": port + 1, "timeout_s": 5.0, **more}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_a_server_that_nobody_comes_to_is_ended_and_says_so() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.reading import Reading
 from tests.testbed.needs import SYSTEM_PATH
+from tests.transport.loopback import free_port
 
 GB = 10**9
 
@@ -22,13 +22,6 @@ def start(script: str, **environment: str) -> subprocess.Popen[str]:
 def ended(process: subprocess.Popen[str]) -> Output:
     text, _ = process.communicate(timeout=60)
     return Output(text, process.returncode)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 def measured(meter: Meter, settings: MeterSettings) -> tuple[Reading, tuple[Output, Output]]:

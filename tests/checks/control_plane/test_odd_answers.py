@@ -18,7 +18,7 @@ from clusterproof.plugins.evidence.ec2.facts_quotas import needs
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.suite.state import nodes
-from tests.builders.evaluated import said
+from tests.builders.evaluated import expect, said
 from tests.builders.recordings import node
 from tests.checks.control_plane.slurm_faults import healthy
 
@@ -35,11 +35,6 @@ def facts(types: Mapping[str, str], collectors: Mapping[str, Any], **settings: s
 
 def evaluated(check: str, types: Mapping[str, str], **collectors: Any) -> Result:
     return evaluate(all_checks()[f"control_plane.{check}"], facts(types, collectors))
-
-
-def expect(result: Result, verdict: Verdict, words: str) -> None:
-    assert result.verdict is verdict, result.message
-    assert words in result.message
 
 
 def quotas(types: Mapping[str, str], *without: str, value: float = 1000.0) -> dict[str, Any]:

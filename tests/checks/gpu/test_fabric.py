@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import said
+from tests.builders.evaluated import expect, said
 from tests.builders.recordings import boot, gpu, node, nvml
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
@@ -32,11 +32,6 @@ def evaluated(
     """What a check says of a node whose GPUs tell this."""
     data = {"boot": boot(), "nvml": nvml(*(gpu(at, **one) for at, one in enumerate(gpus))), "pci": {"devices": []}}
     return said(f"gpu.{check}", node("gpu001", **data | collectors), occasion=occasion, instance_type=instance_type)
-
-
-def expect(result: Result, verdict: Verdict, words: str) -> None:
-    assert result.verdict is verdict, result.message
-    assert words in result.message
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,10 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.catalog.services import needed_services
-from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.services.collect import WANTED
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.evaluate import evaluate
 from tests.builders.evaluated import said
 from tests.builders.recordings import node
 
@@ -37,8 +33,7 @@ DEAD = {"active": "inactive", "sub": "dead"}
 def verdict_of(occasion: str = "preflight", **collector: Any) -> Result:
     """The verdict on the services of a node that tells this of them."""
     evidence = NodeEvidence("node0", {"services": Collected(Status.TOLD, {"services": {}, "failed": [], **collector})})
-    made = nodes(Cluster("one", "local", (Target("node0"),)), {"node0": evidence}, occasion)
-    return evaluate(node_checks()["host.services"], made["node0"])
+    return said("host.services", evidence, occasion=occasion)
 
 
 def test_the_probe_asks_for_every_service_that_a_node_may_need() -> None:

@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import said
+from tests.builders.evaluated import expect, said
 from tests.builders.recordings import boot, node
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
@@ -25,11 +25,6 @@ def evaluated(check: str, *others: dict[str, Any], occasion: str = "preflight", 
         for number, data in enumerate((collectors, *others))
     ]
     return said(f"host.{check}", *everyone, occasion=occasion, policy=NO_POLICY)
-
-
-def expect(result: Result, verdict: Verdict, words: str) -> None:
-    assert result.verdict is verdict, result.message
-    assert words in result.message
 
 
 def mounts(at: str, **data: Any) -> dict[str, Any]:

@@ -11,11 +11,8 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.recording import read_cluster, write_cluster
 from clusterproof.plugins.inventory.ec2 import efa_attached
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.evaluate import evaluate
 from tests.builders.evaluated import said
 
 FAIL, CONCERN, NA, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.PASS
@@ -59,9 +56,7 @@ def evidence(
 
 def evaluated(check: str, *data: NodeEvidence, **target: Any) -> Result:
     """What a check says of the first of some nodes."""
-    everyone = {one.node: one for one in data}
-    cluster = Cluster("c", "local", tuple(Target(name, **target) for name in everyone))
-    return evaluate(node_checks()[check], nodes(cluster, everyone)[data[0].node])
+    return said(check, *data, **target)
 
 
 def group(instance_type: str, *counts: int, **data: Any) -> list[NodeEvidence]:

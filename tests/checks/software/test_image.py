@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import said
+from tests.builders.evaluated import expect, said
 from tests.builders.recordings import boot, gpu, node, nvml
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
@@ -43,11 +43,6 @@ def evaluated(
         "nvml": nvml(),
     } | collectors
     return said(check, node("gpu001", **data), occasion=occasion, instance_type=instance_type, expect=expect or {})
-
-
-def expect(result: Result, verdict: Verdict, words: str) -> None:
-    assert result.verdict is verdict, result.message
-    assert words in result.message
 
 
 def file(size: Any = 10, **data: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.evaluated import said
+from tests.builders.evaluated import expect, said
 from tests.builders.recordings import boot, node
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
@@ -42,11 +42,6 @@ def evaluated(
     data = {"mounts": list(mounts), "fstab": list(fstab) if isinstance(fstab, tuple) else fstab}
     evidence = node("gpu001", **{"boot": boot(), "platform": EC2, "mounts": data} | collectors)
     return said(f"storage.{check}", evidence, policy=policy)
-
-
-def expect(result: Result, verdict: Verdict, words: str) -> None:
-    assert result.verdict is verdict, result.message
-    assert words in result.message
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,10 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.evaluate import evaluate
+from tests.builders.evaluated import said
 
 PASS, CONCERN, FAIL, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.INCOMPLETE
 FULL = {
@@ -33,8 +30,7 @@ NONE = {"total_kib": None, "free_kib": None, "inodes": None, "inodes_free": None
 def verdict_of(*mounts: dict[str, Any], occasion: str = "preflight") -> Result:
     """The verdict on the room of a node on which these are mounted."""
     data = {"mounts": Collected(Status.TOLD, {"mounts": list(mounts), "fstab": [], "passed_over": 0})}
-    made = nodes(Cluster("one", "local", (Target("node0"),)), {"node0": NodeEvidence("node0", data)}, occasion)
-    return evaluate(node_checks()["storage.space"], made["node0"])
+    return said("storage.space", NodeEvidence("node0", data), occasion=occasion)
 
 
 @pytest.mark.parametrize(
