@@ -30,26 +30,26 @@ def _families(run: Run) -> Iterator[Iterable[str]]:
         "0 nothing failed, 1 a failure, 5 nothing was checked, 6 something is incomplete.",
         [(cluster, run.exit_code)],
     )
-    by_node: Counter[tuple[str, Verdict]] = Counter()
-    by_check: Counter[tuple[str, Verdict]] = Counter()
-    for result in run.results:
-        by_check[result.check, result.verdict] += 1
-        if result.is_of_node:
-            by_node[result.node, result.verdict] += 1
     worst = worst_of(result for result in run.results if result.is_of_node)
-    nodes = Counter(worst.values())
+    yield _by_verdict("nodes", "Nodes by the worst verdict on each.", cluster, Counter(worst.values()))
     pairs = pairs_by_verdict(run.results)
-    yield _family(
-        "nodes",
-        "Nodes by the worst verdict on each.",
-        [({**cluster, "verdict": verdict.value}, nodes[verdict]) for verdict in Verdict],
-    )
     if pairs:
-        yield _family(
-            "pairs",
-            "Pairs of nodes by the worst verdict on each.",
-            [({**cluster, "verdict": verdict.value}, pairs[verdict]) for verdict in Verdict],
-        )
+        yield _by_verdict("pairs", "Pairs of nodes by the worst verdict on each.", cluster, pairs)
+    yield from _results(run, cluster, worst)
+    data = since(run)
+    if data:
+        kinds = [({**cluster, "change": kind}, len(changes)) for kind, changes in data.changes.kinds]
+        yield _family("changes", "Findings that are new, still there or gone since the last run.", kinds)
+    yield from _findings(run, cluster)
+
+
+def _by_verdict(name: str, about: str, cluster: Mapping[str, str], counts: Mapping[Verdict, int]) -> Iterable[str]:
+    return _family(name, about, [({**cluster, "verdict": each.value}, counts.get(each, 0)) for each in Verdict])
+
+
+def _results(run: Run, cluster: Mapping[str, str], nodes: Iterable[str]) -> Iterator[Iterable[str]]:
+    by_check = Counter((result.check, result.verdict) for result in run.results)
+    by_node = Counter((result.node, result.verdict) for result in run.results if result.is_of_node)
     yield _family(
         "results",
         "Verdicts of a check over all nodes, or pairs.",
@@ -64,21 +64,20 @@ def _families(run: Run) -> Iterator[Iterable[str]]:
         "Checks that do not pass on a node.",
         [
             ({**cluster, "node": node, "verdict": verdict.value}, by_node[node, verdict])
-            for node in worst
+            for node in nodes
             for verdict in _TOLD_BY_NODE
         ],
     )
-    data = since(run)
-    if data:
-        kinds = [({**cluster, "change": kind}, len(changes)) for kind, changes in data.changes.kinds]
-        yield _family("changes", "Findings that are new, still there or gone since the last run.", kinds)
+
+
+def _findings(run: Run, cluster: Mapping[str, str]) -> Iterator[Iterable[str]]:
     found = sorted(
         (result for result in run.results if result.verdict in _TOLD_BY_NODE), key=lambda result: result.verdict.rank
     )
     yield _family(
         "finding",
         "1 for each check that does not pass on a node, on a pair of nodes, or on the cluster.",
-        [(cluster | _labels(result), 1) for result in found[:MAX_FINDINGS]],
+        [({**cluster, **_labels(result)}, 1) for result in found[:MAX_FINDINGS]],
     )
     left_out = max(0, len(found) - MAX_FINDINGS)
     yield _family("findings_left_out", "Findings for which there is no series here.", [(cluster, left_out)])
