@@ -34,8 +34,8 @@ def gather(
     on_stdin = getattr(connection, "takes_stdin", True)
     program = getattr(connection, "program", None) or _payload
     asked = frozenset({*collectors, *(path.stem for path in further)})
-    to_run, nonce = program(asked, replace(options, room=room_of(connection, limits)), further, on_stdin)
-    return ask(cluster, connection, to_run, nonce, limits, on_answer, asked)
+    to_run, _ = program(asked, replace(options, room=room_of(connection, limits)), further, on_stdin)
+    return ask(cluster, connection, to_run, limits, on_answer, asked)
 
 
 def room_of(connection: Connection, limits: Limits) -> int:
@@ -48,7 +48,6 @@ def ask(
     cluster: Cluster,
     connection: Connection,
     to_run: Program,
-    nonce: str,
     limits: Limits,
     on_answer: OnAnswer,
     collectors: Iterable[str] = (),
@@ -60,7 +59,7 @@ def ask(
     lock = threading.Lock()
 
     def answered(target: Target, answer: Answer) -> None:
-        evidence = evidence_of(target, answer, nonce, collectors)
+        evidence = evidence_of(target, answer, to_run.nonce, collectors)
         with lock:
             gathered[target.name] = on_answer(evidence) or evidence
 
