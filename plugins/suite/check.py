@@ -9,7 +9,7 @@ from clusterproof.plugins.core.marks import Mark
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import OF_A_MEMBER, OF_A_RUN, OF_THE_CLUSTER
 from clusterproof.plugins.suite.routing import Route, route
-from clusterproof.plugins.suite.subjects import SUBJECTS, SUBJECTS_OF_NODES, SUBJECTS_OF_PAIR, WHOLE
+from clusterproof.plugins.suite.subjects import ALL_SUBJECTS, SUBJECTS, SUBJECTS_OF_PAIR, WHOLE
 
 if TYPE_CHECKING:
     import pytest
@@ -107,15 +107,7 @@ def is_light(function: Callable[..., Any]) -> bool:
 
 def subjects_of(check: Check, owner: Any) -> Iterable[Any]:
     """What the check is called for, one by one. Raises Incomplete, NotApplicable."""
-    if check.is_of_run:
-        from clusterproof.plugins.suite.subjects_of_run import SUBJECTS_OF_RUN  # few are asked of a training run
-
-        return SUBJECTS_OF_RUN[check.subject](owner)
-    if not check.is_of_cluster:
-        return SUBJECTS_OF_NODES[check.subject](owner)
-    from clusterproof.plugins.suite.subjects_of_cluster import SUBJECTS_OF_CLUSTER  # no node has any
-
-    return SUBJECTS_OF_CLUSTER[check.subject](owner)
+    return ALL_SUBJECTS[check.subject](owner)
 
 
 def call(check: Check, subject: Any, owner: Any) -> None:

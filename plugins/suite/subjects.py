@@ -1,4 +1,4 @@
-"""What a check is called for: a node, each of its devices, the cluster, or a pair of nodes."""
+"""What a check is called for: a node, each of its devices, the cluster, a pair of nodes, or a training run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,23 @@ SUBJECTS: dict[str, Callable[[Node], Iterable[Any]]] = {
 }
 # Or for two nodes that were measured together.
 SUBJECTS_OF_PAIR: dict[str, Callable[[Any], Iterable[Any]]] = {"pair": lambda pair: pair.subjects}
-SUBJECTS_OF_NODES: dict[str, Callable[[Any], Iterable[Any]]] = {**SUBJECTS, **SUBJECTS_OF_PAIR}
+
+
+def _file_systems(cluster: Any) -> Iterable[Any]:
+    from clusterproof.plugins.evidence.fsx.file_systems import file_systems  # no node has any
+
+    return file_systems(cluster)
+
+
+# Once for the cluster, or for each thing that the cluster has; or for one node of it, as its control plane has that.
+SUBJECTS_OF_CLUSTER: dict[str, Callable[[Any], Iterable[Any]]] = {
+    "cluster": lambda cluster: (cluster,),
+    "file_system": _file_systems,
+    OF_A_MEMBER: lambda owner: (owner.member,),
+}
+# Once for a training run, or for each of its ranks.
+SUBJECTS_OF_RUN: dict[str, Callable[[Any], Iterable[Any]]] = {"run": lambda run: (run,), "rank": lambda run: run.ranks}
+ALL_SUBJECTS = {**SUBJECTS, **SUBJECTS_OF_PAIR, **SUBJECTS_OF_CLUSTER, **SUBJECTS_OF_RUN}
 WHOLE = ("node", "cluster", "run")  # what has no devices beside it
 UNLABELLED = (*WHOLE, *SUBJECTS_OF_PAIR, OF_A_MEMBER)
 DEVICES = {

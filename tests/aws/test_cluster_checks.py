@@ -12,7 +12,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import NOT_OF_AWS
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.state import OF_HYPERPOD
-from clusterproof.plugins.suite.subjects_of_cluster import SUBJECTS_OF_CLUSTER
+from clusterproof.plugins.suite.subjects import SUBJECTS_OF_CLUSTER
 from tests.aws.cluster_faults import FAULTS, described, in_two_zones, listed
 from tests.aws.cluster_runs import CHECKS, found, messages, verdicts
 from tests.aws.clusters import NAME, with_cluster
