@@ -232,8 +232,8 @@ def within(nodes: str, most: int) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """A text in so many characters."""
-    return text if len(text) <= most else f"{text[:most]}…"
+    """A text in so many characters, cut between two words where there are any."""
+    return text if len(text) <= most else f"{text[:most].rpartition(' ')[0] or text[:most]}…"
 
 
 def _all_unreachable(results: Sequence[Result], evaluated: int) -> str:

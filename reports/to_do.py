@@ -46,8 +46,9 @@ class Task:
     @property
     def why(self) -> str:
         """`memlock, mtu, +3`."""
-        shown = [shortened(" ".join(reason.split()), MAX_REASON) for reason in self.reasons[:MAX_REASONS]]
-        more = [f"+{len(self.reasons) - MAX_REASONS}"] if len(self.reasons) > MAX_REASONS else []
+        observed = list(dict.fromkeys(" ".join(reason.partition("; ")[0].split()) for reason in self.reasons))
+        shown = [shortened(words, MAX_REASON) for words in observed[:MAX_REASONS]]
+        more = [f"+{len(observed) - MAX_REASONS}"] if len(observed) > MAX_REASONS else []
         return ", ".join([*shown, *more])
 
 

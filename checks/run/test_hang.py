@@ -16,7 +16,7 @@ MAX_RANKS = 8  # in a message
 
 
 @mark.hyperpod_nccl
-@evidence("torchfrtrace --prefix nccl_trace_rank_ DIR; on the rank's node: dmesg | grep -i xid; py-spy dump --pid PID")
+@evidence("torchfrtrace DIR; on the rank's node: dmesg | grep -i xid; py-spy dump --pid PID")
 def test_first_missing(run: TrainingRun) -> None:
     """Ranks missing in a collective.
 

@@ -81,6 +81,17 @@ def test_what_is_incomplete_on_a_node_that_fails_is_no_task_of_its_own() -> None
 
 
 @pytest.mark.parametrize(
+    ("cause", "reason"),
+    [
+        ("no file tells how long steps take; give a log of steps", "no file tells how long steps take"),
+        (f"nothing tells how {'busy ' * 20}GPUs are", f"nothing tells how {'busy ' * 8}".rstrip() + "…"),
+    ],
+)
+def test_a_reason_is_what_was_observed_cut_between_words(cause: str, reason: str) -> None:
+    assert to_do_line([Result("gpu.b", "n1", Verdict.INCOMPLETE, cause=cause)]) == f"NOT PROVEN n1 ({reason}) · 0 fit"
+
+
+@pytest.mark.parametrize(
     ("failed_nodes", "alike", "words"),
     [
         (14, 9, "9 of 14 failed nodes share one finding: Title of memlock"),
